@@ -1,0 +1,44 @@
+# The list of things one does here; CI calls the same targets.
+.DEFAULT_GOAL := help
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+# The CPU build of PyTorch the tests know; `make test-all` installs it, nothing else needs it.
+TORCH ?= torch==2.13.0
+
+.PHONY: help install demo test test-all lint bench-solvers bench-paper-preset clean
+
+help:  ## Show this list
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
+
+$(STAMP): pyproject.toml
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[test]"
+	touch $@
+
+install: $(STAMP)  ## Make .venv with sparsebag and its test tools
+
+demo: $(STAMP)  ## Compress a 300-tree forest on bundled data; print before/after, write a report
+	$(BIN)/python examples/demo.py
+
+lint: $(STAMP)  ## Style (ruff) and types (mypy, strict)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+test: lint  ## Everything CI runs: lint, types, the fast tests, doctests
+	$(BIN)/python -m pytest -m "not slow"
+
+test-all: lint  ## The slow tests too, PyTorch included
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check "$(TORCH)"
+	$(BIN)/python -m pytest
+
+bench-solvers: $(STAMP)  ## Every solver against SLSQP, the bandwidth bound and R's mixsqp
+	$(BIN)/python -m benchmarks.solvers
+
+bench-paper-preset: $(STAMP)  ## preset="paper" beside the authors' code, row by row
+	$(BIN)/python -m benchmarks.paper_preset
+
+clean:  ## Remove the environment and what runs left behind
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist sparsebag_report.html

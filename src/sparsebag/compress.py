@@ -1,0 +1,115 @@
+"""`compress`: fitted ensemble in, smaller fitted estimator out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from sklearn.frozen import FrozenEstimator
+
+from sparsebag.estimators import SparseBaggingClassifier, SparseBaggingRegressor
+from sparsebag.evidence.from_ensemble import read_ensemble
+from sparsebag.evidence.members import FittedMembers
+from sparsebag.objective.losses import Loss
+from sparsebag.settings import DEFAULT_LAM
+from sparsebag.solvers.base import Solver
+
+
+def compress(
+    ensemble: Any,
+    X: Any,
+    y: Any,
+    *,
+    lam: float = DEFAULT_LAM,
+    loss: str | Loss = "auto",
+    solver: str | Solver = "auto",
+    floor: float | str = "auto",
+    prior_mass: float | str = "auto",
+    preset: str | None = None,
+    evidence: str = "oob",
+    sample_weight: Any = None,
+    estimators_samples: Sequence[Any] | None = None,
+    estimators_features: Sequence[Any] | None = None,
+    n_jobs: int | None = None,
+    verbose: int = 0,
+) -> Any:
+    """Keep the few members of a fitted ensemble that matter, with weights on the simplex.
+
+    The ensemble itself is not changed.
+
+    Parameters
+    ----------
+    ensemble : fitted ensemble or list of fitted models
+        ``BaggingClassifier/Regressor``, ``RandomForest*``, ``ExtraTrees*``, ``Voting*``, or a
+        list of models.
+    X : array-like, sparse matrix or DataFrame of shape (M, n_features)
+        The rows the ensemble was trained on, in order; with ``evidence="holdout"``, rows it has
+        never seen.
+    y : array-like of shape (M,)
+        Their targets.
+    lam : float, default 0.05
+        Strength of the concave penalty. Absolute, as in the paper: compare it with your loss.
+    loss : {"auto", "log_loss", "brier", "squared_error"} or Loss
+        "auto": log-loss for classifiers, squared error for regressors.
+    solver : {"auto", "slsqp", "active_set", "projected_gradient"} or Solver
+        "auto" follows `sparsebag.select_solver`.
+    floor : float or "auto"
+        Share of the uniform class distribution mixed into each vote; "auto" is 0.001.
+    prior_mass : float or "auto"
+        Weight of the uniform ensemble's vote in each row while fitting; "auto" is 0.02.
+    preset : {None, "paper"}
+        "paper": the paper to the letter (SLSQP, 1e-15 clip, no floor, no prior mass, weights up
+        to 1e-5 dropped).
+    evidence : {"oob", "holdout"}
+        Whether X holds the training rows or held-out ones.
+    sample_weight : array-like of shape (M,), optional
+        Row weights of the loss.
+    estimators_samples : sequence of index arrays, optional
+        For a list of models: the rows of X each was trained on.
+    estimators_features : sequence of index arrays, optional
+        For a list of models: the columns of X each was trained on.
+    n_jobs : int, optional
+        Threads over members. The weights do not depend on it.
+    verbose : int, default 0
+        Progress on standard error.
+
+    Returns
+    -------
+    SparseBaggingClassifier or SparseBaggingRegressor
+        Fitted; predicts from the survivors.
+
+    Examples
+    --------
+    >>> import sparsebag as sb
+    >>> from sklearn.datasets import load_breast_cancer
+    >>> from sklearn.ensemble import RandomForestClassifier
+    >>> X, y = load_breast_cancer(return_X_y=True)
+    >>> forest = RandomForestClassifier(100, random_state=0).fit(X, y)
+    >>> small = sb.compress(forest, X, y)
+    >>> small.n_active_ < 100
+    True
+    """
+    listed = isinstance(ensemble, (list, tuple))
+    if listed:
+        ensemble = FittedMembers(ensemble, estimators_samples, estimators_features)
+    elif estimators_samples is not None or estimators_features is not None:
+        raise ValueError(
+            "estimators_samples and estimators_features belong to a plain list of models; "
+            f"{type(ensemble).__name__} knows its own."
+        )
+    if isinstance(ensemble, FrozenEstimator):
+        ensemble = ensemble.estimator
+    task = read_ensemble(ensemble).task
+    kind = SparseBaggingClassifier if task == "classification" else SparseBaggingRegressor
+    return kind(
+        FrozenEstimator(ensemble),
+        lam=lam,
+        loss=loss,
+        solver=solver,
+        floor=floor,
+        prior_mass=prior_mass,
+        preset=preset,
+        evidence=evidence,
+        n_jobs=n_jobs,
+        verbose=verbose,
+    ).fit(X, y, sample_weight=sample_weight)

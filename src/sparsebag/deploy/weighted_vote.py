@@ -1,0 +1,58 @@
+"""The deployed prediction: the survivors' weighted vote, with the floor it was fitted under."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from joblib import Parallel, delayed
+
+from sparsebag.evidence.members import MemberPool
+
+
+@dataclass(frozen=True)
+class WeightedVote:
+    """Survivors, their weights, and the vote floor.
+
+    Attributes
+    ----------
+    pool : MemberPool
+        The survivors only.
+    weights : ndarray of shape (n_active,)
+        On the simplex, none zero.
+    floor : float
+        Share of the uniform class distribution in each vote.
+    """
+
+    pool: MemberPool
+    weights: np.ndarray
+    floor: float = 0.0
+
+    def predict(self, X: Any, n_jobs: int | None = None) -> np.ndarray:
+        """Weighted mean of the members' predictions (regression)."""
+        X = self.pool.prepare(X)
+        votes = self._votes(lambda member: member.predict(X), n_jobs)
+        return self._weighted_sum(votes)
+
+    def predict_proba(self, X: Any, n_jobs: int | None = None) -> np.ndarray:
+        """Weighted mean of the members' probabilities, floored (classification)."""
+        assert self.pool.classes is not None
+        n_classes = len(self.pool.classes)
+        X = self.pool.prepare(X)
+        votes = self._votes(lambda member: member.predict_proba(X, n_classes), n_jobs)
+        proba = (1.0 - self.floor) * self._weighted_sum(votes) + self.floor / n_classes
+        # Rows sum to one but for rounding, which scikit-learn's scorers do not forgive.
+        return np.asarray(proba / proba.sum(axis=1, keepdims=True))
+
+    def _votes(self, predict: Any, n_jobs: int | None) -> Any:
+        if n_jobs in (None, 1):
+            return map(predict, self.pool.members)
+        work = Parallel(n_jobs=n_jobs, require="sharedmem", return_as="generator")
+        return work(delayed(predict)(member) for member in self.pool.members)
+
+    def _weighted_sum(self, votes: Any) -> np.ndarray:
+        total: Any = 0.0
+        for weight, vote in zip(self.weights, votes, strict=True):  # in order, whatever n_jobs
+            total = total + weight * vote
+        return np.asarray(total)

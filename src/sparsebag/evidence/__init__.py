@@ -1,0 +1,1 @@
+"""What each member says about rows it never saw."""

@@ -1,0 +1,62 @@
+"""Row blocks: how many rows of an evidence matrix one step touches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from array_api_compat import device, size
+from threadpoolctl import ThreadpoolController
+
+CPU_BLOCK_ENTRIES = 1 << 18
+"""1 MiB of float32: a block's second use (the gradient) finds it in the L2 cache."""
+ACCELERATOR_BLOCK_ENTRIES = 1 << 28
+"""1 GiB of float32: large enough that kernel launches do not count."""
+
+
+def row_blocks(matrix: Any) -> Iterator[slice]:
+    """Consecutive row slices of a matrix, sized for its device.
+
+    The size depends on the shape and device alone, never on threads, so sums over blocks are
+    the same on every run.
+
+    Parameters
+    ----------
+    matrix : array of shape (rows, ...)
+
+    Yields
+    ------
+    slice
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> [b.stop - b.start for b in row_blocks(np.zeros((300, 1024)))]
+    [256, 44]
+    """
+    on_cpu = str(device(matrix)).startswith("cpu")
+    entries = CPU_BLOCK_ENTRIES if on_cpu else ACCELERATOR_BLOCK_ENTRIES
+    n_rows = int(matrix.shape[0])
+    width = max(1, (size(matrix) or 0) // max(1, n_rows))
+    step = max(1, entries // width)
+    for start in range(0, n_rows, step):
+        yield slice(start, min(start + step, n_rows))
+
+
+def blas_threads() -> int:
+    """Threads the linear algebra library may use now; row blocks take the same number.
+
+    Follows ``OPENBLAS_NUM_THREADS`` and friends, ``threadpool_limits`` and joblib's nested
+    limits, so that a grid search in worker processes does not oversubscribe the machine.
+
+    Returns
+    -------
+    int
+
+    Examples
+    --------
+    >>> blas_threads() >= 1
+    True
+    """
+    pools = ThreadpoolController().select(user_api="blas").lib_controllers
+    return max((pool.num_threads for pool in pools), default=1) or 1

@@ -1,0 +1,209 @@
+"""`OOBEvidence`: the votes of every member on the rows it was not trained on."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import numpy as np
+import scipy.sparse as sp
+from array_api_compat import array_namespace, size
+
+Array = Any
+Task = Literal["classification", "regression"]
+
+
+class UncoveredRowsWarning(UserWarning):
+    """Some rows are out of bag for no member and carry no information."""
+
+
+@dataclass(frozen=True)
+class Channels:
+    """The votes a loss reads: one or more matrices (rows × members) with a target each.
+
+    ``multiplicity`` counts how often each channel's loss enters: in binary Brier both classes
+    have the same error, so one matrix counts twice.
+    """
+
+    votes: tuple[Array, ...]
+    targets: Array
+    multiplicity: float = 1.0
+
+
+@dataclass(frozen=True)
+class OOBEvidence:
+    """Votes of N members on the M rows each did not see.
+
+    Attributes
+    ----------
+    votes : array of shape (M, N)
+        Probability given to the row's true class, or the regression prediction; 0 where the row
+        is not out of bag for the member. The true class is all that log-loss reads, so no
+        M×N×C tensor is needed.
+    oob_mask : array of shape (M, N) or None
+        1 where the row is out of bag for the member. None: every row is unseen by every member
+        (held-out evidence).
+    target : array of shape (M,)
+        Class indices into ``classes``, or regression targets.
+    sample_weight : array of shape (M,) or None
+        Row weights; None means equal weights.
+    task : {"classification", "regression"}
+    classes : ndarray or None
+        Class labels, in the order of ``predict_proba``.
+    class_votes : tuple of sparse matrices of shape (M, N), or None
+        One a class, for losses that read every class of a multiclass problem (Brier). Sparse,
+        because a tree's leaf seldom votes for more than one or two classes.
+    source : {"oob", "holdout", "matrices"}
+    verified_by : str or None
+        What proved that these are the training rows, in order.
+    """
+
+    votes: Array
+    oob_mask: Array | None
+    target: Array
+    task: Task
+    sample_weight: Array | None = None
+    classes: np.ndarray | None = None
+    class_votes: tuple[Array, ...] | None = None
+    source: Literal["oob", "holdout", "matrices"] = "matrices"
+    verified_by: str | None = None
+
+    @property
+    def n_rows(self) -> int:
+        """Number of rows, M."""
+        return int(self.votes.shape[0])
+
+    @property
+    def n_members(self) -> int:
+        """Number of members, N."""
+        return int(self.votes.shape[1])
+
+    @property
+    def n_classes(self) -> int | None:
+        """Number of classes, C; None for regression."""
+        return None if self.classes is None else len(self.classes)
+
+    @property
+    def nbytes(self) -> int:
+        """Memory of the votes and the mask."""
+        parts = [self.votes, self.oob_mask]
+        dense = sum((size(a) or 0) * int(a.dtype.itemsize) for a in parts if a is not None)
+        sparse = sum(v.data.nbytes + v.indices.nbytes for v in self.class_votes or ())
+        return int(dense + sparse)
+
+    def covered(self) -> Array:
+        """Rows that at least one member has out of bag, as booleans."""
+        xp = array_namespace(self.votes)
+        if self.oob_mask is None:
+            return xp.ones(self.n_rows, dtype=xp.bool, device=self.votes.device)
+        return xp.any(self.oob_mask != 0, axis=1)
+
+    def take(self, rows: Array) -> OOBEvidence:
+        """Slice every parallel array by row.
+
+        Parameters
+        ----------
+        rows : slice, index array or boolean array
+            The rows to keep.
+
+        Returns
+        -------
+        OOBEvidence
+
+        Examples
+        --------
+        >>> e = OOBEvidence(np.eye(3), np.eye(3) > 0, np.zeros(3), "regression")
+        >>> e.take([0, 2]).n_rows
+        2
+        """
+        return replace(
+            self,
+            votes=self.votes[rows],
+            oob_mask=None if self.oob_mask is None else self.oob_mask[rows],
+            target=self.target[rows],
+            sample_weight=None if self.sample_weight is None else self.sample_weight[rows],
+            class_votes=None
+            if self.class_votes is None
+            else tuple(sp.csr_array(v)[rows] for v in self.class_votes),
+        )
+
+    def take_members(self, members: Array) -> OOBEvidence:
+        """Keep only some members' columns.
+
+        Parameters
+        ----------
+        members : index array
+            The members to keep.
+
+        Returns
+        -------
+        OOBEvidence
+
+        Examples
+        --------
+        >>> e = OOBEvidence(np.eye(3), np.eye(3) > 0, np.zeros(3), "regression")
+        >>> e.take_members(np.array([2])).votes.ravel().tolist()
+        [0.0, 0.0, 1.0]
+        """
+        return replace(
+            self,
+            votes=self.votes[:, members],
+            oob_mask=None if self.oob_mask is None else self.oob_mask[:, members],
+            class_votes=None
+            if self.class_votes is None
+            else tuple(v[:, members] for v in self.class_votes),
+        )
+
+    def channels(self, kind: str) -> Channels:
+        """The votes a loss reads, by the loss's channel (see `sparsebag.objective.losses`)."""
+        xp = array_namespace(self.votes)
+        ones = xp.ones((1, self.n_rows), dtype=xp.float64, device=self.votes.device)
+        if kind == "prediction":
+            return Channels((self.votes,), xp.astype(self.target, xp.float64)[None, :])
+        if kind == "true_class":
+            return Channels((self.votes,), ones)
+        if self.n_classes == 2:
+            # Binary: 1 - p of one class is p of the other, so both squared errors are equal.
+            return Channels((self.votes,), ones, multiplicity=2.0)
+        if self.class_votes is None:
+            raise ValueError(
+                "this loss reads every class, but the evidence holds only the true class's "
+                "votes; collect it with class_votes=True, or pass predictions of shape (M, N, C)."
+            )
+        labels = xp.arange(len(self.class_votes), device=self.votes.device)[:, None]
+        return Channels(self.class_votes, xp.astype(self.target[None, :] == labels, xp.float64))
+
+
+def warn_uncovered(evidence: OOBEvidence) -> int:
+    """Count the rows no member has out of bag; warn once if there are any, raise if all are.
+
+    Parameters
+    ----------
+    evidence : OOBEvidence
+
+    Returns
+    -------
+    int
+        How many rows are left out.
+
+    Examples
+    --------
+    >>> warn_uncovered(OOBEvidence(np.ones((4, 2)), None, np.ones(4), "regression"))
+    0
+    """
+    xp = array_namespace(evidence.votes)
+    missing = evidence.n_rows - int(xp.sum(xp.astype(evidence.covered(), xp.int64)))
+    if missing == evidence.n_rows:
+        raise ValueError(
+            "no row is out of bag for any member, so there is nothing to judge the members by; "
+            "use a bootstrapped ensemble, or pass held-out rows with evidence='holdout'."
+        )
+    if missing:
+        warnings.warn(
+            f"{missing} of {evidence.n_rows} rows are out of bag for no member and are left out; "
+            "more members, or a smaller max_samples, would cover them.",
+            UncoveredRowsWarning,
+            stacklevel=3,
+        )
+    return missing

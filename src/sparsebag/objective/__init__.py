@@ -1,0 +1,1 @@
+"""What is minimised: a loss on the out-of-bag vote plus a penalty on the weights."""

@@ -1,0 +1,161 @@
+"""Pointwise losses of the ensemble's vote. To add one: write the class here, add it to `LOSSES`.
+
+A loss sees the vote ``p`` and its ``target`` elementwise, as arrays of any array-API namespace,
+and never the weights: `SimplexObjective` supplies the chain rule.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol, runtime_checkable
+
+from array_api_compat import array_namespace, device
+
+Array = Any
+Channel = Literal["true_class", "every_class", "prediction"]
+
+PAPER_CLIP = 1e-15
+"""Probability below which the paper's code cuts its logarithm: 34.5 nats, no more."""
+
+
+@runtime_checkable
+class Loss(Protocol):
+    """What the objective needs of a loss.
+
+    Attributes
+    ----------
+    name : str
+        The public name, as passed to ``loss=``.
+    channel : {"true_class", "every_class", "prediction"}
+        What the loss reads: the probability of the true class, the probability of every class
+        against a one-hot target, or a regression prediction.
+    """
+
+    @property
+    def name(self) -> str:
+        """The public name."""
+        ...
+
+    @property
+    def channel(self) -> Channel:
+        """What the loss reads."""
+        ...
+
+    def value(self, p: Array, target: Array) -> Array:
+        """Loss of each vote."""
+        ...
+
+    def gradient(self, p: Array, target: Array) -> Array:
+        """First derivative in ``p``."""
+        ...
+
+
+@runtime_checkable
+class TwiceDifferentiableLoss(Loss, Protocol):
+    """A loss that second-order solvers can use."""
+
+    def curvature(self, p: Array, target: Array) -> Array:
+        """Second derivative in ``p``."""
+        ...
+
+
+@dataclass(frozen=True)
+class LogLoss:
+    """``-log p`` of the true class.
+
+    ``p`` is clipped from below at ``clip``. Below it the derivative stays that of the logarithm
+    at the clip, as in the paper's code, although the clipped value is flat there: this
+    disagreement is what stalls line searches on 0/1 votes, and what the vote floor removes.
+    """
+
+    clip: float = PAPER_CLIP
+    name: str = "log_loss"
+    channel: Channel = "true_class"
+
+    def value(self, p: Array, target: Array) -> Array:
+        """Loss of each vote."""
+        return -array_namespace(p).log(self._clipped(p))
+
+    def gradient(self, p: Array, target: Array) -> Array:
+        """First derivative in ``p``."""
+        return -1.0 / self._clipped(p)
+
+    def curvature(self, p: Array, target: Array) -> Array:
+        """Second derivative in ``p``."""
+        return self._clipped(p) ** -2.0
+
+    def _clipped(self, p: Array) -> Array:
+        xp = array_namespace(p)
+        return xp.maximum(p, xp.asarray(self.clip, dtype=p.dtype, device=device(p)))
+
+
+@dataclass(frozen=True)
+class SquaredError:
+    """``(p - target)²`` of a regression prediction."""
+
+    name: str = "squared_error"
+    channel: Channel = "prediction"
+
+    def value(self, p: Array, target: Array) -> Array:
+        """Loss of each vote."""
+        return (p - target) ** 2
+
+    def gradient(self, p: Array, target: Array) -> Array:
+        """First derivative in ``p``."""
+        return 2.0 * (p - target)
+
+    def curvature(self, p: Array, target: Array) -> Array:
+        """Second derivative in ``p``."""
+        return 0.0 * p + 2.0
+
+
+@dataclass(frozen=True)
+class Brier(SquaredError):
+    """``Σ_c (p_c - [y = c])²``, summed over all classes: between 0 and 2."""
+
+    name: str = "brier"
+    channel: Channel = "every_class"
+
+
+LOSSES: dict[str, Loss] = {loss.name: loss for loss in (LogLoss(), SquaredError(), Brier())}
+
+DEFAULT_LOSS = {"classification": "log_loss", "regression": "squared_error"}
+
+
+def resolve_loss(loss: str | Loss, task: str) -> Loss:
+    """Turn a name, ``"auto"`` or a loss object into a loss object that fits the task.
+
+    Parameters
+    ----------
+    loss : str or Loss
+        ``"auto"`` takes log-loss for classification and squared error for regression.
+    task : {"classification", "regression"}
+        What the evidence is about.
+
+    Returns
+    -------
+    Loss
+
+    Examples
+    --------
+    >>> resolve_loss("auto", "regression").name
+    'squared_error'
+    """
+    if isinstance(loss, str):
+        name = DEFAULT_LOSS[task] if loss == "auto" else loss
+        if name not in LOSSES:
+            raise ValueError(f"loss={loss!r} is not known; use 'auto' or one of {sorted(LOSSES)}.")
+        loss = LOSSES[name]
+    elif not isinstance(loss, Loss):
+        raise TypeError(
+            "loss must be a name or an object with name, channel, value and gradient "
+            f"(see objective/losses.py), not {type(loss).__name__}."
+        )
+    if (loss.channel == "prediction") != (task == "regression"):
+        fitting = [name for name, known in LOSSES.items() if _fits(known, task)]
+        raise ValueError(f"loss={loss.name!r} does not fit {task}; use one of {sorted(fitting)}.")
+    return loss
+
+
+def _fits(loss: Loss, task: str) -> bool:
+    return (loss.channel == "prediction") == (task == "regression")

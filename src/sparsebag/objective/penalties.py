@@ -1,0 +1,81 @@
+"""Penalties on the weights. To add one: write the class here; pass an instance to the objective."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from array_api_compat import array_namespace
+
+Array = Any
+
+
+class Penalty(Protocol):
+    """What the objective needs of a penalty."""
+
+    def value(self, weights: Array) -> Array:
+        """Penalty of the weights, a scalar."""
+        ...
+
+    def gradient(self, weights: Array) -> Array:
+        """Gradient, one entry a member."""
+        ...
+
+    def hessian_product(self, weights: Array, direction: Array) -> Array:
+        """Hessian times a direction."""
+        ...
+
+
+def _check_strength(lam: float) -> None:
+    if not (math.isfinite(lam) and lam >= 0):
+        raise ValueError(f"lam must be a finite number that is not negative, got {lam}.")
+
+
+@dataclass(frozen=True)
+class ConcaveQuadratic:
+    """``-lam ‖w‖²``, the paper's penalty: concave, so it pushes weights to the corners."""
+
+    lam: float
+
+    def __post_init__(self) -> None:
+        _check_strength(self.lam)
+
+    def value(self, weights: Array) -> Array:
+        """Penalty of the weights, a scalar."""
+        xp = array_namespace(weights)
+        return -self.lam * xp.sum(weights * weights)
+
+    def gradient(self, weights: Array) -> Array:
+        """Gradient, one entry a member."""
+        return -2.0 * self.lam * weights
+
+    def hessian_product(self, weights: Array, direction: Array) -> Array:
+        """Hessian times a direction."""
+        return -2.0 * self.lam * direction
+
+
+@dataclass(frozen=True)
+class L1Norm:
+    """``lam ‖w‖₁``: constant on the simplex, hence useless there (the L1-simplex paradox).
+
+    Kept so that the paradox can be tested and drawn, not to be used.
+    """
+
+    lam: float
+
+    def __post_init__(self) -> None:
+        _check_strength(self.lam)
+
+    def value(self, weights: Array) -> Array:
+        """Penalty of the weights, a scalar."""
+        xp = array_namespace(weights)
+        return self.lam * xp.sum(xp.abs(weights))
+
+    def gradient(self, weights: Array) -> Array:
+        """Gradient, one entry a member (the one-sided derivative at zero, inside the simplex)."""
+        return 0.0 * weights + self.lam
+
+    def hessian_product(self, weights: Array, direction: Array) -> Array:
+        """Hessian times a direction."""
+        return 0.0 * direction

@@ -1,0 +1,385 @@
+"""The objective on the simplex: weighted OOB loss plus penalty, with its derivatives.
+
+For row i, member j, vote V and out-of-bag indicator I::
+
+    n_i = Σ_j w_j V_ij        d_i = Σ_j w_j I_ij
+    q_i = (n_i + τ u_i) / (d_i + τ)          u_i: the uniform ensemble's OOB vote, τ: prior mass
+    p_i = (1 - ε) q_i + ε / C                ε: floor (classification only)
+    f(w) = Σ_i s_i φ(p_i) + penalty(w)       s: normalised row weights, φ: the loss
+
+The floor mixes every vote with the uniform class distribution; mixing is affine, so flooring
+the ratio equals flooring each member. Derivatives, with D = d + τ and r = s (1-ε) φ'(p)::
+
+    ∂f/∂n = r / D                            ∂f/∂d = -r q / D
+    ∇f = Vᵀ(r/D) - Iᵀ(r q/D) + ∇penalty      (the paper's section III-D)
+
+All of it is matrix-vector products over row blocks small enough to stay in cache between the
+forward and the transposed product, so a value and its gradient read the evidence once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from array_api_compat import array_namespace, device, is_numpy_array
+
+from sparsebag.evidence.blocks import blas_threads, row_blocks
+from sparsebag.evidence.evidence import OOBEvidence
+from sparsebag.objective.losses import Loss, TwiceDifferentiableLoss
+from sparsebag.objective.penalties import Penalty
+
+Array = Any
+
+NO_VOTE = 1e-15
+"""Stands in for a vanished denominator (τ = 0 and no survivor has the row out of bag): the vote
+is then 0 and log-loss meets its clip, as in the paper's code."""
+
+
+BLOCKS_PER_THREAD = 4
+"""A thread with fewer blocks than this costs more than it saves."""
+
+
+@dataclass(frozen=True)
+class _Block:
+    """One block of rows: matrices (rows × members), and per-row arrays of shape (K, rows)."""
+
+    votes: tuple[Array, ...]
+    mask: Array | None
+    uniform_vote: Array
+    targets: Array
+    row_weight: Array
+
+
+@dataclass(frozen=True)
+class _Vote:
+    """The ensemble's vote on a block and what its derivatives need."""
+
+    mask: Array | None
+    ratio: Array
+    floored: Array
+    denominator: Array
+
+
+class SimplexObjective:
+    """Weighted OOB loss plus penalty, as a function of the members' weights.
+
+    Parameters
+    ----------
+    evidence : OOBEvidence
+        Votes, mask, targets, row weights. Rows no member has out of bag get no weight.
+    loss : Loss
+        Pointwise loss of the vote.
+    penalty : Penalty
+        Penalty on the weights.
+    floor : float, default 0
+        ε: share of the uniform class distribution mixed into each vote. Ignored in regression.
+    prior_mass : float, default 0
+        τ: weight of the uniform ensemble's vote in each row; keeps rows defined that none of
+        the survivors has out of bag.
+
+    Examples
+    --------
+    >>> from sparsebag.objective.losses import LogLoss
+    >>> from sparsebag.objective.penalties import ConcaveQuadratic
+    >>> e = OOBEvidence(np.array([[0.9, 0.5], [0.8, 0.5]]), None, np.array([0, 1]),
+    ...                 "classification", classes=np.array([0, 1]))
+    >>> f = SimplexObjective(e, LogLoss(), ConcaveQuadratic(0.0))
+    >>> bool(f.value(np.array([1.0, 0.0])) < f.value(np.array([0.5, 0.5])))
+    True
+    """
+
+    def __init__(
+        self,
+        evidence: OOBEvidence,
+        loss: Loss,
+        penalty: Penalty,
+        *,
+        floor: float = 0.0,
+        prior_mass: float = 0.0,
+    ) -> None:
+        if not 0.0 <= floor < 1.0:
+            raise ValueError(f"floor must be at least 0 and below 1, got {floor}.")
+        if not (np.isfinite(prior_mass) and prior_mass >= 0.0):
+            raise ValueError(
+                f"prior_mass must be a finite number that is not negative, got {prior_mass}."
+            )
+        self.evidence = evidence
+        self.loss = loss
+        self.penalty = penalty
+        self.floor = floor if evidence.n_classes else 0.0
+        self.prior_mass = prior_mass
+        self.xp = array_namespace(evidence.votes)
+        self.device = device(evidence.votes)
+        self._no_vote = self.asarray(NO_VOTE)
+        self._n_threads = blas_threads() if is_numpy_array(evidence.votes) else 1
+        self._channels = evidence.channels(loss.channel)
+        self._row_weight = self._normalised_row_weight()
+        self._uniform_vote = self._uniform_ensemble_vote()
+        self._blocks = self._cut_into_blocks()
+
+    @property
+    def n_members(self) -> int:
+        """Number of weights, N."""
+        return self.evidence.n_members
+
+    @property
+    def provides(self) -> frozenset[str]:
+        """What a solver may ask of this objective."""
+        offers = {"gradient"}
+        if isinstance(self.loss, TwiceDifferentiableLoss):
+            offers.add("hessian")
+        return frozenset(offers)
+
+    @property
+    def nbytes_per_pass(self) -> int:
+        """Bytes of evidence one value-and-gradient pass reads."""
+        return self.evidence.nbytes
+
+    @property
+    def is_well_posed(self) -> bool:
+        """Whether every row keeps a vote on the whole simplex: no jumps of the loss."""
+        return self.prior_mass > 0 or self.evidence.oob_mask is None
+
+    @property
+    def scale(self) -> float:
+        """What tolerances are relative to.
+
+        The uniform ensemble's loss in regression, whose unit is the user's; one nat or Brier
+        point in classification.
+        """
+        if self.evidence.task == "classification":
+            return 1.0
+        losses = self.xp.sum(self.loss.value(self._uniform_vote, self._channels.targets), 0)
+        return max(float(self.xp.sum(self._row_weight * losses)), np.finfo(float).tiny)
+
+    @property
+    def rounding(self) -> float:
+        """Differences between two values smaller than this mean nothing."""
+        return float(self.xp.finfo(self.evidence.votes.dtype).eps) * self.scale
+
+    def uniform_weights(self) -> Array:
+        """The simplex's centre, every solver's default start."""
+        n = self.n_members
+        return self.xp.full(n, 1.0 / n, dtype=self.xp.float64, device=self.device)
+
+    def asarray(self, weights: Array) -> Array:
+        """Weights as float64 on the evidence's device."""
+        return self.xp.asarray(weights, dtype=self.xp.float64, device=self.device)
+
+    def value(self, weights: Array) -> float:
+        """Objective at the weights."""
+        cast = self._cast(weights)
+        parts = self._map_blocks(lambda block: self._loss_sum(block, self._vote(block, cast)))
+        return float(sum(parts) + self.penalty.value(weights))
+
+    def loss_value(self, weights: Array) -> float:
+        """The loss alone, without the penalty."""
+        return self.value(weights) - float(self.penalty.value(weights))
+
+    def value_and_gradient(self, weights: Array) -> tuple[float, Array]:
+        """Objective and gradient, in one pass over the evidence."""
+        xp = self.xp
+        cast = self._cast(weights)
+
+        def evaluate(block: _Block) -> tuple[Array, Array]:
+            vote = self._vote(block, cast)
+            slope = self._slope(block, vote) / vote.denominator
+            on_mask = -xp.sum(slope * vote.ratio, axis=0)
+            return self._loss_sum(block, vote), self._transposed(block, vote.mask, slope, on_mask)
+
+        total: Array = 0.0
+        gradient = self.penalty.gradient(weights)
+        for part, slopes in self._map_blocks(evaluate):
+            total = total + part
+            gradient = gradient + slopes
+        return float(total + self.penalty.value(weights)), gradient
+
+    def gradient(self, weights: Array) -> Array:
+        """Gradient at the weights."""
+        return self.value_and_gradient(weights)[1]
+
+    def hessian_product(self, weights: Array, direction: Array) -> Array:
+        """Hessian times a direction.
+
+        With ṅ = V v, ḋ = I v, q̇ = (ṅ - q ḋ)/D::
+
+            d(r/D) = φ'' q̇ / D - r ḋ / D²        d(-r q/D) = -Σ_k [q d(r/D) + (r/D) q̇]
+        """
+        xp = self.xp
+        cast, direction_cast = self._cast(weights), self._cast(direction)
+
+        def evaluate(block: _Block) -> Array:
+            vote = self._vote(block, cast)
+            n_dot = self._forward(block.votes, direction_cast)
+            d_dot = self._mask_product(vote.mask, direction_cast, block)
+            q_dot = (n_dot - vote.ratio * d_dot) / vote.denominator
+            slope = self._slope(block, vote) / vote.denominator
+            curvature = self._curvature(block, vote) / vote.denominator
+            d_slope = curvature * q_dot - slope * d_dot / vote.denominator
+            on_mask = -xp.sum(vote.ratio * d_slope + slope * q_dot, axis=0)
+            return self._transposed(block, vote.mask, d_slope, on_mask)
+
+        return sum(self._map_blocks(evaluate), self.penalty.hessian_product(weights, direction))
+
+    def hessian(self, weights: Array) -> Array:
+        """Dense Hessian (N × N). Meant for restricted objectives: it costs M N² operations.
+
+        With J = V - q I (the vote's Jacobian times D)::
+
+            H = Jᵀ diag(φ''/D²) J - Jᵀ diag(r/D²) I - Iᵀ diag(r/D²) J + penalty's Hessian
+        """
+        xp = self.xp
+        n = self.n_members
+        cast = self._cast(weights)
+        total = xp.zeros((n, n), dtype=xp.float64, device=self.device)
+        for block in self._blocks:
+            vote = self._vote(block, cast)
+            d2 = vote.denominator**2
+            slope, curvature = self._slope(block, vote) / d2, self._curvature(block, vote) / d2
+            mask = vote.mask
+            if mask is None:
+                mask = xp.ones((block.row_weight.shape[0], n), dtype=cast.dtype, device=self.device)
+            for k, votes in enumerate(block.votes):
+                dense = votes.toarray() if hasattr(votes, "toarray") else votes
+                jacobian = xp.astype(dense - self._down(vote.ratio[k])[:, None] * mask, cast.dtype)
+                bent = self._down(curvature[k])[:, None] * jacobian
+                bent = bent - self._down(slope[k])[:, None] * mask
+                cross = xp.astype(jacobian.T @ bent, xp.float64)
+                # Jᵀ(cJ - sI) has the first two terms; the third is the second's transpose.
+                third = xp.astype((mask * self._down(slope[k])[:, None]).T @ jacobian, xp.float64)
+                total += cross - third
+        eye = xp.eye(n, dtype=xp.float64, device=self.device)
+        columns = [self.penalty.hessian_product(weights, eye[:, j]) for j in range(n)]
+        return (total + total.T) / 2 + xp.stack(columns, axis=1)
+
+    def restrict(self, members: Array) -> SimplexObjective:
+        """The same objective on a face of the simplex: only ``members`` may have weight.
+
+        The rows, their weights and the prior votes stay those of the whole ensemble.
+        """
+        face = object.__new__(SimplexObjective)
+        face.__dict__.update(self.__dict__)
+        face.evidence = self.evidence.take_members(members)
+        face._channels = face.evidence.channels(self.loss.channel)
+        face._blocks = face._cut_into_blocks()
+        return face
+
+    def with_prior_mass(self, prior_mass: float) -> SimplexObjective:
+        """The same objective with another prior mass; shares the evidence."""
+        other = object.__new__(SimplexObjective)
+        other.__dict__.update(self.__dict__)
+        other.prior_mass = prior_mass
+        return other
+
+    # -- one block ---------------------------------------------------------------------------
+
+    def _map_blocks(self, work: Callable[[_Block], Any]) -> Iterator[Any]:
+        """Results of ``work`` in the blocks' order, so that sums do not depend on the threads."""
+        threads = min(self._n_threads, len(self._blocks) // BLOCKS_PER_THREAD)
+        if threads < 2:
+            yield from map(work, self._blocks)
+            return
+        # A pool costs microseconds; one kept for longer would not survive a fork.
+        with ThreadPoolExecutor(threads) as pool:
+            yield from pool.map(work, self._blocks)
+
+    def _cast(self, weights: Array) -> Array:
+        """Weights in the evidence's precision: float32 evidence is multiplied in float32."""
+        return self.xp.astype(weights, self.evidence.votes.dtype)
+
+    def _down(self, values: Array) -> Array:
+        return self.xp.astype(values, self.evidence.votes.dtype)
+
+    def _forward(self, votes: tuple[Array, ...], weights: Array) -> Array:
+        xp = self.xp
+        if len(votes) == 1:
+            return xp.astype((votes[0] @ weights)[None, :], xp.float64)
+        return xp.astype(xp.stack([v @ weights for v in votes]), xp.float64)
+
+    def _mask_product(self, mask: Array | None, weights: Array, block: _Block) -> Array:
+        xp = self.xp
+        if mask is None:  # every member votes on every row
+            total = xp.sum(xp.astype(weights, xp.float64))
+            return xp.zeros_like(block.row_weight) + total
+        return xp.astype(mask @ weights, xp.float64)
+
+    def _vote(self, block: _Block, weights: Array) -> _Vote:
+        xp = self.xp
+        mask = None if block.mask is None else xp.astype(block.mask, weights.dtype)
+        d = self._mask_product(mask, weights, block) + self.prior_mass
+        d = xp.maximum(d, self._no_vote)
+        n = self._forward(block.votes, weights) + self.prior_mass * block.uniform_vote
+        ratio = n / d
+        floored = ratio
+        if self.floor:
+            floored = (1.0 - self.floor) * ratio + self.floor / (self.evidence.n_classes or 1)
+        return _Vote(mask=mask, ratio=ratio, floored=floored, denominator=d)
+
+    def _loss_sum(self, block: _Block, vote: _Vote) -> Array:
+        losses = self.loss.value(vote.floored, block.targets)
+        return self._channels.multiplicity * self.xp.sum(block.row_weight * losses)
+
+    def _slope(self, block: _Block, vote: _Vote) -> Array:
+        scale = self._channels.multiplicity * (1.0 - self.floor)
+        return scale * block.row_weight * self.loss.gradient(vote.floored, block.targets)
+
+    def _curvature(self, block: _Block, vote: _Vote) -> Array:
+        assert isinstance(self.loss, TwiceDifferentiableLoss)
+        scale = self._channels.multiplicity * (1.0 - self.floor) ** 2
+        return scale * block.row_weight * self.loss.curvature(vote.floored, block.targets)
+
+    def _transposed(
+        self, block: _Block, mask: Array | None, on_votes: Array, on_mask: Array
+    ) -> Array:
+        xp = self.xp
+        columns = self._down(on_votes)
+        total = sum(votes.T @ columns[k, :] for k, votes in enumerate(block.votes))
+        if mask is None:
+            return xp.astype(total, xp.float64) + xp.sum(on_mask)
+        return xp.astype(total + mask.T @ self._down(on_mask), xp.float64)
+
+    # -- preparation -------------------------------------------------------------------------
+
+    def _normalised_row_weight(self) -> Array:
+        xp = self.xp
+        weight = xp.astype(self.evidence.covered(), xp.float64)
+        if self.evidence.sample_weight is not None:
+            weight = weight * self.evidence.sample_weight
+        total = float(xp.sum(weight))
+        if total == 0.0:
+            raise ValueError(
+                "no row with a positive sample_weight is out of bag for any member, so there is "
+                "nothing to judge the members by."
+            )
+        return weight / total
+
+    def _uniform_ensemble_vote(self) -> Array:
+        xp = self.xp
+        ones = xp.ones(self.n_members, dtype=self.evidence.votes.dtype, device=self.device)
+        votes, mask = self._channels.votes, self.evidence.oob_mask
+        parts = []
+        for rows in row_blocks(self.evidence.votes):
+            total = xp.astype(xp.stack([v[rows] @ ones for v in votes]), xp.float64)
+            if mask is None:
+                parts.append(total / self.n_members)
+            else:
+                count = xp.sum(xp.astype(mask[rows], xp.float64), axis=1)
+                parts.append(total / xp.clip(count, min=1.0))
+        return xp.concat(parts, axis=1)
+
+    def _cut_into_blocks(self) -> list[_Block]:
+        mask = self.evidence.oob_mask
+        return [
+            _Block(
+                votes=tuple(v[rows] for v in self._channels.votes),
+                mask=None if mask is None else mask[rows],
+                uniform_vote=self._uniform_vote[:, rows],
+                targets=self._channels.targets[:, rows],
+                row_weight=self._row_weight[rows],
+            )
+            for rows in row_blocks(self.evidence.votes)
+        ]

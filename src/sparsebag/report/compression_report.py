@@ -1,0 +1,216 @@
+"""Before and after, in one table: the full ensemble, its survivors, and as many random members."""
+
+from __future__ import annotations
+
+import html
+import os
+import pickle
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from sparsebag.deploy.weighted_vote import WeightedVote
+from sparsebag.evidence.collect import encode_target
+from sparsebag.evidence.members import take_rows
+from sparsebag.report import metrics
+
+TIMED_ROWS = 1000
+TIMED_REPEATS = 5
+RANDOM_DRAWS = 5
+"""Draws averaged for the random-members row: one draw is luck."""
+
+_FORMATS: dict[str, Callable[[float], str]] = {
+    "members": lambda v: f"{v:.0f}",
+    "nodes": lambda v: f"{v:,.0f}",
+    "size (kB)": lambda v: f"{v:,.0f}",
+    "ms / 1000 rows": lambda v: f"{v:.2f}",
+}
+
+
+@dataclass(frozen=True)
+class CompressionReport:
+    """Scores of the full ensemble, the survivors, and equally many random members.
+
+    Attributes
+    ----------
+    rows : dict of str to dict
+        One entry a model: column name to figure.
+    n_rows : int
+        Test rows the figures are from.
+    """
+
+    rows: dict[str, dict[str, float]]
+    n_rows: int
+
+    @property
+    def columns(self) -> list[str]:
+        """Names of the figures, in order."""
+        return list(next(iter(self.rows.values())))
+
+    def to_markdown(self) -> str:
+        """The table in Markdown.
+
+        Returns
+        -------
+        str
+        """
+        head = ["", *self.columns]
+        body = [[name, *self._cells(row)] for name, row in self.rows.items()]
+        widths = [max(len(line[i]) for line in [head, *body]) for i in range(len(head))]
+        lines = [_padded(head, widths), "|" + "|".join("-" * (w + 2) for w in widths) + "|"]
+        return "\n".join([*lines, *(_padded(line, widths) for line in body)])
+
+    def to_frame(self) -> Any:
+        """The table as a pandas DataFrame (needs pandas).
+
+        Returns
+        -------
+        pandas.DataFrame
+        """
+        try:
+            import pandas as pd
+        except ImportError as error:
+            raise ImportError("to_frame needs pandas; install it, or use to_markdown.") from error
+        return pd.DataFrame.from_dict(self.rows, orient="index")
+
+    def to_html(self) -> str:
+        """The table as one self-contained HTML page.
+
+        Returns
+        -------
+        str
+        """
+        cells = "".join(f"<th scope='col'>{html.escape(c)}</th>" for c in self.columns)
+        body = "".join(
+            f"<tr><th scope='row'>{html.escape(name)}</th>"
+            + "".join(f"<td>{html.escape(c)}</td>" for c in self._cells(row))
+            + "</tr>"
+            for name, row in self.rows.items()
+        )
+        return (
+            "<!doctype html><html lang='en'><meta charset='utf-8'><title>sparsebag report</title>"
+            "<style>:root{color-scheme:light dark}body{font:16px system-ui;margin:2em auto;"
+            "max-width:70em}td,th{padding:.3em .8em;text-align:right}tr>:first-child"
+            "{text-align:left}table{border-collapse:collapse}tbody tr{border-top:1px solid}"
+            f"</style><h1>{html.escape(self.headline())}</h1><table><thead><tr><td></td>{cells}"
+            f"</tr></thead><tbody>{body}</tbody></table><p>{self.n_rows} test rows. “random” is "
+            f"the mean of {RANDOM_DRAWS} draws of as many members, equally weighted.</p></html>"
+        )
+
+    def headline(self) -> str:
+        """What was kept, in one sentence.
+
+        Returns
+        -------
+        str
+        """
+        full, small = list(self.rows.values())[:2]
+        return f"{small['members']:.0f} of {full['members']:.0f} members kept"
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the report: ``.html`` as a page, ``.md`` as Markdown.
+
+        Parameters
+        ----------
+        path : path-like
+        """
+        target = Path(path)
+        writers = {".html": self.to_html, ".md": self.to_markdown}
+        if target.suffix not in writers:
+            raise ValueError(f"cannot write {target.suffix or 'no suffix'!r}; use .html or .md.")
+        partial = target.with_name(target.name + ".partial")
+        partial.write_text(writers[target.suffix](), encoding="utf-8")
+        partial.replace(target)  # a crash leaves the old report, never half a new one
+
+    def __str__(self) -> str:
+        return f"{self.headline()} ({self.n_rows} test rows)\n{self.to_markdown()}"
+
+    def _repr_html_(self) -> str:
+        return self.to_html()
+
+    def _cells(self, row: dict[str, float]) -> list[str]:
+        return [_FORMATS.get(name, _four_digits)(value) for name, value in row.items()]
+
+
+def compare(full: WeightedVote, small: WeightedVote, X: Any, y: Any) -> CompressionReport:
+    """Score the full ensemble, the survivors and random members of the same number.
+
+    Parameters
+    ----------
+    full, small : WeightedVote
+        Before and after.
+    X, y : array-like
+        Test rows.
+
+    Returns
+    -------
+    CompressionReport
+    """
+    target = encode_target(full.pool, y)
+    k, n = len(small.weights), len(full.weights)
+    draws = []
+    for seed in range(RANDOM_DRAWS):
+        members = np.sort(np.random.default_rng(seed).choice(n, k, replace=False))
+        random_k = WeightedVote(full.pool.keep(members), np.full(k, 1.0 / k), small.floor)
+        draws.append(_score(random_k, X, target))
+    mean = {name: float(np.mean([d[name] for d in draws])) for name in draws[0]}
+    rows = {
+        f"full ensemble ({n})": {**_size(full), **_speed(full, X), **_score(full, X, target)},
+        f"sparsebag ({k})": {**_size(small), **_speed(small, X), **_score(small, X, target)},
+        f"random ({k})": {**_size(random_k), **_speed(random_k, X), **mean},
+    }
+    return CompressionReport(rows=rows, n_rows=len(target))
+
+
+def _score(vote: WeightedVote, X: Any, target: np.ndarray) -> dict[str, float]:
+    if vote.pool.classes is None:
+        error = vote.predict(X) - target
+        return {
+            "MSE": float(np.mean(error**2)),
+            "R²": 1.0 - float(np.mean(error**2) / max(np.var(target), np.finfo(float).tiny)),
+        }
+    proba = vote.predict_proba(X)
+    labels = np.arange(len(vote.pool.classes))
+    return {
+        "log-loss": metrics.log_loss(target, proba, labels=labels),
+        "ECE": metrics.expected_calibration_error(target, proba, labels=labels),
+        "Brier": metrics.brier_score(target, proba, labels=labels),
+        "accuracy": float(np.mean(np.argmax(proba, axis=1) == target)),
+    }
+
+
+def _size(vote: WeightedVote) -> dict[str, float]:
+    estimators = [member.estimator for member in vote.pool.members]
+    size: dict[str, float] = {"members": float(len(estimators))}
+    if all(member.is_tree for member in vote.pool.members):
+        size["nodes"] = float(sum(e.tree_.node_count for e in estimators))
+    size["size (kB)"] = len(pickle.dumps(estimators, protocol=5)) / 1000
+    return size
+
+
+def _speed(vote: WeightedVote, X: Any) -> dict[str, float]:
+    """Median wall-clock milliseconds for a thousand rows, one thread."""
+    n_rows = X.shape[0] if hasattr(X, "shape") else len(X)
+    block = take_rows(X, np.resize(np.arange(n_rows), TIMED_ROWS))
+    predict = vote.predict if vote.pool.classes is None else vote.predict_proba
+    seconds = []
+    for _ in range(TIMED_REPEATS):
+        start = time.perf_counter()
+        predict(block)
+        seconds.append(time.perf_counter() - start)
+    return {"ms / 1000 rows": 1e3 * float(np.median(seconds))}
+
+
+def _four_digits(value: float) -> str:
+    return f"{value:.4g}"
+
+
+def _padded(cells: list[str], widths: list[int]) -> str:
+    first, *rest = (
+        c.rjust(w) if i else c.ljust(w) for i, (c, w) in enumerate(zip(cells, widths, strict=True))
+    )
+    return "| " + " | ".join([first, *rest]) + " |"

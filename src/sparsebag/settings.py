@@ -1,0 +1,89 @@
+"""The numbers behind ``preset=``: resolved once, here, and nowhere else."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from sparsebag.objective.losses import Loss
+from sparsebag.solvers.base import Solver
+
+DEFAULT_LAM = 0.05
+"""The paper's λ."""
+DEFAULT_FLOOR = 1e-3
+"""ε: no vote is ever surer than 1 - 1e-3; makes log-loss finite on 0/1 leaves."""
+DEFAULT_PRIOR_MASS = 0.02
+"""τ: the solvers' speed hangs on it; smaller is ill-posed, larger blurs the weights."""
+PAPER_DROP = 1e-5
+"""Weights up to this are dropped by the paper's code."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What a fit runs with, after ``preset`` and ``"auto"`` are resolved."""
+
+    lam: float
+    loss: str | Loss
+    solver: str | Solver
+    floor: float
+    prior_mass: float
+    drop_threshold: float
+    evidence_dtype: Any
+
+
+def resolve_settings(
+    *,
+    lam: float,
+    loss: str | Loss,
+    solver: str | Solver,
+    floor: float | str,
+    prior_mass: float | str,
+    preset: str | None,
+) -> Settings:
+    """Fill what was left at ``"auto"``, by preset.
+
+    Parameters
+    ----------
+    lam, loss, solver, floor, prior_mass
+        As passed by the user; an explicit value wins over the preset.
+    preset : {None, "paper"}
+        ``"paper"``: SLSQP, no floor, no prior mass, double precision, weights up to 1e-5
+        dropped.
+
+    Returns
+    -------
+    Settings
+
+    Examples
+    --------
+    >>> resolve_settings(lam=0.05, loss="auto", solver="auto", floor="auto",
+    ...                  prior_mass="auto", preset="paper").solver
+    'slsqp'
+    """
+    if preset not in (None, "paper"):
+        raise ValueError(f"preset={preset!r} is not known; use None or 'paper'.")
+    if isinstance(lam, (str, bool)) or not np.isfinite(lam) or lam < 0:
+        raise ValueError(f"lam must be a finite number that is not negative, got {lam!r}.")
+    paper = preset == "paper"
+    return Settings(
+        lam=float(lam),
+        loss=loss,
+        solver="slsqp" if paper and isinstance(solver, str) and solver == "auto" else solver,
+        floor=_number("floor", floor, 0.0 if paper else DEFAULT_FLOOR, below=1.0),
+        prior_mass=_number("prior_mass", prior_mass, 0.0 if paper else DEFAULT_PRIOR_MASS),
+        drop_threshold=PAPER_DROP if paper else 0.0,
+        evidence_dtype=np.float64 if paper else np.float32,
+    )
+
+
+def _number(name: str, value: float | str, default: float, below: float = np.inf) -> float:
+    if isinstance(value, str):
+        if value != "auto":
+            raise ValueError(f"{name}={value!r} is not known; use 'auto' or a number.")
+        return default
+    if not (np.isfinite(value) and 0 <= value < below):
+        limit = f" and below {below:g}" if np.isfinite(below) else ""
+        raise ValueError(f"{name} must be a finite number, at least 0{limit}, got {value!r}.")
+    return float(value)

@@ -1,0 +1,181 @@
+"""Second order: sequential quadratic programming on the members that have weight.
+
+Spectral steps first empty most members; then each iteration builds the exact Hessian on the
+survivors and the loudest newcomers, makes it positive definite, solves the quadratic programme
+over the simplex and searches along its step, so the objective never rises.
+
+With prior mass τ = 0 (the paper's problem) the loss jumps where a row loses its last
+out-of-bag voter. The solver then follows the minimiser as τ shrinks, and finally spreads a dust
+of weight over all members, which gives each such row the uniform ensemble's vote, if that lowers
+the paper's own objective.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy.linalg import LinAlgError, cho_factor
+
+from sparsebag.objective.simplex_objective import SimplexObjective
+from sparsebag.solvers.base import Solution, Status, Watch, _to_numpy
+from sparsebag.solvers.projected_gradient import Point, SpectralDescent, next_face
+from sparsebag.solvers.simplex import check_start
+from sparsebag.solvers.simplex_qp import simplex_qp
+
+Array = Any
+
+SUFFICIENT_DECREASE = 1e-4
+LARGEST_FACE = 600
+"""Members a dense Hessian may span; above it spectral steps go on emptying members."""
+SPECTRAL_ITERATIONS = 10
+"""Spectral steps before each attempt at a Hessian."""
+NEWTON_STEPS_PER_FACE = 4
+"""Newton steps on one face before all members are looked at again."""
+SMALLEST_BACKTRACK = 1e-8
+FIRST_SHIFT = 1e-10
+"""First multiple of the mean curvature added to an indefinite Hessian; then tenfold."""
+PRIOR_MASS_PATH = (2e-2, 2e-3, 2e-4, 1e-5)
+"""τ on the way to the ill-posed problem."""
+DUST = (1e-6, 1e-8, 1e-10)
+"""Total weight spread over all members at the end, where that lowers the objective."""
+
+
+@dataclass(frozen=True)
+class ActiveSet:
+    """Newton steps on the support.
+
+    Parameters
+    ----------
+    tol : float, default 1e-6
+        Stop when the stationarity gap is below ``tol`` times the objective's scale.
+    max_iter : int, default 200
+        Iteration limit, spectral steps included.
+    verbose : int, default 0
+        Progress on standard error.
+    """
+
+    tol: float = 1e-6
+    max_iter: int = 200
+    verbose: int = 0
+    name: str = "active_set"
+    requires: frozenset[str] = frozenset({"gradient", "hessian"})
+
+    def solve(self, objective: SimplexObjective, start: Array | None = None) -> Solution:
+        """Minimise the objective from ``start`` (default: the simplex's centre)."""
+        watch = Watch(self.name, self.verbose)
+        begin = objective.uniform_weights() if start is None else objective.asarray(start)
+        weights = check_start(begin, objective.n_members)
+        if objective.is_well_posed:
+            point = Point.at(objective, weights, watch)
+            point, status = self._descend(objective, point, watch, self.max_iter)
+            return watch.solution(point.weights, point.value, point.gradient, status)
+        return self._follow_prior_mass(objective, weights, watch)
+
+    def _follow_prior_mass(
+        self, objective: SimplexObjective, weights: Array, watch: Watch
+    ) -> Solution:
+        best = Point.at(objective, weights, watch)
+        status = Status.MAX_ITERATIONS
+        for prior_mass in PRIOR_MASS_PATH:
+            softened = objective.with_prior_mass(prior_mass)
+            point = Point.at(softened, weights, watch)
+            limit = watch.n_iterations + self.max_iter
+            point, status = self._descend(softened, point, watch, limit)
+            weights = point.weights
+            for dust in (0.0, *DUST):
+                dusted = (weights + dust / objective.n_members) / (1.0 + dust)
+                candidate = Point.at(objective, dusted, watch)
+                if candidate.value < best.value:
+                    best = candidate
+            if status is Status.INTERRUPTED:
+                break
+        if status is not Status.INTERRUPTED:
+            status = Status.OWN_TEST
+        return watch.solution(best.weights, best.value, best.gradient, status)
+
+    def _descend(
+        self, objective: SimplexObjective, point: Point, watch: Watch, max_iter: int
+    ) -> tuple[Point, Status]:
+        xp = objective.xp
+        goal = self.tol * objective.scale
+        spectral = SpectralDescent(watch, memory=1)
+        first = True
+        try:
+            while watch.n_iterations < max_iter:
+                if point.gap <= goal:
+                    return point, Status.CONVERGED
+                before = point
+                face = next_face(point, xp)
+                if first or face.shape[0] > LARGEST_FACE:
+                    first = False
+                    allowed = min(SPECTRAL_ITERATIONS, max_iter - watch.n_iterations)
+                    point = spectral.run(objective, point, goal, allowed)
+                    if spectral.stalled and face.shape[0] > LARGEST_FACE:
+                        return point, Status.STALLED
+                    continue
+                point = self._newton_on_face(objective, point, face, watch, goal)
+                if point.value >= before.value - objective.rounding and point.gap > goal:
+                    point = spectral.run(objective, point, goal, SPECTRAL_ITERATIONS)
+                    if point.gap <= goal:
+                        return point, Status.CONVERGED
+                    if point.value >= before.value - objective.rounding:
+                        return point, Status.STALLED
+        except KeyboardInterrupt:
+            return point, Status.INTERRUPTED
+        return point, Status.CONVERGED if point.gap <= goal else Status.MAX_ITERATIONS
+
+    def _newton_on_face(
+        self, objective: SimplexObjective, point: Point, face: Array, watch: Watch, goal: float
+    ) -> Point:
+        xp = objective.xp
+        restricted = objective.restrict(face)
+        inner = Point(point.weights[face], point.value, point.gradient[face])
+        for _ in range(NEWTON_STEPS_PER_FACE):
+            n_active = int(xp.sum(xp.astype(inner.weights > 0, xp.int64)))
+            watch.iteration(inner.value, inner.gap, n_active)
+            if inner.gap <= goal / 2:
+                break
+            moved = newton_step(restricted, inner, watch)
+            if moved is None:
+                break
+            inner = moved
+        weights = xp.zeros_like(point.weights)
+        weights[face] = inner.weights
+        return Point.at(objective, weights, watch)
+
+
+def newton_step(objective: SimplexObjective, point: Point, watch: Watch) -> Point | None:
+    """One quadratic programme and a monotone search along its step; None if nothing is lower."""
+    xp = objective.xp
+    weights, gradient = _to_numpy(point.weights), _to_numpy(point.gradient)
+    hessian = positive_definite(_to_numpy(objective.hessian(point.weights)))
+    target = simplex_qp(hessian, gradient - hessian @ weights, weights)
+    direction = objective.asarray(target - weights)
+    slope = float(xp.sum(point.gradient * direction))
+    length = 1.0
+    while slope < 0 and length >= SMALLEST_BACKTRACK:
+        trial = point.weights + length * direction
+        trial = xp.where(trial > 0, trial, 0.0 * trial)
+        moved = Point.at(objective, trial, watch)
+        enough = point.value + SUFFICIENT_DECREASE * length * slope
+        flat = moved.value <= point.value + objective.rounding
+        if moved.value <= enough or (flat and moved.gap < 0.5 * point.gap):
+            return moved
+        length *= 0.3
+    return None
+
+
+def positive_definite(hessian: np.ndarray) -> np.ndarray:
+    """The Hessian, shifted just enough that Cholesky succeeds."""
+    size = len(hessian)
+    mean_curvature = max(float(np.abs(np.diag(hessian)).mean()), np.finfo(float).tiny)
+    shift = FIRST_SHIFT * mean_curvature
+    while True:
+        shifted = hessian + shift * np.eye(size)
+        try:
+            cho_factor(shifted, check_finite=True)
+            return shifted
+        except LinAlgError:
+            shift *= 10.0

@@ -1,0 +1,94 @@
+"""Which solver for which objective: a rule one can call and read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from sparsebag.objective.simplex_objective import SimplexObjective
+from sparsebag.solvers.active_set import ActiveSet
+from sparsebag.solvers.base import Solver
+from sparsebag.solvers.projected_gradient import ProjectedGradient
+from sparsebag.solvers.slsqp import SLSQP
+
+SOLVERS: dict[str, Callable[..., Solver]] = {
+    "slsqp": SLSQP,
+    "active_set": ActiveSet,
+    "projected_gradient": ProjectedGradient,
+}
+
+
+@dataclass(frozen=True)
+class SolverChoice:
+    """A solver's name and the reason it was chosen."""
+
+    name: str
+    reason: str
+
+
+def select_solver(objective: SimplexObjective) -> SolverChoice:
+    """Choose a solver for an objective; the first rule that applies wins.
+
+    1. The loss has no second derivative: ``projected_gradient``.
+    2. No prior mass, and rows can lose their last voter: ``active_set``, whose path over the
+       prior mass is the only one of ours that does not stall there.
+    3. Held-out evidence (no mask): ``active_set``; mixture weights are ill-conditioned.
+    4. Otherwise: ``projected_gradient``, within a few passes of the bandwidth bound.
+
+    Parameters
+    ----------
+    objective : SimplexObjective
+
+    Returns
+    -------
+    SolverChoice
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sparsebag.evidence.evidence import OOBEvidence
+    >>> from sparsebag.objective.losses import SquaredError
+    >>> from sparsebag.objective.penalties import ConcaveQuadratic
+    >>> e = OOBEvidence(np.eye(2), np.eye(2) > 0, np.ones(2), "regression")
+    >>> f = SimplexObjective(e, SquaredError(), ConcaveQuadratic(0.0), prior_mass=0.02)
+    >>> select_solver(f).name
+    'projected_gradient'
+    """
+    if "hessian" not in objective.provides:
+        return SolverChoice("projected_gradient", "the loss has no second derivative")
+    if not objective.is_well_posed:
+        return SolverChoice("active_set", "without prior mass rows can lose their last voter")
+    if objective.evidence.oob_mask is None:
+        return SolverChoice("active_set", "held-out votes make an ill-conditioned mixture problem")
+    return SolverChoice("projected_gradient", "prior mass makes first-order steps converge fast")
+
+
+def resolve_solver(solver: str | Solver, objective: SimplexObjective, verbose: int = 0) -> Solver:
+    """Turn a name, ``"auto"`` or a solver object into a solver object.
+
+    Parameters
+    ----------
+    solver : str or Solver
+    objective : SimplexObjective
+        What ``"auto"`` looks at.
+    verbose : int, default 0
+        Passed to a solver that is named.
+
+    Returns
+    -------
+    Solver
+    """
+    if not isinstance(solver, str):
+        if not (hasattr(solver, "solve") and hasattr(solver, "requires")):
+            raise TypeError(
+                "solver must be a name or an object with name, requires and solve "
+                f"(see solvers/base.py), not {type(solver).__name__}."
+            )
+        return solver
+    name = select_solver(objective).name if solver == "auto" else solver
+    if name not in SOLVERS:
+        known = ["auto", *sorted(SOLVERS)]
+        raise ValueError(f"solver={solver!r} is not known; use one of {known}.")
+    settings: dict[str, Any] = {"verbose": verbose}
+    return SOLVERS[name](**settings)

@@ -1,0 +1,273 @@
+"""What every solver takes and returns."""
+
+from __future__ import annotations
+
+import sys
+import time
+import warnings
+from dataclasses import dataclass, field, replace
+from enum import Enum
+from typing import Any, Protocol, TextIO
+
+import numpy as np
+from sklearn.exceptions import ConvergenceWarning
+
+from sparsebag.objective.simplex_objective import SimplexObjective
+from sparsebag.solvers.simplex import stationarity_gap
+
+Array = Any
+
+
+class Status(Enum):
+    """How a solve ended; the value is the message."""
+
+    CONVERGED = "the stationarity gap is below the tolerance"
+    OWN_TEST = "the solver's own stopping test was met; the stationarity gap may be larger"
+    STALLED = "no step lowers the objective further in this precision"
+    MAX_ITERATIONS = "the iteration limit was reached"
+    INTERRUPTED = "interrupted; these are the best weights so far"
+
+    @property
+    def success(self) -> bool:
+        """Whether the solver got where it wanted."""
+        return self in (Status.CONVERGED, Status.OWN_TEST)
+
+
+@dataclass(frozen=True)
+class TracePoint:
+    """One iteration: time since the start, passes over the evidence, objective, gap, support."""
+
+    seconds: float
+    n_evaluations: int
+    objective: float
+    gap: float
+    n_active: int
+
+
+@dataclass(frozen=True)
+class Solution:
+    """Weights on the simplex and how good they are.
+
+    Attributes
+    ----------
+    weights : array of shape (N,)
+        Not negative, summing to one, with exact zeros.
+    objective : float
+        Objective at the weights.
+    stationarity_gap : float
+        ``max_v ∇f(w)·(w - v)`` over the simplex: zero exactly at a stationary point, an upper
+        bound on the excess objective where f is convex.
+    status : Status
+        How the solve ended.
+    n_iterations, n_evaluations : int
+        Iterations, and passes over the evidence (a pass over part of the members counts 1).
+    seconds : float
+        Wall-clock time.
+    solver : str
+        Name of the solver that ran.
+    trace : tuple of TracePoint
+        The way there.
+    """
+
+    weights: Array
+    objective: float
+    stationarity_gap: float
+    status: Status
+    n_iterations: int
+    n_evaluations: int
+    seconds: float
+    solver: str
+    trace: tuple[TracePoint, ...] = field(default=(), repr=False)
+
+    @property
+    def active(self) -> Array:
+        """Indices of the members with weight."""
+        return np.flatnonzero(_to_numpy(self.weights))
+
+    @property
+    def n_active(self) -> int:
+        """Number of members with weight."""
+        return len(self.active)
+
+
+class Solver(Protocol):
+    """What the library needs of a solver. To add one: a file here and a line in `auto.SOLVERS`.
+
+    Attributes
+    ----------
+    name : str
+        The public name, as passed to ``solver=``.
+    requires : frozenset of str
+        What the objective must provide: ``"gradient"``, ``"hessian"``.
+    """
+
+    @property
+    def name(self) -> str:
+        """Public name."""
+        ...
+
+    @property
+    def requires(self) -> frozenset[str]:
+        """What the objective must provide."""
+        ...
+
+    def solve(self, objective: SimplexObjective, start: Array | None = None) -> Solution:
+        """Minimise the objective from ``start`` (default: the simplex's centre)."""
+        ...
+
+
+class Watch:
+    """Counts evaluations, keeps the trace, prints progress: what all solvers do alike.
+
+    Parameters
+    ----------
+    name : str
+        The solver's name, for the progress line.
+    verbose : int
+        0: silent; 1: a progress line at most every half second; 2: every iteration.
+    stream : text stream, optional
+        Where progress goes; default standard error.
+    """
+
+    PRINT_EVERY_SECONDS = 0.5
+
+    def __init__(self, name: str, verbose: int = 0, stream: TextIO | None = None) -> None:
+        self.name = name
+        self.verbose = verbose
+        self.stream = stream
+        self.started = time.perf_counter()
+        self.n_evaluations = 0
+        self.n_iterations = 0
+        self.trace: list[TracePoint] = []
+        self._last_print = self.started
+
+    @property
+    def seconds(self) -> float:
+        """Time since the solve began."""
+        return time.perf_counter() - self.started
+
+    def value_and_gradient(
+        self, objective: SimplexObjective, weights: Array
+    ) -> tuple[float, Array]:
+        """Evaluate and count."""
+        self.n_evaluations += 1
+        return objective.value_and_gradient(weights)
+
+    def value(self, objective: SimplexObjective, weights: Array) -> float:
+        """Evaluate without the gradient, and count."""
+        self.n_evaluations += 1
+        return objective.value(weights)
+
+    def iteration(self, objective: float, gap: float, n_active: int) -> None:
+        """Record one iteration."""
+        self.n_iterations += 1
+        point = TracePoint(self.seconds, self.n_evaluations, objective, gap, n_active)
+        self.trace.append(point)
+        now = time.perf_counter()
+        due = now - self._last_print >= self.PRINT_EVERY_SECONDS
+        if self.verbose >= 2 or (self.verbose == 1 and due):
+            self._last_print = now
+            print(
+                f"[{self.name}] iteration {self.n_iterations:4d}  {point.seconds:7.1f} s  "
+                f"objective {objective:.8g}  gap {gap:.2e}  members {n_active}",
+                file=self.stream or sys.stderr,
+                flush=True,
+            )
+
+    def solution(
+        self, weights: Array, objective: float, gradient: Array, status: Status
+    ) -> Solution:
+        """Bundle the result."""
+        solution = Solution(
+            weights=weights,
+            objective=objective,
+            stationarity_gap=stationarity_gap(weights, gradient),
+            status=status,
+            n_iterations=self.n_iterations,
+            n_evaluations=self.n_evaluations,
+            seconds=self.seconds,
+            solver=self.name,
+            trace=tuple(self.trace),
+        )
+        if self.verbose:
+            print(
+                f"[{self.name}] {solution.n_active} members, objective {objective:.8g}, gap "
+                f"{solution.stationarity_gap:.2e}: {status.value}",
+                file=self.stream or sys.stderr,
+                flush=True,
+            )
+        return solution
+
+
+def check_compatible(solver: Solver, objective: SimplexObjective) -> None:
+    """Raise one precise error if the solver needs what the objective lacks.
+
+    Parameters
+    ----------
+    solver : Solver
+    objective : SimplexObjective
+    """
+    missing = sorted(solver.requires - objective.provides)
+    if missing:
+        raise ValueError(
+            f"solver {solver.name!r} needs the objective's {' and '.join(missing)}, which loss "
+            f"{objective.loss.name!r} does not define; use solver='projected_gradient', or give "
+            "the loss a curvature method."
+        )
+
+
+def warn_unless_converged(solution: Solution) -> None:
+    """Warn, with the gap, when a solve did not end as it should.
+
+    Parameters
+    ----------
+    solution : Solution
+    """
+    if not solution.status.success:
+        warnings.warn(
+            f"solver {solution.solver!r} stopped early: {solution.status.value} (stationarity gap "
+            f"{solution.stationarity_gap:.2e} after {solution.n_iterations} iterations). The "
+            "weights are on the simplex and usable.",
+            ConvergenceWarning,
+            stacklevel=3,
+        )
+
+
+def drop_small_weights(
+    solution: Solution, objective: SimplexObjective, threshold: float
+) -> Solution:
+    """Set weights up to ``threshold`` to exact zero and rescale the rest to sum to one.
+
+    Parameters
+    ----------
+    solution : Solution
+    objective : SimplexObjective
+        Evaluates the weights that remain.
+    threshold : float
+        Largest weight that is dropped.
+
+    Returns
+    -------
+    Solution
+    """
+    xp = objective.xp
+    weights = xp.where(solution.weights > threshold, solution.weights, 0.0 * solution.weights)
+    if bool(xp.all(weights == solution.weights)):
+        return solution
+    weights = weights / xp.sum(weights)
+    value, gradient = objective.value_and_gradient(weights)
+    return replace(
+        solution,
+        weights=weights,
+        objective=value,
+        stationarity_gap=stationarity_gap(weights, gradient),
+        n_evaluations=solution.n_evaluations + 1,
+    )
+
+
+def _to_numpy(values: Array) -> np.ndarray:
+    if hasattr(values, "cpu"):  # PyTorch
+        values = values.cpu()
+    elif hasattr(values, "get"):  # CuPy
+        values = values.get()
+    return np.asarray(values)

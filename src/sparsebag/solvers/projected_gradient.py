@@ -1,0 +1,224 @@
+"""Spectral projected gradient over the simplex, on a shrinking set of members.
+
+Barzilai-Borwein steps with a non-monotone line search (Birgin, Martínez and Raydan 2000), each
+projected exactly, so weights become zero and stay exact. After a few passes most members are
+out; the rest of the work runs on the survivors' columns alone, and passes over all members only
+check that none should come back.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from sparsebag.objective.simplex_objective import SimplexObjective
+from sparsebag.solvers.base import Solution, Status, Watch
+from sparsebag.solvers.simplex import check_start, project_to_simplex, stationarity_gap
+
+Array = Any
+
+SUFFICIENT_DECREASE = 1e-4
+"""Armijo's constant, the usual value."""
+STEP_BOUNDS = (1e-10, 1e10)
+"""Safeguards of the spectral step."""
+SMALLEST_BACKTRACK = 1e-10
+"""A line search that shrinks below this cannot lower the objective in this precision."""
+WARM_UP_ITERATIONS = 6
+"""Iterations on all members before the first restriction: enough to empty most of them."""
+NEWCOMERS = 10
+"""At least this many members without weight may enter a face at once."""
+ITERATIONS_PER_FACE = 60
+"""Iterations on one face before all members are looked at again."""
+FACE_BYTES = 256 << 20
+"""A face may always copy this much evidence,"""
+FACE_SHARE = 8
+"""or an eighth of it, so that peak memory stays near the evidence itself."""
+
+
+@dataclass(frozen=True)
+class ProjectedGradient:
+    """Spectral projected gradient; runs on any array namespace.
+
+    Parameters
+    ----------
+    tol : float, default 1e-6
+        Stop when the stationarity gap is below ``tol`` times the objective's scale.
+    max_iter : int, default 2000
+        Iteration limit, over all faces.
+    memory : int, default 10
+        How many past values the non-monotone line search looks back at.
+    verbose : int, default 0
+        Progress on standard error.
+    """
+
+    tol: float = 1e-6
+    max_iter: int = 2000
+    memory: int = 10
+    verbose: int = 0
+    name: str = "projected_gradient"
+    requires: frozenset[str] = frozenset({"gradient"})
+
+    def solve(self, objective: SimplexObjective, start: Array | None = None) -> Solution:
+        """Minimise the objective from ``start`` (default: the simplex's centre)."""
+        watch = Watch(self.name, self.verbose)
+        begin = objective.uniform_weights() if start is None else objective.asarray(start)
+        begin = check_start(begin, objective.n_members)
+        point = Point.at(objective, begin, watch)
+        return descend_over_faces(
+            objective, point, watch, tol=self.tol, max_iter=self.max_iter, memory=self.memory
+        )
+
+
+@dataclass(frozen=True)
+class Point:
+    """Weights with their objective and gradient."""
+
+    weights: Array
+    value: float
+    gradient: Array
+
+    @classmethod
+    def at(cls, objective: SimplexObjective, weights: Array, watch: Watch) -> Point:
+        """Evaluate the objective at the weights."""
+        value, gradient = watch.value_and_gradient(objective, weights)
+        return cls(weights, value, gradient)
+
+    @property
+    def gap(self) -> float:
+        """Stationarity gap."""
+        return stationarity_gap(self.weights, self.gradient)
+
+
+def descend_over_faces(
+    objective: SimplexObjective,
+    point: Point,
+    watch: Watch,
+    *,
+    tol: float,
+    max_iter: int,
+    memory: int,
+) -> Solution:
+    """Alternate descent on the members with weight and checks over all members."""
+    xp = objective.xp
+    goal = tol * objective.scale
+    descent = SpectralDescent(watch, memory)
+    status = Status.MAX_ITERATIONS
+    allowed = WARM_UP_ITERATIONS
+    face = None
+    try:
+        while watch.n_iterations < max_iter:
+            allowed = min(allowed, max_iter - watch.n_iterations)
+            before = point
+            if face is None or not fits(objective, face):
+                point = descent.run(objective, point, goal, allowed)
+            else:
+                inner = Point(point.weights[face], point.value, point.gradient[face])
+                inner = descent.run(objective.restrict(face), inner, goal / 2, allowed)
+                weights = xp.zeros_like(point.weights)
+                weights[face] = inner.weights
+                point = Point.at(objective, weights, watch)
+            if point.gap <= goal:
+                status = Status.CONVERGED
+                break
+            if descent.stalled and point.value >= before.value - objective.rounding:
+                status = Status.STALLED
+                break
+            face = next_face(point, xp)
+            allowed = ITERATIONS_PER_FACE
+    except KeyboardInterrupt:
+        status = Status.INTERRUPTED
+    return watch.solution(point.weights, point.value, point.gradient, status)
+
+
+class SpectralDescent:
+    """Projected spectral steps; remembers its step length from face to face.
+
+    Parameters
+    ----------
+    watch : Watch
+    memory : int
+        How many past values the line search looks back at.
+    """
+
+    def __init__(self, watch: Watch, memory: int) -> None:
+        self.watch = watch
+        self.memory = memory
+        self.step: float | None = None
+        self.stalled = False
+
+    def run(self, objective: SimplexObjective, point: Point, goal: float, max_iter: int) -> Point:
+        """Descend until the gap meets the goal, no step helps, or the iterations are used."""
+        xp = objective.xp
+        self.stalled = False
+        history = [point.value]
+        for _ in range(max_iter):
+            n_active = int(xp.sum(xp.astype(point.weights > 0, xp.int64)))
+            self.watch.iteration(point.value, point.gap, n_active)
+            if point.gap <= goal:
+                break
+            if self.step is None:
+                first = project_to_simplex(point.weights - point.gradient) - point.weights
+                self.step = 1.0 / max(float(xp.max(xp.abs(first))), STEP_BOUNDS[0])
+            trial = project_to_simplex(point.weights - self.step * point.gradient)
+            ceiling = max(history[-self.memory :])
+            moved = _line_search(objective, point, trial - point.weights, ceiling, self.watch)
+            if moved is None:
+                self.stalled, self.step = True, None
+                break
+            self._update_step(moved.weights - point.weights, moved.gradient - point.gradient, xp)
+            point = moved
+            history.append(point.value)
+        return point
+
+    def _update_step(self, s: Array, y: Array, xp: Any) -> None:
+        """Barzilai and Borwein's long step."""
+        assert self.step is not None
+        bend = float(xp.sum(s * y))
+        # Negative curvature: the concave penalty rules, so go further.
+        step = float(xp.sum(s * s)) / bend if bend > 0 else 4.0 * self.step
+        self.step = min(max(step, STEP_BOUNDS[0]), STEP_BOUNDS[1])
+
+
+def fits(objective: SimplexObjective, face: Array) -> bool:
+    """Whether copying the face's columns is worth it and within the memory allowed."""
+    share = float(face.shape[0]) / objective.n_members
+    nbytes = objective.evidence.nbytes
+    return share < 1.0 and share * nbytes <= max(FACE_BYTES, nbytes / FACE_SHARE)
+
+
+def next_face(point: Point, xp: Any) -> Array:
+    """Members with weight, and those without whose gradient asks loudest for some."""
+    inside = point.weights > 0
+    n_inside = int(xp.sum(xp.astype(inside, xp.int64)))
+    n_new = max(NEWCOMERS, n_inside // 4)
+    asking = xp.where(inside, xp.max(point.gradient), point.gradient)
+    average = float(xp.sum(point.weights * point.gradient))
+    if n_new < asking.shape[0]:
+        average = min(average, float(xp.sort(asking)[n_new]))
+    return xp.nonzero(inside | (asking < average))[0]
+
+
+def _line_search(
+    objective: SimplexObjective, point: Point, direction: Array, ceiling: float, watch: Watch
+) -> Point | None:
+    """Backtrack by safeguarded quadratic interpolation; None when no step is accepted."""
+    xp = objective.xp
+    slope = float(xp.sum(point.gradient * direction))
+    length = 1.0
+    if slope >= 0.0:
+        return None
+    while length >= SMALLEST_BACKTRACK:
+        trial = xp.clip(point.weights + length * direction, min=0.0)
+        moved = Point.at(objective, trial, watch)
+        if moved.value <= ceiling + SUFFICIENT_DECREASE * length * slope:
+            return moved
+        # Near the end the decrease drowns in rounding; the slope at the trial, which does not,
+        # then decides (the approximate Wolfe test of Hager and Zhang 2005).
+        flat = moved.value <= point.value + objective.rounding
+        new_slope = float(xp.sum(moved.gradient * direction))
+        if flat and new_slope <= (2 * SUFFICIENT_DECREASE - 1) * slope:
+            return moved
+        excess = moved.value - point.value - length * slope
+        guess = -0.5 * slope * length**2 / excess if excess > 0 else 0.5 * length
+        length = min(max(guess, 0.1 * length), 0.5 * length)
+    return None

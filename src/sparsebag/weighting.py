@@ -1,0 +1,127 @@
+"""From evidence to weights: objective, solver, exact zeros. `fit_weights` is its public face."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, Literal
+
+from sparsebag.evidence.evidence import OOBEvidence, warn_uncovered
+from sparsebag.evidence.from_predictions import from_predictions
+from sparsebag.objective.losses import Loss, resolve_loss
+from sparsebag.objective.penalties import ConcaveQuadratic
+from sparsebag.objective.simplex_objective import SimplexObjective
+from sparsebag.settings import DEFAULT_LAM, Settings, resolve_settings
+from sparsebag.solvers.auto import resolve_solver
+from sparsebag.solvers.base import (
+    Solution,
+    Solver,
+    check_compatible,
+    drop_small_weights,
+    warn_unless_converged,
+)
+
+Array = Any
+
+
+def solve_weights(
+    evidence: OOBEvidence, settings: Settings, *, start: Array | None = None, verbose: int = 0
+) -> Solution:
+    """Minimise the objective the settings describe and drop what they call negligible."""
+    if evidence.n_members < 2:
+        raise ValueError("there is one member only; there is nothing to choose from.")
+    loss = resolve_loss(settings.loss, evidence.task)
+    warn_uncovered(evidence)
+    objective = SimplexObjective(
+        evidence,
+        loss,
+        ConcaveQuadratic(settings.lam),
+        floor=settings.floor,
+        prior_mass=settings.prior_mass,
+    )
+    solver = resolve_solver(settings.solver, objective, verbose)
+    check_compatible(solver, objective)
+    solution = solver.solve(objective, start)
+    warn_unless_converged(solution)
+    return drop_small_weights(solution, objective, settings.drop_threshold)
+
+
+def fit_weights(
+    predictions: Array,
+    oob_mask: Array | None,
+    y: Array,
+    *,
+    loss: str | Loss = "log_loss",
+    lam: float = DEFAULT_LAM,
+    solver: str | Solver = "auto",
+    floor: float | str = "auto",
+    prior_mass: float | str = "auto",
+    preset: Literal["paper"] | None = None,
+    sample_weight: Array | None = None,
+    labels: Array | None = None,
+    start: Array | None = None,
+    verbose: int = 0,
+) -> Solution:
+    """Fit simplex weights to a user's own matrices, from any library or language.
+
+    Parameters
+    ----------
+    predictions : array of shape (M, N) or (M, N, C)
+        What member j says of row i: a regression prediction; the probability of the row's true
+        class; or, with three axes, of every class. NumPy, PyTorch or CuPy; the work stays on
+        the array's device and in its precision.
+    oob_mask : array of shape (M, N) or None
+        Non-zero where row i was *not* used to train member j. None: no row was.
+    y : array of shape (M,)
+        Targets.
+    loss : {"log_loss", "brier", "squared_error"} or Loss, default "log_loss"
+        ``"squared_error"`` means regression. Brier of more than two classes needs three axes.
+    lam : float, default 0.05
+        Strength of the concave penalty.
+    solver : {"auto", "slsqp", "active_set", "projected_gradient"} or Solver
+        ``"auto"`` follows `sparsebag.select_solver`.
+    floor, prior_mass : float or "auto"
+        ε and τ of the objective; see `sparsebag.compress`.
+    preset : {None, "paper"}
+        ``"paper"`` resolves every "auto" as in the paper.
+    sample_weight : array of shape (M,), optional
+        Row weights.
+    labels : array of shape (C,), optional
+        Class order of the third axis; default: sorted distinct values of ``y``.
+    start : array of shape (N,), optional
+        Where to start; default: the simplex's centre.
+    verbose : int, default 0
+        Progress on standard error.
+
+    Returns
+    -------
+    Solution
+        ``weights`` (on the simplex, exact zeros), ``objective``, ``stationarity_gap``,
+        ``status``, counts and trace.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> truth = rng.normal(size=500)
+    >>> noise = rng.normal(size=(500, 20)) * np.linspace(0.2, 3.0, 20)
+    >>> mask = rng.random((500, 20)) < 0.37
+    >>> solution = fit_weights(truth[:, None] + noise, mask, truth, loss="squared_error")
+    >>> bool(solution.weights[:5].sum() > solution.weights[5:].sum())
+    True
+    """
+    settings = resolve_settings(
+        lam=lam, loss=loss, solver=solver, floor=floor, prior_mass=prior_mass, preset=preset
+    )
+    regression = loss == "squared_error" or getattr(loss, "channel", None) == "prediction"
+    task: Literal["classification", "regression"] = "regression" if regression else "classification"
+    chosen = resolve_loss(loss, task)
+    evidence = from_predictions(
+        predictions,
+        oob_mask,
+        y,
+        task=task,
+        sample_weight=sample_weight,
+        labels=labels,
+        every_class=chosen.channel == "every_class",
+    )
+    return solve_weights(evidence, replace(settings, loss=chosen), start=start, verbose=verbose)
