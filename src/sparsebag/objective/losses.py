@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol, runtime_checkable
 
-from array_api_compat import array_namespace, device
+from array_api_compat import array_namespace
 
 Array = Any
 Channel = Literal["true_class", "every_class", "prediction"]
@@ -29,6 +29,8 @@ class Loss(Protocol):
     channel : {"true_class", "every_class", "prediction"}
         What the loss reads: the probability of the true class, the probability of every class
         against a one-hot target, or a regression prediction.
+    clip : float, optional
+        Smallest vote the loss can bear; the objective raises lower ones to it.
     """
 
     @property
@@ -63,9 +65,9 @@ class TwiceDifferentiableLoss(Loss, Protocol):
 class LogLoss:
     """``-log p`` of the true class.
 
-    ``p`` is clipped from below at ``clip``. Below it the derivative stays that of the logarithm
-    at the clip, as in the paper's code, although the clipped value is flat there: this
-    disagreement is what stalls line searches on 0/1 votes, and what the vote floor removes.
+    The objective raises votes below ``clip`` to it before they get here, and differentiates as if
+    it had not, as the paper's code does: the gradient speaks of a slope where the clipped value
+    is flat. That disagreement stalls line searches on 0/1 votes; the vote floor removes it.
     """
 
     clip: float = PAPER_CLIP
@@ -74,19 +76,15 @@ class LogLoss:
 
     def value(self, p: Array, target: Array) -> Array:
         """Loss of each vote."""
-        return -array_namespace(p).log(self._clipped(p))
+        return -array_namespace(p).log(p)
 
     def gradient(self, p: Array, target: Array) -> Array:
         """First derivative in ``p``."""
-        return -1.0 / self._clipped(p)
+        return -1.0 / p
 
     def curvature(self, p: Array, target: Array) -> Array:
         """Second derivative in ``p``."""
-        return self._clipped(p) ** -2.0
-
-    def _clipped(self, p: Array) -> Array:
-        xp = array_namespace(p)
-        return xp.maximum(p, xp.asarray(self.clip, dtype=p.dtype, device=device(p)))
+        return 1.0 / (p * p)
 
 
 @dataclass(frozen=True)

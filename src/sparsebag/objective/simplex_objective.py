@@ -115,6 +115,8 @@ class SimplexObjective:
         self.xp = array_namespace(evidence.votes)
         self.device = device(evidence.votes)
         self._no_vote = self.asarray(NO_VOTE)
+        clip = getattr(loss, "clip", None)
+        self._smallest_vote = None if clip is None else self.asarray(clip)
         self._n_threads = blas_threads() if is_numpy_array(evidence.votes) else 1
         self._channels = evidence.channels(loss.channel)
         self._row_weight = self._normalised_row_weight()
@@ -314,6 +316,8 @@ class SimplexObjective:
         d = xp.maximum(d, self._no_vote)
         n = self._forward(block.votes, weights) + self.prior_mass * block.uniform_vote
         ratio = n / d
+        if self._smallest_vote is not None:
+            ratio = xp.maximum(ratio, self._smallest_vote)
         floored = ratio
         if self.floor:
             floored = (1.0 - self.floor) * ratio + self.floor / (self.evidence.n_classes or 1)
