@@ -84,7 +84,10 @@ def main() -> None:
             score = "code_log_loss" if task == "classification" else "code_mse"
             row = tables.get((name, base, "SCSB"), {})
             full = tables.get((name, base, "Standard Bagging"), {})
-            code_active, code_loss = float(row.get("code_active", "nan")), float(row.get(score, "nan"))
+            code_active, code_loss = (
+                float(row.get("code_active", "nan")),
+                float(row.get(score, "nan")),
+            )
             differs = loss / code_loss - 1.0
             ok = abs(active - code_active) <= SURVIVORS_WITHIN and abs(differs) <= LOSS_WITHIN
             verdict = "shown only"

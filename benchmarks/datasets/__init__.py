@@ -85,9 +85,7 @@ PAPER: dict[str, Dataset] = {
         Dataset("spambase", "classification", _openml("spambase")),
         Dataset("segment", "classification", _openml("segment")),
         Dataset("diabetes_reg", "regression", _bundled("load_diabetes")),
-        Dataset(
-            "california_housing", "regression", _bundled("fetch_california_housing"), True
-        ),
+        Dataset("california_housing", "regression", _bundled("fetch_california_housing"), True),
         Dataset("cpu_act", "regression", _openml("cpu_act"), True),
     )
 }

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from typing import Any
 
 from array_api_compat import device, size
-from threadpoolctl import ThreadpoolController
 
 CPU_BLOCK_ENTRIES = 1 << 18
 """1 MiB of float32: a block's second use (the gradient) finds it in the L2 cache."""
@@ -41,22 +40,3 @@ def row_blocks(matrix: Any) -> Iterator[slice]:
     step = max(1, entries // width)
     for start in range(0, n_rows, step):
         yield slice(start, min(start + step, n_rows))
-
-
-def blas_threads() -> int:
-    """Threads the linear algebra library may use now; row blocks take the same number.
-
-    Follows ``OPENBLAS_NUM_THREADS`` and friends, ``threadpool_limits`` and joblib's nested
-    limits, so that a grid search in worker processes does not oversubscribe the machine.
-
-    Returns
-    -------
-    int
-
-    Examples
-    --------
-    >>> blas_threads() >= 1
-    True
-    """
-    pools = ThreadpoolController().select(user_api="blas").lib_controllers
-    return max((pool.num_threads for pool in pools), default=1) or 1

@@ -19,15 +19,13 @@ forward and the transposed product, so a value and its gradient read the evidenc
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from array_api_compat import array_namespace, device, is_numpy_array
+from array_api_compat import array_namespace, device
 
-from sparsebag.evidence.blocks import blas_threads, row_blocks
+from sparsebag.evidence.blocks import row_blocks
 from sparsebag.evidence.evidence import OOBEvidence
 from sparsebag.objective.losses import Loss, TwiceDifferentiableLoss
 from sparsebag.objective.penalties import Penalty
@@ -37,10 +35,6 @@ Array = Any
 NO_VOTE = 1e-15
 """Stands in for a vanished denominator (τ = 0 and no survivor has the row out of bag): the vote
 is then 0 and log-loss meets its clip, as in the paper's code."""
-
-
-BLOCKS_PER_THREAD = 4
-"""A thread with fewer blocks than this costs more than it saves."""
 
 
 @dataclass(frozen=True)
@@ -117,7 +111,6 @@ class SimplexObjective:
         self._no_vote = self.asarray(NO_VOTE)
         clip = getattr(loss, "clip", None)
         self._smallest_vote = None if clip is None else self.asarray(clip)
-        self._n_threads = blas_threads() if is_numpy_array(evidence.votes) else 1
         self._channels = evidence.channels(loss.channel)
         self._row_weight = self._normalised_row_weight()
         self._uniform_vote = self._uniform_ensemble_vote()
@@ -175,8 +168,8 @@ class SimplexObjective:
     def value(self, weights: Array) -> float:
         """Objective at the weights."""
         cast = self._cast(weights)
-        parts = self._map_blocks(lambda block: self._loss_sum(block, self._vote(block, cast)))
-        return float(sum(parts) + self.penalty.value(weights))
+        total = sum(self._loss_sum(block, self._vote(block, cast)) for block in self._blocks)
+        return float(total + self.penalty.value(weights))
 
     def loss_value(self, weights: Array) -> float:
         """The loss alone, without the penalty."""
@@ -186,18 +179,14 @@ class SimplexObjective:
         """Objective and gradient, in one pass over the evidence."""
         xp = self.xp
         cast = self._cast(weights)
-
-        def evaluate(block: _Block) -> tuple[Array, Array]:
+        total: Array = 0.0
+        gradient = self.penalty.gradient(weights)
+        for block in self._blocks:
             vote = self._vote(block, cast)
             slope = self._slope(block, vote) / vote.denominator
             on_mask = -xp.sum(slope * vote.ratio, axis=0)
-            return self._loss_sum(block, vote), self._transposed(block, vote.mask, slope, on_mask)
-
-        total: Array = 0.0
-        gradient = self.penalty.gradient(weights)
-        for part, slopes in self._map_blocks(evaluate):
-            total = total + part
-            gradient = gradient + slopes
+            total = total + self._loss_sum(block, vote)
+            gradient = gradient + self._transposed(block, vote.mask, slope, on_mask)
         return float(total + self.penalty.value(weights)), gradient
 
     def gradient(self, weights: Array) -> Array:
@@ -213,8 +202,8 @@ class SimplexObjective:
         """
         xp = self.xp
         cast, direction_cast = self._cast(weights), self._cast(direction)
-
-        def evaluate(block: _Block) -> Array:
+        product = self.penalty.hessian_product(weights, direction)
+        for block in self._blocks:
             vote = self._vote(block, cast)
             n_dot = self._forward(block.votes, direction_cast)
             d_dot = self._mask_product(vote.mask, direction_cast, block)
@@ -223,9 +212,8 @@ class SimplexObjective:
             curvature = self._curvature(block, vote) / vote.denominator
             d_slope = curvature * q_dot - slope * d_dot / vote.denominator
             on_mask = -xp.sum(vote.ratio * d_slope + slope * q_dot, axis=0)
-            return self._transposed(block, vote.mask, d_slope, on_mask)
-
-        return sum(self._map_blocks(evaluate), self.penalty.hessian_product(weights, direction))
+            product = product + self._transposed(block, vote.mask, d_slope, on_mask)
+        return product
 
     def hessian(self, weights: Array) -> Array:
         """Dense Hessian (N × N). Meant for restricted objectives: it costs M N² operations.
@@ -278,16 +266,6 @@ class SimplexObjective:
         return other
 
     # -- one block ---------------------------------------------------------------------------
-
-    def _map_blocks(self, work: Callable[[_Block], Any]) -> Iterator[Any]:
-        """Results of ``work`` in the blocks' order, so that sums do not depend on the threads."""
-        threads = min(self._n_threads, len(self._blocks) // BLOCKS_PER_THREAD)
-        if threads < 2:
-            yield from map(work, self._blocks)
-            return
-        # A pool costs microseconds; one kept for longer would not survive a fork.
-        with ThreadPoolExecutor(threads) as pool:
-            yield from pool.map(work, self._blocks)
 
     def _cast(self, weights: Array) -> Array:
         """Weights in the evidence's precision: float32 evidence is multiplied in float32."""

@@ -157,8 +157,9 @@ class SpectralDescent:
             if point.gap <= goal:
                 break
             if self.step is None:
-                first = project_to_simplex(point.weights - point.gradient) - point.weights
-                self.step = 1.0 / max(float(xp.max(xp.abs(first))), STEP_BOUNDS[0])
+                # The first step moves no weight by more than the average weight.
+                spread = float(xp.max(point.gradient) - xp.min(point.gradient))
+                self.step = 1.0 / (point.weights.shape[0] * max(spread, STEP_BOUNDS[0]))
             trial = project_to_simplex(point.weights - self.step * point.gradient)
             ceiling = max(history[-self.memory :])
             moved = _line_search(objective, point, trial - point.weights, ceiling, self.watch)
