@@ -8,8 +8,8 @@ from typing import Any
 from sklearn.frozen import FrozenEstimator
 
 from sparsebag.estimators import SparseBaggingClassifier, SparseBaggingRegressor
-from sparsebag.evidence.from_ensemble import read_ensemble
 from sparsebag.evidence.members import FittedMembers
+from sparsebag.given_ensemble import check_ensemble, is_classification, unfrozen
 from sparsebag.objective.losses import Loss
 from sparsebag.settings import DEFAULT_LAM
 from sparsebag.solvers.base import Solver
@@ -89,18 +89,16 @@ def compress(
     >>> small.n_active_ < 100
     True
     """
-    listed = isinstance(ensemble, (list, tuple))
-    if listed:
+    ensemble = unfrozen(ensemble)
+    if isinstance(ensemble, (list, tuple)):
         ensemble = FittedMembers(ensemble, estimators_samples, estimators_features)
     elif estimators_samples is not None or estimators_features is not None:
         raise ValueError(
             "estimators_samples and estimators_features belong to a plain list of models; "
             f"{type(ensemble).__name__} knows its own."
         )
-    if isinstance(ensemble, FrozenEstimator):
-        ensemble = ensemble.estimator
-    task = read_ensemble(ensemble).task
-    kind = SparseBaggingClassifier if task == "classification" else SparseBaggingRegressor
+    check_ensemble(ensemble)
+    kind = SparseBaggingClassifier if is_classification(ensemble) else SparseBaggingRegressor
     return kind(
         FrozenEstimator(ensemble),
         lam=lam,

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+import inspect
+from typing import Any, Literal, Self, TypeVar
 
 import numpy as np
+import scipy.sparse as sp
+from sklearn import get_config
 from sklearn.base import (
     BaseEstimator,
     ClassifierMixin,
@@ -13,28 +16,32 @@ from sklearn.base import (
     clone,
 )
 from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
-from sklearn.exceptions import NotFittedError
 from sklearn.frozen import FrozenEstimator
-from sklearn.utils import get_tags
-from sklearn.utils.metadata_routing import (
-    MetadataRouter,
-    MethodMapping,
-    process_routing,
-)
-from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted, has_fit_parameter, validate_data
+from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
+from sklearn.utils.validation import check_is_fitted, validate_data
 
 from sparsebag.deploy.weighted_vote import WeightedVote
 from sparsebag.evidence.collect import collect_evidence
+from sparsebag.evidence.evidence import Task
 from sparsebag.evidence.from_ensemble import read_ensemble
 from sparsebag.evidence.members import MemberPool
+from sparsebag.given_ensemble import (
+    LeftOutOfPickle,
+    accepts,
+    check_ensemble,
+    check_targets,
+    own_weights,
+    unfrozen,
+)
 from sparsebag.objective.losses import Loss, resolve_loss
 from sparsebag.report.compression_report import CompressionReport, compare
 from sparsebag.settings import DEFAULT_LAM, Settings, resolve_settings
 from sparsebag.solvers.base import Solver
 from sparsebag.weighting import solve_weights
 
-_PARAMETERS = """
+_Class = TypeVar("_Class", bound=type)
+
+_SHARED_DOC = """
     Parameters
     ----------
     estimator : ensemble, optional
@@ -44,9 +51,10 @@ _PARAMETERS = """
         rows it has never seen). Default: a random forest of 100 trees.
     lam : float, default 0.05
         Strength λ of the concave penalty ``-λ‖w‖²``.
-    loss : {loss_names} or Loss, default "auto"
-        What the out-of-bag vote is judged by; "auto" is {loss_default}.
-    solver : {{"auto", "slsqp", "active_set", "projected_gradient"}} or Solver, default "auto"
+    loss : {"auto", "log_loss", "brier", "squared_error"} or Loss, default "auto"
+        What the out-of-bag vote is judged by. "auto": log-loss for classification, squared error
+        for regression.
+    solver : {"auto", "slsqp", "active_set", "projected_gradient"} or Solver, default "auto"
         "auto" follows `sparsebag.select_solver`.
     floor : float or "auto", default "auto"
         ε: each vote is mixed with the uniform class distribution, ``(1-ε)P + ε/C``, in fitting
@@ -54,13 +62,14 @@ _PARAMETERS = """
     prior_mass : float or "auto", default "auto"
         τ: weight of the uniform ensemble's out-of-bag vote in each row while fitting; keeps
         rows defined that no survivor has out of bag. "auto" is 0.02 (paper: 0).
-    preset : {{None, "paper"}}, default None
+    preset : {None, "paper"}, default None
         "paper" resolves every "auto" as the paper has it: SLSQP, no floor, no prior mass,
         weights up to 1e-5 dropped.
-    evidence : {{"oob", "holdout"}}, default "oob"
+    evidence : {"oob", "holdout"}, default "oob"
         Which of the rows given to ``fit`` judge a member: those out of its bag, or all of them.
     n_jobs : int, optional
-        Threads over members, in fitting and prediction. Results do not depend on it.
+        Threads over members, in collecting their votes and in prediction. Results do not depend
+        on it.
     random_state : int, RandomState or None
         Passed to the ensemble that ``fit`` clones. The weights themselves involve no chance.
     verbose : int, default 0
@@ -70,7 +79,7 @@ _PARAMETERS = """
     ----------
     weights_ : ndarray of shape (N,)
         On the simplex, with exact zeros.
-    active_ : ndarray
+    active_ : ndarray of shape (n_active_,)
         Indices of the survivors.
     n_active_ : int
         How many they are.
@@ -87,18 +96,17 @@ _PARAMETERS = """
 """
 
 
-def _documented(cls: Any) -> Any:
-    """Put the shared parameter list into a class docstring, once for both estimators."""
-    head, example = cls.__doc__.split("{parameters}")
-    parameters = _PARAMETERS.format(
-        loss_names=cls._loss_names, loss_default=cls._loss_default
-    ).strip()
-    cls.__doc__ = head + parameters + "\n" + example
+def _documented(cls: _Class) -> _Class:
+    """Put the shared sections into a class docstring, once for both estimators."""
+    doc = inspect.cleandoc(cls.__doc__ or "")  # Python 3.13 dedents docstrings, 3.12 does not
+    cls.__doc__ = doc.replace("{shared}", inspect.cleandoc(_SHARED_DOC))
     return cls
 
 
 class _SparseBagging(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
     """What both estimators share; `fit` reads as the data flows."""
+
+    _task: Task
 
     def __init__(
         self,
@@ -137,32 +145,28 @@ class _SparseBagging(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         y : array-like of shape (M,)
             Targets.
         sample_weight : array-like of shape (M,), optional
-            Row weights: for the ensemble, if it is fitted here, and for the weights.
+            Row weights of the loss, and of the ensemble's own fit. With metadata routing enabled
+            the ensemble gets them if it requests them (``set_fit_request``).
         **fit_params : dict
-            Routed to the ensemble's ``fit`` (needs scikit-learn's metadata routing).
+            Routed to the ensemble's ``fit``; needs scikit-learn's metadata routing.
 
         Returns
         -------
         self
         """
-        settings = self._settings()
-        if y is None:
-            raise ValueError(
-                "requires y to be passed, but the target y is None: members are judged by it."
-            )
+        settings, source = self._settings(), self._source()
+        check_ensemble(self._ensemble_to_fit(), self._task)
+        check_targets(y, self._task)
         validate_data(self, X, skip_check_array=True)
-        if self._task == "classification":
-            check_classification_targets(y)
         ensemble = self._fitted_ensemble(X, y, sample_weight, fit_params)
-        pool = self._read(ensemble)
-        loss = resolve_loss(settings.loss, pool.task)
+        pool = read_ensemble(ensemble)
         evidence = collect_evidence(
             pool,
             X,
             y,
-            source="holdout" if self.evidence == "holdout" else "oob",
+            source=source,
             sample_weight=sample_weight,
-            class_votes=loss.channel == "every_class",
+            class_votes=resolve_loss(settings.loss, self._task).channel == "every_class",
             dtype=settings.evidence_dtype,
             n_jobs=self.n_jobs,
             verify=self._is_frozen,
@@ -170,7 +174,7 @@ class _SparseBagging(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         )
         self.solution_ = solve_weights(evidence, settings, verbose=self.verbose)
         self._keep_survivors(pool, settings)
-        self._ensemble = ensemble
+        self._full, self._accepts = ensemble, accepts(ensemble)
         return self
 
     def report(self, X: Any, y: Any, *, baseline: Any = None) -> CompressionReport:
@@ -178,10 +182,13 @@ class _SparseBagging(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
 
         Parameters
         ----------
-        X, y : array-like
+        X : array-like, sparse matrix or DataFrame of shape (rows, n_features)
             Test rows.
-        baseline : fitted ensemble, optional
-            The full ensemble, where this object no longer has it (pickles leave it out).
+        y : array-like of shape (rows,)
+            Their targets.
+        baseline : fitted ensemble or list of fitted models, optional
+            The full ensemble, where this object no longer has it (pickles and copies leave it
+            out).
 
         Returns
         -------
@@ -189,97 +196,88 @@ class _SparseBagging(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
             ``str()`` it, or take ``.to_markdown()``, ``.to_frame()``, ``.save(path)``.
         """
         check_is_fitted(self, "weights_")
-        full = self._ensemble if baseline is None else baseline
+        full = unfrozen(self._full if baseline is None else baseline)
         if full is None:
             raise ValueError(
-                "the full ensemble is not kept in pickles; pass it as baseline= to compare."
+                "the full ensemble is not kept in pickles and copies; pass it as baseline= to "
+                "compare."
             )
         pool = read_ensemble(full)
-        uniform = WeightedVote(pool, np.full(len(pool.members), 1.0 / len(pool.members)))
-        return compare(uniform, self._vote, X, y)
+        if len(pool.members) != len(self.weights_):
+            raise ValueError(
+                f"baseline has {len(pool.members)} members but {len(self.weights_)} were weighted; "
+                "pass the ensemble that was compressed."
+            )
+        before = WeightedVote(pool, own_weights(full, len(pool.members)))
+        return compare(before, self._vote, self._check_X(X), y)
 
     def get_metadata_routing(self) -> MetadataRouter:
-        """Route ``sample_weight`` and friends to the ensemble's ``fit`` (see scikit-learn).
+        """What ``fit`` takes itself and what it routes to the ensemble's ``fit``.
 
         Returns
         -------
         MetadataRouter
         """
-        return (
-            MetadataRouter(owner=self)
-            .add_self_request(self)
-            .add(
-                estimator=self._ensemble_to_fit(),
-                method_mapping=MethodMapping().add(caller="fit", callee="fit"),
-            )
-        )
+        router = MetadataRouter(owner=self).add_self_request(self)
+        if self._is_frozen:
+            return router
+        mapping = MethodMapping().add(caller="fit", callee="fit")
+        return router.add(estimator=self._ensemble_to_fit(), method_mapping=mapping)
 
     # -- steps of fit ------------------------------------------------------------------------
-
-    _task: str
-    _ensemble: Any
-
-    def _default_ensemble(self) -> Any:
-        raise NotImplementedError  # both estimators define it
 
     @property
     def _is_frozen(self) -> bool:
         return isinstance(self.estimator, FrozenEstimator)
 
     def _settings(self) -> Settings:
-        if self.evidence not in ("oob", "holdout"):
-            raise ValueError(f"evidence={self.evidence!r} is not known; use 'oob' or 'holdout'.")
         return resolve_settings(
             lam=self.lam,
-            loss=self.loss,
+            loss=resolve_loss(self.loss, self._task),
             solver=self.solver,
             floor=self.floor,
             prior_mass=self.prior_mass,
             preset=self.preset,
         )
 
-    def _ensemble_to_fit(self) -> Any:
-        return self._default_ensemble() if self.estimator is None else self.estimator
-
-    def _fitted_ensemble(self, X: Any, y: Any, sample_weight: Any, fit_params: Any) -> Any:
-        if self._is_frozen:
-            return self.estimator.estimator
-        if self.evidence == "holdout":
+    def _source(self) -> Literal["oob", "holdout"]:
+        if self.evidence == "oob":
+            return "oob"
+        if self.evidence != "holdout":
+            raise ValueError(f"evidence={self.evidence!r} is not known; use 'oob' or 'holdout'.")
+        if not self._is_frozen:
             raise ValueError(
                 "evidence='holdout' needs a fitted ensemble, because the rows given to fit are "
                 "those it has not seen; wrap it in sklearn.frozen.FrozenEstimator or use "
                 "sparsebag.compress."
             )
-        ensemble = clone(self._ensemble_to_fit())
-        if not hasattr(ensemble, "fit"):
-            raise TypeError(
-                f"estimator must be a bagging ensemble, not a {type(ensemble).__name__}; wrap a "
-                "fitted one in sklearn.frozen.FrozenEstimator or use sparsebag.compress."
+        return "holdout"
+
+    def _ensemble_to_fit(self) -> Any:
+        if self.estimator is not None:
+            return self.estimator
+        forest = RandomForestClassifier if self._task == "classification" else RandomForestRegressor
+        default = forest(n_jobs=self.n_jobs)
+        return default.set_fit_request(sample_weight=True) if _routing_enabled() else default
+
+    def _fitted_ensemble(self, X: Any, y: Any, sample_weight: Any, fit_params: Any) -> Any:
+        params = dict(fit_params)
+        if sample_weight is not None:
+            params["sample_weight"] = sample_weight
+        if _routing_enabled():
+            routed = process_routing(self, "fit", **params)
+            params = {} if self._is_frozen else routed.estimator.fit
+        elif fit_params:
+            raise ValueError(
+                f"fit got {', '.join(sorted(fit_params))}, which only scikit-learn's metadata "
+                "routing can pass on; call sklearn.set_config(enable_metadata_routing=True)."
             )
+        if self._is_frozen:
+            return self.estimator.estimator
+        ensemble = clone(self._ensemble_to_fit())
         if self.random_state is not None and "random_state" in ensemble.get_params(deep=False):
             ensemble.set_params(random_state=self.random_state)
-        if sample_weight is not None and not has_fit_parameter(ensemble, "sample_weight"):
-            raise ValueError(f"{type(ensemble).__name__}.fit does not take sample_weight.")
-        if sample_weight is not None:
-            fit_params = {**fit_params, "sample_weight": sample_weight}
-        if fit_params:
-            fit_params = process_routing(self, "fit", **fit_params).estimator.fit
-            if sample_weight is not None and "sample_weight" not in fit_params:
-                fit_params = {**fit_params, "sample_weight": sample_weight}
-        return ensemble.fit(X, y, **fit_params)
-
-    def _read(self, ensemble: Any) -> MemberPool:
-        if isinstance(ensemble, _LeftOut):
-            raise NotFittedError(
-                "the full ensemble was left out of this pickle, so it cannot be compressed "
-                "again; compress the original."
-            )
-        pool = read_ensemble(ensemble)
-        if pool.task != self._task:
-            raise ValueError(
-                f"{type(self).__name__} is for {self._task}, but the ensemble does {pool.task}."
-            )
-        return pool
+        return ensemble.fit(X, y, **params)
 
     def _keep_survivors(self, pool: MemberPool, settings: Settings) -> None:
         self.weights_ = np.asarray(self.solution_.weights)
@@ -292,58 +290,46 @@ class _SparseBagging(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         if pool.classes is not None:
             self.classes_ = pool.classes
 
+    # -- prediction, tags, pickling ----------------------------------------------------------
+
     def _check_X(self, X: Any) -> Any:
+        """X as the survivors read it, under the checks scikit-learn's own ensembles make."""
         check_is_fitted(self, "weights_")
-        if self._vote.pool.input_kind == "tree":
-            return validate_data(
-                self,
-                X,
-                reset=False,
-                dtype=np.float32,
-                accept_sparse="csr",
-                ensure_all_finite="allow-nan",
-            )
-        if self._vote.pool.input_kind == "array":
-            return validate_data(
-                self,
-                X,
-                reset=False,
-                dtype=None,
-                accept_sparse=["csr", "csc"],
-                ensure_all_finite=False,
-            )
-        validate_data(self, X, reset=False, skip_check_array=True)
-        return X
+        kind = self._vote.pool.input_kind
+        if kind == "as_given":
+            validate_data(self, X, reset=False, skip_check_array=True)
+            return X
+        checks: dict[str, Any]
+        if kind == "array":
+            checks = {"dtype": None, "accept_sparse": ["csr", "csc"], "ensure_all_finite": False}
+        else:
+            finite = "allow-nan" if self._accepts.nan and not sp.issparse(X) else True
+            checks = {"dtype": np.float32, "accept_sparse": "csr", "ensure_all_finite": finite}
+        return validate_data(self, X, reset=False, **checks)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        inner = get_tags(self._ensemble_to_fit()).input_tags
-        tags.input_tags.sparse = inner.sparse
-        tags.input_tags.allow_nan = inner.allow_nan
+        inner = getattr(self, "_accepts", None) or accepts(self._ensemble_to_fit())
+        tags.input_tags.sparse, tags.input_tags.allow_nan = inner.sparse, inner.nan
         return tags
 
     def __getstate__(self) -> Any:
         """A fitted object's pickle carries the survivors, not the ensemble they came from."""
         state = dict(super().__getstate__())
         if "weights_" in state:
-            state["_ensemble"] = None
-            if isinstance(self.estimator, FrozenEstimator):
-                state["estimator"] = FrozenEstimator(_LeftOut())
+            state["_full"] = None
+            if self._is_frozen:
+                state["estimator"] = FrozenEstimator(LeftOutOfPickle())
+            elif self.estimator is not None:
+                state["estimator"] = clone(self.estimator)  # the caller may have fitted theirs
         return state
-
-
-class _LeftOut:
-    """Stands for the full ensemble in a pickle of its compressed version."""
-
-    def __repr__(self) -> str:
-        return "the full ensemble, left out of the pickle"
 
 
 @_documented
 class SparseBaggingClassifier(ClassifierMixin, _SparseBagging):  # type: ignore[misc]
     """A bagging classifier reduced to the few members that matter, weighted on the simplex.
 
-    {parameters}
+    {shared}
     classes_ : ndarray of shape (C,)
         Class labels, in the order of ``predict_proba``.
 
@@ -358,31 +344,27 @@ class SparseBaggingClassifier(ClassifierMixin, _SparseBagging):  # type: ignore[
     """
 
     _task = "classification"
-    _loss_names = '{"auto", "log_loss", "brier"}'
-    _loss_default = "log-loss"
-
-    def _default_ensemble(self) -> Any:
-        return RandomForestClassifier()
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """Class probabilities: the survivors' weighted vote.
 
         Parameters
         ----------
-        X : array-like of shape (rows, n_features)
+        X : array-like, sparse matrix or DataFrame of shape (rows, n_features)
 
         Returns
         -------
         ndarray of shape (rows, C)
         """
-        return self._vote.predict_proba(self._check_X(X), self.n_jobs)
+        X = self._check_X(X)
+        return self._vote.predict_proba(X, self.n_jobs)
 
     def predict_log_proba(self, X: Any) -> np.ndarray:
         """Logarithm of `predict_proba`.
 
         Parameters
         ----------
-        X : array-like of shape (rows, n_features)
+        X : array-like, sparse matrix or DataFrame of shape (rows, n_features)
 
         Returns
         -------
@@ -396,22 +378,21 @@ class SparseBaggingClassifier(ClassifierMixin, _SparseBagging):  # type: ignore[
 
         Parameters
         ----------
-        X : array-like of shape (rows, n_features)
+        X : array-like, sparse matrix or DataFrame of shape (rows, n_features)
 
         Returns
         -------
         ndarray of shape (rows,)
         """
         proba = self.predict_proba(X)
-        labels: np.ndarray = np.asarray(self.classes_)[np.argmax(proba, axis=1)]
-        return labels
+        return np.asarray(np.take(self.classes_, np.argmax(proba, axis=1)))
 
 
 @_documented
 class SparseBaggingRegressor(RegressorMixin, _SparseBagging):  # type: ignore[misc]
     """A bagging regressor reduced to the few members that matter, weighted on the simplex.
 
-    {parameters}
+    {shared}
 
     Examples
     --------
@@ -424,21 +405,21 @@ class SparseBaggingRegressor(RegressorMixin, _SparseBagging):  # type: ignore[mi
     """
 
     _task = "regression"
-    _loss_names = '{"auto", "squared_error"}'
-    _loss_default = "squared error"
-
-    def _default_ensemble(self) -> Any:
-        return RandomForestRegressor()
 
     def predict(self, X: Any) -> np.ndarray:
         """Weighted mean of the survivors' predictions.
 
         Parameters
         ----------
-        X : array-like of shape (rows, n_features)
+        X : array-like, sparse matrix or DataFrame of shape (rows, n_features)
 
         Returns
         -------
         ndarray of shape (rows,)
         """
-        return self._vote.predict(self._check_X(X), self.n_jobs)
+        X = self._check_X(X)
+        return self._vote.predict(X, self.n_jobs)
+
+
+def _routing_enabled() -> bool:
+    return bool(get_config()["enable_metadata_routing"])

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from sparsebag.objective.losses import Loss
+from sparsebag.solvers.auto import SOLVERS
 from sparsebag.solvers.base import Solver
 
 DEFAULT_LAM = 0.05
@@ -64,8 +66,12 @@ def resolve_settings(
     """
     if preset not in (None, "paper"):
         raise ValueError(f"preset={preset!r} is not known; use None or 'paper'.")
-    if isinstance(lam, (str, bool)) or not np.isfinite(lam) or lam < 0:
+    if not _is_number(lam) or lam < 0:
         raise ValueError(f"lam must be a finite number that is not negative, got {lam!r}.")
+    if isinstance(solver, str) and solver not in ("auto", *SOLVERS):
+        raise ValueError(
+            f"solver={solver!r} is not known; use one of {['auto', *sorted(SOLVERS)]}."
+        )
     paper = preset == "paper"
     return Settings(
         lam=float(lam),
@@ -83,7 +89,12 @@ def _number(name: str, value: float | str, default: float, below: float = np.inf
         if value != "auto":
             raise ValueError(f"{name}={value!r} is not known; use 'auto' or a number.")
         return default
-    if not (np.isfinite(value) and 0 <= value < below):
+    if not (_is_number(value) and 0 <= value < below):
         limit = f" and below {below:g}" if np.isfinite(below) else ""
         raise ValueError(f"{name} must be a finite number, at least 0{limit}, got {value!r}.")
     return float(value)
+
+
+def _is_number(value: Any) -> bool:
+    numeric = isinstance(value, (int, float, np.integer, np.floating))
+    return numeric and not isinstance(value, bool) and math.isfinite(value)

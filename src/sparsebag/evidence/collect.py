@@ -7,15 +7,18 @@ from typing import Any, Literal
 
 import numpy as np
 import scipy.sparse as sp
-from joblib import Parallel, delayed
+from sklearn.utils.parallel import Parallel, delayed
 
 from sparsebag.evidence.evidence import OOBEvidence
-from sparsebag.evidence.from_predictions import check_sample_weight
+from sparsebag.evidence.from_predictions import PROBABILITY_ROUNDING, check_sample_weight
+from sparsebag.evidence.labels import UnknownLabelError, class_positions
 from sparsebag.evidence.members import MemberPool, take_rows
 from sparsebag.evidence.training_rows import check_columns, prove_training_rows
 
 BLOCK_ROWS = 8192
 """Rows a member predicts at a time: bounds the copies of X and of its class probabilities."""
+SPREAD_OF_TARGETS_KEPT = 1e-3
+"""Votes must resolve the targets' standard deviation this finely, or they are kept in float64."""
 
 
 def collect_evidence(
@@ -49,11 +52,13 @@ def collect_evidence(
     class_votes : bool, default False
         Keep every class's votes, for losses that read them (multiclass Brier).
     dtype : dtype, default float32
-        Precision of the stored votes.
+        Precision of the stored votes. Regression votes that float32 would blur (targets such as
+        seconds since 1970, large beside their spread) are kept in float64 all the same.
     n_jobs : int, optional
         Threads over members, as in joblib. The result does not depend on it.
     block_rows : int
-        Rows predicted at a time. The result does not depend on it.
+        Rows predicted at a time. The result does not depend on it, but for the last bit of a
+        double in members that multiply matrices.
     verify : bool, default True
         Prove that X and y are the training rows, in order.
     verbose : int, default 0
@@ -74,24 +79,21 @@ def collect_evidence(
     (150, 20)
     """
     target = encode_target(pool, y)
-    n_rows = len(target)
+    n_rows, n_members = len(target), len(pool.members)
     check_columns(pool, X, n_rows, training=source == "oob")
+    row_weights = check_sample_weight(sample_weight, target)
+    in_bag = pool.in_bag if source == "oob" else None
+    if source == "oob" and in_bag is None:
+        raise ValueError(
+            f"there are no out-of-bag rows to judge the members by: {pool.no_in_bag}. Use a "
+            "bootstrapped ensemble, or pass rows it has never seen with evidence='holdout'."
+        )
     members_X = pool.prepare(X)
     verified_by = None
-    in_bag = None
-    if source == "oob":
-        in_bag = pool.in_bag
-        if in_bag is None:
-            raise ValueError(
-                "the ensemble was not bootstrapped (or its in-bag rows are unknown), so no "
-                "training row is unseen by any member; pass held-out rows with "
-                "evidence='holdout' (a list of models: also estimators_samples=)."
-            )
-        if verify:
-            verified_by = prove_training_rows(pool, members_X, target)
+    if in_bag is not None and verify:
+        verified_by = prove_training_rows(pool, members_X, target)
 
-    n_members = len(pool.members)
-    votes = np.zeros((n_rows, n_members), dtype=dtype)
+    votes = np.zeros((n_rows, n_members), dtype=_storage(dtype, pool, target))
     mask = None if in_bag is None else np.zeros((n_rows, n_members), dtype=np.bool_)
     n_classes = 0 if pool.classes is None else len(pool.classes)
     planes: list[list[Any]] = [[] for _ in range(n_members)]
@@ -99,38 +101,42 @@ def collect_evidence(
 
     def predict_member(j: int) -> None:
         member = pool.members[j]
-        if in_bag is None:
-            rows = np.arange(n_rows)
-        else:
-            seen = np.zeros(n_rows, dtype=np.bool_)
-            seen[in_bag[j]] = True
-            rows = np.flatnonzero(~seen)
-            assert mask is not None
-            mask[rows, j] = True
+        unseen = np.ones(n_rows, dtype=np.bool_)
+        if in_bag is not None and mask is not None:
+            unseen[in_bag[j]] = False
+            mask[:, j] = unseen
+        rows = np.flatnonzero(unseen)
         for start in range(0, len(rows), block_rows):
             block = rows[start : start + block_rows]
             X_block = take_rows(members_X, block)
             if pool.classes is None:
-                votes[block, j] = member.predict(X_block)
-                continue
-            proba = member.predict_proba(X_block, n_classes)
-            votes[block, j] = proba[np.arange(len(block)), target[block]]
-            if keep_planes:
-                planes[j].append((block, sp.csc_array(proba.astype(dtype))))
+                vote = member.predict(X_block)
+            else:
+                proba = member.predict_proba(X_block, n_classes)
+                vote = proba[np.arange(len(block)), target[block]]
+                if keep_planes:
+                    planes[j].append((block, sp.csc_array(proba.astype(votes.dtype))))
+            _check_vote(vote, probability=pool.classes is not None)
+            votes[block, j] = vote
+
+    def predict_or_name(j: int) -> None:
+        try:
+            predict_member(j)
+        except Exception as error:
+            error.add_note(f"(raised by member {j}, a {type(pool.members[j].estimator).__name__})")
+            raise
 
     Parallel(n_jobs=n_jobs, require="sharedmem")(
-        delayed(predict_member)(j) for j in _with_progress(n_members, verbose)
+        delayed(predict_or_name)(j) for j in _with_progress(n_members, verbose)
     )
-    if not np.all(np.isfinite(votes.sum(axis=1, dtype=np.float64))):
-        raise ValueError("a member predicts NaN or infinity on rows it has not seen.")
     return OOBEvidence(
         votes=votes,
         oob_mask=mask,
         target=target,
         task=pool.task,
-        sample_weight=check_sample_weight(sample_weight, votes),
+        sample_weight=row_weights,
         classes=pool.classes,
-        class_votes=_stack_planes(planes, n_rows, n_classes) if keep_planes else None,
+        class_votes=_stack_planes(planes, votes, n_classes) if keep_planes else None,
         source=source,
         verified_by=verified_by,
     )
@@ -151,42 +157,64 @@ def encode_target(pool: MemberPool, y: Any) -> np.ndarray:
     values = np.asarray(y)
     if values.ndim == 2 and values.shape[1] == 1:
         values = values[:, 0]
-    if values.ndim != 1:
+    if values.ndim != 1 or not len(values):
         raise ValueError(
-            f"y has shape {values.shape}; multi-output problems are not supported, pass one "
-            "target a row."
+            f"y has shape {values.shape}; pass one target a row (multi-output problems are not "
+            "supported)."
         )
     if pool.classes is None:
-        floats = values.astype(np.float64)
+        try:
+            floats = values.astype(np.float64)
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"y must hold numbers for regression ({error}).") from error
         if not np.all(np.isfinite(floats)):
-            raise ValueError("y holds NaN or infinity.")
+            raise ValueError("y holds NaN or infinity; leave those rows out.")
         return floats
-    classes = np.asarray(pool.classes)
-    if classes.dtype == object or values.dtype == object:
-        values, classes = values.astype(object), classes.astype(object)
-    known = np.isin(values, classes)
-    if not known.all():
+    try:
+        return class_positions(values, np.asarray(pool.classes))
+    except UnknownLabelError as unknown:
         raise ValueError(
-            f"y holds a class the ensemble was not trained on ({values[~known][0]!r}); X and y "
-            "must be the ensemble's own training rows."
+            f"y holds a class the ensemble was not trained on ({unknown}); pass the labels it "
+            f"was fitted with, such as {pool.classes[0]!r}."
+        ) from None
+
+
+def _storage(dtype: Any, pool: MemberPool, target: np.ndarray) -> Any:
+    """The dtype that keeps the votes' differences: float64 where ``dtype`` would round them off."""
+    if pool.classes is not None:
+        return dtype
+    rounding = float(np.finfo(dtype).eps) * float(np.abs(target).max())
+    return dtype if rounding <= SPREAD_OF_TARGETS_KEPT * float(np.std(target)) else np.float64
+
+
+def _check_vote(vote: np.ndarray, *, probability: bool) -> None:
+    if not np.all(np.isfinite(vote)):
+        raise ValueError(
+            "a member predicts NaN or infinity on rows it has not seen; leave it out, or refit "
+            "the ensemble without it."
         )
-    return np.searchsorted(classes, values).astype(np.intp)
+    if probability and (np.any(vote < 0.0) or np.any(vote > 1.0 + PROBABILITY_ROUNDING)):
+        raise ValueError(
+            f"a member's predict_proba goes from {vote.min():g} to {vote.max():g}; probabilities "
+            "must lie between 0 and 1."
+        )
 
 
-def _stack_planes(planes: list[list[Any]], n_rows: int, n_classes: int) -> tuple[sp.csr_array, ...]:
+def _stack_planes(
+    planes: list[list[Any]], votes: np.ndarray, n_classes: int
+) -> tuple[sp.csr_array, ...]:
     """One sparse (rows × members) matrix a class from the members' sparse blocks."""
     stacked = []
     for c in range(n_classes):
-        data, rows, columns = [], [], []
-        for j, blocks in enumerate(planes):
+        data, rows, ends = [votes[:0, 0]], [np.zeros(0, dtype=np.intp)], [0]
+        for blocks in planes:
             for block, proba in blocks:
                 column = slice(proba.indptr[c], proba.indptr[c + 1])
                 data.append(proba.data[column])
                 rows.append(block[proba.indices[column]])
-                columns.append(np.full(len(data[-1]), j))
-        coordinates = (np.concatenate(rows), np.concatenate(columns))
-        shape = (n_rows, len(planes))
-        stacked.append(sp.csr_array((np.concatenate(data), coordinates), shape=shape))
+            ends.append(ends[-1] + sum(b.indptr[c + 1] - b.indptr[c] for _, b in blocks))
+        columns = (np.concatenate(data), np.concatenate(rows), np.asarray(ends))
+        stacked.append(sp.csc_array(columns, shape=votes.shape).tocsr())
     return tuple(stacked)
 
 

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import numpy as np
 import scipy.sparse as sp
-from array_api_compat import array_namespace, size
+from array_api_compat import array_namespace, device, size
 
 Array = Any
 Task = Literal["classification", "regression"]
@@ -89,15 +89,14 @@ class OOBEvidence:
         """Memory of the votes and the mask."""
         parts = [self.votes, self.oob_mask]
         dense = sum((size(a) or 0) * int(a.dtype.itemsize) for a in parts if a is not None)
-        sparse = sum(v.data.nbytes + v.indices.nbytes for v in self.class_votes or ())
-        return int(dense + sparse)
+        return int(dense + sum(_plane_bytes(plane) for plane in self.class_votes or ()))
 
     def covered(self) -> Array:
         """Rows that at least one member has out of bag, as booleans."""
         xp = array_namespace(self.votes)
         if self.oob_mask is None:
-            return xp.ones(self.n_rows, dtype=xp.bool, device=self.votes.device)
-        return xp.any(self.oob_mask != 0, axis=1)
+            return xp.ones(self.n_rows, dtype=xp.bool, device=device(self.votes))
+        return xp.any(self.oob_mask, axis=1)
 
     def take(self, rows: Array) -> OOBEvidence:
         """Slice every parallel array by row.
@@ -125,7 +124,7 @@ class OOBEvidence:
             sample_weight=None if self.sample_weight is None else self.sample_weight[rows],
             class_votes=None
             if self.class_votes is None
-            else tuple(sp.csr_array(v)[rows] for v in self.class_votes),
+            else tuple(v[rows] for v in self.class_votes),
         )
 
     def take_members(self, members: Array) -> OOBEvidence:
@@ -158,7 +157,7 @@ class OOBEvidence:
     def channels(self, kind: str) -> Channels:
         """The votes a loss reads, by the loss's channel (see `sparsebag.objective.losses`)."""
         xp = array_namespace(self.votes)
-        ones = xp.ones((1, self.n_rows), dtype=xp.float64, device=self.votes.device)
+        ones = xp.ones((1, self.n_rows), dtype=xp.float64, device=device(self.votes))
         if kind == "prediction":
             return Channels((self.votes,), xp.astype(self.target, xp.float64)[None, :])
         if kind == "true_class":
@@ -171,7 +170,7 @@ class OOBEvidence:
                 "this loss reads every class, but the evidence holds only the true class's "
                 "votes; collect it with class_votes=True, or pass predictions of shape (M, N, C)."
             )
-        labels = xp.arange(len(self.class_votes), device=self.votes.device)[:, None]
+        labels = xp.arange(len(self.class_votes), device=device(self.votes))[:, None]
         return Channels(self.class_votes, xp.astype(self.target[None, :] == labels, xp.float64))
 
 
@@ -193,11 +192,17 @@ def warn_uncovered(evidence: OOBEvidence) -> int:
     0
     """
     xp = array_namespace(evidence.votes)
-    missing = evidence.n_rows - int(xp.sum(xp.astype(evidence.covered(), xp.int64)))
+    covered = evidence.covered()
+    missing = evidence.n_rows - int(xp.sum(xp.astype(covered, xp.int64)))
     if missing == evidence.n_rows:
         raise ValueError(
             "no row is out of bag for any member, so there is nothing to judge the members by; "
             "use a bootstrapped ensemble, or pass held-out rows with evidence='holdout'."
+        )
+    if evidence.sample_weight is not None and not bool(xp.any(evidence.sample_weight[covered] > 0)):
+        raise ValueError(
+            "every row that some member has out of bag has sample_weight zero, so there is "
+            "nothing to judge the members by; give weight to other rows, or use more members."
         )
     if missing:
         warnings.warn(
@@ -207,3 +212,9 @@ def warn_uncovered(evidence: OOBEvidence) -> int:
             stacklevel=3,
         )
     return missing
+
+
+def _plane_bytes(plane: Array) -> int:
+    if sp.issparse(plane):
+        return int(plane.data.nbytes + plane.indices.nbytes + plane.indptr.nbytes)
+    return (size(plane) or 0) * int(plane.dtype.itemsize)

@@ -21,10 +21,13 @@ from sklearn.ensemble import (
     VotingRegressor,
 )
 from sklearn.exceptions import NotFittedError
+from sklearn.frozen import FrozenEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from sparsebag.evidence.evidence import Task
-from sparsebag.evidence.members import FittedMembers, Member, MemberPool
+from sparsebag.evidence.in_bag import InBagRows, RedrawnBags
+from sparsebag.evidence.labels import class_positions
+from sparsebag.evidence.members import FittedMembers, Member, MemberPool, multi_output
 
 FORESTS = (
     RandomForestClassifier,
@@ -56,6 +59,8 @@ def read_ensemble(ensemble: Any) -> MemberPool:
     >>> len(read_ensemble(forest).members)
     5
     """
+    if isinstance(ensemble, FrozenEstimator):
+        ensemble = ensemble.estimator
     if isinstance(ensemble, (list, tuple)):
         ensemble = FittedMembers(ensemble)
     for kinds, reader in READERS:
@@ -65,21 +70,23 @@ def read_ensemble(ensemble: Any) -> MemberPool:
             return pool
     raise TypeError(
         f"cannot read a {type(ensemble).__name__}; pass a fitted BaggingClassifier/Regressor, "
-        "RandomForest*, ExtraTrees*, Voting*, or a list of fitted models."
+        "RandomForest*, ExtraTrees*, Voting*, or a list of fitted models (of a Pipeline or a "
+        "search: the ensemble inside it, with the X it sees)."
     )
 
 
 def _read_forest(forest: Any) -> MemberPool:
     _check_fitted(forest)
     if forest.n_outputs_ != 1:
-        raise _multi_output()
+        raise multi_output()
     classes = getattr(forest, "classes_", None)
     columns = None if classes is None else np.arange(len(classes))
     return MemberPool(
         members=tuple(Member(tree, None, columns) for tree in forest.estimators_),
         task=_task(classes),
         classes=classes,
-        in_bag=forest.estimators_samples_ if forest.bootstrap else None,
+        in_bag=RedrawnBags(forest, "estimators_") if forest.bootstrap else None,
+        no_in_bag="it was fitted with bootstrap=False",
         input_kind="tree",
         n_features=int(forest.n_features_in_),
         n_rows=_remembered_rows(forest),
@@ -93,25 +100,27 @@ def _read_bag(bag: Any) -> MemberPool:
     n_features = int(bag.n_features_in_)
     members = []
     for estimator, features in zip(bag.estimators_, bag.estimators_features_, strict=True):
-        if getattr(estimator, "n_outputs_", 1) != 1:
-            raise _multi_output()
-        # Inside a bag the members' classes_ are the bag's *encoded* labels, that is, columns;
-        # a bootstrap may miss some.
-        columns = None if classes is None else np.asarray(estimator.classes_, dtype=np.intp)
+        # (A neural network's n_outputs_ counts classes; a bag of classifiers has one output.)
+        if classes is None and getattr(estimator, "n_outputs_", 1) != 1:
+            raise multi_output()
         same = np.array_equal(features, np.arange(n_features))
-        members.append(Member(estimator, None if same else np.asarray(features), columns))
-    in_bag = bag.estimators_samples_
-    if len(in_bag) != len(members):
-        raise ValueError(
-            f"this bag has {len(members)} members but remembers the bootstrap of the last "
-            f"{len(in_bag)} only (scikit-learn forgets the earlier ones on warm_start); refit it "
-            "in one go, or pass held-out rows with evidence='holdout'."
+        members.append(
+            Member(
+                estimator,
+                None if same else np.asarray(features),
+                _encoded_columns(estimator, classes),
+            )
         )
+    in_bag: InBagRows = (
+        RedrawnBags(bag, "_seeds") if hasattr(bag, "_seeds") else bag.estimators_samples_
+    )
     return MemberPool(
         members=tuple(members),
         task=_task(classes),
         classes=classes,
-        in_bag=in_bag,
+        in_bag=in_bag if len(in_bag) == len(members) else None,
+        no_in_bag=f"it has {len(members)} members and remembers the bootstrap of the last "
+        f"{len(in_bag)} only (scikit-learn forgets the earlier ones on warm_start)",
         input_kind="tree" if all(m.is_tree for m in members) else "array",
         n_features=n_features,
         n_rows=_remembered_rows(bag),
@@ -122,18 +131,12 @@ def _read_bag(bag: Any) -> MemberPool:
 def _read_voter(voter: Any) -> MemberPool:
     _check_fitted(voter)
     classes = getattr(voter, "classes_", None)
-    if isinstance(classes, list):
-        raise _multi_output()
-    members = [
-        # VotingClassifier encodes y before it fits its members, as a bag does.
-        Member(e, None, None if classes is None else np.asarray(e.classes_, dtype=np.intp))
-        for e in voter.estimators_
-    ]
     return MemberPool(
-        members=tuple(members),
+        members=tuple(Member(e, None, _encoded_columns(e, classes)) for e in voter.estimators_),
         task=_task(classes),
         classes=classes,
         in_bag=None,
+        no_in_bag="its members all saw every training row",
         input_kind="as_given",
         n_features=getattr(voter, "n_features_in_", None),
         n_rows=None,
@@ -142,50 +145,39 @@ def _read_voter(voter: Any) -> MemberPool:
 
 
 def _read_list(given: FittedMembers) -> MemberPool:
-    models = given.models
-    estimators_samples = given.estimators_samples
-    estimators_features = given.estimators_features
-    for model in models:
-        _check_fitted(model)
+    models = list(given.models)
     if not models:
-        raise ValueError("the list of models is empty.")
+        raise ValueError("the list of models is empty; pass at least two fitted models.")
+    for j, model in enumerate(models):
+        if isinstance(model, type) or not hasattr(model, "predict"):
+            raise TypeError(
+                f"entry {j} of the list is a {type(model).__name__}, not a model with predict; "
+                "pass the fitted models themselves."
+            )
+        _check_fitted(model)
     for name in ("estimators_samples", "estimators_features"):
         entries = getattr(given, name)
         if entries is not None and len(entries) != len(models):
             raise ValueError(f"{name} has {len(entries)} entries for {len(models)} models.")
-    kinds = {is_classifier(model) for model in models}
-    if len(kinds) != 1:
-        raise ValueError("the list mixes classifiers and regressors; pass one kind.")
-    classes = None
-    if kinds.pop():
-        if any(isinstance(m.classes_, list) for m in models):
-            raise _multi_output()
-        classes = np.unique(np.concatenate([np.asarray(m.classes_) for m in models]))
-    elif any(getattr(m, "n_outputs_", 1) != 1 for m in models):
-        raise _multi_output()
-    features = estimators_features or [None] * len(models)
+    classes = _union_of_classes(models)
+    features = _index_arrays(given.estimators_features, "estimators_features", "column")
     members = tuple(
         Member(
             model,
-            None if f is None else np.asarray(f),
-            None if classes is None else np.searchsorted(classes, model.classes_),
+            None if features is None else features[j],
+            None if classes is None else class_positions(np.asarray(model.classes_), classes),
         )
-        for model, f in zip(models, features, strict=True)
+        for j, model in enumerate(models)
     )
-    in_bag = None
-    if estimators_samples is not None:
-        in_bag = [np.asarray(rows) for rows in estimators_samples]
-        for rows in in_bag:
-            if rows.ndim != 1 or not np.issubdtype(rows.dtype, np.integer):
-                raise ValueError("estimators_samples must hold one array of row indices a model.")
-    n_features = getattr(models[0], "n_features_in_", None)
+    all_trees = all(m.is_tree for m in members)
     return MemberPool(
         members=members,
         task=_task(classes),
         classes=classes,
-        in_bag=in_bag,
-        input_kind=_list_input_kind(members, sliced=estimators_features is not None),
-        n_features=n_features if estimators_features is None else None,
+        in_bag=_index_arrays(given.estimators_samples, "estimators_samples", "row"),
+        no_in_bag="a list of models does not say; pass estimators_samples=, the rows of each",
+        input_kind="tree" if all_trees else "as_given",
+        n_features=_common_width(members) if all_trees or features is not None else None,
         n_rows=None,
         source=None,
     )
@@ -199,10 +191,75 @@ READERS: tuple[tuple[tuple[type, ...], Callable[[Any], MemberPool]], ...] = (
 )
 
 
-def _list_input_kind(members: tuple[Member, ...], *, sliced: bool) -> Any:
-    if all(m.is_tree for m in members):
-        return "tree"
-    return "array" if sliced else "as_given"
+def _encoded_columns(estimator: Any, classes: np.ndarray | None) -> np.ndarray | None:
+    """Columns of a member's probabilities, where the ensemble encoded y before it fitted it.
+
+    Bags and VotingClassifier do: the members' ``classes_`` are positions, and a bootstrap may
+    miss some. A model that votes need not have ``classes_``.
+    """
+    if classes is None:
+        return None
+    return np.asarray(getattr(estimator, "classes_", np.arange(len(classes))), dtype=np.intp)
+
+
+def _union_of_classes(models: list[Any]) -> np.ndarray | None:
+    """All the classes that a list's models know; None if they are regressors."""
+    if len({_is_classifier(model) for model in models}) != 1:
+        raise ValueError("the list mixes classifiers and regressors; pass one kind.")
+    if not _is_classifier(models[0]):
+        if any(getattr(m, "n_outputs_", 1) != 1 for m in models):
+            raise multi_output()
+        return None
+    if any(isinstance(m.classes_, list) for m in models):
+        raise multi_output()
+    known = [np.asarray(m.classes_) for m in models]
+    if len({isinstance(labels[0], str) for labels in known}) != 1:
+        raise ValueError(
+            "some models of the list have string classes and some have numbers; fit them all "
+            "on the same labels."
+        )
+    return np.unique(np.concatenate(known))
+
+
+def _is_classifier(model: Any) -> bool:
+    try:
+        return bool(is_classifier(model))
+    except (AttributeError, TypeError):  # not a scikit-learn estimator, but it quacks
+        return hasattr(model, "classes_")
+
+
+def _index_arrays(entries: Any, name: str, axis: str) -> list[np.ndarray] | None:
+    if entries is None:
+        return None
+    arrays = [np.asarray(entry) for entry in entries]
+    arrays = [a if a.size else a.astype(np.intp).reshape(-1) for a in arrays]
+    for a in arrays:
+        if a.ndim != 1 or not np.issubdtype(a.dtype, np.integer) or np.min(a, initial=0) < 0:
+            raise ValueError(
+                f"{name} must hold one array of {axis} indices (integers from 0) a model; of a "
+                "boolean mask pass np.flatnonzero(mask)."
+            )
+    return arrays
+
+
+def _common_width(members: tuple[Member, ...]) -> int | None:
+    """Columns of X that a list's models were fitted on; None where each has its own."""
+    widths: list[Any] = [getattr(m.estimator, "n_features_in_", None) for m in members]
+    for j, (member, width) in enumerate(zip(members, widths, strict=True)):
+        if member.features is not None and width not in (None, len(member.features)):
+            raise ValueError(
+                f"estimators_features names {len(member.features)} columns for model {j}, which "
+                f"was fitted on {width}."
+            )
+    if members[0].features is not None:
+        return None
+    if len(set(widths)) > 1:
+        found = ", ".join(map(str, dict.fromkeys(widths)))
+        raise ValueError(
+            f"the models of the list were fitted on different numbers of columns ({found}); pass "
+            "estimators_features=, one array of column indices a model."
+        )
+    return None if widths[0] is None else int(widths[0])
 
 
 def _task(classes: np.ndarray | None) -> Task:
@@ -217,11 +274,14 @@ def _remembered_rows(ensemble: Any) -> int | None:
 def _check_fitted(model: Any) -> None:
     try:
         check_is_fitted(model)
-    except (NotFittedError, TypeError) as error:
+    except NotFittedError as error:
         raise NotFittedError(
             f"this {type(model).__name__} is not fitted; fit it first, or let "
             "SparseBaggingClassifier/Regressor fit it."
         ) from error
+    except (AttributeError, TypeError):
+        # Not a scikit-learn estimator: nothing tells whether it is fitted but its own predict.
+        return
 
 
 def _check_size(pool: MemberPool) -> None:
@@ -231,9 +291,3 @@ def _check_size(pool: MemberPool) -> None:
         )
     if len(pool.members) < 2:
         raise ValueError("the ensemble has one member only; there is nothing to choose from.")
-
-
-def _multi_output() -> ValueError:
-    return ValueError(
-        "multi-output ensembles are not supported; fit and compress one ensemble an output."
-    )

@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from array_api_compat import array_namespace, is_numpy_array
+from array_api_compat import (
+    array_namespace,
+    device,
+    is_cupy_array,
+    is_numpy_array,
+    is_torch_array,
+)
 
 from sparsebag.evidence.blocks import row_blocks
 from sparsebag.evidence.evidence import OOBEvidence, Task
+from sparsebag.evidence.labels import UnknownLabelError, class_positions
 
 Array = Any
+
+PROBABILITY_ROUNDING = 1e-6
+"""How far above 1 single precision may push a probability."""
 
 
 def from_predictions(
@@ -56,46 +66,36 @@ def from_predictions(
     >>> e.n_rows, e.n_members
     (2, 2)
     """
-    predictions = _as_array(predictions)
-    if predictions.ndim not in (2, 3):
-        raise ValueError(
-            "predictions must have shape (rows, members) or (rows, members, classes), "
-            f"got {tuple(predictions.shape)}."
-        )
-    if task == "regression" and predictions.ndim == 3:
-        raise ValueError("regression predictions must have shape (rows, members).")
+    predictions = _check_predictions(predictions, task)
     xp = array_namespace(predictions)
-    if not xp.isdtype(predictions.dtype, "real floating"):
-        predictions = xp.astype(predictions, xp.float64)
     mask = _check_mask(oob_mask, predictions)
-    n_rows = predictions.shape[0]
-    seen = _check_seen(predictions, mask, probabilities=task == "classification")
     classes: np.ndarray | None = None
     class_votes: tuple[Array, ...] | None = None
     if task == "regression":
-        target = _like(y, predictions, n_rows, "y")
+        target = _like(y, predictions, "y")
+        votes = _out_of_bag(predictions, mask, probabilities=False)
     else:
-        target, classes = _encode(y, labels, predictions, n_rows)
-        if predictions.ndim == 3:
-            if predictions.shape[2] != len(classes):
-                raise ValueError(
-                    f"predictions have {predictions.shape[2]} classes but y and labels have "
-                    f"{len(classes)}; pass labels= with one entry a class."
-                )
+        target, classes = _encode(y, labels, predictions)
+        if predictions.ndim == 2:
             if every_class and len(classes) > 2:
-                planes = [seen[:, :, c] for c in range(len(classes))]
-                class_votes = tuple(
-                    sp.csr_array(p) if is_numpy_array(p) else xp.asarray(p, copy=True)
-                    for p in planes
+                raise ValueError(
+                    "this loss reads every class; pass predictions of shape (rows, members, "
+                    "classes)."
                 )
-            index = xp.broadcast_to(target[:, None, None], (n_rows, predictions.shape[1], 1))
-            seen = xp.take_along_axis(seen, index, axis=2)[:, :, 0]
-        elif every_class and len(classes) > 2:
+            votes = _out_of_bag(predictions, mask, probabilities=True)
+        else:
+            _check_class_axis(predictions, classes)
+            votes = _true_class(predictions, mask, target)
+        if not any(bool(xp.any(votes[rows] != 0)) for rows in row_blocks(votes)):
             raise ValueError(
-                "this loss reads every class: pass predictions of shape (rows, members, classes)."
+                "every member gives every row's true class probability zero; predictions must "
+                "hold the probability of the row's true class (or, with three axes, of every "
+                "class, in the order of labels=)."
             )
+        if every_class and len(classes) > 2:
+            class_votes = _class_planes(predictions, mask)
     return OOBEvidence(
-        votes=seen,
+        votes=votes,
         oob_mask=mask,
         target=target,
         task=task,
@@ -127,92 +127,179 @@ def check_sample_weight(sample_weight: Array | None, like: Array) -> Array | Non
     """
     if sample_weight is None:
         return None
-    weights = _like(sample_weight, like, int(like.shape[0]), "sample_weight")
+    weights = _like(sample_weight, like, "sample_weight")
     xp = array_namespace(weights)
     if bool(xp.any(weights < 0)) or float(xp.sum(weights)) == 0.0:
-        raise ValueError("sample_weight must not be negative and must not be zero everywhere.")
+        raise ValueError(
+            "sample_weight must not be negative and must not be zero everywhere; leave it out "
+            "for equal weights."
+        )
     return weights
 
 
-def _as_array(values: Array) -> Array:
-    return values if hasattr(values, "device") and hasattr(values, "dtype") else np.asarray(values)
-
-
-def _like(values: Array, like: Array, n_rows: int, name: str) -> Array:
-    xp = array_namespace(like)
-    out = xp.asarray(values, dtype=xp.float64, device=like.device)
-    if out.ndim != 1:
+def _check_predictions(predictions: Array, task: Task) -> Array:
+    """Predictions as an array of floats, of a shape that fits the task."""
+    known = is_torch_array(predictions) or is_cupy_array(predictions)
+    out = predictions if known else np.asarray(predictions)
+    shape = tuple(out.shape)
+    if task == "regression" and len(shape) != 2:
+        raise ValueError(f"regression predictions must have shape (rows, members), got {shape}.")
+    if len(shape) not in (2, 3):
         raise ValueError(
-            f"{name} must have one value a row, got shape {tuple(out.shape)}; "
-            "multi-output problems are not supported."
+            f"predictions must have shape (rows, members) or (rows, members, classes), got {shape}."
         )
-    if out.shape[0] != n_rows:
-        raise ValueError(f"{name} has {out.shape[0]} rows but the predictions have {n_rows}.")
+    if 0 in shape:
+        raise ValueError(f"predictions are empty (shape {shape}); pass what the members predict.")
+    xp = array_namespace(out)
+    if out.dtype in (xp.float32, xp.float64):
+        return out
+    half = xp.isdtype(out.dtype, "real floating") and out.dtype.itemsize == 2
+    try:
+        return xp.astype(out, xp.float32 if half else xp.float64)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"predictions must be numbers ({error}).") from error
+
+
+def _like(values: Array, like: Array, name: str) -> Array:
+    """One float64 value a row of ``like``, on its namespace and device."""
+    xp = array_namespace(like)
+    if hasattr(values, "iloc"):
+        values = np.asarray(values)
+    try:
+        out = xp.asarray(values, dtype=xp.float64, device=device(like))
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{name} must hold one number a row ({error}).") from error
+    out = out[:, 0] if out.ndim == 2 and out.shape[1] == 1 else out
+    _check_length(tuple(out.shape), like, name)
     if not bool(xp.all(xp.isfinite(out))):
-        raise ValueError(f"{name} holds NaN or infinity.")
+        raise ValueError(f"{name} holds NaN or infinity; leave those rows out.")
     return out
+
+
+def _check_length(shape: tuple[int, ...], like: Array, name: str) -> None:
+    n_rows = int(like.shape[0])
+    if len(shape) != 1:
+        raise ValueError(
+            f"{name} must have one value a row, got shape {shape}"
+            + ("; multi-output problems are not supported." if name == "y" else ".")
+        )
+    if shape[0] != n_rows:
+        raise ValueError(f"{name} has {shape[0]} values for {n_rows} rows.")
 
 
 def _check_mask(oob_mask: Array | None, predictions: Array) -> Array | None:
     if oob_mask is None:
         return None
     xp = array_namespace(predictions)
-    mask = xp.asarray(oob_mask, device=predictions.device)
+    if hasattr(oob_mask, "iloc"):
+        oob_mask = np.asarray(oob_mask)
+    mask = xp.asarray(oob_mask, device=device(predictions))
     if tuple(mask.shape) != tuple(predictions.shape[:2]):
         raise ValueError(
             f"oob_mask has shape {tuple(mask.shape)} but predictions have "
-            f"{tuple(predictions.shape[:2])} (rows, members)."
+            f"{tuple(predictions.shape[:2])} (rows, members); pass one mask entry a prediction."
         )
     return mask if mask.dtype == xp.bool else mask != 0
 
 
-def _check_seen(predictions: Array, mask: Array | None, *, probabilities: bool) -> Array:
+def _kept(block: Array, mask: Array | None) -> Array:
+    """A block with zeros where the row was in the member's bag."""
+    if mask is None:
+        return block
+    xp = array_namespace(block)
+    return xp.where(mask if block.ndim == 2 else mask[:, :, None], block, xp.zeros_like(block))
+
+
+def _check_block(block: Array, *, probabilities: bool) -> None:
+    xp = array_namespace(block)
+    if not bool(xp.all(xp.isfinite(block))):
+        raise ValueError(
+            "predictions hold NaN or infinity where the mask says out of bag; a member must "
+            "answer for every row it is judged on."
+        )
+    if probabilities and bool(xp.any((block < 0) | (block > 1 + PROBABILITY_ROUNDING))):
+        raise ValueError(
+            "classification predictions must be probabilities between 0 and 1; for regression "
+            "pass loss='squared_error'."
+        )
+
+
+def _out_of_bag(predictions: Array, mask: Array | None, *, probabilities: bool) -> Array:
     """Predictions with zeros where a row was in the bag; a copy only if something is to change."""
     xp = array_namespace(predictions)
-    any_vote = False
     clean = predictions
     for rows in row_blocks(predictions):
-        block = predictions[rows]
-        if mask is not None:
-            keep = mask[rows] if predictions.ndim == 2 else mask[rows][:, :, None]
-            if bool(xp.any((block != 0) & ~keep)):
-                block = xp.where(keep, block, xp.zeros_like(block))
-                if clean is predictions:
-                    clean = xp.asarray(predictions, copy=True)
-                clean[rows] = block
-        if not bool(xp.all(xp.isfinite(block))):
-            raise ValueError(
-                "predictions hold NaN or infinity where the mask says out of bag; a member must "
-                "answer for every row it is judged on."
-            )
-        if probabilities and (bool(xp.any(block < 0)) or bool(xp.any(block > 1 + 1e-6))):
-            raise ValueError("classification predictions must be probabilities between 0 and 1.")
-        any_vote = any_vote or bool(xp.any(block != 0))
-    if probabilities and not any_vote:
-        raise ValueError(
-            "every member gives every row probability zero; predictions must hold the "
-            "probability of the row's true class (or of every class, with three axes)."
-        )
+        block = _kept(predictions[rows], None if mask is None else mask[rows])
+        _check_block(block, probabilities=probabilities)
+        if mask is not None and bool(xp.any((predictions[rows] != 0) & ~mask[rows])):
+            if clean is predictions:
+                clean = xp.asarray(predictions, copy=True)
+            clean[rows] = block
     return clean
 
 
-def _encode(y: Array, labels: Array | None, like: Array, n_rows: int) -> tuple[Array, np.ndarray]:
-    xp = array_namespace(like)
-    values = np.asarray(y.cpu() if hasattr(y, "cpu") else y.get() if hasattr(y, "get") else y)
-    if values.ndim != 1:
+def _true_class(predictions: Array, mask: Array | None, target: Array) -> Array:
+    """The true class's plane of a (rows, members, classes) array, without copying the others."""
+    xp = array_namespace(predictions)
+    n_rows, n_members, _ = predictions.shape
+    votes = xp.zeros((n_rows, n_members), dtype=predictions.dtype, device=device(predictions))
+    for rows in row_blocks(predictions):
+        block = _kept(predictions[rows], None if mask is None else mask[rows])
+        _check_block(block, probabilities=True)
+        index = xp.broadcast_to(target[rows][:, None, None], (block.shape[0], n_members, 1))
+        votes[rows] = xp.take_along_axis(block, index, axis=2)[:, :, 0]
+    return votes
+
+
+def _class_planes(predictions: Array, mask: Array | None) -> tuple[Array, ...]:
+    """One (rows, members) matrix a class: sparse in NumPy, dense elsewhere."""
+    xp = array_namespace(predictions)
+    planes = (_kept(predictions[:, :, c], mask) for c in range(predictions.shape[2]))
+    if is_numpy_array(predictions):
+        return tuple(sp.csr_array(plane) for plane in planes)
+    return tuple(xp.asarray(plane, copy=True) for plane in planes)
+
+
+def _check_class_axis(predictions: Array, classes: np.ndarray) -> None:
+    if predictions.shape[2] != len(classes):
         raise ValueError(
-            f"y must have one value a row, got shape {values.shape}; "
-            "multi-output problems are not supported."
+            f"predictions have {predictions.shape[2]} classes but y and labels have "
+            f"{len(classes)}; pass labels= with one entry a class."
         )
-    if values.shape[0] != n_rows:
-        raise ValueError(f"y has {values.shape[0]} rows but the predictions have {n_rows}.")
-    classes = np.unique(values) if labels is None else np.asarray(labels)
+
+
+def _encode(y: Array, labels: Array | None, like: Array) -> tuple[Array, np.ndarray]:
+    """Targets as positions in the classes, and the classes."""
+    values = _on_host(y)
+    values = values[:, 0] if values.ndim == 2 and values.shape[1] == 1 else values
+    _check_length(values.shape, like, "y")
+    if values.dtype.kind == "f" and not np.array_equal(values, np.round(values)):
+        raise ValueError(
+            "y is not made of classes (it holds fractions or NaN); for regression pass "
+            "loss='squared_error'."
+        )
+    try:
+        classes = np.unique(values) if labels is None else _on_host(labels)
+    except TypeError as error:
+        raise ValueError(f"y mixes labels that cannot be sorted ({error}).") from error
     if len(classes) < 2:
-        raise ValueError(f"y has one class only ({classes[0]!r}); classification needs two.")
-    order = np.argsort(classes)
-    position = np.searchsorted(classes, values, sorter=order)
-    index = order[np.minimum(position, len(classes) - 1)]
-    if not np.array_equal(classes[index], values):
-        raise ValueError("y holds a class that labels= does not name.")
-    target = xp.asarray(index, device=like.device)
-    return cast(Array, target), classes
+        raise ValueError(
+            f"y has one class only ({classes.tolist()}); classification needs two (pass labels= "
+            "if there are more than y shows)."
+        )
+    if len(np.unique(classes)) != len(classes):
+        raise ValueError("labels= names a class twice; pass each class once.")
+    try:
+        index = class_positions(values, classes)
+    except UnknownLabelError as unknown:
+        raise ValueError(
+            f"y holds a class that labels= does not name ({unknown}); pass every class."
+        ) from None
+    return array_namespace(like).asarray(index, device=device(like)), classes
+
+
+def _on_host(values: Array) -> np.ndarray:
+    """NumPy's view of an array that may live on a device."""
+    if is_torch_array(values):
+        values = values.cpu()
+    return np.asarray(values.get() if is_cupy_array(values) else values)

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
 import scipy.sparse as sp
 from sklearn.tree import BaseDecisionTree
+from sklearn.utils import check_array
 
 from sparsebag.evidence.evidence import Task
+from sparsebag.evidence.in_bag import InBagRows
 
 InputKind = Literal["tree", "array", "as_given"]
 
@@ -37,6 +39,8 @@ class Member:
     def predict(self, X: Any) -> np.ndarray:
         """Regression predictions, shape (rows,)."""
         out = np.asarray(self._call("predict", self._slice(X)))
+        if out.ndim == 2 and out.shape[1] != 1:
+            raise multi_output()
         return out.reshape(len(out))
 
     def predict_proba(self, X: Any, n_classes: int) -> np.ndarray:
@@ -53,11 +57,22 @@ class Member:
             ):
                 return proba
         else:
-            labels = np.asarray(self._call("predict", X))
-            proba = (labels[:, None] == np.asarray(self.estimator.classes_)[None, :]).astype(float)
+            labels = np.asarray(self._call("predict", X)).reshape(-1, 1)
+            # Inside a bag the labels *are* columns, and a model may not list its classes_.
+            known = np.asarray(getattr(self.estimator, "classes_", self.class_columns))
+            proba = (labels == known[None, :]).astype(float)
+        if proba.shape[1] != len(self.class_columns):
+            raise ValueError(
+                f"predict_proba has {proba.shape[1]} columns but the model's classes_ has "
+                f"{len(self.class_columns)}; refit the member on rows that hold all its classes."
+            )
         out = np.zeros((proba.shape[0], n_classes))
         out[:, self.class_columns] = proba
         return out
+
+    def apply(self, X: Any) -> np.ndarray:
+        """The leaf each row falls into (trees only)."""
+        return np.asarray(self._call("apply", self._slice(X)))
 
     @property
     def is_tree(self) -> bool:
@@ -65,10 +80,12 @@ class Member:
         return isinstance(self.estimator, BaseDecisionTree)
 
     def _slice(self, X: Any) -> Any:
-        return X if self.features is None else X[:, self.features]
+        if self.features is None:
+            return X
+        return X.iloc[:, self.features] if hasattr(X, "iloc") else X[:, self.features]
 
     def _call(self, method: str, X: Any) -> Any:
-        if self.is_tree and getattr(X, "dtype", None) == np.float32:
+        if self.is_tree and _is_kernel_input(X) and X.shape[1] == self.estimator.n_features_in_:
             # Already what the tree's kernel reads; checking it again costs more than routing.
             return getattr(self.estimator, method)(X, check_input=False)
         return getattr(self.estimator, method)(X)
@@ -86,6 +103,8 @@ class MemberPool:
         Class labels in the order of ``predict_proba``.
     in_bag : sequence of ndarray, or None
         Rows each member was trained on, with repeats; None where they are unknown.
+    no_in_bag : str
+        Why they are unknown, to end a sentence with.
     input_kind : {"tree", "array", "as_given"}
         How X reaches the members: as the float32 trees read, as an array, or untouched.
     n_features : int or None
@@ -99,38 +118,33 @@ class MemberPool:
     members: tuple[Member, ...]
     task: Task
     classes: np.ndarray | None
-    in_bag: Sequence[np.ndarray] | None
+    in_bag: InBagRows | None
     input_kind: InputKind
     n_features: int | None
     n_rows: int | None
     source: Any
+    no_in_bag: str = ""
 
     def prepare(self, X: Any) -> Any:
-        """X in the form the members read, converted once for all of them."""
-        if self.input_kind == "as_given":
-            return X
-        if sp.issparse(X):
-            X = sp.csr_array(X) if isinstance(X, sp.sparray) else sp.csr_matrix(X)
-            if self.input_kind == "tree":
-                X = X.astype(np.float32)
-                X.indices, X.indptr = X.indices.astype(np.int32), X.indptr.astype(np.int32)
-            return X
+        """X in the form the members read, converted once for all of them.
+
+        Forests and bags validate X before their members see it, so the same conversions are
+        made here; other models get X as the caller has it.
+        """
         if self.input_kind == "tree":
-            return np.ascontiguousarray(np.asarray(X), dtype=np.float32)
-        return np.asarray(X)
+            return _for_trees(X)
+        if self.input_kind == "array":
+            return check_array(
+                X, accept_sparse="csr", dtype=None, ensure_all_finite=False, input_name="X"
+            )
+        if sp.issparse(X):
+            return X.tocsr()  # other formats cannot be sliced by row
+        return X if hasattr(X, "shape") else np.asarray(X)
 
     def keep(self, members: np.ndarray) -> MemberPool:
         """Only some members, without the in-bag rows (they are of no use after fitting)."""
-        return MemberPool(
-            members=tuple(self.members[j] for j in members),
-            task=self.task,
-            classes=self.classes,
-            in_bag=None,
-            input_kind=self.input_kind,
-            n_features=self.n_features,
-            n_rows=self.n_rows,
-            source=None,
-        )
+        kept = tuple(self.members[j] for j in members)
+        return replace(self, members=kept, in_bag=None, no_in_bag="", source=None)
 
 
 class FittedMembers:
@@ -184,3 +198,39 @@ def take_rows(X: Any, rows: Any) -> Any:
     if hasattr(X, "shape"):
         return X[rows]
     return np.asarray(X)[rows]
+
+
+def multi_output() -> ValueError:
+    """The error for more than one target a row."""
+    return ValueError(
+        "multi-output ensembles are not supported; fit and compress one ensemble an output."
+    )
+
+
+def _is_kernel_input(X: Any) -> bool:
+    """Whether scikit-learn's tree kernel reads X as it is."""
+    if getattr(X, "dtype", None) != np.float32:
+        return False
+    if isinstance(X, np.ndarray):
+        return X.ndim == 2
+    return bool(
+        sp.issparse(X) and X.format == "csr" and X.indices.dtype == X.indptr.dtype == np.int32
+    )
+
+
+def _for_trees(X: Any) -> Any:
+    if isinstance(X, np.ndarray) and _is_kernel_input(X) and X.flags.c_contiguous:
+        return X
+    X = check_array(
+        X,
+        accept_sparse="csr",
+        dtype=np.float32,
+        order="C",
+        ensure_all_finite="allow-nan",
+        input_name="X",
+    )
+    if sp.issparse(X) and X.nnz <= np.iinfo(np.int32).max:
+        # A new matrix around the same data: assigning indices would change the caller's.
+        data, narrow = X.data, (X.indices.astype(np.int32), X.indptr.astype(np.int32))
+        X = type(X)((data, *narrow), shape=X.shape)
+    return X

@@ -31,6 +31,8 @@ class Loss(Protocol):
         against a one-hot target, or a regression prediction.
     clip : float, optional
         Smallest vote the loss can bear; the objective raises lower ones to it.
+    is_convex : bool, optional
+        Whether the loss is convex in the vote; taken as False where it is not said.
     """
 
     @property
@@ -73,6 +75,7 @@ class LogLoss:
     clip: float = PAPER_CLIP
     name: str = "log_loss"
     channel: Channel = "true_class"
+    is_convex: bool = True
 
     def value(self, p: Array, target: Array) -> Array:
         """Loss of each vote."""
@@ -93,6 +96,7 @@ class SquaredError:
 
     name: str = "squared_error"
     channel: Channel = "prediction"
+    is_convex: bool = True
 
     def value(self, p: Array, target: Array) -> Array:
         """Loss of each vote."""

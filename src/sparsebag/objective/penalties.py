@@ -14,6 +14,11 @@ Array = Any
 class Penalty(Protocol):
     """What the objective needs of a penalty."""
 
+    @property
+    def is_convex(self) -> bool:
+        """Whether it keeps a convex loss convex."""
+        ...
+
     def value(self, weights: Array) -> Array:
         """Penalty of the weights, a scalar."""
         ...
@@ -41,6 +46,11 @@ class ConcaveQuadratic:
     def __post_init__(self) -> None:
         _check_strength(self.lam)
 
+    @property
+    def is_convex(self) -> bool:
+        """Only at strength zero."""
+        return self.lam == 0.0
+
     def value(self, weights: Array) -> Array:
         """Penalty of the weights, a scalar."""
         xp = array_namespace(weights)
@@ -63,6 +73,7 @@ class L1Norm:
     """
 
     lam: float
+    is_convex: bool = True
 
     def __post_init__(self) -> None:
         _check_strength(self.lam)

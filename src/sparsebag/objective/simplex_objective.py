@@ -140,6 +140,16 @@ class SimplexObjective:
         return self.prior_mass > 0 or self.evidence.oob_mask is None
 
     @property
+    def is_convex(self) -> bool:
+        """Whether every stationary point is a global minimum, so that the start is free.
+
+        The out-of-bag ratio is not convex in the weights, whatever the loss; without a mask its
+        denominator is constant and it is linear.
+        """
+        convex_loss = bool(getattr(self.loss, "is_convex", False))
+        return self.evidence.oob_mask is None and convex_loss and self.penalty.is_convex
+
+    @property
     def scale(self) -> float:
         """What tolerances are relative to.
 
@@ -245,6 +255,24 @@ class SimplexObjective:
         eye = xp.eye(n, dtype=xp.float64, device=self.device)
         columns = [self.penalty.hessian_product(weights, eye[:, j]) for j in range(n)]
         return (total + total.T) / 2 + xp.stack(columns, axis=1)
+
+    def rows_won(self) -> Array:
+        """For each member, the number of rows on which its own vote has the least loss."""
+        xp = self.xp
+        counts = xp.zeros(self.n_members, dtype=xp.float64, device=self.device)
+        for block in self._blocks:
+            losses: Array = 0.0
+            for k, votes in enumerate(block.votes):
+                dense = votes.toarray() if hasattr(votes, "toarray") else votes
+                vote = xp.astype(dense, xp.float64)
+                if self._smallest_vote is not None:
+                    vote = xp.maximum(vote, self._smallest_vote)
+                losses = losses + self.loss.value(vote, block.targets[k, :][:, None])
+            if block.mask is not None:
+                losses = xp.where(xp.astype(block.mask, xp.bool), losses, xp.inf)
+            winners, won = xp.unique_counts(xp.argmin(losses, axis=1))
+            counts[winners] += xp.astype(won, xp.float64)
+        return counts
 
     def restrict(self, members: Array) -> SimplexObjective:
         """The same objective on a face of the simplex: only ``members`` may have weight.

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 
 from sparsebag.deploy.weighted_vote import WeightedVote
 from sparsebag.evidence.collect import encode_target
@@ -41,6 +42,17 @@ class CompressionReport:
         One entry a model: column name to figure.
     n_rows : int
         Test rows the figures are from.
+
+    Examples
+    --------
+    >>> rows = {"full ensemble (100)": {"members": 100.0, "log-loss": 0.3111},
+    ...         "sparsebag (9)": {"members": 9.0, "log-loss": 0.2875}}
+    >>> print(CompressionReport(rows, n_rows=500))
+    9 of 100 members kept (500 test rows)
+    |                     | members | log-loss |
+    |---------------------|---------|----------|
+    | full ensemble (100) |     100 |   0.3111 |
+    | sparsebag (9)       |       9 |   0.2875 |
     """
 
     rows: dict[str, dict[str, float]]
@@ -84,21 +96,12 @@ class CompressionReport:
         -------
         str
         """
-        cells = "".join(f"<th scope='col'>{html.escape(c)}</th>" for c in self.columns)
-        body = "".join(
-            f"<tr><th scope='row'>{html.escape(name)}</th>"
-            + "".join(f"<td>{html.escape(c)}</td>" for c in self._cells(row))
-            + "</tr>"
-            for name, row in self.rows.items()
-        )
         return (
             "<!doctype html><html lang='en'><meta charset='utf-8'><title>sparsebag report</title>"
             "<style>:root{color-scheme:light dark}body{font:16px system-ui;margin:2em auto;"
             "max-width:70em}td,th{padding:.3em .8em;text-align:right}tr>:first-child"
             "{text-align:left}table{border-collapse:collapse}tbody tr{border-top:1px solid}"
-            f"</style><h1>{html.escape(self.headline())}</h1><table><thead><tr><td></td>{cells}"
-            f"</tr></thead><tbody>{body}</tbody></table><p>{self.n_rows} test rows. “random” is "
-            f"the mean of {RANDOM_DRAWS} draws of as many members, equally weighted.</p></html>"
+            f"</style>{self._repr_html_()}</html>"
         )
 
     def headline(self) -> str:
@@ -120,17 +123,34 @@ class CompressionReport:
         """
         target = Path(path)
         writers = {".html": self.to_html, ".md": self.to_markdown}
-        if target.suffix not in writers:
-            raise ValueError(f"cannot write {target.suffix or 'no suffix'!r}; use .html or .md.")
-        partial = target.with_name(target.name + ".partial")
-        partial.write_text(writers[target.suffix](), encoding="utf-8")
-        partial.replace(target)  # a crash leaves the old report, never half a new one
+        write = writers.get(target.suffix.lower())
+        if write is None:
+            raise ValueError(f"cannot write a report to {target.name!r}; use .html or .md.")
+        # A crash leaves the old report, never half a new one.
+        partial = target.with_name(f"{target.name}.{os.getpid()}.partial")
+        try:
+            partial.write_text(write() + "\n", encoding="utf-8")
+            partial.replace(target)
+        finally:
+            partial.unlink(missing_ok=True)
 
     def __str__(self) -> str:
         return f"{self.headline()} ({self.n_rows} test rows)\n{self.to_markdown()}"
 
     def _repr_html_(self) -> str:
-        return self.to_html()
+        """For notebooks: without the page's style, which would restyle the whole notebook."""
+        head = "".join(f"<th scope='col'>{html.escape(c)}</th>" for c in self.columns)
+        body = "".join(
+            f"<tr><th scope='row'>{html.escape(name)}</th>"
+            + "".join(f"<td>{html.escape(c)}</td>" for c in self._cells(row))
+            + "</tr>"
+            for name, row in self.rows.items()
+        )
+        return (
+            f"<h1>{html.escape(self.headline())}</h1><table><thead><tr><td></td>{head}</tr></thead>"
+            f"<tbody>{body}</tbody></table><p>{self.n_rows} test rows. “random” is the mean of "
+            f"{RANDOM_DRAWS} draws of as many members, equally weighted.</p>"
+        )
 
     def _cells(self, row: dict[str, float]) -> list[str]:
         return [_FORMATS.get(name, _four_digits)(value) for name, value in row.items()]
@@ -151,6 +171,10 @@ def compare(full: WeightedVote, small: WeightedVote, X: Any, y: Any) -> Compress
     CompressionReport
     """
     target = encode_target(full.pool, y)
+    X = X.tocsr() if sp.issparse(X) else X
+    n_rows = X.shape[0] if hasattr(X, "shape") else len(X)
+    if n_rows != len(target):
+        raise ValueError(f"X has {n_rows} rows but y has {len(target)}.")
     k, n = len(small.weights), len(full.weights)
     draws = []
     for seed in range(RANDOM_DRAWS):
@@ -163,7 +187,7 @@ def compare(full: WeightedVote, small: WeightedVote, X: Any, y: Any) -> Compress
         f"sparsebag ({k})": {**_size(small), **_speed(small, X), **_score(small, X, target)},
         f"random ({k})": {**_size(random_k), **_speed(random_k, X), **mean},
     }
-    return CompressionReport(rows=rows, n_rows=len(target))
+    return CompressionReport(rows=rows, n_rows=n_rows)
 
 
 def _score(vote: WeightedVote, X: Any, target: np.ndarray) -> dict[str, float]:

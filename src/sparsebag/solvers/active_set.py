@@ -27,12 +27,17 @@ from sparsebag.solvers.simplex_qp import simplex_qp
 Array = Any
 
 SUFFICIENT_DECREASE = 1e-4
-LARGEST_FACE = 600
+LARGEST_FACE = 300
 """Members a dense Hessian may span; above it spectral steps go on emptying members."""
 SPECTRAL_ITERATIONS = 10
 """Spectral steps before each attempt at a Hessian."""
-NEWTON_STEPS_PER_FACE = 4
-"""Newton steps on one face before all members are looked at again."""
+NEWTON_STEPS_PER_FACE = 8
+INNER_SHARE = 0.01
+"""Newton steps on one face before all members are looked at again: at most so many, or until
+the gap there is this share of the gap over all members."""
+FIRST_MEMBERS = 30
+"""Members a convex problem starts from: where any start leads to the same minimum, growing a
+small face to the answer beats shrinking a large one."""
 SMALLEST_BACKTRACK = 1e-8
 FIRST_SHIFT = 1e-10
 """First multiple of the mean curvature added to an indefinite Hessian; then tenfold."""
@@ -68,6 +73,8 @@ class ActiveSet:
         begin = objective.uniform_weights() if start is None else objective.asarray(start)
         weights = check_start(begin, objective.n_members)
         if objective.is_well_posed:
+            if start is None and objective.is_convex:
+                weights = champions(objective)
             point = Point.at(objective, weights, watch)
             point, status = self._descend(objective, point, watch, self.max_iter)
             return watch.solution(point.weights, point.value, point.gradient, status)
@@ -101,7 +108,7 @@ class ActiveSet:
         xp = objective.xp
         goal = self.tol * objective.scale
         spectral = SpectralDescent(watch, memory=1)
-        first = True
+        first = not objective.is_convex
         try:
             while watch.n_iterations < max_iter:
                 if point.gap <= goal:
@@ -135,7 +142,7 @@ class ActiveSet:
         for _ in range(NEWTON_STEPS_PER_FACE):
             n_active = int(xp.sum(xp.astype(inner.weights > 0, xp.int64)))
             watch.iteration(inner.value, inner.gap, n_active)
-            if inner.gap <= goal / 2:
+            if inner.gap <= max(goal / 2, INNER_SHARE * point.gap):
                 break
             moved = newton_step(restricted, inner, watch)
             if moved is None:
@@ -144,6 +151,15 @@ class ActiveSet:
         weights = xp.zeros_like(point.weights)
         weights[face] = inner.weights
         return Point.at(objective, weights, watch)
+
+
+def champions(objective: SimplexObjective) -> Array:
+    """Weights on the members that are best on most rows, by how many rows those are."""
+    xp = objective.xp
+    counts = objective.rows_won()
+    threshold = xp.sort(counts)[max(0, counts.shape[0] - FIRST_MEMBERS)]
+    weights = xp.where(counts >= xp.maximum(threshold, xp.ones_like(threshold)), counts, 0 * counts)
+    return weights / xp.sum(weights)
 
 
 def newton_step(objective: SimplexObjective, point: Point, watch: Watch) -> Point | None:

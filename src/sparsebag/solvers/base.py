@@ -61,6 +61,8 @@ class Solution:
         How the solve ended.
     n_iterations, n_evaluations : int
         Iterations, and passes over the evidence (a pass over part of the members counts 1).
+    nbytes_read : int
+        Evidence those passes read; divided by the memory's bandwidth, a bound on the time.
     seconds : float
         Wall-clock time.
     solver : str
@@ -75,6 +77,7 @@ class Solution:
     status: Status
     n_iterations: int
     n_evaluations: int
+    nbytes_read: int
     seconds: float
     solver: str
     trace: tuple[TracePoint, ...] = field(default=(), repr=False)
@@ -137,6 +140,7 @@ class Watch:
         self.stream = stream
         self.started = time.perf_counter()
         self.n_evaluations = 0
+        self.nbytes_read = 0
         self.n_iterations = 0
         self.trace: list[TracePoint] = []
         self._last_print = self.started
@@ -151,12 +155,8 @@ class Watch:
     ) -> tuple[float, Array]:
         """Evaluate and count."""
         self.n_evaluations += 1
+        self.nbytes_read += objective.nbytes_per_pass
         return objective.value_and_gradient(weights)
-
-    def value(self, objective: SimplexObjective, weights: Array) -> float:
-        """Evaluate without the gradient, and count."""
-        self.n_evaluations += 1
-        return objective.value(weights)
 
     def iteration(self, objective: float, gap: float, n_active: int) -> None:
         """Record one iteration."""
@@ -185,6 +185,7 @@ class Watch:
             status=status,
             n_iterations=self.n_iterations,
             n_evaluations=self.n_evaluations,
+            nbytes_read=self.nbytes_read,
             seconds=self.seconds,
             solver=self.name,
             trace=tuple(self.trace),

@@ -1,0 +1,180 @@
+"""Every solver against SLSQP on real forests' evidence, and against the bandwidth bound.
+
+    SPARSEBAG_DATA=... python -m benchmarks.solvers [--quick] [--only well ill large mixsqp]
+
+Two objectives. *Well posed*: ours, floor ε = 0.001 and prior mass τ = 0.02. *Ill posed*: the
+paper's, ε = τ = 0 with the 1e-15 clip. Times are the best of several runs for solvers that take
+under ten seconds, one run otherwise; compare them as ratios. The bound is the evidence read,
+divided by the read bandwidth measured in the same run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import platform
+import time
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
+
+import sparsebag as sb
+from benchmarks import large_evidence, mixsqp
+from benchmarks.datasets import Unavailable
+from benchmarks.datasets.suite import load
+from sparsebag.evidence.collect import collect_evidence
+from sparsebag.evidence.from_ensemble import read_ensemble
+from sparsebag.objective.losses import resolve_loss
+from sparsebag.objective.penalties import ConcaveQuadratic
+from sparsebag.objective.simplex_objective import SimplexObjective
+from sparsebag.solvers.active_set import ActiveSet
+from sparsebag.solvers.auto import select_solver
+from sparsebag.solvers.base import Solution, Solver
+from sparsebag.solvers.projected_gradient import ProjectedGradient
+from sparsebag.solvers.slsqp import SLSQP
+
+MOST_ROWS = 20_000
+ALLOWED_EXCESS = 1e-6
+REPEATS = 3
+REPEAT_BELOW_SECONDS = 10.0
+LAMS = (0.0, 0.01, 0.05)
+ILL_POSED_LAMS = (0.01, 0.05)
+
+# (data set, members, λs): SLSQP is cubic in the members, so the large ones get one λ.
+GRID = [
+    *[(name, 100, LAMS) for name in ("digits", "spambase", "satimage", "magic", "house_8l")],
+    *[(name, 300, LAMS) for name in ("digits", "spambase", "satimage", "adult", "house_8l")],
+    *[(name, 1000, (0.01,)) for name in ("digits", "adult", "electricity", "bike_sharing")],
+    ("adult", 2000, (0.01,)),
+]
+QUICK_GRID = [("digits", 100, (0.01,)), ("digits", 300, (0.01,))]
+
+
+@dataclass(frozen=True)
+class Problem:
+    name: str
+    n_members: int
+    lam: float
+    objective: SimplexObjective
+
+
+def problems(grid: list, lams: tuple | None, well_posed: bool, args) -> Iterator[Problem]:
+    for name, n_members, own_lams in grid:
+        try:
+            X, y, task = load(name, MOST_ROWS, args.data_dir)
+        except Unavailable as reason:
+            print(f"{name:<14}skipped: {reason}")
+            continue
+        kind = RandomForestClassifier if task == "classification" else RandomForestRegressor
+        forest = kind(n_members, random_state=0, n_jobs=-1).fit(X, y)
+        dtype = np.float32 if well_posed else np.float64
+        pool = read_ensemble(forest)
+        evidence = collect_evidence(pool, X, y, dtype=dtype, n_jobs=-1)
+        del forest, pool
+        for lam in lams or own_lams:
+            objective = SimplexObjective(
+                evidence,
+                resolve_loss("auto", task),
+                # λ is absolute: in regression it is taken relative to the target's variance.
+                ConcaveQuadratic(lam * (1.0 if task == "classification" else float(np.var(y)))),
+                floor=1e-3 if well_posed else 0.0,
+                prior_mass=0.02 if well_posed else 0.0,
+            )
+            yield Problem(name, n_members, lam, objective)
+
+
+def timed(solver: Solver, objective: SimplexObjective) -> Solution:
+    best = solver.solve(objective)
+    for _ in range(REPEATS - 1):
+        if best.seconds > REPEAT_BELOW_SECONDS:
+            break
+        again = solver.solve(objective)
+        best = again if again.seconds < best.seconds else best
+    return best
+
+
+def read_bandwidth() -> float:
+    """Bytes a second one thread reads from memory, best of five."""
+    block = np.ones(64_000_000, dtype=np.float32)
+    seconds = []
+    for _ in range(5):
+        start = time.perf_counter()
+        block.dot(block)
+        seconds.append(time.perf_counter() - start)
+    return block.nbytes / min(seconds)
+
+
+def compare(title: str, grid: list, lams: tuple | None, well_posed: bool, args) -> None:
+    print(f"\n## {title}\n")
+    bandwidth = read_bandwidth()
+    print(f"read bandwidth {bandwidth / 1e9:.1f} GB/s\n")
+    print(
+        f"{'data':<14}{'M':>6}{'N':>6}{'λ':>6}  {'solver':<20}{'seconds':>9}{'faster':>8}"
+        f"{'objective':>14}{'− SLSQP':>10}{'gap':>9}{'kept':>6}{'passes':>7}{'× bound':>8}  status"
+    )
+    wins = total = 0
+    ratios: dict[int, list[float]] = {}
+    for problem in problems(grid, lams, well_posed, args):
+        objective = problem.objective
+        chosen = select_solver(objective).name
+        baseline = timed(SLSQP(), objective)
+        for solver in (SLSQP(), ActiveSet(), ProjectedGradient()):
+            if not well_posed and solver.name == "projected_gradient" and problem.n_members > 300:
+                continue  # stalls without prior mass; shown on the smaller problems
+            solution = baseline if solver.name == "slsqp" else timed(solver, objective)
+            excess = (solution.objective - baseline.objective) / objective.scale
+            ratio = baseline.seconds / solution.seconds
+            bound = solution.nbytes_read / bandwidth
+            auto = solver.name == chosen
+            if auto:
+                total += 1
+                wins += excess <= (ALLOWED_EXCESS if well_posed else 0.0)
+                ratios.setdefault(problem.n_members, []).append(ratio)
+            print(
+                f"{problem.name:<14}{objective.evidence.n_rows:>6}{problem.n_members:>6}"
+                f"{problem.lam:>6}  {solver.name + (' (auto)' if auto else ''):<26.26}"
+                f"{solution.seconds:>8.3f}{ratio:>7.1f}x{solution.objective:>13.7f}{excess:>10.1e}"
+                f"{solution.stationarity_gap:>9.1e}{int(np.sum(solution.weights > 1e-5)):>6}"
+                f"{solution.n_evaluations:>7}{solution.seconds / bound:>8.1f}"
+                f"  {solution.status.name}",
+                flush=True,
+            )
+    if not total:
+        return
+    limit = f"SLSQP's + {ALLOWED_EXCESS:g}" if well_posed else "SLSQP's"
+    print(f"\nauto: objective ≤ {limit} on {wins} of {total} problems ({wins / total:.0%})")
+    for n_members, values in ratios.items():
+        print(
+            f"auto at N = {n_members}: {min(values):.0f}x to {max(values):.0f}x SLSQP's speed "
+            f"(median {np.median(values):.0f}x, {len(values)} problems)"
+        )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--data-dir", default=os.environ.get("SPARSEBAG_DATA"))
+    parser.add_argument("--quick", action="store_true", help="bundled data, minutes not hours")
+    sections = ("well", "ill", "large", "mixsqp")
+    parser.add_argument("--only", nargs="*", choices=sections, default=sections)
+    args = parser.parse_args()
+    warnings.filterwarnings("ignore", category=sb.UncoveredRowsWarning)
+    print(f"sparsebag {sb.__version__}, numpy {np.__version__}, Python {platform.python_version()}")
+    print(f"{platform.machine()}, {os.cpu_count()} cores")
+    grid = QUICK_GRID if args.quick else GRID
+    if "well" in args.only:
+        compare("Well posed: ε = 0.001, τ = 0.02, float32 evidence", grid, None, True, args)
+    if "ill" in args.only:
+        small = [row for row in grid if row[1] <= 300 or row[0] == "digits"]
+        title = "Ill posed: the paper's objective, float64 evidence"
+        compare(title, small, ILL_POSED_LAMS, False, args)
+    if "large" in args.only:
+        large_evidence.run(quick=args.quick)
+    if "mixsqp" in args.only:
+        mixsqp.run(quick=args.quick)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,37 @@
+"""Class labels as positions in an ensemble's list of classes."""
+
+from __future__ import annotations
+
+import numpy as np
+
+
+class UnknownLabelError(ValueError):
+    """A label that is not among the classes."""
+
+
+def class_positions(labels: np.ndarray, classes: np.ndarray) -> np.ndarray:
+    """Where each label stands in ``classes``, which need not be sorted.
+
+    Parameters
+    ----------
+    labels : ndarray of shape (M,)
+    classes : ndarray of shape (C,)
+        Distinct.
+
+    Returns
+    -------
+    ndarray of shape (M,)
+
+    Examples
+    --------
+    >>> class_positions(np.array(["b", "a", "b"]), np.array(["b", "a"])).tolist()
+    [0, 1, 0]
+    """
+    if {labels.dtype.kind, classes.dtype.kind} & set("OUS"):
+        # As objects a number never equals a string; NumPy would turn one into the other.
+        labels, classes = labels.astype(object), classes.astype(object)
+    known = np.isin(labels, classes)
+    if not known.all():
+        raise UnknownLabelError(repr(labels[~known][0]))
+    order = np.argsort(classes)
+    return np.asarray(order[np.searchsorted(classes, labels, sorter=order)], dtype=np.intp)

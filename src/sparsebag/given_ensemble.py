@@ -1,0 +1,171 @@
+"""What a caller gives: the ensemble, frozen or not and of which kind, and the targets."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator, is_classifier
+from sklearn.exceptions import NotFittedError
+from sklearn.frozen import FrozenEstimator
+from sklearn.pipeline import Pipeline
+from sklearn.utils import get_tags
+from sklearn.utils.multiclass import check_classification_targets
+
+from sparsebag.evidence.evidence import Task
+from sparsebag.evidence.from_ensemble import READERS, VOTERS
+from sparsebag.evidence.members import FittedMembers
+
+
+class LeftOutOfPickle(BaseEstimator):  # type: ignore[misc]
+    """Stands for the full ensemble in a pickle, or copy, of its compressed version."""
+
+
+@dataclass(frozen=True)
+class Accepts:
+    """What X may be, by the ensemble's own tags."""
+
+    sparse: bool
+    nan: bool
+
+
+def unfrozen(ensemble: Any) -> Any:
+    """The ensemble itself, where it comes in a ``FrozenEstimator``.
+
+    Parameters
+    ----------
+    ensemble : object
+
+    Returns
+    -------
+    object
+    """
+    return ensemble.estimator if isinstance(ensemble, FrozenEstimator) else ensemble
+
+
+def is_classification(ensemble: Any) -> bool:
+    """Whether the ensemble, or the first model of a list, is a classifier.
+
+    Parameters
+    ----------
+    ensemble : ensemble or FittedMembers
+
+    Returns
+    -------
+    bool
+    """
+    models = _models(ensemble)
+    return len(models) > 0 and bool(is_classifier(models[0]))
+
+
+def check_ensemble(ensemble: Any, task: Task | None = None) -> None:
+    """One sentence for what cannot be compressed, said before hours are spent on fitting it.
+
+    Parameters
+    ----------
+    ensemble : object
+        Fitted or not, frozen or not.
+    task : {"classification", "regression"}, optional
+        What the ensemble should do.
+    """
+    ensemble = unfrozen(ensemble)
+    if isinstance(ensemble, LeftOutOfPickle):
+        raise NotFittedError(
+            "the full ensemble was left out of this pickle or copy, so it cannot be compressed "
+            "again; compress the original."
+        )
+    if isinstance(ensemble, Pipeline):
+        raise TypeError(
+            "a Pipeline cannot be compressed as a whole; compress its last step on the rows that "
+            "step sees, sparsebag.compress(pipe[-1], pipe[:-1].transform(X), y), or make "
+            "SparseBaggingClassifier/Regressor the last step and fit the Pipeline."
+        )
+    if not isinstance(ensemble, tuple(kind for kinds, _ in READERS for kind in kinds)):
+        name = ensemble.__name__ if isinstance(ensemble, type) else type(ensemble).__name__
+        got = f"the class {name}" if isinstance(ensemble, type) else f"a {name}"
+        raise TypeError(
+            f"cannot compress {got}; pass a BaggingClassifier/Regressor, RandomForest*, "
+            "ExtraTrees* or Voting*, or a list of fitted models to sparsebag.compress."
+        )
+    if task is not None and is_classification(ensemble) != (task == "classification"):
+        own = "regression" if task == "classification" else "classification"
+        raise ValueError(
+            f"the ensemble does {own}; use SparseBagging"
+            f"{'Regressor' if own == 'regression' else 'Classifier'} for it."
+        )
+
+
+def check_targets(y: Any, task: Task) -> None:
+    """One sentence for targets no weights can be fitted to, said before the ensemble is fitted.
+
+    Parameters
+    ----------
+    y : array-like
+    task : {"classification", "regression"}
+    """
+    if y is None:
+        raise ValueError(
+            "requires y to be passed, but the target y is None: members are judged by it."
+        )
+    values = np.asarray(y)
+    shape = values.shape
+    if len(shape) == 2 and shape[1] > 1:
+        raise ValueError(
+            f"y has shape {shape}; multi-output problems are not supported, fit one estimator an "
+            "output."
+        )
+    if shape and shape[0] == 1:
+        raise ValueError("there is one sample only; members are judged by rows they have not seen.")
+    if np.issubdtype(values.dtype, np.floating) and not np.all(np.isfinite(values)):
+        raise ValueError("y holds NaN or infinity.")
+    if task == "classification":
+        check_classification_targets(y)
+
+
+def accepts(ensemble: Any) -> Accepts:
+    """Whether every member takes sparse matrices, and NaN.
+
+    Parameters
+    ----------
+    ensemble : ensemble or FittedMembers, frozen or not
+
+    Returns
+    -------
+    Accepts
+    """
+    tags = [get_tags(model).input_tags for model in _models(unfrozen(ensemble))]
+    return Accepts(sparse=all(t.sparse for t in tags), nan=all(t.allow_nan for t in tags))
+
+
+def own_weights(ensemble: Any, n_members: int) -> np.ndarray:
+    """The weights the full ensemble votes with: equal, but for a ``Voting*`` with ``weights=``.
+
+    Parameters
+    ----------
+    ensemble : fitted ensemble or FittedMembers
+    n_members : int
+
+    Returns
+    -------
+    ndarray of shape (n_members,)
+        On the simplex.
+
+    Examples
+    --------
+    >>> own_weights(object(), 4).tolist()
+    [0.25, 0.25, 0.25, 0.25]
+    """
+    weights = np.ones(n_members)
+    if isinstance(ensemble, VOTERS) and ensemble.weights is not None:
+        paired = zip(ensemble.estimators, ensemble.weights, strict=True)
+        weights = np.asarray([w for (_, model), w in paired if not _is_dropped(model)], float)
+    return np.asarray(weights / weights.sum())
+
+
+def _is_dropped(model: Any) -> bool:
+    return isinstance(model, str) and model == "drop"
+
+
+def _models(ensemble: Any) -> Any:
+    return ensemble.models if isinstance(ensemble, FittedMembers) else [ensemble]

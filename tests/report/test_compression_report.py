@@ -1,0 +1,223 @@
+"""The before/after table: its figures are scikit-learn's, and it is written whole or not at all."""
+
+from __future__ import annotations
+
+import pickle
+import sys
+
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.sparse as sp
+from numpy.testing import assert_allclose
+from sklearn.datasets import load_breast_cancer, load_diabetes, load_iris
+from sklearn.ensemble import (
+    BaggingRegressor,
+    RandomForestClassifier,
+    RandomForestRegressor,
+    VotingClassifier,
+)
+from sklearn.linear_model import LinearRegression
+from sklearn.metrics import accuracy_score, log_loss, mean_squared_error, r2_score
+from sklearn.model_selection import train_test_split
+from sklearn.naive_bayes import GaussianNB
+from sklearn.tree import DecisionTreeClassifier
+
+from sparsebag import CompressionReport, compress
+from sparsebag.report import compression_report, metrics
+
+N = 40
+
+
+@pytest.fixture(scope="module")
+def classification():
+    X, y = load_iris(return_X_y=True)
+    names = np.array(["setosa", "versicolor", "virginica"])[y]
+    X, X_test, y, y_test = train_test_split(X, names, random_state=0)
+    # Leaves of five rows hold no zero probabilities where it matters, so no clip is compared.
+    forest = RandomForestClassifier(N, min_samples_leaf=5, random_state=0).fit(X, y)
+    small = compress(forest, X, y)
+    return forest, small, X_test, y_test, small.report(X_test, y_test)
+
+
+def one_hot(y, classes):
+    return (np.asarray(y)[:, None] == classes).astype(float)
+
+
+def expected_scores(y, proba, classes):
+    return {
+        "log-loss": log_loss(y, proba, labels=classes),
+        "ECE": metrics.expected_calibration_error(y, proba, labels=classes),
+        "Brier": np.mean(np.sum((proba - one_hot(y, classes)) ** 2, axis=1)),
+        "accuracy": accuracy_score(y, classes[proba.argmax(axis=1)]),
+    }
+
+
+def test_the_full_row_is_scikit_learns_own_ensemble(classification):
+    forest, _, X, y, report = classification
+    row = report.rows[f"full ensemble ({N})"]
+    for name, value in expected_scores(y, forest.predict_proba(X), forest.classes_).items():
+        assert row[name] == pytest.approx(value, abs=1e-9), name
+    assert row["members"] == N
+    assert row["nodes"] == sum(tree.tree_.node_count for tree in forest)
+    assert row["size (kB)"] == pytest.approx(len(pickle.dumps(list(forest), protocol=5)) / 1000)
+    assert row["ms / 1000 rows"] > 0
+
+
+def test_the_sparse_row_is_the_compressed_estimator(classification):
+    _, small, X, y, report = classification
+    row = report.rows[f"sparsebag ({small.n_active_})"]
+    for name, value in expected_scores(y, small.predict_proba(X), small.classes_).items():
+        assert row[name] == pytest.approx(value, abs=1e-9), name
+    assert row["accuracy"] == small.score(X, y)
+    assert row["members"] == small.n_active_
+    assert row["nodes"] == sum(tree.tree_.node_count for tree in small.estimators_)
+
+
+def test_the_random_row_is_the_mean_over_draws_of_as_many_members(classification):
+    forest, small, X, y, report = classification
+    k = small.n_active_
+    losses = []
+    for seed in range(compression_report.RANDOM_DRAWS):
+        drawn = np.random.default_rng(seed).choice(N, k, replace=False)
+        votes = np.mean([forest.estimators_[j].predict_proba(X) for j in drawn], axis=0)
+        floored = 0.999 * votes + 0.001 / 3
+        losses.append(log_loss(y, floored, labels=forest.classes_))
+    row = report.rows[f"random ({k})"]
+    assert row["members"] == k
+    assert row["log-loss"] == pytest.approx(np.mean(losses), abs=1e-9)
+
+
+@pytest.mark.parametrize(
+    "ensemble",
+    [
+        RandomForestRegressor(N, random_state=0),
+        BaggingRegressor(LinearRegression(), n_estimators=N, random_state=0),
+    ],
+    ids=["trees", "linear models"],
+)
+def test_regression_figures(ensemble):
+    X, X_test, y, y_test = train_test_split(*load_diabetes(return_X_y=True), random_state=0)
+    small = compress(ensemble.fit(X, y), X, y)
+    report = small.report(X_test, y_test)
+    full, sparse, _ = report.rows.values()
+    for row, model in ((full, ensemble), (sparse, small)):
+        predicted = model.predict(X_test)
+        assert row["MSE"] == pytest.approx(mean_squared_error(y_test, predicted))
+        assert row["R²"] == pytest.approx(r2_score(y_test, predicted))
+    assert ("nodes" in report.columns) == isinstance(ensemble, RandomForestRegressor)
+
+
+def test_a_voters_own_weights_are_its_before():
+    X, X_test, y, y_test = train_test_split(*load_breast_cancer(return_X_y=True), random_state=0)
+    members = [("nb", GaussianNB()), ("out", "drop"), ("tree", DecisionTreeClassifier(max_depth=3))]
+    voter = VotingClassifier(members, voting="soft", weights=[3, 9, 1]).fit(X, y)
+    small = compress(voter, X_test, y_test, evidence="holdout")
+    full = next(iter(small.report(X_test, y_test).rows.values()))
+    assert full["log-loss"] == pytest.approx(log_loss(y_test, voter.predict_proba(X_test)))
+
+
+@pytest.mark.parametrize("kind", [pd.DataFrame, sp.csr_array, sp.coo_array, np.ndarray.tolist])
+def test_every_kind_of_rows(kind, classification):
+    _, small, X, y, report = classification
+    if kind is pd.DataFrame:
+        other = small.report(pd.DataFrame(X), pd.Series(y))
+    else:
+        other = small.report(kind(X), list(y))
+    for row, same in zip(report.rows.values(), other.rows.values(), strict=True):
+        assert same["log-loss"] == row["log-loss"]
+
+
+def test_bad_rows_and_baselines(classification):
+    forest, small, X, y, _ = classification
+    with pytest.raises(ValueError, match="X has 38 rows but y has 37"):
+        small.report(X, y[:-1])
+    with pytest.raises(ValueError, match="expecting 4 features"):
+        small.report(X[:, :2], y)
+    other = RandomForestClassifier(7).fit(X, y)
+    with pytest.raises(ValueError, match="baseline has 7 members but 40 were weighted"):
+        small.report(X, y, baseline=other)
+    with pytest.raises(TypeError, match="cannot read a GaussianNB"):
+        small.report(X, y, baseline=GaussianNB().fit(X, y))
+
+
+# -- forms ------------------------------------------------------------------------------------
+
+
+def test_frame_and_markdown_hold_the_same_figures(classification):
+    *_, report = classification
+    frame = report.to_frame()
+    assert list(frame.index) == list(report.rows)
+    assert list(frame.columns) == report.columns
+    assert_allclose(frame.to_numpy(), [list(row.values()) for row in report.rows.values()])
+    lines = report.to_markdown().splitlines()
+    assert len(lines) == 2 + len(report.rows)
+    assert len({len(line) for line in lines}) == 1, "columns are aligned"
+    assert [cell.strip() for cell in lines[0].strip("|").split("|")] == ["", *report.columns]
+
+
+def test_the_headline_says_what_was_kept(classification):
+    _, small, _, y, report = classification
+    assert report.headline() == f"{small.n_active_} of {N} members kept"
+    assert str(report).startswith(f"{report.headline()} ({len(y)} test rows)\n| ")
+
+
+def test_html_is_one_page_and_notebooks_get_only_its_body(classification):
+    *_, report = classification
+    page = report.to_html()
+    assert page.startswith("<!doctype html>")
+    assert page.endswith("</html>")
+    assert "http" not in page, "self-contained: nothing is fetched"
+    body = report._repr_html_()
+    assert body in page
+    assert "<style>" not in body
+    assert page.count("<tr>") == 1 + len(report.rows)
+
+
+def test_names_are_escaped():
+    report = CompressionReport({"<b>": {"members": 2.0}, "&": {"members": 1.0}}, n_rows=1)
+    assert "<b>" not in report.to_html()
+    assert "&lt;b&gt;" in report.to_html()
+
+
+def test_to_frame_without_pandas_says_what_to_do(classification, monkeypatch):
+    *_, report = classification
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with pytest.raises(ImportError, match="to_frame needs pandas; install it, or use to_markdown"):
+        report.to_frame()
+
+
+# -- files ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["report.html", "report.md", "REPORT.HTML", "of.two.dots.md"])
+def test_save(name, classification, tmp_path):
+    *_, report = classification
+    report.save(tmp_path / name)
+    text = report.to_html() if name.lower().endswith("html") else report.to_markdown()
+    assert (tmp_path / name).read_text(encoding="utf-8") == text + "\n"
+    report.save(str(tmp_path / name))  # again, by name
+    assert [path.name for path in tmp_path.iterdir()] == [name]
+
+
+@pytest.mark.parametrize("name", ["report.pdf", "report", ".html"])
+def test_save_to_another_suffix(name, classification, tmp_path):
+    *_, report = classification
+    with pytest.raises(ValueError, match=r"cannot write a report to '.*'; use \.html or \.md"):
+        report.save(tmp_path / name)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_failed_save_leaves_the_old_report_and_no_scraps(classification, tmp_path, monkeypatch):
+    *_, report = classification
+    target = tmp_path / "report.md"
+    target.write_text("old")
+
+    def disk_full(self, *args):
+        raise OSError("No space left on device")
+
+    monkeypatch.setattr(type(target), "replace", disk_full)
+    with pytest.raises(OSError, match="No space left"):
+        report.save(target)
+    assert target.read_text() == "old"
+    assert [path.name for path in tmp_path.iterdir()] == ["report.md"]

@@ -1,0 +1,289 @@
+"""`compress`: fitted ensemble in, smaller fitted estimator out, the ensemble unchanged."""
+
+from __future__ import annotations
+
+import inspect
+import pickle
+import re
+
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.sparse as sp
+from numpy.testing import assert_allclose, assert_array_equal
+from sklearn.datasets import load_breast_cancer, load_diabetes, load_iris
+from sklearn.ensemble import (
+    BaggingClassifier,
+    BaggingRegressor,
+    ExtraTreesClassifier,
+    ExtraTreesRegressor,
+    RandomForestClassifier,
+    RandomForestRegressor,
+    VotingClassifier,
+    VotingRegressor,
+)
+from sklearn.exceptions import NotFittedError
+from sklearn.frozen import FrozenEstimator
+from sklearn.linear_model import LinearRegression, LogisticRegression, Ridge
+from sklearn.naive_bayes import GaussianNB
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
+
+from sparsebag import SparseBaggingClassifier, SparseBaggingRegressor, compress
+from sparsebag.objective.losses import Brier
+from sparsebag.solvers.active_set import ActiveSet
+
+IRIS = load_iris(return_X_y=True)
+CANCER = load_breast_cancer(return_X_y=True)
+DIABETES = load_diabetes(return_X_y=True)
+N = 40
+# Half the rows train, half judge, for what has no bootstrap.
+TRAIN, JUDGE = np.arange(0, 569, 2), np.arange(1, 569, 2)
+
+FOREST = RandomForestClassifier(N, random_state=0)
+BOOTSTRAPPED = {
+    "forest": (FOREST, IRIS),
+    "extra trees": (ExtraTreesClassifier(N, bootstrap=True, random_state=0), IRIS),
+    "bag": (BaggingClassifier(n_estimators=N, random_state=0), IRIS),
+    "regression forest": (RandomForestRegressor(N, random_state=0), DIABETES),
+    "regression extra trees": (ExtraTreesRegressor(N, bootstrap=True, random_state=0), DIABETES),
+    "regression bag": (BaggingRegressor(Ridge(), n_estimators=N, random_state=0), DIABETES),
+}
+
+
+@pytest.fixture(scope="module")
+def forest():
+    return RandomForestClassifier(N, random_state=0).fit(*CANCER)
+
+
+@pytest.mark.parametrize("name", BOOTSTRAPPED)
+def test_the_right_estimator_comes_out_and_the_ensemble_stays_as_it_was(name):
+    ensemble, (X, y) = BOOTSTRAPPED[name]
+    ensemble.fit(X, y)
+    before = pickle.dumps(ensemble)
+    small = compress(ensemble, X, y)
+    expected = SparseBaggingRegressor if "regression" in name else SparseBaggingClassifier
+    assert type(small) is expected
+    assert small.n_active_ < N
+    small.predict(X)
+    assert pickle.dumps(ensemble) == before
+    assert small.estimator.estimator is ensemble
+
+
+def test_a_frozen_ensemble_is_unwrapped_once(forest):
+    small = compress(FrozenEstimator(forest), *CANCER)
+    assert small.estimator.estimator is forest
+    assert_array_equal(small.weights_, compress(forest, *CANCER).weights_)
+
+
+def test_it_is_the_estimator_with_the_ensemble_frozen(forest):
+    small = compress(forest, *CANCER)
+    same = SparseBaggingClassifier(FrozenEstimator(forest)).fit(*CANCER)
+    assert_array_equal(small.weights_, same.weights_)
+
+
+def test_both_take_the_same_settings_with_the_same_defaults():
+    ours = inspect.signature(compress).parameters
+    estimators = inspect.signature(SparseBaggingClassifier).parameters
+    for name in set(estimators) - {"estimator", "random_state"}:
+        assert ours[name].default == estimators[name].default
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"lam": 0.2},
+        {"loss": "brier"},
+        {"loss": Brier()},
+        {"solver": "active_set"},
+        {"solver": ActiveSet(tol=1e-4)},
+        {"floor": 0.1},
+        {"prior_mass": 0.5},
+        {"n_jobs": 2},
+    ],
+    ids=str,
+)
+def test_every_setting_reaches_the_estimator(settings, forest):
+    small = compress(forest, *CANCER, **settings)
+    assert {name: small.get_params()[name] for name in settings} == settings
+    changed = not np.array_equal(small.weights_, compress(forest, *CANCER).weights_)
+    assert changed == ("n_jobs" not in settings)
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")  # SLSQP's own limit
+def test_the_paper_preset(forest):
+    small = compress(forest, *CANCER, preset="paper")
+    assert small.solution_.solver == "slsqp"
+    assert small._vote.floor == 0
+    assert small.weights_[small.active_].min() > 1e-5
+
+
+def test_sample_weight_moves_the_weights_of_members(forest):
+    X, y = CANCER
+    weight = np.where(y == 0, 10.0, 0.1)
+    small = compress(forest, X, y, sample_weight=weight)
+    assert not np.array_equal(small.weights_, compress(forest, X, y).weights_)
+    same = compress(forest, X, y, sample_weight=pd.Series(weight))
+    assert_array_equal(small.weights_, same.weights_)
+
+
+def test_progress_goes_to_standard_error(forest, capsys):
+    compress(forest, *CANCER, verbose=2)
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert f"[evidence] member {N} of {N}" in printed.err
+    assert "[projected_gradient] iteration" in printed.err
+
+
+def test_frames_and_sparse_rows():
+    X, y = IRIS
+    frame = pd.DataFrame(X, columns=list("abcd"))
+    named = RandomForestClassifier(N, random_state=0).fit(frame, y)
+    small = compress(named, frame, pd.Series(y))
+    assert_array_equal(small.feature_names_in_, list("abcd"))
+    plain = RandomForestClassifier(N, random_state=0).fit(X, y)
+    sparse = compress(plain, sp.csr_array(X), y)
+    assert_array_equal(sparse.weights_, small.weights_)
+
+
+# -- held-out rows ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("voting", ["soft", "hard"])
+def test_a_voter_judged_by_held_out_rows(voting):
+    X, y = CANCER
+    names = np.array(["benign", "malignant"])[y]
+    members = [
+        ("nb", GaussianNB()),
+        ("lr", make_pipeline(StandardScaler(), LogisticRegression())),
+        ("stump", DecisionTreeClassifier(max_depth=1)),
+    ]
+    voter = VotingClassifier(members, voting=voting).fit(X[TRAIN], names[TRAIN])
+    small = compress(voter, X[JUDGE], names[JUDGE], evidence="holdout")
+    assert small.weights_.shape == (3,)
+    assert small.score(X[JUDGE], names[JUDGE]) > 0.9
+    proba = sum(
+        w * m.predict_proba(X) for w, m in zip(small.weights_, voter.estimators_, strict=True)
+    )
+    assert_allclose(small.predict_proba(X), 0.999 * proba + 0.0005, atol=1e-12)
+
+
+def test_a_regression_voter_judged_by_held_out_rows():
+    X, y = DIABETES
+    members = [("lr", LinearRegression()), ("tree", DecisionTreeRegressor(max_depth=2))]
+    voter = VotingRegressor(members).fit(X[::2], y[::2])
+    small = compress(voter, X[1::2], y[1::2], evidence="holdout", lam=0.0)
+    assert type(small) is SparseBaggingRegressor
+    best = max(member.score(X[1::2], y[1::2]) for member in voter.estimators_)
+    assert small.score(X[1::2], y[1::2]) >= best - 1e-6
+
+
+def test_extra_trees_without_bootstrap_judged_by_held_out_rows():
+    X, y = CANCER
+    trees = ExtraTreesClassifier(N, random_state=0).fit(X[TRAIN], y[TRAIN])
+    small = compress(trees, X[JUDGE], y[JUDGE], evidence="holdout")
+    assert 1 <= small.n_active_ < N
+
+
+# -- a plain list of models -------------------------------------------------------------------
+
+
+def hand_made_bag(X, y, n_features=None):
+    rng = np.random.default_rng(0)
+    models, rows, columns = [], [], []
+    for seed in range(N):
+        drawn = rng.integers(0, len(y), len(y))
+        used = np.sort(rng.choice(X.shape[1], n_features or X.shape[1], replace=False))
+        tree = DecisionTreeClassifier(max_features="sqrt", random_state=seed)
+        models.append(tree.fit(X[np.ix_(drawn, used)], y[drawn]))
+        rows.append(drawn)
+        columns.append(used)
+    return models, rows, columns
+
+
+def test_a_list_with_its_in_bag_rows():
+    X, y = CANCER
+    models, rows, _ = hand_made_bag(X, y)
+    small = compress(models, X, y, estimators_samples=rows)
+    assert type(small) is SparseBaggingClassifier
+    expected = sum(w * m.predict_proba(X) for w, m in zip(small.weights_, models, strict=True))
+    assert_allclose(small.predict_proba(X), 0.999 * expected + 0.0005, atol=1e-12)
+    assert all(kept is models[j] for j, kept in zip(small.active_, small.estimators_, strict=True))
+
+
+def test_a_list_with_its_in_bag_rows_and_columns():
+    X, y = CANCER
+    models, rows, columns = hand_made_bag(X, y, n_features=10)
+    small = compress(models, X, y, estimators_samples=rows, estimators_features=columns)
+    expected = sum(
+        w * m.predict_proba(X[:, used])
+        for w, m, used in zip(small.weights_, models, columns, strict=True)
+    )
+    assert_allclose(small.predict_proba(X), 0.999 * expected + 0.0005, atol=1e-12)
+
+
+@pytest.mark.parametrize("container", [list, tuple])
+def test_a_list_judged_by_held_out_rows(container):
+    X, y = CANCER
+    models = container(
+        model.fit(X[TRAIN], y[TRAIN]) for model in (GaussianNB(), DecisionTreeClassifier())
+    )
+    small = compress(models, X[JUDGE], y[JUDGE], evidence="holdout")
+    assert small.weights_.shape == (2,)
+    assert small.report(X[JUDGE], y[JUDGE]).n_rows == len(JUDGE)
+    copied = pickle.loads(pickle.dumps(small))
+    assert_array_equal(copied.predict_proba(X), small.predict_proba(X))
+    assert copied.report(X[JUDGE], y[JUDGE], baseline=models).n_rows == len(JUDGE)
+
+
+# -- bad input --------------------------------------------------------------------------------
+
+
+def test_a_pipeline_is_told_what_to_do_and_that_works():
+    X, y = CANCER
+    pipe = make_pipeline(StandardScaler(), RandomForestClassifier(N, random_state=0)).fit(X, y)
+    advice = "sparsebag.compress(pipe[-1], pipe[:-1].transform(X), y)"
+    with pytest.raises(TypeError, match=re.escape(advice)):
+        compress(pipe, X, y)
+    assert compress(pipe[-1], pipe[:-1].transform(X), y).n_active_ < N
+
+
+def test_what_cannot_be_compressed(forest):
+    X, y = CANCER
+    with pytest.raises(TypeError, match="cannot compress a LogisticRegression; pass a Bagging"):
+        compress(LogisticRegression(), X, y)
+    with pytest.raises(TypeError, match="cannot compress a ndarray; pass a Bagging"):
+        compress(X, X, y)
+    with pytest.raises(NotFittedError, match="this RandomForestClassifier is not fitted"):
+        compress(RandomForestClassifier(), X, y)
+    with pytest.raises(NotFittedError, match="this GaussianNB is not fitted"):
+        compress([GaussianNB(), GaussianNB()], X, y, evidence="holdout")
+    with pytest.raises(ValueError, match="the list of models is empty"):
+        compress([], X, y)
+    with pytest.raises(ValueError, match="one member only"):
+        compress([GaussianNB().fit(X, y)], X, y, evidence="holdout")
+    with pytest.raises(ValueError, match="mixes classifiers and regressors"):
+        compress([GaussianNB().fit(X, y), Ridge().fit(X, y)], X, y, evidence="holdout")
+    with pytest.raises(NotFittedError, match="left out of this pickle or copy"):
+        compress(pickle.loads(pickle.dumps(compress(forest, X, y))).estimator, X, y)
+
+
+def test_a_compressed_ensemble_is_no_ensemble_to_compress(forest):
+    with pytest.raises(TypeError, match="cannot compress a SparseBaggingClassifier"):
+        compress(compress(forest, *CANCER), *CANCER)
+
+
+def test_a_list_without_in_bag_rows_needs_held_out_ones():
+    X, y = CANCER
+    models = [GaussianNB().fit(X, y), DecisionTreeClassifier().fit(X, y)]
+    with pytest.raises(ValueError, match=r"evidence='holdout' \(a list of models: also estim"):
+        compress(models, X, y)
+    with pytest.raises(ValueError, match="estimators_samples has 1 entries for 2 models"):
+        compress(models, X, y, estimators_samples=[np.arange(3)])
+
+
+@pytest.mark.parametrize("name", ["estimators_samples", "estimators_features"])
+def test_an_ensemble_knows_its_own_rows_and_columns(name, forest):
+    with pytest.raises(ValueError, match="belong to a plain list of models; RandomForestClass"):
+        compress(forest, *CANCER, **{name: [np.arange(3)] * N})

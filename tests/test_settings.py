@@ -1,0 +1,90 @@
+"""What a preset and "auto" resolve to; explicit values win."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from sparsebag.objective.losses import LogLoss
+from sparsebag.settings import (
+    DEFAULT_FLOOR,
+    DEFAULT_LAM,
+    DEFAULT_PRIOR_MASS,
+    PAPER_DROP,
+    Settings,
+    resolve_settings,
+)
+from sparsebag.solvers.slsqp import SLSQP
+
+AUTO = {
+    "lam": DEFAULT_LAM,
+    "loss": "auto",
+    "solver": "auto",
+    "floor": "auto",
+    "prior_mass": "auto",
+    "preset": None,
+}
+
+
+def test_our_defaults():
+    assert resolve_settings(**AUTO) == Settings(
+        lam=0.05,
+        loss="auto",
+        solver="auto",
+        floor=DEFAULT_FLOOR,
+        prior_mass=DEFAULT_PRIOR_MASS,
+        drop_threshold=0.0,
+        evidence_dtype=np.float32,
+    )
+
+
+def test_the_papers():
+    assert resolve_settings(**{**AUTO, "preset": "paper"}) == Settings(
+        lam=0.05,
+        loss="auto",
+        solver="slsqp",
+        floor=0.0,
+        prior_mass=0.0,
+        drop_threshold=PAPER_DROP,
+        evidence_dtype=np.float64,
+    )
+
+
+@pytest.mark.parametrize("preset", [None, "paper"])
+@pytest.mark.parametrize(
+    "explicit",
+    [
+        {"lam": 0.2},
+        {"loss": LogLoss()},
+        {"solver": "active_set"},
+        {"solver": SLSQP(max_iter=5)},
+        {"floor": 0.3},
+        {"prior_mass": 0.5},
+        {"floor": 0, "prior_mass": 0},
+    ],
+    ids=str,
+)
+def test_explicit_values_win(explicit, preset):
+    resolved = resolve_settings(**{**AUTO, "preset": preset, **explicit})
+    assert {name: getattr(resolved, name) for name in explicit} == explicit
+
+
+@pytest.mark.parametrize("lam", [0, 1, np.float32(0.5), np.int64(2), np.float64(0.1)])
+def test_any_number_is_a_number(lam):
+    resolved = resolve_settings(**{**AUTO, "lam": lam})
+    assert resolved.lam == lam
+    assert type(resolved.lam) is float
+
+
+@pytest.mark.parametrize("value", [True, np.nan, -np.inf, -1e-9, "0.1", None, np.array([0.1])])
+@pytest.mark.parametrize("name", ["lam", "floor", "prior_mass"])
+def test_what_is_no_usable_number_is_refused_by_name(name, value):
+    with pytest.raises(ValueError, match=rf"^{name}( must be a finite number|='0.1' is not known)"):
+        resolve_settings(**{**AUTO, name: value})
+
+
+def test_unknown_names():
+    with pytest.raises(ValueError, match="preset='Paper' is not known; use None or 'paper'"):
+        resolve_settings(**{**AUTO, "preset": "Paper"})
+    with pytest.raises(ValueError, match=r"solver='SLSQP' is not known; use one of \['auto', "):
+        resolve_settings(**{**AUTO, "solver": "SLSQP"})

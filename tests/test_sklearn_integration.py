@@ -1,0 +1,354 @@
+"""The estimators inside scikit-learn's machinery: clone, pickle, pipelines, searches, routing."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+
+import joblib
+import numpy as np
+import pandas as pd
+import pytest
+import sklearn
+from numpy.testing import assert_allclose, assert_array_equal
+from sklearn.base import clone, is_classifier, is_regressor
+from sklearn.calibration import CalibratedClassifierCV
+from sklearn.datasets import load_breast_cancer, load_diabetes, load_iris
+from sklearn.ensemble import (
+    BaggingClassifier,
+    ExtraTreesClassifier,
+    RandomForestClassifier,
+    RandomForestRegressor,
+    VotingClassifier,
+)
+from sklearn.exceptions import NotFittedError, UnsetMetadataPassedError
+from sklearn.frozen import FrozenEstimator
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import GridSearchCV, cross_val_predict, cross_val_score
+from sklearn.naive_bayes import GaussianNB
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.tree import DecisionTreeClassifier
+from sklearn.utils import get_tags
+
+from sparsebag import SparseBaggingClassifier, SparseBaggingRegressor, compress
+
+IRIS = load_iris(return_X_y=True)
+CANCER = load_breast_cancer(return_X_y=True)
+DIABETES = load_diabetes(return_X_y=True)
+WEIGHT = np.random.default_rng(0).uniform(0.5, 1.5, len(IRIS[1]))
+
+
+def small_forest():
+    return RandomForestClassifier(40, random_state=0)
+
+
+@pytest.fixture
+def metadata_routing():
+    with sklearn.config_context(enable_metadata_routing=True):
+        yield
+
+
+# -- parameters, representations, tags --------------------------------------------------------
+
+
+def test_parameters_reach_the_ensemble_and_clone_keeps_them():
+    small = SparseBaggingClassifier(small_forest(), lam=0.1)
+    small.set_params(estimator__n_estimators=40, lam=0.2, preset="paper")
+    copied = clone(small)
+    assert copied.estimator.n_estimators == 40
+    assert (copied.lam, copied.preset) == (0.2, "paper")
+    assert copied.estimator is not small.estimator
+
+
+def test_a_clone_of_a_fitted_estimator_is_not_fitted():
+    small = SparseBaggingClassifier(small_forest()).fit(*IRIS)
+    with pytest.raises(NotFittedError):
+        clone(small).predict(IRIS[0])
+
+
+STAGES = {
+    "default": lambda forest, models: SparseBaggingClassifier(),
+    "unfitted": lambda forest, models: SparseBaggingClassifier(forest),
+    "frozen": lambda forest, models: SparseBaggingClassifier(FrozenEstimator(forest)),
+    "fitted": lambda forest, models: compress(forest, *IRIS),
+    "unpickled": lambda forest, models: pickle.loads(pickle.dumps(compress(forest, *IRIS))),
+    "of a list": lambda forest, models: compress(models, *IRIS, evidence="holdout"),
+    "cloned": lambda forest, models: clone(compress(models, *IRIS, evidence="holdout")),
+    "regressor": lambda forest, models: SparseBaggingRegressor(),
+}
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_repr_html_and_tags_at_every_stage(stage):
+    models = [GaussianNB().fit(*IRIS), DecisionTreeClassifier().fit(*IRIS)]
+    small = STAGES[stage](small_forest().fit(*IRIS), models)
+    assert "SparseBagging" in repr(small)
+    assert "SparseBagging" in small._repr_html_()
+    tags = get_tags(small)
+    assert is_regressor(small) if stage == "regressor" else is_classifier(small)
+    assert tags.target_tags.required
+    assert not tags.target_tags.multi_output
+
+
+def test_input_tags_are_the_ensembles_own():
+    assert get_tags(SparseBaggingClassifier(small_forest())).input_tags.allow_nan
+    bag = BaggingClassifier(GaussianNB())
+    assert not get_tags(SparseBaggingClassifier(bag)).input_tags.sparse
+    assert not get_tags(SparseBaggingClassifier(FrozenEstimator(bag))).input_tags.allow_nan
+
+
+# -- pickles and copies -----------------------------------------------------------------------
+
+
+def roundtrip_pickle(obj, folder):
+    return pickle.loads(pickle.dumps(obj))
+
+
+def roundtrip_joblib(obj, folder):
+    joblib.dump(obj, folder / "small.joblib")
+    return joblib.load(folder / "small.joblib")
+
+
+def roundtrip_deepcopy(obj, folder):
+    return copy.deepcopy(obj)
+
+
+@pytest.mark.parametrize("roundtrip", [roundtrip_pickle, roundtrip_joblib, roundtrip_deepcopy])
+@pytest.mark.parametrize("frozen", [True, False])
+def test_copies_predict_the_same(roundtrip, frozen, tmp_path):
+    X, y = IRIS
+    forest = FrozenEstimator(small_forest().fit(X, y)) if frozen else small_forest()
+    small = SparseBaggingClassifier(forest).fit(X, y)
+    copied = roundtrip(small, tmp_path)
+    assert_array_equal(copied.predict_proba(X), small.predict_proba(X))
+    assert_array_equal(copied.weights_, small.weights_)
+    assert_array_equal(copied.active_, small.active_)
+    assert copied.score(X, y) == small.score(X, y)
+
+
+@pytest.mark.parametrize("how", ["frozen", "fitted here", "given fitted but not frozen"])
+def test_a_pickle_carries_the_survivors_only(how):
+    X, y = CANCER
+    forest = RandomForestClassifier(200, random_state=0).fit(X, y)
+    estimator = {
+        "frozen": FrozenEstimator(forest),
+        "fitted here": clone(forest),
+        "given fitted but not frozen": forest,
+    }[how]
+    small = SparseBaggingClassifier(estimator).fit(X, y)
+    size = len(pickle.dumps(small))
+    survivors, solution = (len(pickle.dumps(p)) for p in (small.estimators_, small.solution_))
+    assert small.n_active_ < 100
+    assert size < survivors + solution + 5_000  # parameters
+    assert size < 0.6 * len(pickle.dumps(forest))
+
+
+def test_what_a_pickle_left_out_is_said_when_it_is_missed():
+    X, y = IRIS
+    forest = small_forest().fit(X, y)
+    copied = pickle.loads(pickle.dumps(compress(forest, X, y)))
+    with pytest.raises(NotFittedError, match=r"left out of this pickle or copy.*the original"):
+        copied.fit(X, y)
+    with pytest.raises(ValueError, match="not kept in pickles and copies; pass it as baseline="):
+        copied.report(X, y)
+    assert copied.report(X, y, baseline=forest).n_rows == len(y)
+    assert copied.report(X, y, baseline=FrozenEstimator(forest)).n_rows == len(y)
+    assert "LeftOutOfPickle()" in repr(copied)
+
+
+def test_an_unfitted_estimator_travels_with_its_frozen_ensemble_intact():
+    X, y = IRIS
+    small = SparseBaggingClassifier(FrozenEstimator(small_forest().fit(X, y)))
+    travelled = pickle.loads(pickle.dumps(small))
+    assert_array_equal(travelled.fit(X, y).weights_, small.fit(X, y).weights_)
+
+
+def test_a_pickled_estimator_that_fitted_its_ensemble_can_be_refitted():
+    X, y = IRIS
+    small = SparseBaggingClassifier(small_forest()).fit(X, y)
+    copied = pickle.loads(pickle.dumps(small))
+    assert_array_equal(copied.fit(X, y).weights_, small.weights_)
+
+
+# -- pipelines, searches, meta-estimators -----------------------------------------------------
+
+
+def test_pipeline():
+    X, y = IRIS
+    pipe = make_pipeline(StandardScaler(), SparseBaggingClassifier(small_forest())).fit(X, y)
+    direct = SparseBaggingClassifier(small_forest()).fit(StandardScaler().fit_transform(X), y)
+    assert_array_equal(pipe[-1].weights_, direct.weights_)
+    assert pipe.score(X, y) > 0.9
+
+
+@pytest.mark.parametrize("n_jobs", [None, 2])
+def test_grid_search_over_lam(n_jobs):
+    X, y = IRIS
+    grid = {"lam": [0.0, 0.05, np.float64(0.2)], "estimator__max_depth": [2, None]}
+    search = GridSearchCV(SparseBaggingClassifier(small_forest()), grid, cv=3, n_jobs=n_jobs)
+    search.fit(X, y)
+    assert len(search.cv_results_["params"]) == 6
+    assert search.best_score_ > 0.9
+    assert search.best_estimator_.lam == search.best_params_["lam"]
+
+
+def test_grid_search_over_a_frozen_ensemble_judged_by_held_out_rows():
+    X, y = CANCER
+    trees = ExtraTreesClassifier(40, random_state=0).fit(X[:300], y[:300])
+    small = SparseBaggingClassifier(FrozenEstimator(trees), evidence="holdout")
+    search = GridSearchCV(small, {"lam": [0.0, 0.1]}, cv=3).fit(X[300:], y[300:])
+    assert search.best_estimator_.estimator.estimator is trees
+
+
+def test_cross_validation_of_a_frozen_ensemble_says_that_folds_are_not_its_training_rows():
+    X, y = IRIS
+    small = SparseBaggingClassifier(FrozenEstimator(small_forest().fit(X, y)))
+    with pytest.raises(ValueError, match="not the ensemble's training rows"):
+        cross_val_score(small, X, y, error_score="raise")
+
+
+def test_cross_validation():
+    X, y = IRIS
+    small = SparseBaggingClassifier(small_forest())
+    assert cross_val_score(small, X, y, scoring="neg_log_loss", cv=3).min() > -1
+    proba = cross_val_predict(small, X, y, cv=3, method="predict_proba")
+    assert_allclose(proba.sum(axis=1), 1)
+    small = SparseBaggingRegressor(RandomForestRegressor(40, random_state=0))
+    assert cross_val_score(small, *DIABETES, cv=3).min() > 0.2
+
+
+def test_calibration_around_it():
+    X, y = CANCER
+    calibrated = CalibratedClassifierCV(SparseBaggingClassifier(small_forest()), cv=3).fit(X, y)
+    assert calibrated.score(X, y) > 0.9
+    small = compress(small_forest().fit(X[:400], y[:400]), X[:400], y[:400])
+    prefit = CalibratedClassifierCV(FrozenEstimator(small)).fit(X[400:], y[400:])
+    assert prefit.calibrated_classifiers_[0].estimator.estimator is small
+
+
+def test_voting_of_it():
+    X, y = IRIS
+    members = [("small", SparseBaggingClassifier(small_forest())), ("nb", GaussianNB())]
+    voter = VotingClassifier(members, voting="soft").fit(X, y)
+    assert voter.score(X, y) > 0.9
+
+
+# -- feature names ----------------------------------------------------------------------------
+
+FRAME = pd.DataFrame(IRIS[0], columns=["a", "b", "c", "d"])
+
+
+@pytest.mark.parametrize(
+    "ensemble",
+    [
+        small_forest(),
+        BaggingClassifier(LogisticRegression(C=0.1), n_estimators=40, random_state=0),
+        VotingClassifier([("nb", GaussianNB()), ("tree", DecisionTreeClassifier())]),
+    ],
+    ids=["trees", "bag", "voter"],
+)
+def test_feature_names_are_kept_and_compared(ensemble):
+    y = IRIS[1]
+    if isinstance(ensemble, VotingClassifier):
+        small = compress(clone(ensemble).fit(FRAME, y), FRAME, y, evidence="holdout")
+    else:
+        small = SparseBaggingClassifier(ensemble).fit(FRAME, y)
+    assert_array_equal(small.feature_names_in_, FRAME.columns)
+    small.predict(FRAME)  # warnings are errors here
+    with pytest.raises(ValueError, match="must be in the same order"):
+        small.predict(FRAME[["b", "a", "c", "d"]])
+    with pytest.raises(ValueError, match="unseen at fit time"):
+        small.predict(FRAME.rename(columns={"a": "z"}))
+    with pytest.raises(ValueError, match=r"feature names|features"):
+        small.predict(FRAME[["a", "b", "c"]])
+
+
+def test_an_array_after_a_frame_warns_as_scikit_learn_does():
+    small = SparseBaggingClassifier(small_forest()).fit(FRAME, IRIS[1])
+    with pytest.warns(UserWarning, match="does not have valid feature names"):
+        small.predict(IRIS[0])
+    plain = SparseBaggingClassifier(small_forest()).fit(*IRIS)
+    assert not hasattr(plain, "feature_names_in_")
+    with pytest.warns(UserWarning, match="fitted without feature names"):
+        plain.predict(FRAME)
+    with pytest.raises(ValueError, match="expecting 4 features"):
+        plain.predict(IRIS[0][:, :3])
+
+
+# -- sample_weight and metadata routing -------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def weighted():
+    return SparseBaggingClassifier(small_forest()).fit(*IRIS, sample_weight=WEIGHT)
+
+
+def test_without_routing_a_pipeline_passes_sample_weight_by_step(weighted):
+    pipe = make_pipeline(SparseBaggingClassifier(small_forest()))
+    pipe.fit(*IRIS, sparsebaggingclassifier__sample_weight=WEIGHT)
+    assert_array_equal(pipe[-1].weights_, weighted.weights_)
+
+
+def test_without_routing_other_fit_parameters_are_refused():
+    with pytest.raises(ValueError, match=r"fit got colour.*enable_metadata_routing=True"):
+        SparseBaggingClassifier(small_forest()).fit(*IRIS, colour="red")
+
+
+@pytest.mark.usefixtures("metadata_routing")
+class TestMetadataRouting:
+    def requesting(self):
+        forest = small_forest().set_fit_request(sample_weight=True)
+        return SparseBaggingClassifier(forest).set_fit_request(sample_weight=True)
+
+    def test_pipeline(self, weighted):
+        pipe = make_pipeline(self.requesting()).fit(*IRIS, sample_weight=WEIGHT)
+        assert_array_equal(pipe[-1].weights_, weighted.weights_)
+
+    def test_grid_search(self, weighted):
+        search = GridSearchCV(
+            self.requesting().set_score_request(sample_weight=True), {"lam": [0.05]}, cv=3
+        ).fit(*IRIS, sample_weight=WEIGHT)
+        assert_array_equal(search.best_estimator_.weights_, weighted.weights_)
+        scores = cross_val_score(
+            self.requesting().set_score_request(sample_weight=True),
+            *IRIS,
+            params={"sample_weight": WEIGHT},
+            cv=3,
+        )
+        assert_allclose(scores.mean(), search.best_score_)
+
+    def test_the_default_ensemble_requests_sample_weight(self):
+        small = SparseBaggingClassifier(random_state=0).fit(*IRIS, sample_weight=WEIGHT)
+        forest = RandomForestClassifier(random_state=0).fit(*IRIS, sample_weight=WEIGHT)
+        assert_array_equal(small.weights_, compress(forest, *IRIS, sample_weight=WEIGHT).weights_)
+
+    def test_an_ensemble_that_refuses_is_fitted_without(self):
+        forest = small_forest().set_fit_request(sample_weight=False)
+        small = SparseBaggingClassifier(forest).fit(*IRIS, sample_weight=WEIGHT)
+        plain = small_forest().fit(*IRIS)
+        assert_array_equal(small.weights_, compress(plain, *IRIS, sample_weight=WEIGHT).weights_)
+
+    def test_an_ensemble_that_says_nothing_is_asked_to(self):
+        with pytest.raises(UnsetMetadataPassedError, match=r"RandomForestClassifier\.fit"):
+            SparseBaggingClassifier(small_forest()).fit(*IRIS, sample_weight=WEIGHT)
+
+    def test_a_frozen_ensemble_has_nothing_to_say(self):
+        forest = small_forest().fit(*IRIS)
+        small = SparseBaggingClassifier(FrozenEstimator(forest)).set_fit_request(sample_weight=True)
+        pipe = make_pipeline(small).fit(*IRIS, sample_weight=WEIGHT)
+        expected = compress(forest, *IRIS, sample_weight=WEIGHT).weights_
+        assert_array_equal(pipe[-1].weights_, expected)
+
+    def test_a_bag_routes_on_to_its_members(self):
+        tree = DecisionTreeClassifier(max_depth=3).set_fit_request(sample_weight=True)
+        bag = BaggingClassifier(tree, n_estimators=40, random_state=0)
+        small = SparseBaggingClassifier(bag.set_fit_request(sample_weight=True))
+        small.fit(*IRIS, sample_weight=WEIGHT)
+        own = clone(bag).fit(*IRIS, sample_weight=WEIGHT)
+        assert_array_equal(small.weights_, compress(own, *IRIS, sample_weight=WEIGHT).weights_)
+
+    def test_unknown_metadata_is_refused(self):
+        for small in (self.requesting(), SparseBaggingClassifier(FrozenEstimator(small_forest()))):
+            with pytest.raises(TypeError, match="unexpected argument"):
+                small.fit(*IRIS, colour="red")
