@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import pickle
 
 import numpy as np
@@ -22,6 +23,7 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression, RidgeClassifier
 from sklearn.naive_bayes import GaussianNB
 from sklearn.neighbors import KNeighborsClassifier
+from sklearn.neural_network import MLPClassifier
 from sklearn.tree import DecisionTreeClassifier
 
 from sparsebag import SparseBaggingClassifier, SparseBaggingRegressor, compress
@@ -109,7 +111,15 @@ BAGS = {
         KNeighborsClassifier(1), n_estimators=N, max_samples=6, random_state=0
     ),
     "no predict_proba": BaggingClassifier(RidgeClassifier(), n_estimators=N, random_state=0),
+    "neural nets": BaggingClassifier(
+        MLPClassifier(3, solver="lbfgs", alpha=1, max_iter=5000), n_estimators=N, random_state=0
+    ),
 }
+
+
+@functools.cache
+def fitted_bag(name):
+    return BAGS[name].fit(*IRIS)
 
 
 def vote_by_hand(small, bag, X, floor):
@@ -130,7 +140,7 @@ def vote_by_hand(small, bag, X, floor):
 @pytest.mark.parametrize("name", BAGS)
 def test_probabilities_are_the_survivors_weighted_mean(name, loss, floor):
     X, y = IRIS
-    bag = BAGS[name].fit(X, y)
+    bag = fitted_bag(name)
     small = SparseBaggingClassifier(FrozenEstimator(bag), loss=loss, floor=floor).fit(X, y)
     proba = small.predict_proba(X)
     expected = vote_by_hand(small, bag, X, DEFAULT_FLOOR if floor == "auto" else floor)
@@ -170,6 +180,8 @@ def test_string_labels():
     assert_array_equal(small.classes_, names)
     assert_array_equal(small.weights_, number.weights_)
     assert_array_equal(small.predict(X), names[number.predict(X)])
+    category = SparseBaggingClassifier(small_forest()).fit(X, pd.Series(names[y], dtype="category"))
+    assert_array_equal(category.predict(X), small.predict(X))
 
 
 @pytest.mark.parametrize("kind", [sp.csr_matrix, sp.csc_array, sp.coo_array])

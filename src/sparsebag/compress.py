@@ -40,8 +40,8 @@ def compress(
     Parameters
     ----------
     ensemble : fitted ensemble or list of fitted models
-        ``BaggingClassifier/Regressor``, ``RandomForest*``, ``ExtraTrees*``, ``Voting*``, or a
-        list of models.
+        ``BaggingClassifier/Regressor``, ``RandomForest*``, ``ExtraTrees*``, ``Voting*``, one of
+        these in a ``FrozenEstimator``, or a list of models. Of a ``Pipeline``, its last step.
     X : array-like, sparse matrix or DataFrame of shape (M, n_features)
         The rows the ensemble was trained on, in order; with ``evidence="holdout"``, rows it has
         never seen.

@@ -8,13 +8,7 @@ from typing import Any, Literal, Self, TypeVar
 import numpy as np
 import scipy.sparse as sp
 from sklearn import get_config
-from sklearn.base import (
-    BaseEstimator,
-    ClassifierMixin,
-    MetaEstimatorMixin,
-    RegressorMixin,
-    clone,
-)
+from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, RegressorMixin, clone
 from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
 from sklearn.frozen import FrozenEstimator
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
@@ -154,9 +148,11 @@ class _SparseBagging(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         -------
         self
         """
-        settings, source = self._settings(), self._source()
+        loss = resolve_loss(self.loss, self._task)
+        settings, source = self._settings(loss), self._source()
         check_ensemble(self._ensemble_to_fit(), self._task)
         check_targets(y, self._task)
+        X = X if hasattr(X, "shape") else np.asarray(X)
         validate_data(self, X, skip_check_array=True)
         ensemble = self._fitted_ensemble(X, y, sample_weight, fit_params)
         pool = read_ensemble(ensemble)
@@ -166,7 +162,7 @@ class _SparseBagging(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
             y,
             source=source,
             sample_weight=sample_weight,
-            class_votes=resolve_loss(settings.loss, self._task).channel == "every_class",
+            class_votes=loss.channel == "every_class",
             dtype=settings.evidence_dtype,
             n_jobs=self.n_jobs,
             verify=self._is_frozen,
@@ -230,10 +226,10 @@ class _SparseBagging(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
     def _is_frozen(self) -> bool:
         return isinstance(self.estimator, FrozenEstimator)
 
-    def _settings(self) -> Settings:
+    def _settings(self, loss: Loss) -> Settings:
         return resolve_settings(
             lam=self.lam,
-            loss=resolve_loss(self.loss, self._task),
+            loss=loss,
             solver=self.solver,
             floor=self.floor,
             prior_mass=self.prior_mass,

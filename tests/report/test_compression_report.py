@@ -129,7 +129,7 @@ def test_every_kind_of_rows(kind, classification):
 
 
 def test_bad_rows_and_baselines(classification):
-    forest, small, X, y, _ = classification
+    _, small, X, y, _ = classification
     with pytest.raises(ValueError, match="X has 38 rows but y has 37"):
         small.report(X, y[:-1])
     with pytest.raises(ValueError, match="expecting 4 features"):

@@ -60,6 +60,7 @@ def disagreement(
     *,
     classes_weighted: bool,
     rows_weighted: bool,
+    rows_repeated: bool,
 ) -> str | None:
     """How a tree's leaves contradict the rows it is said to be trained on.
 
@@ -76,6 +77,8 @@ def disagreement(
     classes_weighted, rows_weighted : bool
         Whether the tree may have been fitted with weights a class, or a row, on top of the draws.
         The leaves prove less then.
+    rows_repeated : bool
+        Whether it may have been given repeated rows; else the draws were weights.
 
     Returns
     -------
@@ -87,7 +90,7 @@ def disagreement(
     position = np.zeros(nodes.node_count, dtype=np.intp)
     position[leaf_ids] = np.arange(len(leaf_ids))
     leaf = position[member.apply(rows)]
-    if not _counts_agree(nodes.n_node_samples[leaf_ids], leaf, draws):
+    if not _counts_agree(nodes.n_node_samples[leaf_ids], leaf, draws if rows_repeated else None):
         return "routing its bagged rows does not give its leaf counts"
     bag = RoutedBag(
         leaf=leaf,
@@ -116,18 +119,18 @@ def disagreement(
     return None if agrees else "the targets of its bagged rows do not give its leaf values"
 
 
-def _counts_agree(expected: np.ndarray, leaf: np.ndarray, draws: np.ndarray) -> bool:
+def _counts_agree(expected: np.ndarray, leaf: np.ndarray, draws: np.ndarray | None) -> bool:
     """Whether the leaves hold as many rows as the tree counted.
 
-    A bag passes repeats as weights, so the tree counts distinct rows; a bootstrap made by hand
-    passes repeated rows, and it counts them all. Rows of zero weight it does not count, so there
-    may be more than it says.
+    A tree given draws as weights counts distinct rows; given repeated rows it counts them all.
+    Rows of zero weight it does not count, so there may be more than it says.
     """
-    if expected.sum() > len(leaf):
-        routed = np.bincount(leaf, weights=draws, minlength=len(expected))
-    else:
-        routed = np.bincount(leaf, minlength=len(expected))
-    return bool(np.all(routed >= expected))
+    distinct = np.bincount(leaf, minlength=len(expected))
+    if np.all(distinct >= expected):
+        return True
+    if draws is None:
+        return False
+    return bool(np.all(np.bincount(leaf, weights=draws, minlength=len(expected)) >= expected))
 
 
 def _shares_agree(

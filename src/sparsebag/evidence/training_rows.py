@@ -9,6 +9,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
+import sklearn
 from sklearn.ensemble import BaggingClassifier, BaggingRegressor
 from sklearn.metrics import r2_score
 
@@ -18,6 +20,8 @@ from sparsebag.evidence.members import MemberPool, take_rows
 TREES_CHECKED = 3
 LEAVES_CHECKED = 100
 """Other rows, or another order, pass one leaf's count by chance, not a hundred of them."""
+TREES_MISPLACE_NAN = tuple(int(n) for n in sklearn.__version__.split(".")[:2]) < (1, 8)
+"""Before 1.8 a tree grown on missing values may count a row in a leaf it does not route it to."""
 OOB_ROWS_CHECKED = 200
 OOB_ROWS_EXCUSED = 0.01
 """Share of those rows that may differ: a tie that rounding broke differently."""
@@ -153,17 +157,19 @@ def _check_leaves(pool: MemberPool, X: Any, target: np.ndarray) -> bool:
         if checked >= TREES_CHECKED and leaves >= LEAVES_CHECKED:
             break
         rows, draws = np.unique(pool.in_bag[j], return_counts=True)
-        if not len(rows):
+        block = take_rows(X, rows)
+        if not len(rows) or (TREES_MISPLACE_NAN and _has_nan(block)):
             continue
         tree = pool.members[j].estimator
         found = disagreement(
             pool.members[j],
-            take_rows(X, rows),
+            block,
             draws,
             target[rows],
             classes_weighted=getattr(tree, "class_weight", None) is not None
             or getattr(pool.source, "class_weight", None) is not None,
             rows_weighted=rows_weighted,
+            rows_repeated=pool.source is None,
         )
         if found is not None:
             raise _not_training(f"for member {j}, {found}")
@@ -176,6 +182,10 @@ def _first_last_then_any(trees: list[int]) -> list[int]:
     """The oldest and the newest member first: an ensemble grown in two fits differs there."""
     shuffled = np.random.default_rng(0).permutation(trees).tolist()
     return list(dict.fromkeys([trees[0], trees[-1], *shuffled]))
+
+
+def _has_nan(block: Any) -> bool:
+    return bool(np.isnan(block.data if sp.issparse(block) else np.asarray(block, float)).any())
 
 
 def _check_oob_predictions(pool: MemberPool, X: Any, kept: np.ndarray) -> None:
@@ -208,11 +218,17 @@ def _check_oob_predictions(pool: MemberPool, X: Any, kept: np.ndarray) -> None:
 
 def _check_oob_score(pool: MemberPool, kept: np.ndarray, target: np.ndarray) -> None:
     """The kept predictions do not know y; the score kept with them does."""
+    score = float(pool.source.oob_score_)
     if pool.classes is None:
-        ours = r2_score(target, kept)
+        agrees = np.isclose(r2_score(target, kept), score, rtol=OOB_TOLERANCE, atol=OOB_TOLERANCE)
     else:
-        ours = float(np.mean(np.argmax(kept, axis=1) == target))
-    if not np.isclose(ours, pool.source.oob_score_, rtol=OOB_TOLERANCE, atol=OOB_TOLERANCE):
+        # scikit-learn takes the argmax before it divides by the number of votes, so a tie may
+        # fall the other way.
+        ranked = np.sort(kept, axis=1)
+        ties = np.count_nonzero(ranked[:, -1] - ranked[:, -2] <= OOB_TOLERANCE)
+        right = np.count_nonzero(np.argmax(kept, axis=1) == target)
+        agrees = abs(right - score * len(target)) < ties + 0.5
+    if not agrees:
         raise _not_training("y does not give the out-of-bag score it kept")
 
 

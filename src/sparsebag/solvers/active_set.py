@@ -19,7 +19,7 @@ import numpy as np
 from scipy.linalg import LinAlgError, cho_factor
 
 from sparsebag.objective.simplex_objective import SimplexObjective
-from sparsebag.solvers.base import Solution, Status, Watch, _to_numpy
+from sparsebag.solvers.base import Solution, Status, Watch, _to_numpy, one_blas_thread
 from sparsebag.solvers.projected_gradient import Point, SpectralDescent, next_face
 from sparsebag.solvers.simplex import check_start
 from sparsebag.solvers.simplex_qp import simplex_qp
@@ -29,12 +29,14 @@ Array = Any
 SUFFICIENT_DECREASE = 1e-4
 LARGEST_FACE = 300
 """Members a dense Hessian may span; above it spectral steps go on emptying members."""
-SPECTRAL_ITERATIONS = 10
+SPECTRAL_ITERATIONS = 7
 """Spectral steps before each attempt at a Hessian."""
 NEWTON_STEPS_PER_FACE = 8
 INNER_SHARE = 0.01
 """Newton steps on one face before all members are looked at again: at most so many, or until
 the gap there is this share of the gap over all members."""
+NEWCOMERS_SHARE = 0.05
+"""Weight offered to all newcomers of a face together."""
 FIRST_MEMBERS = 30
 """Members a convex problem starts from: where any start leads to the same minimum, growing a
 small face to the answer beats shrinking a large one."""
@@ -69,6 +71,10 @@ class ActiveSet:
 
     def solve(self, objective: SimplexObjective, start: Array | None = None) -> Solution:
         """Minimise the objective from ``start`` (default: the simplex's centre)."""
+        with one_blas_thread():
+            return self._solve(objective, start)
+
+    def _solve(self, objective: SimplexObjective, start: Array | None) -> Solution:
         watch = Watch(self.name, self.verbose)
         begin = objective.uniform_weights() if start is None else objective.asarray(start)
         weights = check_start(begin, objective.n_members)
@@ -139,6 +145,7 @@ class ActiveSet:
         xp = objective.xp
         restricted = objective.restrict(face)
         inner = Point(point.weights[face], point.value, point.gradient[face])
+        inner = welcome_newcomers(restricted, inner, watch)
         for _ in range(NEWTON_STEPS_PER_FACE):
             n_active = int(xp.sum(xp.astype(inner.weights > 0, xp.int64)))
             watch.iteration(inner.value, inner.gap, n_active)
@@ -160,6 +167,22 @@ def champions(objective: SimplexObjective) -> Array:
     threshold = xp.sort(counts)[max(0, counts.shape[0] - FIRST_MEMBERS)]
     weights = xp.where(counts >= xp.maximum(threshold, xp.ones_like(threshold)), counts, 0 * counts)
     return weights / xp.sum(weights)
+
+
+def welcome_newcomers(objective: SimplexObjective, point: Point, watch: Watch) -> Point:
+    """Give members without weight an equal share, if that lowers the objective.
+
+    A row that only newcomers serve has a likelihood near zero, from which Newton steps on a
+    logarithm do no more than double it.
+    """
+    xp = objective.xp
+    new = xp.astype(point.weights == 0, xp.float64)
+    n_new = float(xp.sum(new))
+    if n_new == 0.0:
+        return point
+    shared = (1.0 - NEWCOMERS_SHARE) * point.weights + NEWCOMERS_SHARE * new / n_new
+    candidate = Point.at(objective, shared, watch)
+    return candidate if candidate.value < point.value else point
 
 
 def newton_step(objective: SimplexObjective, point: Point, watch: Watch) -> Point | None:
@@ -184,8 +207,13 @@ def newton_step(objective: SimplexObjective, point: Point, watch: Watch) -> Poin
 
 
 def positive_definite(hessian: np.ndarray) -> np.ndarray:
-    """The Hessian, shifted just enough that Cholesky succeeds."""
+    """The Hessian, shifted just enough that Cholesky succeeds.
+
+    Steps on the simplex sum to zero, so a multiple of the all-ones matrix costs nothing there
+    and removes the curvature across the simplex, which is never positive.
+    """
     size = len(hessian)
+    hessian = hessian + float(np.abs(hessian).max())
     mean_curvature = max(float(np.abs(np.diag(hessian)).mean()), np.finfo(float).tiny)
     shift = FIRST_SHIFT * mean_curvature
     while True:

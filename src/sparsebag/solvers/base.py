@@ -5,12 +5,14 @@ from __future__ import annotations
 import sys
 import time
 import warnings
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any, Protocol, TextIO
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
+from threadpoolctl import threadpool_limits
 
 from sparsebag.objective.simplex_objective import SimplexObjective
 from sparsebag.solvers.simplex import stationarity_gap
@@ -198,6 +200,20 @@ class Watch:
                 flush=True,
             )
         return solution
+
+
+def one_blas_thread() -> AbstractContextManager[Any]:
+    """Keep the linear algebra library to one thread while a solver runs.
+
+    Row blocks fit the cache and faces have a few hundred members: too small for threads, which
+    then cost up to ten times what they save when other work shares the cores.
+
+    Returns
+    -------
+    context manager
+    """
+    limits: AbstractContextManager[Any] = threadpool_limits(limits=1, user_api="blas")
+    return limits
 
 
 def check_compatible(solver: Solver, objective: SimplexObjective) -> None:

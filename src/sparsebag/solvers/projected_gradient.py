@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from sparsebag.objective.simplex_objective import SimplexObjective
-from sparsebag.solvers.base import Solution, Status, Watch
+from sparsebag.solvers.base import Solution, Status, Watch, one_blas_thread
 from sparsebag.solvers.simplex import check_start, project_to_simplex, stationarity_gap
 
 Array = Any
@@ -63,10 +63,11 @@ class ProjectedGradient:
         watch = Watch(self.name, self.verbose)
         begin = objective.uniform_weights() if start is None else objective.asarray(start)
         begin = check_start(begin, objective.n_members)
-        point = Point.at(objective, begin, watch)
-        return descend_over_faces(
-            objective, point, watch, tol=self.tol, max_iter=self.max_iter, memory=self.memory
-        )
+        with one_blas_thread():
+            point = Point.at(objective, begin, watch)
+            return descend_over_faces(
+                objective, point, watch, tol=self.tol, max_iter=self.max_iter, memory=self.memory
+            )
 
 
 @dataclass(frozen=True)

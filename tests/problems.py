@@ -1,0 +1,74 @@
+"""Problems shared by the tests of objective and solvers."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from sparsebag.evidence.evidence import OOBEvidence
+from sparsebag.objective.losses import Brier, LogLoss, SquaredError
+from sparsebag.objective.penalties import ConcaveQuadratic
+from sparsebag.objective.simplex_objective import SimplexObjective
+
+LOSSES = {"log_loss": LogLoss(), "squared_error": SquaredError(), "brier": Brier()}
+
+
+def evidence(
+    loss: str = "log_loss",
+    *,
+    n_rows: int = 120,
+    n_members: int = 12,
+    n_classes: int = 3,
+    seed: int = 0,
+    weighted: bool = False,
+    holdout: bool = False,
+    dtype: type = np.float64,
+) -> OOBEvidence:
+    """Random evidence: members of unequal skill, about 37 % out of bag."""
+    rng = np.random.default_rng(seed)
+    mask = None if holdout else rng.random((n_rows, n_members)) < 0.37
+    sample_weight = rng.uniform(0.0, 2.0, n_rows) if weighted else None
+    skill = rng.uniform(0.3, 2.0, n_members)
+    if loss == "squared_error":
+        target = rng.normal(size=n_rows)
+        votes = target[:, None] + rng.normal(size=(n_rows, n_members)) * skill
+        votes = votes if mask is None else votes * mask
+        return OOBEvidence(votes.astype(dtype), mask, target, "regression", sample_weight)
+    target = rng.integers(0, n_classes, n_rows)
+    logits = rng.normal(size=(n_rows, n_members, n_classes))
+    logits[np.arange(n_rows), :, target] += skill
+    proba = np.exp(logits) / np.exp(logits).sum(axis=2, keepdims=True)
+    proba = proba if mask is None else proba * mask[:, :, None]
+    votes = proba[np.arange(n_rows), :, target]
+    planes = tuple(np.ascontiguousarray(proba[:, :, c]) for c in range(n_classes))
+    return OOBEvidence(
+        votes.astype(dtype),
+        mask,
+        target,
+        "classification",
+        sample_weight,
+        classes=np.arange(n_classes),
+        class_votes=planes if loss == "brier" and n_classes > 2 else None,
+    )
+
+
+def objective(
+    loss: str = "log_loss",
+    *,
+    lam: float = 0.05,
+    floor: float = 1e-3,
+    prior_mass: float = 0.02,
+    **settings: object,
+) -> SimplexObjective:
+    """An objective on random evidence."""
+    return SimplexObjective(
+        evidence(loss, **settings),  # type: ignore[arg-type]
+        LOSSES[loss],
+        ConcaveQuadratic(lam),
+        floor=floor,
+        prior_mass=prior_mass,
+    )
+
+
+def interior_point(n_members: int, seed: int = 0) -> np.ndarray:
+    """A random point inside the simplex."""
+    return np.random.default_rng(seed).dirichlet(np.ones(n_members))

@@ -1,0 +1,53 @@
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+from sparsebag.solvers.simplex import check_start, project_to_simplex, stationarity_gap
+
+vectors = arrays(np.float64, st.integers(1, 40), elements=st.floats(-1e3, 1e3))
+
+
+@given(vectors)
+def test_projection_is_on_the_simplex(v):
+    w = project_to_simplex(v)
+    assert w.min() >= 0
+    assert w.sum() == pytest.approx(1.0, abs=1e-12)
+
+
+@given(vectors, st.integers(0, 100))
+def test_projection_is_the_nearest_point(v, seed):
+    """v - P(v) makes no acute angle with any feasible direction."""
+    w = project_to_simplex(v)
+    other = np.random.default_rng(seed).dirichlet(np.ones(len(v)))
+    assert (v - w) @ (other - w) <= 1e-9 * (1 + np.abs(v).max())
+
+
+@given(st.integers(1, 40), st.integers(0, 100))
+def test_points_of_the_simplex_stay(n, seed):
+    w = np.random.default_rng(seed).dirichlet(np.ones(n))
+    np.testing.assert_allclose(project_to_simplex(w), w, atol=1e-12)
+
+
+@given(vectors, st.integers(0, 100))
+def test_gap_is_the_best_vertex_and_never_negative(g, seed):
+    w = np.random.default_rng(seed).dirichlet(np.ones(len(g)))
+    best = max(g @ (w - vertex) for vertex in np.eye(len(g)))
+    assert stationarity_gap(w, g) == pytest.approx(best, abs=1e-8)
+    assert stationarity_gap(w, g) >= 0
+
+
+@pytest.mark.parametrize(
+    ("start", "message"),
+    [
+        ([0.5, 0.5, 0.0], "start has shape"),
+        ([0.0, 0.0], "zero everywhere"),
+        ([-0.5, 1.5], "not negative"),
+        ([np.nan, 1.0], "finite"),
+        ([0.7, 0.7], "sums to 1.4"),
+    ],
+)
+def test_bad_starts_get_one_sentence(start, message):
+    with pytest.raises(ValueError, match=message):
+        check_start(np.array(start), 2)
