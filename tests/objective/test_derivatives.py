@@ -4,6 +4,7 @@ import itertools
 
 import numpy as np
 import pytest
+
 from problems import LOSSES, interior_point, objective
 
 CASES = list(

@@ -3,8 +3,8 @@ import pytest
 import scipy.sparse as sp
 from hypothesis import given
 from hypothesis import strategies as st
-from problems import evidence, interior_point, objective
 
+from problems import evidence, interior_point, objective
 from sparsebag.evidence import blocks
 from sparsebag.evidence.evidence import OOBEvidence
 from sparsebag.objective.losses import LOSSES, Brier, LogLoss, resolve_loss
@@ -150,9 +150,7 @@ def test_multiclass_brier_without_class_votes_says_what_to_do():
 
 def test_no_row_with_weight_is_an_error():
     e = evidence(n_rows=20)
-    nothing = OOBEvidence(
-        e.votes, np.zeros_like(e.oob_mask), e.target, e.task, classes=e.classes
-    )
+    nothing = OOBEvidence(e.votes, np.zeros_like(e.oob_mask), e.target, e.task, classes=e.classes)
     with pytest.raises(ValueError, match="out of bag for any member"):
         SimplexObjective(nothing, LogLoss(), ConcaveQuadratic(0.0))
 

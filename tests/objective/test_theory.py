@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from problems import LOSSES, evidence, interior_point, objective
 
+from problems import LOSSES, evidence, interior_point, objective
 from sparsebag.evidence.evidence import OOBEvidence
 from sparsebag.objective.losses import LogLoss, SquaredError
 from sparsebag.objective.penalties import ConcaveQuadratic, L1Norm

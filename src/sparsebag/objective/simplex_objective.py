@@ -158,7 +158,7 @@ class SimplexObjective:
         """
         if self.evidence.task == "classification":
             return 1.0
-        losses = self.xp.sum(self.loss.value(self._uniform_vote, self._channels.targets), 0)
+        losses = self.xp.sum(self.loss.value(self._uniform_vote, self._channels.targets), axis=0)
         return max(float(self.xp.sum(self._row_weight * losses)), np.finfo(float).tiny)
 
     @property
@@ -373,11 +373,11 @@ class SimplexObjective:
         votes, mask = self._channels.votes, self.evidence.oob_mask
         parts = []
         for rows in row_blocks(self.evidence.votes):
-            total = xp.astype(xp.stack([v[rows] @ ones for v in votes]), xp.float64)
+            total = xp.astype(xp.stack([v[rows, :] @ ones for v in votes]), xp.float64)
             if mask is None:
                 parts.append(total / self.n_members)
             else:
-                count = xp.sum(xp.astype(mask[rows], xp.float64), axis=1)
+                count = xp.sum(xp.astype(mask[rows, :], xp.float64), axis=1)
                 parts.append(total / xp.clip(count, min=1.0))
         return xp.concat(parts, axis=1)
 
@@ -385,8 +385,8 @@ class SimplexObjective:
         mask = self.evidence.oob_mask
         return [
             _Block(
-                votes=tuple(v[rows] for v in self._channels.votes),
-                mask=None if mask is None else mask[rows],
+                votes=tuple(v[rows, :] for v in self._channels.votes),
+                mask=None if mask is None else mask[rows, :],
                 uniform_vote=self._uniform_vote[:, rows],
                 targets=self._channels.targets[:, rows],
                 row_weight=self._row_weight[rows],

@@ -43,7 +43,7 @@ small face to the answer beats shrinking a large one."""
 SMALLEST_BACKTRACK = 1e-8
 FIRST_SHIFT = 1e-10
 """First multiple of the mean curvature added to an indefinite Hessian; then tenfold."""
-PRIOR_MASS_PATH = (2e-2, 2e-3, 2e-4, 1e-5)
+PRIOR_MASS_PATH = (1e-2, 1e-4, 1e-6, 1e-8, 1e-10)
 """τ on the way to the ill-posed problem."""
 DUST = (1e-6, 1e-8, 1e-10)
 """Total weight spread over all members at the end, where that lowers the objective."""
@@ -125,10 +125,14 @@ class ActiveSet:
                     first = False
                     allowed = min(SPECTRAL_ITERATIONS, max_iter - watch.n_iterations)
                     point = spectral.run(objective, point, goal, allowed)
+                    if spectral.interrupted:
+                        return point, Status.INTERRUPTED
                     if spectral.stalled and face.shape[0] > LARGEST_FACE:
                         return point, Status.STALLED
                     continue
-                point = self._newton_on_face(objective, point, face, watch, goal)
+                point, interrupted = self._newton_on_face(objective, point, face, watch, goal)
+                if interrupted:
+                    return point, Status.INTERRUPTED
                 if point.value >= before.value - objective.rounding and point.gap > goal:
                     point = spectral.run(objective, point, goal, SPECTRAL_ITERATIONS)
                     if point.gap <= goal:
@@ -141,23 +145,26 @@ class ActiveSet:
 
     def _newton_on_face(
         self, objective: SimplexObjective, point: Point, face: Array, watch: Watch, goal: float
-    ) -> Point:
+    ) -> tuple[Point, bool]:
         xp = objective.xp
         restricted = objective.restrict(face)
         inner = Point(point.weights[face], point.value, point.gradient[face])
-        inner = welcome_newcomers(restricted, inner, watch)
-        for _ in range(NEWTON_STEPS_PER_FACE):
-            n_active = int(xp.sum(xp.astype(inner.weights > 0, xp.int64)))
-            watch.iteration(inner.value, inner.gap, n_active)
-            if inner.gap <= max(goal / 2, INNER_SHARE * point.gap):
-                break
-            moved = newton_step(restricted, inner, watch)
-            if moved is None:
-                break
-            inner = moved
+        interrupted = False
+        try:
+            inner = welcome_newcomers(restricted, inner, watch)
+            for _ in range(NEWTON_STEPS_PER_FACE):
+                watch.iteration(inner.value, inner.gap, int(xp.count_nonzero(inner.weights)))
+                if inner.gap <= max(goal / 2, INNER_SHARE * point.gap):
+                    break
+                moved = newton_step(restricted, inner, watch)
+                if moved is None:
+                    break
+                inner = moved
+        except KeyboardInterrupt:
+            interrupted = True
         weights = xp.zeros_like(point.weights)
         weights[face] = inner.weights
-        return Point.at(objective, weights, watch)
+        return Point.at(objective, weights, watch), interrupted
 
 
 def champions(objective: SimplexObjective) -> Array:

@@ -118,6 +118,9 @@ def descend_over_faces(
                 weights = xp.zeros_like(point.weights)
                 weights[face] = inner.weights
                 point = Point.at(objective, weights, watch)
+            if descent.interrupted:
+                status = Status.INTERRUPTED
+                break
             if point.gap <= goal:
                 status = Status.CONVERGED
                 break
@@ -146,31 +149,39 @@ class SpectralDescent:
         self.memory = memory
         self.step: float | None = None
         self.stalled = False
+        self.interrupted = False
 
     def run(self, objective: SimplexObjective, point: Point, goal: float, max_iter: int) -> Point:
         """Descend until the gap meets the goal, no step helps, or the iterations are used."""
-        xp = objective.xp
         self.stalled = False
         history = [point.value]
-        for _ in range(max_iter):
-            n_active = int(xp.sum(xp.astype(point.weights > 0, xp.int64)))
-            self.watch.iteration(point.value, point.gap, n_active)
-            if point.gap <= goal:
-                break
-            if self.step is None:
-                # The first step moves no weight by more than the average weight.
-                spread = float(xp.max(point.gradient) - xp.min(point.gradient))
-                self.step = 1.0 / (point.weights.shape[0] * max(spread, STEP_BOUNDS[0]))
-            trial = project_to_simplex(point.weights - self.step * point.gradient)
-            ceiling = max(history[-self.memory :])
-            moved = _line_search(objective, point, trial - point.weights, ceiling, self.watch)
-            if moved is None:
-                self.stalled, self.step = True, None
-                break
-            self._update_step(moved.weights - point.weights, moved.gradient - point.gradient, xp)
-            point = moved
-            history.append(point.value)
+        try:
+            for _ in range(max_iter):
+                n_active = int(objective.xp.count_nonzero(point.weights))
+                self.watch.iteration(point.value, point.gap, n_active)
+                if point.gap <= goal:
+                    break
+                moved = self._step(objective, point, max(history[-self.memory :]))
+                if moved is None:
+                    self.stalled, self.step = True, None
+                    break
+                point = moved
+                history.append(point.value)
+        except KeyboardInterrupt:
+            self.interrupted = True
         return point
+
+    def _step(self, objective: SimplexObjective, point: Point, ceiling: float) -> Point | None:
+        xp = objective.xp
+        if self.step is None:
+            # The first step moves no weight by more than the average weight.
+            spread = float(xp.max(point.gradient) - xp.min(point.gradient))
+            self.step = 1.0 / (point.weights.shape[0] * max(spread, STEP_BOUNDS[0]))
+        trial = project_to_simplex(point.weights - self.step * point.gradient)
+        moved = _line_search(objective, point, trial - point.weights, ceiling, self.watch)
+        if moved is not None:
+            self._update_step(moved.weights - point.weights, moved.gradient - point.gradient, xp)
+        return moved
 
     def _update_step(self, s: Array, y: Array, xp: Any) -> None:
         """Barzilai and Borwein's long step."""

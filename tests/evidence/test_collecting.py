@@ -1,0 +1,217 @@
+"""Members predict the rows they have not seen, only those, block by block, in little memory."""
+
+import tracemalloc
+
+import numpy as np
+import pandas as pd
+import pytest
+import sklearn
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
+from sklearn.compose import make_column_transformer
+from sklearn.ensemble import (
+    BaggingClassifier,
+    BaggingRegressor,
+    RandomForestClassifier,
+    RandomForestRegressor,
+    VotingRegressor,
+)
+from sklearn.linear_model import LinearRegression, LogisticRegression
+from sklearn.neural_network import MLPClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.svm import SVC
+
+from evidence.votes import classes, evidence_of, numbers
+
+
+class Spy(ClassifierMixin, BaseEstimator):
+    """Writes down which rows (X's first column) each fit and each prediction saw."""
+
+    def fit(self, X, y):
+        self.classes_ = np.unique(y)
+        self.trained_ = set(X[:, 0])
+        self.asked_ = []
+        return self
+
+    def predict(self, X):
+        return self.classes_[np.argmax(self.predict_proba(X), axis=1)]
+
+    def predict_proba(self, X):
+        self.asked_.append(X[:, 0].tolist())
+        return np.full((len(X), len(self.classes_)), 1 / len(self.classes_))
+
+
+@pytest.mark.parametrize("n_jobs", [1, 2])
+def test_each_member_predicts_each_unseen_row_once(n_jobs):
+    X, y = classes()
+    X = np.c_[np.arange(len(y)), X]
+    bag = BaggingClassifier(Spy(), 6, random_state=0).fit(X, y)
+    evidence_of(bag, X, y, block_rows=16, n_jobs=n_jobs)
+    for spy in bag.estimators_:
+        asked = [row for block in spy.asked_ for row in block]
+        assert len(asked) == len(set(asked))
+        assert set(asked) == set(range(len(y))) - spy.trained_
+        assert max(map(len, spy.asked_)) <= 16
+
+
+ENSEMBLES = {
+    "forest": RandomForestClassifier(9, random_state=0),
+    "logistic": BaggingClassifier(LogisticRegression(), 9, random_state=0),
+    "SVM": BaggingClassifier(SVC(), 9, random_state=0),
+    "neural nets": BaggingClassifier(
+        MLPClassifier((5,), solver="lbfgs", max_iter=300, max_fun=20), 9, random_state=0
+    ),
+}
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.parametrize("ensemble", ENSEMBLES)
+def test_same_bits_whatever_n_jobs_and_block_size(ensemble):
+    X, y = classes(n_rows=400)
+    model = ENSEMBLES[ensemble].fit(X, y)
+    expected = evidence_of(model, X, y, class_votes=True)
+    for n_jobs, block_rows in ((2, 8192), (-1, 8192), (1, 1), (1, 7), (2, 33), (2, 200)):
+        evidence = evidence_of(model, X, y, n_jobs=n_jobs, block_rows=block_rows, class_votes=True)
+        np.testing.assert_array_equal(evidence.votes, expected.votes)
+        np.testing.assert_array_equal(evidence.oob_mask, expected.oob_mask)
+        for plane, same in zip(evidence.class_votes, expected.class_votes, strict=True):
+            np.testing.assert_array_equal(plane.toarray(), same.toarray())
+
+
+@pytest.mark.parametrize("ensemble", ["forest", "logistic", "SVM"])
+def test_double_precision_too_whatever_n_jobs(ensemble):
+    X, y = classes(n_rows=400)
+    model = ENSEMBLES[ensemble].fit(X, y)
+    expected = evidence_of(model, X, y, dtype=np.float64).votes
+    np.testing.assert_array_equal(
+        evidence_of(model, X, y, dtype=np.float64, n_jobs=2).votes, expected
+    )
+    other_blocks = evidence_of(model, X, y, dtype=np.float64, block_rows=13).votes
+    np.testing.assert_allclose(other_blocks, expected, rtol=1e-13)
+
+
+def peak_bytes(work):
+    tracemalloc.start()
+    try:
+        kept = work()
+        return tracemalloc.get_traced_memory()[1], kept
+    finally:
+        tracemalloc.stop()
+
+
+def test_memory_does_not_grow_with_the_number_of_classes():
+    """26 classes: the M×N×C tensor never exists, nor do M×N row indices."""
+    rng = np.random.default_rng(0)
+    n_rows, n_members, n_classes = 3000, 60, 26
+    X = rng.normal(size=(n_rows, 5)).astype(np.float32)
+    y = rng.integers(0, n_classes, n_rows)
+    forest = RandomForestClassifier(n_members, max_depth=6, random_state=0).fit(X, y)
+    peak, evidence = peak_bytes(lambda: evidence_of(forest, X, y))
+    tensor = n_rows * n_members * n_classes * np.dtype(np.float32).itemsize
+    assert peak < 0.15 * tensor
+    assert peak < evidence.nbytes + 1.5e6  # one tree's probabilities and bagged rows, no more
+
+
+def test_memory_of_blocks_follows_their_size():
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(20_000, 40)).astype(np.float32), rng.integers(0, 2, 20_000)
+    forest = RandomForestClassifier(3, max_depth=2, max_samples=100, random_state=0).fit(X, y)
+
+    def peak(block_rows):
+        return peak_bytes(lambda: evidence_of(forest, X, y, block_rows=block_rows))[0]
+
+    assert peak(256) < peak(20_000) - 0.8 * X.nbytes
+
+
+class Unwell(RegressorMixin, BaseEstimator):
+    """Fits; predicts what it is told to, from the third member on."""
+
+    def __init__(self, answer=None, random_state=None):
+        self.answer = answer
+        self.random_state = random_state
+
+    def fit(self, X, y):
+        self.fitted_ = True
+        return self
+
+    def predict(self, X):
+        if isinstance(self.answer, BaseException):
+            raise self.answer
+        return np.full(len(X), self.answer)
+
+
+def one_unwell(answer):
+    X, y = numbers()
+    voter = VotingRegressor([("a", LinearRegression()), ("b", LinearRegression())]).fit(X, y)
+    return [*voter.estimators_, Unwell(answer).fit(X, y)], X, y
+
+
+@pytest.mark.parametrize("n_jobs", [1, 2])
+def test_a_members_error_surfaces_and_names_it(n_jobs):
+    models, X, y = one_unwell(ZeroDivisionError("what it said"))
+    with pytest.raises(ZeroDivisionError, match="what it said") as caught:
+        evidence_of(models, X, y, source="holdout", n_jobs=n_jobs)
+    assert caught.value.__notes__ == ["(raised by member 2, a Unwell)"]
+
+
+@pytest.mark.parametrize("n_jobs", [1, 2])
+def test_ctrl_c_stops_the_collection(n_jobs):
+    models, X, y = one_unwell(KeyboardInterrupt())
+    with pytest.raises(KeyboardInterrupt):
+        evidence_of(models, X, y, source="holdout", n_jobs=n_jobs)
+
+
+@pytest.mark.parametrize("answer", [np.nan, np.inf, -np.inf])
+def test_nan_and_infinity_in_predictions_are_errors(answer):
+    models, X, y = one_unwell(answer)
+    with pytest.raises(ValueError, match="a member predicts NaN or infinity") as caught:
+        evidence_of(models, X, y, source="holdout")
+    assert "member 2" in caught.value.__notes__[0]
+
+
+class Overconfident(Spy):
+    def predict_proba(self, X):
+        return np.tile([1.5, -0.5], (len(X), 1))
+
+
+def test_probabilities_outside_zero_and_one_are_errors():
+    X, y = classes(2)
+    models = [Overconfident().fit(X, y)] * 2
+    with pytest.raises(ValueError, match=r"goes from -0\.5 to 1\.5; probabilities must lie"):
+        evidence_of(models, X, y, source="holdout")
+
+
+def test_members_in_threads_see_the_callers_configuration():
+    """Pipelines fitted under transform_output="pandas" pick columns by name when they predict."""
+    X, y = numbers()
+    frame = pd.DataFrame(X, columns=list("abcdef"))
+    with sklearn.config_context(transform_output="pandas"):
+        by_name = make_column_transformer((StandardScaler(), ["a", "b"]))
+        models = [
+            make_pipeline(StandardScaler(), by_name, LinearRegression()).fit(frame, y)
+            for _ in range(4)
+        ]
+        alone = evidence_of(models, frame, y, source="holdout", n_jobs=1)
+        threads = evidence_of(models, frame, y, source="holdout", n_jobs=2)
+    np.testing.assert_array_equal(alone.votes, threads.votes)
+
+
+def test_progress_goes_to_standard_error(capsys):
+    X, y = classes()
+    evidence_of(RandomForestClassifier(20, random_state=0).fit(X, y), X, y, verbose=1)
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert "[evidence] member 20 of 20" in err
+    assert len(err.splitlines()) == 10
+
+
+def test_duplicated_rows_are_judged_by_index():
+    """A row equal to a bagged one is out of bag all the same if it was not drawn itself."""
+    X, y = numbers(60)
+    X, y = np.r_[X, X], np.r_[y, y]
+    forest = RandomForestRegressor(5, random_state=0).fit(X, y)
+    bag = BaggingRegressor(LinearRegression(), 5, random_state=0).fit(X, y)
+    for model in (forest, bag):
+        mask = evidence_of(model, X, y).oob_mask
+        for j, rows in enumerate(model.estimators_samples_):
+            assert np.array_equal(np.flatnonzero(mask[:, j]), np.setdiff1d(np.arange(120), rows))

@@ -1,0 +1,196 @@
+"""X in every form scikit-learn takes gives the same evidence."""
+
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.sparse as sp
+from sklearn.compose import make_column_transformer
+from sklearn.ensemble import (
+    BaggingClassifier,
+    BaggingRegressor,
+    RandomForestClassifier,
+    RandomForestRegressor,
+    VotingClassifier,
+)
+from sklearn.linear_model import LogisticRegression, Ridge
+from sklearn.neighbors import KNeighborsClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder
+from sklearn.svm import LinearSVC
+from sklearn.tree import DecisionTreeClassifier
+
+from evidence.votes import classes, evidence_of, numbers
+from sparsebag.evidence.members import take_rows
+
+ENSEMBLES = {
+    "forest": RandomForestClassifier(8, random_state=0),
+    "bag of trees": BaggingClassifier(None, 8, max_features=0.6, random_state=0),
+    "bag of linear models": BaggingClassifier(LogisticRegression(), 8, random_state=0),
+    "bag of linear patches": BaggingClassifier(
+        LinearSVC(), 8, max_features=0.6, bootstrap_features=True, random_state=0
+    ),
+    "bag of neighbours": BaggingClassifier(KNeighborsClassifier(), 8, random_state=0),
+}
+
+
+def many_zeros():
+    """Integer features, mostly zero, exact in every dtype and storage."""
+    X, y = classes()
+    X = np.round(X).astype(np.float64)
+    X[np.random.default_rng(0).random(X.shape) < 0.4] = 0
+    return X, y
+
+
+def int64_indices(X, kind):
+    X = kind(X)
+    X.indices, X.indptr = X.indices.astype(np.int64), X.indptr.astype(np.int64)
+    return X
+
+
+DENSE = {
+    "Fortran order": np.asfortranarray,
+    "single precision": lambda X: X.astype(np.float32),
+    "Fortran single": lambda X: np.asfortranarray(X.astype(np.float32)),
+    "integers": lambda X: X.astype(np.int64),
+    "small integers": lambda X: X.astype(np.int8),
+    "strided": lambda X: np.repeat(X, 2, axis=1)[:, ::2],
+    "list": lambda X: X.tolist(),
+    "DataFrame": lambda X: pd.DataFrame(X, columns=list("abcdef")),
+    "DataFrame of integers": lambda X: pd.DataFrame(X.astype(int), columns=list("abcdef")),
+    "DataFrame of nullable integers": lambda X: pd.DataFrame(X).astype("Int64"),
+    "DataFrame with another index": lambda X: pd.DataFrame(X, index=range(len(X), 0, -1)),
+}
+SPARSE = {
+    "csr_matrix": sp.csr_matrix,
+    "csc_matrix": sp.csc_matrix,
+    "csr_array": sp.csr_array,
+    "csc_array": sp.csc_array,
+    "coo_array": sp.coo_array,
+    "single precision": lambda X: sp.csr_matrix(X.astype(np.float32)),
+    "64-bit indices": lambda X: int64_indices(X, sp.csr_array),
+}
+
+
+@pytest.mark.parametrize("form", DENSE)
+@pytest.mark.parametrize("ensemble", ENSEMBLES)
+def test_dense(ensemble, form):
+    X, y = many_zeros()
+    given = DENSE[form](X)
+    model = ENSEMBLES[ensemble].fit(given, y)
+    evidence = evidence_of(model, given, y)
+    expected = evidence_of(ENSEMBLES[ensemble].fit(X, y), X, y)
+    np.testing.assert_allclose(evidence.votes, expected.votes, atol=1e-3)
+    if "tree" in ensemble or ensemble == "forest":
+        np.testing.assert_array_equal(evidence.votes, expected.votes)
+
+
+@pytest.mark.parametrize("form", SPARSE)
+@pytest.mark.parametrize("ensemble", ENSEMBLES)
+def test_sparse(ensemble, form):
+    X, y = many_zeros()
+    model = ENSEMBLES[ensemble].fit(sp.csr_matrix(X), y)
+    given = SPARSE[form](X)
+    before = given.copy()
+    evidence = evidence_of(model, given, y, block_rows=32, class_votes=True)
+    expected = evidence_of(model, sp.csr_matrix(X), y, class_votes=True)
+    np.testing.assert_allclose(evidence.votes, expected.votes, atol=1e-6)
+    assert type(given) is type(before)
+    assert given.dtype == before.dtype
+    if hasattr(given, "indices"):
+        assert given.indices.dtype == before.indices.dtype
+
+
+@pytest.mark.parametrize("kind", [sp.csr_array, sp.csc_matrix, sp.coo_matrix])
+def test_sparse_for_models_that_take_x_as_it_is(kind):
+    X, y = many_zeros()
+    members = [("a", LogisticRegression()), ("b", DecisionTreeClassifier(max_depth=3))]
+    voter = VotingClassifier(members, voting="soft").fit(kind(X), y)
+    votes = evidence_of(voter, X, y, source="holdout").votes
+    np.testing.assert_allclose(
+        evidence_of(voter, kind(X), y, source="holdout", block_rows=50).votes, votes, atol=1e-6
+    )
+
+
+def test_missing_values_for_trees():
+    X, y = numbers()
+    X[np.random.default_rng(0).random(X.shape) < 0.2] = np.nan
+    for model in (RandomForestRegressor(6, random_state=0), BaggingRegressor(None, 6)):
+        model.fit(X, y)
+        evidence = evidence_of(model, X, y, dtype=np.float64)
+        rows = evidence.oob_mask[:, 0]
+        np.testing.assert_array_equal(
+            evidence.votes[rows, 0], model.estimators_[0].predict(X[rows])
+        )
+        frame = pd.DataFrame(X).astype("Float64")  # pandas' own NA
+        np.testing.assert_array_equal(
+            evidence_of(model, frame, y, dtype=np.float64).votes, evidence.votes
+        )
+
+
+def test_missing_values_for_other_members_are_theirs_to_refuse():
+    X, y = numbers()
+    bag = BaggingRegressor(Ridge(), 3, random_state=0).fit(X, y)
+    X = X.copy()
+    X[:, 0] = np.nan
+    with pytest.raises(ValueError, match="NaN") as caught:
+        evidence_of(bag, X, y, verify=False)
+    assert "(raised by member 0, a Ridge)" in caught.value.__notes__
+
+
+def test_infinite_features_are_an_error():
+    X, y = classes()
+    forest = RandomForestClassifier(3).fit(X, y)
+    X = X.copy()
+    X[0, 0] = np.inf
+    with pytest.raises(ValueError, match="Input X contains infinity"):
+        evidence_of(forest, X, y)
+
+
+def test_strings_in_a_bag_of_pipelines():
+    X, y = classes()
+    frame = pd.DataFrame({"kind": np.where(X[:, 0] > 0, "high", "low"), "size": X[:, 1]})
+    base = make_pipeline(
+        make_column_transformer((OneHotEncoder(), [0]), remainder="passthrough"),
+        LogisticRegression(),
+    )
+    bag = BaggingClassifier(base, 20, oob_score=True, random_state=1).fit(frame, y)
+    evidence = evidence_of(bag, frame, y)
+    assert evidence.verified_by == "out-of-bag predictions"
+
+
+@pytest.mark.parametrize("form", ["column", "DataFrame", "Series", "list", "strings"])
+def test_targets_in_every_form(form):
+    X, y = classes()
+    names = np.array(["a", "b", "c"])
+    forest = RandomForestClassifier(4, random_state=0)
+    forest.fit(X, names[y] if form == "strings" else y)
+    given = {
+        "column": y[:, None],
+        "DataFrame": pd.DataFrame({"target": y}),
+        "Series": pd.Series(y, index=range(len(y), 0, -1)),
+        "list": y.tolist(),
+        "strings": pd.Series(names[y]).astype("category"),
+    }[form]
+    np.testing.assert_array_equal(evidence_of(forest, X, given).target, y)
+
+
+def test_columns_of_another_kind_are_errors():
+    X, y = classes()
+    frame = pd.DataFrame(X, columns=list("abcdef"))
+    for model in (RandomForestClassifier(3), BaggingClassifier(LogisticRegression(), 3)):
+        model.fit(frame, y)
+        with pytest.raises(ValueError, match="X has 5 columns but the ensemble was fitted on 6"):
+            evidence_of(model, frame.iloc[:, :5], y)
+        with pytest.raises(ValueError, match=r"column names differ .*\('b' in place of 'a'\)"):
+            evidence_of(model, frame[list("bacdef")], y)
+        with pytest.raises(ValueError, match=r"X must have two axes .*got shape \(150,\)"):
+            evidence_of(model, X[:, 0], y)
+        assert evidence_of(model, X, y).n_members == 3  # without names: by position
+
+
+def test_take_rows():
+    X = np.arange(12).reshape(4, 3)
+    for given in (X, pd.DataFrame(X, index=list("wxyz")), sp.csr_array(X), X.tolist()):
+        taken = take_rows(given, np.array([3, 1]))
+        taken = taken.toarray() if sp.issparse(taken) else np.asarray(taken)
+        np.testing.assert_array_equal(taken, X[[3, 1]])

@@ -1,0 +1,85 @@
+"""One code path for every array library: results equal NumPy's, arrays stay where they are."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import sparsebag as sb
+from problems import LOSSES, evidence, interior_point
+from sparsebag.objective.penalties import ConcaveQuadratic
+from sparsebag.objective.simplex_objective import SimplexObjective
+from sparsebag.solvers.auto import SOLVERS
+
+NAMESPACES = ("array_api_strict", "torch")
+
+
+@pytest.fixture(params=NAMESPACES)
+def xp(request):
+    return pytest.importorskip(
+        request.param, reason=f"{request.param} is not installed (make test-all installs it)"
+    )
+
+
+def to(xp, values):
+    return None if values is None else xp.asarray(np.asarray(values))
+
+
+def moved(xp, e):
+    return replace(
+        e,
+        votes=to(xp, e.votes),
+        oob_mask=to(xp, e.oob_mask),
+        target=to(xp, e.target),
+        sample_weight=to(xp, e.sample_weight),
+        class_votes=None if e.class_votes is None else tuple(to(xp, v) for v in e.class_votes),
+    )
+
+
+@pytest.mark.parametrize("loss", sorted(LOSSES))
+@pytest.mark.parametrize("holdout", [False, True])
+def test_objective_equals_numpys(xp, loss, holdout):
+    e = evidence(loss, weighted=True, holdout=holdout)
+    settings = {"floor": 1e-3, "prior_mass": 0.02}
+    ours = SimplexObjective(moved(xp, e), LOSSES[loss], ConcaveQuadratic(0.05), **settings)
+    numpys = SimplexObjective(e, LOSSES[loss], ConcaveQuadratic(0.05), **settings)
+    w, v = interior_point(e.n_members), interior_point(e.n_members, 1)
+    value, gradient = ours.value_and_gradient(to(xp, w))
+    assert isinstance(gradient, type(to(xp, w)))
+    assert value == pytest.approx(numpys.value(w), rel=1e-12)
+    np.testing.assert_allclose(np.asarray(gradient), numpys.gradient(w), rtol=1e-10)
+    product = ours.hessian_product(to(xp, w), to(xp, v))
+    np.testing.assert_allclose(np.asarray(product), numpys.hessian_product(w, v), rtol=1e-9)
+
+
+@pytest.mark.parametrize("solver", sorted(SOLVERS))
+def test_every_solver_runs_on_torch(solver):
+    torch = pytest.importorskip("torch", reason="torch is not installed (make test-all)")
+    e = evidence(n_members=30, n_rows=300)
+    settings = {"floor": 1e-3, "prior_mass": 0.02}
+    ours, numpys = (
+        SOLVERS[solver]().solve(
+            SimplexObjective(x, LOSSES["log_loss"], ConcaveQuadratic(0.05), **settings)
+        )
+        for x in (moved(torch, e), e)
+    )
+    assert isinstance(ours.weights, torch.Tensor)
+    assert ours.objective == pytest.approx(numpys.objective, abs=1e-7)
+    assert ours.n_active == numpys.n_active
+
+
+@pytest.mark.parametrize("loss", sorted(LOSSES))
+def test_fit_weights_takes_torch_tensors(loss):
+    torch = pytest.importorskip("torch", reason="torch is not installed (make test-all)")
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, 3, 200) if loss != "squared_error" else rng.normal(size=200)
+    mask = rng.random((200, 15)) < 0.37
+    predictions = rng.dirichlet(np.ones(3), (200, 15))
+    if loss == "squared_error":
+        predictions = y[:, None] + rng.normal(size=(200, 15))
+    expected = sb.fit_weights(predictions, mask, y, loss=loss, lam=0.01)
+    got = sb.fit_weights(
+        torch.asarray(predictions), torch.asarray(mask), torch.asarray(y), loss=loss, lam=0.01
+    )
+    assert isinstance(got.weights, torch.Tensor)
+    assert got.objective == pytest.approx(expected.objective, abs=1e-7)
