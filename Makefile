@@ -7,12 +7,12 @@ STAMP := $(VENV)/.installed
 # The CPU build of PyTorch the tests know; `make test-all` installs it, nothing else needs it.
 TORCH ?= torch==2.13.0
 
-.PHONY: help install demo test test-all lint bench-solvers bench-paper-preset clean
+.PHONY: help install demo test test-all lint bench-solvers bench-passes bench-paper-preset clean
 
 help:  ## Show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
 
-$(STAMP): pyproject.toml
+$(STAMP): pyproject.toml CMakeLists.txt $(wildcard src/sparsebag/*/*.cpp)
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[test]"
 	touch $@
@@ -36,6 +36,9 @@ test-all: lint  ## The slow tests too, PyTorch included
 
 bench-solvers: $(STAMP)  ## Every solver against SLSQP, the bandwidth bound and R's mixsqp
 	$(BIN)/python -m benchmarks.solvers
+
+bench-passes: $(STAMP)  ## The compiled products against NumPy's BLAS
+	$(BIN)/python -m benchmarks.passes
 
 bench-paper-preset: $(STAMP)  ## preset="paper" beside the authors' code, row by row
 	$(BIN)/python -m benchmarks.paper_preset

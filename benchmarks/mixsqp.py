@@ -28,12 +28,8 @@ suppressMessages(library(mixsqp))
 args <- commandArgs(TRUE)
 n <- as.integer(args[2]); m <- as.integer(args[3])
 L <- matrix(readBin(args[1], "double", n * m), n, m)
-best <- Inf
-for (i in seq_len(as.integer(args[5]))) {
-  seconds <- system.time(fit <- mixsqp(L, control = list(verbose = FALSE)))[["elapsed"]]
-  best <- min(best, seconds)
-}
-cat(best, nrow(fit$progress), fit$status, "\\n", sep = "\\t")
+seconds <- system.time(fit <- mixsqp(L, control = list(verbose = FALSE)))[["elapsed"]]
+cat(seconds, nrow(fit$progress), fit$status, "\\n", sep = "\\t")
 writeBin(fit$x, args[4])
 """
 
@@ -106,7 +102,7 @@ def run_mixsqp(votes: np.ndarray) -> tuple[float, np.ndarray]:
         script, data, out = (Path(folder) / name for name in ("fit.R", "L.bin", "x.bin"))
         script.write_text(SCRIPT)
         np.asfortranarray(votes).T.tofile(data)  # R reads columns
-        command = ["Rscript", script, data, str(n_rows), str(n_members), out, str(REPEATS)]
+        command = ["Rscript", script, data, str(n_rows), str(n_members), out]
         done = subprocess.run(command, capture_output=True, text=True, check=True)
         weights = np.maximum(np.fromfile(out), 0.0)
     return float(done.stdout.split("\t")[0]), weights / weights.sum()

@@ -23,16 +23,15 @@ def dense_tensor(model, X, y):
     tensor = np.zeros((len(y), len(model.estimators_), len(model.classes_)))
     columns = getattr(model, "estimators_features_", None)
     for j, member in enumerate(model.estimators_):
-        seen = set(model.estimators_samples_[j].tolist())
-        for i in range(len(y)):
-            if i in seen:
-                continue
-            row = X[[i]] if columns is None else X[[i]][:, columns[j]]
-            if not hasattr(member, "predict_proba"):
-                tensor[i, j, member.predict(row)[0]] = 1.0
-                continue
-            position = np.arange(len(model.classes_)) if columns is None else member.classes_
-            tensor[i, j, position] = member.predict_proba(row)[0]
+        block = X if columns is None else X[:, columns[j]]
+        known = np.arange(len(model.classes_)) if columns is None else member.classes_
+        votes = not hasattr(member, "predict_proba")
+        answers = member.predict(block) if votes else member.predict_proba(block)
+        for i in set(range(len(y))) - set(model.estimators_samples_[j].tolist()):
+            if votes:
+                tensor[i, j, answers[i]] = 1.0
+            else:
+                tensor[i, j, known] = answers[i]
     return tensor
 
 

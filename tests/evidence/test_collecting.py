@@ -108,8 +108,9 @@ def test_memory_does_not_grow_with_the_number_of_classes():
     forest = RandomForestClassifier(n_members, max_depth=6, random_state=0).fit(X, y)
     peak, evidence = peak_bytes(lambda: evidence_of(forest, X, y))
     tensor = n_rows * n_members * n_classes * np.dtype(np.float32).itemsize
-    assert peak < 0.15 * tensor
-    assert peak < evidence.nbytes + 1.5e6  # one tree's probabilities and bagged rows, no more
+    row_indices = n_rows * n_members * np.dtype(np.int32).itemsize
+    assert peak < 0.1 * tensor
+    assert peak < evidence.nbytes + 0.8 * row_indices
 
 
 def test_memory_of_blocks_follows_their_size():

@@ -47,7 +47,7 @@ def test_every_solver_solves_every_well_posed_problem(name, problem):
     assert solution.status.success
     assert solution.objective == pytest.approx(f.value(solution.weights), abs=1e-12)
     assert solution.solver == name
-    assert 0 <= solution.stationarity_gap <= (2e-2 if name == "slsqp" else 1e-6) * f.scale
+    assert 0 <= solution.stationarity_gap <= (2e-2 if name == "slsqp" else 1e-5) * f.scale
     assert solution.objective <= f.value(f.uniform_weights())
     reference = SLSQP(ftol=1e-12, max_iter=1000).solve(f)
     assert solution.objective <= reference.objective + (2e-4 if name == "slsqp" else 1e-6)
@@ -102,7 +102,7 @@ def test_same_start_same_weights():
 
 def test_given_start_is_used():
     f = objective(n_members=30)
-    done = ProjectedGradient().solve(f)
+    done = ProjectedGradient(tol=1e-8).solve(f)
     for name in ("active_set", "projected_gradient"):
         assert SOLVERS[name]().solve(f, done.weights).n_evaluations <= 3
 

@@ -7,8 +7,8 @@ from typing import Any
 
 from array_api_compat import device, size
 
-CPU_BLOCK_ENTRIES = 1 << 18
-"""1 MiB of float32: a block's second use (the gradient) finds it in the L2 cache."""
+CPU_BLOCK_ENTRIES = 1 << 19
+"""2 MiB of float32: a block's second use (the gradient) finds it in the cache."""
 ACCELERATOR_BLOCK_ENTRIES = 1 << 28
 """1 GiB of float32: large enough that kernel launches do not count."""
 

@@ -118,13 +118,13 @@ class OOBEvidence:
         """
         return replace(
             self,
-            votes=self.votes[rows],
-            oob_mask=None if self.oob_mask is None else self.oob_mask[rows],
+            votes=self.votes[rows, ...],
+            oob_mask=None if self.oob_mask is None else self.oob_mask[rows, ...],
             target=self.target[rows],
             sample_weight=None if self.sample_weight is None else self.sample_weight[rows],
             class_votes=None
             if self.class_votes is None
-            else tuple(v[rows] for v in self.class_votes),
+            else tuple(v[rows, ...] for v in self.class_votes),
         )
 
     def take_members(self, members: Array) -> OOBEvidence:
@@ -145,10 +145,11 @@ class OOBEvidence:
         >>> e.take_members(np.array([2])).votes.ravel().tolist()
         [0.0, 0.0, 1.0]
         """
+        xp = array_namespace(self.votes)
         return replace(
             self,
-            votes=self.votes[:, members],
-            oob_mask=None if self.oob_mask is None else self.oob_mask[:, members],
+            votes=xp.take(self.votes, members, axis=1),
+            oob_mask=None if self.oob_mask is None else xp.take(self.oob_mask, members, axis=1),
             class_votes=None
             if self.class_votes is None
             else tuple(v[:, members] for v in self.class_votes),

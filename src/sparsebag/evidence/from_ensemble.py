@@ -223,7 +223,7 @@ def _union_of_classes(models: list[Any]) -> np.ndarray | None:
 
 def _is_classifier(model: Any) -> bool:
     try:
-        return bool(is_classifier(model))
+        return bool(is_classifier(model)) or hasattr(model, "classes_")
     except (AttributeError, TypeError):  # not a scikit-learn estimator, but it quacks
         return hasattr(model, "classes_")
 

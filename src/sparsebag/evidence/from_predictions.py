@@ -9,6 +9,7 @@ import scipy.sparse as sp
 from array_api_compat import (
     array_namespace,
     device,
+    is_array_api_obj,
     is_cupy_array,
     is_numpy_array,
     is_torch_array,
@@ -86,7 +87,7 @@ def from_predictions(
         else:
             _check_class_axis(predictions, classes)
             votes = _true_class(predictions, mask, target)
-        if not any(bool(xp.any(votes[rows] != 0)) for rows in row_blocks(votes)):
+        if not any(bool(xp.any(votes[rows, ...] != 0)) for rows in row_blocks(votes)):
             raise ValueError(
                 "every member gives every row's true class probability zero; predictions must "
                 "hold the probability of the row's true class (or, with three axes, of every "
@@ -139,8 +140,7 @@ def check_sample_weight(sample_weight: Array | None, like: Array) -> Array | Non
 
 def _check_predictions(predictions: Array, task: Task) -> Array:
     """Predictions as an array of floats, of a shape that fits the task."""
-    known = is_torch_array(predictions) or is_cupy_array(predictions)
-    out = predictions if known else np.asarray(predictions)
+    out = predictions if is_array_api_obj(predictions) else np.asarray(predictions)
     shape = tuple(out.shape)
     if task == "regression" and len(shape) != 2:
         raise ValueError(f"regression predictions must have shape (rows, members), got {shape}.")
@@ -229,12 +229,12 @@ def _out_of_bag(predictions: Array, mask: Array | None, *, probabilities: bool) 
     xp = array_namespace(predictions)
     clean = predictions
     for rows in row_blocks(predictions):
-        block = _kept(predictions[rows], None if mask is None else mask[rows])
+        block = _kept(predictions[rows, ...], None if mask is None else mask[rows, ...])
         _check_block(block, probabilities=probabilities)
-        if mask is not None and bool(xp.any((predictions[rows] != 0) & ~mask[rows])):
+        if mask is not None and bool(xp.any((predictions[rows, ...] != 0) & ~mask[rows, ...])):
             if clean is predictions:
                 clean = xp.asarray(predictions, copy=True)
-            clean[rows] = block
+            clean[rows, ...] = block
     return clean
 
 
@@ -244,10 +244,10 @@ def _true_class(predictions: Array, mask: Array | None, target: Array) -> Array:
     n_rows, n_members, _ = predictions.shape
     votes = xp.zeros((n_rows, n_members), dtype=predictions.dtype, device=device(predictions))
     for rows in row_blocks(predictions):
-        block = _kept(predictions[rows], None if mask is None else mask[rows])
+        block = _kept(predictions[rows, ...], None if mask is None else mask[rows, ...])
         _check_block(block, probabilities=True)
         index = xp.broadcast_to(target[rows][:, None, None], (block.shape[0], n_members, 1))
-        votes[rows] = xp.take_along_axis(block, index, axis=2)[:, :, 0]
+        votes[rows, ...] = xp.take_along_axis(block, index, axis=2)[:, :, 0]
     return votes
 
 

@@ -11,8 +11,6 @@ from sparsebag.evidence.members import Member
 
 ROUNDING = 1e-9
 """Sums of up to millions of doubles, taken in another order, agree to better than this."""
-LEAVES_TO_TELL = 8
-"""In so many leaves weights do not add up to the number of draws by chance."""
 MEAN_CRITERIA = ("squared_error", "friedman_mse", "poisson")
 """Regression criteria whose leaf value is the mean target."""
 
@@ -24,13 +22,15 @@ class RoutedBag:
     Attributes
     ----------
     leaf : ndarray of shape (n,)
-        Position of each row's leaf in ``weight`` and ``value``.
+        Position of each row's leaf in the arrays below.
     draws : ndarray of shape (n,)
         How often each row was drawn.
     target : ndarray of shape (n,)
         Class positions, or numbers.
+    count : ndarray of shape (L,)
+        Rows in each leaf, as the tree has it.
     weight : ndarray of shape (L,)
-        The rows' total weight in each leaf, as the tree has it.
+        Their total weight, as the tree has it.
     value : ndarray of shape (L, K)
         Class shares, or one number, as the tree has them.
     """
@@ -38,6 +38,7 @@ class RoutedBag:
     leaf: np.ndarray
     draws: np.ndarray
     target: np.ndarray
+    count: np.ndarray
     weight: np.ndarray
     value: np.ndarray
 
@@ -52,11 +53,40 @@ class RoutedBag:
         return bool(np.all(np.abs(self.weight - scaled) <= ROUNDING * self.weight))
 
 
+def route(member: Member, rows: Any, draws: np.ndarray, target: np.ndarray) -> RoutedBag:
+    """Send a bag's distinct rows down the tree that is said to be trained on them.
+
+    Parameters
+    ----------
+    member : Member
+        One decision tree.
+    rows : array-like of shape (n, n_features)
+    draws : ndarray of shape (n,)
+        How often each was drawn.
+    target : ndarray of shape (n,)
+        Class positions (classification) or numbers.
+
+    Returns
+    -------
+    RoutedBag
+    """
+    nodes = member.estimator.tree_
+    ids = np.flatnonzero(nodes.children_left < 0)
+    position = np.zeros(nodes.node_count, dtype=np.intp)
+    position[ids] = np.arange(len(ids))
+    return RoutedBag(
+        leaf=position[member.apply(rows)],
+        draws=draws,
+        target=target,
+        count=nodes.n_node_samples[ids],
+        weight=nodes.weighted_n_node_samples[ids],
+        value=nodes.value[ids, 0, :],
+    )
+
+
 def disagreement(
     member: Member,
-    rows: Any,
-    draws: np.ndarray,
-    target: np.ndarray,
+    bag: RoutedBag,
     *,
     classes_weighted: bool,
     rows_weighted: bool,
@@ -68,12 +98,8 @@ def disagreement(
     ----------
     member : Member
         One decision tree.
-    rows : array-like of shape (n, n_features)
-        The distinct rows of its bag.
-    draws : ndarray of shape (n,)
-        How often each was drawn.
-    target : ndarray of shape (n,)
-        Their targets: class positions (classification) or numbers.
+    bag : RoutedBag
+        Its rows.
     classes_weighted, rows_weighted : bool
         Whether the tree may have been fitted with weights a class, or a row, on top of the draws.
         The leaves prove less then.
@@ -85,33 +111,16 @@ def disagreement(
     str or None
         What disagrees; None if nothing does.
     """
-    nodes = member.estimator.tree_
-    leaf_ids = np.flatnonzero(nodes.children_left < 0)
-    position = np.zeros(nodes.node_count, dtype=np.intp)
-    position[leaf_ids] = np.arange(len(leaf_ids))
-    leaf = position[member.apply(rows)]
-    if not _counts_agree(nodes.n_node_samples[leaf_ids], leaf, draws if rows_repeated else None):
+    if not _counts_agree(bag, rows_repeated):
         return "routing its bagged rows does not give its leaf counts"
-    bag = RoutedBag(
-        leaf=leaf,
-        draws=draws,
-        target=target,
-        weight=nodes.weighted_n_node_samples[leaf_ids],
-        value=nodes.value[leaf_ids, 0, :],
-    )
-    unweighted = bag.weights_are_draws()
-    if not (unweighted or classes_weighted or rows_weighted):
+    unweighted = not (classes_weighted or rows_weighted)
+    if unweighted and not bag.weights_are_draws():
         return "routing its bagged rows does not give its leaf weights"
-    if classes_weighted or (rows_weighted and len(leaf_ids) < LEAVES_TO_TELL):
-        unweighted = False  # equal sums may be a coincidence
     if getattr(member.estimator, "monotonic_cst", None) is not None:
         # Leaf values are clipped to the constraint; the root's is as its rows give it.
-        bag = replace(
-            bag,
-            leaf=np.zeros_like(leaf),
-            weight=nodes.weighted_n_node_samples[:1],
-            value=nodes.value[:1, 0, :],
-        )
+        nodes = member.estimator.tree_
+        weight, value = nodes.weighted_n_node_samples[:1], nodes.value[:1, 0, :]
+        bag = replace(bag, leaf=np.zeros_like(bag.leaf), weight=weight, value=value)
     if member.class_columns is None:
         agrees = _values_agree(bag, member.estimator.criterion, unweighted)
     else:
@@ -119,18 +128,16 @@ def disagreement(
     return None if agrees else "the targets of its bagged rows do not give its leaf values"
 
 
-def _counts_agree(expected: np.ndarray, leaf: np.ndarray, draws: np.ndarray | None) -> bool:
+def _counts_agree(bag: RoutedBag, rows_repeated: bool) -> bool:
     """Whether the leaves hold as many rows as the tree counted.
 
     A tree given draws as weights counts distinct rows; given repeated rows it counts them all.
     Rows of zero weight it does not count, so there may be more than it says.
     """
-    distinct = np.bincount(leaf, minlength=len(expected))
-    if np.all(distinct >= expected):
+    distinct = np.bincount(bag.leaf, minlength=len(bag.count))
+    if np.all(distinct >= bag.count):
         return True
-    if draws is None:
-        return False
-    return bool(np.all(np.bincount(leaf, weights=draws, minlength=len(expected)) >= expected))
+    return rows_repeated and bool(np.all(bag.total(bag.draws) >= bag.count))
 
 
 def _shares_agree(

@@ -14,12 +14,14 @@ import sklearn
 from sklearn.ensemble import BaggingClassifier, BaggingRegressor
 from sklearn.metrics import r2_score
 
-from sparsebag.evidence.leaves import disagreement
+from sparsebag.evidence.leaves import RoutedBag, disagreement, route
 from sparsebag.evidence.members import MemberPool, take_rows
 
 TREES_CHECKED = 3
 LEAVES_CHECKED = 100
 """Other rows, or another order, pass one leaf's count by chance, not a hundred of them."""
+LEAVES_TO_TELL = 8
+"""In so many leaves weights do not add up to the number of draws by chance."""
 TREES_MISPLACE_NAN = tuple(int(n) for n in sklearn.__version__.split(".")[:2]) < (1, 8)
 """Before 1.8 a tree grown on missing values may count a row in a leaf it does not route it to."""
 OOB_ROWS_CHECKED = 200
@@ -147,35 +149,48 @@ def prove_training_rows(pool: MemberPool, X: Any, target: np.ndarray) -> str | N
 
 def _check_leaves(pool: MemberPool, X: Any, target: np.ndarray) -> bool:
     """Check a few trees, more of them if they are small; whether there were any to check."""
-    assert pool.in_bag is not None
-    # scikit-learn that keeps _sample_weight draws rows by it; older versions, and whoever made
-    # a list of trees, may have passed weights to the trees themselves.
-    rows_weighted = not hasattr(pool.source, "_sample_weight")
-    trees = [j for j, member in enumerate(pool.members) if member.is_tree]
-    checked = leaves = 0
-    for j in _first_last_then_any(trees):
-        if checked >= TREES_CHECKED and leaves >= LEAVES_CHECKED:
-            break
-        rows, draws = np.unique(pool.in_bag[j], return_counts=True)
-        block = take_rows(X, rows)
-        if not len(rows) or (TREES_MISPLACE_NAN and _has_nan(block)):
-            continue
-        tree = pool.members[j].estimator
+    bags = _route_some(pool, X, target)
+    rows_weighted = _rows_may_be_weighted(pool, list(bags.values()))
+    for j, bag in bags.items():
+        models = (pool.source, pool.members[j].estimator)
         found = disagreement(
             pool.members[j],
-            block,
-            draws,
-            target[rows],
-            classes_weighted=getattr(tree, "class_weight", None) is not None
-            or getattr(pool.source, "class_weight", None) is not None,
+            bag,
+            classes_weighted=any(getattr(m, "class_weight", None) is not None for m in models),
             rows_weighted=rows_weighted,
             rows_repeated=pool.source is None,
         )
         if found is not None:
             raise _not_training(f"for member {j}, {found}")
-        checked += 1
-        leaves += int(tree.tree_.n_leaves)
-    return checked > 0
+    return bool(bags)
+
+
+def _route_some(pool: MemberPool, X: Any, target: np.ndarray) -> dict[int, RoutedBag]:
+    """The bagged rows of a few trees, in their leaves, by member."""
+    assert pool.in_bag is not None
+    trees = [j for j, member in enumerate(pool.members) if member.is_tree]
+    bags: dict[int, RoutedBag] = {}
+    for j in _first_last_then_any(trees):
+        n_leaves = sum(len(bag.count) for bag in bags.values())
+        if len(bags) >= TREES_CHECKED and n_leaves >= LEAVES_CHECKED:
+            break
+        rows, draws = np.unique(pool.in_bag[j], return_counts=True)
+        block = take_rows(X, rows)
+        if len(rows) and not (TREES_MISPLACE_NAN and _has_nan(block)):
+            bags[j] = route(pool.members[j], block, draws, target[rows])
+    return bags
+
+
+def _rows_may_be_weighted(pool: MemberPool, bags: list[RoutedBag]) -> bool:
+    """Whether the trees themselves may have been given weights a row.
+
+    scikit-learn that keeps ``_sample_weight`` draws rows by it; older versions, and whoever made
+    a list of trees, may have passed weights to the trees. Then the leaves tell.
+    """
+    if hasattr(pool.source, "_sample_weight"):
+        return False
+    told = sum(len(bag.count) - 1 for bag in bags)  # a constant factor is free in each tree
+    return told < LEAVES_TO_TELL or not all(bag.weights_are_draws() for bag in bags)
 
 
 def _first_last_then_any(trees: list[int]) -> list[int]:

@@ -28,6 +28,7 @@ from array_api_compat import array_namespace, device
 from sparsebag.evidence.blocks import row_blocks
 from sparsebag.evidence.evidence import OOBEvidence
 from sparsebag.objective.losses import Loss, TwiceDifferentiableLoss
+from sparsebag.objective.passes import Passes, make_passes
 from sparsebag.objective.penalties import Penalty
 
 Array = Any
@@ -43,6 +44,7 @@ class _Block:
 
     votes: tuple[Array, ...]
     mask: Array | None
+    passes: Passes
     uniform_vote: Array
     targets: Array
     row_weight: Array
@@ -52,7 +54,6 @@ class _Block:
 class _Vote:
     """The ensemble's vote on a block and what its derivatives need."""
 
-    mask: Array | None
     ratio: Array
     floored: Array
     denominator: Array
@@ -177,8 +178,7 @@ class SimplexObjective:
 
     def value(self, weights: Array) -> float:
         """Objective at the weights."""
-        cast = self._cast(weights)
-        total = sum(self._loss_sum(block, self._vote(block, cast)) for block in self._blocks)
+        total = sum(self._loss_sum(block, self._vote(block, weights)) for block in self._blocks)
         return float(total + self.penalty.value(weights))
 
     def loss_value(self, weights: Array) -> float:
@@ -188,15 +188,14 @@ class SimplexObjective:
     def value_and_gradient(self, weights: Array) -> tuple[float, Array]:
         """Objective and gradient, in one pass over the evidence."""
         xp = self.xp
-        cast = self._cast(weights)
         total: Array = 0.0
         gradient = self.penalty.gradient(weights)
         for block in self._blocks:
-            vote = self._vote(block, cast)
+            vote = self._vote(block, weights)
             slope = self._slope(block, vote) / vote.denominator
             on_mask = -xp.sum(slope * vote.ratio, axis=0)
             total = total + self._loss_sum(block, vote)
-            gradient = gradient + self._transposed(block, vote.mask, slope, on_mask)
+            gradient = gradient + block.passes.transposed(slope, on_mask)
         return float(total + self.penalty.value(weights)), gradient
 
     def gradient(self, weights: Array) -> Array:
@@ -211,18 +210,16 @@ class SimplexObjective:
             d(r/D) = φ'' q̇ / D - r ḋ / D²        d(-r q/D) = -Σ_k [q d(r/D) + (r/D) q̇]
         """
         xp = self.xp
-        cast, direction_cast = self._cast(weights), self._cast(direction)
         product = self.penalty.hessian_product(weights, direction)
         for block in self._blocks:
-            vote = self._vote(block, cast)
-            n_dot = self._forward(block.votes, direction_cast)
-            d_dot = self._mask_product(vote.mask, direction_cast, block)
+            vote = self._vote(block, weights)
+            n_dot, d_dot = block.passes.forward(direction)
             q_dot = (n_dot - vote.ratio * d_dot) / vote.denominator
             slope = self._slope(block, vote) / vote.denominator
             curvature = self._curvature(block, vote) / vote.denominator
             d_slope = curvature * q_dot - slope * d_dot / vote.denominator
             on_mask = -xp.sum(vote.ratio * d_slope + slope * q_dot, axis=0)
-            product = product + self._transposed(block, vote.mask, d_slope, on_mask)
+            product = product + block.passes.transposed(d_slope, on_mask)
         return product
 
     def hessian(self, weights: Array) -> Array:
@@ -231,27 +228,27 @@ class SimplexObjective:
         With J = V - q I (the vote's Jacobian times D)::
 
             H = Jᵀ diag(φ''/D²) J - Jᵀ diag(r/D²) I - Iᵀ diag(r/D²) J + penalty's Hessian
+
+        The first three terms are the symmetric part of one product, Jᵀ(φ'' J - 2 r I)/D².
         """
         xp = self.xp
         n = self.n_members
-        cast = self._cast(weights)
+        dtype = self.evidence.votes.dtype
         total = xp.zeros((n, n), dtype=xp.float64, device=self.device)
         for block in self._blocks:
-            vote = self._vote(block, cast)
+            vote = self._vote(block, weights)
             d2 = vote.denominator**2
             slope, curvature = self._slope(block, vote) / d2, self._curvature(block, vote) / d2
-            mask = vote.mask
-            if mask is None:
-                mask = xp.ones((block.row_weight.shape[0], n), dtype=cast.dtype, device=self.device)
+            if block.mask is None:
+                mask = xp.ones((block.row_weight.shape[0], n), dtype=dtype, device=self.device)
+            else:
+                mask = xp.astype(block.mask, dtype)
             for k, votes in enumerate(block.votes):
-                dense = votes.toarray() if hasattr(votes, "toarray") else votes
-                jacobian = xp.astype(dense - self._down(vote.ratio[k])[:, None] * mask, cast.dtype)
-                bent = self._down(curvature[k])[:, None] * jacobian
-                bent = bent - self._down(slope[k])[:, None] * mask
-                cross = xp.astype(jacobian.T @ bent, xp.float64)
-                # Jᵀ(cJ - sI) has the first two terms; the third is the second's transpose.
-                third = xp.astype((mask * self._down(slope[k])[:, None]).T @ jacobian, xp.float64)
-                total += cross - third
+                ratio = xp.astype(vote.ratio[k, :], dtype)[:, None]
+                jacobian = xp.astype(_dense(votes), dtype) - ratio * mask
+                bent = xp.astype(curvature[k, :], dtype)[:, None] * jacobian
+                bent = bent - xp.astype(2.0 * slope[k, :], dtype)[:, None] * mask
+                total = total + xp.astype(jacobian.T @ bent, xp.float64)
         eye = xp.eye(n, dtype=xp.float64, device=self.device)
         columns = [self.penalty.hessian_product(weights, eye[:, j]) for j in range(n)]
         return (total + total.T) / 2 + xp.stack(columns, axis=1)
@@ -263,8 +260,7 @@ class SimplexObjective:
         for block in self._blocks:
             losses: Array = 0.0
             for k, votes in enumerate(block.votes):
-                dense = votes.toarray() if hasattr(votes, "toarray") else votes
-                vote = xp.astype(dense, xp.float64)
+                vote = xp.astype(_dense(votes), xp.float64)
                 if self._smallest_vote is not None:
                     vote = xp.maximum(vote, self._smallest_vote)
                 losses = losses + self.loss.value(vote, block.targets[k, :][:, None])
@@ -295,39 +291,17 @@ class SimplexObjective:
 
     # -- one block ---------------------------------------------------------------------------
 
-    def _cast(self, weights: Array) -> Array:
-        """Weights in the evidence's precision: float32 evidence is multiplied in float32."""
-        return self.xp.astype(weights, self.evidence.votes.dtype)
-
-    def _down(self, values: Array) -> Array:
-        return self.xp.astype(values, self.evidence.votes.dtype)
-
-    def _forward(self, votes: tuple[Array, ...], weights: Array) -> Array:
-        xp = self.xp
-        if len(votes) == 1:
-            return xp.astype((votes[0] @ weights)[None, :], xp.float64)
-        return xp.astype(xp.stack([v @ weights for v in votes]), xp.float64)
-
-    def _mask_product(self, mask: Array | None, weights: Array, block: _Block) -> Array:
-        xp = self.xp
-        if mask is None:  # every member votes on every row
-            total = xp.sum(xp.astype(weights, xp.float64))
-            return xp.zeros_like(block.row_weight) + total
-        return xp.astype(mask @ weights, xp.float64)
-
     def _vote(self, block: _Block, weights: Array) -> _Vote:
         xp = self.xp
-        mask = None if block.mask is None else xp.astype(block.mask, weights.dtype)
-        d = self._mask_product(mask, weights, block) + self.prior_mass
-        d = xp.maximum(d, self._no_vote)
-        n = self._forward(block.votes, weights) + self.prior_mass * block.uniform_vote
-        ratio = n / d
+        n, d = block.passes.forward(weights)
+        denominator = xp.maximum(d + self.prior_mass, self._no_vote)
+        ratio = (n + self.prior_mass * block.uniform_vote) / denominator
         if self._smallest_vote is not None:
             ratio = xp.maximum(ratio, self._smallest_vote)
         floored = ratio
         if self.floor:
             floored = (1.0 - self.floor) * ratio + self.floor / (self.evidence.n_classes or 1)
-        return _Vote(mask=mask, ratio=ratio, floored=floored, denominator=d)
+        return _Vote(ratio=ratio, floored=floored, denominator=denominator)
 
     def _loss_sum(self, block: _Block, vote: _Vote) -> Array:
         losses = self.loss.value(vote.floored, block.targets)
@@ -341,16 +315,6 @@ class SimplexObjective:
         assert isinstance(self.loss, TwiceDifferentiableLoss)
         scale = self._channels.multiplicity * (1.0 - self.floor) ** 2
         return scale * block.row_weight * self.loss.curvature(vote.floored, block.targets)
-
-    def _transposed(
-        self, block: _Block, mask: Array | None, on_votes: Array, on_mask: Array
-    ) -> Array:
-        xp = self.xp
-        columns = self._down(on_votes)
-        total = sum(votes.T @ columns[k, :] for k, votes in enumerate(block.votes))
-        if mask is None:
-            return xp.astype(total, xp.float64) + xp.sum(on_mask)
-        return xp.astype(total + mask.T @ self._down(on_mask), xp.float64)
 
     # -- preparation -------------------------------------------------------------------------
 
@@ -382,14 +346,23 @@ class SimplexObjective:
         return xp.concat(parts, axis=1)
 
     def _cut_into_blocks(self) -> list[_Block]:
-        mask = self.evidence.oob_mask
-        return [
-            _Block(
-                votes=tuple(v[rows, :] for v in self._channels.votes),
-                mask=None if mask is None else mask[rows, :],
-                uniform_vote=self._uniform_vote[:, rows],
-                targets=self._channels.targets[:, rows],
-                row_weight=self._row_weight[rows],
+        blocks = []
+        for rows in row_blocks(self.evidence.votes):
+            votes = tuple(v[rows, :] for v in self._channels.votes)
+            mask = self.evidence.oob_mask
+            mask = None if mask is None else mask[rows, :]
+            blocks.append(
+                _Block(
+                    votes=votes,
+                    mask=mask,
+                    passes=make_passes(votes, mask, self.xp, self.evidence.votes.dtype),
+                    uniform_vote=self._uniform_vote[:, rows],
+                    targets=self._channels.targets[:, rows],
+                    row_weight=self._row_weight[rows],
+                )
             )
-            for rows in row_blocks(self.evidence.votes)
-        ]
+        return blocks
+
+
+def _dense(votes: Array) -> Array:
+    return votes.toarray() if hasattr(votes, "toarray") else votes

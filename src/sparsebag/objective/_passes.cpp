@@ -1,0 +1,144 @@
+// The two products every evaluation is made of, over one block of rows.
+//
+// The mask is read as bytes next to the votes, so it is neither stored nor converted to floats;
+// BLAS would need both. `make bench-passes` shows what that is worth.
+#include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+
+#include <cstddef>
+#include <cstdint>
+
+namespace nb = nanobind;
+
+// Wider vectors where the machine has them, chosen when the module loads; no -march flag needed.
+#if defined(__GNUC__) && !defined(__clang__) && defined(__x86_64__) && defined(__linux__)
+#define DISPATCH __attribute__((target_clones("avx512f", "arch=haswell", "default")))
+#else
+#define DISPATCH
+#endif
+
+namespace {
+
+constexpr std::size_t LANES = 32;  // independent partial sums: vectorises without -ffast-math
+constexpr std::size_t TAIL_LANES = 8;
+constexpr std::size_t ROWS = 4;    // rows whose contributions share one load and store of a sum
+
+template <typename T>
+inline __attribute__((always_inline)) void forward_rows(const T *votes, const std::uint8_t *mask,
+                                                        const T *weights, std::size_t n_rows,
+                                                        std::size_t n_members, double *n,
+                                                        double *d) {
+    for (std::size_t i = 0; i < n_rows; ++i) {
+        const T *v = votes + i * n_members;
+        const std::uint8_t *m = mask + i * n_members;
+        T sum_v[LANES] = {}, sum_m[LANES] = {};
+        std::size_t j = 0;
+        for (; j + LANES <= n_members; j += LANES)
+            for (std::size_t l = 0; l < LANES; ++l) {
+                sum_v[l] += v[j + l] * weights[j + l];
+                sum_m[l] += static_cast<T>(m[j + l]) * weights[j + l];
+            }
+        for (; j + TAIL_LANES <= n_members; j += TAIL_LANES)  // short rows live in the tail
+            for (std::size_t l = 0; l < TAIL_LANES; ++l) {
+                sum_v[l] += v[j + l] * weights[j + l];
+                sum_m[l] += static_cast<T>(m[j + l]) * weights[j + l];
+            }
+        double total_v = 0.0, total_m = 0.0;
+        for (std::size_t l = 0; l < LANES; ++l) {
+            total_v += sum_v[l];
+            total_m += sum_m[l];
+        }
+        for (; j < n_members; ++j) {
+            total_v += static_cast<double>(v[j] * weights[j]);
+            total_m += static_cast<double>(static_cast<T>(m[j]) * weights[j]);
+        }
+        n[i] = total_v;
+        d[i] = total_m;
+    }
+}
+
+template <typename T>
+inline __attribute__((always_inline)) void transposed_rows(const T *votes,
+                                                           const std::uint8_t *mask,
+                                                           const T *on_votes, const T *on_mask,
+                                                           std::size_t n_rows,
+                                                           std::size_t n_members, T *sums) {
+    std::size_t i = 0;
+    for (; i + ROWS <= n_rows; i += ROWS) {
+        const T *v = votes + i * n_members;
+        const std::uint8_t *m = mask + i * n_members;
+        const T a0 = on_votes[i], a1 = on_votes[i + 1], a2 = on_votes[i + 2], a3 = on_votes[i + 3];
+        const T b0 = on_mask[i], b1 = on_mask[i + 1], b2 = on_mask[i + 2], b3 = on_mask[i + 3];
+        for (std::size_t j = 0; j < n_members; ++j) {
+            const std::size_t j1 = j + n_members, j2 = j1 + n_members, j3 = j2 + n_members;
+            const T left = (a0 * v[j] + a1 * v[j1]) + (a2 * v[j2] + a3 * v[j3]);
+            const T right = (b0 * static_cast<T>(m[j]) + b1 * static_cast<T>(m[j1])) +
+                            (b2 * static_cast<T>(m[j2]) + b3 * static_cast<T>(m[j3]));
+            sums[j] += left + right;
+        }
+    }
+    for (; i < n_rows; ++i) {
+        const T *v = votes + i * n_members;
+        const std::uint8_t *m = mask + i * n_members;
+        for (std::size_t j = 0; j < n_members; ++j)
+            sums[j] += on_votes[i] * v[j] + on_mask[i] * static_cast<T>(m[j]);
+    }
+}
+
+DISPATCH void forward_f32(const float *v, const std::uint8_t *m, const float *w, std::size_t r,
+                          std::size_t c, double *n, double *d) {
+    forward_rows<float>(v, m, w, r, c, n, d);
+}
+DISPATCH void forward_f64(const double *v, const std::uint8_t *m, const double *w, std::size_t r,
+                          std::size_t c, double *n, double *d) {
+    forward_rows<double>(v, m, w, r, c, n, d);
+}
+DISPATCH void transposed_f32(const float *v, const std::uint8_t *m, const float *a, const float *b,
+                             std::size_t r, std::size_t c, float *s) {
+    transposed_rows<float>(v, m, a, b, r, c, s);
+}
+DISPATCH void transposed_f64(const double *v, const std::uint8_t *m, const double *a,
+                             const double *b, std::size_t r, std::size_t c, double *s) {
+    transposed_rows<double>(v, m, a, b, r, c, s);
+}
+
+template <typename T>
+using Matrix = nb::ndarray<const T, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
+template <typename T>
+using Vector = nb::ndarray<const T, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+template <typename T>
+using Output = nb::ndarray<T, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+
+void check(bool fits) {
+    if (!fits) throw nb::value_error("evidence pass: array shapes disagree");
+}
+
+template <typename T, auto KERNEL>
+void forward(Matrix<T> votes, Matrix<std::uint8_t> mask, Vector<T> weights, Output<double> n,
+             Output<double> d) {
+    const std::size_t rows = votes.shape(0), members = votes.shape(1);
+    check(mask.shape(0) == rows && mask.shape(1) == members && weights.shape(0) == members &&
+          n.shape(0) == rows && d.shape(0) == rows);
+    nb::gil_scoped_release release;
+    KERNEL(votes.data(), mask.data(), weights.data(), rows, members, n.data(), d.data());
+}
+
+template <typename T, auto KERNEL>
+void transposed(Matrix<T> votes, Matrix<std::uint8_t> mask, Vector<T> on_votes, Vector<T> on_mask,
+                Output<T> sums) {
+    const std::size_t rows = votes.shape(0), members = votes.shape(1);
+    check(mask.shape(0) == rows && mask.shape(1) == members && on_votes.shape(0) == rows &&
+          on_mask.shape(0) == rows && sums.shape(0) == members);
+    nb::gil_scoped_release release;
+    KERNEL(votes.data(), mask.data(), on_votes.data(), on_mask.data(), rows, members, sums.data());
+}
+
+}  // namespace
+
+NB_MODULE(_passes, m) {
+    m.doc() = "Products of a block of votes and its byte mask with one vector each.";
+    m.def("forward", &forward<float, forward_f32>);
+    m.def("forward", &forward<double, forward_f64>);
+    m.def("transposed", &transposed<float, transposed_f32>);
+    m.def("transposed", &transposed<double, transposed_f64>);
+}

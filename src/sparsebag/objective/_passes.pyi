@@ -1,0 +1,6 @@
+from numpy import ndarray
+
+def forward(votes: ndarray, mask: ndarray, weights: ndarray, n: ndarray, d: ndarray) -> None: ...
+def transposed(
+    votes: ndarray, mask: ndarray, on_votes: ndarray, on_mask: ndarray, sums: ndarray
+) -> None: ...

@@ -1,0 +1,124 @@
+"""The products an evaluation is made of: votes and mask of a row block with vectors.
+
+`ArrayPasses` is written once for every array library; `NativePasses` is the compiled shortcut for
+the common case, one NumPy matrix with a byte mask.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+import numpy as np
+from array_api_compat import is_numpy_array
+
+from sparsebag.objective import _passes
+
+Array = Any
+
+
+class Passes(Protocol):
+    """Products of one block of B rows, N members and K channels."""
+
+    def forward(self, weights: Array) -> tuple[Array, Array]:
+        """Weighted votes (K, B) and weighted mask (B,), in float64."""
+        ...
+
+    def transposed(self, on_votes: Array, on_mask: Array) -> Array:
+        """``Σ_k V_kᵀ on_votes_k + Iᵀ on_mask``, shape (N,), in float64."""
+        ...
+
+
+class ArrayPasses:
+    """Products in any array namespace, channels and sparse votes included.
+
+    Parameters
+    ----------
+    votes : tuple of K matrices of shape (B, N)
+    mask : array of shape (B, N) or None
+        None: every member votes on every row.
+    xp : array namespace
+    dtype : dtype
+        Precision the products are taken in.
+    """
+
+    def __init__(self, votes: tuple[Array, ...], mask: Array | None, xp: Any, dtype: Any) -> None:
+        self._votes = votes
+        self._mask = mask
+        self._xp = xp
+        self._dtype = dtype
+
+    def forward(self, weights: Array) -> tuple[Array, Array]:
+        """Weighted votes (K, B) and weighted mask (B,), in float64."""
+        xp = self._xp
+        cast = xp.astype(weights, self._dtype)
+        n = xp.astype(xp.stack([votes @ cast for votes in self._votes]), xp.float64)
+        if self._mask is None:
+            return n, xp.zeros_like(n[0, :]) + xp.sum(weights)
+        return n, xp.astype(xp.astype(self._mask, self._dtype) @ cast, xp.float64)
+
+    def transposed(self, on_votes: Array, on_mask: Array) -> Array:
+        """``Σ_k V_kᵀ on_votes_k + Iᵀ on_mask``, shape (N,), in float64."""
+        xp = self._xp
+        cast = xp.astype(on_votes, self._dtype)
+        total = sum(votes.T @ cast[k, :] for k, votes in enumerate(self._votes))
+        if self._mask is None:
+            return xp.astype(total, xp.float64) + xp.sum(on_mask)
+        mask = xp.astype(self._mask, self._dtype)
+        return xp.astype(total + mask.T @ xp.astype(on_mask, self._dtype), xp.float64)
+
+
+class NativePasses:
+    """Compiled products of one C-contiguous NumPy matrix with a byte mask.
+
+    Parameters
+    ----------
+    votes : ndarray of shape (B, N), float32 or float64
+    mask : ndarray of shape (B, N), bool or uint8
+    """
+
+    def __init__(self, votes: np.ndarray, mask: np.ndarray) -> None:
+        self._votes = votes
+        self._mask = mask.view(np.uint8)
+        self._dtype = votes.dtype
+
+    def forward(self, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Weighted votes (1, B) and weighted mask (B,), in float64."""
+        n, d = np.empty((2, len(self._votes)))
+        cast = weights.astype(self._dtype)
+        _passes.forward(self._votes, self._mask, cast, n, d)
+        return n[None, :], d
+
+    def transposed(self, on_votes: np.ndarray, on_mask: np.ndarray) -> np.ndarray:
+        """``Vᵀ on_votes + Iᵀ on_mask``, shape (N,), in float64."""
+        sums = np.zeros(self._votes.shape[1], dtype=self._dtype)
+        left, right = on_votes[0].astype(self._dtype), on_mask.astype(self._dtype)
+        _passes.transposed(self._votes, self._mask, left, right, sums)
+        return sums.astype(np.float64)
+
+
+def make_passes(votes: tuple[Array, ...], mask: Array | None, xp: Any, dtype: Any) -> Passes:
+    """The compiled products where they apply, else the general ones.
+
+    Parameters
+    ----------
+    votes : tuple of K matrices of shape (B, N)
+    mask : array of shape (B, N) or None
+    xp : array namespace
+    dtype : dtype
+
+    Returns
+    -------
+    Passes
+    """
+    plain = (
+        mask is not None
+        and len(votes) == 1
+        and is_numpy_array(votes[0])
+        and votes[0].dtype in (np.float32, np.float64)
+        and mask.dtype in (np.bool_, np.uint8)
+        and votes[0].flags.c_contiguous
+        and mask.flags.c_contiguous
+    )
+    if plain and mask is not None:
+        return NativePasses(votes[0], mask)
+    return ArrayPasses(votes, mask, xp, dtype)

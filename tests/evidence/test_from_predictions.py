@@ -1,0 +1,360 @@
+"""Evidence from a user's own matrices: taken as they are, or refused with a sentence."""
+
+import hypothesis
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from sparsebag.evidence.from_predictions import from_predictions
+
+ROWS, MEMBERS, CLASSES = 12, 4, 3
+
+
+@pytest.fixture
+def rng():
+    return np.random.default_rng(0)
+
+
+@pytest.fixture
+def mask(rng):
+    return rng.random((ROWS, MEMBERS)) < 0.4
+
+
+@pytest.fixture
+def proba(rng):
+    return rng.random((ROWS, MEMBERS))
+
+
+@pytest.fixture
+def tensor(rng):
+    return rng.dirichlet(np.ones(CLASSES), size=(ROWS, MEMBERS))
+
+
+@pytest.fixture
+def y():
+    return np.arange(ROWS) % CLASSES
+
+
+def classification(predictions, mask, y, **options):
+    return from_predictions(predictions, mask, y, task="classification", **options)
+
+
+def regression(predictions, mask, y, **options):
+    return from_predictions(predictions, mask, y, task="regression", **options)
+
+
+# -- what comes out ----------------------------------------------------------------------------
+
+
+def test_true_class_probabilities(proba, mask, y):
+    evidence = classification(proba, mask, y)
+    np.testing.assert_array_equal(evidence.votes, np.where(mask, proba, 0))
+    np.testing.assert_array_equal(evidence.oob_mask, mask)
+    assert evidence.source == "matrices"
+    assert evidence.classes.tolist() == [0, 1, 2]
+
+
+def test_every_class(tensor, mask, y):
+    evidence = classification(tensor, mask, y, every_class=True)
+    true = np.take_along_axis(tensor, y[:, None, None], axis=2)[:, :, 0]
+    np.testing.assert_array_equal(evidence.votes, np.where(mask, true, 0))
+    for c, plane in enumerate(evidence.class_votes):
+        np.testing.assert_array_equal(plane.toarray(), np.where(mask, tensor[:, :, c], 0))
+
+
+def test_every_class_is_kept_only_if_asked_for(tensor, mask, y):
+    assert classification(tensor, mask, y).class_votes is None
+
+
+def test_two_classes_need_no_planes(rng, mask):
+    tensor = rng.dirichlet(np.ones(2), size=(ROWS, MEMBERS))
+    evidence = classification(tensor, mask, np.arange(ROWS) % 2, every_class=True)
+    assert evidence.class_votes is None
+
+
+def test_the_true_class_is_all_that_three_axes_add(tensor, mask, y):
+    true = np.take_along_axis(tensor, y[:, None, None], axis=2)[:, :, 0]
+    three, two = classification(tensor, mask, y), classification(true, mask, y)
+    np.testing.assert_array_equal(three.votes, two.votes)
+    np.testing.assert_array_equal(three.target, two.target)
+
+
+def test_no_mask_means_every_row_is_unseen(proba, y):
+    evidence = classification(proba, None, y)
+    assert evidence.oob_mask is None
+    assert evidence.votes is proba
+
+
+@pytest.mark.parametrize("kind", [int, float, np.int8, list, pd.DataFrame])
+def test_masks_of_every_kind(proba, mask, y, kind):
+    given = mask.tolist() if kind is list else pd.DataFrame(mask) if kind is pd.DataFrame else None
+    evidence = classification(proba, mask.astype(kind) * 3 if given is None else given, y)
+    assert evidence.oob_mask.dtype == np.bool_
+    np.testing.assert_array_equal(evidence.oob_mask, mask)
+
+
+@pytest.mark.parametrize(
+    ("given", "kept"),
+    [
+        (np.float32, np.float32),
+        (np.float64, np.float64),
+        (np.float16, np.float32),
+        (np.int64, np.float64),
+        (np.uint8, np.float64),
+        (np.bool_, np.float64),
+        (object, np.float64),
+    ],
+)
+def test_precision(mask, y, given, kept):
+    votes = (np.arange(ROWS * MEMBERS).reshape(ROWS, MEMBERS) % 2).astype(given)
+    evidence = classification(votes, mask, y)
+    assert evidence.votes.dtype == kept
+    np.testing.assert_array_equal(evidence.votes, np.where(mask, votes.astype(kept), 0))
+
+
+@pytest.mark.parametrize("kind", [list, pd.DataFrame])
+def test_predictions_of_every_kind(proba, mask, y, kind):
+    given = proba.tolist() if kind is list else kind(proba)
+    np.testing.assert_array_equal(classification(given, mask, y).votes, np.where(mask, proba, 0))
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_nothing_is_copied_when_nothing_must_change(proba, mask, y, dtype):
+    clean = np.where(mask, proba, 0).astype(dtype)
+    for make in (classification, regression):
+        evidence = make(clean, mask, y)
+        assert np.shares_memory(evidence.votes, clean)
+        assert np.shares_memory(evidence.oob_mask, mask)
+
+
+def test_the_callers_matrices_are_never_changed(proba, tensor, mask, y):
+    for given in (proba, tensor):
+        before, mask_before = given.copy(), mask.copy()
+        evidence = classification(given, mask, y, every_class=given.ndim == 3)
+        assert not np.shares_memory(evidence.votes, given)
+        np.testing.assert_array_equal(given, before)
+        np.testing.assert_array_equal(mask, mask_before)
+
+
+@pytest.mark.parametrize("hidden", [np.nan, np.inf, -np.inf, 1e9])
+def test_in_bag_entries_may_be_anything(proba, tensor, mask, y, hidden):
+    expected = classification(proba, mask, y).votes
+    np.testing.assert_array_equal(
+        classification(np.where(mask, proba, hidden), mask, y).votes, expected
+    )
+    np.testing.assert_array_equal(
+        regression(np.where(mask, proba, hidden), mask, y).votes, expected
+    )
+    given = np.where(mask[:, :, None], tensor, hidden)
+    evidence = classification(given, mask, y, every_class=True)
+    assert np.all(np.isfinite(evidence.votes))
+    assert all(np.all(np.isfinite(plane.data)) for plane in evidence.class_votes)
+
+
+def test_labels_give_the_order_of_the_third_axis(tensor, mask, y):
+    names = np.array(["x", "m", "b"])  # not sorted
+    evidence = classification(tensor, mask, names[y], labels=names)
+    np.testing.assert_array_equal(evidence.votes, classification(tensor, mask, y).votes)
+    np.testing.assert_array_equal(evidence.target, y)
+    assert evidence.classes.tolist() == ["x", "m", "b"]
+
+
+def test_labels_may_name_classes_that_y_lacks(tensor, mask):
+    y = np.where(np.arange(ROWS) % 2, 0, 2)
+    evidence = classification(tensor, mask, y, labels=[0, 1, 2])
+    np.testing.assert_array_equal(evidence.target, y)
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [list, pd.Series, lambda y: y[:, None], lambda y: pd.DataFrame({"y": y}), np.float32],
+    ids=["list", "Series", "column", "DataFrame", "floats"],
+)
+def test_targets_of_every_kind(proba, mask, y, kind):
+    given = y.astype(kind) if kind is np.float32 else kind(y)
+    np.testing.assert_array_equal(classification(proba, mask, given).target, y)
+    evidence = regression(proba, mask, given)
+    assert evidence.target.dtype == np.float64
+    np.testing.assert_array_equal(evidence.target, y)
+
+
+def test_string_and_boolean_targets(proba, mask, y):
+    for given in (np.array(["c", "a", "b"])[y], pd.Series(["c", "a", "b"])[y], y > 0):
+        evidence = classification(proba, mask, given)
+        np.testing.assert_array_equal(evidence.classes[evidence.target], np.asarray(given))
+
+
+def test_all_zero_predictions_are_fine_in_regression(mask, y):
+    assert not regression(np.zeros((ROWS, MEMBERS)), mask, y).votes.any()
+
+
+def test_single_precision_may_overshoot_one(mask, y):
+    proba = np.full((ROWS, MEMBERS), np.nextafter(np.float32(1), np.float32(2)), np.float32)
+    assert classification(proba, mask, y).votes.max() > 1
+
+
+@hypothesis.settings(max_examples=60, deadline=None, derandomize=True)
+@hypothesis.given(
+    hnp.arrays(np.float64, (9, 5, 3), elements=st.floats(0, 1)),
+    hnp.arrays(np.bool_, (9, 5)),
+    hnp.arrays(np.int64, 9, elements=st.integers(0, 2)),
+)
+def test_votes_are_the_true_class_where_unseen(tensor, mask, y):
+    tensor[:, 0, :] = 0.5
+    mask[:, 0] = True  # someone votes
+    evidence = classification(tensor, mask, y, labels=[0, 1, 2], every_class=True)
+    for i in range(9):
+        for j in range(5):
+            assert evidence.votes[i, j] == (tensor[i, j, y[i]] if mask[i, j] else 0)
+            for c in range(3):
+                assert evidence.class_votes[c][i, j] == (tensor[i, j, c] if mask[i, j] else 0)
+
+
+@pytest.mark.parametrize("library", ["torch", "array_api_strict"])
+def test_arrays_of_other_libraries_stay_what_they_are(tensor, mask, y, library):
+    xp = pytest.importorskip(library)
+    true = np.take_along_axis(tensor, y[:, None, None], axis=2)[:, :, 0]
+    for matrix in (tensor, true):
+        given = xp.asarray(matrix)
+        options = {"every_class": matrix.ndim == 3, "sample_weight": np.arange(1.0, ROWS + 1)}
+        expected = classification(matrix, mask, y, **options)
+        for targets, oob in ((xp.asarray(y), xp.asarray(mask)), (y, mask), (y.tolist(), mask)):
+            evidence = classification(given, oob, targets, **options)
+            for name in ("votes", "oob_mask", "target", "sample_weight"):
+                part = getattr(evidence, name)
+                assert type(part) is type(given)
+                np.testing.assert_array_equal(np.asarray(part), getattr(expected, name))
+            planes = zip(evidence.class_votes or (), expected.class_votes or (), strict=True)
+            for plane, same in planes:
+                np.testing.assert_array_equal(np.asarray(plane), same.toarray())
+            assert np.asarray(evidence.covered()).tolist() == expected.covered().tolist()
+            assert evidence.take(slice(2, 5)).n_rows == 3
+            if library == "torch":  # a strict dtype does not tell its size
+                assert evidence.nbytes >= expected.votes.nbytes
+    np.testing.assert_array_equal(np.asarray(given), true)  # unchanged
+    evidence = regression(xp.asarray(true), xp.asarray(mask), xp.asarray(y))
+    np.testing.assert_array_equal(np.asarray(evidence.votes), np.where(mask, true, 0))
+    with pytest.raises(ValueError, match="oob_mask has shape"):
+        classification(xp.asarray(true), xp.asarray(mask[1:]), y)
+
+
+# -- what is refused ---------------------------------------------------------------------------
+
+
+def test_shapes(proba, tensor, mask, y):
+    with pytest.raises(ValueError, match=r"\(rows, members\) or .*classes\), got \(12,\)"):
+        classification(proba[:, 0], None, y)
+    with pytest.raises(ValueError, match=r"must have shape \(rows, members\), got \(12, 4, 3\)"):
+        regression(tensor, mask, y)
+    with pytest.raises(ValueError, match=r"predictions are empty \(shape \(12, 0\)\)"):
+        classification(proba[:, :0], None, y)
+    with pytest.raises(ValueError, match=r"predictions are empty"):
+        regression(proba[:0], None, y[:0])
+
+
+@pytest.mark.parametrize("shape", [(ROWS, MEMBERS - 1), (ROWS - 1, MEMBERS), (MEMBERS, ROWS), ()])
+def test_mask_and_predictions_must_agree(proba, tensor, y, shape):
+    for given in (proba, tensor):
+        with pytest.raises(ValueError, match=r"oob_mask has shape \(.*\) but predictions have \("):
+            classification(given, np.ones(shape, dtype=bool), y)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_nan_and_infinity_where_out_of_bag(proba, tensor, mask, y, value):
+    i, j = np.argwhere(mask)[0]
+    proba[i, j] = value
+    tensor[i, j, (y[i] + 1) % CLASSES] = value  # not even the true class
+    for given, make in ((proba, classification), (tensor, classification), (proba, regression)):
+        with pytest.raises(ValueError, match="NaN or infinity where the mask says out of bag"):
+            make(given, mask, y)
+    with pytest.raises(ValueError, match="NaN or infinity"):
+        regression(proba, None, y)
+
+
+@pytest.mark.parametrize("value", [-0.1, 1.1])
+def test_probabilities_between_zero_and_one(proba, tensor, y, value):
+    proba[0, 0] = tensor[0, 0, 0] = value
+    for given in (proba, tensor):
+        with pytest.raises(
+            ValueError, match=r"probabilities between 0 and 1; for regression pass loss="
+        ):
+            classification(given, None, y)
+
+
+def test_all_zero_probabilities(mask, y):
+    sentence = "every member gives every row's true class probability zero"
+    for shape in ((ROWS, MEMBERS), (ROWS, MEMBERS, CLASSES)):
+        with pytest.raises(ValueError, match=sentence):
+            classification(np.zeros(shape), mask, y)
+    only_in_bag = np.where(mask, 0.0, 0.9)
+    with pytest.raises(ValueError, match=sentence):
+        classification(only_in_bag, mask, y)
+    wrong_class = np.zeros((ROWS, MEMBERS, CLASSES))
+    wrong_class[np.arange(ROWS), :, (y + 1) % CLASSES] = 1.0
+    with pytest.raises(ValueError, match=r"true class probability zero.*in the order of labels="):
+        classification(wrong_class, None, y)
+
+
+def test_numbers_are_needed(proba, mask, y):
+    with pytest.raises(ValueError, match="predictions must be numbers"):
+        classification(np.full((ROWS, MEMBERS), "high"), mask, y)
+    with pytest.raises(ValueError, match="y must hold one number a row"):
+        regression(proba, mask, np.array(["a"] * ROWS))
+
+
+@pytest.mark.parametrize("make", [classification, regression])
+def test_one_target_a_row(proba, mask, y, make):
+    with pytest.raises(
+        ValueError, match=r"y must have one value a row, got shape \(12, 2\); multi"
+    ):
+        make(proba, mask, np.c_[y, y])
+    with pytest.raises(ValueError, match="y has 11 values for 12 rows"):
+        make(proba, mask, y[:-1])
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_nan_and_infinity_in_regression_targets(proba, mask, y, value):
+    y = np.where(y == 0, value, y)
+    with pytest.raises(ValueError, match="y holds NaN or infinity; leave those rows out"):
+        regression(proba, mask, y)
+
+
+def test_targets_that_are_no_classes(proba, mask, y):
+    for given in (y + 0.5, np.where(y == 0, np.nan, y)):
+        with pytest.raises(ValueError, match=r"y is not made of classes .* loss='squared_error'"):
+            classification(proba, mask, given)
+    with pytest.raises(ValueError, match="y mixes labels that cannot be sorted"):
+        classification(proba, mask, np.array([1, "a"] * (ROWS // 2), dtype=object))
+
+
+def test_one_class(proba, mask):
+    with pytest.raises(ValueError, match=r"y has one class only \(\[7\]\); classification needs"):
+        classification(proba, mask, np.full(ROWS, 7))
+    assert classification(proba, mask, np.full(ROWS, 7), labels=[7, 8]).n_classes == 2
+
+
+def test_labels_must_fit(proba, tensor, mask, y):
+    with pytest.raises(ValueError, match=r"a class that labels= does not name \(.*2.*\)"):
+        classification(proba, mask, y, labels=[0, 1])
+    with pytest.raises(ValueError, match="labels= does not name"):
+        classification(proba, mask, y, labels=["0", "1", "2"])
+    with pytest.raises(ValueError, match="labels= names a class twice"):
+        classification(tensor, mask, y, labels=[0, 1, 2, 2])
+    with pytest.raises(ValueError, match="predictions have 3 classes but y and labels have 4"):
+        classification(tensor, mask, y, labels=[0, 1, 2, 3])
+    with pytest.raises(ValueError, match="predictions have 3 classes but y and labels have 2"):
+        classification(tensor, mask, y % 2)
+
+
+def test_every_class_needs_three_axes(proba, mask, y):
+    with pytest.raises(ValueError, match=r"reads every class; pass predictions of shape \(rows"):
+        classification(proba, mask, y, every_class=True)
+
+
+def test_sample_weight_is_checked(proba, mask, y):
+    evidence = classification(proba, mask, y, sample_weight=np.arange(ROWS))
+    np.testing.assert_array_equal(evidence.sample_weight, np.arange(ROWS))
+    with pytest.raises(ValueError, match="sample_weight must not be negative"):
+        classification(proba, mask, y, sample_weight=-np.ones(ROWS))

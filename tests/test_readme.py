@@ -1,0 +1,59 @@
+"""The README's first example is what a newcomer pastes; it must run as it stands."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def test_first_example_runs(capsys):
+    (example,) = re.findall(r"```python\n(.*?)```", README, flags=re.DOTALL)[:1]
+    exec(compile(example, "README.md", "exec"), {})
+    out = capsys.readouterr().out
+    assert "of 300 trees kept" in out
+    assert "random" in out
+
+
+def test_its_two_commands_come_first():
+    first = re.search(r"```console\n(.*?)```", README, flags=re.DOTALL).group(1)
+    assert [line.split("#")[0].strip() for line in first.strip().splitlines()] == [
+        "make demo",
+        "make test",
+    ]
+    makefile = (ROOT / "Makefile").read_text()
+    for target in re.findall(r"`make ([a-z-]+)`", README):
+        assert re.search(rf"^{target}:", makefile, flags=re.MULTILINE), target
+
+
+def test_every_relative_link_exists():
+    for name in ("README.md", "CONTRIBUTING.md", "docs/method.md"):
+        page = ROOT / name
+        for link in re.findall(r"\]\(([^)#]+)\)", page.read_text(encoding="utf-8")):
+            if "://" not in link:
+                assert (page.parent / link).exists(), f"{name} links to {link}"
+
+
+def test_contributing_loss_example_works():
+    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    (example,) = re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL)
+    import numpy as np
+
+    import sparsebag as sb
+
+    scope: dict = {}
+    exec("from dataclasses import dataclass\nfrom typing import Any as Channel", scope)
+    exec("from array_api_compat import array_namespace", scope)
+    exec(example, scope)
+    rng = np.random.default_rng(0)
+    y = rng.normal(size=200)
+    predictions = y[:, None] + rng.normal(size=(200, 20))
+    mask = rng.random((200, 20)) < 0.4
+    for solver in ("auto", "active_set"):
+        solution = sb.fit_weights(
+            predictions, mask, y, loss=scope["PseudoHuber"](), lam=0.0, solver=solver
+        )
+        assert solution.status.success
+        assert solution.weights.sum() == pytest.approx(1.0)
