@@ -165,7 +165,6 @@ class _SparseBagging(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
             class_votes=loss.channel == "every_class",
             dtype=settings.evidence_dtype,
             n_jobs=self.n_jobs,
-            verify=self._is_frozen,
             verbose=self.verbose,
         )
         self.solution_ = solve_weights(evidence, settings, verbose=self.verbose)

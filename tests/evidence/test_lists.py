@@ -209,3 +209,11 @@ def test_named_columns_in_another_order_are_an_error():
     models = [DecisionTreeClassifier().fit(frame, y) for _ in range(2)]
     with pytest.raises(ValueError, match=r"column names differ .*'f' in place of 'a'"):
         evidence_of(models, frame[list("fbcdea")], y, source="holdout")
+
+
+def test_a_tree_is_never_fed_fewer_columns_than_it_reads():
+    """Single precision skips scikit-learn's checks, which would be a read out of bounds here."""
+    X, y = classes()
+    models = [DecisionTreeClassifier().fit(X, y), LogisticRegression().fit(X, y)]
+    with pytest.raises(ValueError, match="X has 4 features, but DecisionTreeClassifier"):
+        evidence_of(models, X[:, :4].astype(np.float32), y, source="holdout")

@@ -30,8 +30,8 @@ def row_blocks(matrix: Any) -> Iterator[slice]:
     Examples
     --------
     >>> import numpy as np
-    >>> [b.stop - b.start for b in row_blocks(np.zeros((300, 1024)))]
-    [256, 44]
+    >>> [b.stop - b.start for b in row_blocks(np.zeros((600, 1024)))]
+    [512, 88]
     """
     on_cpu = str(device(matrix)).startswith("cpu")
     entries = CPU_BLOCK_ENTRIES if on_cpu else ACCELERATOR_BLOCK_ENTRIES

@@ -87,7 +87,8 @@ def from_predictions(
         else:
             _check_class_axis(predictions, classes)
             votes = _true_class(predictions, mask, target)
-        if not any(bool(xp.any(votes[rows, ...] != 0)) for rows in row_blocks(votes)):
+        unseen = mask is None or bool(xp.any(mask))  # else there is another sentence for it
+        if unseen and not any(bool(xp.any(votes[rows, ...] != 0)) for rows in row_blocks(votes)):
             raise ValueError(
                 "every member gives every row's true class probability zero; predictions must "
                 "hold the probability of the row's true class (or, with three axes, of every "

@@ -103,8 +103,6 @@ class MemberPool:
         Class labels in the order of ``predict_proba``.
     in_bag : sequence of ndarray, or None
         Rows each member was trained on, with repeats; None where they are unknown.
-    no_in_bag : str
-        Why they are unknown, to end a sentence with.
     input_kind : {"tree", "array", "as_given"}
         How X reaches the members: as the float32 trees read, as an array, or untouched.
     n_features : int or None
@@ -113,6 +111,8 @@ class MemberPool:
         Number of rows it was fitted on, where the object remembers.
     source : object
         The object the pool was read from.
+    no_in_bag : str
+        Why the in-bag rows are unknown, where they are; ends a sentence.
     """
 
     members: tuple[Member, ...]

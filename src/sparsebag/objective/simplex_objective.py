@@ -20,6 +20,7 @@ forward and the transposed product, so a value and its gradient read the evidenc
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -33,6 +34,8 @@ from sparsebag.objective.penalties import Penalty
 
 Array = Any
 
+GAP_PER_ROUNDING = 32
+"""A gap this many times the value's rounding cannot be told from zero."""
 NO_VOTE = 1e-15
 """Stands in for a vanished denominator (τ = 0 and no survivor has the row out of bag): the vote
 is then 0 and log-loss meets its clip, as in the paper's code."""
@@ -150,7 +153,7 @@ class SimplexObjective:
         convex_loss = bool(getattr(self.loss, "is_convex", False))
         return self.evidence.oob_mask is None and convex_loss and self.penalty.is_convex
 
-    @property
+    @cached_property
     def scale(self) -> float:
         """What tolerances are relative to.
 
@@ -162,10 +165,22 @@ class SimplexObjective:
         losses = self.xp.sum(self.loss.value(self._uniform_vote, self._channels.targets), axis=0)
         return max(float(self.xp.sum(self._row_weight * losses)), np.finfo(float).tiny)
 
-    @property
+    @cached_property
     def rounding(self) -> float:
-        """Differences between two values smaller than this mean nothing."""
-        return float(self.xp.finfo(self.evidence.votes.dtype).eps) * self.scale
+        """Differences between two values smaller than this mean nothing.
+
+        A regression vote is rounded relative to the target's size, the loss is made of what is
+        left after subtracting the target: (f + δ - y)² differs by 2 δ |f - y|, with δ = eps |y|.
+        """
+        eps = float(self.xp.finfo(self.evidence.votes.dtype).eps)
+        if self.evidence.task == "classification":
+            return eps
+        square = float(self.xp.sum(self._row_weight * self._channels.targets[0, :] ** 2))
+        return eps * max(self.scale, (square * self.scale) ** 0.5, eps * square)
+
+    def goal(self, tol: float) -> float:
+        """The stationarity gap to stop at: ``tol`` on the loss's scale, or what rounding allows."""
+        return max(tol * self.scale, GAP_PER_ROUNDING * self.rounding)
 
     def uniform_weights(self) -> Array:
         """The simplex's centre, every solver's default start."""

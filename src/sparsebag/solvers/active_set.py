@@ -112,7 +112,7 @@ class ActiveSet:
         self, objective: SimplexObjective, point: Point, watch: Watch, max_iter: int
     ) -> tuple[Point, Status]:
         xp = objective.xp
-        goal = self.tol * objective.scale
+        goal = objective.goal(self.tol)
         spectral = SpectralDescent(watch, memory=1)
         first = not objective.is_convex
         try:

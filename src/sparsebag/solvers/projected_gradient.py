@@ -102,7 +102,7 @@ def descend_over_faces(
 ) -> Solution:
     """Alternate descent on the members with weight and checks over all members."""
     xp = objective.xp
-    goal = tol * objective.scale
+    goal = objective.goal(tol)
     descent = SpectralDescent(watch, memory)
     status = Status.MAX_ITERATIONS
     allowed = WARM_UP_ITERATIONS

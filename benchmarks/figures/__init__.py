@@ -1,0 +1,1 @@
+"""The paper benchmark's figures, one file a figure: ``measure`` computes, ``draw`` draws."""

@@ -1,0 +1,106 @@
+"""The results file: one tidy CSV, a row a (data set, base, method, seed), written as they come."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+KEY = ("dataset", "base", "method", "seed")
+COLUMNS = (
+    *("dataset", "task", "base", "method", "seed", "status", "reason"),
+    *("accuracy", "log_loss", "brier", "ece", "paper_ece", "mse", "r2"),
+    *("survivors", "members", "compression_ratio", "bytes", "latency_ms_per_1k", "fit_seconds"),
+    *("sparsebag", "sklearn", "numpy", "scipy", "python", "xgboost", "machine"),
+)
+OK, SKIPPED, FAILED = "ok", "skipped", "failed"
+
+Key = tuple[str, str, str, str]
+
+
+def key_of(row: Mapping[str, Any]) -> Key:
+    """What identifies a row."""
+    dataset, base, method, seed = (str(row[name]) for name in KEY)
+    return dataset, base, method, seed
+
+
+class ResultsStore:
+    """Rows on disk. A new row is appended and flushed; a row run again takes its old place.
+
+    Parameters
+    ----------
+    path : path-like
+        Read if it exists. A last line that was cut short is dropped, and its row runs again.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     row = {"dataset": "d", "base": "b", "method": "m", "seed": 42, "status": "ok"}
+    ...     ResultsStore(f"{folder}/r.csv").add(row)
+    ...     ResultsStore(f"{folder}/r.csv").is_finished(key_of(row))
+    True
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+        self.rows: dict[Key, dict[str, str]] = {}
+        if self.path.exists():
+            self._read()
+
+    def is_finished(self, key: Key) -> bool:
+        """Whether the row holds figures; skipped and failed rows are worth another try."""
+        return self.rows.get(key, {}).get("status") == OK
+
+    def add(self, row: Mapping[str, Any]) -> None:
+        """Write a row at once.
+
+        Parameters
+        ----------
+        row : mapping
+            Column to value; columns left out are empty.
+        """
+        key, cells = key_of(row), {name: _cell(row.get(name)) for name in COLUMNS}
+        known = key in self.rows
+        self.rows[key] = cells
+        if known:
+            self._rewrite()
+            return
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        with self.path.open("a", encoding="utf-8", newline="") as file:
+            # One write a row: a process that is stopped leaves whole rows.
+            file.write(_csv([cells], header=file.tell() == 0))
+            file.flush()
+
+    def _read(self) -> None:
+        text = self.path.read_text(encoding="utf-8")
+        whole = text[: text.rfind("\n") + 1]
+        reader = csv.DictReader(io.StringIO(whole))
+        if tuple(reader.fieldnames or ()) not in ((), COLUMNS):
+            raise ValueError(f"{self.path} has other columns; move it away, or use another --out.")
+        self.rows = {key_of(row): row for row in reader}
+        if whole != text:
+            self._rewrite()
+
+    def _rewrite(self) -> None:
+        partial = self.path.with_name(self.path.name + ".partial")
+        partial.write_text(_csv(self.rows.values(), header=True), encoding="utf-8", newline="")
+        partial.replace(self.path)
+
+
+def _csv(rows: Iterable[Mapping[str, str]], *, header: bool) -> str:
+    text = io.StringIO()
+    writer = csv.DictWriter(text, COLUMNS, lineterminator="\n")
+    if header:
+        writer.writeheader()
+    writer.writerows(rows)
+    return text.getvalue()
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return ""
+    text = f"{value:.10g}" if isinstance(value, float) else str(value)
+    return " ".join(text.split())  # one line a row, whatever an error message holds

@@ -1,0 +1,41 @@
+"""The base models the paper names but does not test: bagged SVMs and neural nets."""
+
+from __future__ import annotations
+
+from benchmarks.verdict.markdown import number, table
+from benchmarks.verdict.results import MAIN_SCORE, PAPER_BASES, Inputs
+from benchmarks.verdict.rows import shown, survivors
+
+COLUMNS = {
+    "uniform": "uniform",
+    "random_k": "random-k",
+    "scsb_paper": 'SCSB (`"paper"`)',
+    "sparsebag_default": "default",
+    "caruana": "Caruana",
+    "uniform_temperature": "uniform + temperature",
+}
+
+
+def families_section(inputs: Inputs) -> str:
+    frame = inputs.results.frame
+    others = frame[~frame["base"].isin([*PAPER_BASES, "none"])]
+    if others.empty:
+        return "Not in the results file."
+    rows = []
+    for (dataset, task, base), _ in others.groupby(["dataset", "task", "base"], sort=False):
+        found = {m: inputs.results.row(dataset, base, m) for m in COLUMNS}
+        score = MAIN_SCORE[task]
+        members = found["uniform"]["members"] if found["uniform"] is not None else float("nan")
+        rows.append(
+            [
+                dataset,
+                base,
+                score.replace("_", "-").replace("mse", "MSE"),
+                *(shown(row, score, 4) for row in found.values()),
+                number(members, 0),
+                survivors(found["scsb_paper"]),
+                survivors(found["sparsebag_default"]),
+            ]
+        )
+    header = ["data set", "base", "score", *COLUMNS.values(), "N", "k SCSB", "k default"]
+    return table(header, rows, left=3)

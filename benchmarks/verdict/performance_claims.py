@@ -1,0 +1,351 @@
+"""Claims about size, speed, calibration and accuracy, judged by the results file."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pandas as pd
+
+from benchmarks.verdict.judgement import (
+    NOT_MEASURED,
+    Claim,
+    Finding,
+    Verdict,
+    by_share,
+    median,
+    weakest,
+)
+from benchmarks.verdict.markdown import number, out_of, percent, signed
+from benchmarks.verdict.results import PAPER_BASES, Inputs, Results
+
+PRINTED_RANGE = (0.33, 0.96)
+CONCLUDED_RANGE = (0.68, 0.96)
+LINEAR_FROM = 0.8
+"""A speed-up is linear when it reaches this share of N / k."""
+ACCURACY_MARGIN = 0.005
+"""Accuracy is preserved down to half a percentage point below the uniform ensemble's ..."""
+MSE_MARGIN = 1.01
+"""... and a regression's squared error up to 1 % above it."""
+ONE_SECOND = 1.0
+
+
+def pruned_share(results: Results, method: str) -> pd.Series:
+    rows = results.of_paper().finished(method)
+    return 1.0 - rows["survivors"] / rows["members"]
+
+
+def printed_pruned_share(inputs: Inputs, model: str) -> pd.Series:
+    rows, full = inputs.printed(model), inputs.printed("Standard Bagging")
+    if rows.empty:
+        return pd.Series(dtype=float)
+    return 1.0 - rows["active"].astype(float) / full["active"].astype(float)
+
+
+def _range(shares: pd.Series) -> str:
+    return f"{percent(shares.min())} to {percent(shares.max())}"
+
+
+def compression(inputs: Inputs) -> Finding:
+    ours, printed = pruned_share(inputs.results, "scsb_paper"), printed_pruned_share(inputs, "SCSB")
+    if ours.empty:
+        return NOT_MEASURED
+    low, high = PRINTED_RANGE
+    inside = ours.round(2).min() >= low and ours.round(2).max() >= high
+    evidence = [f'`preset="paper"` prunes {_range(ours)} over {len(ours)} rows.']
+    default = pruned_share(inputs.results, "sparsebag_default")
+    if len(default):
+        evidence.append(f"Our default prunes {_range(default)}.")
+    if len(printed):
+        evidence.append(f"Printed: {_range(printed)}.")
+    return Finding(Verdict.HOLDS if inside else Verdict.FAILS, tuple(evidence))
+
+
+def concluded_compression(inputs: Inputs) -> Finding:
+    ours, printed = pruned_share(inputs.results, "scsb_paper"), printed_pruned_share(inputs, "SCSB")
+    if ours.empty:
+        return NOT_MEASURED
+    low = CONCLUDED_RANGE[0]
+    reach = (ours.round(2) >= low).sum()
+    verdict = Verdict.HOLDS if reach == len(ours) else by_share(int(reach), len(ours))
+    if verdict is Verdict.HOLDS and reach < len(ours):
+        verdict = Verdict.IN_PART  # "consistently" admits no exception
+    evidence = [f"{out_of(int(reach), len(ours))} rows prune {percent(low)} or more."]
+    if len(printed):
+        count = int((printed.round(2) >= low).sum())
+        evidence.append(f"In the paper's own tables {out_of(count, len(printed))} rows do.")
+    return Finding(verdict, tuple(evidence))
+
+
+def linear_speedup(inputs: Inputs) -> Finding:
+    results = inputs.results.of_paper()
+    rows = results.pairs("scsb_paper", "uniform", "latency_ms_per_1k")
+    if rows.empty:
+        return NOT_MEASURED
+    size = results.finished("scsb_paper").loc[rows.index]
+    speedup, ideal = rows["right"] / rows["left"], size["members"] / size["survivors"]
+    reached = speedup / ideal
+    linear = int((reached >= LINEAR_FROM).sum())
+    evidence = [
+        f"{out_of(linear, len(reached))} rows reach {percent(LINEAR_FROM)} of N/k; the median row "
+        f"is {number(median(speedup), 1)}× faster with {number(median(ideal), 1)}× fewer members."
+    ]
+    printed, full = inputs.printed("SCSB"), inputs.printed("Standard Bagging")
+    if len(printed):
+        gain = full["latency_ms_per_1k"].astype(float) / printed["latency_ms_per_1k"].astype(float)
+        fewer = full["active"].astype(float) / printed["active"].astype(float)
+        worst = (gain / fewer).idxmin()
+        count = int((gain / fewer >= LINEAR_FROM).sum())
+        evidence.append(
+            f"In the paper's own tables {out_of(count, len(gain))} rows do; on {worst[0]} "
+            f"{worst[1]} {number(fewer[worst], 0)}× fewer members are printed as "
+            f"{number(gain[worst], 2)}× faster."
+        )
+    if "latency" in inputs.experiments:
+        fit = inputs.experiments["latency"]
+        evidence.append(
+            f"Timed alone, {fit['members']} trees on {fit['dataset']}: "
+            f"{number(fit['intercept_ms'], 2)} ms + {number(fit['slope_ms'], 3)} ms a tree for "
+            f"1000 rows, R² {number(fit['r2'], 3)}."
+        )
+    return Finding(by_share(linear, len(reached)), tuple(evidence))
+
+
+def _lower(results: Results, method: str, rival: str, score: str) -> tuple[int, int, str]:
+    """How often ``method`` scores lower than ``rival``, of how many, and a sentence of it."""
+    rows = results.of_paper().pairs(method, rival, score)
+    lower = int((rows["left"] < rows["right"]).sum())
+    gain = median(rows["left"] - rows["right"])
+    difference = signed(gain) if len(rows) else "–"
+    return lower, len(rows), f"{out_of(lower, len(rows))} (median {difference})"
+
+
+NAMES = {"scsb_paper": '`preset="paper"`', "sparsebag_default": "our default"}
+
+
+def calibration(rival: str, rival_name: str) -> Callable[[Inputs], Finding]:
+    """Lower ECE and lower log-loss than a rival."""
+
+    def judge(inputs: Inputs) -> Finding:
+        sentences = []
+        verdict = Verdict.NOT_MEASURED
+        for method, name in NAMES.items():
+            ece = _lower(inputs.results, method, rival, "ece")
+            loss = _lower(inputs.results, method, rival, "log_loss")
+            if not ece[1]:
+                continue
+            sentences.append(
+                f"{name[0].upper() + name[1:]} against {rival_name}: ECE lower in {ece[2]}, "
+                f"log-loss lower in {loss[2]}."
+            )
+            if method == "scsb_paper":
+                verdict = weakest(by_share(*ece[:2]), by_share(*loss[:2]))
+        if rival == "uniform":
+            sentences += _temperature(inputs) + _printed_calibration(inputs)
+        return Finding(verdict, tuple(sentences))
+
+    return judge
+
+
+def _temperature(inputs: Inputs) -> list[str]:
+    ece = _lower(inputs.results, "uniform_temperature", "uniform", "ece")
+    loss = _lower(inputs.results, "uniform_temperature", "uniform", "log_loss")
+    if not ece[1]:
+        return []
+    return [
+        f"One temperature fitted to the uniform ensemble, no pruning: ECE lower in {ece[2]}, "
+        f"log-loss lower in {loss[2]}."
+    ]
+
+
+def _printed_calibration(inputs: Inputs) -> list[str]:
+    scsb, full = inputs.printed("SCSB"), inputs.printed("Standard Bagging")
+    if scsb.empty:
+        return []
+    scsb, full = (t[t["task"] == "classification"] for t in (scsb, full))
+    counts = [
+        out_of(int((scsb[c].astype(float) < full[c].astype(float)).sum()), len(scsb))
+        for c in ("paper_ece", "log_loss")
+    ]
+    return [f"In the paper's own tables its ECE is lower in {counts[0]}, log-loss in {counts[1]}."]
+
+
+def accuracy(
+    rival: str, rival_name: str, *, must_beat: bool = False
+) -> Callable[[Inputs], Finding]:
+    """Accuracy (or squared error) no worse than a rival's within a margin, or better than it."""
+
+    def judge(inputs: Inputs) -> Finding:
+        sentences, verdict = [], Verdict.NOT_MEASURED
+        for method, name in NAMES.items():
+            kept, better, total, worst = _preserved(inputs.results, method, rival)
+            if not total:
+                continue
+            sentences.append(
+                f"{name[0].upper() + name[1:]} against {rival_name}: preserved in "
+                f"{out_of(kept, total)}, better in {better}; worst: {worst}."
+            )
+            if method == "scsb_paper":
+                verdict = by_share(better if must_beat else kept, total)
+        return Finding(verdict, tuple(sentences))
+
+    return judge
+
+
+def _preserved(results: Results, method: str, rival: str) -> tuple[int, int, int, str]:
+    hits = results.of_paper().pairs(method, rival, "accuracy")
+    errors = results.of_paper().pairs(method, rival, "mse")
+    lost = hits["right"] - hits["left"]
+    ratio = errors["left"] / errors["right"]
+    kept = int((lost <= ACCURACY_MARGIN + 1e-12).sum() + (ratio <= MSE_MARGIN).sum())
+    better = int((lost < 0).sum() + (ratio < 1).sum())
+    worst = []
+    if len(lost):
+        worst.append(f"accuracy {signed(-lost.max())} on {' '.join(lost.idxmax())}")
+    if len(ratio):
+        worst.append(f"MSE {signed(100 * (ratio.max() - 1), 1)} % on {' '.join(ratio.idxmax())}")
+    return kept, better, len(lost) + len(ratio), ", ".join(worst)
+
+
+def lasso_keeps_all(inputs: Inputs) -> Finding:
+    lasso, scsb = (pruned_share(inputs.results, m) for m in ("lasso_pruned", "scsb_paper"))
+    if lasso.empty:
+        return NOT_MEASURED
+    rows = pd.DataFrame({"lasso": lasso, "scsb": scsb}).dropna()
+    less = int((rows["lasso"] < rows["scsb"]).sum())
+    evidence = [
+        f"Lasso prunes {_range(lasso)}, median {percent(median(lasso))}, and nothing at all in "
+        f"{out_of(int((lasso == 0).sum()), len(lasso))} rows; it prunes less than SCSB in "
+        f"{out_of(less, len(rows))}."
+    ]
+    loss = _lower(inputs.results, "lasso_pruned", "scsb_paper", "log_loss")
+    error = _lower(inputs.results, "lasso_pruned", "scsb_paper", "mse")
+    if loss[1] or error[1]:
+        evidence.append(
+            f"But its log-loss is below SCSB's in {out_of(*loss[:2])} rows and its MSE in "
+            f"{out_of(*error[:2])}."
+        )
+    evidence.append(
+        "The reason given does not apply: this baseline (L1 logistic regression, positive "
+        "LassoCV) is not constrained to the simplex."
+    )
+    return Finding(by_share(less, len(rows)), tuple(evidence))
+
+
+def under_one_second(inputs: Inputs) -> Finding:
+    seconds = inputs.results.of_paper().finished("scsb_paper")["fit_seconds"].dropna()
+    if seconds.empty:
+        return NOT_MEASURED
+    fast = int((seconds < ONE_SECOND).sum())
+    evidence = [
+        f"{out_of(fast, len(seconds))} rows; median {number(median(seconds), 2)} s, slowest "
+        f"{number(seconds.max(), 2)} s ({' '.join(seconds.idxmax())})."
+    ]
+    ours = inputs.results.of_paper().finished("sparsebag_default")["fit_seconds"].dropna()
+    if len(ours):
+        evidence.append(
+            f"Our default: median {number(median(ours), 2)} s, slowest {number(ours.max(), 2)} s."
+        )
+    return Finding(by_share(fast, len(seconds)), tuple(evidence))
+
+
+def model_agnostic(inputs: Inputs) -> Finding:
+    frame = inputs.results.frame
+    others = Results(frame[~frame["base"].isin([*PAPER_BASES, "none"])])
+    tried = others.frame[others.frame["method"] == "scsb_paper"]
+    if tried.empty:
+        return NOT_MEASURED
+    done = others.finished("scsb_paper")
+    pruned = int((done["survivors"] < done["members"]).sum())
+    evidence = [
+        f"{out_of(pruned, len(tried))} rows with bagged {' and '.join(sorted(set(tried['base'])))} "
+        "run and prune."
+    ]
+    for score, name in (("log_loss", "Log-loss"), ("mse", "MSE")):
+        rows = others.pairs("scsb_paper", "uniform", score)
+        if len(rows):
+            no_worse = int((rows["left"] <= MSE_MARGIN * rows["right"]).sum())
+            evidence.append(
+                f"{name} within {percent(MSE_MARGIN - 1)} of uniform, or below, in "
+                f"{out_of(no_worse, len(rows))}; median ratio "
+                f"{number(median(rows['left'] / rows['right']), 3)}."
+            )
+    return Finding(by_share(pruned, len(tried)), tuple(evidence))
+
+
+PERFORMANCE_CLAIMS = (
+    Claim(
+        "Compression of 33 to 96 %",
+        "consistently achieves high compression ratios ranging from 33.0% to 96.0%",
+        "results; the abstract: “up to 96%”",
+        "the smallest share pruned is at least 33 % and the largest at least 96 %",
+        compression,
+        "frontier",
+    ),
+    Claim(
+        "Compression of 68 to 96 %",
+        "consistently prunes 68%–96% of estimators",
+        "conclusion",
+        "every row prunes at least 68 % (all but a quarter: in part)",
+        concluded_compression,
+    ),
+    Claim(
+        "Linear inference speed-up",
+        "prediction latency scales linearly with the fraction of active estimators",
+        "results; “linear inference speedups” in abstract, contributions, conclusion",
+        f"the speed-up over uniform reaches {LINEAR_FROM:.0%} of N/k in most rows",
+        linear_speedup,
+        "latency",
+    ),
+    Claim(
+        "Superior calibration: than all members",
+        "superior probability calibration (lowered Expected Calibration Error)",
+        "abstract, contributions, conclusion",
+        "top-label ECE and log-loss below uniform's, each in most rows",
+        calibration("uniform", "uniform"),
+        "reliability",
+    ),
+    Claim(
+        "Superior calibration: than as many random members",
+        "superior probability calibration",
+        "abstract, contributions, conclusion",
+        "top-label ECE and log-loss below random-k's at the same k, each in most rows",
+        calibration("random_k", "random-k"),
+        "frontier",
+    ),
+    Claim(
+        "Accuracy preserved: against all members",
+        "while preserving or enhancing generalization accuracy",
+        "abstract, contributions, conclusion",
+        "accuracy at most half a point below uniform's, or MSE at most 1 % above, in most rows",
+        accuracy("uniform", "uniform"),
+    ),
+    Claim(
+        "Accuracy preserved: against as many random members",
+        "while preserving or enhancing generalization accuracy",
+        "abstract, contributions, conclusion",
+        "accuracy above, or MSE below, random-k's at the same k, in most rows",
+        accuracy("random_k", "random-k", must_beat=True),
+        "frontier",
+    ),
+    Claim(
+        "Lasso fails to prune",
+        "Lasso-pruned bagging fails to induce sufficient sparsity on the probability simplex",
+        "results",
+        "Lasso prunes a smaller share than SCSB in most rows",
+        lasso_keeps_all,
+    ),
+    Claim(
+        "Under one second",
+        "this is fast (typically under 1 second)",
+        "limitations",
+        "fitting the weights takes under a second in most rows",
+        under_one_second,
+    ),
+    Claim(
+        "Model-agnostic",
+        "SCSB is model-agnostic",
+        "abstract (SVMs and neural nets are left to future work)",
+        "most rows with bagged SVMs and MLPs run and prune",
+        model_agnostic,
+    ),
+)

@@ -1,0 +1,96 @@
+"""The three inputs of the page: our results, the paper's tables, the figures' experiments."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+PAPER_BASES = ("DecisionTree", "LogisticRegression", "Ridge")
+"""The base models of the paper's tables; the others it names and leaves to future work."""
+MAIN_SCORE = {"classification": "log_loss", "regression": "mse"}
+CONFIGURATION = ["dataset", "base"]
+VERSIONS = ("sparsebag", "sklearn", "numpy", "scipy", "python", "xgboost", "machine")
+
+
+@dataclass(frozen=True)
+class Results:
+    """Rows of a results file: one a (data set, base, method, seed)."""
+
+    frame: pd.DataFrame
+
+    @classmethod
+    def read(cls, path: Path) -> Results:
+        frame = pd.read_csv(path)
+        frame["base"] = frame["base"].fillna("none")
+        return cls(frame)
+
+    def of_paper(self) -> Results:
+        """Only the base models of the paper's tables."""
+        return Results(self.frame[self.frame["base"].isin(PAPER_BASES)])
+
+    def mean_over_seeds(self) -> Results:
+        """One row a configuration and method: the mean of its finished seeds."""
+        finished = self.frame[self.frame["status"] == "ok"]
+        keys = ["dataset", "task", "base", "method", "status"]
+        means = finished.groupby(keys, sort=False).mean(numeric_only=True).reset_index()
+        return replace(self, frame=means)
+
+    @cached_property
+    def _by_key(self) -> dict[tuple[str, str, str], pd.Series]:
+        keys = zip(self.frame["dataset"], self.frame["base"], self.frame["method"], strict=True)
+        return {key: row for key, (_, row) in zip(keys, self.frame.iterrows(), strict=True)}
+
+    def row(self, dataset: str, base: str, method: str) -> pd.Series | None:
+        """One row, or None where the benchmark has not got to it."""
+        return self._by_key.get((dataset, base, method))
+
+    def finished(self, method: str) -> pd.DataFrame:
+        """A method's finished rows, one a configuration."""
+        rows = self.frame
+        return rows[(rows["method"] == method) & (rows["status"] == "ok")].set_index(CONFIGURATION)
+
+    def pairs(self, left: str, right: str, column: str) -> pd.DataFrame:
+        """Two methods' values on the configurations both finished and both have a value for."""
+        columns = {"left": self.finished(left)[column], "right": self.finished(right)[column]}
+        return pd.DataFrame(columns).dropna()
+
+    def versions(self) -> str:
+        """What the rows were made with, for the reader who gets other numbers."""
+        found = []
+        for name in VERSIONS:
+            if name in self.frame:
+                values = sorted({str(v) for v in self.frame[name].dropna()})
+                found.append(f"{name} {' / '.join(values)}" if values else "")
+        return ", ".join(part for part in found if part)
+
+
+def read_tables(path: Path | None) -> pd.DataFrame | None:
+    """The paper's tables as text, so that the number of printed digits is kept."""
+    if path is None or not path.exists():
+        return None
+    return pd.read_csv(path, dtype=str, keep_default_na=False)
+
+
+def read_experiments(path: Path | None) -> dict[str, Any]:
+    """What ``benchmarks.paper_figures`` measured, by figure; empty where it has not run."""
+    return json.loads(path.read_text()) if path is not None and path.exists() else {}
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """Everything a claim may be judged by."""
+
+    results: Results
+    tables: pd.DataFrame | None
+    experiments: dict[str, Any]
+
+    def printed(self, model: str) -> pd.DataFrame:
+        """The tables' rows of one model, by configuration; empty without the tables."""
+        if self.tables is None:
+            return pd.DataFrame()
+        return self.tables[self.tables["model"] == model].set_index(CONFIGURATION)

@@ -1,0 +1,114 @@
+"""Many splits: means with 95 % intervals, and paired differences to uniform and random-k."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+from scipy import stats
+
+from benchmarks.verdict.markdown import ABSENT, percent, significant, table
+from benchmarks.verdict.results import MAIN_SCORE, Results
+
+LEVEL = 0.95
+SHOWN = {
+    "uniform": "uniform",
+    "random_k": "random-k",
+    "best_k": "best-k",
+    "caruana": "Caruana",
+    "scsb_paper": 'SCSB (`"paper"`)',
+    "sparsebag_default": "default",
+    "uniform_temperature": "uniform + temperature",
+}
+JUDGED = {"scsb_paper": "SCSB", "sparsebag_default": "default"}
+RIVALS = {"uniform": "uniform", "random_k": "random-k"}
+
+
+def interval(values: np.ndarray) -> tuple[float, float]:
+    """Mean and half-width of Student's interval."""
+    n = len(values)
+    if n < 2:
+        return float(np.mean(values)), float("nan")
+    half = stats.t.ppf((1 + LEVEL) / 2, n - 1) * np.std(values, ddof=1) / np.sqrt(n)
+    return float(np.mean(values)), float(half)
+
+
+def relative_differences(results: Results, method: str, rival: str) -> pd.DataFrame:
+    """Per configuration and seed, (method - rival) / mean of rival, of the main score."""
+    rows = results.frame[results.frame["status"] == "ok"].copy()
+    rows["score"] = np.where(rows["task"] == "classification", rows["log_loss"], rows["mse"])
+    wide = rows.pivot_table(
+        index=["dataset", "base", "seed"], columns="method", values="score", sort=False
+    )
+    if method not in wide or rival not in wide:
+        return pd.DataFrame(columns=["dataset", "base", "difference"])
+    both = wide[[method, rival]].dropna()
+    scale = both[rival].groupby(level=["dataset", "base"], sort=False).transform("mean")
+    return ((both[method] - both[rival]) / scale).rename("difference").reset_index()
+
+
+def means_table(results: Results) -> str:
+    rows = []
+    finished = results.frame[results.frame["status"] == "ok"]
+    keys = ["dataset", "task", "base"]
+    for (dataset, task, base), group in finished[finished["base"] != "none"].groupby(
+        keys, sort=False
+    ):
+        cells = []
+        for method in SHOWN:
+            values = group.loc[group["method"] == method, MAIN_SCORE[task]].dropna().to_numpy()
+            cells.append(_with_half_width(*interval(values)) if len(values) else ABSENT)
+        rows.append([dataset, base, *cells])
+    return table(["data set", "base", *SHOWN.values()], rows, left=2)
+
+
+def _with_half_width(mean: float, half: float) -> str:
+    return significant(mean) + (f" ± {significant(half, 2)}" if np.isfinite(half) else "")
+
+
+def differences_table(results: Results) -> tuple[str, list[str]]:
+    """Paired differences in percent of the rival's mean, and a sentence a column."""
+    cells: dict[tuple[str, str], dict[str, str]] = {}
+    sentences = []
+    columns = [(m, r) for m in JUDGED for r in RIVALS]
+    titles = [f"{JUDGED[m]} − {RIVALS[r]}" for m, r in columns]
+    for (method, rival), title in zip(columns, titles, strict=True):
+        lower = higher = total = 0
+        differences = relative_differences(results, method, rival)
+        for key, group in differences.groupby(["dataset", "base"], sort=False):
+            mean, half = interval(group["difference"].to_numpy())
+            sign = "lower" if mean + half < 0 else "higher" if mean - half > 0 else ""
+            lower, higher, total = lower + (sign == "lower"), higher + (sign == "higher"), total + 1
+            cells.setdefault(key, {})[title] = _percent_interval(mean, half, bool(sign))
+        sentences.append(
+            f"{title}: lower in {lower}, higher in {higher}, undecided in "
+            f"{total - lower - higher} of {total}."
+        )
+    rows = [[*key, *(row.get(t, ABSENT) for t in titles)] for key, row in cells.items()]
+    return table(["data set", "base", *titles], rows, left=2), sentences
+
+
+def _percent_interval(mean: float, half: float, decided: bool) -> str:
+    text = f"{100 * mean:+.1f} ± {100 * half:.1f}".replace("-", "−")
+    return f"**{text}**" if decided else text
+
+
+def seeds_section(results: Results | None) -> str:
+    if results is None:
+        return (
+            "Not run yet: `make bench-paper-seeds` writes `benchmarks/results/paper_seeds.csv`, "
+            "and this section with it."
+        )
+    n_seeds = results.frame["seed"].nunique()
+    differences, sentences = differences_table(results)
+    return "\n\n".join(
+        [
+            f"{n_seeds} splits. Log-loss (classification) or mean squared error (regression): "
+            f"mean ± half-width of Student's {percent(LEVEL)} interval over the splits.",
+            means_table(results),
+            "Paired differences, split by split, in percent of the rival's mean; below zero is "
+            "better, bold where the interval excludes zero. The splits share rows, so the "
+            "intervals are somewhat too narrow.",
+            differences,
+            "\n".join(f"- {s}" for s in sentences),
+        ]
+    )

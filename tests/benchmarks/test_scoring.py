@@ -1,0 +1,53 @@
+import numpy as np
+import pytest
+from sklearn.metrics import accuracy_score, log_loss, mean_squared_error, r2_score
+from small_problems import problem
+
+from benchmarks.methods.base import Model
+from benchmarks.scoring import score
+
+
+def constant(value, survivors=2):
+    return Model(lambda X: np.tile(value, (len(X), 1)).squeeze(), survivors, 4, [value])
+
+
+def test_classification_scores_are_scikit_learns():
+    p = problem()
+    proba = p.ensemble.predict_proba(p.X_test)
+    model = Model(p.ensemble.predict_proba, 100, 100, p.ensemble)
+    scores = score([model], p)
+    assert scores["accuracy"] == accuracy_score(p.y_test, p.ensemble.predict(p.X_test))
+    assert scores["log_loss"] == log_loss(p.y_test, proba)
+    onehot = np.eye(3)[p.y_test]
+    assert scores["brier"] == pytest.approx(((proba - onehot) ** 2).sum(axis=1).mean())
+    assert 0 <= scores["ece"] <= 1
+
+
+def test_regression_scores_are_scikit_learns():
+    p = problem("regression")
+    predicted = p.ensemble.predict(p.X_test)
+    scores = score([Model(p.ensemble.predict, 100, 100, p.ensemble)], p)
+    assert scores["mse"] == mean_squared_error(p.y_test, predicted)
+    assert scores["r2"] == r2_score(p.y_test, predicted)
+    assert "accuracy" not in scores
+
+
+def test_certainty_in_the_wrong_class_costs_scikit_learns_clip():
+    p = problem()
+    scores = score([constant([1.0 + 2e-16, 0.0, 0.0])], p)
+    wrong = np.mean(p.y_test != 0)
+    assert scores["log_loss"] == pytest.approx(-wrong * np.log(np.finfo(float).eps), rel=1e-6)
+
+
+def test_several_models_are_scored_one_by_one_and_averaged():
+    p = problem()
+    each = [constant([0.5, 0.3, 0.2]), constant([0.1, 0.1, 0.8])]
+    mean = np.mean([score([model], p)["log_loss"] for model in each])
+    assert score(each, p)["log_loss"] == pytest.approx(mean)
+
+
+def test_size_and_latency():
+    scores = score([constant([0.5, 0.3, 0.2], survivors=1)], problem())
+    assert (scores["survivors"], scores["members"], scores["compression_ratio"]) == (1, 4, 0.75)
+    assert scores["bytes"] > 0
+    assert scores["latency_ms_per_1k"] > 0
