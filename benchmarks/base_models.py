@@ -65,12 +65,12 @@ def _svm_regressor() -> Any:
 
 
 def _mlp_classifier() -> Any:
-    network = MLPClassifier(MLP_HIDDEN, solver="lbfgs", max_iter=MLP_ITERATIONS)
+    network = MLPClassifier(hidden_layer_sizes=MLP_HIDDEN, solver="lbfgs", max_iter=MLP_ITERATIONS)
     return make_pipeline(StandardScaler(), network)
 
 
 def _mlp_regressor() -> Any:
-    network = MLPRegressor(MLP_HIDDEN, solver="lbfgs", max_iter=MLP_ITERATIONS)
+    network = MLPRegressor(hidden_layer_sizes=MLP_HIDDEN, solver="lbfgs", max_iter=MLP_ITERATIONS)
     return _with_scaled_target(make_pipeline(StandardScaler(), network))
 
 

@@ -2,14 +2,14 @@ import sys
 
 import numpy as np
 import pytest
-from small_problems import IRIS, problem
-
 from benchmarks.base_models import BASE_MODELS
 from benchmarks.methods import METHODS
 from benchmarks.methods.base import Skipped
 from benchmarks.methods.selection import DRAWS, greedy_picks
 from benchmarks.methods.uniform import at_temperature, fit_temperature, uniform_oob_vote
 from benchmarks.problem import make_problem
+
+from bagged_problems import IRIS, problem
 
 TASKS = ["classification", "regression"]
 

@@ -3,12 +3,12 @@ import importlib.util
 from dataclasses import replace
 
 import pytest
-from small_problems import DIABETES, IRIS
-
-from benchmarks import paper
 from benchmarks.datasets import Dataset
 from benchmarks.methods import METHODS
 from benchmarks.results_store import COLUMNS, ResultsStore
+
+from bagged_problems import DIABETES, IRIS
+from benchmarks import paper
 
 FAST = ["uniform", "scsb_paper", "random_k", "best_k"]
 

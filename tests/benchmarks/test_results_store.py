@@ -1,7 +1,6 @@
 import csv
 
 import pytest
-
 from benchmarks.results_store import COLUMNS, ResultsStore, key_of
 
 ROW = {"dataset": "d", "base": "b", "method": "m", "seed": 42, "status": "ok", "mse": 1 / 3}

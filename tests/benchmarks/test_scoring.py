@@ -1,10 +1,10 @@
 import numpy as np
 import pytest
-from sklearn.metrics import accuracy_score, log_loss, mean_squared_error, r2_score
-from small_problems import problem
-
 from benchmarks.methods.base import Model
 from benchmarks.scoring import score
+from sklearn.metrics import accuracy_score, log_loss, mean_squared_error, r2_score
+
+from bagged_problems import problem
 
 
 def constant(value, survivors=2):

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from functools import cache
 
-from sklearn.datasets import load_diabetes, load_iris
-
 from benchmarks.datasets import Dataset
 from benchmarks.problem import Problem, make_problem
+from sklearn.datasets import load_diabetes, load_iris
 
 IRIS = Dataset("tiny_iris", "classification", lambda: load_iris(return_X_y=True))
 DIABETES = Dataset("tiny_diabetes", "regression", lambda: load_diabetes(return_X_y=True))
