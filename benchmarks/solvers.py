@@ -3,9 +3,9 @@
     SPARSEBAG_DATA=... python -m benchmarks.solvers [--quick] [--only well ill large mixsqp]
 
 Two objectives. *Well posed*: ours, floor ε = 0.001 and prior mass τ = 0.02. *Ill posed*: the
-paper's, ε = τ = 0 with the 1e-15 clip. Every solver runs on one thread. Times are the best of several runs for solvers that take
-under ten seconds, one run otherwise; compare them as ratios. The bound is the evidence read,
-divided by the read bandwidth measured in the same run.
+paper's, ε = τ = 0 with the 1e-15 clip. Every solver runs on one thread. Times are the best of
+three runs for solvers that take under twenty seconds, one run otherwise; compare them as ratios.
+The bound is the evidence read, divided by the read bandwidth measured in the same run.
 """
 
 from __future__ import annotations
