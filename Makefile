@@ -4,10 +4,11 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+BENCH := $(VENV)/.installed-bench
 # The CPU build of PyTorch the tests know; `make test-all` installs it, nothing else needs it.
 TORCH ?= torch==2.13.0
 
-.PHONY: help install demo test test-all lint bench-solvers bench-passes bench-paper-preset clean
+.PHONY: help install demo test test-all lint bench-solvers bench-passes bench-paper-preset bench-paper bench-paper-seeds paper-figures paper-page clean
 
 help:  ## Show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
@@ -15,6 +16,10 @@ help:  ## Show this list
 $(STAMP): pyproject.toml CMakeLists.txt $(wildcard src/sparsebag/*/*.cpp)
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[test]"
+	touch $@
+
+$(BENCH): $(STAMP)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[test,bench]"
 	touch $@
 
 install: $(STAMP)  ## Make .venv with sparsebag and its test tools
@@ -42,6 +47,21 @@ bench-passes: $(STAMP)  ## The compiled products against NumPy's BLAS
 
 bench-paper-preset: $(STAMP)  ## preset="paper" beside the authors' code, row by row
 	$(BIN)/python -m benchmarks.paper_preset
+
+bench-paper: $(BENCH)  ## The paper's tables, one split, every method; then figures and docs/paper.md
+	$(BIN)/python -m benchmarks.paper --seeds 1
+	$(BIN)/python -m benchmarks.paper_figures
+	$(BIN)/python -m benchmarks.paper_verdict
+
+bench-paper-seeds: $(BENCH)  ## The same over ten splits, with intervals and paired differences
+	$(BIN)/python -m benchmarks.paper --seeds 10
+	$(BIN)/python -m benchmarks.paper_verdict
+
+paper-figures: $(BENCH)  ## The paper benchmark's figures and experiments
+	$(BIN)/python -m benchmarks.paper_figures
+
+paper-page: $(BENCH)  ## docs/paper.md from the results
+	$(BIN)/python -m benchmarks.paper_verdict
 
 clean:  ## Remove the environment and what runs left behind
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist sparsebag_report.html

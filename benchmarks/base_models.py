@@ -92,7 +92,7 @@ BASE_MODELS: tuple[BaseModel, ...] = (
     BaseModel("regression", "SVM", _svm_regressor, OTHERS, SVM_ROWS),
     BaseModel("regression", "MLP", _mlp_regressor, OTHERS),
 )
-BASE_NAMES = (*dict.fromkeys(base.name for base in BASE_MODELS), NO_BASE)
+BASE_NAMES = ("DecisionTree", "LogisticRegression", "Ridge", "SVM", "MLP", NO_BASE)
 
 
 def base_model(task: str, name: str) -> BaseModel | None:

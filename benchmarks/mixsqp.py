@@ -29,6 +29,7 @@ args <- commandArgs(TRUE)
 n <- as.integer(args[2]); m <- as.integer(args[3])
 L <- matrix(readBin(args[1], "double", n * m), n, m)
 seconds <- system.time(fit <- mixsqp(L, control = list(verbose = FALSE)))[["elapsed"]]
+cat("BLAS", as.character(extSoftVersion()["BLAS"]), "\\n", file = stderr())
 cat(seconds, nrow(fit$progress), fit$status, "\\n", sep = "\\t")
 writeBin(fit$x, args[4])
 """
@@ -105,6 +106,7 @@ def run_mixsqp(votes: np.ndarray) -> tuple[float, np.ndarray]:
         command = ["Rscript", script, data, str(n_rows), str(n_members), out]
         done = subprocess.run(command, capture_output=True, text=True, check=True)
         weights = np.maximum(np.fromfile(out), 0.0)
+    print(f"{'':<16}R's {done.stderr.strip().splitlines()[-1]}")
     return float(done.stdout.split("\t")[0]), weights / weights.sum()
 
 

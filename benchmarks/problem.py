@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any
 
 import numpy as np
 from sklearn.model_selection import train_test_split
 
 from benchmarks.base_models import NO_BASE, base_model
-from benchmarks.datasets import Dataset
+from benchmarks.datasets import Dataset, Unavailable
 from sparsebag.evidence.from_ensemble import read_ensemble
 from sparsebag.evidence.members import MemberPool
 
@@ -101,7 +101,10 @@ def make_problem(dataset: Dataset, base: str, seed: int, data_dir: str | None = 
     -------
     Problem
     """
-    X, y = dataset.load(data_dir)
+    data = _load(dataset, data_dir)
+    if isinstance(data, Unavailable):
+        raise data
+    X, y = data
     n_classes = len(np.unique(y)) if dataset.task == "classification" else 0
     X, X_test, y, y_test = train_test_split(X, y, test_size=TEST_SHARE, random_state=seed)
     ensemble = None
@@ -114,3 +117,12 @@ def make_problem(dataset: Dataset, base: str, seed: int, data_dir: str | None = 
     return Problem(
         dataset.name, dataset.task, base, seed, X, y, X_test, y_test, n_classes, ensemble
     )
+
+
+@cache
+def _load(dataset: Dataset, data_dir: str | None) -> tuple[np.ndarray, np.ndarray] | Unavailable:
+    """Rows and targets, or why not: asked once, for a missing network is slow to say so."""
+    try:
+        return dataset.load(data_dir)
+    except Unavailable as reason:
+        return reason

@@ -77,10 +77,12 @@ EXPERIMENTS = {
     "paradox": {
         "l1_strength": 0.2,
         "largest_weight_change_by_l1": 1e-9,
-        "survivors_loss": 3,
-        "survivors_concave": 1,
+        "dataset": "spambase",
+        "heaviest": {"loss": 0.36, "l1": 0.36, "concave": 0.93},
     },
-    "reliability": {"spambase": {"uniform": {"mean_confidence": 0.90, "accuracy": 0.94}}},
+    "reliability": {
+        "spambase": {m: {"mean_confidence": 0.90, "accuracy": 0.94} for m in ("uniform", "paper")}
+    },
     "latency": {
         "dataset": "spambase",
         "members": 100,
@@ -98,13 +100,13 @@ EXPERIMENTS = {
     },
     "landscape": {
         "dataset": "spambase",
-        "n_curvature_points": 3,
-        "smallest_loss_curvature": -0.01,
+        "loss_curvature": {"spambase": {"n_points": 20, "n_negative": 1, "smallest": -0.01}},
         "largest_curvature": 0.5,
         "starts": {
             preset: {
                 "n_starts": 50,
                 "uniform": 0.11,
+                "uniform_after_drop": 0.12,
                 "uniform_oob_loss": 0.12,
                 "uniform_test_loss": 0.27,
                 "best": 0.10,

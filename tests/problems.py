@@ -28,7 +28,7 @@ def evidence(
     mask = None if holdout else rng.random((n_rows, n_members)) < 0.37
     sample_weight = rng.uniform(0.0, 2.0, n_rows) if weighted else None
     skill = rng.uniform(0.3, 2.0, n_members)
-    if loss == "squared_error":
+    if LOSSES[loss].channel == "prediction":
         target = rng.normal(size=n_rows)
         votes = target[:, None] + rng.normal(size=(n_rows, n_members)) * skill
         votes = votes if mask is None else votes * mask
@@ -47,7 +47,7 @@ def evidence(
         "classification",
         sample_weight,
         classes=np.arange(n_classes),
-        class_votes=planes if loss == "brier" and n_classes > 2 else None,
+        class_votes=planes if LOSSES[loss].channel == "every_class" and n_classes > 2 else None,
     )
 
 

@@ -53,7 +53,6 @@ class NeverFitted(RandomForestClassifier):
         ({"lam": np.nan}, "lam must be a finite number that is not negative, got nan."),
         ({"lam": np.inf}, "lam must be a finite number that is not negative, got inf."),
         ({"lam": "auto"}, "lam must be a finite number that is not negative, got 'auto'."),
-        ({"lam": None}, "lam must be a finite number that is not negative, got None."),
         ({"lam": [0.1]}, "lam must be a finite number that is not negative, got [0.1]."),
         ({"loss": "hinge"}, "loss='hinge' is not known; use 'auto' or one of"),
         ({"loss": "squared_error"}, "loss='squared_error' does not fit classification; use one of"),

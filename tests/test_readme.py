@@ -17,6 +17,10 @@ def test_first_example_runs(capsys):
     assert "random" in out
 
 
+def test_no_placeholder_is_left():
+    assert not re.findall(r"[A-Z]+_(?:CLAIM|TABLE)", README)
+
+
 def test_its_two_commands_come_first():
     first = re.search(r"```console\n(.*?)```", README, flags=re.DOTALL).group(1)
     assert [line.split("#")[0].strip() for line in first.strip().splitlines()] == [

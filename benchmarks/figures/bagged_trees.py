@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.metrics import log_loss
 
 import sparsebag as sb
 from benchmarks.datasets import PAPER, PAPER_SEED, Unavailable
@@ -19,7 +20,7 @@ from sparsebag.evidence.evidence import OOBEvidence
 from sparsebag.objective.losses import LogLoss
 from sparsebag.objective.penalties import ConcaveQuadratic, Penalty
 from sparsebag.objective.simplex_objective import SimplexObjective
-from sparsebag.settings import DEFAULT_LAM, Settings, resolve_settings
+from sparsebag.settings import Settings, resolve_settings
 from sparsebag.solvers.base import Solution
 from sparsebag.weighting import solve_weights
 
@@ -56,15 +57,14 @@ class BaggedTrees:
         """Test log-loss of the weighted vote, mixed with ``floor`` of the uniform distribution."""
         proba = np.tensordot(weights, self.test_votes, axes=1)
         proba = proba / proba.sum(axis=1, keepdims=True)
-        return sb.metrics.log_loss(
-            self.problem.y_test, (1.0 - floor) * proba + floor / proba.shape[1]
-        )
+        floored = (1.0 - floor) * proba + floor / proba.shape[1]
+        return float(log_loss(self.problem.y_test, floored))  # scikit-learn's clip, as in scoring
 
     def uniform_weights(self) -> np.ndarray:
         return np.full(self.n_members, 1.0 / self.n_members)
 
-    def compress(self, preset: str, lam: float = DEFAULT_LAM) -> Any:
-        """What `sparsebag.compress` does with the bag."""
+    def compress(self, preset: str, lam: float | None = None) -> Any:
+        """What `sparsebag.compress` does with the bag; λ None is the preset's own."""
         problem = self.problem
         with _solver_may_stop_early():
             return sb.compress(
@@ -93,7 +93,7 @@ def _solver_may_stop_early() -> Any:
 def settings_of(preset: str) -> Settings:
     """What a preset fits weights with."""
     return resolve_settings(
-        lam=DEFAULT_LAM,
+        lam=None,
         loss="log_loss",
         solver="auto",
         floor="auto",

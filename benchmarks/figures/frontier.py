@@ -9,11 +9,11 @@ import numpy as np
 
 from benchmarks.datasets import PAPER_SEED
 from benchmarks.figures.bagged_trees import PRESETS, BaggedTrees
-from benchmarks.figures.style import COLOUR, LABEL, new_figure, save
-from sparsebag.settings import DEFAULT_FLOOR
+from benchmarks.figures.style import COLOUR, LABEL, OBJECTIVE, new_figure, save
+from sparsebag.settings import DEFAULT_FLOOR, PAPER_LAM
 
 LAMBDAS = (0.0, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
-SIZES = (5, 7, 10, 15, 20, 30, 40, 50, 70, 100)
+SIZES = (1, 2, 3, 5, 7, 10, 15, 20, 30, 40, 50, 70, 100)
 DRAWS = 30
 
 
@@ -99,22 +99,33 @@ def _draw_losses(panel: Any, measured: dict[str, Any]) -> None:
             marker,
             color=COLOUR[preset],
             markersize=5,
-            label=f"{LABEL[preset]}, λ = {points[0]['lam']:g} … {points[-1]['lam']:g}",
+            label=f"{OBJECTIVE[preset]}; the number is λ, if above {PAPER_LAM:g}",
         )
-        chosen = next(p for p in points if p["lam"] == 0.05)
-        panel.annotate(
-            "λ = 0.05",
-            (chosen["survivors"], chosen["log_loss"]),
-            (6, 6 if preset == "paper" else -11),
-            textcoords="offset points",
-            fontsize=8,
-            color=COLOUR[preset],
-        )
+        for point in points:
+            if point["lam"] > PAPER_LAM:
+                panel.annotate(
+                    f"{point['lam']:g}",
+                    (point["survivors"], point["log_loss"]),
+                    (6, -3),
+                    textcoords="offset points",
+                    fontsize=7.5,
+                    color=COLOUR[preset],
+                )
+    usual = measured["paper"][0]
+    panel.annotate(
+        f"λ ≤ {PAPER_LAM:g}",
+        (usual["survivors"], usual["log_loss"]),
+        (-8, 9),
+        textcoords="offset points",
+        fontsize=7.5,
+    )
     panel.set(
         xscale="log", yscale="log", xlabel="members kept", ylabel="test log-loss (votes floored)"
     )
     panel.set_xticks([1, 2, 5, 10, 20, 50, 100], labels=["1", "2", "5", "10", "20", "50", "100"])
     panel.minorticks_off()
+    low, high = panel.get_ylim()
+    panel.set_ylim(low, 2.6 * high)  # room for the legend
     ticks = [t for t in (0.1, 0.15, 0.2, 0.3, 0.4, 0.6, 1.0) if _within(panel, t)]
     panel.set_yticks(ticks, labels=[f"{t:g}" for t in ticks])
     panel.set_title(f"{measured['dataset']}: what a size costs")
@@ -139,9 +150,10 @@ def _draw_sizes(panel: Any, measured: dict[str, Any]) -> None:
                 marker=marker,
                 markersize=4,
                 color=COLOUR[preset],
-                label=f"{LABEL[preset]}: {label}",
+                label=f"{OBJECTIVE[preset]}: {label}",
             )
     panel.set_xticks(positions, labels=[f"{lam:g}" for lam in LAMBDAS])
-    panel.set(xlabel="λ (not to scale)", ylabel="members", ylim=(0, None))
-    panel.set_title("λ is a weak size knob")
+    panel.set(xlabel="λ (not to scale)", ylabel="members")
+    panel.set_ylim(0, 1.45 * panel.get_ylim()[1])
+    panel.set_title("survivors, and how many equal ones they amount to")
     panel.legend()

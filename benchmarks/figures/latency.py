@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from threadpoolctl import threadpool_limits
 
 from benchmarks.datasets import PAPER_SEED
 from benchmarks.figures.bagged_trees import BaggedTrees
@@ -16,7 +17,7 @@ from sparsebag.deploy.weighted_vote import WeightedVote
 
 SIZES = (1, 2, 5, 10, 20, 35, 50, 75, 100)
 ROWS = 1000
-REPEATS = 15
+REPEATS = 40
 BASE_LOOK = {
     "DecisionTree": ("#0072B2", "o"),
     "LogisticRegression": ("#D55E00", "s"),
@@ -27,15 +28,15 @@ BASE_LOOK = {
 
 
 def measure(bagged: BaggedTrees, results: Results | None) -> dict[str, Any]:
-    """Median milliseconds for 1000 rows at each k, and the straight line through them."""
+    """Milliseconds for 1000 rows at each k, and the straight line through them."""
     rng = np.random.default_rng(PAPER_SEED)
     rows = bagged.problem.X_test[rng.integers(0, len(bagged.problem.X_test), ROWS)]
     pool = bagged.problem.pool
-    milliseconds = []
+    votes = []
     for k in SIZES:
         members = rng.choice(bagged.n_members, k, replace=False)
-        vote = WeightedVote(pool.keep(members), np.full(k, 1.0 / k))
-        milliseconds.append(_median_ms(vote, rows))
+        votes.append(WeightedVote(pool.keep(members), np.full(k, 1.0 / k)))
+    milliseconds = _fastest_ms(votes, rows)
     slope, intercept = np.polyfit(SIZES, milliseconds, 1)
     residual = np.array(milliseconds) - (intercept + slope * np.array(SIZES))
     return {
@@ -50,13 +51,16 @@ def measure(bagged: BaggedTrees, results: Results | None) -> dict[str, Any]:
     }
 
 
-def _median_ms(vote: WeightedVote, rows: np.ndarray) -> float:
-    seconds = []
-    for _ in range(REPEATS):
-        start = time.perf_counter()
-        vote.predict_proba(rows)
-        seconds.append(time.perf_counter() - start)
-    return 1000.0 * float(np.median(seconds))
+def _fastest_ms(votes: list[WeightedVote], rows: np.ndarray) -> list[float]:
+    """Each vote's fastest call, in this thread's own time: other work must not count."""
+    fastest = [np.inf] * len(votes)
+    with threadpool_limits(1):
+        for _ in range(REPEATS):
+            for i, vote in enumerate(votes):
+                start = time.thread_time()
+                vote.predict_proba(rows)
+                fastest[i] = min(fastest[i], 1000.0 * (time.thread_time() - start))
+    return fastest
 
 
 def _shares(results: Results) -> dict[str, list[list[float]]]:
@@ -80,11 +84,13 @@ def draw(measured: dict[str, Any], path: Path) -> None:
     k = np.array(measured["k"])
     alone.plot(k, measured["intercept_ms"] + measured["slope_ms"] * k, color="#999999", linewidth=1)
     alone.plot(k, measured["ms"], "o", color=BASE_LOOK["DecisionTree"][0], markersize=5)
-    alone.set(xlabel="trees kept", ylabel="ms for 1000 rows", ylim=(0, None), xlim=(0, None))
+    alone.set(
+        xlabel="trees kept", ylabel="processor ms for 1000 rows", ylim=(0, None), xlim=(0, None)
+    )
     alone.set_title(f"{measured['dataset']}: random trees of {measured['members']}, timed alone")
     note(
         alone,
-        f"{measured['intercept_ms']:.2f} ms + {measured['slope_ms']:.3f} ms a tree\n"
+        f"{measured['slope_ms']:.3f} ms a tree {measured['intercept_ms']:+.2f} ms\n"
         f"R² {measured['r2']:.3f}",
     )
     if measured["rows"]:

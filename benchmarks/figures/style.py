@@ -28,7 +28,9 @@ LABEL = {
     "random": "random k",
     "best": "best k by own OOB loss",
 }
-DPI = 110
+OBJECTIVE = {"paper": "paper's objective", "default": "sparsebag's objective"}
+"""Where λ varies and the presets' own is only one of several."""
+DPI = 100
 """Legible on a screen, and every file well below 150 kB."""
 
 
@@ -60,5 +62,8 @@ def save(figure: Figure, path: Path) -> None:
     plt.close(figure)
 
 
+PAPER = {"facecolor": "white", "edgecolor": "none", "alpha": 0.8, "pad": 1}
+
+
 def note(axes: Axes, text: str, x: float = 0.04, y: float = 0.96) -> None:
-    axes.text(x, y, text, transform=axes.transAxes, va="top", fontsize=8)
+    axes.text(x, y, text, transform=axes.transAxes, va="top", fontsize=8, bbox=PAPER)

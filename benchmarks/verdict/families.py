@@ -16,6 +16,18 @@ COLUMNS = {
 }
 
 
+def calibration_table(inputs: Inputs) -> str:
+    """Top-label ECE of the paper's classifiers, the scores the paper's text speaks of."""
+    methods = {**COLUMNS, "lasso_pruned": "Lasso"}
+    frame = inputs.results.of_paper().frame
+    known = frame.loc[frame["task"] == "classification", ["dataset", "base"]].drop_duplicates()
+    rows = [
+        [dataset, base, *(shown(inputs.results.row(dataset, base, m), "ece", 4) for m in methods)]
+        for dataset, base in known.itertuples(index=False)
+    ]
+    return table(["data set", "base", *methods.values()], rows, left=2)
+
+
 def families_section(inputs: Inputs) -> str:
     frame = inputs.results.frame
     others = frame[~frame["base"].isin([*PAPER_BASES, "none"])]
@@ -26,12 +38,14 @@ def families_section(inputs: Inputs) -> str:
         found = {m: inputs.results.row(dataset, base, m) for m in COLUMNS}
         score = MAIN_SCORE[task]
         members = found["uniform"]["members"] if found["uniform"] is not None else float("nan")
+        uniform = found["uniform"][score] if found["uniform"] is not None else 0.0
+        places = 2 if uniform >= 100 else 4
         rows.append(
             [
                 dataset,
                 base,
                 score.replace("_", "-").replace("mse", "MSE"),
-                *(shown(row, score, 4) for row in found.values()),
+                *(shown(row, score, places) for row in found.values()),
                 number(members, 0),
                 survivors(found["scsb_paper"]),
                 survivors(found["sparsebag_default"]),

@@ -36,10 +36,14 @@ def significant(value: float, digits: int = 3) -> str:
     """For quantities of any size: 3 significant digits, never in exponent form above 1e-4."""
     if not np.isfinite(value):
         return ABSENT
-    if value == 0 or abs(value) < 1e-4:
-        return f"{value:.{digits - 1}e}" if value else "0"
-    places = max(0, digits - 1 - int(np.floor(np.log10(abs(value)))))
-    return f"{value:.{places}f}"
+    if value == 0:
+        return "0"
+    if abs(value) < 1e-4:
+        text = f"{value:.{digits - 1}e}"
+    else:
+        places = max(0, digits - 1 - int(np.floor(np.log10(abs(value)))))
+        text = f"{value:.{places}f}"
+    return text.replace("-", "−", 1) if value < 0 else text
 
 
 def percent(share: float, places: int = 0) -> str:

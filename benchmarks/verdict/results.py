@@ -33,6 +33,14 @@ class Results:
         """Only the base models of the paper's tables."""
         return Results(self.frame[self.frame["base"].isin(PAPER_BASES)])
 
+    def complete_seeds(self) -> Results | None:
+        """The rows that all splits have, splits still running aside; None without two splits."""
+        counts = self.frame.groupby("seed").size()
+        whole = counts.index[counts >= counts.median()]
+        rows = self.frame[self.frame["seed"].isin(whole)]
+        in_all = rows.groupby([*CONFIGURATION, "method"])["seed"].transform("size") == len(whole)
+        return Results(rows[in_all]) if len(whole) > 1 else None
+
     def mean_over_seeds(self) -> Results:
         """One row a configuration and method: the mean of its finished seeds."""
         finished = self.frame[self.frame["status"] == "ok"]

@@ -83,7 +83,8 @@ def differences_table(results: Results) -> tuple[str, list[str]]:
             f"{title}: lower in {lower}, higher in {higher}, undecided in "
             f"{total - lower - higher} of {total}."
         )
-    rows = [[*key, *(row.get(t, ABSENT) for t in titles)] for key, row in cells.items()]
+    known = results.frame[["dataset", "base"]].drop_duplicates().itertuples(index=False, name=None)
+    rows = [[*key, *(cells[key].get(t, ABSENT) for t in titles)] for key in known if key in cells]
     return table(["data set", "base", *titles], rows, left=2), sentences
 
 
@@ -95,8 +96,8 @@ def _percent_interval(mean: float, half: float, decided: bool) -> str:
 def seeds_section(results: Results | None) -> str:
     if results is None:
         return (
-            "Not run yet: `make bench-paper-seeds` writes `benchmarks/results/paper_seeds.csv`, "
-            "and this section with it."
+            "Fewer than two splits are finished; `make bench-paper-seeds` runs ten and writes "
+            "`benchmarks/results/paper_seeds.csv`."
         )
     n_seeds = results.frame["seed"].nunique()
     differences, sentences = differences_table(results)

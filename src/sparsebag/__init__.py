@@ -20,7 +20,7 @@ True
 
 from sparsebag.compress import compress
 from sparsebag.estimators import SparseBaggingClassifier, SparseBaggingRegressor
-from sparsebag.evidence.evidence import OOBEvidence, UncoveredRowsWarning
+from sparsebag.evidence.evidence import OOBEvidence, UncoveredRowsWarning, UnverifiedRowsWarning
 from sparsebag.report import metrics
 from sparsebag.report.compression_report import CompressionReport
 from sparsebag.solvers.auto import select_solver
@@ -36,6 +36,7 @@ __all__ = [
     "SparseBaggingRegressor",
     "OOBEvidence",
     "UncoveredRowsWarning",
+    "UnverifiedRowsWarning",
     "Solution",
     "Status",
     "select_solver",

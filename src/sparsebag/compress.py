@@ -11,7 +11,6 @@ from sparsebag.estimators import SparseBaggingClassifier, SparseBaggingRegressor
 from sparsebag.evidence.members import FittedMembers
 from sparsebag.given_ensemble import check_ensemble, is_classification, unfrozen
 from sparsebag.objective.losses import Loss
-from sparsebag.settings import DEFAULT_LAM
 from sparsebag.solvers.base import Solver
 
 
@@ -20,7 +19,7 @@ def compress(
     X: Any,
     y: Any,
     *,
-    lam: float = DEFAULT_LAM,
+    lam: float | None = None,
     loss: str | Loss = "auto",
     solver: str | Solver = "auto",
     floor: float | str = "auto",
@@ -41,14 +40,15 @@ def compress(
     ----------
     ensemble : fitted ensemble or list of fitted models
         ``BaggingClassifier/Regressor``, ``RandomForest*``, ``ExtraTrees*``, ``Voting*``, one of
-        these in a ``FrozenEstimator``, or a list of models. Of a ``Pipeline``, its last step.
+        these in a ``FrozenEstimator``, or a list of models.
     X : array-like, sparse matrix or DataFrame of shape (M, n_features)
         The rows the ensemble was trained on, in order; with ``evidence="holdout"``, rows it has
         never seen.
     y : array-like of shape (M,)
         Their targets.
-    lam : float, default 0.05
-        Strength of the concave penalty. Absolute, as in the paper: compare it with your loss.
+    lam : float, optional
+        Strength λ of the concave penalty ``-λ‖w‖²``, in the unit of your loss: compare the two.
+        Default 0 (the simplex alone makes weights sparse), or 0.05 with ``preset="paper"``.
     loss : {"auto", "log_loss", "brier", "squared_error"} or Loss
         "auto": log-loss for classifiers, squared error for regressors.
     solver : {"auto", "slsqp", "active_set", "projected_gradient"} or Solver

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import warnings
 from typing import Any, Literal, Self, TypeVar
 
 import numpy as np
@@ -16,7 +17,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from sparsebag.deploy.weighted_vote import WeightedVote
 from sparsebag.evidence.collect import collect_evidence
-from sparsebag.evidence.evidence import Task
+from sparsebag.evidence.evidence import Task, UnverifiedRowsWarning
 from sparsebag.evidence.from_ensemble import read_ensemble
 from sparsebag.evidence.members import MemberPool
 from sparsebag.given_ensemble import (
@@ -29,7 +30,7 @@ from sparsebag.given_ensemble import (
 )
 from sparsebag.objective.losses import Loss, resolve_loss
 from sparsebag.report.compression_report import CompressionReport, compare
-from sparsebag.settings import DEFAULT_LAM, Settings, resolve_settings
+from sparsebag.settings import Settings, resolve_settings
 from sparsebag.solvers.base import Solver
 from sparsebag.weighting import solve_weights
 
@@ -43,8 +44,9 @@ _SHARED_DOC = """
         Fitted and wrapped in ``sklearn.frozen.FrozenEstimator``: used as it is, and the rows
         given to ``fit`` must be its training rows, in order (or, with ``evidence="holdout"``,
         rows it has never seen). Default: a random forest of 100 trees.
-    lam : float, default 0.05
-        Strength λ of the concave penalty ``-λ‖w‖²``.
+    lam : float, optional
+        Strength λ of the concave penalty ``-λ‖w‖²``, in the unit of your loss: compare the two.
+        Default 0 (the simplex alone makes weights sparse), or 0.05 with ``preset="paper"``.
     loss : {"auto", "log_loss", "brier", "squared_error"} or Loss, default "auto"
         What the out-of-bag vote is judged by. "auto": log-loss for classification, squared error
         for regression.
@@ -81,6 +83,9 @@ _SHARED_DOC = """
         Share of members dropped.
     estimators_ : list
         The survivors.
+    verified_by_ : str or None
+        What proved that the rows given to ``fit`` are the ensemble's training rows; None where
+        it leaves nothing to check (members that are no trees, no ``oob_score=True``).
     solution_ : Solution
         Objective, stationarity gap, status, trace.
     n_features_in_ : int
@@ -106,7 +111,7 @@ class _SparseBagging(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         self,
         estimator: Any = None,
         *,
-        lam: float = DEFAULT_LAM,
+        lam: float | None = None,
         loss: str | Loss = "auto",
         solver: str | Solver = "auto",
         floor: float | str = "auto",
@@ -167,9 +172,18 @@ class _SparseBagging(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
             n_jobs=self.n_jobs,
             verbose=self.verbose,
         )
+        if self._is_frozen and source == "oob" and evidence.verified_by is None:
+            warnings.warn(
+                "nothing shows whether X, y are the ensemble's training rows in their original "
+                "order; check it yourself, or fit the ensemble with oob_score=True to have it "
+                "proved.",
+                UnverifiedRowsWarning,
+                stacklevel=2,
+            )
         self.solution_ = solve_weights(evidence, settings, verbose=self.verbose)
         self._keep_survivors(pool, settings)
         self._full, self._accepts = ensemble, accepts(ensemble)
+        self.verified_by_ = evidence.verified_by
         return self
 
     def report(self, X: Any, y: Any, *, baseline: Any = None) -> CompressionReport:

@@ -117,8 +117,11 @@ def check_targets(y: Any, task: Task) -> None:
         )
     if shape and shape[0] == 1:
         raise ValueError("there is one sample only; members are judged by rows they have not seen.")
-    if np.issubdtype(values.dtype, np.floating) and not np.all(np.isfinite(values)):
-        raise ValueError("y holds NaN or infinity.")
+    missing = values != values if values.dtype == object else np.zeros(shape, dtype=bool)
+    if np.issubdtype(values.dtype, np.floating):
+        missing = ~np.isfinite(values)
+    if np.any(missing):
+        raise ValueError("y holds NaN or infinity; drop those rows before fitting the ensemble.")
     if task == "classification":
         check_classification_targets(y)
 

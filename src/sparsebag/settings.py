@@ -12,14 +12,16 @@ from sparsebag.objective.losses import Loss
 from sparsebag.solvers.auto import SOLVERS
 from sparsebag.solvers.base import Solver
 
-DEFAULT_LAM = 0.05
-"""The paper's λ."""
+DEFAULT_LAM = 0.0
+"""The simplex alone makes weights sparse, and zero is the one λ that fits every loss's unit."""
+PAPER_LAM = 0.05
+"""The paper's λ: a third of the loss on easy data, where it costs accuracy."""
 DEFAULT_FLOOR = 1e-3
 """ε: no vote is ever surer than 1 - 1e-3; makes log-loss finite on 0/1 leaves."""
 DEFAULT_PRIOR_MASS = 0.02
 """τ: the solvers' speed hangs on it; smaller is ill-posed, larger blurs the weights."""
-PAPER_DROP = 1e-5
-"""Weights up to this are dropped by the paper's code."""
+DROP_THRESHOLD = 1e-5
+"""Weights up to this are dropped, as by the paper's code: SLSQP leaves dust on dead members."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +39,7 @@ class Settings:
 
 def resolve_settings(
     *,
-    lam: float,
+    lam: float | None,
     loss: str | Loss,
     solver: str | Solver,
     floor: float | str,
@@ -49,9 +51,10 @@ def resolve_settings(
     Parameters
     ----------
     lam, loss, solver, floor, prior_mass
-        As passed by the user; an explicit value wins over the preset.
+        As passed by the user; an explicit value wins over the preset. ``lam=None`` is 0, or
+        0.05 in the paper's preset.
     preset : {None, "paper"}
-        ``"paper"``: SLSQP, no floor, no prior mass, double precision, weights up to 1e-5
+        ``"paper"``: λ = 0.05, SLSQP, no floor, no prior mass, double precision, weights up to 1e-5
         dropped.
 
     Returns
@@ -60,26 +63,28 @@ def resolve_settings(
 
     Examples
     --------
-    >>> resolve_settings(lam=0.05, loss="auto", solver="auto", floor="auto",
+    >>> resolve_settings(lam=None, loss="auto", solver="auto", floor="auto",
     ...                  prior_mass="auto", preset="paper").solver
     'slsqp'
     """
     if preset not in (None, "paper"):
         raise ValueError(f"preset={preset!r} is not known; use None or 'paper'.")
+    paper = preset == "paper"
+    if lam is None:
+        lam = PAPER_LAM if paper else DEFAULT_LAM
     if not _is_number(lam) or lam < 0:
         raise ValueError(f"lam must be a finite number that is not negative, got {lam!r}.")
     if isinstance(solver, str) and solver not in ("auto", *SOLVERS):
         raise ValueError(
             f"solver={solver!r} is not known; use one of {['auto', *sorted(SOLVERS)]}."
         )
-    paper = preset == "paper"
     return Settings(
         lam=float(lam),
         loss=loss,
         solver="slsqp" if paper and isinstance(solver, str) and solver == "auto" else solver,
         floor=_number("floor", floor, 0.0 if paper else DEFAULT_FLOOR, below=1.0),
         prior_mass=_number("prior_mass", prior_mass, 0.0 if paper else DEFAULT_PRIOR_MASS),
-        drop_threshold=PAPER_DROP if paper else 0.0,
+        drop_threshold=DROP_THRESHOLD,
         evidence_dtype=np.float64 if paper else np.float32,
     )
 

@@ -10,13 +10,14 @@ from sparsebag.evidence.from_predictions import from_predictions
 from sparsebag.objective.losses import Loss, resolve_loss
 from sparsebag.objective.penalties import ConcaveQuadratic
 from sparsebag.objective.simplex_objective import SimplexObjective
-from sparsebag.settings import DEFAULT_LAM, Settings, resolve_settings
+from sparsebag.settings import Settings, resolve_settings
 from sparsebag.solvers.auto import resolve_solver
 from sparsebag.solvers.base import (
     Solution,
     Solver,
     check_compatible,
     drop_small_weights,
+    one_blas_thread,
     warn_unless_converged,
 )
 
@@ -31,18 +32,19 @@ def solve_weights(
         raise ValueError("there is one member only; there is nothing to choose from.")
     loss = resolve_loss(settings.loss, evidence.task)
     warn_uncovered(evidence)
-    objective = SimplexObjective(
-        evidence,
-        loss,
-        ConcaveQuadratic(settings.lam),
-        floor=settings.floor,
-        prior_mass=settings.prior_mass,
-    )
-    solver = resolve_solver(settings.solver, objective, verbose)
-    check_compatible(solver, objective)
-    solution = solver.solve(objective, start)
-    warn_unless_converged(solution)
-    return drop_small_weights(solution, objective, settings.drop_threshold)
+    with one_blas_thread():
+        objective = SimplexObjective(
+            evidence,
+            loss,
+            ConcaveQuadratic(settings.lam),
+            floor=settings.floor,
+            prior_mass=settings.prior_mass,
+        )
+        solver = resolve_solver(settings.solver, objective, verbose)
+        check_compatible(solver, objective)
+        solution = solver.solve(objective, start)
+        warn_unless_converged(solution)
+        return drop_small_weights(solution, objective, settings.drop_threshold)
 
 
 def fit_weights(
@@ -51,7 +53,7 @@ def fit_weights(
     y: Array,
     *,
     loss: str | Loss = "log_loss",
-    lam: float = DEFAULT_LAM,
+    lam: float | None = None,
     solver: str | Solver = "auto",
     floor: float | str = "auto",
     prior_mass: float | str = "auto",
@@ -75,8 +77,9 @@ def fit_weights(
         Targets.
     loss : {"log_loss", "brier", "squared_error"} or Loss, default "log_loss"
         ``"squared_error"`` means regression. Brier of more than two classes needs three axes.
-    lam : float, default 0.05
-        Strength of the concave penalty.
+    lam : float, optional
+        Strength λ of the concave penalty ``-λ‖w‖²``, in the unit of your loss: compare the two.
+        Default 0 (the simplex alone makes weights sparse), or 0.05 with ``preset="paper"``.
     solver : {"auto", "slsqp", "active_set", "projected_gradient"} or Solver
         ``"auto"`` follows `sparsebag.select_solver`.
     floor, prior_mass : float or "auto"

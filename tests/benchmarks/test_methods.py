@@ -1,9 +1,9 @@
-import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from benchmarks.base_models import BASE_MODELS
-from benchmarks.methods import METHODS
+from benchmarks.methods import METHODS, boosting
 from benchmarks.methods.base import Skipped
 from benchmarks.methods.selection import DRAWS, greedy_picks
 from benchmarks.methods.uniform import at_temperature, fit_temperature, uniform_oob_vote
@@ -80,7 +80,7 @@ def test_the_temperature_has_nothing_to_do_in_regression():
 
 
 def test_xgboost_is_skipped_where_it_is_not_installed(monkeypatch):
-    monkeypatch.setitem(sys.modules, "xgboost", None)
+    monkeypatch.setattr(boosting, "xgboost", None)
     with pytest.raises(Skipped, match="pip install xgboost-cpu"):
         METHODS["xgboost"].run(make_problem(IRIS, "none", 42), None)
 
@@ -99,8 +99,6 @@ def test_lasso_weights_are_a_vote(task):
 
 @pytest.mark.parametrize("base", BASE_MODELS, ids=lambda base: f"{base.task}-{base.name}")
 def test_every_base_model_can_be_compressed(base):
-    from dataclasses import replace
-
     few = replace(base, n_members=4)
     p = problem(base.task)
     X, y = p.X[:80], p.y[:80]
@@ -108,7 +106,6 @@ def test_every_base_model_can_be_compressed(base):
     small_problem = replace(p, base=base.name, X=X, y=y, ensemble=bag)
     (model,) = METHODS["best_k"].run(small_problem, 2)
     predicted = model.predict(p.X_test)
-    assert predicted.shape == (
-        (len(p.X_test), 3) if base.task == "classification" else predicted.shape
-    )
+    classification = base.task == "classification"
+    assert predicted.shape == ((len(p.X_test), 3) if classification else (len(p.X_test),))
     assert np.all(np.isfinite(predicted))

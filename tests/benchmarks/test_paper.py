@@ -2,7 +2,9 @@ import csv
 import importlib.util
 from dataclasses import replace
 
+import benchmarks.problem
 import pytest
+from benchmarks.base_models import base_model
 from benchmarks.datasets import Dataset
 from benchmarks.methods import METHODS
 from benchmarks.results_store import COLUMNS, ResultsStore
@@ -34,6 +36,16 @@ def run(path, methods=FAST, datasets=(IRIS,), bases=("DecisionTree",), **setting
     cells = paper.plan(datasets, bases, methods, [42])
     paper.run(cells, ResultsStore(path), **settings)
     return table(path)
+
+
+@pytest.fixture(autouse=True)
+def few_members(monkeypatch):
+    """Thirty trees instead of a hundred: enough to leave no row without a vote."""
+
+    def smaller(task, name):
+        return replace(base_model(task, name), n_members=30)
+
+    monkeypatch.setattr(benchmarks.problem, "base_model", smaller)
 
 
 @pytest.fixture
@@ -168,3 +180,15 @@ def test_the_plan_pairs_bases_with_tasks_and_ensembles_with_methods():
 def test_progress_works_without_a_terminal(path, capsys):
     run(path, methods=["uniform"])
     assert "1/1  tiny_iris DecisionTree uniform 42: ok  0:00 left" in capsys.readouterr().err
+
+
+def test_absent_data_is_asked_for_once(path):
+    asked = []
+
+    def ask():
+        asked.append(1)
+        raise OSError("no network")
+
+    absent = Dataset("tiny_absent", "classification", ask)
+    run(path, datasets=[absent], bases=["DecisionTree", "SVM", "MLP"])
+    assert len(asked) == 1

@@ -67,7 +67,7 @@ def test_all_49_rows_of_the_tables_are_there(files):
 
 
 def test_a_changed_result_changes_its_number_and_the_verdict(files):
-    title = "Superior calibration: than all members"
+    title = "Better calibrated than the full ensemble"
     before = write_page(**files)
     assert cells(before, SCSB_TREES)[5:7] == ["0.2500", "="]
     assert verdict_of(before, title) == "fails"
@@ -100,7 +100,7 @@ def test_verdicts_follow_the_numbers(files, title, column, value, word):
 def test_a_changed_experiment_changes_its_verdict(files):
     assert verdict_of(write_page(**files), "The uniform start is robust") == "fails"
     better = json.loads(files["experiments"].read_text())
-    better["landscape"]["starts"]["paper"]["uniform"] = 0.1
+    better["landscape"]["starts"]["paper"] |= {"uniform": 0.1, "n_lower_than_uniform": 0}
     files["experiments"].write_text(json.dumps(better))
     page = write_page(**files)
     assert verdict_of(page, "The uniform start is robust") == "holds"
@@ -135,7 +135,20 @@ def test_many_splits_have_means_intervals_and_paired_differences(files):
     # SCSB is 0.05 above uniform in every split: a certain difference of no width.
     assert "**+24.7 ± 0.0**" in section
     assert "SCSB − uniform: lower in 0, higher in 28, undecided in 0 of 28." in section
-    assert "Not run yet" in write_page(**files | {"seeds_results": None})
+    assert "Fewer than two splits" in write_page(**files | {"seeds_results": None})
+
+
+def test_an_unfinished_split_is_left_out(files):
+    write(results((42, 43, 44))[:-100], files["seeds_results"])
+    assert "| over 2 splits |" in write_page(**files)
+
+
+def test_rows_that_one_split_alone_has_are_left_out(files):
+    splits = results((42, 43, 44))
+    write(splits[(splits["seed"] == 42) | (splits["base"] != "SVM")], files["seeds_results"])
+    page = write_page(**files)
+    assert "| over 3 splits |" in page
+    assert "SVM" not in page.split("## Many splits")[1].split("## Skipped")[0]
 
 
 def test_missing_results_are_one_clear_sentence(tmp_path, capsys):

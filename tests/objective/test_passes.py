@@ -37,6 +37,21 @@ def test_the_compiled_products_are_used_where_they_apply():
     assert isinstance(make_passes((votes[:, ::2],), mask[:, ::2], np, np.float32), ArrayPasses)
 
 
+def test_a_true_that_is_not_one_byte_is_still_true():
+    votes, mask = np.ones((3, 4)), np.ones((3, 4), bool)
+    odd = (mask.astype(np.uint8) * 255).view(bool)
+    w = np.full(4, 0.25)
+    assert np.array_equal(NativePasses(votes, odd).forward(w)[1], [1.0, 1.0, 1.0])
+    assert np.array_equal(NativePasses(votes, mask).forward(w)[1], [1.0, 1.0, 1.0])
+
+
+def test_an_output_of_another_type_is_refused():
+    votes, mask = np.ones((3, 4), np.float32), np.ones((3, 4), np.uint8)
+    on = np.ones(3, np.float32)
+    with pytest.raises(TypeError):
+        _passes.transposed(votes, mask, on, on, np.zeros(4))
+
+
 def test_shapes_are_checked_before_the_kernel_runs():
     votes, mask = np.ones((3, 4)), np.ones((3, 4), np.uint8)
     with pytest.raises(ValueError, match="array shapes disagree"):

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -76,6 +78,16 @@ def test_zero_sample_weight_is_leaving_the_row_out():
         for x in (zeroed, zeroed.take(keep))
     )
     assert left.value(w) == pytest.approx(right.value(w), rel=1e-12)
+
+
+def test_huge_sample_weights_do_not_overflow():
+    e = evidence()
+    w = interior_point(e.n_members)
+    plain, huge = (
+        SimplexObjective(replace(e, sample_weight=s), LogLoss(), ConcaveQuadratic(0.05))
+        for s in (None, np.full(e.n_rows, 1e308))
+    )
+    assert huge.value(w) == pytest.approx(plain.value(w), rel=1e-12)
 
 
 def test_integer_sample_weight_is_repeating_rows():

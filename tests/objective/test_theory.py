@@ -53,6 +53,7 @@ def test_a_strictly_concave_objective_ends_at_a_vertex(seed, n):
     solution = ProjectedGradient().solve(f, start)
     assert solution.n_active == 1
     assert solution.weights.max() == 1.0
+    assert ProjectedGradient().solve(f).n_active == 1, "from the centre too"
 
 
 def test_the_oob_ratio_is_not_convex_even_without_penalty():

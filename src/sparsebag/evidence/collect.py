@@ -115,6 +115,7 @@ def collect_evidence(
                 proba = member.predict_proba(X_block, n_classes)
                 vote = proba[np.arange(len(block)), target[block]]
                 if keep_planes:
+                    _check_vote(proba, probability=True)
                     planes[j].append((block, sp.csc_array(proba.astype(votes.dtype))))
             _check_vote(vote, probability=pool.classes is not None)
             votes[block, j] = vote

@@ -18,6 +18,10 @@ class UncoveredRowsWarning(UserWarning):
     """Some rows are out of bag for no member and carry no information."""
 
 
+class UnverifiedRowsWarning(UserWarning):
+    """The ensemble leaves nothing to check that the rows given are its training rows."""
+
+
 @dataclass(frozen=True)
 class Channels:
     """The votes a loss reads: one or more matrices (rows × members) with a target each.
@@ -92,7 +96,12 @@ class OOBEvidence:
         return int(dense + sum(_plane_bytes(plane) for plane in self.class_votes or ()))
 
     def covered(self) -> Array:
-        """Rows that at least one member has out of bag, as booleans."""
+        """Rows that at least one member has out of bag, as booleans.
+
+        Returns
+        -------
+        array of shape (M,)
+        """
         xp = array_namespace(self.votes)
         if self.oob_mask is None:
             return xp.ones(self.n_rows, dtype=xp.bool, device=device(self.votes))
@@ -156,7 +165,17 @@ class OOBEvidence:
         )
 
     def channels(self, kind: str) -> Channels:
-        """The votes a loss reads, by the loss's channel (see `sparsebag.objective.losses`)."""
+        """The votes a loss reads.
+
+        Parameters
+        ----------
+        kind : {"true_class", "every_class", "prediction"}
+            The loss's channel, see `sparsebag.objective.losses`.
+
+        Returns
+        -------
+        Channels
+        """
         xp = array_namespace(self.votes)
         ones = xp.ones((1, self.n_rows), dtype=xp.float64, device=device(self.votes))
         if kind == "prediction":

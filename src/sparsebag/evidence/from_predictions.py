@@ -200,6 +200,8 @@ def _check_mask(oob_mask: Array | None, predictions: Array) -> Array | None:
             f"oob_mask has shape {tuple(mask.shape)} but predictions have "
             f"{tuple(predictions.shape[:2])} (rows, members); pass one mask entry a prediction."
         )
+    if xp.isdtype(mask.dtype, "real floating") and bool(xp.any(xp.isnan(mask))):
+        raise ValueError("oob_mask holds NaN; pass 1 where the row is out of bag, else 0.")
     return mask if mask.dtype == xp.bool else mask != 0
 
 

@@ -11,10 +11,17 @@
 namespace nb = nanobind;
 
 // Wider vectors where the machine has them, chosen when the module loads; no -march flag needed.
-#if defined(__GNUC__) && !defined(__clang__) && defined(__x86_64__) && defined(__linux__)
+// Needs ifunc, hence glibc.
+#if defined(__GNUC__) && !defined(__clang__) && defined(__x86_64__) && defined(__GLIBC__)
 #define DISPATCH __attribute__((target_clones("avx512f", "arch=haswell", "default")))
 #else
 #define DISPATCH
+#endif
+
+#if defined(_MSC_VER)
+#define INLINE __forceinline
+#else
+#define INLINE inline __attribute__((always_inline))
 #endif
 
 namespace {
@@ -24,7 +31,7 @@ constexpr std::size_t TAIL_LANES = 8;
 constexpr std::size_t ROWS = 4;    // rows whose contributions share one load and store of a sum
 
 template <typename T>
-inline __attribute__((always_inline)) void forward_rows(const T *votes, const std::uint8_t *mask,
+INLINE void forward_rows(const T *votes, const std::uint8_t *mask,
                                                         const T *weights, std::size_t n_rows,
                                                         std::size_t n_members, double *n,
                                                         double *d) {
@@ -36,12 +43,12 @@ inline __attribute__((always_inline)) void forward_rows(const T *votes, const st
         for (; j + LANES <= n_members; j += LANES)
             for (std::size_t l = 0; l < LANES; ++l) {
                 sum_v[l] += v[j + l] * weights[j + l];
-                sum_m[l] += static_cast<T>(m[j + l]) * weights[j + l];
+                sum_m[l] += static_cast<T>(m[j + l] != 0) * weights[j + l];
             }
         for (; j + TAIL_LANES <= n_members; j += TAIL_LANES)  // short rows live in the tail
             for (std::size_t l = 0; l < TAIL_LANES; ++l) {
                 sum_v[l] += v[j + l] * weights[j + l];
-                sum_m[l] += static_cast<T>(m[j + l]) * weights[j + l];
+                sum_m[l] += static_cast<T>(m[j + l] != 0) * weights[j + l];
             }
         double total_v = 0.0, total_m = 0.0;
         for (std::size_t l = 0; l < LANES; ++l) {
@@ -50,7 +57,7 @@ inline __attribute__((always_inline)) void forward_rows(const T *votes, const st
         }
         for (; j < n_members; ++j) {
             total_v += static_cast<double>(v[j] * weights[j]);
-            total_m += static_cast<double>(static_cast<T>(m[j]) * weights[j]);
+            total_m += static_cast<double>(static_cast<T>(m[j] != 0) * weights[j]);
         }
         n[i] = total_v;
         d[i] = total_m;
@@ -58,7 +65,7 @@ inline __attribute__((always_inline)) void forward_rows(const T *votes, const st
 }
 
 template <typename T>
-inline __attribute__((always_inline)) void transposed_rows(const T *votes,
+INLINE void transposed_rows(const T *votes,
                                                            const std::uint8_t *mask,
                                                            const T *on_votes, const T *on_mask,
                                                            std::size_t n_rows,
@@ -72,8 +79,8 @@ inline __attribute__((always_inline)) void transposed_rows(const T *votes,
         for (std::size_t j = 0; j < n_members; ++j) {
             const std::size_t j1 = j + n_members, j2 = j1 + n_members, j3 = j2 + n_members;
             const T left = (a0 * v[j] + a1 * v[j1]) + (a2 * v[j2] + a3 * v[j3]);
-            const T right = (b0 * static_cast<T>(m[j]) + b1 * static_cast<T>(m[j1])) +
-                            (b2 * static_cast<T>(m[j2]) + b3 * static_cast<T>(m[j3]));
+            const T right = (b0 * static_cast<T>(m[j] != 0) + b1 * static_cast<T>(m[j1] != 0)) +
+                            (b2 * static_cast<T>(m[j2] != 0) + b3 * static_cast<T>(m[j3] != 0));
             sums[j] += left + right;
         }
     }
@@ -81,7 +88,7 @@ inline __attribute__((always_inline)) void transposed_rows(const T *votes,
         const T *v = votes + i * n_members;
         const std::uint8_t *m = mask + i * n_members;
         for (std::size_t j = 0; j < n_members; ++j)
-            sums[j] += on_votes[i] * v[j] + on_mask[i] * static_cast<T>(m[j]);
+            sums[j] += on_votes[i] * v[j] + on_mask[i] * static_cast<T>(m[j] != 0);
     }
 }
 
@@ -137,8 +144,10 @@ void transposed(Matrix<T> votes, Matrix<std::uint8_t> mask, Vector<T> on_votes, 
 
 NB_MODULE(_passes, m) {
     m.doc() = "Products of a block of votes and its byte mask with one vector each.";
-    m.def("forward", &forward<float, forward_f32>);
-    m.def("forward", &forward<double, forward_f64>);
-    m.def("transposed", &transposed<float, transposed_f32>);
-    m.def("transposed", &transposed<double, transposed_f64>);
+    // noconvert: a converted output would be a copy, and the result lost with it.
+    const auto exact = nb::arg().noconvert();
+    m.def("forward", &forward<float, forward_f32>, exact, exact, exact, exact, exact);
+    m.def("forward", &forward<double, forward_f64>, exact, exact, exact, exact, exact);
+    m.def("transposed", &transposed<float, transposed_f32>, exact, exact, exact, exact, exact);
+    m.def("transposed", &transposed<double, transposed_f64>, exact, exact, exact, exact, exact);
 }

@@ -176,7 +176,7 @@ class SimplexObjective:
         if self.evidence.task == "classification":
             return eps
         square = float(self.xp.sum(self._row_weight * self._channels.targets[0, :] ** 2))
-        return eps * max(self.scale, (square * self.scale) ** 0.5, eps * square)
+        return float(eps * max(self.scale, (square * self.scale) ** 0.5, eps * square))
 
     def goal(self, tol: float) -> float:
         """The stationarity gap to stop at: ``tol`` on the loss's scale, or what rounding allows."""
@@ -337,7 +337,8 @@ class SimplexObjective:
         xp = self.xp
         weight = xp.astype(self.evidence.covered(), xp.float64)
         if self.evidence.sample_weight is not None:
-            weight = weight * self.evidence.sample_weight
+            given = self.evidence.sample_weight
+            weight = weight * (given / xp.max(given))  # huge weights would overflow their sum
         total = float(xp.sum(weight))
         if total == 0.0:
             raise ValueError(

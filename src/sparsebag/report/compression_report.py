@@ -32,7 +32,7 @@ _FORMATS: dict[str, Callable[[float], str]] = {
 }
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class CompressionReport:
     """Scores of the full ensemble, the survivors, and equally many random members.
 
@@ -134,6 +134,9 @@ class CompressionReport:
         finally:
             partial.unlink(missing_ok=True)
 
+    def __repr__(self) -> str:
+        return str(self)
+
     def __str__(self) -> str:
         return f"{self.headline()} ({self.n_rows} test rows)\n{self.to_markdown()}"
 
@@ -221,6 +224,7 @@ def _speed(vote: WeightedVote, X: Any) -> dict[str, float]:
     n_rows = X.shape[0] if hasattr(X, "shape") else len(X)
     block = take_rows(X, np.resize(np.arange(n_rows), TIMED_ROWS))
     predict = vote.predict if vote.pool.classes is None else vote.predict_proba
+    predict(block)  # the first call pays for imports, caches and threads
     seconds = []
     for _ in range(TIMED_REPEATS):
         start = time.perf_counter()

@@ -192,6 +192,10 @@ def brier_score(
     y, p, labels, sample_weight
         As in `expected_calibration_error`.
 
+    Returns
+    -------
+    float
+
     Examples
     --------
     >>> brier_score([0, 1], [0.0, 0.5])
@@ -223,6 +227,10 @@ def log_loss(
         As in `expected_calibration_error`.
     clip : float
         Smallest probability of the true class, between 0 and 1, both excluded.
+
+    Returns
+    -------
+    float
 
     Examples
     --------
@@ -256,6 +264,10 @@ def paper_ece(
         As in `expected_calibration_error`.
     n_bins : int
         Number of equal-width bins; the paper's is 10.
+
+    Returns
+    -------
+    float
 
     Examples
     --------

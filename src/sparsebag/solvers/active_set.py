@@ -5,9 +5,8 @@ survivors and the loudest newcomers, makes it positive definite, solves the quad
 over the simplex and searches along its step, so the objective never rises.
 
 With prior mass τ = 0 (the paper's problem) the loss jumps where a row loses its last
-out-of-bag voter. The solver then follows the minimiser as τ shrinks, and finally spreads a dust
-of weight over all members, which gives each such row the uniform ensemble's vote, if that lowers
-the paper's own objective.
+out-of-bag voter. The solver then follows the minimiser as τ shrinks, and gives a small weight to
+the members that serve the rows left without a vote, for as long as that lowers the objective.
 """
 
 from __future__ import annotations
@@ -20,7 +19,12 @@ from scipy.linalg import LinAlgError, cho_factor
 
 from sparsebag.objective.simplex_objective import SimplexObjective
 from sparsebag.solvers.base import Solution, Status, Watch, _to_numpy, one_blas_thread
-from sparsebag.solvers.projected_gradient import Point, SpectralDescent, next_face
+from sparsebag.solvers.projected_gradient import (
+    Point,
+    SpectralDescent,
+    leave_flat_centre,
+    next_face,
+)
 from sparsebag.solvers.simplex import check_start
 from sparsebag.solvers.simplex_qp import simplex_qp
 
@@ -45,8 +49,8 @@ FIRST_SHIFT = 1e-10
 """First multiple of the mean curvature added to an indefinite Hessian; then tenfold."""
 PRIOR_MASS_PATH = (1e-2, 1e-4, 1e-6, 1e-8, 1e-10)
 """τ on the way to the ill-posed problem."""
-DUST = (1e-6, 1e-8, 1e-10)
-"""Total weight spread over all members at the end, where that lowers the objective."""
+COVER_WEIGHT = 1e-4
+"""Weight of a member that enters to serve rows without a vote: above what the paper drops."""
 
 
 @dataclass(frozen=True)
@@ -57,14 +61,14 @@ class ActiveSet:
     ----------
     tol : float, default 1e-6
         Stop when the stationarity gap is below ``tol`` times the objective's scale.
-    max_iter : int, default 200
+    max_iter : int, default 500
         Iteration limit, spectral steps included.
     verbose : int, default 0
         Progress on standard error.
     """
 
     tol: float = 1e-6
-    max_iter: int = 200
+    max_iter: int = 500
     verbose: int = 0
     name: str = "active_set"
     requires: frozenset[str] = frozenset({"gradient", "hessian"})
@@ -82,6 +86,8 @@ class ActiveSet:
             if start is None and objective.is_convex:
                 weights = champions(objective)
             point = Point.at(objective, weights, watch)
+            if start is None:
+                point = leave_flat_centre(objective, point, watch, objective.goal(self.tol))
             point, status = self._descend(objective, point, watch, self.max_iter)
             return watch.solution(point.weights, point.value, point.gradient, status)
         return self._follow_prior_mass(objective, weights, watch)
@@ -90,22 +96,20 @@ class ActiveSet:
         self, objective: SimplexObjective, weights: Array, watch: Watch
     ) -> Solution:
         best = Point.at(objective, weights, watch)
-        status = Status.MAX_ITERATIONS
-        for prior_mass in PRIOR_MASS_PATH:
-            softened = objective.with_prior_mass(prior_mass)
-            point = Point.at(softened, weights, watch)
-            limit = watch.n_iterations + self.max_iter
-            point, status = self._descend(softened, point, watch, limit)
-            weights = point.weights
-            for dust in (0.0, *DUST):
-                dusted = (weights + dust / objective.n_members) / (1.0 + dust)
-                candidate = Point.at(objective, dusted, watch)
-                if candidate.value < best.value:
-                    best = candidate
-            if status is Status.INTERRUPTED:
-                break
-        if status is not Status.INTERRUPTED:
-            status = Status.OWN_TEST
+        status = Status.OWN_TEST
+        try:
+            for prior_mass in PRIOR_MASS_PATH:
+                softened = objective.with_prior_mass(prior_mass)
+                point = Point.at(softened, weights, watch)
+                point, ended = self._descend(softened, point, watch, self.max_iter)
+                weights = point.weights
+                candidate = cover_rows(objective, weights, watch)
+                best = candidate if candidate.value < best.value else best
+                if ended in (Status.INTERRUPTED, Status.MAX_ITERATIONS):
+                    status = ended
+                    break
+        except KeyboardInterrupt:
+            status = Status.INTERRUPTED
         return watch.solution(best.weights, best.value, best.gradient, status)
 
     def _descend(
@@ -174,6 +178,28 @@ def champions(objective: SimplexObjective) -> Array:
     threshold = xp.sort(counts)[max(0, counts.shape[0] - FIRST_MEMBERS)]
     weights = xp.where(counts >= xp.maximum(threshold, xp.ones_like(threshold)), counts, 0 * counts)
     return weights / xp.sum(weights)
+
+
+def cover_rows(objective: SimplexObjective, weights: Array, watch: Watch) -> Point:
+    """Drop dust, then let in, one by one, the member that serves most rows without a vote.
+
+    Such rows dwarf all others in the gradient, so its least entry names that member. A row that
+    only dust serves would be without a vote once the paper's threshold has dropped the dust.
+    """
+    xp = objective.xp
+    weights = xp.where(weights > COVER_WEIGHT / 10, weights, 0.0 * weights)
+    point = Point.at(objective, weights / xp.sum(weights), watch)
+    for _ in range(objective.n_members):
+        member = xp.argmin(point.gradient)
+        chosen = xp.arange(objective.n_members, device=objective.device) == member
+        weights = (1.0 - COVER_WEIGHT) * point.weights + COVER_WEIGHT * xp.astype(
+            chosen, xp.float64
+        )
+        covered = Point.at(objective, weights, watch)
+        if covered.value >= point.value - objective.rounding:
+            break
+        point = covered
+    return point
 
 
 def welcome_newcomers(objective: SimplexObjective, point: Point, watch: Watch) -> Point:

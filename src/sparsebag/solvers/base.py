@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import sys
+import threading
 import time
 import warnings
-from contextlib import AbstractContextManager
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any, Protocol, TextIO
@@ -158,7 +161,13 @@ class Watch:
         """Evaluate and count."""
         self.n_evaluations += 1
         self.nbytes_read += objective.nbytes_per_pass
-        return objective.value_and_gradient(weights)
+        value, gradient = objective.value_and_gradient(weights)
+        if not math.isfinite(value) or not bool(objective.xp.all(objective.xp.isfinite(gradient))):
+            raise FloatingPointError(
+                "the objective or its gradient is not finite: the votes or targets are too large "
+                "or too small for their precision; rescale them, or pass float64."
+            )
+        return value, gradient
 
     def iteration(self, objective: float, gap: float, n_active: int) -> None:
         """Record one iteration."""
@@ -202,18 +211,31 @@ class Watch:
         return solution
 
 
-def one_blas_thread() -> AbstractContextManager[Any]:
+@contextmanager
+def one_blas_thread() -> Iterator[None]:
     """Keep the linear algebra library to one thread while a solver runs.
 
     Row blocks fit the cache and faces have a few hundred members: too small for threads, which
-    then cost up to ten times what they save when other work shares the cores.
-
-    Returns
-    -------
-    context manager
+    then cost up to ten times what they save when other work shares the cores. The limit is the
+    process's, so solves in several threads share it: the first sets it, the last lifts it.
     """
-    limits: AbstractContextManager[Any] = threadpool_limits(limits=1, user_api="blas")
-    return limits
+    global _n_limited, _limits
+    with _limit_lock:
+        _n_limited += 1
+        if _n_limited == 1:
+            _limits = threadpool_limits(limits=1, user_api="blas")
+    try:
+        yield
+    finally:
+        with _limit_lock:
+            _n_limited -= 1
+            if _n_limited == 0:
+                _limits.restore_original_limits()
+
+
+_limit_lock = threading.Lock()
+_n_limited = 0
+_limits: Any = None
 
 
 def check_compatible(solver: Solver, objective: SimplexObjective) -> None:

@@ -1,6 +1,6 @@
 """Spectral projected gradient over the simplex, on a shrinking set of members.
 
-Barzilai-Borwein steps with a non-monotone line search (Birgin, Martínez and Raydan 2000), each
+Barzilai-Borwein steps with a safeguarded line search (Birgin, Martínez and Raydan 2000), each
 projected exactly, so weights become zero and stay exact. After a few passes most members are
 out; the rest of the work runs on the survivors' columns alone, and passes over all members only
 check that none should come back.
@@ -19,8 +19,8 @@ Array = Any
 
 SUFFICIENT_DECREASE = 1e-4
 """Armijo's constant, the usual value."""
-STEP_BOUNDS = (1e-10, 1e10)
-"""Safeguards of the spectral step."""
+STEP_BOUNDS = (1e-6, 1e12)
+"""Safeguards of the spectral step, as multiples of the first: the loss may have any unit."""
 SMALLEST_BACKTRACK = 1e-10
 """A line search that shrinks below this cannot lower the objective in this precision."""
 WARM_UP_ITERATIONS = 4
@@ -46,15 +46,16 @@ class ProjectedGradient:
         bounds the excess loss where the objective is convex; in practice that is a hundredth.
     max_iter : int, default 2000
         Iteration limit, over all faces.
-    memory : int, default 10
-        How many past values the non-monotone line search looks back at.
+    memory : int, default 1
+        How many past values the line search looks back at. 1 is monotone; more is sometimes
+        faster, and jumps from one local minimum's basin to another's.
     verbose : int, default 0
         Progress on standard error.
     """
 
     tol: float = 1e-5
     max_iter: int = 2000
-    memory: int = 10
+    memory: int = 1
     verbose: int = 0
     name: str = "projected_gradient"
     requires: frozenset[str] = frozenset({"gradient"})
@@ -66,6 +67,8 @@ class ProjectedGradient:
         begin = check_start(begin, objective.n_members)
         with one_blas_thread():
             point = Point.at(objective, begin, watch)
+            if start is None:
+                point = leave_flat_centre(objective, point, watch, objective.goal(self.tol))
             return descend_over_faces(
                 objective, point, watch, tol=self.tol, max_iter=self.max_iter, memory=self.memory
             )
@@ -89,6 +92,23 @@ class Point:
     def gap(self) -> float:
         """Stationarity gap."""
         return stationarity_gap(self.weights, self.gradient)
+
+
+def leave_flat_centre(
+    objective: SimplexObjective, point: Point, watch: Watch, goal: float
+) -> Point:
+    """One member, where the centre is stationary and that member is no worse.
+
+    Members that cannot be told apart (all right on every row, say) make the centre stationary;
+    with a concave penalty it is then a maximum, and without one a single member does as well.
+    """
+    if point.gap > goal:
+        return point
+    xp = objective.xp
+    best = xp.argmin(point.gradient)
+    vertex = xp.astype(xp.arange(objective.n_members, device=objective.device) == best, xp.float64)
+    alone = Point.at(objective, vertex, watch)
+    return alone if alone.value <= point.value + objective.rounding else point
 
 
 def descend_over_faces(
@@ -149,6 +169,7 @@ class SpectralDescent:
         self.watch = watch
         self.memory = memory
         self.step: float | None = None
+        self.first_step = 1.0
         self.stalled = False
         self.interrupted = False
 
@@ -177,7 +198,7 @@ class SpectralDescent:
         if self.step is None:
             # The first step moves no weight by more than the average weight.
             spread = float(xp.max(point.gradient) - xp.min(point.gradient))
-            self.step = 1.0 / (point.weights.shape[0] * max(spread, STEP_BOUNDS[0]))
+            self.first_step = self.step = 1.0 / (point.weights.shape[0] * spread)
         trial = project_to_simplex(point.weights - self.step * point.gradient)
         moved = _line_search(objective, point, trial - point.weights, ceiling, self.watch)
         if moved is not None:
@@ -189,8 +210,9 @@ class SpectralDescent:
         assert self.step is not None
         bend = float(xp.sum(s * y))
         # Negative curvature: the concave penalty rules, so go further.
-        step = float(xp.sum(s * s)) / bend if bend > 0 else 4.0 * self.step
-        self.step = min(max(step, STEP_BOUNDS[0]), STEP_BOUNDS[1])
+        step = float(xp.sum(s * s)) / bend if bend > 0 else 2.0 * self.step
+        low, high = (bound * self.first_step for bound in STEP_BOUNDS)
+        self.step = min(max(step, low), high)
 
 
 def fits(objective: SimplexObjective, face: Array) -> bool:

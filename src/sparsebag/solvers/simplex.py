@@ -33,6 +33,7 @@ def project_to_simplex(point: Array) -> Array:
     [0.0, 1.0, 0.0]
     """
     xp = array_namespace(point)
+    point = point - xp.max(point)  # the projection does not see constants; rounding does
     descending = xp.flip(xp.sort(point))
     ranks = xp.arange(1, point.shape[0] + 1, dtype=point.dtype, device=device(point))
     thresholds = (xp.cumulative_sum(descending) - 1.0) / ranks

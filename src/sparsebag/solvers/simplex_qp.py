@@ -34,7 +34,7 @@ def simplex_qp(hessian: np.ndarray, linear: np.ndarray, start: np.ndarray) -> np
     """
     x = start.copy()
     free = x > 0
-    tolerance = 1e-12 * max(1.0, float(np.max(np.abs(linear))))
+    tolerance = 1e-12 * float(np.max(np.abs(linear)))
     for _ in range(MAX_CHANGES_PER_MEMBER * len(x)):
         slope = linear + hessian @ x
         members = np.flatnonzero(free)
