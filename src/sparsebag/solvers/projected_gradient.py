@@ -25,6 +25,9 @@ SMALLEST_BACKTRACK = 1e-10
 """A line search that shrinks below this cannot lower the objective in this precision."""
 WARM_UP_ITERATIONS = 4
 """Iterations on all members before the first restriction: enough to empty most of them."""
+MONOTONE_ITERATIONS = 100
+"""Iterations in which every step must descend: a search that may climb is faster on flat ground,
+but early on it jumps from one local minimum's basin to another's."""
 NEWCOMERS = 10
 """At least this many members without weight may enter a face at once."""
 ITERATIONS_PER_FACE = 25
@@ -46,16 +49,16 @@ class ProjectedGradient:
         bounds the excess loss where the objective is convex; in practice that is a hundredth.
     max_iter : int, default 2000
         Iteration limit, over all faces.
-    memory : int, default 1
-        How many past values the line search looks back at. 1 is monotone; more is sometimes
-        faster, and jumps from one local minimum's basin to another's.
+    memory : int, default 10
+        How many past values the line search looks back at once the first iterations have
+        settled the basin.
     verbose : int, default 0
         Progress on standard error.
     """
 
     tol: float = 1e-5
     max_iter: int = 2000
-    memory: int = 1
+    memory: int = 10
     verbose: int = 0
     name: str = "projected_gradient"
     requires: frozenset[str] = frozenset({"gradient"})
@@ -183,7 +186,8 @@ class SpectralDescent:
                 self.watch.iteration(point.value, point.gap, n_active)
                 if point.gap <= goal:
                     break
-                moved = self._step(objective, point, max(history[-self.memory :]))
+                window = 1 if self.watch.n_iterations <= MONOTONE_ITERATIONS else self.memory
+                moved = self._step(objective, point, max(history[-window:]))
                 if moved is None:
                     self.stalled, self.step = True, None
                     break
