@@ -37,8 +37,8 @@ Array = Any
 GAP_PER_ROUNDING = 32
 """A gap this many times the value's rounding cannot be told from zero."""
 NO_VOTE = 1e-15
-"""Stands in for a vanished denominator (τ = 0 and no survivor has the row out of bag): the vote
-is then 0 and log-loss meets its clip, as in the paper's code."""
+"""Added to every denominator, as in the paper's code: where τ = 0 and no survivor has the row out
+of bag the vote is then 0, and log-loss meets its clip."""
 
 
 @dataclass(frozen=True)
@@ -112,7 +112,6 @@ class SimplexObjective:
         self.prior_mass = prior_mass
         self.xp = array_namespace(evidence.votes)
         self.device = device(evidence.votes)
-        self._no_vote = self.asarray(NO_VOTE)
         clip = getattr(loss, "clip", None)
         self._smallest_vote = None if clip is None else self.asarray(clip)
         self._channels = evidence.channels(loss.channel)
@@ -309,7 +308,7 @@ class SimplexObjective:
     def _vote(self, block: _Block, weights: Array) -> _Vote:
         xp = self.xp
         n, d = block.passes.forward(weights)
-        denominator = xp.maximum(d + self.prior_mass, self._no_vote)
+        denominator = d + (self.prior_mass + NO_VOTE)
         ratio = (n + self.prior_mass * block.uniform_vote) / denominator
         if self._smallest_vote is not None:
             ratio = xp.maximum(ratio, self._smallest_vote)

@@ -111,7 +111,7 @@ def leave_flat_centre(
     best = xp.argmin(point.gradient)
     vertex = xp.astype(xp.arange(objective.n_members, device=objective.device) == best, xp.float64)
     alone = Point.at(objective, vertex, watch)
-    return alone if alone.value <= point.value + objective.rounding else point
+    return alone if alone.value <= point.value + goal else point
 
 
 def descend_over_faces(
