@@ -307,7 +307,7 @@ class TestMetadataRouting:
 
     def test_grid_search(self, weighted):
         search = GridSearchCV(
-            self.requesting().set_score_request(sample_weight=True), {"lam": [0.05]}, cv=3
+            self.requesting().set_score_request(sample_weight=True), {"lam": [0.0]}, cv=3
         ).fit(*IRIS, sample_weight=WEIGHT)
         assert_array_equal(search.best_estimator_.weights_, weighted.weights_)
         scores = cross_val_score(

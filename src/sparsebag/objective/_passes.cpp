@@ -43,12 +43,12 @@ INLINE void forward_rows(const T *votes, const std::uint8_t *mask,
         for (; j + LANES <= n_members; j += LANES)
             for (std::size_t l = 0; l < LANES; ++l) {
                 sum_v[l] += v[j + l] * weights[j + l];
-                sum_m[l] += static_cast<T>(m[j + l] != 0) * weights[j + l];
+                sum_m[l] += static_cast<T>(m[j + l]) * weights[j + l];
             }
         for (; j + TAIL_LANES <= n_members; j += TAIL_LANES)  // short rows live in the tail
             for (std::size_t l = 0; l < TAIL_LANES; ++l) {
                 sum_v[l] += v[j + l] * weights[j + l];
-                sum_m[l] += static_cast<T>(m[j + l] != 0) * weights[j + l];
+                sum_m[l] += static_cast<T>(m[j + l]) * weights[j + l];
             }
         double total_v = 0.0, total_m = 0.0;
         for (std::size_t l = 0; l < LANES; ++l) {
@@ -57,7 +57,7 @@ INLINE void forward_rows(const T *votes, const std::uint8_t *mask,
         }
         for (; j < n_members; ++j) {
             total_v += static_cast<double>(v[j] * weights[j]);
-            total_m += static_cast<double>(static_cast<T>(m[j] != 0) * weights[j]);
+            total_m += static_cast<double>(static_cast<T>(m[j]) * weights[j]);
         }
         n[i] = total_v;
         d[i] = total_m;
@@ -79,8 +79,8 @@ INLINE void transposed_rows(const T *votes,
         for (std::size_t j = 0; j < n_members; ++j) {
             const std::size_t j1 = j + n_members, j2 = j1 + n_members, j3 = j2 + n_members;
             const T left = (a0 * v[j] + a1 * v[j1]) + (a2 * v[j2] + a3 * v[j3]);
-            const T right = (b0 * static_cast<T>(m[j] != 0) + b1 * static_cast<T>(m[j1] != 0)) +
-                            (b2 * static_cast<T>(m[j2] != 0) + b3 * static_cast<T>(m[j3] != 0));
+            const T right = (b0 * static_cast<T>(m[j]) + b1 * static_cast<T>(m[j1])) +
+                            (b2 * static_cast<T>(m[j2]) + b3 * static_cast<T>(m[j3]));
             sums[j] += left + right;
         }
     }
@@ -88,7 +88,7 @@ INLINE void transposed_rows(const T *votes,
         const T *v = votes + i * n_members;
         const std::uint8_t *m = mask + i * n_members;
         for (std::size_t j = 0; j < n_members; ++j)
-            sums[j] += on_votes[i] * v[j] + on_mask[i] * static_cast<T>(m[j] != 0);
+            sums[j] += on_votes[i] * v[j] + on_mask[i] * static_cast<T>(m[j]);
     }
 }
 

@@ -79,6 +79,8 @@ class NativePasses:
     def __init__(self, votes: np.ndarray, mask: np.ndarray) -> None:
         self._votes = votes
         self._mask = mask.view(np.uint8)
+        if self._mask.max(initial=0) > 1:  # true in other libraries' booleans may be any byte
+            self._mask = (self._mask != 0).view(np.uint8)
         self._dtype = votes.dtype
 
     def forward(self, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
