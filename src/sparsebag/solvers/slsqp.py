@@ -10,7 +10,7 @@ from scipy.optimize import minimize
 
 from sparsebag.objective.simplex_objective import SimplexObjective
 from sparsebag.solvers.base import Solution, Status, Watch, _to_numpy
-from sparsebag.solvers.simplex import check_start, stationarity_gap
+from sparsebag.solvers.simplex import SUM_TOLERANCE, check_start, stationarity_gap
 
 Array = Any
 
@@ -48,7 +48,8 @@ class SLSQP:
         def evaluate(weights: np.ndarray) -> tuple[float, np.ndarray]:
             nonlocal best
             value, gradient = watch.value_and_gradient(objective, objective.asarray(weights))
-            if value < best[0]:
+            feasible = abs(float(weights.sum()) - 1.0) <= SUM_TOLERANCE and weights.min() >= 0.0
+            if feasible and value < best[0]:  # its trial points may lie off the simplex
                 best = (value, weights.copy())
             host = _to_numpy(gradient)
             watch.iteration(value, stationarity_gap(weights, host), int(np.sum(weights > 0)))
