@@ -38,8 +38,8 @@ GAP_PER_ROUNDING = 32
 """A gap this many times the value's rounding cannot be told from zero."""
 NO_VOTE = 1e-15
 """Added to every denominator. The authors' own guard is not known; this one keeps their recorded
-tree rows within bounds, max(D, 1e-15) does not with our summation order. Where τ = 0 and no survivor has the row out
-of bag the vote is then 0, and log-loss meets its clip."""
+tree rows within bounds, max(D, 1e-15) does not with our summation order. Where
+τ = 0 and no survivor has the row out of bag the vote is then 0, and log-loss meets its clip."""
 
 
 @dataclass(frozen=True)
