@@ -13,6 +13,9 @@ from array_api_compat import array_namespace, device, size
 Array = Any
 Task = Literal["classification", "regression"]
 
+PROBABILITY_TOLERANCE = 1e-6
+"""Room for rounding, in probability: weighted votes reach 1 + 2e-16, float32 ones 1 + 1e-7."""
+
 
 class UncoveredRowsWarning(UserWarning):
     """Some rows are out of bag for no member and carry no information."""

@@ -6,23 +6,14 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from array_api_compat import (
-    array_namespace,
-    device,
-    is_array_api_obj,
-    is_cupy_array,
-    is_numpy_array,
-    is_torch_array,
-)
+from array_api_compat import array_namespace, device, is_array_api_obj, is_numpy_array
 
+from sparsebag.evidence.arrays import detached, on_host
 from sparsebag.evidence.blocks import row_blocks
-from sparsebag.evidence.evidence import OOBEvidence, Task
+from sparsebag.evidence.evidence import PROBABILITY_TOLERANCE, OOBEvidence, Task
 from sparsebag.evidence.labels import UnknownLabelError, class_positions
 
 Array = Any
-
-PROBABILITY_ROUNDING = 1e-6
-"""How far above 1 single precision may push a probability."""
 
 
 def from_predictions(
@@ -141,7 +132,8 @@ def check_sample_weight(sample_weight: Array | None, like: Array) -> Array | Non
 
 def _check_predictions(predictions: Array, task: Task) -> Array:
     """Predictions as an array of floats, of a shape that fits the task."""
-    out = predictions if is_array_api_obj(predictions) else np.asarray(predictions)
+    given = detached(predictions)
+    out = given if is_array_api_obj(given) else np.asarray(given)
     shape = tuple(out.shape)
     if task == "regression" and len(shape) != 2:
         raise ValueError(f"regression predictions must have shape (rows, members), got {shape}.")
@@ -167,7 +159,7 @@ def _like(values: Array, like: Array, name: str) -> Array:
     if hasattr(values, "iloc"):
         values = np.asarray(values)
     try:
-        out = xp.asarray(values, dtype=xp.float64, device=device(like))
+        out = xp.asarray(detached(values), dtype=xp.float64, device=device(like))
     except (TypeError, ValueError) as error:
         raise ValueError(f"{name} must hold one number a row ({error}).") from error
     out = out[:, 0] if out.ndim == 2 and out.shape[1] == 1 else out
@@ -194,7 +186,7 @@ def _check_mask(oob_mask: Array | None, predictions: Array) -> Array | None:
     xp = array_namespace(predictions)
     if hasattr(oob_mask, "iloc"):
         oob_mask = np.asarray(oob_mask)
-    mask = xp.asarray(oob_mask, device=device(predictions))
+    mask = xp.asarray(detached(oob_mask), device=device(predictions))
     if tuple(mask.shape) != tuple(predictions.shape[:2]):
         raise ValueError(
             f"oob_mask has shape {tuple(mask.shape)} but predictions have "
@@ -220,7 +212,7 @@ def _check_block(block: Array, *, probabilities: bool) -> None:
             "predictions hold NaN or infinity where the mask says out of bag; a member must "
             "answer for every row it is judged on."
         )
-    if probabilities and bool(xp.any((block < 0) | (block > 1 + PROBABILITY_ROUNDING))):
+    if probabilities and bool(xp.any((block < 0) | (block > 1 + PROBABILITY_TOLERANCE))):
         raise ValueError(
             "classification predictions must be probabilities between 0 and 1; for regression "
             "pass loss='squared_error'."
@@ -273,7 +265,7 @@ def _check_class_axis(predictions: Array, classes: np.ndarray) -> None:
 
 def _encode(y: Array, labels: Array | None, like: Array) -> tuple[Array, np.ndarray]:
     """Targets as positions in the classes, and the classes."""
-    values = _on_host(y)
+    values = on_host(y)
     values = values[:, 0] if values.ndim == 2 and values.shape[1] == 1 else values
     _check_length(values.shape, like, "y")
     if values.dtype.kind == "f" and not np.array_equal(values, np.round(values)):
@@ -282,7 +274,7 @@ def _encode(y: Array, labels: Array | None, like: Array) -> tuple[Array, np.ndar
             "loss='squared_error'."
         )
     try:
-        classes = np.unique(values) if labels is None else _on_host(labels)
+        classes = np.unique(values) if labels is None else on_host(labels)
     except TypeError as error:
         raise ValueError(f"y mixes labels that cannot be sorted ({error}).") from error
     if len(classes) < 2:
@@ -299,10 +291,3 @@ def _encode(y: Array, labels: Array | None, like: Array) -> tuple[Array, np.ndar
             f"y holds a class that labels= does not name ({unknown}); pass every class."
         ) from None
     return array_namespace(like).asarray(index, device=device(like)), classes
-
-
-def _on_host(values: Array) -> np.ndarray:
-    """NumPy's view of an array that may live on a device."""
-    if is_torch_array(values):
-        values = values.cpu()
-    return np.asarray(values.get() if is_cupy_array(values) else values)

@@ -26,6 +26,7 @@ from typing import Any
 import numpy as np
 from array_api_compat import array_namespace, device
 
+from sparsebag.evidence.arrays import detached
 from sparsebag.evidence.blocks import row_blocks
 from sparsebag.evidence.evidence import OOBEvidence
 from sparsebag.objective.losses import Loss, TwiceDifferentiableLoss
@@ -189,7 +190,7 @@ class SimplexObjective:
 
     def asarray(self, weights: Array) -> Array:
         """Weights as float64 on the evidence's device."""
-        return self.xp.asarray(weights, dtype=self.xp.float64, device=self.device)
+        return self.xp.asarray(detached(weights), dtype=self.xp.float64, device=self.device)
 
     def value(self, weights: Array) -> float:
         """Objective at the weights."""
