@@ -6,14 +6,19 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from array_api_compat import array_namespace, device, is_array_api_obj, is_numpy_array
+from array_api_compat import array_namespace, device, is_array_api_obj, is_numpy_array, size
 
 from sparsebag.evidence.arrays import detached, on_host
 from sparsebag.evidence.blocks import row_blocks
-from sparsebag.evidence.evidence import PROBABILITY_TOLERANCE, OOBEvidence, Task
+from sparsebag.evidence.evidence import PROBABILITY_TOLERANCE, OOBEvidence, Task, zero_in_bag
 from sparsebag.evidence.labels import UnknownLabelError, class_positions
 
 Array = Any
+
+LARGEST_COPY_BYTES = 256 << 20
+"""A matrix with anything but zeros where rows were in the bag is copied, once, up to this size: the
+solver's passes are then as fast as can be. A larger one is read as it is and zeroed block by
+block in every pass over all members, so that peak memory stays near the matrix itself."""
 
 
 def from_predictions(
@@ -63,9 +68,10 @@ def from_predictions(
     mask = _check_mask(oob_mask, predictions)
     classes: np.ndarray | None = None
     class_votes: tuple[Array, ...] | None = None
+    zeroed = True
     if task == "regression":
         target = _like(y, predictions, "y")
-        votes = _out_of_bag(predictions, mask, probabilities=False)
+        votes, zeroed = _out_of_bag(predictions, mask, probabilities=False)
     else:
         target, classes = _encode(y, labels, predictions)
         if predictions.ndim == 2:
@@ -74,12 +80,12 @@ def from_predictions(
                     "this loss reads every class; pass predictions of shape (rows, members, "
                     "classes)."
                 )
-            votes = _out_of_bag(predictions, mask, probabilities=True)
+            votes, zeroed = _out_of_bag(predictions, mask, probabilities=True)
         else:
             _check_class_axis(predictions, classes)
             votes = _true_class(predictions, mask, target)
         unseen = mask is None or bool(xp.any(mask))  # else there is another sentence for it
-        if unseen and not any(bool(xp.any(votes[rows, ...] != 0)) for rows in row_blocks(votes)):
+        if unseen and _all_zero(votes, None if zeroed else mask):
             raise ValueError(
                 "every member gives every row's true class probability zero; predictions must "
                 "hold the probability of the row's true class (or, with three axes, of every "
@@ -96,6 +102,7 @@ def from_predictions(
         classes=classes,
         class_votes=class_votes,
         source="matrices",
+        is_zeroed=zeroed,
     )
 
 
@@ -197,14 +204,6 @@ def _check_mask(oob_mask: Array | None, predictions: Array) -> Array | None:
     return mask if mask.dtype == xp.bool else mask != 0
 
 
-def _kept(block: Array, mask: Array | None) -> Array:
-    """A block with zeros where the row was in the member's bag."""
-    if mask is None:
-        return block
-    xp = array_namespace(block)
-    return xp.where(mask if block.ndim == 2 else mask[:, :, None], block, xp.zeros_like(block))
-
-
 def _check_block(block: Array, *, probabilities: bool) -> None:
     xp = array_namespace(block)
     if not bool(xp.all(xp.isfinite(block))):
@@ -219,18 +218,37 @@ def _check_block(block: Array, *, probabilities: bool) -> None:
         )
 
 
-def _out_of_bag(predictions: Array, mask: Array | None, *, probabilities: bool) -> Array:
-    """Predictions with zeros where a row was in the bag; a copy only if something is to change."""
+def _out_of_bag(
+    predictions: Array, mask: Array | None, *, probabilities: bool
+) -> tuple[Array, bool]:
+    """Checked predictions, and whether they hold zeros wherever a row was in the bag.
+
+    They are copied only if something is to change and the copy is small.
+    """
     xp = array_namespace(predictions)
-    clean = predictions
+    small = (size(predictions) or 0) * xp.finfo(predictions.dtype).bits // 8 <= LARGEST_COPY_BYTES
+    votes, zeroed = predictions, True
     for rows in row_blocks(predictions):
-        block = _kept(predictions[rows, ...], None if mask is None else mask[rows, ...])
+        block = zero_in_bag(predictions[rows, ...], None if mask is None else mask[rows, ...])
         _check_block(block, probabilities=probabilities)
-        if mask is not None and bool(xp.any((predictions[rows, ...] != 0) & ~mask[rows, ...])):
-            if clean is predictions:
-                clean = xp.asarray(predictions, copy=True)
-            clean[rows, ...] = block
-    return clean
+        if mask is None or not bool(xp.any((predictions[rows, ...] != 0) & ~mask[rows, ...])):
+            continue
+        if not small:
+            zeroed = False
+            continue
+        if votes is predictions:
+            votes = xp.asarray(predictions, copy=True)
+        votes[rows, ...] = block
+    return votes, zeroed
+
+
+def _all_zero(votes: Array, mask: Array | None) -> bool:
+    """Whether no member gives any row a vote."""
+    xp = array_namespace(votes)
+    return not any(
+        bool(xp.any(zero_in_bag(votes[rows, ...], None if mask is None else mask[rows, ...]) != 0))
+        for rows in row_blocks(votes)
+    )
 
 
 def _true_class(predictions: Array, mask: Array | None, target: Array) -> Array:
@@ -239,7 +257,7 @@ def _true_class(predictions: Array, mask: Array | None, target: Array) -> Array:
     n_rows, n_members, _ = predictions.shape
     votes = xp.zeros((n_rows, n_members), dtype=predictions.dtype, device=device(predictions))
     for rows in row_blocks(predictions):
-        block = _kept(predictions[rows, ...], None if mask is None else mask[rows, ...])
+        block = zero_in_bag(predictions[rows, ...], None if mask is None else mask[rows, ...])
         _check_block(block, probabilities=True)
         index = xp.broadcast_to(target[rows][:, None, None], (block.shape[0], n_members, 1))
         votes[rows, ...] = xp.take_along_axis(block, index, axis=2)[:, :, 0]
@@ -249,7 +267,7 @@ def _true_class(predictions: Array, mask: Array | None, target: Array) -> Array:
 def _class_planes(predictions: Array, mask: Array | None) -> tuple[Array, ...]:
     """One (rows, members) matrix a class: sparse in NumPy, dense elsewhere."""
     xp = array_namespace(predictions)
-    planes = (_kept(predictions[:, :, c], mask) for c in range(predictions.shape[2]))
+    planes = (zero_in_bag(predictions[:, :, c], mask) for c in range(predictions.shape[2]))
     if is_numpy_array(predictions):
         return tuple(sp.csr_array(plane) for plane in planes)
     return tuple(xp.asarray(plane, copy=True) for plane in planes)
