@@ -274,13 +274,15 @@ class SimplexObjective:
         """For each member, the number of rows on which its own vote has the least loss."""
         xp = self.xp
         counts = xp.zeros(self.n_members, dtype=xp.float64, device=self.device)
+        dtype = self.evidence.votes.dtype  # whole blocks: twice as wide would be twice the memory
         for block in self._blocks():
             losses: Array = 0.0
             for k, votes in enumerate(block.votes):
-                vote = xp.astype(_dense(votes), xp.float64)
+                vote = xp.astype(_dense(votes), dtype, copy=False)
                 if self._smallest_vote is not None:
-                    vote = xp.maximum(vote, self._smallest_vote)
-                losses = losses + self.loss.value(vote, block.targets[k, :][:, None])
+                    vote = xp.maximum(vote, xp.astype(self._smallest_vote, dtype))
+                target = xp.astype(block.targets[k, :], dtype)[:, None]
+                losses = losses + self.loss.value(vote, target)
             if block.mask is not None:
                 losses = xp.where(xp.astype(block.mask, xp.bool), losses, xp.inf)
             winners, won = xp.unique_counts(xp.argmin(losses, axis=1))
@@ -360,7 +362,7 @@ class SimplexObjective:
             if mask is None:
                 parts.append(total / self.n_members)
             else:
-                count = xp.sum(xp.astype(mask[rows, :], xp.float64), axis=1)
+                count = xp.astype(xp.count_nonzero(mask[rows, :], axis=1), xp.float64)
                 parts.append(total / xp.clip(count, min=1.0))
         return xp.concat(parts, axis=1)
 

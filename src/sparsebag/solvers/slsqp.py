@@ -22,6 +22,9 @@ _ITERATION_LIMIT_MODE = 9
 class SLSQP:
     """Sequential least squares programming.
 
+    Ctrl-C is heard between SciPy's steps only: one step is compiled code, cubic in the number of
+    members, and at thousands of members takes up to a minute. The other solvers stop at once.
+
     Parameters
     ----------
     ftol : float, default 1e-6
