@@ -6,6 +6,7 @@ import hypothesis
 import numpy as np
 import pandas as pd
 import pytest
+import scipy.sparse as sp
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
@@ -211,6 +212,8 @@ def test_single_precision_may_overshoot_one(mask, y):
 def test_votes_are_the_true_class_where_unseen(tensor, mask, y):
     tensor[:, 0, :] = 0.5
     mask[:, 0] = True  # someone votes
+    tensor = np.where(tensor.sum(axis=2, keepdims=True) > 0, tensor, 1.0)
+    tensor = tensor / tensor.sum(axis=2, keepdims=True)
     evidence = classification(tensor, mask, y, labels=[0, 1, 2], every_class=True)
     for i in range(9):
         for j in range(5):
@@ -290,6 +293,22 @@ def test_probabilities_between_zero_and_one(proba, tensor, y, value):
             classification(given, None, y)
 
 
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+def test_class_probabilities_sum_to_one(tensor, mask, y, dtype):
+    i, j = np.argwhere(mask)[0]
+    in_bag = np.where(mask[:, :, None], tensor, 0.9).astype(dtype)  # nobody reads those
+    assert classification(in_bag, mask, y).n_rows == ROWS
+    tensor[i, j] /= 2
+    sentence = r"must sum to 1 \(to within 0.001\); some are off by 0.5; divide them by their sum"
+    for every_class in (False, True):
+        with pytest.raises(ValueError, match=sentence):
+            classification(tensor.astype(dtype), mask, y, every_class=every_class)
+
+
+def test_printed_digits_may_miss_a_sum_of_one(tensor, y):
+    assert classification(np.round(tensor, 4), None, y).n_rows == ROWS
+
+
 def test_all_zero_probabilities(mask, y):
     sentence = "every member gives every row's true class probability zero"
     for shape in ((ROWS, MEMBERS), (ROWS, MEMBERS, CLASSES)):
@@ -317,8 +336,28 @@ def test_one_target_a_row(proba, mask, y, make):
         ValueError, match=r"y must have one value a row, got shape \(12, 2\); multi"
     ):
         make(proba, mask, np.c_[y, y])
-    with pytest.raises(ValueError, match="y has 11 values for 12 rows"):
+    with pytest.raises(ValueError, match="y has 11 values for 12 rows; pass 12, one a row"):
         make(proba, mask, y[:-1])
+
+
+@pytest.mark.parametrize("kind", [sp.csr_array, sp.coo_matrix])
+def test_sparse_matrices_are_told_how_to_become_dense(proba, mask, y, kind):
+    with pytest.raises(
+        ValueError, match=r"oob_mask is a SciPy sparse .* pass oob_mask.toarray\(\)"
+    ):
+        classification(proba, kind(mask), y)
+    with pytest.raises(ValueError, match=r"predictions is a SciPy .* pass predictions.toarray\(\)"):
+        regression(kind(proba), mask, y)
+
+
+def test_an_empty_mask_is_told_of_none(proba, mask, y):
+    for empty in ([], np.zeros((0, MEMBERS))):
+        with pytest.raises(ValueError, match=r"oob_mask has shape \(0.* or None if no member was"):
+            classification(proba, empty, y)
+    with pytest.raises(
+        ValueError, match=r"no row is out of bag.*; oob_mask is non-zero where .*None"
+    ):
+        sb.fit_weights(proba, np.zeros_like(mask), y)
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf])
@@ -365,6 +404,10 @@ def test_sample_weight_is_checked(proba, mask, y):
     np.testing.assert_array_equal(evidence.sample_weight, np.arange(ROWS))
     with pytest.raises(ValueError, match="sample_weight must not be negative"):
         classification(proba, mask, y, sample_weight=-np.ones(ROWS))
+    with pytest.raises(ValueError, match="sample_weight has 11 values for 12 rows; pass 12, one"):
+        classification(proba, mask, y, sample_weight=np.ones(ROWS - 1))
+    with pytest.raises(ValueError, match=r"sample_weight must have one value a row, .*; pass 12\."):
+        classification(proba, mask, y, sample_weight=2.0)
 
 
 # -- a matrix too large to copy ----------------------------------------------------------------

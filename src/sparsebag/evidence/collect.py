@@ -11,7 +11,7 @@ from sklearn.utils.parallel import Parallel, delayed
 
 from sparsebag.evidence.evidence import PROBABILITY_TOLERANCE, OOBEvidence
 from sparsebag.evidence.from_predictions import check_sample_weight
-from sparsebag.evidence.labels import UnknownLabelError, class_positions
+from sparsebag.evidence.labels import UnknownLabelError, class_positions, shown
 from sparsebag.evidence.members import MemberPool, take_rows
 from sparsebag.evidence.training_rows import check_columns, prove_training_rows
 
@@ -176,7 +176,7 @@ def encode_target(pool: MemberPool, y: Any) -> np.ndarray:
     except UnknownLabelError as unknown:
         raise ValueError(
             f"y holds a class the ensemble was not trained on ({unknown}); pass the labels it "
-            f"was fitted with, such as {pool.classes[0]!r}."
+            f"was fitted with, such as {shown(pool.classes[0])}."
         ) from None
 
 

@@ -262,9 +262,14 @@ def warn_uncovered(evidence: OOBEvidence) -> int:
     covered = evidence.covered()
     missing = evidence.n_rows - int(xp.sum(xp.astype(covered, xp.int64)))
     if missing == evidence.n_rows:
+        cure = (
+            "oob_mask is non-zero where a row did not train the member; pass None if none did."
+            if evidence.source == "matrices"
+            else "use a bootstrapped ensemble, or pass held-out rows with evidence='holdout'."
+        )
         raise ValueError(
             "no row is out of bag for any member, so there is nothing to judge the members by; "
-            "use a bootstrapped ensemble, or pass held-out rows with evidence='holdout'."
+            + cure
         )
     if evidence.sample_weight is not None and not bool(xp.any(evidence.sample_weight[covered] > 0)):
         raise ValueError(

@@ -25,7 +25,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from sparsebag.evidence.evidence import Task
 from sparsebag.evidence.in_bag import InBagRows, RedrawnBags
-from sparsebag.evidence.labels import class_positions
+from sparsebag.evidence.labels import class_positions, shown
 from sparsebag.evidence.members import (
     FittedMembers,
     Member,
@@ -285,7 +285,8 @@ def _check_fitted(model: Any) -> None:
 def _check_size(pool: MemberPool) -> None:
     if pool.classes is not None and len(pool.classes) < 2:
         raise ValueError(
-            f"the ensemble knows one class only ({pool.classes[0]!r}); classification needs two."
+            f"the ensemble knows one class only ({shown(pool.classes[0])}); classification needs "
+            "two."
         )
     if len(pool.members) < 2:
         raise ValueError("the ensemble has one member only; there is nothing to choose from.")

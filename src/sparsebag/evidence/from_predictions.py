@@ -15,6 +15,8 @@ from sparsebag.evidence.labels import UnknownLabelError, class_positions
 
 Array = Any
 
+SUM_TOLERANCE = 1e-3
+"""How far from 1 a member's class probabilities may sum: half precision and printed digits pass."""
 LARGEST_COPY_BYTES = 256 << 20
 """A matrix with anything but zeros where rows were in the bag is copied, once, up to this size: the
 solver's passes are then as fast as can be. A larger one is read as it is and zeroed block by
@@ -68,7 +70,7 @@ def from_predictions(
     mask = _check_mask(oob_mask, predictions)
     classes: np.ndarray | None = None
     class_votes: tuple[Array, ...] | None = None
-    zeroed = True
+    zeroed, off = True, 0.0
     if task == "regression":
         target = _like(y, predictions, "y")
         votes, zeroed = _out_of_bag(predictions, mask, probabilities=False)
@@ -83,13 +85,19 @@ def from_predictions(
             votes, zeroed = _out_of_bag(predictions, mask, probabilities=True)
         else:
             _check_class_axis(predictions, classes)
-            votes = _true_class(predictions, mask, target)
+            votes, off = _true_class(predictions, mask, target)
         unseen = mask is None or bool(xp.any(mask))  # else there is another sentence for it
         if unseen and _all_zero(votes, None if zeroed else mask):
             raise ValueError(
                 "every member gives every row's true class probability zero; predictions must "
                 "hold the probability of the row's true class (or, with three axes, of every "
                 "class, in the order of labels=)."
+            )
+        if off > SUM_TOLERANCE:
+            raise ValueError(
+                "each member's probabilities of a row's classes must sum to 1 (to within "
+                f"{SUM_TOLERANCE:g}); some are off by {off:.3g}; divide them by their sum over the "
+                "third axis, or pass softmax of the scores."
             )
         if every_class and len(classes) > 2:
             class_votes = _class_planes(predictions, mask)
@@ -139,6 +147,7 @@ def check_sample_weight(sample_weight: Array | None, like: Array) -> Array | Non
 
 def _check_predictions(predictions: Array, task: Task) -> Array:
     """Predictions as an array of floats, of a shape that fits the task."""
+    _refuse_sparse(predictions, "predictions")
     given = detached(predictions)
     out = given if is_array_api_obj(given) else np.asarray(given)
     shape = tuple(out.shape)
@@ -180,16 +189,19 @@ def _check_length(shape: tuple[int, ...], like: Array, name: str) -> None:
     n_rows = int(like.shape[0])
     if len(shape) != 1:
         raise ValueError(
-            f"{name} must have one value a row, got shape {shape}"
-            + ("; multi-output problems are not supported." if name == "y" else ".")
+            f"{name} must have one value a row, got shape {shape}; "
+            + ("multi-output problems are not supported." if name == "y" else f"pass {n_rows}.")
         )
     if shape[0] != n_rows:
-        raise ValueError(f"{name} has {shape[0]} values for {n_rows} rows.")
+        raise ValueError(
+            f"{name} has {shape[0]} values for {n_rows} rows; pass {n_rows}, one a row."
+        )
 
 
 def _check_mask(oob_mask: Array | None, predictions: Array) -> Array | None:
     if oob_mask is None:
         return None
+    _refuse_sparse(oob_mask, "oob_mask")
     xp = array_namespace(predictions)
     if hasattr(oob_mask, "iloc"):
         oob_mask = np.asarray(oob_mask)
@@ -197,11 +209,17 @@ def _check_mask(oob_mask: Array | None, predictions: Array) -> Array | None:
     if tuple(mask.shape) != tuple(predictions.shape[:2]):
         raise ValueError(
             f"oob_mask has shape {tuple(mask.shape)} but predictions have "
-            f"{tuple(predictions.shape[:2])} (rows, members); pass one mask entry a prediction."
+            f"{tuple(predictions.shape[:2])} (rows, members); pass one mask entry a prediction, or "
+            "None if no member was trained on these rows."
         )
     if xp.isdtype(mask.dtype, "real floating") and bool(xp.any(xp.isnan(mask))):
         raise ValueError("oob_mask holds NaN; pass 1 where the row is out of bag, else 0.")
     return mask if mask.dtype == xp.bool else mask != 0
+
+
+def _refuse_sparse(values: Array, name: str) -> None:
+    if sp.issparse(values):
+        raise ValueError(f"{name} is a SciPy sparse matrix; pass {name}.toarray().")
 
 
 def _check_block(block: Array, *, probabilities: bool) -> None:
@@ -251,17 +269,24 @@ def _all_zero(votes: Array, mask: Array | None) -> bool:
     )
 
 
-def _true_class(predictions: Array, mask: Array | None, target: Array) -> Array:
-    """The true class's plane of a (rows, members, classes) array, without copying the others."""
+def _true_class(predictions: Array, mask: Array | None, target: Array) -> tuple[Array, float]:
+    """The true class's plane of a (rows, members, classes) array, without copying the others.
+
+    And by how much the classes' sum is off from 1 at worst, where rows are out of bag.
+    """
     xp = array_namespace(predictions)
     n_rows, n_members, _ = predictions.shape
     votes = xp.zeros((n_rows, n_members), dtype=predictions.dtype, device=device(predictions))
+    off = 0.0
     for rows in row_blocks(predictions):
-        block = zero_in_bag(predictions[rows, ...], None if mask is None else mask[rows, ...])
+        unseen = None if mask is None else mask[rows, ...]
+        block = zero_in_bag(predictions[rows, ...], unseen)
         _check_block(block, probabilities=True)
+        excess = zero_in_bag(xp.sum(block, axis=2) - 1.0, unseen)
+        off = max(off, float(xp.max(xp.abs(excess))))
         index = xp.broadcast_to(target[rows][:, None, None], (block.shape[0], n_members, 1))
         votes[rows, ...] = xp.take_along_axis(block, index, axis=2)[:, :, 0]
-    return votes
+    return votes, off
 
 
 def _class_planes(predictions: Array, mask: Array | None) -> tuple[Array, ...]:
