@@ -15,6 +15,8 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from sparsebag.deploy.compiled import CompiledEnsemble
+from sparsebag.deploy.from_members import compile_members
 from sparsebag.deploy.weighted_vote import WeightedVote
 from sparsebag.evidence.collect import collect_evidence
 from sparsebag.evidence.evidence import Task, UnverifiedRowsWarning
@@ -220,6 +222,17 @@ class _SparseBagging(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         before = WeightedVote(pool, own_weights(full, len(pool.members)))
         return compare(before, self._vote, self._check_X(X), y)
 
+    def compile(self) -> CompiledEnsemble:
+        """The predictor itself, without scikit-learn's checks: for serving and for export.
+
+        Returns
+        -------
+        CompiledEnsemble
+            Its ``repr`` says which path each member took.
+        """
+        check_is_fitted(self, "weights_")
+        return self._compiled
+
     def get_metadata_routing(self) -> MetadataRouter:
         """What ``fit`` takes itself and what it routes to the ensemble's ``fit``.
 
@@ -296,6 +309,7 @@ class _SparseBagging(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         survivors = pool.keep(self.active_)
         self.estimators_ = [member.estimator for member in survivors.members]
         self._vote = WeightedVote(survivors, self.weights_[self.active_], settings.floor)
+        self._compiled = compile_members(survivors, self._vote.weights, settings.floor)
         if pool.classes is not None:
             self.classes_ = pool.classes
 
@@ -366,7 +380,7 @@ class SparseBaggingClassifier(ClassifierMixin, _SparseBagging):  # type: ignore[
         ndarray of shape (rows, C)
         """
         X = self._check_X(X)
-        return self._vote.predict_proba(X, self.n_jobs)
+        return self._compiled.predict_proba(X, self.n_jobs)
 
     def predict_log_proba(self, X: Any) -> np.ndarray:
         """Logarithm of `predict_proba`.
@@ -427,7 +441,7 @@ class SparseBaggingRegressor(RegressorMixin, _SparseBagging):  # type: ignore[mi
         ndarray of shape (rows,)
         """
         X = self._check_X(X)
-        return self._vote.predict(X, self.n_jobs)
+        return self._compiled.predict(X, self.n_jobs)
 
 
 def _routing_enabled() -> bool:
