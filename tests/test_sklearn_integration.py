@@ -138,9 +138,10 @@ def test_a_pickle_carries_the_survivors_only(how):
     }[how]
     small = SparseBaggingClassifier(estimator).fit(X, y)
     size = len(pickle.dumps(small))
-    survivors, solution = (len(pickle.dumps(p)) for p in (small.estimators_, small.solution_))
+    parts = (small.estimators_, small.solution_, small.compile())
+    survivors, solution, compiled = (len(pickle.dumps(part)) for part in parts)
     assert small.n_active_ < 100
-    assert size < survivors + solution + 5_000  # parameters
+    assert size < survivors + solution + compiled + 5_000  # parameters
     assert size < 0.6 * len(pickle.dumps(forest))
 
 

@@ -15,7 +15,7 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from sparsebag.deploy.compiled import CompiledEnsemble
+from sparsebag.deploy.deployable import Deployable
 from sparsebag.deploy.from_members import compile_members
 from sparsebag.deploy.weighted_vote import WeightedVote
 from sparsebag.evidence.collect import collect_evidence
@@ -104,7 +104,7 @@ def _documented(cls: _Class) -> _Class:
     return cls
 
 
-class _SparseBagging(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
+class _SparseBagging(Deployable, MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
     """What both estimators share; `fit` reads as the data flows."""
 
     _task: Task
@@ -221,17 +221,6 @@ class _SparseBagging(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
             )
         before = WeightedVote(pool, own_weights(full, len(pool.members)))
         return compare(before, self._vote, self._check_X(X), y)
-
-    def compile(self) -> CompiledEnsemble:
-        """The predictor itself, without scikit-learn's checks: for serving and for export.
-
-        Returns
-        -------
-        CompiledEnsemble
-            Its ``repr`` says which path each member took.
-        """
-        check_is_fitted(self, "weights_")
-        return self._compiled
 
     def get_metadata_routing(self) -> MetadataRouter:
         """What ``fit`` takes itself and what it routes to the ensemble's ``fit``.

@@ -41,7 +41,7 @@ class Temperature:
 
     Examples
     --------
-    >>> Temperature(0.5).transform(np.array([[0.75, 0.25]])).tolist()
+    >>> Temperature(0.5).transform(np.array([[0.75, 0.25]])).round(6).tolist()
     [[0.9, 0.1]]
     """
 
