@@ -55,6 +55,11 @@ def mlp(kind, **how):
     return kind(hidden_layer_sizes=(7, 5), max_iter=10, random_state=0, **how)
 
 
+def some_classes(model, without):
+    X, y = IRIS
+    return model.fit(X[y != without], y[y != without])
+
+
 CASES = {
     "forest": ("trees", lambda: RandomForestClassifier(6, random_state=0).fit(*IRIS), IRIS),
     "two classes": ("trees", lambda: RandomForestClassifier(6, random_state=0).fit(*TWO), TWO),
@@ -66,6 +71,21 @@ CASES = {
     "subset trees": (
         "trees",
         lambda: bag(DecisionTreeClassifier(), IRIS, max_features=2, bootstrap_features=True),
+        IRIS,
+    ),
+    "trees that know some classes": (
+        "trees",
+        lambda: [some_classes(DecisionTreeClassifier(), c) for c in range(3)],
+        IRIS,
+    ),
+    "lines that know some classes": (
+        "linear",
+        lambda: [some_classes(LogisticRegression(), c) for c in range(3)],
+        IRIS,
+    ),
+    "neighbours that know some classes": (
+        "other",
+        lambda: bag(KNeighborsClassifier(1), IRIS, max_samples=4),
         IRIS,
     ),
     "missed class": ("trees", lambda: bag(DecisionTreeClassifier(), IRIS, max_samples=4), IRIS),

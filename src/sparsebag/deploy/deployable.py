@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sklearn.utils.validation import check_is_fitted
 
 from sparsebag.deploy.artifact import save
 from sparsebag.deploy.compiled import CompiledEnsemble
+from sparsebag.deploy.weighted_vote import WeightedVote
+
+if TYPE_CHECKING:
+    from sparsebag.deploy.export_onnx import OnnxExport
+    from sparsebag.deploy.export_treelite import TreeliteExport
 
 
 class Deployable:
     """Mixin of estimators whose ``fit`` leaves a compiled ensemble."""
 
     _compiled: CompiledEnsemble
+    _vote: WeightedVote
 
     def compile(self) -> CompiledEnsemble:
         """The predictor itself, without scikit-learn's checks: for serving and for export.
@@ -37,3 +43,47 @@ class Deployable:
             they can only be stored as pickles, which run code when they are loaded.
         """
         save(self.compile(), path, allow_pickle=allow_pickle)
+
+    def to_onnx(self, path: Any = None) -> OnnxExport:
+        """An ONNX graph, verified against this model with ONNX Runtime.
+
+        Parameters
+        ----------
+        path : path-like, optional
+            Where to write it.
+
+        Returns
+        -------
+        OnnxExport
+            With ``graph``, ``save(path)``, ``predict(X)`` and ``verify(X)``.
+        """
+        from sparsebag.deploy.export_onnx import export_onnx
+
+        export = export_onnx(self.compile())
+        if path is not None:
+            export.save(path)
+        return export
+
+    def to_treelite(self) -> TreeliteExport:
+        """A treelite model, verified against this model with treelite's reference engine.
+
+        Returns
+        -------
+        TreeliteExport
+            With ``trees`` (the ``treelite.Model``), ``predict(X)`` and ``verify(X)``.
+        """
+        from sparsebag.deploy.export_treelite import export_treelite
+
+        return export_treelite(self.compile())
+
+    def to_sklearn(self) -> Any:
+        """An ordinary scikit-learn ensemble that predicts the same, verified.
+
+        Returns
+        -------
+        RandomForestClassifier, RandomForestRegressor, VotingClassifier or VotingRegressor
+            In a ``CalibratedClassifierCV`` where there is a temperature.
+        """
+        from sparsebag.deploy.export_sklearn import export_sklearn
+
+        return export_sklearn(self.compile(), self._vote.pool, self._vote.weights)

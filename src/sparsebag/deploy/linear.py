@@ -25,8 +25,8 @@ def _two(positive: np.ndarray) -> np.ndarray:
 
 
 def _one_vs_rest(z: np.ndarray) -> np.ndarray:
-    p = sigmoid(z)
-    return np.asarray(p / p.sum(axis=-1, keepdims=True))
+    # sigmoid(z), normalised; in logarithms, where scores far below zero do not become 0/0
+    return softmax(np.minimum(z, 0.0) - np.log1p(np.exp(-np.abs(z))))
 
 
 def _largest(z: np.ndarray) -> np.ndarray:
