@@ -95,7 +95,7 @@ def weighted_votes(
     >>> weighted_votes(votes, np.array([0.5, 0.5]), np.array([[0], [2]]), 3).tolist()
     [[0.5, 0.0, 0.25]]
     """
-    if np.all(class_columns == np.arange(n_outputs)) and class_columns.shape[1] == n_outputs:
+    if class_columns.shape[1] == n_outputs and np.all(class_columns == np.arange(n_outputs)):
         return np.tensordot(weights, votes, axes=1)
     out = np.zeros((votes.shape[1], n_outputs))
     for weight, vote, columns in zip(weights, votes, class_columns, strict=True):
