@@ -62,7 +62,7 @@ COMPRESS = {
     ),
     "one class": (
         (RandomForestClassifier(3).fit(X, np.zeros(len(Y))), X, Y),
-        "the ensemble knows one class only (",
+        "the ensemble knows one class only (0.0); classification needs two.",
     ),
     "one member": (
         (RandomForestClassifier(1).fit(X, Y), X, Y),
@@ -121,7 +121,7 @@ FIT_WEIGHTS = {
         "y must have one value a row, got shape (50, 2); multi-output problems are not supported.",
     ),
     "one member": ((PROBA[:, :1], MASK[:, :1], TWO), "one member only"),
-    "y too short": ((PROBA, MASK, TWO[1:]), "y has 49 values for 50 rows."),
+    "y too short": ((PROBA, MASK, TWO[1:]), "y has 49 values for 50 rows; pass 50, one a row."),
 }
 
 

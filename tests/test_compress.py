@@ -287,3 +287,43 @@ def test_a_list_without_in_bag_rows_needs_held_out_ones():
 def test_an_ensemble_knows_its_own_rows_and_columns(name, forest):
     with pytest.raises(ValueError, match="belong to a plain list of models; RandomForestClass"):
         compress(forest, *CANCER, **{name: [np.arange(3)] * N})
+
+
+class OtherClassifier:
+    """Of no library we know: it has classes_, predict and predict_proba."""
+
+    classes_ = np.array([0, 1])
+
+    def __init__(self, column):
+        self.column = column
+
+    def predict_proba(self, X):
+        p = 1 / (1 + np.exp(-np.asarray(X)[:, self.column]))
+        return np.column_stack([1 - p, p])
+
+    def predict(self, X):
+        return self.predict_proba(X).argmax(axis=1)
+
+
+class OtherRegressor:
+    def __init__(self, column):
+        self.column = column
+
+    def predict(self, X):
+        return np.asarray(X)[:, self.column]
+
+
+@pytest.mark.parametrize(
+    ("kind", "estimator"),
+    [(OtherClassifier, SparseBaggingClassifier), (OtherRegressor, SparseBaggingRegressor)],
+)
+def test_models_of_other_libraries_go_to_the_estimator_of_their_task(kind, estimator):
+    X = np.random.default_rng(0).normal(size=(200, 4))
+    y = X[:, 2] > 0 if kind is OtherClassifier else X[:, 2]
+    models = [kind(j) for j in range(4)]
+    small = compress(
+        models, X, y.astype(int if kind is OtherClassifier else float), evidence="holdout"
+    )
+    assert isinstance(small, estimator)
+    assert small.weights_.argmax() == 2
+    assert small.predict(X).shape == (200,)

@@ -5,12 +5,15 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+import sparsebag as sb
 from sparsebag.objective.losses import LogLoss
 from sparsebag.settings import (
     DEFAULT_FLOOR,
     DEFAULT_PRIOR_MASS,
     DROP_THRESHOLD,
     Settings,
+    check_n_jobs,
+    check_verbose,
     resolve_settings,
 )
 from sparsebag.solvers.slsqp import SLSQP
@@ -87,3 +90,25 @@ def test_unknown_names():
         resolve_settings(**{**AUTO, "preset": "Paper"})
     with pytest.raises(ValueError, match=r"solver='SLSQP' is not known; use one of \['auto', "):
         resolve_settings(**{**AUTO, "solver": "SLSQP"})
+
+
+def test_verbosity_is_a_whole_number():
+    for fine in (0, 1, 2, True, np.int64(1)):
+        check_verbose(fine)
+    for wrong in ("yes", None, -1, 0.5):
+        with pytest.raises(ValueError, match=r"verbose must be 0 \(silent\), 1 .* or 2 .*, got "):
+            check_verbose(wrong)
+    with pytest.raises(ValueError, match="got 'yes'"):
+        sb.fit_weights(np.eye(2), None, [0, 1], verbose="yes")
+    with pytest.raises(ValueError, match="got 'yes'"):
+        sb.SparseBaggingRegressor(verbose="yes").fit(np.eye(4), np.arange(4.0))
+
+
+def test_threads_are_none_or_a_number_that_is_not_zero():
+    for fine in (None, 1, -1, np.int64(2)):
+        check_n_jobs(fine)
+    for wrong in (0, "2", 1.5, True):
+        with pytest.raises(ValueError, match=r"n_jobs must be None, a number of threads, or -1"):
+            check_n_jobs(wrong)
+    with pytest.raises(ValueError, match=r"n_jobs must be .*, got 0"):
+        sb.SparseBaggingRegressor(n_jobs=0).fit(np.eye(4), np.arange(4.0))

@@ -32,7 +32,7 @@ from sparsebag.given_ensemble import (
 )
 from sparsebag.objective.losses import Loss, resolve_loss
 from sparsebag.report.compression_report import CompressionReport, compare
-from sparsebag.settings import Settings, resolve_settings
+from sparsebag.settings import Settings, check_n_jobs, check_verbose, resolve_settings
 from sparsebag.solvers.base import Solver
 from sparsebag.weighting import solve_weights
 
@@ -155,6 +155,8 @@ class _SparseBagging(Deployable, MetaEstimatorMixin, BaseEstimator):  # type: ig
         -------
         self
         """
+        check_n_jobs(self.n_jobs)
+        check_verbose(self.verbose)
         loss = resolve_loss(self.loss, self._task)
         settings, source = self._settings(loss), self._source()
         check_ensemble(self._ensemble_to_fit(), self._task)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from sklearn.base import BaseEstimator, is_classifier
+from sklearn.base import BaseEstimator
 from sklearn.exceptions import NotFittedError
 from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import Pipeline
@@ -15,7 +15,7 @@ from sklearn.utils.multiclass import check_classification_targets
 
 from sparsebag.evidence.evidence import Task
 from sparsebag.evidence.from_ensemble import READERS, VOTERS
-from sparsebag.evidence.members import FittedMembers
+from sparsebag.evidence.members import FittedMembers, does_classification
 
 
 class LeftOutOfPickle(BaseEstimator):  # type: ignore[misc]
@@ -56,7 +56,7 @@ def is_classification(ensemble: Any) -> bool:
     bool
     """
     models = _models(ensemble)
-    return len(models) > 0 and bool(is_classifier(models[0]))
+    return len(models) > 0 and does_classification(models[0])
 
 
 def check_ensemble(ensemble: Any, task: Task | None = None) -> None:
@@ -137,7 +137,9 @@ def accepts(ensemble: Any) -> Accepts:
     -------
     Accepts
     """
-    tags = [get_tags(model).input_tags for model in _models(unfrozen(ensemble))]
+    # Models of other libraries have no tags; they speak up themselves when they predict.
+    models = [m for m in _models(unfrozen(ensemble)) if hasattr(m, "__sklearn_tags__")]
+    tags = [get_tags(model).input_tags for model in models]
     return Accepts(sparse=all(t.sparse for t in tags), nan=all(t.allow_nan for t in tags))
 
 

@@ -89,6 +89,33 @@ def resolve_settings(
     )
 
 
+def check_verbose(verbose: Any) -> None:
+    """One sentence for a verbosity that is no whole number from 0.
+
+    Parameters
+    ----------
+    verbose : int
+    """
+    if not isinstance(verbose, (int, np.integer)) or verbose < 0:
+        raise ValueError(
+            f"verbose must be 0 (silent), 1 (progress) or 2 (every iteration), got {verbose!r}."
+        )
+
+
+def check_n_jobs(n_jobs: Any) -> None:
+    """One sentence for a number of threads that joblib could not use.
+
+    Parameters
+    ----------
+    n_jobs : int or None
+    """
+    whole = isinstance(n_jobs, (int, np.integer)) and not isinstance(n_jobs, bool)
+    if n_jobs is not None and not (whole and n_jobs != 0):
+        raise ValueError(
+            f"n_jobs must be None, a number of threads, or -1 for every core, got {n_jobs!r}."
+        )
+
+
 def _number(name: str, value: float | str, default: float, below: float = np.inf) -> float:
     if isinstance(value, str):
         if value != "auto":

@@ -10,7 +10,7 @@ from sparsebag.evidence.from_predictions import from_predictions
 from sparsebag.objective.losses import Loss, resolve_loss
 from sparsebag.objective.penalties import ConcaveQuadratic
 from sparsebag.objective.simplex_objective import SimplexObjective
-from sparsebag.settings import Settings, resolve_settings
+from sparsebag.settings import Settings, check_verbose, resolve_settings
 from sparsebag.solvers.auto import resolve_solver
 from sparsebag.solvers.base import (
     Solution,
@@ -112,6 +112,7 @@ def fit_weights(
     >>> bool(solution.weights[:5].sum() > solution.weights[5:].sum())
     True
     """
+    check_verbose(verbose)
     settings = resolve_settings(
         lam=lam, loss=loss, solver=solver, floor=floor, prior_mass=prior_mass, preset=preset
     )

@@ -179,5 +179,5 @@ def test_one_member_is_an_error():
 
 def test_one_class_is_an_error():
     X, y = classes()
-    with pytest.raises(ValueError, match=r"one class only \(.*7.*\); classification needs two"):
+    with pytest.raises(ValueError, match=r"one class only \(7\); classification needs two"):
         evidence_of(BaggingClassifier(None, 3).fit(X, np.full(len(y), 7)), X, y)

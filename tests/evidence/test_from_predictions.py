@@ -1,13 +1,21 @@
 """Evidence from a user's own matrices: taken as they are, or refused with a sentence."""
 
+import tracemalloc
+
 import hypothesis
 import numpy as np
 import pandas as pd
 import pytest
+import scipy.sparse as sp
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
+import sparsebag as sb
+from sparsebag.evidence import from_predictions as evidence_of_matrices
 from sparsebag.evidence.from_predictions import from_predictions
+from sparsebag.objective.losses import LogLoss, SquaredError
+from sparsebag.objective.penalties import ConcaveQuadratic
+from sparsebag.objective.simplex_objective import SimplexObjective
 
 ROWS, MEMBERS, CLASSES = 12, 4, 3
 
@@ -204,6 +212,8 @@ def test_single_precision_may_overshoot_one(mask, y):
 def test_votes_are_the_true_class_where_unseen(tensor, mask, y):
     tensor[:, 0, :] = 0.5
     mask[:, 0] = True  # someone votes
+    tensor = np.where(tensor.sum(axis=2, keepdims=True) > 0, tensor, 1.0)
+    tensor = tensor / tensor.sum(axis=2, keepdims=True)
     evidence = classification(tensor, mask, y, labels=[0, 1, 2], every_class=True)
     for i in range(9):
         for j in range(5):
@@ -283,6 +293,22 @@ def test_probabilities_between_zero_and_one(proba, tensor, y, value):
             classification(given, None, y)
 
 
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+def test_class_probabilities_sum_to_one(tensor, mask, y, dtype):
+    i, j = np.argwhere(mask)[0]
+    in_bag = np.where(mask[:, :, None], tensor, 0.9).astype(dtype)  # nobody reads those
+    assert classification(in_bag, mask, y).n_rows == ROWS
+    tensor[i, j] /= 2
+    sentence = r"must sum to 1 \(to within 0.001\); some are off by 0.5; divide them by their sum"
+    for every_class in (False, True):
+        with pytest.raises(ValueError, match=sentence):
+            classification(tensor.astype(dtype), mask, y, every_class=every_class)
+
+
+def test_printed_digits_may_miss_a_sum_of_one(tensor, y):
+    assert classification(np.round(tensor, 4), None, y).n_rows == ROWS
+
+
 def test_all_zero_probabilities(mask, y):
     sentence = "every member gives every row's true class probability zero"
     for shape in ((ROWS, MEMBERS), (ROWS, MEMBERS, CLASSES)):
@@ -310,8 +336,28 @@ def test_one_target_a_row(proba, mask, y, make):
         ValueError, match=r"y must have one value a row, got shape \(12, 2\); multi"
     ):
         make(proba, mask, np.c_[y, y])
-    with pytest.raises(ValueError, match="y has 11 values for 12 rows"):
+    with pytest.raises(ValueError, match="y has 11 values for 12 rows; pass 12, one a row"):
         make(proba, mask, y[:-1])
+
+
+@pytest.mark.parametrize("kind", [sp.csr_array, sp.coo_matrix])
+def test_sparse_matrices_are_told_how_to_become_dense(proba, mask, y, kind):
+    with pytest.raises(
+        ValueError, match=r"oob_mask is a SciPy sparse .* pass oob_mask.toarray\(\)"
+    ):
+        classification(proba, kind(mask), y)
+    with pytest.raises(ValueError, match=r"predictions is a SciPy .* pass predictions.toarray\(\)"):
+        regression(kind(proba), mask, y)
+
+
+def test_an_empty_mask_is_told_of_none(proba, mask, y):
+    for empty in ([], np.zeros((0, MEMBERS))):
+        with pytest.raises(ValueError, match=r"oob_mask has shape \(0.* or None if no member was"):
+            classification(proba, empty, y)
+    with pytest.raises(
+        ValueError, match=r"no row is out of bag.*; oob_mask is non-zero where .*None"
+    ):
+        sb.fit_weights(proba, np.zeros_like(mask), y)
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf])
@@ -358,3 +404,80 @@ def test_sample_weight_is_checked(proba, mask, y):
     np.testing.assert_array_equal(evidence.sample_weight, np.arange(ROWS))
     with pytest.raises(ValueError, match="sample_weight must not be negative"):
         classification(proba, mask, y, sample_weight=-np.ones(ROWS))
+    with pytest.raises(ValueError, match="sample_weight has 11 values for 12 rows; pass 12, one"):
+        classification(proba, mask, y, sample_weight=np.ones(ROWS - 1))
+    with pytest.raises(ValueError, match=r"sample_weight must have one value a row, .*; pass 12\."):
+        classification(proba, mask, y, sample_weight=2.0)
+
+
+# -- a matrix too large to copy ----------------------------------------------------------------
+
+
+@pytest.fixture
+def too_large(monkeypatch):
+    monkeypatch.setattr(evidence_of_matrices, "LARGEST_COPY_BYTES", 0)
+
+
+def test_a_large_matrix_is_read_as_it_is(proba, mask, y, too_large):
+    given = np.where(mask, proba, np.nan)
+    for make in (classification, regression):
+        evidence = make(given, mask, y)
+        assert evidence.votes is given
+        assert not evidence.is_zeroed
+        face = evidence.take_members(np.array([2, 0]))
+        assert face.is_zeroed
+        np.testing.assert_array_equal(face.votes, np.where(mask, proba, 0)[:, [2, 0]])
+        assert not evidence.take(slice(2, 5)).is_zeroed
+    assert classification(np.where(mask, proba, 0), mask, y).is_zeroed
+    assert classification(proba, None, y).is_zeroed
+
+
+def test_a_large_matrix_is_checked_all_the_same(proba, mask, y, too_large):
+    with pytest.raises(ValueError, match="true class probability zero"):
+        classification(np.where(mask, 0.0, 0.9), mask, y)
+    with pytest.raises(ValueError, match="probabilities between 0 and 1"):
+        classification(np.where(mask, 1.5, 0.9), mask, y)
+
+
+@pytest.mark.parametrize("hidden", [np.nan, 1e9])
+@pytest.mark.parametrize("solver", ["projected_gradient", "active_set", "slsqp"])
+@pytest.mark.parametrize("loss", ["log_loss", "squared_error"])
+def test_weights_do_not_depend_on_the_copy(rng, too_large, hidden, solver, loss):
+    votes, oob = rng.random((300, 12)).astype(np.float32), rng.random((300, 12)) < 0.5
+    y = np.arange(300) % 2
+    options = {"loss": loss, "solver": solver}
+    clean = sb.fit_weights(np.where(oob, votes, np.float32(0)), oob, y, **options)
+    given = np.where(oob, votes, np.float32(hidden))
+    before = given.copy()
+    found = sb.fit_weights(given, oob, y, **options)
+    np.testing.assert_array_equal(found.weights, clean.weights)
+    np.testing.assert_array_equal(given, before)
+
+
+@pytest.mark.parametrize("library", ["torch", "array_api_strict"])
+def test_large_matrices_of_other_libraries(proba, mask, y, library, too_large):
+    xp = pytest.importorskip(library)
+    given = regression(xp.asarray(np.where(mask, proba, np.nan)), xp.asarray(mask), y)
+    clean = regression(np.where(mask, proba, 0), mask, y)
+    weights = np.arange(1.0, MEMBERS + 1) / np.arange(1.0, MEMBERS + 1).sum()
+    assert not given.is_zeroed
+    for method in ("gradient", "hessian"):
+        ours, theirs = (
+            getattr(SimplexObjective(e, SquaredError(), ConcaveQuadratic(0.1)), method)(w)
+            for e, w in ((given, xp.asarray(weights)), (clean, weights))
+        )
+        np.testing.assert_allclose(np.asarray(ours), theirs, atol=1e-12)
+
+
+def test_peak_memory_of_a_matrix_with_votes_in_the_bag(rng, too_large):
+    votes = rng.random((20_000, 300), dtype=np.float32)
+    oob = rng.random(votes.shape) < 0.37
+    tracemalloc.start()
+    try:
+        evidence = classification(votes, oob, np.arange(len(votes)) % 2)
+        objective = SimplexObjective(evidence, LogLoss(), ConcaveQuadratic(0.0))
+        objective.gradient(objective.uniform_weights())
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 0.5 * votes.nbytes  # beside the caller's own matrix

@@ -8,7 +8,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sparsebag.evidence.evidence import OOBEvidence, UncoveredRowsWarning, warn_uncovered
+from sparsebag.evidence.evidence import (
+    OOBEvidence,
+    UncoveredRowsWarning,
+    warn_uncovered,
+    zero_in_bag,
+)
 from sparsebag.evidence.from_predictions import from_predictions
 
 ROWS, MEMBERS = 10, 4
@@ -144,3 +149,21 @@ def test_losses_that_read_every_class_need_every_class():
     two_axes = from_predictions(np.full((6, 2), 0.5), None, np.arange(6) % 3, task="classification")
     with pytest.raises(ValueError, match="reads every class, but the evidence holds only"):
         two_axes.channels("every_class")
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_zeros_are_put_exactly_where_the_mask_is_false(dtype):
+    votes = np.array([[0.3, np.nan, -2.0], [np.inf, 5e-40, -np.inf]], dtype=dtype)
+    mask = np.array([[True, False, True], [False, True, False]])
+    expected = np.array([[0.3, 0, -2.0], [0, 5e-40, 0]], dtype=dtype)
+    before = votes.copy()
+    odd = (mask.astype(np.uint8) * 255).view(bool)  # other libraries' true may be any byte
+    for oob in (mask, odd):
+        np.testing.assert_array_equal(zero_in_bag(votes, oob), expected)
+        np.testing.assert_array_equal(zero_in_bag(votes.T, oob.T), expected.T)
+        np.testing.assert_array_equal(
+            zero_in_bag(np.stack([votes, votes], axis=2), oob)[:, :, 1], expected
+        )
+    np.testing.assert_array_equal(votes, before)
+    assert zero_in_bag(votes, mask).dtype == dtype
+    assert zero_in_bag(votes, None) is votes

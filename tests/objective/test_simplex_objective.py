@@ -1,4 +1,4 @@
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pytest
@@ -6,10 +6,13 @@ import scipy.sparse as sp
 from hypothesis import given
 from hypothesis import strategies as st
 
+import sparsebag as sb
 from problems import evidence, interior_point, objective
 from sparsebag.evidence import blocks
 from sparsebag.evidence.evidence import OOBEvidence
+from sparsebag.objective import simplex_objective
 from sparsebag.objective.losses import LOSSES, Brier, LogLoss, resolve_loss
+from sparsebag.objective.passes import make_passes
 from sparsebag.objective.penalties import ConcaveQuadratic
 from sparsebag.objective.simplex_objective import SimplexObjective
 
@@ -111,7 +114,7 @@ def test_blocks_do_not_matter(loss, monkeypatch):
     w = interior_point(whole.n_members)
     monkeypatch.setattr(blocks, "CPU_BLOCK_ENTRIES", 7 * whole.n_members)
     cut = objective(loss)
-    assert len(cut._blocks) > len(whole._blocks)
+    assert len(list(cut._blocks())) > len(list(whole._blocks()))
     assert cut.value(w) == pytest.approx(whole.value(w), rel=1e-13)
     np.testing.assert_allclose(cut.gradient(w), whole.gradient(w), rtol=1e-11, atol=1e-14)
 
@@ -195,3 +198,46 @@ def test_resolve_loss_errors():
     with pytest.raises(TypeError, match="loss must be a name or an object"):
         resolve_loss(3, "regression")
     assert resolve_loss("auto", "classification") is LOSSES["log_loss"]
+
+
+@dataclass(frozen=True)
+class Watched(LogLoss):
+    """Log-loss that notes the precision of the matrices it is given."""
+
+    seen: set = field(default_factory=set)
+
+    def value(self, p, target):
+        self.seen.add(p.dtype)
+        assert target.dtype == p.dtype
+        return super().value(p, target)
+
+
+@pytest.mark.parametrize("holdout", [False, True])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_whole_matrices_stay_in_the_evidences_precision(dtype, holdout):
+    e = evidence("log_loss", holdout=holdout)
+    e = replace(e, votes=e.votes.astype(dtype))
+    watched = Watched()
+    ours = SimplexObjective(e, watched, ConcaveQuadratic(0.0))
+    won = ours.rows_won()
+    assert watched.seen == {np.dtype(dtype)}
+    assert won.sum() == e.n_rows
+    assert ours.restrict(np.array([0, 2])).evidence.votes.dtype == dtype
+    assert ours.gradient(ours.uniform_weights()).dtype == np.float64  # one number a member
+
+
+@pytest.mark.parametrize("masked", [True, False])
+@pytest.mark.parametrize("solver", ["active_set", "projected_gradient"])
+def test_single_precision_reaches_the_products_as_it_came(masked, solver, monkeypatch):
+    precisions = set()
+
+    def watched(votes, mask, xp, dtype):
+        precisions.update({np.dtype(dtype), *(v.dtype for v in votes)})
+        return make_passes(votes, mask, xp, dtype)
+
+    monkeypatch.setattr(simplex_objective, "make_passes", watched)
+    rng = np.random.default_rng(0)
+    votes, mask = rng.random((400, 9), dtype=np.float32), rng.random((400, 9)) < 0.6
+    mask[:, 0] = True
+    sb.fit_weights(votes, mask if masked else None, np.arange(400) % 2, solver=solver)
+    assert precisions == {np.dtype(np.float32)}

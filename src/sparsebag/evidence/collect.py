@@ -9,9 +9,9 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.utils.parallel import Parallel, delayed
 
-from sparsebag.evidence.evidence import OOBEvidence
-from sparsebag.evidence.from_predictions import PROBABILITY_ROUNDING, check_sample_weight
-from sparsebag.evidence.labels import UnknownLabelError, class_positions
+from sparsebag.evidence.evidence import PROBABILITY_TOLERANCE, OOBEvidence
+from sparsebag.evidence.from_predictions import check_sample_weight
+from sparsebag.evidence.labels import UnknownLabelError, class_positions, shown
 from sparsebag.evidence.members import MemberPool, take_rows
 from sparsebag.evidence.training_rows import check_columns, prove_training_rows
 
@@ -176,7 +176,7 @@ def encode_target(pool: MemberPool, y: Any) -> np.ndarray:
     except UnknownLabelError as unknown:
         raise ValueError(
             f"y holds a class the ensemble was not trained on ({unknown}); pass the labels it "
-            f"was fitted with, such as {pool.classes[0]!r}."
+            f"was fitted with, such as {shown(pool.classes[0])}."
         ) from None
 
 
@@ -194,7 +194,7 @@ def _check_vote(vote: np.ndarray, *, probability: bool) -> None:
             "a member predicts NaN or infinity on rows it has not seen; leave it out, or refit "
             "the ensemble without it."
         )
-    if probability and (np.any(vote < 0.0) or np.any(vote > 1.0 + PROBABILITY_ROUNDING)):
+    if probability and (np.any(vote < 0.0) or np.any(vote > 1.0 + PROBABILITY_TOLERANCE)):
         raise ValueError(
             f"a member's predict_proba goes from {vote.min():g} to {vote.max():g}; probabilities "
             "must lie between 0 and 1."

@@ -9,7 +9,6 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from sklearn.base import is_classifier
 from sklearn.ensemble import (
     BaggingClassifier,
     BaggingRegressor,
@@ -26,8 +25,14 @@ from sklearn.utils.validation import check_is_fitted
 
 from sparsebag.evidence.evidence import Task
 from sparsebag.evidence.in_bag import InBagRows, RedrawnBags
-from sparsebag.evidence.labels import class_positions
-from sparsebag.evidence.members import FittedMembers, Member, MemberPool, multi_output
+from sparsebag.evidence.labels import class_positions, shown
+from sparsebag.evidence.members import (
+    FittedMembers,
+    Member,
+    MemberPool,
+    does_classification,
+    multi_output,
+)
 
 FORESTS = (
     RandomForestClassifier,
@@ -204,9 +209,9 @@ def _encoded_columns(estimator: Any, classes: np.ndarray | None) -> np.ndarray |
 
 def _union_of_classes(models: list[Any]) -> np.ndarray | None:
     """All the classes that a list's models know; None if they are regressors."""
-    if len({_is_classifier(model) for model in models}) != 1:
+    if len({does_classification(model) for model in models}) != 1:
         raise ValueError("the list mixes classifiers and regressors; pass one kind.")
-    if not _is_classifier(models[0]):
+    if not does_classification(models[0]):
         if any(getattr(m, "n_outputs_", 1) != 1 for m in models):
             raise multi_output()
         return None
@@ -219,13 +224,6 @@ def _union_of_classes(models: list[Any]) -> np.ndarray | None:
             "on the same labels."
         )
     return np.unique(np.concatenate(known))
-
-
-def _is_classifier(model: Any) -> bool:
-    try:
-        return bool(is_classifier(model)) or hasattr(model, "classes_")
-    except (AttributeError, TypeError):  # not a scikit-learn estimator, but it quacks
-        return hasattr(model, "classes_")
 
 
 def _index_arrays(entries: Any, name: str, axis: str) -> list[np.ndarray] | None:
@@ -287,7 +285,8 @@ def _check_fitted(model: Any) -> None:
 def _check_size(pool: MemberPool) -> None:
     if pool.classes is not None and len(pool.classes) < 2:
         raise ValueError(
-            f"the ensemble knows one class only ({pool.classes[0]!r}); classification needs two."
+            f"the ensemble knows one class only ({shown(pool.classes[0])}); classification needs "
+            "two."
         )
     if len(pool.members) < 2:
         raise ValueError("the ensemble has one member only; there is nothing to choose from.")

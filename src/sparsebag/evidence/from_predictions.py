@@ -6,23 +6,21 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from array_api_compat import (
-    array_namespace,
-    device,
-    is_array_api_obj,
-    is_cupy_array,
-    is_numpy_array,
-    is_torch_array,
-)
+from array_api_compat import array_namespace, device, is_array_api_obj, is_numpy_array, size
 
+from sparsebag.evidence.arrays import detached, on_host
 from sparsebag.evidence.blocks import row_blocks
-from sparsebag.evidence.evidence import OOBEvidence, Task
+from sparsebag.evidence.evidence import PROBABILITY_TOLERANCE, OOBEvidence, Task, zero_in_bag
 from sparsebag.evidence.labels import UnknownLabelError, class_positions
 
 Array = Any
 
-PROBABILITY_ROUNDING = 1e-6
-"""How far above 1 single precision may push a probability."""
+SUM_TOLERANCE = 1e-3
+"""How far from 1 a member's class probabilities may sum: half precision and printed digits pass."""
+LARGEST_COPY_BYTES = 256 << 20
+"""A matrix with anything but zeros where rows were in the bag is copied, once, up to this size: the
+solver's passes are then as fast as can be. A larger one is read as it is and zeroed block by
+block in every pass over all members, so that peak memory stays near the matrix itself."""
 
 
 def from_predictions(
@@ -72,9 +70,10 @@ def from_predictions(
     mask = _check_mask(oob_mask, predictions)
     classes: np.ndarray | None = None
     class_votes: tuple[Array, ...] | None = None
+    zeroed, off = True, 0.0
     if task == "regression":
         target = _like(y, predictions, "y")
-        votes = _out_of_bag(predictions, mask, probabilities=False)
+        votes, zeroed = _out_of_bag(predictions, mask, probabilities=False)
     else:
         target, classes = _encode(y, labels, predictions)
         if predictions.ndim == 2:
@@ -83,16 +82,22 @@ def from_predictions(
                     "this loss reads every class; pass predictions of shape (rows, members, "
                     "classes)."
                 )
-            votes = _out_of_bag(predictions, mask, probabilities=True)
+            votes, zeroed = _out_of_bag(predictions, mask, probabilities=True)
         else:
             _check_class_axis(predictions, classes)
-            votes = _true_class(predictions, mask, target)
+            votes, off = _true_class(predictions, mask, target)
         unseen = mask is None or bool(xp.any(mask))  # else there is another sentence for it
-        if unseen and not any(bool(xp.any(votes[rows, ...] != 0)) for rows in row_blocks(votes)):
+        if unseen and _all_zero(votes, None if zeroed else mask):
             raise ValueError(
                 "every member gives every row's true class probability zero; predictions must "
                 "hold the probability of the row's true class (or, with three axes, of every "
                 "class, in the order of labels=)."
+            )
+        if off > SUM_TOLERANCE:
+            raise ValueError(
+                "each member's probabilities of a row's classes must sum to 1 (to within "
+                f"{SUM_TOLERANCE:g}); some are off by {off:.3g}; divide them by their sum over the "
+                "third axis, or pass softmax of the scores."
             )
         if every_class and len(classes) > 2:
             class_votes = _class_planes(predictions, mask)
@@ -105,6 +110,7 @@ def from_predictions(
         classes=classes,
         class_votes=class_votes,
         source="matrices",
+        is_zeroed=zeroed,
     )
 
 
@@ -141,7 +147,9 @@ def check_sample_weight(sample_weight: Array | None, like: Array) -> Array | Non
 
 def _check_predictions(predictions: Array, task: Task) -> Array:
     """Predictions as an array of floats, of a shape that fits the task."""
-    out = predictions if is_array_api_obj(predictions) else np.asarray(predictions)
+    _refuse_sparse(predictions, "predictions")
+    given = detached(predictions)
+    out = given if is_array_api_obj(given) else np.asarray(given)
     shape = tuple(out.shape)
     if task == "regression" and len(shape) != 2:
         raise ValueError(f"regression predictions must have shape (rows, members), got {shape}.")
@@ -167,7 +175,7 @@ def _like(values: Array, like: Array, name: str) -> Array:
     if hasattr(values, "iloc"):
         values = np.asarray(values)
     try:
-        out = xp.asarray(values, dtype=xp.float64, device=device(like))
+        out = xp.asarray(detached(values), dtype=xp.float64, device=device(like))
     except (TypeError, ValueError) as error:
         raise ValueError(f"{name} must hold one number a row ({error}).") from error
     out = out[:, 0] if out.ndim == 2 and out.shape[1] == 1 else out
@@ -181,36 +189,37 @@ def _check_length(shape: tuple[int, ...], like: Array, name: str) -> None:
     n_rows = int(like.shape[0])
     if len(shape) != 1:
         raise ValueError(
-            f"{name} must have one value a row, got shape {shape}"
-            + ("; multi-output problems are not supported." if name == "y" else ".")
+            f"{name} must have one value a row, got shape {shape}; "
+            + ("multi-output problems are not supported." if name == "y" else f"pass {n_rows}.")
         )
     if shape[0] != n_rows:
-        raise ValueError(f"{name} has {shape[0]} values for {n_rows} rows.")
+        raise ValueError(
+            f"{name} has {shape[0]} values for {n_rows} rows; pass {n_rows}, one a row."
+        )
 
 
 def _check_mask(oob_mask: Array | None, predictions: Array) -> Array | None:
     if oob_mask is None:
         return None
+    _refuse_sparse(oob_mask, "oob_mask")
     xp = array_namespace(predictions)
     if hasattr(oob_mask, "iloc"):
         oob_mask = np.asarray(oob_mask)
-    mask = xp.asarray(oob_mask, device=device(predictions))
+    mask = xp.asarray(detached(oob_mask), device=device(predictions))
     if tuple(mask.shape) != tuple(predictions.shape[:2]):
         raise ValueError(
             f"oob_mask has shape {tuple(mask.shape)} but predictions have "
-            f"{tuple(predictions.shape[:2])} (rows, members); pass one mask entry a prediction."
+            f"{tuple(predictions.shape[:2])} (rows, members); pass one mask entry a prediction, or "
+            "None if no member was trained on these rows."
         )
     if xp.isdtype(mask.dtype, "real floating") and bool(xp.any(xp.isnan(mask))):
         raise ValueError("oob_mask holds NaN; pass 1 where the row is out of bag, else 0.")
     return mask if mask.dtype == xp.bool else mask != 0
 
 
-def _kept(block: Array, mask: Array | None) -> Array:
-    """A block with zeros where the row was in the member's bag."""
-    if mask is None:
-        return block
-    xp = array_namespace(block)
-    return xp.where(mask if block.ndim == 2 else mask[:, :, None], block, xp.zeros_like(block))
+def _refuse_sparse(values: Array, name: str) -> None:
+    if sp.issparse(values):
+        raise ValueError(f"{name} is a SciPy sparse matrix; pass {name}.toarray().")
 
 
 def _check_block(block: Array, *, probabilities: bool) -> None:
@@ -220,44 +229,70 @@ def _check_block(block: Array, *, probabilities: bool) -> None:
             "predictions hold NaN or infinity where the mask says out of bag; a member must "
             "answer for every row it is judged on."
         )
-    if probabilities and bool(xp.any((block < 0) | (block > 1 + PROBABILITY_ROUNDING))):
+    if probabilities and bool(xp.any((block < 0) | (block > 1 + PROBABILITY_TOLERANCE))):
         raise ValueError(
             "classification predictions must be probabilities between 0 and 1; for regression "
             "pass loss='squared_error'."
         )
 
 
-def _out_of_bag(predictions: Array, mask: Array | None, *, probabilities: bool) -> Array:
-    """Predictions with zeros where a row was in the bag; a copy only if something is to change."""
+def _out_of_bag(
+    predictions: Array, mask: Array | None, *, probabilities: bool
+) -> tuple[Array, bool]:
+    """Checked predictions, and whether they hold zeros wherever a row was in the bag.
+
+    They are copied only if something is to change and the copy is small.
+    """
     xp = array_namespace(predictions)
-    clean = predictions
+    small = (size(predictions) or 0) * xp.finfo(predictions.dtype).bits // 8 <= LARGEST_COPY_BYTES
+    votes, zeroed = predictions, True
     for rows in row_blocks(predictions):
-        block = _kept(predictions[rows, ...], None if mask is None else mask[rows, ...])
+        block = zero_in_bag(predictions[rows, ...], None if mask is None else mask[rows, ...])
         _check_block(block, probabilities=probabilities)
-        if mask is not None and bool(xp.any((predictions[rows, ...] != 0) & ~mask[rows, ...])):
-            if clean is predictions:
-                clean = xp.asarray(predictions, copy=True)
-            clean[rows, ...] = block
-    return clean
+        if mask is None or not bool(xp.any((predictions[rows, ...] != 0) & ~mask[rows, ...])):
+            continue
+        if not small:
+            zeroed = False
+            continue
+        if votes is predictions:
+            votes = xp.asarray(predictions, copy=True)
+        votes[rows, ...] = block
+    return votes, zeroed
 
 
-def _true_class(predictions: Array, mask: Array | None, target: Array) -> Array:
-    """The true class's plane of a (rows, members, classes) array, without copying the others."""
+def _all_zero(votes: Array, mask: Array | None) -> bool:
+    """Whether no member gives any row a vote."""
+    xp = array_namespace(votes)
+    return not any(
+        bool(xp.any(zero_in_bag(votes[rows, ...], None if mask is None else mask[rows, ...]) != 0))
+        for rows in row_blocks(votes)
+    )
+
+
+def _true_class(predictions: Array, mask: Array | None, target: Array) -> tuple[Array, float]:
+    """The true class's plane of a (rows, members, classes) array, without copying the others.
+
+    And by how much the classes' sum is off from 1 at worst, where rows are out of bag.
+    """
     xp = array_namespace(predictions)
     n_rows, n_members, _ = predictions.shape
     votes = xp.zeros((n_rows, n_members), dtype=predictions.dtype, device=device(predictions))
+    off = 0.0
     for rows in row_blocks(predictions):
-        block = _kept(predictions[rows, ...], None if mask is None else mask[rows, ...])
+        unseen = None if mask is None else mask[rows, ...]
+        block = zero_in_bag(predictions[rows, ...], unseen)
         _check_block(block, probabilities=True)
+        excess = zero_in_bag(xp.sum(block, axis=2) - 1.0, unseen)
+        off = max(off, float(xp.max(xp.abs(excess))))
         index = xp.broadcast_to(target[rows][:, None, None], (block.shape[0], n_members, 1))
         votes[rows, ...] = xp.take_along_axis(block, index, axis=2)[:, :, 0]
-    return votes
+    return votes, off
 
 
 def _class_planes(predictions: Array, mask: Array | None) -> tuple[Array, ...]:
     """One (rows, members) matrix a class: sparse in NumPy, dense elsewhere."""
     xp = array_namespace(predictions)
-    planes = (_kept(predictions[:, :, c], mask) for c in range(predictions.shape[2]))
+    planes = (zero_in_bag(predictions[:, :, c], mask) for c in range(predictions.shape[2]))
     if is_numpy_array(predictions):
         return tuple(sp.csr_array(plane) for plane in planes)
     return tuple(xp.asarray(plane, copy=True) for plane in planes)
@@ -273,7 +308,7 @@ def _check_class_axis(predictions: Array, classes: np.ndarray) -> None:
 
 def _encode(y: Array, labels: Array | None, like: Array) -> tuple[Array, np.ndarray]:
     """Targets as positions in the classes, and the classes."""
-    values = _on_host(y)
+    values = on_host(y)
     values = values[:, 0] if values.ndim == 2 and values.shape[1] == 1 else values
     _check_length(values.shape, like, "y")
     if values.dtype.kind == "f" and not np.array_equal(values, np.round(values)):
@@ -282,7 +317,7 @@ def _encode(y: Array, labels: Array | None, like: Array) -> tuple[Array, np.ndar
             "loss='squared_error'."
         )
     try:
-        classes = np.unique(values) if labels is None else _on_host(labels)
+        classes = np.unique(values) if labels is None else on_host(labels)
     except TypeError as error:
         raise ValueError(f"y mixes labels that cannot be sorted ({error}).") from error
     if len(classes) < 2:
@@ -299,10 +334,3 @@ def _encode(y: Array, labels: Array | None, like: Array) -> tuple[Array, np.ndar
             f"y holds a class that labels= does not name ({unknown}); pass every class."
         ) from None
     return array_namespace(like).asarray(index, device=device(like)), classes
-
-
-def _on_host(values: Array) -> np.ndarray:
-    """NumPy's view of an array that may live on a device."""
-    if is_torch_array(values):
-        values = values.cpu()
-    return np.asarray(values.get() if is_cupy_array(values) else values)

@@ -2,11 +2,32 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 
 class UnknownLabelError(ValueError):
     """A label that is not among the classes."""
+
+
+def shown(label: Any) -> str:
+    """A label as its user wrote it: ``0``, not ``np.int64(0)``.
+
+    Parameters
+    ----------
+    label : object
+
+    Returns
+    -------
+    str
+
+    Examples
+    --------
+    >>> shown(np.int64(0)), shown(np.str_("a"))
+    ('0', "'a'")
+    """
+    return repr(label.item() if isinstance(label, np.generic) else label)
 
 
 def class_positions(labels: np.ndarray, classes: np.ndarray) -> np.ndarray:
@@ -32,6 +53,6 @@ def class_positions(labels: np.ndarray, classes: np.ndarray) -> np.ndarray:
         labels, classes = labels.astype(object), classes.astype(object)
     known = np.isin(labels, classes)
     if not known.all():
-        raise UnknownLabelError(repr(labels[~known][0]))
+        raise UnknownLabelError(shown(labels[~known][0]))
     order = np.argsort(classes)
     return np.asarray(order[np.searchsorted(classes, labels, sorter=order)], dtype=np.intp)

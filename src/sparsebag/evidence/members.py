@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 import numpy as np
 import scipy.sparse as sp
+from sklearn.base import is_classifier
 from sklearn.tree import BaseDecisionTree
 from sklearn.utils import check_array
 
@@ -206,6 +207,30 @@ def take_rows(X: Any, rows: Any) -> Any:
     if hasattr(X, "shape"):
         return X[rows]
     return np.asarray(X)[rows]
+
+
+def does_classification(model: Any) -> bool:
+    """Whether a model is a classifier: by scikit-learn's word, or because it has ``classes_``.
+
+    Parameters
+    ----------
+    model : object
+        Of scikit-learn, or of another library and with its ``predict``.
+
+    Returns
+    -------
+    bool
+
+    Examples
+    --------
+    >>> from sklearn.linear_model import LogisticRegression, Ridge
+    >>> does_classification(LogisticRegression()), does_classification(Ridge())
+    (True, False)
+    """
+    try:
+        return bool(is_classifier(model)) or hasattr(model, "classes_")
+    except (AttributeError, TypeError):  # not a scikit-learn estimator, but it quacks
+        return hasattr(model, "classes_")
 
 
 def multi_output() -> ValueError:

@@ -19,6 +19,7 @@ forward and the transposed product, so a value and its gradient read the evidenc
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -26,8 +27,9 @@ from typing import Any
 import numpy as np
 from array_api_compat import array_namespace, device
 
+from sparsebag.evidence.arrays import detached
 from sparsebag.evidence.blocks import row_blocks
-from sparsebag.evidence.evidence import OOBEvidence
+from sparsebag.evidence.evidence import OOBEvidence, zero_in_bag
 from sparsebag.objective.losses import Loss, TwiceDifferentiableLoss
 from sparsebag.objective.passes import Passes, make_passes
 from sparsebag.objective.penalties import Penalty
@@ -118,7 +120,7 @@ class SimplexObjective:
         self._channels = evidence.channels(loss.channel)
         self._row_weight = self._normalised_row_weight()
         self._uniform_vote = self._uniform_ensemble_vote()
-        self._blocks = self._cut_into_blocks()
+        self._kept_blocks = self._keep_blocks()
 
     @property
     def n_members(self) -> int:
@@ -189,11 +191,11 @@ class SimplexObjective:
 
     def asarray(self, weights: Array) -> Array:
         """Weights as float64 on the evidence's device."""
-        return self.xp.asarray(weights, dtype=self.xp.float64, device=self.device)
+        return self.xp.asarray(detached(weights), dtype=self.xp.float64, device=self.device)
 
     def value(self, weights: Array) -> float:
         """Objective at the weights."""
-        total = sum(self._loss_sum(block, self._vote(block, weights)) for block in self._blocks)
+        total = sum(self._loss_sum(block, self._vote(block, weights)) for block in self._blocks())
         return float(total + self.penalty.value(weights))
 
     def loss_value(self, weights: Array) -> float:
@@ -205,7 +207,7 @@ class SimplexObjective:
         xp = self.xp
         total: Array = 0.0
         gradient = self.penalty.gradient(weights)
-        for block in self._blocks:
+        for block in self._blocks():
             vote = self._vote(block, weights)
             slope = self._slope(block, vote) / vote.denominator
             on_mask = -xp.sum(slope * vote.ratio, axis=0)
@@ -226,7 +228,7 @@ class SimplexObjective:
         """
         xp = self.xp
         product = self.penalty.hessian_product(weights, direction)
-        for block in self._blocks:
+        for block in self._blocks():
             vote = self._vote(block, weights)
             n_dot, d_dot = block.passes.forward(direction)
             q_dot = (n_dot - vote.ratio * d_dot) / vote.denominator
@@ -250,7 +252,7 @@ class SimplexObjective:
         n = self.n_members
         dtype = self.evidence.votes.dtype
         total = xp.zeros((n, n), dtype=xp.float64, device=self.device)
-        for block in self._blocks:
+        for block in self._blocks():
             vote = self._vote(block, weights)
             d2 = vote.denominator**2
             slope, curvature = self._slope(block, vote) / d2, self._curvature(block, vote) / d2
@@ -272,13 +274,15 @@ class SimplexObjective:
         """For each member, the number of rows on which its own vote has the least loss."""
         xp = self.xp
         counts = xp.zeros(self.n_members, dtype=xp.float64, device=self.device)
-        for block in self._blocks:
+        dtype = self.evidence.votes.dtype  # whole blocks: twice as wide would be twice the memory
+        for block in self._blocks():
             losses: Array = 0.0
             for k, votes in enumerate(block.votes):
-                vote = xp.astype(_dense(votes), xp.float64)
+                vote = xp.astype(_dense(votes), dtype, copy=False)
                 if self._smallest_vote is not None:
-                    vote = xp.maximum(vote, self._smallest_vote)
-                losses = losses + self.loss.value(vote, block.targets[k, :][:, None])
+                    vote = xp.maximum(vote, xp.astype(self._smallest_vote, dtype))
+                target = xp.astype(block.targets[k, :], dtype)[:, None]
+                losses = losses + self.loss.value(vote, target)
             if block.mask is not None:
                 losses = xp.where(xp.astype(block.mask, xp.bool), losses, xp.inf)
             winners, won = xp.unique_counts(xp.argmin(losses, axis=1))
@@ -294,7 +298,7 @@ class SimplexObjective:
         face.__dict__.update(self.__dict__)
         face.evidence = self.evidence.take_members(members)
         face._channels = face.evidence.channels(self.loss.channel)
-        face._blocks = face._cut_into_blocks()
+        face._kept_blocks = face._keep_blocks()
         return face
 
     def with_prior_mass(self, prior_mass: float) -> SimplexObjective:
@@ -350,34 +354,45 @@ class SimplexObjective:
     def _uniform_ensemble_vote(self) -> Array:
         xp = self.xp
         ones = xp.ones(self.n_members, dtype=self.evidence.votes.dtype, device=self.device)
-        votes, mask = self._channels.votes, self.evidence.oob_mask
+        mask = self.evidence.oob_mask
         parts = []
         for rows in row_blocks(self.evidence.votes):
-            total = xp.astype(xp.stack([v[rows, :] @ ones for v in votes]), xp.float64)
+            block = self._votes_of(rows)
+            total = xp.astype(xp.stack([v @ ones for v in block]), xp.float64)
             if mask is None:
                 parts.append(total / self.n_members)
             else:
-                count = xp.sum(xp.astype(mask[rows, :], xp.float64), axis=1)
+                count = xp.astype(xp.count_nonzero(mask[rows, :], axis=1), xp.float64)
                 parts.append(total / xp.clip(count, min=1.0))
         return xp.concat(parts, axis=1)
 
-    def _cut_into_blocks(self) -> list[_Block]:
-        blocks = []
+    def _blocks(self) -> Iterable[_Block]:
+        return self._cut_into_blocks() if self._kept_blocks is None else self._kept_blocks
+
+    def _keep_blocks(self) -> list[_Block] | None:
+        """The blocks, where they are views of the evidence; None where each would be a copy."""
+        return list(self._cut_into_blocks()) if self.evidence.is_zeroed else None
+
+    def _cut_into_blocks(self) -> Iterator[_Block]:
         for rows in row_blocks(self.evidence.votes):
-            votes = tuple(v[rows, :] for v in self._channels.votes)
+            votes = self._votes_of(rows)
             mask = self.evidence.oob_mask
             mask = None if mask is None else mask[rows, :]
-            blocks.append(
-                _Block(
-                    votes=votes,
-                    mask=mask,
-                    passes=make_passes(votes, mask, self.xp, self.evidence.votes.dtype),
-                    uniform_vote=self._uniform_vote[:, rows],
-                    targets=self._channels.targets[:, rows],
-                    row_weight=self._row_weight[rows],
-                )
+            yield _Block(
+                votes=votes,
+                mask=mask,
+                passes=make_passes(votes, mask, self.xp, self.evidence.votes.dtype),
+                uniform_vote=self._uniform_vote[:, rows],
+                targets=self._channels.targets[:, rows],
+                row_weight=self._row_weight[rows],
             )
-        return blocks
+
+    def _votes_of(self, rows: slice) -> tuple[Array, ...]:
+        """A row block of every channel, with zeros where the rows were in the bag."""
+        votes = tuple(v[rows, :] for v in self._channels.votes)
+        if self.evidence.is_zeroed or self.evidence.oob_mask is None:
+            return votes
+        return tuple(zero_in_bag(v, self.evidence.oob_mask[rows, :]) for v in votes)
 
 
 def _dense(votes: Array) -> Array:

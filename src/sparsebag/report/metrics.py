@@ -16,6 +16,8 @@ from typing import Literal, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from sparsebag.evidence.evidence import PROBABILITY_TOLERANCE
+
 __all__ = [
     "ReliabilityCurve",
     "brier_score",
@@ -29,9 +31,6 @@ Kind = Literal["top-label", "classwise"]
 Binning = Literal["width", "mass"]
 _Float = NDArray[np.float64]
 _Int = NDArray[np.intp]
-
-# Room for rounding, in probability: weighted votes reach 1 + 2e-16, float32 rows sum to 1 + 1e-7.
-PROBABILITY_TOLERANCE = 1e-6
 
 
 # eq=False: comparing arrays has no single truth value.

@@ -17,9 +17,12 @@ from typing import Any
 import numpy as np
 from scipy.linalg import LinAlgError, cho_factor
 
+from sparsebag.evidence.arrays import on_host
 from sparsebag.objective.simplex_objective import SimplexObjective
-from sparsebag.solvers.base import Solution, Status, Watch, _to_numpy, one_blas_thread
+from sparsebag.solvers.base import Solution, Status, Watch, one_blas_thread
 from sparsebag.solvers.projected_gradient import (
+    SMALLEST_BACKTRACK,
+    SUFFICIENT_DECREASE,
     Point,
     SpectralDescent,
     leave_flat_centre,
@@ -30,7 +33,6 @@ from sparsebag.solvers.simplex_qp import simplex_qp
 
 Array = Any
 
-SUFFICIENT_DECREASE = 1e-4
 LARGEST_FACE = 300
 """Members a dense Hessian may span; above it spectral steps go on emptying members."""
 SPECTRAL_ITERATIONS = 7
@@ -44,7 +46,6 @@ NEWCOMERS_SHARE = 0.05
 FIRST_MEMBERS = 30
 """Members a convex problem starts from: where any start leads to the same minimum, growing a
 small face to the answer beats shrinking a large one."""
-SMALLEST_BACKTRACK = 1e-8
 FIRST_SHIFT = 1e-10
 """First multiple of the mean curvature added to an indefinite Hessian; then tenfold."""
 PRIOR_MASS_PATH = (1e-2, 1e-4, 1e-6, 1e-8, 1e-10)
@@ -221,8 +222,8 @@ def welcome_newcomers(objective: SimplexObjective, point: Point, watch: Watch) -
 def newton_step(objective: SimplexObjective, point: Point, watch: Watch) -> Point | None:
     """One quadratic programme and a monotone search along its step; None if nothing is lower."""
     xp = objective.xp
-    weights, gradient = _to_numpy(point.weights), _to_numpy(point.gradient)
-    hessian = positive_definite(_to_numpy(objective.hessian(point.weights)))
+    weights, gradient = on_host(point.weights), on_host(point.gradient)
+    hessian = positive_definite(on_host(objective.hessian(point.weights)))
     target = simplex_qp(hessian, gradient - hessian @ weights, weights)
     direction = objective.asarray(target - weights)
     slope = float(xp.sum(point.gradient * direction))

@@ -17,6 +17,7 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 from threadpoolctl import threadpool_limits
 
+from sparsebag.evidence.arrays import on_host
 from sparsebag.objective.simplex_objective import SimplexObjective
 from sparsebag.solvers.simplex import stationarity_gap
 
@@ -90,7 +91,7 @@ class Solution:
     @property
     def active(self) -> Array:
         """Indices of the members with weight."""
-        return np.flatnonzero(_to_numpy(self.weights))
+        return np.flatnonzero(on_host(self.weights))
 
     @property
     def n_active(self) -> int:
@@ -302,11 +303,3 @@ def drop_small_weights(
         stationarity_gap=stationarity_gap(weights, gradient),
         n_evaluations=solution.n_evaluations + 1,
     )
-
-
-def _to_numpy(values: Array) -> np.ndarray:
-    if hasattr(values, "cpu"):  # PyTorch
-        values = values.cpu()
-    elif hasattr(values, "get"):  # CuPy
-        values = values.get()
-    return np.asarray(values)

@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 from scipy.optimize import minimize
 
+from sparsebag.evidence.arrays import on_host
 from sparsebag.objective.simplex_objective import SimplexObjective
-from sparsebag.solvers.base import Solution, Status, Watch, _to_numpy
+from sparsebag.solvers.base import Solution, Status, Watch
 from sparsebag.solvers.simplex import SUM_TOLERANCE, check_start, stationarity_gap
 
 Array = Any
@@ -20,6 +21,9 @@ _ITERATION_LIMIT_MODE = 9
 @dataclass(frozen=True)
 class SLSQP:
     """Sequential least squares programming.
+
+    Ctrl-C is heard between SciPy's steps only: one step is compiled code, cubic in the number of
+    members, and at thousands of members takes up to a minute. The other solvers stop at once.
 
     Parameters
     ----------
@@ -42,7 +46,7 @@ class SLSQP:
         watch = Watch(self.name, self.verbose)
         n = objective.n_members
         begin = objective.uniform_weights() if start is None else objective.asarray(start)
-        begin = _to_numpy(check_start(begin, n))
+        begin = on_host(check_start(begin, n))
         best: tuple[float, np.ndarray] = (np.inf, begin)
 
         def evaluate(weights: np.ndarray) -> tuple[float, np.ndarray]:
@@ -51,7 +55,7 @@ class SLSQP:
             feasible = abs(float(weights.sum()) - 1.0) <= SUM_TOLERANCE and weights.min() >= 0.0
             if feasible and value < best[0]:  # its trial points may lie off the simplex
                 best = (value, weights.copy())
-            host = _to_numpy(gradient)
+            host = on_host(gradient)
             watch.iteration(value, stationarity_gap(weights, host), int(np.sum(weights > 0)))
             return value, host
 

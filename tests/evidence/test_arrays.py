@@ -1,0 +1,43 @@
+"""Arrays of other libraries, without their gradients and on the host."""
+
+import numpy as np
+import pytest
+
+import sparsebag as sb
+from sparsebag.evidence.arrays import detached, on_host
+
+
+def test_what_is_no_tensor_stays_itself():
+    for values in (np.arange(3), [1, 2], None, "a"):
+        assert detached(values) is values
+    assert on_host((1, 2)).tolist() == [1, 2]
+
+
+def test_a_tensor_loses_its_gradient_and_nothing_else():
+    torch = pytest.importorskip("torch")
+    learnt = torch.ones(3, requires_grad=True)
+    assert not detached(learnt).requires_grad
+    assert detached(learnt).data_ptr() == learnt.data_ptr()
+    assert learnt.requires_grad
+    assert on_host(learnt * 2).tolist() == [2, 2, 2]
+
+
+@pytest.mark.parametrize("loss", ["log_loss", "squared_error"])
+def test_weights_are_fitted_to_tensors_that_carry_gradients(loss):
+    torch = pytest.importorskip("torch")
+    rng = np.random.default_rng(0)
+    numbers = rng.random((60, 5))
+    mask = rng.random((60, 5)) < 0.6
+    mask[:, 0] = True
+    y = (np.arange(60) % 2).astype(float)
+    sample_weight = rng.random(60) + 0.5
+    start = np.full(5, 0.2)
+    given = [torch.tensor(a, requires_grad=True) for a in (numbers, sample_weight, start)]
+    target = torch.tensor(y, requires_grad=True)
+    plain = sb.fit_weights(numbers, mask, y, loss=loss, sample_weight=sample_weight, start=start)
+    learnt = sb.fit_weights(
+        given[0], torch.tensor(mask), target, loss=loss, sample_weight=given[1], start=given[2]
+    )
+    assert not learnt.weights.requires_grad
+    assert given[0].grad is None
+    np.testing.assert_allclose(learnt.weights.numpy(), plain.weights, atol=1e-6)
