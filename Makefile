@@ -8,7 +8,7 @@ BENCH := $(VENV)/.installed-bench
 # The CPU build of PyTorch the tests know; `make test-all` installs it, nothing else needs it.
 TORCH ?= torch==2.13.0
 
-.PHONY: help install demo test test-all lint bench-solvers bench-passes bench-selection bench-paper-preset bench-paper bench-paper-seeds paper-figures paper-page clean
+.PHONY: help install demo test test-all lint bench-solvers bench-passes bench-selection bench-latency bench-paper-preset bench-paper bench-paper-seeds paper-figures paper-page fuzz clean
 
 help:  ## Show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
@@ -65,6 +65,9 @@ paper-figures: $(BENCH)  ## The paper benchmark's figures and experiments
 
 paper-page: $(BENCH)  ## docs/paper.md from the results
 	$(BIN)/python -m benchmarks.paper_verdict
+
+fuzz: $(STAMP)  ## A million mutated model files: no crash, no hang
+	$(BIN)/python tests/fuzz_files.py
 
 clean:  ## Remove the environment and what runs left behind
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist sparsebag_report.html

@@ -52,7 +52,10 @@ class NeverFitted(RandomForestClassifier):
         ({"lam": -0.1}, "lam must be 'auto' or a finite number that is not negative, got -0.1."),
         ({"lam": np.nan}, "lam must be 'auto' or a finite number that is not negative, got nan."),
         ({"lam": np.inf}, "lam must be 'auto' or a finite number that is not negative, got inf."),
-        ({"lam": "Auto"}, "lam must be 'auto' or a finite number that is not negative, got 'Auto'."),
+        (
+            {"lam": "Auto"},
+            "lam must be 'auto' or a finite number that is not negative, got 'Auto'.",
+        ),
         ({"lam": [0.1]}, "lam must be 'auto' or a finite number that is not negative, got [0.1]."),
         ({"loss": "hinge"}, "loss='hinge' is not known; use 'auto' or one of"),
         ({"loss": "squared_error"}, "loss='squared_error' does not fit classification; use one of"),

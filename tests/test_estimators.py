@@ -191,7 +191,9 @@ def test_string_labels():
     assert_array_equal(small.classes_, names)
     assert_array_equal(small.weights_, number.weights_)
     assert_array_equal(small.predict(X), names[number.predict(X)])
-    category = SparseBaggingClassifier(small_forest(), tolerance=0.5).fit(X, pd.Series(names[y], dtype="category"))
+    category = SparseBaggingClassifier(small_forest(), tolerance=0.5).fit(
+        X, pd.Series(names[y], dtype="category")
+    )
     assert_array_equal(category.predict(X), small.predict(X))
 
 

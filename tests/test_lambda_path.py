@@ -46,9 +46,9 @@ def test_warm_starts_end_where_cold_ones_do(relative):
 def test_a_relative_strength_means_the_same_in_any_unit():
     votes, mask, truth = problem()
     weights = [
-        lambda_path(
-            unit * votes, mask, unit * truth, [0.1], relative=True, loss="squared_error"
-        )[0][1].weights
+        lambda_path(unit * votes, mask, unit * truth, [0.1], relative=True, loss="squared_error")[
+            0
+        ][1].weights
         for unit in (1.0, 50.0)
     ]
     assert_allclose(weights[0], weights[1], atol=1e-2)

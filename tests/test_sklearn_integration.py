@@ -140,12 +140,11 @@ def test_a_pickle_carries_the_survivors_only(how):
     }[how]
     small = SparseBaggingClassifier(estimator, tolerance=0.1).fit(X, y)
     size = len(pickle.dumps(small))
-    survivors, solution, selection = (
-        len(pickle.dumps(part)) for part in (small.estimators_, small.solution_, small.selection_)
-    )
+    parts = (small.estimators_, small.solution_, small.selection_, small.compile())
+    survivors, solution, selection, compiled = (len(pickle.dumps(part)) for part in parts)
     assert small.n_active_ < 100
     assert selection < 12_000  # weights, and a table of about a hundred sizes
-    assert size < survivors + solution + selection + 5_000  # parameters
+    assert size < survivors + solution + selection + compiled + 5_000  # parameters
     assert size < 0.6 * len(pickle.dumps(forest))
 
 
@@ -181,8 +180,12 @@ def test_a_pickled_estimator_that_fitted_its_ensemble_can_be_refitted():
 
 def test_pipeline():
     X, y = IRIS
-    pipe = make_pipeline(StandardScaler(), SparseBaggingClassifier(small_forest(), tolerance=0.5)).fit(X, y)
-    direct = SparseBaggingClassifier(small_forest(), tolerance=0.5).fit(StandardScaler().fit_transform(X), y)
+    pipe = make_pipeline(
+        StandardScaler(), SparseBaggingClassifier(small_forest(), tolerance=0.5)
+    ).fit(X, y)
+    direct = SparseBaggingClassifier(small_forest(), tolerance=0.5).fit(
+        StandardScaler().fit_transform(X), y
+    )
     assert_array_equal(pipe[-1].weights_, direct.weights_)
     assert pipe.score(X, y) > 0.9
 
@@ -191,7 +194,9 @@ def test_pipeline():
 def test_grid_search_over_lam(n_jobs):
     X, y = IRIS
     grid = {"lam": [0.0, 0.05, np.float64(0.2)], "estimator__max_depth": [2, None]}
-    search = GridSearchCV(SparseBaggingClassifier(small_forest(), tolerance=0.5), grid, cv=3, n_jobs=n_jobs)
+    search = GridSearchCV(
+        SparseBaggingClassifier(small_forest(), tolerance=0.5), grid, cv=3, n_jobs=n_jobs
+    )
     search.fit(X, y)
     assert len(search.cv_results_["params"]) == 6
     assert search.best_score_ > 0.9
@@ -225,7 +230,9 @@ def test_cross_validation():
 
 def test_calibration_around_it():
     X, y = CANCER
-    calibrated = CalibratedClassifierCV(SparseBaggingClassifier(small_forest(), tolerance=0.5), cv=3).fit(X, y)
+    calibrated = CalibratedClassifierCV(
+        SparseBaggingClassifier(small_forest(), tolerance=0.5), cv=3
+    ).fit(X, y)
     assert calibrated.score(X, y) > 0.9
     small = compress(small_forest().fit(X[:400], y[:400]), X[:400], y[:400])
     prefit = CalibratedClassifierCV(FrozenEstimator(small)).fit(X[400:], y[400:])
@@ -234,7 +241,10 @@ def test_calibration_around_it():
 
 def test_voting_of_it():
     X, y = IRIS
-    members = [("small", SparseBaggingClassifier(small_forest(), tolerance=0.5)), ("nb", GaussianNB())]
+    members = [
+        ("small", SparseBaggingClassifier(small_forest(), tolerance=0.5)),
+        ("nb", GaussianNB()),
+    ]
     voter = VotingClassifier(members, voting="soft").fit(X, y)
     assert voter.score(X, y) > 0.9
 

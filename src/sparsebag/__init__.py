@@ -20,16 +20,28 @@ The data flows one way, a folder a step::
 True
 """
 
-from sparsebag.compress import compress
-from sparsebag.estimators import SparseBaggingClassifier, SparseBaggingRegressor
-from sparsebag.evidence.evidence import OOBEvidence, UncoveredRowsWarning, UnverifiedRowsWarning
-from sparsebag.report import metrics
-from sparsebag.report.compression_report import CompressionReport
-from sparsebag.selection.select import RegretWarning, Selection
-from sparsebag.selection.table import PathTable
-from sparsebag.solvers.auto import select_solver
-from sparsebag.solvers.base import Solution, Status
-from sparsebag.weighting import fit_weights, lambda_path
+import importlib
+import sys
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from sparsebag.compress import compress
+    from sparsebag.deploy.artifact import ArtifactError, load
+    from sparsebag.deploy.compiled import CompiledEnsemble
+    from sparsebag.estimators import SparseBaggingClassifier, SparseBaggingRegressor
+    from sparsebag.evidence.evidence import (
+        OOBEvidence,
+        UncoveredRowsWarning,
+        UnverifiedRowsWarning,
+    )
+    from sparsebag.report import metrics
+    from sparsebag.report.compression_report import CompressionReport
+    from sparsebag.selection.select import RegretWarning, Selection
+    from sparsebag.selection.table import PathTable
+    from sparsebag.solvers.auto import select_solver
+    from sparsebag.solvers.base import Solution, Status
+    from sparsebag.weighting import fit_weights, lambda_path
 
 __version__ = "0.1.0"
 
@@ -49,5 +61,54 @@ __all__ = [
     "Status",
     "select_solver",
     "CompressionReport",
+    "CompiledEnsemble",
+    "load",
+    "ArtifactError",
     "metrics",
 ]
+
+# Names are imported when they are first used: a service that only loads a file and predicts
+# needs neither scikit-learn nor SciPy.
+_HOMES = {
+    "compress": "compress",
+    "fit_weights": "weighting",
+    "lambda_path": "weighting",
+    "SparseBaggingClassifier": "estimators",
+    "SparseBaggingRegressor": "estimators",
+    "OOBEvidence": "evidence.evidence",
+    "UncoveredRowsWarning": "evidence.evidence",
+    "UnverifiedRowsWarning": "evidence.evidence",
+    "RegretWarning": "selection.select",
+    "Selection": "selection.select",
+    "PathTable": "selection.table",
+    "Solution": "solvers.base",
+    "Status": "solvers.base",
+    "select_solver": "solvers.auto",
+    "CompressionReport": "report.compression_report",
+    "CompiledEnsemble": "deploy.compiled",
+    "load": "deploy.artifact",
+    "ArtifactError": "deploy.artifact",
+    "metrics": "report.metrics",  # a module
+}
+
+
+class _Package(ModuleType):
+    """The package itself, on which importing ``sparsebag.compress`` must not hide `compress`."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if not (name == "compress" and isinstance(value, ModuleType)):
+            super().__setattr__(name, value)
+
+    def __getattr__(self, name: str) -> Any:
+        if name not in _HOMES:
+            raise AttributeError(f"module 'sparsebag' has no attribute {name!r}")
+        home = importlib.import_module(f"sparsebag.{_HOMES[name]}")
+        found = home if name == "metrics" else getattr(home, name)
+        super().__setattr__(name, found)
+        return found
+
+    def __dir__(self) -> list[str]:
+        return sorted({*super().__dir__(), *__all__})
+
+
+sys.modules[__name__].__class__ = _Package

@@ -14,6 +14,8 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from sparsebag.deploy.deployable import Deployable
+from sparsebag.deploy.from_members import compile_members
 from sparsebag.deploy.weighted_vote import WeightedVote
 from sparsebag.estimator_docs import documented
 from sparsebag.evidence.collect import collect_evidence
@@ -37,7 +39,7 @@ from sparsebag.solvers.base import Solver
 from sparsebag.weighting import select_weights, solve_weights
 
 
-class _SparseBagging(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
+class _SparseBagging(Deployable, MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
     """What both estimators share; `fit` reads as the data flows."""
 
     _task: Task
@@ -258,6 +260,7 @@ class _SparseBagging(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         survivors = pool.keep(self.active_)
         self.estimators_ = [member.estimator for member in survivors.members]
         self._vote = WeightedVote(survivors, self.weights_[self.active_], settings.floor)
+        self._compiled = compile_members(survivors, self._vote.weights, settings.floor)
         if pool.classes is not None:
             self.classes_ = pool.classes
 
@@ -329,7 +332,7 @@ class SparseBaggingClassifier(ClassifierMixin, _SparseBagging):  # type: ignore[
         ndarray of shape (rows, C)
         """
         X = self._check_X(X)
-        return self._vote.predict_proba(X, self.n_jobs)
+        return self._compiled.predict_proba(X, self.n_jobs)
 
     def predict_log_proba(self, X: Any) -> np.ndarray:
         """Logarithm of `predict_proba`.
@@ -391,7 +394,7 @@ class SparseBaggingRegressor(RegressorMixin, _SparseBagging):  # type: ignore[mi
         ndarray of shape (rows,)
         """
         X = self._check_X(X)
-        return self._vote.predict(X, self.n_jobs)
+        return self._compiled.predict(X, self.n_jobs)
 
 
 def _routing_enabled() -> bool:

@@ -6,11 +6,11 @@ from dataclasses import replace
 from itertools import combinations
 
 import numpy as np
-import problems
 import pytest
 import scipy.sparse as sp
 from numpy.testing import assert_allclose, assert_array_equal
 
+import problems
 from sparsebag.evidence import blocks
 from sparsebag.evidence.evidence import OOBEvidence
 from sparsebag.objective.full_vote_risk import Exchangeable, FullVoteRisk

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import numpy as np
-import problems
 import pytest
 from numpy.testing import assert_allclose
 
+import problems
 from sparsebag.objective.full_vote_risk import FullVoteRisk
-from sparsebag.objective.pair_shrinkage import Effects, Shrinkage, effects_of, measure_shrinkage
+from sparsebag.objective.pair_shrinkage import (
+    Effects,
+    Reliability,
+    Shrinkage,
+    effects_of,
+    measure_shrinkage,
+)
 
 N = 200
 
@@ -31,16 +37,15 @@ def plus(one, other, scale):
 def test_noise_has_no_reliability():
     rng = np.random.default_rng(0)
     repeats = [measure_shrinkage([noise(rng) for _ in range(10)]) for _ in range(20)]
-    assert np.abs(np.mean([r.of_member for r in repeats], axis=0)).max() < 0.15
-    assert np.mean([r.of_pair for r in repeats]) < 0.02  # thousands of pairs tell
+    assert np.mean([[r.company.share, r.alone.share] for r in repeats]) < 0.1
+    assert np.mean([r.pair.share for r in repeats]) < 0.02  # thousands of pairs tell
 
 
 def test_what_every_fold_repeats_is_exact():
     shrinkage = measure_shrinkage([noise(np.random.default_rng(1))] * 10)
-    assert_allclose(shrinkage.of_member, np.eye(2), atol=1e-10)
-    assert shrinkage.of_pair == pytest.approx(1)
-    assert_allclose(shrinkage.member_variance, 0.0, atol=1e-10)
-    assert shrinkage.pair_variance == pytest.approx(0, abs=1e-10)
+    for kind in (shrinkage.company, shrinkage.pair, shrinkage.alone):
+        assert kind.share == pytest.approx(1)
+        assert kind.variance == pytest.approx(0, abs=1e-10)
 
 
 @pytest.mark.parametrize("scale", [1.0, 3.0])
@@ -49,49 +54,36 @@ def test_reliability_is_real_variance_over_total(scale):
     real = noise(rng)
     shrinkage = measure_shrinkage([plus(real, noise(rng), scale) for _ in range(10)])
     wanted = 1.0 / (1.0 + scale**2 / 10)
-    assert_allclose(shrinkage.of_member, wanted * np.eye(2), atol=0.2)
-    assert shrinkage.of_pair == pytest.approx(wanted, abs=0.03)
-    of_company, of_pair, of_alone = (np.mean(kind**2) for kind in kinds(real))
-    left = np.diag(shrinkage.member_variance) / [of_company, of_alone]
-    assert_allclose(left, 1 - wanted, rtol=0.6)
-    assert shrinkage.pair_variance == pytest.approx(of_pair * (1 - wanted), rel=0.1)
-
-
-def test_who_does_well_alone_is_known_to_do_well_in_company():
-    rng = np.random.default_rng(3)
-    skill = rng.normal(size=N)
-
-    def fold():  # in company it hardly shows, alone it does
-        return Effects(skill + 9 * rng.normal(size=N), np.zeros((N, N)), skill)
-
-    shrinkage = measure_shrinkage([fold() for _ in range(10)])
-    estimate = shrinkage.of_member @ np.stack([fold().company, skill])
-    assert np.corrcoef(estimate[0], skill)[0, 1] > 0.95
+    for kind, truth in zip(
+        (shrinkage.company, shrinkage.pair, shrinkage.alone), kinds(real), strict=True
+    ):
+        assert kind.share == pytest.approx(wanted, abs=0.15)
+        assert kind.variance == pytest.approx(np.mean(truth**2) * (1 - wanted), rel=0.4)
+    assert shrinkage.pair.share == pytest.approx(wanted, abs=0.03)
 
 
 def test_one_fold_cannot_tell():
     shrinkage = measure_shrinkage([noise(np.random.default_rng(0))])
-    assert not shrinkage.of_member.any()
-    assert shrinkage.of_pair == 0
+    assert shrinkage.company.share == shrinkage.pair.share == shrinkage.alone.share == 0
 
 
-def test_the_variance_is_that_of_a_simulation():
+@pytest.mark.parametrize("weights", [[1.0], [0.5, 0.3, 0.2], [0.1] * 10], ids=len)
+def test_the_variance_is_that_of_a_simulation(weights):
     rng, n = np.random.default_rng(4), 30
-    unsure = Shrinkage(np.eye(2), 1.0, np.array([[1.0, 0.5], [0.5, 2.0]]), 0.7)
-    w = np.array([0.5, 0.3, 0.2])
+    unsure = Shrinkage(Reliability(0.5, 1.0), Reliability(0.5, 0.7), Reliability(0.5, 2.0))
     spread = np.zeros(n)
-    spread[:3] = w
+    spread[: len(weights)] = weights
     collected = []
-    for _ in range(1500):
-        company, alone = rng.multivariate_normal([0, 0], unsure.member_variance, n).T
+    for _ in range(2000):
+        company, alone = rng.normal(size=n), np.sqrt(2.0) * rng.normal(size=n)
         pair = np.sqrt(0.7) * np.triu(rng.normal(size=(n, n)), 1)
         raw = Effects(company - company.mean(), pair + pair.T, alone - alone.mean())
         collected.append(spread @ Shrinkage.none().deviation_matrix(raw) @ spread)
-    assert unsure.variance_at(w, n) == pytest.approx(np.var(collected), rel=0.15)
+    assert unsure.variance_at(np.array(weights), n) == pytest.approx(np.var(collected), rel=0.12)
 
 
 def test_equal_weights_of_all_members_are_sure():
-    unsure = Shrinkage(np.eye(2) / 2, 0.5, np.array([[1.0, 0.5], [0.5, 2.0]]), 3.0)
+    unsure = Shrinkage(Reliability(0.5, 1.0), Reliability(0.5, 3.0), Reliability(0.5, 2.0))
     equal = np.full(N, 1 / N)
     assert unsure.variance_at(equal, N) == pytest.approx(0, abs=1e-12)
     at = [unsure.variance_at(np.full(k, 1 / k), N) for k in (2, 5, 20, 79, 199)]

@@ -107,10 +107,11 @@ class Shrinkage:
         float
         """
         squares, equal = float(weights @ weights), 1.0 / n_members
-        company = 4.0 * max(squares - equal, 0.0)
-        pair = 2.0 * max(squares**2 - equal**2, 0.0)
         fourth = float(np.sum(weights**4))
-        alone = max(fourth - 2.0 * equal**2 * squares + equal**3, 0.0)
+        others = weights * (1.0 - weights)  # in company a member meets the others' weight only
+        company = 4.0 * max(float(others @ others) - equal * (1.0 - squares) ** 2, 0.0)
+        pair = 2.0 * max(squares**2 - fourth - equal**2 * (1.0 - equal), 0.0)
+        alone = max(fourth - equal * squares**2, 0.0)
         return (
             self.company.variance * company
             + self.pair.variance * pair

@@ -1,0 +1,42 @@
+from numpy import ndarray
+
+class Forest:
+    def __init__(
+        self,
+        threshold: ndarray,
+        feature: ndarray,
+        missing_left: ndarray,
+        children: ndarray,
+        roots: ndarray,
+        values: ndarray,
+        n_features: int,
+        complement: bool,
+        total: float,
+        /,
+    ) -> None: ...
+    @property
+    def nbytes(self) -> int: ...
+    def predict(
+        self,
+        X: ndarray,
+        out: ndarray,
+        n_threads: int,
+        allow_nan: bool,
+        allow_inf: bool,
+        vote: bool,
+        floor: float,
+        inverse_temperature: float,
+        /,
+    ) -> None: ...
+    def predict_one(
+        self,
+        row: ndarray,
+        out: ndarray,
+        allow_nan: bool,
+        vote: bool,
+        floor: float,
+        inverse_temperature: float,
+        /,
+    ) -> None: ...
+
+def finish_votes(scores: ndarray, floor: float, inverse_temperature: float, /) -> None: ...

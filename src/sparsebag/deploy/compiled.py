@@ -1,0 +1,266 @@
+"""The deployed model: a few groups of members, each reduced to arrays, and what finishes the vote.
+
+Nothing here imports scikit-learn: a model read from a file predicts without it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from sparsebag.deploy._forest import finish_votes
+from sparsebag.deploy.calibrators import Calibrator, Temperature
+from sparsebag.deploy.linear import LinearVotes
+from sparsebag.deploy.mlp import StackedNetworks
+from sparsebag.deploy.other import OtherMembers
+from sparsebag.deploy.trees import FlatTrees, readable
+
+Group = FlatTrees | LinearVotes | StackedNetworks | OtherMembers
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class CompiledEnsemble:
+    """The survivors' weighted vote, ready to serve.
+
+    The raw votes of the groups are summed; probabilities are then mixed with the uniform
+    distribution (the floor), normalised, and calibrated.
+
+    Attributes
+    ----------
+    groups : tuple of FlatTrees, LinearVotes, StackedNetworks or OtherMembers
+    paths : tuple of str
+        Which kind of group each member went to, in the survivors' order.
+    classes : ndarray or None
+        Labels, in the order of ``predict_proba``; None for regression.
+    n_features : int or None
+        Columns of X, where they are known.
+    floor : float
+        Share of the uniform class distribution in each vote.
+    calibrator : Calibrator or None
+    allow_nan : bool
+        Whether NaN in X is routed (trees) or raises.
+
+    Examples
+    --------
+    >>> import sparsebag as sb
+    >>> from sklearn.datasets import load_iris
+    >>> from sklearn.ensemble import RandomForestClassifier
+    >>> X, y = load_iris(return_X_y=True)
+    >>> small = sb.compress(RandomForestClassifier(50, random_state=0).fit(X, y), X, y)
+    >>> compiled = small.compile()
+    >>> int(compiled.predict_one(X[0]))
+    0
+    """
+
+    groups: tuple[Group, ...]
+    paths: tuple[str, ...]
+    classes: np.ndarray | None
+    n_features: int | None
+    floor: float = 0.0
+    calibrator: Calibrator | None = None
+    allow_nan: bool = False
+
+    @property
+    def n_outputs(self) -> int:
+        """Classes, or one for regression."""
+        return 1 if self.classes is None else len(self.classes)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the arrays that predict; members that predict for themselves not counted."""
+        return sum(g.nbytes for g in self.groups if not isinstance(g, OtherMembers))
+
+    def predict_proba(self, X: Any, n_jobs: int | None = None) -> np.ndarray:
+        """Class probabilities.
+
+        Parameters
+        ----------
+        X : array-like, sparse matrix or DataFrame of shape (rows, n_features)
+        n_jobs : int, optional
+            Threads; -1 is one a processor.
+
+        Returns
+        -------
+        ndarray of shape (rows, C)
+        """
+        if self.classes is None:
+            raise AttributeError("a regression ensemble has no predict_proba; use predict.")
+        X, threads = self._table(X), resolve_threads(n_jobs)
+        inverse = _inverse_temperature(self.calibrator)
+        if len(self.groups) == 1 and isinstance(self.groups[0], FlatTrees):
+            proba = self.groups[0].scores(
+                self._numbers(X, self.groups[0]),
+                n_threads=threads,
+                allow_nan=self.allow_nan,
+                vote=True,
+                floor=self.floor,
+                inverse_temperature=inverse,
+            )
+        else:
+            proba = self._raw(X, threads)
+            finish_votes(proba, self.floor, inverse)
+        return self._calibrated(proba)
+
+    def predict(self, X: Any, n_jobs: int | None = None) -> np.ndarray:
+        """Labels of the most probable classes, or numbers (regression).
+
+        Parameters
+        ----------
+        X : array-like, sparse matrix or DataFrame of shape (rows, n_features)
+        n_jobs : int, optional
+            Threads; -1 is one a processor.
+
+        Returns
+        -------
+        ndarray of shape (rows,)
+        """
+        if self.classes is None:
+            return self._raw(self._table(X), resolve_threads(n_jobs))[:, 0]
+        best = np.argmax(self.predict_proba(X, n_jobs), axis=1)
+        return np.asarray(self.classes[best])
+
+    def predict_proba_one(self, row: Any) -> np.ndarray:
+        """Class probabilities of one row, for serving: one call, no copy, few checks.
+
+        Parameters
+        ----------
+        row : array-like of shape (n_features,)
+            Fastest as a float32 or float64 array.
+
+        Returns
+        -------
+        ndarray of shape (C,)
+        """
+        if self.classes is None:
+            raise AttributeError("a regression ensemble has no predict_proba; use predict_one.")
+        trees = self.groups[0]
+        if len(self.groups) != 1 or type(trees) is not FlatTrees:
+            return np.asarray(self.predict_proba(_one_row(row))[0])
+        out = np.empty(len(self.classes))
+        inverse = _inverse_temperature(self.calibrator)
+        try:
+            trees.kernel.predict_one(row, out, self.allow_nan, True, self.floor, inverse)
+        except TypeError:  # not an array the kernel reads
+            return np.asarray(self.predict_proba(_one_row(row))[0])
+        return out if self._is_finished else np.asarray(self._calibrated(out[None])[0])
+
+    def predict_one(self, row: Any) -> Any:
+        """The label of one row, or its number (regression), for serving.
+
+        Parameters
+        ----------
+        row : array-like of shape (n_features,)
+            Fastest as a float32 or float64 array.
+
+        Returns
+        -------
+        label or float
+        """
+        if self.classes is not None:
+            return self.classes[self.predict_proba_one(row).argmax()]
+        trees = self.groups[0]
+        if len(self.groups) != 1 or type(trees) is not FlatTrees:
+            return float(self.predict(_one_row(row))[0])
+        out = np.empty(1)
+        try:
+            trees.kernel.predict_one(row, out, self.allow_nan, False, 0.0, 1.0)
+        except TypeError:
+            return float(self.predict(_one_row(row))[0])
+        return float(out[0])
+
+    def __repr__(self) -> str:
+        """Which path each member took, and what finishes the vote."""
+        paths = ", ".join(f"{n} {kind}" for kind, n in Counter(self.paths).items())
+        task = "regression" if self.classes is None else f"{len(self.classes)} classes"
+        calibrator = "" if self.calibrator is None else f", calibrator {self.calibrator.kind}"
+        floor = f", floor {self.floor:g}" if self.classes is not None and self.floor else ""
+        return f"CompiledEnsemble({paths}; {task}{floor}{calibrator}; {self.nbytes:,} bytes)"
+
+    # -- steps of a prediction ---------------------------------------------------------------
+
+    @property
+    def _is_finished(self) -> bool:
+        """Whether the kernel's floor, normalisation and temperature are all there is to do."""
+        return self.calibrator is None or type(self.calibrator) is Temperature
+
+    def _calibrated(self, proba: np.ndarray) -> np.ndarray:
+        if self.calibrator is None or self._is_finished:
+            return proba
+        return self.calibrator.transform(proba)
+
+    def _table(self, X: Any) -> Any:
+        """X as something with rows and columns, of the right width."""
+        X = X if hasattr(X, "shape") else np.asarray(X)
+        if len(X.shape) != 2:
+            raise ValueError(
+                f"X must be a table of rows and columns but has shape {X.shape}; of one row pass "
+                "row.reshape(1, -1), or use predict_one."
+            )
+        if self.n_features is not None and X.shape[1] != self.n_features:
+            raise ValueError(f"X has {X.shape[1]} features, but {self.n_features} were fitted.")
+        return X
+
+    def _numbers(self, X: Any, group: Group) -> Any:
+        """The columns a group of arrays reads, as numbers, dense or sparse."""
+        if X.shape[1] < group.n_features:
+            raise ValueError(f"X has {X.shape[1]} features, but {group.n_features} were fitted.")
+        if hasattr(X, "toarray"):
+            X = X.tocsr()
+        else:
+            X = np.asarray(X)
+            if X.dtype.kind not in "fiub":
+                X = X.astype(np.float64)  # objects and strings, or a clear error from NumPy
+        return X if X.shape[1] == group.n_features else X[:, : group.n_features]
+
+    def _raw(self, X: Any, n_threads: int) -> np.ndarray:
+        """Sum of the groups' weighted votes."""
+        total: Any = None
+        for group in self.groups:
+            if isinstance(group, OtherMembers):
+                part = group.scores(X, n_threads=n_threads)
+            elif isinstance(group, FlatTrees):
+                numbers = self._numbers(X, group)
+                part = group.scores(numbers, n_threads=n_threads, allow_nan=self.allow_nan)
+            else:
+                part = group.scores(self._numbers(X, group))
+            total = part if total is None else total + part
+        return np.ascontiguousarray(total, dtype=np.float64)
+
+
+def resolve_threads(n_jobs: int | None) -> int:
+    """Threads that ``n_jobs`` asks for, counted as joblib does.
+
+    Parameters
+    ----------
+    n_jobs : int or None
+        None is one; -1 is one a processor, -2 one fewer.
+
+    Returns
+    -------
+    int
+
+    Examples
+    --------
+    >>> resolve_threads(None), resolve_threads(3)
+    (1, 3)
+    """
+    if n_jobs is None:
+        return 1
+    if n_jobs == 0:
+        raise ValueError("n_jobs=0 has no meaning; use None for one thread, -1 for all.")
+    return n_jobs if n_jobs > 0 else max(1, (os.cpu_count() or 1) + 1 + n_jobs)
+
+
+def _inverse_temperature(calibrator: Calibrator | None) -> float:
+    return 1.0 / calibrator.temperature if type(calibrator) is Temperature else 1.0
+
+
+def _one_row(row: Any) -> np.ndarray:
+    row = np.asarray(row)
+    if row.ndim != 1:
+        raise ValueError(f"one row has one dimension, not shape {row.shape}; use predict for many.")
+    return readable(row)[None] if row.dtype.kind in "fiub" else row[None]

@@ -1,0 +1,89 @@
+"""What a fitted estimator offers for production: compile, save, export."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from sklearn.utils.validation import check_is_fitted
+
+from sparsebag.deploy.artifact import save
+from sparsebag.deploy.compiled import CompiledEnsemble
+from sparsebag.deploy.weighted_vote import WeightedVote
+
+if TYPE_CHECKING:
+    from sparsebag.deploy.export_onnx import OnnxExport
+    from sparsebag.deploy.export_treelite import TreeliteExport
+
+
+class Deployable:
+    """Mixin of estimators whose ``fit`` leaves a compiled ensemble."""
+
+    _compiled: CompiledEnsemble
+    _vote: WeightedVote
+
+    def compile(self) -> CompiledEnsemble:
+        """The predictor itself, without scikit-learn's checks: for serving and for export.
+
+        Returns
+        -------
+        CompiledEnsemble
+            Its ``repr`` says which path each member took.
+        """
+        check_is_fitted(self, "weights_")
+        return self._compiled
+
+    def save(self, path: Any, *, allow_pickle: bool = False) -> None:
+        """Write the predictor to one ``.sbag`` file, which `sparsebag.load` reads.
+
+        Parameters
+        ----------
+        path : path-like
+        allow_pickle : bool
+            Needed for members that are neither trees, linear models nor scikit-learn's networks:
+            they can only be stored as pickles, which run code when they are loaded.
+        """
+        save(self.compile(), path, allow_pickle=allow_pickle)
+
+    def to_onnx(self, path: Any = None) -> OnnxExport:
+        """An ONNX graph, verified against this model with ONNX Runtime.
+
+        Parameters
+        ----------
+        path : path-like, optional
+            Where to write it.
+
+        Returns
+        -------
+        OnnxExport
+            With ``graph``, ``save(path)``, ``predict(X)`` and ``verify(X)``.
+        """
+        from sparsebag.deploy.export_onnx import export_onnx
+
+        export = export_onnx(self.compile())
+        if path is not None:
+            export.save(path)
+        return export
+
+    def to_treelite(self) -> TreeliteExport:
+        """A treelite model, verified against this model with treelite's reference engine.
+
+        Returns
+        -------
+        TreeliteExport
+            With ``trees`` (the ``treelite.Model``), ``predict(X)`` and ``verify(X)``.
+        """
+        from sparsebag.deploy.export_treelite import export_treelite
+
+        return export_treelite(self.compile())
+
+    def to_sklearn(self) -> Any:
+        """An ordinary scikit-learn ensemble that predicts the same, verified.
+
+        Returns
+        -------
+        RandomForestClassifier, RandomForestRegressor, VotingClassifier or VotingRegressor
+            In a ``CalibratedClassifierCV`` where there is a temperature.
+        """
+        from sparsebag.deploy.export_sklearn import export_sklearn
+
+        return export_sklearn(self.compile(), self._vote.pool, self._vote.weights)

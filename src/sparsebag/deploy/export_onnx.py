@@ -1,0 +1,347 @@
+"""A compiled ensemble as an ONNX graph: one ``TreeEnsemble`` node, weights in the leaves.
+
+Sums are taken in float64, as ours are; trees compare float32 values, as scikit-learn's do. To
+export another calibrator, add its nodes to `CALIBRATOR_NODES`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from sparsebag.deploy.calibrators import Calibrator
+from sparsebag.deploy.compiled import CompiledEnsemble
+from sparsebag.deploy.linear import LinearVotes
+from sparsebag.deploy.mlp import StackedNetworks
+from sparsebag.deploy.trees import FlatTrees
+from sparsebag.deploy.verification import Verification, probe_rows, verify
+
+TOLERANCE = 1e-9
+OPSET, ML_OPSET, IR_VERSION = 18, 5, 10
+"""ai.onnx.ml 5 has the TreeEnsemble operator with float64 leaves."""
+SUM, LESS_OR_EQUAL = 1, 0
+"""Codes of TreeEnsemble's attributes."""
+ACTIVATION_NODES = {"logistic": "Sigmoid", "tanh": "Tanh", "relu": "Relu"}
+
+
+@dataclass(frozen=True)
+class OnnxExport:
+    """An ONNX graph and the model it stands for.
+
+    Attributes
+    ----------
+    graph : onnx.ModelProto
+        Input ``X`` (float32 for trees alone, else float64); outputs ``label`` and
+        ``probabilities``, or ``prediction``.
+    model : CompiledEnsemble
+    """
+
+    graph: Any
+    model: CompiledEnsemble
+
+    @cached_property
+    def session(self) -> Any:
+        """An ONNX Runtime session on one thread."""
+        import onnxruntime
+
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = 1
+        content = self.graph.SerializeToString()
+        return onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
+
+    def predict(self, X: Any) -> np.ndarray:
+        """Probabilities, or numbers (regression), by ONNX Runtime.
+
+        Parameters
+        ----------
+        X : array-like of shape (rows, n_features)
+
+        Returns
+        -------
+        ndarray
+        """
+        name = "prediction" if self.model.classes is None else "probabilities"
+        (out,) = self.session.run([name], {"X": np.asarray(X, dtype=_input_dtype(self.model))})
+        return np.asarray(out)
+
+    def verify(self, X: Any, tolerance: float = TOLERANCE) -> Verification:
+        """Compare ONNX Runtime's predictions with the model's; raise where they differ.
+
+        Parameters
+        ----------
+        X : array-like of shape (rows, n_features)
+        tolerance : float
+
+        Returns
+        -------
+        Verification
+        """
+        return verify(self.model, self.predict, X, tolerance)
+
+    def save(self, path: Any) -> None:
+        """Write the graph.
+
+        Parameters
+        ----------
+        path : path-like
+        """
+        Path(path).write_bytes(self.graph.SerializeToString())
+
+
+def export_onnx(model: CompiledEnsemble) -> OnnxExport:
+    """The ensemble as an ONNX graph, verified on rows at its thresholds.
+
+    Parameters
+    ----------
+    model : CompiledEnsemble
+
+    Returns
+    -------
+    OnnxExport
+    """
+    graph = _Graph()
+    scores = [_scores(graph, group) for group in model.groups]
+    total = scores[0] if len(scores) == 1 else graph.add("Sum", *scores)
+    if model.classes is None:
+        outputs = [graph.output("Squeeze", "prediction", [None], total, graph.ints([1]))]
+    else:
+        outputs = _vote(graph, model, total)
+    export = OnnxExport(graph.finished(model, outputs), model)
+    export.verify(probe_rows(model))
+    return export
+
+
+class _Graph:
+    """Nodes and constants of a graph in the making; values are known by their names."""
+
+    def __init__(self) -> None:
+        try:
+            import onnx
+            import onnxruntime  # noqa: F401 -- verify needs it, and the error is clearer here
+        except ImportError as error:
+            raise ImportError(
+                "exporting to ONNX needs onnx and onnxruntime; pip install 'sparsebag[onnx]'."
+            ) from error
+        self.onnx: Any = onnx
+        self.nodes: list[Any] = []
+        self.constants: list[Any] = []
+
+    def add(self, op: str, *inputs: str, output: str = "", **attributes: Any) -> str:
+        name = output or f"{op.lower()}_{len(self.nodes)}"
+        node = self.onnx.helper.make_node(op, list(inputs), [name], **attributes)
+        self.nodes.append(node)
+        return name
+
+    def constant(self, values: Any, dtype: Any = np.float64) -> str:
+        name = f"constant_{len(self.constants)}"
+        array = np.asarray(values, dtype=dtype)
+        self.constants.append(self.onnx.numpy_helper.from_array(array, name))
+        return name
+
+    def ints(self, values: list[int]) -> str:
+        return self.constant(values, np.int64)
+
+    def cast(self, value: str, dtype: Any) -> str:
+        return self.add("Cast", value, to=self.type_of(dtype))
+
+    def type_of(self, dtype: Any) -> int:
+        return int(self.onnx.helper.np_dtype_to_tensor_dtype(np.dtype(dtype)))
+
+    def output(
+        self,
+        op: str,
+        name: str,
+        shape: list[Any],
+        *inputs: str,
+        dtype: Any = np.float64,
+        **how: Any,
+    ) -> Any:
+        self.add(op, *inputs, output=name, **how)
+        is_text = np.dtype(dtype).kind in "UO"
+        kind = self.onnx.TensorProto.STRING if is_text else self.type_of(dtype)
+        return self.onnx.helper.make_tensor_value_info(name, kind, shape)
+
+    def finished(self, model: CompiledEnsemble, outputs: list[Any]) -> Any:
+        helper = self.onnx.helper
+        width = model.n_features or max(g.n_features for g in model.groups)
+        kind = self.type_of(_input_dtype(model))
+        X = helper.make_tensor_value_info("X", kind, [None, width])
+        graph = helper.make_graph(self.nodes, "sparsebag", [X], outputs, self.constants)
+        opsets = [helper.make_opsetid("", OPSET), helper.make_opsetid("ai.onnx.ml", ML_OPSET)]
+        proto = helper.make_model(
+            graph, opset_imports=opsets, producer_name="sparsebag", ir_version=IR_VERSION
+        )
+        self.onnx.checker.check_model(proto)
+        return proto
+
+
+def _input_dtype(model: CompiledEnsemble) -> Any:
+    only_trees = all(isinstance(group, FlatTrees) for group in model.groups)
+    return np.float32 if only_trees else np.float64
+
+
+# -- groups ----------------------------------------------------------------------------------
+
+
+def _scores(graph: _Graph, group: Any) -> str:
+    if isinstance(group, FlatTrees):
+        return _trees(graph, group)
+    if isinstance(group, LinearVotes):
+        z = graph.add("MatMul", graph.cast("X", np.float64), graph.constant(group.coef))
+        z = graph.add("Add", z, graph.constant(group.intercept))
+        per_member = graph.ints([0, len(group.weights), -1])
+        z = graph.add("Transpose", graph.add("Reshape", z, per_member), perm=[1, 0, 2])
+        return _weighted(graph, _link(graph, z, group.link), group)
+    if isinstance(group, StackedNetworks):
+        # (rows, features) against (members, features, width) broadcasts to (members, rows, width)
+        z = graph.cast("X", np.float64)
+        for i, (layer, bias) in enumerate(zip(group.layers, group.biases, strict=True)):
+            if i and group.activation in ACTIVATION_NODES:
+                z = graph.add(ACTIVATION_NODES[group.activation], z)
+            z = graph.add("MatMul", z, graph.constant(layer))
+            z = graph.add("Add", z, graph.constant(bias))
+        return _weighted(graph, _link(graph, z, group.link), group)
+    raise ValueError(
+        f"{group.n_members} members predict for themselves and have no ONNX form; only trees, "
+        "linear models and scikit-learn's networks can be exported."
+    )
+
+
+def _trees(graph: _Graph, trees: FlatTrees) -> str:
+    width = trees.values.shape[1]
+    children, roots = trees.children.copy(), trees.roots.copy()
+    feature, threshold = trees.feature, trees.threshold.astype(np.float64)
+    missing = trees.missing_left.astype(np.int64)
+    alone = np.flatnonzero(roots < 0)  # trees of one leaf: a node with it on both sides
+    children = np.concatenate([children, np.repeat(roots[alone, None], 2, axis=1)])
+    roots[alone] = len(feature) + np.arange(len(alone))
+    feature = np.concatenate([feature, np.zeros(len(alone), dtype=feature.dtype)])
+    threshold = np.concatenate([threshold, np.zeros(len(alone))])
+    missing = np.concatenate([missing, np.ones(len(alone), dtype=np.int64)])
+    # A leaf of this operator adds one number to one target. One output: its value. Several: the
+    # row of the table of values, to a target a tree; the table is looked up after it.
+    direct = width == 1
+    tree_of, level = np.zeros(len(feature), dtype=np.int64), roots.astype(np.int64)
+    tree_of[roots] = np.arange(len(roots))
+    while len(level):  # a level of all trees at a time
+        below, own = children[level].ravel(), np.repeat(tree_of[level], 2)
+        tree_of[below[below >= 0]] = own[below >= 0]
+        level = below[below >= 0]
+    is_leaf = children < 0
+    slots = np.flatnonzero(is_leaf.ravel())
+    rows = ~children.ravel()[slots]
+    leaf_weights = trees.values[rows, 0] if direct else rows.astype(np.float64)
+    targets = np.zeros(len(slots), dtype=np.int64) if direct else tree_of[slots // 2]
+    index = children.astype(np.int64)
+    index[is_leaf] = np.arange(len(slots))
+    tensor = graph.onnx.numpy_helper.from_array
+    out = graph.add(
+        "TreeEnsemble",
+        graph.cast(graph.cast("X", np.float32), np.float64),
+        domain="ai.onnx.ml",
+        n_targets=1 if direct else len(roots),
+        aggregate_function=SUM,
+        post_transform=0,
+        tree_roots=roots.astype(np.int64).tolist(),
+        nodes_featureids=feature.astype(np.int64).tolist(),
+        nodes_splits=tensor(threshold, "splits"),
+        nodes_modes=tensor(np.full(len(feature), LESS_OR_EQUAL, dtype=np.uint8), "modes"),
+        nodes_truenodeids=index[:, 0].tolist(),
+        nodes_falsenodeids=index[:, 1].tolist(),
+        nodes_trueleafs=is_leaf[:, 0].astype(np.int64).tolist(),
+        nodes_falseleafs=is_leaf[:, 1].astype(np.int64).tolist(),
+        nodes_missing_value_tracks_true=missing.tolist(),
+        leaf_targetids=targets.tolist(),
+        leaf_weights=tensor(leaf_weights.astype(np.float64), "leaf_weights"),
+    )
+    if not direct:
+        said = graph.add("Gather", graph.constant(trees.values), graph.cast(out, np.int64), axis=0)
+        return graph.add("ReduceSum", said, graph.ints([1]), keepdims=0)
+    if trees.complement:
+        return graph.add(
+            "Concat", graph.add("Sub", graph.constant([[trees.total]]), out), out, axis=1
+        )
+    return out
+
+
+def _link(graph: _Graph, z: str, link: str) -> str:
+    """Scores of shape (members, rows, q) to votes, as `linear.LINKS` does."""
+    if link == "identity":
+        return z
+    if link == "softmax":
+        return graph.add("Softmax", z, axis=-1)
+    if link == "one_vs_rest":
+        decay = graph.add("Exp", graph.add("Neg", graph.add("Abs", z)))
+        one = graph.constant(1.0)
+        log_odds = graph.add("Log", graph.add("Add", one, decay))
+        z = graph.add("Sub", graph.add("Min", z, graph.constant(0.0)), log_odds)
+        return graph.add("Softmax", z, axis=-1)
+    if link == "largest":
+        best = graph.add("ReduceMax", z, graph.ints([-1]), keepdims=1)
+        return graph.cast(graph.add("Equal", z, best), np.float64)
+    if link == "sign":
+        p = graph.cast(graph.add("Greater", z, graph.constant(0.0)), np.float64)
+    else:
+        p = graph.add("Sigmoid", z)
+    return graph.add("Concat", graph.add("Sub", graph.constant(1.0), p), p, axis=-1)
+
+
+def _weighted(graph: _Graph, votes: str, group: LinearVotes | StackedNetworks) -> str:
+    """Each member's votes into its classes, times its weight, summed."""
+    members, columns = group.class_columns.shape
+    into = np.zeros((members, columns, group.n_outputs))
+    rows = np.arange(members)[:, None]
+    into[rows, np.arange(columns), group.class_columns] = group.weights[:, None]
+    return graph.add(
+        "ReduceSum",
+        graph.add("MatMul", votes, graph.constant(into)),
+        graph.ints([0]),
+        keepdims=0,
+    )
+
+
+# -- what finishes the vote ------------------------------------------------------------------
+
+
+def _vote(graph: _Graph, model: CompiledEnsemble, total: str) -> list[Any]:
+    assert model.classes is not None
+    n_classes = len(model.classes)
+    p = total
+    if model.floor:
+        p = graph.add("Mul", p, graph.constant(1.0 - model.floor))
+        p = graph.add("Add", p, graph.constant(model.floor / n_classes))
+    p = graph.add("Div", p, graph.add("ReduceSum", p, graph.ints([1]), keepdims=1))
+    if model.calibrator is not None:
+        if model.calibrator.kind not in CALIBRATOR_NODES:
+            raise ValueError(
+                f"the calibrator {model.calibrator.kind!r} has no ONNX form; add its nodes to "
+                "sparsebag.deploy.export_onnx.CALIBRATOR_NODES, or export without it."
+            )
+        p = CALIBRATOR_NODES[model.calibrator.kind](graph, p, model.calibrator)
+    shape = [None, n_classes]
+    proba = graph.output("Identity", "probabilities", shape, p)
+    best = graph.add("ArgMax", p, axis=1, keepdims=0)
+    classes = model.classes
+    if classes.dtype.kind in "iu":
+        classes = classes.astype(np.int64)
+    elif classes.dtype.kind in "UO":
+        classes = classes.astype(object)
+    labels = graph.constant(classes, classes.dtype)
+    label = graph.output("Gather", "label", [None], labels, best, dtype=classes.dtype, axis=0)
+    return [label, proba]
+
+
+def _temperature_nodes(graph: _Graph, p: str, calibrator: Calibrator) -> str:
+    inverse = graph.constant(1.0 / float(calibrator.params["temperature"][0]))
+    return graph.add("Softmax", graph.add("Mul", graph.add("Log", p), inverse), axis=1)
+
+
+CALIBRATOR_NODES: dict[str, Callable[[_Graph, str, Calibrator], str]] = {
+    "temperature": _temperature_nodes
+}
+"""Kind of calibrator to a function that adds its nodes and returns the name of their output."""

@@ -1,0 +1,153 @@
+"""A compiled forest as a treelite model: GTIL, compiled C (tl2cgen), or GPU engines from there."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from sparsebag.deploy.compiled import CompiledEnsemble
+from sparsebag.deploy.trees import FlatTrees
+from sparsebag.deploy.verification import Verification, probe_rows, verify
+
+TOLERANCE = 1e-9
+
+
+@dataclass(frozen=True)
+class TreeliteExport:
+    """A treelite model and the ensemble it stands for.
+
+    Attributes
+    ----------
+    trees : treelite.Model
+        The weighted vote, floor included; reads float32 values, given as float64. A calibrator
+        is not part of it: `predict` applies it.
+    model : CompiledEnsemble
+    """
+
+    trees: Any
+    model: CompiledEnsemble
+
+    def predict(self, X: Any) -> np.ndarray:
+        """Probabilities, or numbers (regression), by treelite's reference engine.
+
+        Parameters
+        ----------
+        X : array-like of shape (rows, n_features)
+
+        Returns
+        -------
+        ndarray
+        """
+        import treelite
+
+        # The trees compare float32 values, whatever precision the caller has.
+        rows = np.asarray(X, dtype=np.float32).astype(np.float64)
+        out = np.asarray(treelite.gtil.predict(self.trees, rows, nthread=1))
+        out = out.reshape(len(rows), self.model.n_outputs)
+        if self.model.classes is None:
+            return np.asarray(out[:, 0])
+        out = out / out.sum(axis=1, keepdims=True)
+        return out if self.model.calibrator is None else self.model.calibrator.transform(out)
+
+    def verify(self, X: Any, tolerance: float = TOLERANCE) -> Verification:
+        """Compare treelite's predictions with the model's; raise where they differ.
+
+        Parameters
+        ----------
+        X : array-like of shape (rows, n_features)
+        tolerance : float
+
+        Returns
+        -------
+        Verification
+        """
+        return verify(self.model, self.predict, X, tolerance)
+
+
+def export_treelite(model: CompiledEnsemble) -> TreeliteExport:
+    """The forest as a treelite model, verified on rows at its thresholds.
+
+    Parameters
+    ----------
+    model : CompiledEnsemble
+        All of whose members are trees.
+
+    Returns
+    -------
+    TreeliteExport
+    """
+    try:
+        from treelite import model_builder as tl
+    except ImportError as error:
+        raise ImportError(
+            "exporting to treelite needs treelite; pip install 'sparsebag[treelite]'."
+        ) from error
+    if len(model.groups) != 1 or not isinstance(model.groups[0], FlatTrees):
+        raise ValueError("treelite holds trees only, and this ensemble has other members too.")
+    trees, n = model.groups[0], model.n_outputs
+    builder: Any = tl.ModelBuilder(
+        threshold_type="float64",
+        leaf_output_type="float64",
+        metadata=tl.Metadata(
+            num_feature=trees.n_features,
+            task_type="kRegressor" if model.classes is None else "kMultiClf",
+            average_tree_output=False,
+            num_target=1,
+            num_class=[n],
+            leaf_vector_shape=(1, n),
+        ),
+        tree_annotation=tl.TreeAnnotation(
+            num_tree=trees.n_members,
+            target_id=[0] * trees.n_members,
+            class_id=[0 if model.classes is None else -1] * trees.n_members,
+        ),
+        postprocessor=tl.PostProcessorFunc(
+            name="identity" if model.classes is None else "identity_multiclass"
+        ),
+        base_scores=_base_scores(model, trees),
+    )
+    said = (1.0 - model.floor) * trees.values
+    if trees.complement:  # what the second class gains, the first one loses
+        said = np.concatenate([-said, said], axis=1)
+    for root in trees.roots:
+        builder.start_tree()
+        _add_nodes(builder, trees, int(root), said)
+        builder.end_tree()
+    export = TreeliteExport(builder.commit(), model)
+    export.verify(probe_rows(model))
+    return export
+
+
+def _base_scores(model: CompiledEnsemble, trees: FlatTrees) -> list[float]:
+    if model.classes is None:
+        return [0.0]
+    scores = [model.floor / model.n_outputs] * model.n_outputs
+    if trees.complement:
+        scores[0] += (1.0 - model.floor) * trees.total
+    return scores
+
+
+def _add_nodes(builder: Any, trees: FlatTrees, root: int, said: np.ndarray) -> None:
+    """One tree, its nodes numbered as they are met."""
+    pending, key, n_keys = [root], 0, 1
+    while key < len(pending):
+        node = pending[key]
+        builder.start_node(key)
+        if node < 0:
+            value = said[~node]
+            builder.leaf(value.tolist() if len(value) > 1 else float(value[0]))
+        else:
+            builder.numerical_test(
+                feature_id=int(trees.feature[node]),
+                threshold=float(trees.threshold[node]),
+                default_left=bool(trees.missing_left[node]),
+                opname="<=",
+                left_child_key=n_keys,
+                right_child_key=n_keys + 1,
+            )
+            pending += [int(child) for child in trees.children[node]]
+            n_keys += 2
+        builder.end_node()
+        key += 1

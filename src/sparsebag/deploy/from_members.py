@@ -1,0 +1,321 @@
+"""Compiling: which path each surviving member takes, and its arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from sklearn.neural_network import MLPClassifier, MLPRegressor
+from sklearn.utils import get_tags
+
+from sparsebag.deploy.calibrators import Calibrator
+from sparsebag.deploy.compiled import CompiledEnsemble, Group
+from sparsebag.deploy.linear import LINKS, LinearVotes
+from sparsebag.deploy.mlp import ACTIVATIONS, StackedNetworks
+from sparsebag.deploy.other import OtherMembers
+from sparsebag.deploy.trees import FlatTrees, round_down
+from sparsebag.evidence.members import Member, MemberPool
+
+PROBE_ROWS = 16
+"""Random rows on which a linear member must agree with its arrays, or it predicts for itself."""
+PROBE_TOLERANCE = 1e-9
+SHARES_TOLERANCE = 1e-12
+"""Class shares of a leaf sum to one up to this; then two classes need one number."""
+
+
+def compile_members(
+    pool: MemberPool,
+    weights: np.ndarray,
+    floor: float = 0.0,
+    calibrator: Calibrator | None = None,
+) -> CompiledEnsemble:
+    """Survivors as arrays, or as themselves where no arrays are known for their kind.
+
+    Parameters
+    ----------
+    pool : MemberPool
+        The survivors only.
+    weights : ndarray of shape (n_active,)
+    floor : float
+        Share of the uniform class distribution in each vote.
+    calibrator : Calibrator, optional
+
+    Returns
+    -------
+    CompiledEnsemble
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from sklearn.ensemble import RandomForestClassifier
+    >>> from sparsebag.evidence.from_ensemble import read_ensemble
+    >>> forest = RandomForestClassifier(3, random_state=0).fit(*load_iris(return_X_y=True))
+    >>> compile_members(read_ensemble(forest), np.full(3, 1 / 3)).paths
+    ('trees', 'trees', 'trees')
+    """
+    n_outputs = 1 if pool.classes is None else len(pool.classes)
+    n_features = pool.n_features
+    if n_features is None:
+        widths = {width_of(m) for m in pool.members if m.features is None}
+        n_features = widths.pop() if len(widths) == 1 else None
+    keys = [_path(member) for member in pool.members]
+    groups: list[Group] = []
+    for key in dict.fromkeys(keys):
+        chosen = [j for j, k in enumerate(keys) if k == key]
+        members = [pool.members[j] for j in chosen]
+        width = n_features or max(width_of(m) for m in members)
+        groups.append(_BUILDERS[key[0]](members, weights[chosen], n_outputs, width))
+    return CompiledEnsemble(
+        groups=tuple(groups),
+        paths=tuple(key[0] for key in keys),
+        classes=pool.classes,
+        n_features=n_features,
+        floor=float(floor) if pool.classes is not None else 0.0,
+        calibrator=calibrator,
+        allow_nan=all(m.is_tree and _routes_missing(m.estimator) for m in pool.members),
+    )
+
+
+def width_of(member: Member) -> int:
+    """Columns of X that a member needs."""
+    if member.features is not None:
+        return int(member.features.max()) + 1
+    return int(getattr(member.estimator, "n_features_in_", 0))
+
+
+def _routes_missing(tree: Any) -> bool:
+    return bool(get_tags(tree).input_tags.allow_nan) and tree.monotonic_cst is None
+
+
+def _path(member: Member) -> tuple[Any, ...]:
+    """The kind of group a member goes to, then what its group has in common."""
+    if member.is_tree:
+        return ("trees",)
+    if type(member.estimator) in (MLPClassifier, MLPRegressor):
+        net = member.estimator
+        link = {"logistic": "sigmoid"}.get(net.out_activation_, net.out_activation_)
+        shapes = tuple(w.shape[1] for w in net.coefs_)
+        if net.activation in ACTIVATIONS and link in LINKS and _votes_once(member, shapes[-1]):
+            return ("mlp", net.activation, link, shapes)
+    link = _linear_link(member)
+    if link is not None:
+        votes = 0 if member.class_columns is None else len(member.class_columns)
+        return ("linear", link, votes)
+    return ("other",)
+
+
+def _votes_once(member: Member, n_last: int) -> bool:
+    if member.class_columns is None:
+        return n_last == 1
+    return n_last == len(member.class_columns) or (n_last == 1 and len(member.class_columns) == 2)
+
+
+def _features(member: Member, width: int) -> np.ndarray:
+    return np.arange(width) if member.features is None else member.features
+
+
+# -- trees -----------------------------------------------------------------------------------
+
+
+def leaf_table(member: Member, n_outputs: int) -> np.ndarray:
+    """What each node of a tree says, in the ensemble's classes.
+
+    Parameters
+    ----------
+    member : Member
+        One decision tree.
+    n_outputs : int
+
+    Returns
+    -------
+    ndarray of shape (node_count, n_outputs)
+    """
+    if member.leaf_values is not None:
+        return np.asarray(member.leaf_values, dtype=np.float64).reshape(-1, n_outputs)
+    values = member.estimator.tree_.value[:, 0, :]
+    if member.class_columns is None:
+        return np.asarray(values[:, :1])
+    table = np.zeros((len(values), n_outputs))
+    table[:, member.class_columns] = values[:, : len(member.class_columns)]
+    return table
+
+
+def _flat_trees(
+    members: list[Member], weights: np.ndarray, n_outputs: int, n_features: int
+) -> FlatTrees:
+    tables = [leaf_table(member, n_outputs) for member in members]
+    leaf_sets = [m.estimator.tree_.children_left < 0 for m in members]
+    complement = n_outputs == 2 and all(
+        np.all(np.abs(table[leaf].sum(axis=1) - 1.0) <= SHARES_TOLERANCE)
+        for table, leaf in zip(tables, leaf_sets, strict=True)
+    )
+    parts: dict[str, list[np.ndarray]] = {name: [] for name in FlatTrees.DTYPES}
+    n_nodes = n_values = 0
+    for member, table, leaf, weight in zip(members, tables, leaf_sets, weights, strict=True):
+        tree = member.estimator.tree_
+        said = weight * (table[leaf, 1:] if complement else table[leaf])
+        # Leaves that say the same share a row: pure leaves are most of a deep tree.
+        distinct, which = np.unique(said, axis=0, return_inverse=True)
+        number = np.empty(tree.node_count, dtype=np.int32)  # a node's, or ~row for a leaf
+        number[~leaf] = n_nodes + np.arange(np.count_nonzero(~leaf))
+        number[leaf] = ~(n_values + which.reshape(-1))
+        inner = np.flatnonzero(~leaf)
+        columns = _features(member, n_features)[tree.feature[inner]]
+        children = np.stack([tree.children_left[inner], tree.children_right[inner]], axis=1)
+        parts["threshold"].append(round_down(tree.threshold[inner]))
+        parts["feature"].append(columns)
+        parts["missing_left"].append(tree.missing_go_to_left[inner])
+        parts["children"].append(number[children])
+        parts["roots"].append(number[:1])
+        parts["values"].append(distinct)
+        n_nodes, n_values = n_nodes + len(inner), n_values + len(distinct)
+    arrays = {
+        name: np.ascontiguousarray(np.concatenate(parts[name]), dtype=dtype)
+        for name, dtype in FlatTrees.DTYPES.items()
+    }
+    total = 0.0
+    for weight in weights:  # in the kernel's order: a class with every vote leaves exactly zero
+        total += float(weight)
+    return FlatTrees(**arrays, n_features=n_features, complement=complement, total=total)
+
+
+# -- linear members --------------------------------------------------------------------------
+
+
+def _linear_arrays(estimator: Any) -> tuple[np.ndarray, np.ndarray] | None:
+    """Coefficients (q, features) and intercepts (q,) of what looks linear."""
+    coef = getattr(estimator, "coef_", None)
+    if coef is None or not hasattr(estimator, "intercept_"):
+        return None
+    coef = coef.toarray() if hasattr(coef, "toarray") else np.asarray(coef)
+    coef = np.atleast_2d(coef).astype(np.float64)
+    intercept = np.broadcast_to(np.asarray(estimator.intercept_, dtype=np.float64), len(coef))
+    return coef, intercept.copy()
+
+
+def _linear_link(member: Member) -> str | None:
+    """The link under which a scikit-learn model equals its coefficients on random rows."""
+    estimator = member.estimator
+    if not type(estimator).__module__.startswith("sklearn."):
+        return None
+    try:
+        arrays = _linear_arrays(estimator)
+    except (AttributeError, ValueError):  # SVC(kernel="rbf").coef_, callables, ragged ones
+        return None
+    if arrays is None:
+        return None
+    coef, intercept = arrays
+    if member.class_columns is None:
+        candidates = ["identity"] if len(coef) == 1 else []
+    else:
+        two = len(coef) == 1 and len(member.class_columns) == 2
+        if not two and len(coef) != len(member.class_columns):
+            return None
+        if hasattr(estimator, "predict_proba"):
+            candidates = ["sigmoid"] if two else ["softmax", "one_vs_rest"]
+        else:
+            candidates = ["sign"] if two else ["largest"]
+    # Rows at the scale on which the scores are of order one: links differ there.
+    rng = np.random.default_rng(0)
+    size = np.abs(coef).max()
+    X = rng.normal(size=(PROBE_ROWS, coef.shape[1])) / (size if size > 0.0 else 1.0)
+    z = X @ coef.T + intercept
+    own = _own_votes(replace(member, features=None), X)
+    for link in candidates:
+        votes = LINKS[link](z)
+        scale = max(1.0, float(np.abs(own).max()))
+        if votes.shape == own.shape and np.abs(votes - own).max() <= PROBE_TOLERANCE * scale:
+            return link
+    return None
+
+
+def _own_votes(member: Member, X: np.ndarray) -> np.ndarray:
+    if member.class_columns is None:
+        return member.predict(X)[:, None]
+    own = replace(member, class_columns=np.arange(len(member.class_columns)))
+    return own.predict_proba(X, len(member.class_columns))
+
+
+def _linear_votes(
+    members: list[Member], weights: np.ndarray, n_outputs: int, n_features: int
+) -> LinearVotes:
+    link = _linear_link(members[0])
+    assert link is not None
+    parts = []
+    for member in members:
+        arrays = _linear_arrays(member.estimator)
+        assert arrays is not None
+        coef = np.zeros((len(arrays[0]), n_features))
+        coef[:, _features(member, n_features)] = arrays[0]
+        parts.append((coef, arrays[1]))
+    coef = np.concatenate([c for c, _ in parts]).T
+    intercept = np.concatenate([b for _, b in parts])
+    if link == "identity":  # a weighted sum of affine maps is one affine map
+        coef, intercept = (coef @ weights)[:, None], np.array([intercept @ weights])
+        weights, columns = np.ones(1), np.zeros((1, 1))
+    else:
+        columns = np.stack([_columns(m) for m in members])
+    return LinearVotes(
+        coef=np.ascontiguousarray(coef),
+        intercept=intercept,
+        weights=np.asarray(weights, dtype=np.float64),
+        class_columns=columns.astype(np.int32),
+        link=link,
+        n_outputs=n_outputs,
+        n_members=len(members),
+    )
+
+
+def _columns(member: Member) -> np.ndarray:
+    return np.zeros(1) if member.class_columns is None else member.class_columns
+
+
+# -- networks, and the rest ------------------------------------------------------------------
+
+
+def _networks(
+    members: list[Member], weights: np.ndarray, n_outputs: int, n_features: int
+) -> StackedNetworks:
+    _, activation, link, shapes = _path(members[0])
+    first = np.zeros((len(members), n_features, shapes[0]))
+    for j, member in enumerate(members):
+        first[j, _features(member, n_features)] = member.estimator.coefs_[0]
+    depth = range(1, len(shapes))
+    return StackedNetworks(
+        layers=(first, *(np.stack([_f8(m.estimator.coefs_[i]) for m in members]) for i in depth)),
+        biases=tuple(
+            np.stack([_f8(m.estimator.intercepts_[i])[None] for m in members])
+            for i in range(len(shapes))
+        ),
+        weights=np.asarray(weights, dtype=np.float64),
+        class_columns=np.stack([_columns(m) for m in members]).astype(np.int32),
+        activation=activation,
+        link=link,
+        n_outputs=n_outputs,
+    )
+
+
+def _f8(array: np.ndarray) -> np.ndarray:
+    return np.asarray(array, dtype=np.float64)
+
+
+def _others(
+    members: list[Member], weights: np.ndarray, n_outputs: int, n_features: int
+) -> OtherMembers:
+    return OtherMembers(
+        members=tuple(replace(m, features=None) for m in members),
+        features=tuple(m.features for m in members),
+        weights=np.asarray(weights, dtype=np.float64),
+        n_outputs=n_outputs,
+        is_vote=members[0].class_columns is not None,
+    )
+
+
+_BUILDERS: dict[str, Callable[[list[Member], np.ndarray, int, int], Group]] = {
+    "trees": _flat_trees,
+    "linear": _linear_votes,
+    "mlp": _networks,
+    "other": _others,
+}

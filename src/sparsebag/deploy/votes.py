@@ -1,0 +1,117 @@
+"""What linear and neural members share: X as finite numbers, links, the weighted sum of votes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+
+def finite_numbers(X: Any) -> Any:
+    """X as float64, dense or sparse; NaN and infinity raise, as in scikit-learn.
+
+    Parameters
+    ----------
+    X : ndarray or sparse matrix
+
+    Returns
+    -------
+    ndarray or sparse matrix
+
+    Examples
+    --------
+    >>> finite_numbers(np.array([[1, 2]])).tolist()
+    [[1.0, 2.0]]
+    """
+    X = X.astype(np.float64, copy=False)
+    values = X.data if hasattr(X, "toarray") else X
+    with np.errstate(invalid="ignore", over="ignore"):
+        suspicious = not np.isfinite(values.sum())  # one pass, no array of booleans
+    if suspicious and not np.all(np.isfinite(values)):
+        what = "NaN" if np.any(np.isnan(values)) else "infinity"
+        raise ValueError(f"Input X contains {what}.")
+    return X
+
+
+def sigmoid(z: np.ndarray) -> np.ndarray:
+    """1 / (1 + exp(-z)), without overflow and to full relative precision.
+
+    Parameters
+    ----------
+    z : ndarray
+
+    Returns
+    -------
+    ndarray
+
+    Examples
+    --------
+    >>> sigmoid(np.array([0.0, 1000.0])).tolist()
+    [0.5, 1.0]
+    """
+    e = np.exp(-np.abs(z))
+    return np.asarray(np.where(z >= 0.0, 1.0, e) / (1.0 + e))
+
+
+def softmax(z: np.ndarray) -> np.ndarray:
+    """exp(z), normalised over the last axis.
+
+    Parameters
+    ----------
+    z : ndarray
+
+    Returns
+    -------
+    ndarray
+
+    Examples
+    --------
+    >>> softmax(np.array([0.0, 0.0])).tolist()
+    [0.5, 0.5]
+    """
+    e = np.exp(z - z.max(axis=-1, keepdims=True))
+    return np.asarray(e / e.sum(axis=-1, keepdims=True))
+
+
+def weighted_votes(
+    votes: np.ndarray, weights: np.ndarray, class_columns: np.ndarray, n_outputs: int
+) -> np.ndarray:
+    """Sum of the members' votes, each in the classes it knows.
+
+    Parameters
+    ----------
+    votes : ndarray of shape (members, rows, classes a member)
+    weights : ndarray of shape (members,)
+    class_columns : int ndarray of shape (members, classes a member)
+    n_outputs : int
+
+    Returns
+    -------
+    ndarray of shape (rows, n_outputs)
+
+    Examples
+    --------
+    >>> votes = np.array([[[1.0]], [[0.5]]])
+    >>> weighted_votes(votes, np.array([0.5, 0.5]), np.array([[0], [2]]), 3).tolist()
+    [[0.5, 0.0, 0.25]]
+    """
+    if class_columns.shape[1] == n_outputs and np.all(class_columns == np.arange(n_outputs)):
+        return np.tensordot(weights, votes, axes=1)
+    out = np.zeros((votes.shape[1], n_outputs))
+    for weight, vote, columns in zip(weights, votes, class_columns, strict=True):
+        out[:, columns] += weight * vote
+    return out
+
+
+def check_class_columns(class_columns: np.ndarray, n_outputs: int) -> None:
+    """Each member's classes are distinct and exist.
+
+    Parameters
+    ----------
+    class_columns : int ndarray of shape (members, classes a member)
+    n_outputs : int
+    """
+    if class_columns.size == 0 or class_columns.min() < 0 or class_columns.max() >= n_outputs:
+        raise ValueError("a member votes for a class that does not exist.")
+    if np.any(np.diff(np.sort(class_columns, axis=1), axis=1) == 0):
+        raise ValueError("a member votes twice for one class.")

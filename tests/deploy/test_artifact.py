@@ -1,0 +1,206 @@
+"""A file holds the model exactly, safely, and without scikit-learn."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import struct
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from sklearn.datasets import load_diabetes, load_iris
+from sklearn.ensemble import (
+    BaggingClassifier,
+    BaggingRegressor,
+    RandomForestClassifier,
+    RandomForestRegressor,
+)
+from sklearn.linear_model import LogisticRegression, Ridge
+from sklearn.neural_network import MLPClassifier
+from sklearn.svm import SVC
+
+import sparsebag as sb
+from deploy_mutations import sealed
+from sparsebag.deploy.artifact import dumps, loads
+from sparsebag.deploy.calibrators import Temperature
+from sparsebag.deploy.from_members import compile_members
+from sparsebag.evidence.from_ensemble import read_ensemble
+
+pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+
+IRIS = load_iris(return_X_y=True)
+DIABETES = load_diabetes(return_X_y=True)
+ENSEMBLES = {
+    "forest": lambda: RandomForestClassifier(5, random_state=0).fit(*IRIS),
+    "two classes": lambda: RandomForestClassifier(5, random_state=0).fit(
+        IRIS[0], np.where(IRIS[1] == 1, "yes", "no")
+    ),
+    "float labels": lambda: RandomForestClassifier(5, random_state=0).fit(IRIS[0], IRIS[1] * 2.0),
+    "bool labels": lambda: RandomForestClassifier(5, random_state=0).fit(IRIS[0], IRIS[1] == 1),
+    "regression": lambda: RandomForestRegressor(5, random_state=0).fit(*DIABETES),
+    "logistic": lambda: BaggingClassifier(LogisticRegression(), 5, random_state=0).fit(*IRIS),
+    "ridge": lambda: BaggingRegressor(Ridge(), 5, random_state=0).fit(*DIABETES),
+    "networks": lambda: BaggingClassifier(
+        MLPClassifier((6, 4), max_iter=5, random_state=0), 3, random_state=0
+    ).fit(*IRIS),
+}
+
+
+def compiled(name, calibrator=None):
+    pool = read_ensemble(ENSEMBLES[name]())
+    n = len(pool.members)
+    return compile_members(pool, np.full(n, 1 / n), 1e-3, calibrator)
+
+
+def rows_of(name):
+    return DIABETES[0] if name in ("regression", "ridge") else IRIS[0]
+
+
+def same(first, second, X):
+    assert first.paths == second.paths
+    if first.classes is None:
+        return np.array_equal(first.predict(X), second.predict(X))
+    assert first.classes.tolist() == second.classes.tolist()
+    return np.array_equal(first.predict_proba(X), second.predict_proba(X))
+
+
+@pytest.mark.parametrize("mmap", [False, True])
+@pytest.mark.parametrize("name", ENSEMBLES)
+def test_a_loaded_model_predicts_the_same_bits(name, mmap, tmp_path):
+    model = compiled(name, None if rows_of(name) is DIABETES[0] else Temperature(0.7))
+    path = tmp_path / "model.sbag"
+    path.write_bytes(dumps(model))
+    assert same(model, sb.load(path, mmap=mmap), rows_of(name))
+    assert dumps(sb.load(path)) == path.read_bytes()
+
+
+def test_the_estimator_saves_what_it_predicts(tmp_path):
+    X, y = IRIS
+    small = sb.compress(RandomForestClassifier(60, random_state=0).fit(X, y), X, y)
+    small.save(tmp_path / "model.sbag")
+    loaded = sb.load(tmp_path / "model.sbag")
+    assert np.array_equal(loaded.predict_proba(X), small.predict_proba(X))
+    assert (tmp_path / "model.sbag").stat().st_size < len(pickle.dumps(small.estimators_)) / 2
+    with pytest.raises(ValueError, match="X has 3 features, but 4 were fitted"):
+        loaded.predict(X[:, :3])
+
+
+def test_loading_and_predicting_imports_no_scikit_learn(tmp_path):
+    X, _ = IRIS
+    np.save(tmp_path / "X.npy", X)
+    code = """
+import sys, numpy as np, sparsebag as sb
+X = np.load("X.npy")
+for name in sys.argv[1:]:
+    model = sb.load(name)
+    print(model.predict_proba(X).sum().round(6), model.predict_one(X[0]) < 3, end=" ")
+print(*sorted({name.partition(".")[0] for name in sys.modules} & {"sklearn", "scipy", "joblib"}))
+"""
+    names = ["forest", "logistic", "networks"]
+    for name in names:
+        (tmp_path / name).write_bytes(dumps(compiled(name)))
+    run = subprocess.run(
+        [sys.executable, "-c", code, *names],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert run.returncode == 0, run.stderr
+    assert run.stdout.split() == ["150.0", "True"] * 3
+
+
+def test_other_members_need_allow_pickle_on_both_sides(tmp_path):
+    X, y = IRIS
+    bag = BaggingClassifier(SVC(), 50, random_state=0).fit(X, y)
+    small = sb.compress(bag, X, y)
+    path = tmp_path / "model.sbag"
+    with pytest.raises(ValueError, match=r"members \(SVC\) can only be stored as a pickle"):
+        small.save(path)
+    assert not path.exists()
+    small.save(path, allow_pickle=True)
+    with pytest.raises(sb.ArtifactError, match="if you made the file yourself, pass allow_pickle"):
+        sb.load(path)
+    loaded = sb.load(path, allow_pickle=True)
+    assert np.array_equal(loaded.predict_proba(X), small.predict_proba(X))
+
+
+def test_a_crash_leaves_the_old_file(tmp_path, monkeypatch):
+    X, y = IRIS
+    small = sb.compress(RandomForestClassifier(30, random_state=0).fit(X, y), X, y)
+    path = tmp_path / "model.sbag"
+    path.write_bytes(b"the old file")
+
+    def crash(*_):
+        raise OSError("the disk is full")
+
+    monkeypatch.setattr(os, "fsync", crash)
+    with pytest.raises(OSError, match="the disk is full"):
+        small.save(path)
+    assert path.read_bytes() == b"the old file"
+    assert os.listdir(tmp_path) == ["model.sbag"]
+
+
+def test_labels_that_no_file_can_hold():
+    model = compiled("forest")
+    object.__setattr__(model, "classes", np.array([1, "a", None], dtype=object))
+    with pytest.raises(ValueError, match="use strings, integers, floats or bools"):
+        dumps(model)
+
+
+@pytest.mark.parametrize("name", ENSEMBLES)
+def test_every_truncation_raises_one_clear_error(name):
+    content = dumps(compiled(name))
+    for end in [*range(0, 200), *range(200, len(content), 997), len(content) - 1]:
+        with pytest.raises(sb.ArtifactError, match="this is not a sound model file"):
+            loads(content[:end])
+
+
+def test_a_damaged_byte_is_noticed():
+    content = bytearray(dumps(compiled("forest")))
+    content[-3] ^= 1
+    with pytest.raises(sb.ArtifactError, match="its checksum is wrong"):
+        loads(bytes(content))
+
+
+def test_a_later_version_says_so():
+    content = bytearray(dumps(compiled("forest")))
+    content[8:12] = struct.pack("<I", 9)
+    with pytest.raises(sb.ArtifactError, match="version 9 of the format and this sparsebag reads"):
+        loads(bytes(content))
+
+
+HEADERS = {
+    "nested": b"[" * 100_000,
+    "no table": b"[1, 2]",
+    "no json": b"{",
+    "bad text": b"\xff\xfe",
+    "huge number": b'{"arrays": ' + b"9" * 10_000 + b"}",
+    "constant": b'{"floor": NaN}',
+    "huge array": b'{"arrays": [{"dtype": "<f8", "shape": [4611686018427387904, 8], "offset": 0}]}',
+    "empty but huge": b'{"arrays": [{"dtype": "<f8", "shape": [0, 4611686018427], "offset": 0}]}',
+    "negative": b'{"arrays": [{"dtype": "<f8", "shape": [-1], "offset": 0}]}',
+    "objects": b'{"arrays": [{"dtype": "|O", "shape": [1], "offset": 0}]}',
+    "true is no number": b'{"arrays": [{"dtype": "<f8", "shape": [true], "offset": 0}]}',
+    "outside": b'{"arrays": [{"dtype": "<f8", "shape": [1], "offset": 640000}]}',
+    "labels": b'{"arrays": [], "n_features": 1, "task": "classification", "classes": {"strings": ['
+    + b'"a",' * 9000
+    + b'"'
+    + b"b" * 9000
+    + b'"]}}',
+}
+
+
+@pytest.mark.parametrize("name", HEADERS)
+def test_hostile_headers(name):
+    with pytest.raises(sb.ArtifactError, match="this is not a sound model file"):
+        loads(sealed(HEADERS[name]))
+
+
+def test_arrays_may_not_overlap():
+    entry = b'{"dtype": "|u1", "shape": [64], "offset": 0}'
+    header = b'{"arrays": [' + b", ".join([entry] * 50) + b"]}"
+    with pytest.raises(sb.ArtifactError, match="its arrays overlap"):
+        loads(sealed(header, bytes(64)))

@@ -1,0 +1,245 @@
+"""Exports predict what the model predicts, and say so when they do not."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from sklearn.datasets import load_breast_cancer, load_diabetes, load_iris
+from sklearn.ensemble import (
+    BaggingClassifier,
+    BaggingRegressor,
+    ExtraTreesClassifier,
+    RandomForestClassifier,
+    RandomForestRegressor,
+)
+from sklearn.linear_model import LogisticRegression, Ridge, RidgeClassifier, SGDClassifier
+from sklearn.neighbors import KNeighborsClassifier
+from sklearn.neural_network import MLPClassifier, MLPRegressor
+from sklearn.svm import SVC, LinearSVC
+from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
+
+import sparsebag as sb
+from sparsebag.deploy.calibrators import Temperature
+from sparsebag.deploy.export_sklearn import export_sklearn
+from sparsebag.deploy.from_members import compile_members
+from sparsebag.deploy.verification import ExportMismatch, probe_rows, verify
+from sparsebag.evidence.from_ensemble import read_ensemble
+
+IRIS = load_iris(return_X_y=True)
+NAMED = (IRIS[0], np.array(["setosa", "versicolor", "virginica"])[IRIS[1]])
+CANCER = load_breast_cancer(return_X_y=True)
+DIABETES = load_diabetes(return_X_y=True)
+
+
+def with_missing(data):
+    X, y = data
+    return np.where(np.random.default_rng(0).random(X.shape) < 0.1, np.nan, X), y
+
+
+def net(kind):
+    return kind(hidden_layer_sizes=(6, 4), max_iter=15, random_state=0)
+
+
+TREES = {
+    "three classes": (RandomForestClassifier(8, random_state=0), NAMED),
+    "two classes": (RandomForestClassifier(8, random_state=0), CANCER),
+    "regression": (RandomForestRegressor(8, random_state=0), DIABETES),
+    "extra trees": (ExtraTreesClassifier(8, bootstrap=True, random_state=0), IRIS),
+    "missing values": (RandomForestClassifier(8, random_state=0), with_missing(IRIS)),
+    "missing, two classes": (RandomForestClassifier(8, random_state=0), with_missing(CANCER)),
+    "missing, regression": (RandomForestRegressor(8, random_state=0), with_missing(DIABETES)),
+    "feature subsets": (
+        BaggingClassifier(DecisionTreeClassifier(), 8, max_features=0.5, random_state=0),
+        IRIS,
+    ),
+    "a missed class": (
+        BaggingClassifier(DecisionTreeClassifier(), 8, max_samples=4, random_state=0),
+        NAMED,
+    ),
+    "single leaves": (
+        BaggingRegressor(DecisionTreeRegressor(min_samples_split=9999), 8, random_state=0),
+        DIABETES,
+    ),
+}
+OTHERS = {
+    "multinomial": (BaggingClassifier(LogisticRegression(), 8, random_state=0), NAMED),
+    "logistic": (
+        BaggingClassifier(LogisticRegression(), 8, max_features=0.5, random_state=0),
+        CANCER,
+    ),
+    "ridge": (BaggingRegressor(Ridge(), 8, max_features=0.5, random_state=0), DIABETES),
+    "networks": (BaggingClassifier(net(MLPClassifier), 8, random_state=0), IRIS),
+    "networks, regression": (BaggingRegressor(net(MLPRegressor), 8, random_state=0), DIABETES),
+}
+VOTES = {
+    "linear svm": (BaggingClassifier(LinearSVC(), 8, random_state=0), IRIS),
+    "ridge votes": (BaggingClassifier(RidgeClassifier(), 8, random_state=0), CANCER),
+    "one against the rest": (
+        BaggingClassifier(SGDClassifier(loss="log_loss", random_state=0), 8, random_state=0),
+        IRIS,
+    ),
+}
+
+
+def made(case, temperature=None):
+    ensemble, (X, y) = case
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # a few steps do not converge; so be it
+        pool = read_ensemble(ensemble.fit(X, y))
+    weights = np.random.default_rng(0).dirichlet(np.ones(len(pool.members)))
+    calibrator = None if pool.classes is None or temperature is None else Temperature(temperature)
+    return compile_members(pool, weights, 1e-3, calibrator), pool, weights, X
+
+
+@pytest.mark.parametrize("temperature", [None, 0.6])
+@pytest.mark.parametrize("name", [*TREES, *OTHERS, *VOTES])
+def test_onnx(name, temperature, tmp_path):
+    pytest.importorskip("onnxruntime")
+    from sparsebag.deploy.export_onnx import export_onnx
+
+    model, _, _, X = made({**TREES, **OTHERS, **VOTES}[name], temperature)
+    export = export_onnx(model)
+    found = export.verify(X)
+    assert found.n_rows == len(X)
+    assert found.largest_difference < 1e-12
+    export.save(tmp_path / "model.onnx")
+    assert (tmp_path / "model.onnx").stat().st_size > 0
+    kinds = [node.op_type for node in export.graph.graph.node]
+    assert kinds.count("TreeEnsemble") == (name in TREES)
+    assert "ZipMap" not in kinds
+    if model.classes is not None:
+        dtype = np.float32 if name in TREES else np.float64
+        (label,) = export.session.run(["label"], {"X": X.astype(dtype)})
+        assert label.tolist() == model.predict(X).tolist()
+
+
+@pytest.mark.parametrize("temperature", [None, 0.6])
+@pytest.mark.parametrize("name", TREES)
+def test_treelite(name, temperature):
+    treelite = pytest.importorskip("treelite")
+    from sparsebag.deploy.export_treelite import export_treelite
+
+    model, _, _, X = made(TREES[name], temperature)
+    export = export_treelite(model)
+    assert isinstance(export.trees, treelite.Model)
+    assert export.verify(X).largest_difference < 1e-12
+
+
+@pytest.mark.parametrize("name", [*TREES, *OTHERS])
+def test_sklearn(name):
+    model, pool, weights, X = made({**TREES, **OTHERS}[name])
+    out = export_sklearn(model, pool, weights)
+    kind = "RandomForest" if name in TREES else "Voting"
+    assert type(out).__name__ == kind + ("Regressor" if model.classes is None else "Classifier")
+    predict = out.predict if model.classes is None else out.predict_proba
+    assert verify(model, predict, X, 1e-12).label_flips == 0
+    assert np.array_equal(out.predict(X), model.predict(X)) or model.classes is None
+
+
+def test_sklearn_with_a_temperature():
+    pytest.importorskip("sklearn", "1.8")
+    model, pool, weights, X = made(TREES["three classes"], 0.6)
+    out = export_sklearn(model, pool, weights)
+    # scikit-learn adds 1e-12 or so before it takes the logarithm
+    assert verify(model, out.predict_proba, X, 1e-9).label_flips == 0
+
+
+def test_sklearn_keeps_refined_leaves():
+    model, pool, weights, X = made(TREES["three classes"])
+    rng = np.random.default_rng(0)
+    refined = replace(
+        pool,
+        members=tuple(
+            replace(m, leaf_values=rng.dirichlet(np.ones(3), m.estimator.tree_.node_count))
+            for m in pool.members
+        ),
+    )
+    model = compile_members(refined, weights, 1e-3)
+    forest = export_sklearn(model, refined, weights)
+    assert np.abs(forest.predict_proba(X) - model.predict_proba(X)).max() < 1e-12
+
+
+@pytest.mark.parametrize(
+    ("case", "message"),
+    [
+        (VOTES["linear svm"], "a LinearSVC votes for one class"),
+        (
+            (
+                BaggingClassifier(KNeighborsClassifier(1), 8, max_samples=4, random_state=0),
+                IRIS,
+            ),
+            "was trained without some class",
+        ),
+    ],
+)
+def test_what_scikit_learn_cannot_express(case, message):
+    model, pool, weights, _ = made(case)
+    with pytest.raises(ValueError, match=message):
+        export_sklearn(model, pool, weights)
+
+
+def test_members_without_a_graph():
+    pytest.importorskip("onnxruntime")
+    pytest.importorskip("treelite")
+    from sparsebag.deploy.export_onnx import export_onnx
+    from sparsebag.deploy.export_treelite import export_treelite
+
+    model, *_ = made((BaggingClassifier(SVC(), 5, random_state=0), IRIS))
+    with pytest.raises(ValueError, match="5 members predict for themselves and have no ONNX form"):
+        export_onnx(model)
+    with pytest.raises(ValueError, match="treelite holds trees only"):
+        export_treelite(model)
+
+
+def test_a_calibrator_without_a_graph():
+    pytest.importorskip("onnxruntime")
+    from sparsebag.deploy.export_onnx import export_onnx
+
+    class Unknown(Temperature):
+        kind = "unknown"
+
+    model, pool, weights, _ = made(TREES["three classes"])
+    with pytest.raises(ValueError, match="the calibrator 'unknown' has no ONNX form"):
+        export_onnx(replace(model, calibrator=Unknown(2.0)))
+    with pytest.raises(ValueError, match="no form for the calibrator 'unknown'"):
+        export_sklearn(replace(model, calibrator=Unknown(2.0)), pool, weights)
+
+
+def test_a_wrong_export_raises():
+    model, *_, X = made(TREES["three classes"])
+    with pytest.raises(ExportMismatch, match="does not match the model: 150 rows"):
+        verify(model, lambda rows: np.roll(model.predict_proba(rows), 1, axis=1), X, 1e-9)
+    with pytest.raises(ExportMismatch):
+        verify(model, lambda rows: np.full((len(rows), 3), np.nan), X, 1e-9)
+
+
+def test_probe_rows_find_a_threshold_rounded_up():
+    model, *_ = made(TREES["regression"])
+    (trees,) = model.groups
+    up = np.nextafter(trees.threshold, np.float32(np.inf))
+    wrong = replace(model, groups=(replace(trees, threshold=up),))
+    with pytest.raises(ExportMismatch):
+        verify(model, wrong.predict, probe_rows(model), 1e-9)
+
+
+def test_probe_rows_find_missing_values_sent_the_wrong_way():
+    model, *_ = made(TREES["missing values"])
+    (trees,) = model.groups
+    wrong = replace(model, groups=(replace(trees, missing_left=1 - trees.missing_left),))
+    with pytest.raises(ExportMismatch):
+        verify(model, wrong.predict_proba, probe_rows(model), 1e-9)
+
+
+def test_the_estimator_exports(tmp_path):
+    pytest.importorskip("onnxruntime")
+    pytest.importorskip("treelite")
+    X, y = IRIS
+    small = sb.compress(RandomForestClassifier(40, random_state=0).fit(X, y), X, y)
+    path = tmp_path / "model.onnx"
+    assert small.to_onnx(path).verify(X).largest_difference < 1e-12
+    assert path.exists()
+    assert small.to_treelite().verify(X).largest_difference < 1e-12
+    assert np.abs(small.to_sklearn().predict_proba(X) - small.predict_proba(X)).max() < 1e-12

@@ -1,0 +1,128 @@
+"""Every row takes scikit-learn's path: leaf for leaf, on rows made to break it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from numpy.testing import assert_array_equal
+from sklearn.ensemble import (
+    ExtraTreesClassifier,
+    ExtraTreesRegressor,
+    RandomForestClassifier,
+    RandomForestRegressor,
+)
+
+from sparsebag.deploy.from_members import compile_members
+from sparsebag.deploy.trees import round_down
+from sparsebag.deploy.weighted_vote import WeightedVote
+from sparsebag.evidence.from_ensemble import read_ensemble
+
+FORESTS = (
+    RandomForestClassifier,
+    RandomForestRegressor,
+    ExtraTreesClassifier,
+    ExtraTreesRegressor,
+)
+SPECIAL = np.array(
+    [0.0, -0.0, np.inf, -np.inf, np.nan, 1e-45, -1e-45, 1.1754942e-38, 3.4028235e38, -3.4028235e38],
+    dtype=np.float32,
+)
+
+
+def random_forest(seed: int):
+    """A small forest on data of one of several scales, with and without missing values."""
+    rng = np.random.default_rng(seed)
+    n, d = int(rng.integers(20, 120)), int(rng.integers(1, 8))
+    scale = 10.0 ** rng.integers(-42, 36)
+    X = (rng.normal(size=(n, d)) * scale).astype(np.float32)
+    if rng.random() < 0.3:
+        X = np.round(X / scale).astype(np.float32)  # ties, zeros of both signs
+    if rng.random() < 0.5:
+        X[rng.random(X.shape) < 0.2] = np.nan
+    kind = FORESTS[seed % 4]
+    y = rng.integers(0, 2 + seed % 3, n) if "Classifier" in kind.__name__ else rng.normal(size=n)
+    depth = [None, 3, 1][int(rng.integers(3))]
+    leaves = [None, None, 6][int(rng.integers(3))]  # 6: nodes in best-first order
+    return kind(3, max_depth=depth, max_leaf_nodes=leaves, random_state=seed).fit(X, y), rng
+
+
+def hostile_rows(forest, rng) -> np.ndarray:
+    """Values at thresholds, their float32 neighbours, and what floats have in store."""
+    trees = [tree.tree_ for tree in forest.estimators_]
+    cut = np.concatenate([t.threshold[t.feature >= 0] for t in trees])
+    with np.errstate(over="ignore"):
+        near = cut.astype(np.float32)
+        pool = np.concatenate(
+            [
+                near,
+                np.nextafter(near, np.float32(np.inf)),
+                np.nextafter(near, np.float32(-np.inf)),
+                round_down(cut),
+                SPECIAL,
+            ]
+        )
+    return rng.choice(pool, size=(200, forest.n_features_in_))
+
+
+def leaves_as_values(member):
+    """The same tree, saying the number of the leaf."""
+    ids = np.arange(member.estimator.tree_.node_count, dtype=float)[:, None]
+    return replace(member, class_columns=None, leaf_values=ids)
+
+
+def check_routing(seed: int) -> None:
+    forest, rng = random_forest(seed)
+    rows = hostile_rows(forest, rng)
+    pool = read_ensemble(forest)
+    for member in pool.members:
+        numbered = replace(
+            pool, members=(leaves_as_values(member),), task="regression", classes=None
+        )
+        (trees,) = compile_members(numbered, np.ones(1)).groups
+        expected = member.estimator.tree_.apply(rows)  # no checks: infinities are routed too
+        assert_array_equal(trees.scores(rows, allow_inf=True)[:, 0], expected)
+        wide = rows.astype(np.float64)
+        assert_array_equal(trees.scores(wide, allow_inf=True)[:, 0], expected)
+        few = trees.scores(rows[:5], allow_inf=True)  # trees side by side instead of rows
+        assert_array_equal(few[:, 0], expected[:5])
+    finite = rows[~np.isinf(rows).any(axis=1)]
+    if len(finite):
+        weights = rng.dirichlet(np.ones(3))
+        compiled = compile_members(pool, weights, floor=1e-3)
+        vote = WeightedVote(pool, weights, 1e-3)
+        predict = "predict" if pool.classes is None else "predict_proba"
+        ours, theirs = getattr(compiled, predict)(finite), getattr(vote, predict)(finite)
+        assert np.abs(ours - theirs).max() <= 1e-12 * max(1.0, np.abs(theirs).max())
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_leaves_equal_scikit_learns(seed):
+    check_routing(seed)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("first", range(40, 1000, 40))
+def test_leaves_equal_scikit_learns_on_a_thousand_forests(first):
+    for seed in range(first, first + 40):
+        check_routing(seed)
+
+
+def test_float64_rows_are_rounded_as_scikit_learn_rounds_them():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(300, 4))
+    forest = RandomForestRegressor(5, random_state=0).fit(X, X[:, 0])
+    cut = np.concatenate([t.tree_.threshold for t in forest.estimators_])
+    rows = rng.choice(cut, size=(500, 4)) * (1.0 + rng.choice([-1e-8, 0.0, 1e-8], size=(500, 4)))
+    compiled = compile_members(read_ensemble(forest), np.full(5, 0.2))
+    assert np.abs(compiled.predict(rows) - forest.predict(rows)).max() < 1e-12
+
+
+@pytest.mark.parametrize("value", [0.1, -0.1, 1e300, -1e300, 5e-46, -5e-46, 0.0, np.inf])
+def test_round_down_separates_the_same_floats(value):
+    down = round_down(np.array([value]))[0]
+    with np.errstate(over="ignore"):
+        near = np.float32(value)
+        for x in (near, np.nextafter(near, np.float32(np.inf)), np.nextafter(near, np.float32(-9))):
+            assert (float(x) <= value) == (x <= down)

@@ -1,0 +1,144 @@
+"""Broken model files: random damage, sealed with a right checksum so that it gets past the first
+check, and headers whose numbers are swapped for hostile ones."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from typing import Any
+
+import numpy as np
+from sklearn.datasets import load_iris
+from sklearn.ensemble import BaggingClassifier, RandomForestClassifier, RandomForestRegressor
+from sklearn.linear_model import LogisticRegression
+from sklearn.neural_network import MLPClassifier
+
+from sparsebag.deploy.artifact import (
+    ALIGNMENT,
+    MAGIC,
+    PREAMBLE,
+    VERSION,
+    ArtifactError,
+    dumps,
+    loads,
+)
+from sparsebag.deploy.calibrators import Temperature
+from sparsebag.deploy.compiled import CompiledEnsemble
+from sparsebag.deploy.from_members import compile_members
+from sparsebag.evidence.from_ensemble import read_ensemble
+
+HOSTILE = (0, 1, -1, 2, 3, 64, 2**31 - 1, 2**31, -(2**31), 2**62, 2**64, 1e308, 0.5, "", None, [])
+X, Y = load_iris(return_X_y=True)
+MAX_COLUMNS = 10**6
+INTEGERS = np.array([0, 1, 2, -1, -2, 5, 100, 2**31 - 1, -(2**31)], dtype="<i4")
+
+
+def sealed(header: bytes, body: bytes = b"") -> bytes:
+    """A file with this header, right lengths and a right checksum."""
+    padding = -(PREAMBLE.size + len(header)) % ALIGNMENT
+    content = header + b"\0" * padding + body
+    digest = hashlib.sha256(content).digest()
+    start = PREAMBLE.pack(MAGIC, VERSION, len(header), PREAMBLE.size + len(content), digest)
+    return start + content
+
+
+def parts(content: bytes) -> tuple[bytes, bytes]:
+    """Header and arrays of a sound file."""
+    n_header = PREAMBLE.unpack(content[: PREAMBLE.size])[2]
+    end = PREAMBLE.size + n_header
+    return content[PREAMBLE.size : end], content[end + -end % ALIGNMENT :]
+
+
+def mutated(content: bytes, rng: np.random.Generator) -> bytes:
+    """One mutation of a sound file."""
+    how = int(rng.integers(7))
+    if how == 0:  # as the disk or the network would do it
+        damaged = bytearray(content)
+        for _ in range(int(rng.integers(1, 5))):
+            damaged[int(rng.integers(len(damaged)))] = int(rng.integers(256))
+        return bytes(damaged)
+    header, body = parts(content)
+    if how == 1:
+        return sealed(header, body[: int(rng.integers(len(body) + 1))])
+    if how == 2:  # bytes of the header
+        text = bytearray(header)
+        for _ in range(int(rng.integers(1, 4))):
+            text[int(rng.integers(len(text)))] = int(rng.integers(32, 127))
+        return sealed(bytes(text), body)
+    if how == 3:  # a number of the header
+        numbers = list(re.finditer(rb"-?\d+(\.\d+)?", header))
+        found = numbers[int(rng.integers(len(numbers)))]
+        new = json.dumps(HOSTILE[int(rng.integers(len(HOSTILE)))]).encode()
+        return sealed(header[: found.start()] + new + header[found.end() :], body)
+    if how == 4:  # an entry of the header
+        tree = json.loads(header)
+        _change_entry(tree, rng)
+        return sealed(json.dumps(tree).encode(), body)
+    damaged = bytearray(body)
+    if how == 5:  # whole numbers where the arrays are
+        for _ in range(int(rng.integers(1, 4))):
+            at = 4 * int(rng.integers(len(damaged) // 4))
+            damaged[at : at + 4] = rng.choice(INTEGERS).tobytes()
+    else:
+        for _ in range(int(rng.integers(1, 9))):
+            damaged[int(rng.integers(len(damaged)))] = int(rng.integers(256))
+    return sealed(header, bytes(damaged))
+
+
+def _change_entry(tree: Any, rng: np.random.Generator) -> None:
+    """Drop, swap or replace something, somewhere below."""
+    while True:
+        keys = list(tree) if isinstance(tree, dict) else list(range(len(tree)))
+        key = keys[int(rng.integers(len(keys)))]
+        below = tree[key]
+        if isinstance(below, (dict, list)) and below and rng.random() < 0.8:
+            tree = below
+            continue
+        if rng.random() < 0.3:
+            del tree[key]
+        elif rng.random() < 0.5:
+            tree[key] = tree[keys[int(rng.integers(len(keys)))]]
+        else:
+            tree[key] = HOSTILE[int(rng.integers(len(HOSTILE)))]
+        return
+
+
+def seeds() -> dict[str, bytes]:
+    """Sound files to mutate."""
+    forest = RandomForestClassifier(3, max_depth=4, random_state=0)
+    models = {
+        "trees": forest.fit(X, Y),
+        "two classes": RandomForestClassifier(3, random_state=0).fit(X, Y == 1),
+        "regression": RandomForestRegressor(2, max_depth=4, random_state=0).fit(X, Y),
+        "linear": BaggingClassifier(LogisticRegression(), 3, random_state=0).fit(X, Y),
+        "networks": BaggingClassifier(
+            MLPClassifier((4, 3), max_iter=400, random_state=0), 2, random_state=0
+        ).fit(X, Y),
+    }
+    out = {}
+    for name, model in models.items():
+        pool = read_ensemble(model)
+        n = len(pool.members)
+        calibrator = Temperature(0.5) if name == "trees" else None
+        out[name] = dumps(compile_members(pool, np.full(n, 1 / n), 1e-3, calibrator))
+    return out
+
+
+def try_out(content: bytes) -> str:
+    """Load a file and, if it loads, predict with it."""
+    try:
+        model = loads(content)
+    except ArtifactError:
+        return "refused"
+    assert isinstance(model, CompiledEnsemble)
+    width = model.n_features or max(g.n_features for g in model.groups)
+    if not 0 < width < MAX_COLUMNS:
+        return "loaded"
+    rows = np.resize(X, (30, width))
+    if model.classes is None:
+        assert model.predict(rows).shape == (30,)
+    else:
+        with np.errstate(all="ignore"):
+            assert model.predict_proba(rows).shape == (30, len(model.classes))
+    return "loaded"
