@@ -36,6 +36,10 @@ SMALLEST_SHARE = 1e-9
 """Of the row weight: below it a pair was never out of bag together, but for rounding."""
 
 
+class NoPairsError(ValueError):
+    """No two members have a row of weight out of bag together."""
+
+
 @dataclass(frozen=True)
 class Exchangeable:
     """The risk matrix of members that are all alike: one diagonal, one off-diagonal value.
@@ -199,7 +203,7 @@ class FullVoteRisk:
         if evidence.sample_weight is not None:
             weight *= on_host(evidence.sample_weight)
         if not weight.sum() > 0:
-            raise ValueError(
+            raise NoPairsError(
                 "no two members have a row out of bag together, so nothing tells how they vote "
                 "together; use more members, or pass held-out rows with evidence='holdout'."
             )

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from sparsebag.evidence.evidence import OOBEvidence
-from sparsebag.objective.full_vote_risk import FullVoteRisk
+from sparsebag.objective.full_vote_risk import FullVoteRisk, NoPairsError
 from sparsebag.selection.budget import Budget, Prices
 from sparsebag.selection.cross_fit import CrossFittedPath, cross_fit
 from sparsebag.selection.explain import Facts, explain
@@ -115,16 +115,22 @@ def select_members(
     """
     budget.check(prices)
     n = evidence.n_members
+    whole = prices.of(np.arange(n))
     with one_blas_thread():
+        try:
+            risk = FullVoteRisk(evidence, floor=floor)
+        except NoPairsError:
+            if not budget.allows(whole):
+                raise
+            return _unjudged(whole, tolerance, noun)
         path = cross_fit(
-            FullVoteRisk(evidence, floor=floor),
+            risk,
             min(n, int(budget.max_estimators or MOST_MEMBERS)),
             price=budget.price_for_search(prices),
             seed=seed,
             verbose=verbose,
         )
     costs = [prices.of(point.members) for point in path.points]
-    whole = prices.of(np.arange(n))
     allowed = np.array([budget.allows(cost) for cost in costs])
     choice = choose(path, tolerance, allowed, full_allowed=budget.allows(whole), seed=seed)
     table = _table(path, choice, [*costs, whole])
@@ -165,6 +171,28 @@ def select_members(
         explanation=explain(
             facts, path, choice, table, whole, tolerance, budget, refitted, evidence.task, noun
         ),
+    )
+
+
+def _unjudged(whole: tuple[int, int, int], tolerance: float, noun: str) -> Selection:
+    """The whole ensemble, where nothing tells how its members vote together."""
+    n, unknown = whole[0], float("nan")
+    columns = (*whole, unknown, unknown, unknown, True)
+    return Selection(
+        weights=np.full(n, 1.0 / n),
+        expected_risk=unknown,
+        standard_error=unknown,
+        full_risk=unknown,
+        increase=0.0,
+        bound=0.0,
+        tolerance=tolerance,
+        meets_tolerance=True,
+        random_members=float(n),
+        refitted_on=None,
+        table=PathTable(*(np.array([value]) for value in columns)),
+        explanation=f"Kept all {n} {noun}, with equal weights: no two of them have a row out of "
+        "bag together, so nothing tells how fewer would do. Use more rows, more of them, or held-out "
+        "rows (evidence='holdout').",
     )
 
 
