@@ -191,8 +191,8 @@ def _unjudged(whole: tuple[int, int, int], tolerance: float, noun: str) -> Selec
         refitted_on=None,
         table=PathTable(*(np.array([value]) for value in columns)),
         explanation=f"Kept all {n} {noun}, with equal weights: no two of them have a row out of "
-        "bag together, so nothing tells how fewer would do. Use more rows, more of them, or held-out "
-        "rows (evidence='holdout').",
+        "bag together, so nothing tells how fewer would do. Use more rows, more of them, or "
+        "held-out rows (evidence='holdout').",
     )
 
 
