@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from sparsebag.objective.full_vote_risk import Exchangeable
-from sparsebag.objective.pair_shrinkage import Reliability, Shrinkage
+from sparsebag.objective.pair_shrinkage import Shrinkage
 from sparsebag.selection.cross_fit import CrossFittedPath, RowRisks
 from sparsebag.selection.guard import choose, upper_bound
 from sparsebag.selection.path import PathPoint
@@ -26,7 +26,7 @@ def path_of(sizes=range(1, 41), noise=0.0, own=OWN, pair=PAIR, gain_variance=0.0
         deviation=np.zeros((N, N)),
         rows=RowRisks(own + wobble, np.full(400, pair), np.full(400, 1 / 400)),
         random=Exchangeable(own, pair),
-        shrinkage=Shrinkage(*(Reliability(1.0, gain_variance) for _ in range(3))),
+        shrinkage=Shrinkage(np.eye(2), 1.0, gain_variance * np.eye(2), gain_variance),
         slope=1.0,
         slope_error=0.0,
         n_members=N,

@@ -187,17 +187,19 @@ def cross_fit(
         _say(verbose, f"pairs of members, fold {f + 1} of {len(folds)}")
     total = reduce(PairMoments.__add__, moments)
     shares = total.counts / total.row_weight
-    effects = [effects_of(moment, shares) for moment in moments]
-    shrinkage = measure_shrinkage(effects)
-    deviation = shrinkage.deviation_matrix(effects_of(total))
+    kept = risk.kept_effects()
+    effects = [effects_of(moment, shares, kept) for moment in moments]
+    mean = total.exchangeable()
+    shrinkage = measure_shrinkage(effects, mean.own - mean.pair)
+    deviation = shrinkage.deviation_matrix(effects_of(total, kept=kept))
     points = _thinned(budget_path(_matrix(total, deviation), limit, price))
-    slope, slope_error = _slope(total, moments, effects, shares, points, price, verbose)
+    slope, slope_error = _slope(total, moments, effects, kept, points, price, verbose)
     judged = np.flatnonzero(risk.row_weight > 0)
     return CrossFittedPath(
         points=points,
         deviation=slope * deviation,
         rows=RowRisks(risk.own_risk[judged], risk.pair_risk[judged], risk.row_weight[judged]),
-        random=total.exchangeable(),
+        random=mean,
         shrinkage=shrinkage,
         slope=slope,
         slope_error=slope_error,
@@ -209,7 +211,7 @@ def _slope(
     total: PairMoments,
     moments: list[PairMoments],
     effects: list[Effects],
-    shares: np.ndarray,
+    kept: tuple[float, float],
     points: list[PathPoint],
     price: np.ndarray | None,
     verbose: int,
@@ -221,8 +223,9 @@ def _slope(
         return 1.0, 0.0
     for f, moment in enumerate(moments):
         others = total - moment
-        rest = measure_shrinkage([e for g, e in enumerate(effects) if g != f])
-        predicted = rest.deviation_matrix(effects_of(others))
+        mean = others.exchangeable()
+        rest = measure_shrinkage([e for g, e in enumerate(effects) if g != f], mean.own - mean.pair)
+        predicted = rest.deviation_matrix(effects_of(others, kept=kept))
         found = Shrinkage.none().deviation_matrix(effects[f])
         path = budget_path(_matrix(others, predicted), sizes[-1], price)
         for k in sizes:
