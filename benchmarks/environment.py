@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import platform
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+
+import sparsebag
+
+SOURCE_SUFFIXES = (".py", ".cpp")
+SOURCE_DIGITS = 12
 
 
 def environment() -> dict[str, str]:
@@ -17,6 +23,7 @@ def environment() -> dict[str, str]:
     """
     return {
         "sparsebag": _version("sparsebag"),
+        "source": source_hash(),
         "sklearn": _version("scikit-learn"),
         "numpy": _version("numpy"),
         "scipy": _version("scipy"),
@@ -24,6 +31,29 @@ def environment() -> dict[str, str]:
         "xgboost": _version("xgboost-cpu", "xgboost"),
         "machine": f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores, {_cpu()}",
     }
+
+
+def source_hash(folder: Path | None = None) -> str:
+    """Which code this is: a hash of the source files, their names included.
+
+    A version number stays the same from edit to edit; this does not.
+
+    Parameters
+    ----------
+    folder : Path, optional
+        Default: that of the imported ``sparsebag``.
+
+    Returns
+    -------
+    str
+        The first digits of a SHA-256.
+    """
+    folder = Path(sparsebag.__file__).parent if folder is None else folder
+    digest = hashlib.sha256()
+    for path in sorted(p for p in folder.rglob("*") if p.suffix in SOURCE_SUFFIXES):
+        digest.update(path.relative_to(folder).as_posix().encode() + b"\0")
+        digest.update(path.read_bytes() + b"\0")
+    return digest.hexdigest()[:SOURCE_DIGITS]
 
 
 def _version(*names: str) -> str:

@@ -5,12 +5,15 @@
 
 One seed is the paper's single split (seed 42); ten are the splits 42 to 51. The results file grows
 a row at a time and a row with figures is not run again, so the command may be stopped (Ctrl-C) and
-repeated; ``--again sparsebag_default`` refreshes a method after the library has changed. Data that
-cannot be had is skipped with the reason, and an error is a row too.
+repeated. Rows of our own methods are run again when they were made by other source than today's
+(column ``source``), and size-matched ones when the size they match has changed. ``--again uniform``
+refreshes a method in any case. Data that cannot be had is skipped with the reason, and an error is
+a row too.
 
 All of it runs on one thread: the paper's solver stops elsewhere with another number of them.
 ``fit_seconds`` is what a method adds to the fitted ensemble: its `run`, and collecting the
-out-of-bag votes where it reads those the methods share.
+out-of-bag votes where it reads those the methods share. ``wall_seconds`` is all the time until the
+row was there: loading, fitting the ensemble (in the first row of it) and scoring too.
 """
 
 from __future__ import annotations
@@ -29,8 +32,8 @@ from threadpoolctl import threadpool_limits
 from benchmarks.base_models import BASE_NAMES, NO_BASE, base_model
 from benchmarks.datasets import PAPER, PAPER_SEED, Dataset, Unavailable
 from benchmarks.environment import environment
-from benchmarks.methods import METHODS, SIZE_FROM
-from benchmarks.methods.base import Method, Skipped
+from benchmarks.methods import METHODS
+from benchmarks.methods.base import Method, Skipped, uniform_vote
 from benchmarks.problem import Problem, make_problem
 from benchmarks.progress import Progress
 from benchmarks.results_store import FAILED, OK, SKIPPED, Key, ResultsStore
@@ -39,6 +42,8 @@ from benchmarks.scoring import score
 RESULTS = Path(__file__).parent / "results"
 DEFAULT_OUT = {1: RESULTS / "paper.csv", 10: RESULTS / "paper_seeds.csv"}
 LONGEST_REASON = 300
+NEEDED = {("uniform", "classification"): "mean_confidence"}
+"""Figures the page reads that rows made before these columns do not hold."""
 STOPPED = 130
 """Exit status of a process stopped by Ctrl-C."""
 
@@ -61,11 +66,9 @@ def plan(
 ) -> list[Cell]:
     """The cells to run, a whole seed before the next.
 
-    A method that matches the paper's size brings the paper's method along.
+    A method that matches another's size brings that one along.
     """
-    wanted = set(methods)
-    if any(METHODS[name].matches_size for name in wanted):
-        wanted.add(SIZE_FROM)
+    wanted = {*methods, *(size for name in methods if (size := METHODS[name].size_from))}
     chosen = [method for name, method in METHODS.items() if name in wanted]
     cells = []
     for seed in seeds:
@@ -88,7 +91,7 @@ def run(
     data_dir: str | None = None,
     again: Sequence[str] = (),
 ) -> None:
-    """Run every row that has no figures yet, and those of the methods named in ``again``.
+    """Run every row that is missing or stale, and those of the methods named in ``again``.
 
     Parameters
     ----------
@@ -100,74 +103,127 @@ def run(
     again : sequence of str
         Methods to run whether they have figures or not.
     """
-    due = [(cell, _due(cell, store, again)) for cell in cells]
-    progress = Progress(sum(len(methods) for _, methods in due))
     carried = environment()
+    freshness = Freshness(store, carried["source"], frozenset(again))
+    due = [(cell, freshness.due(cell)) for cell in cells]
+    progress = Progress(sum(len(methods) for _, methods in due))
     with threadpool_limits(1), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # solvers that stop early: their rows tell
         for cell, methods in due:
-            for method, figures in run_cell(cell, methods, store, data_dir):
-                store.add(
-                    {
-                        "dataset": cell.dataset.name,
-                        "task": cell.dataset.task,
-                        "base": cell.base,
-                        "method": method.name,
-                        "seed": cell.seed,
-                        **figures,
-                        **carried,
-                    }
-                )
-                progress.step(f"{' '.join(cell.key(method.name))}: {figures['status']}")
+            start = time.perf_counter()
+            for method, figures in run_cell(cell, methods, freshness, data_dir):
+                if figures is not None:
+                    store.add(
+                        {
+                            "dataset": cell.dataset.name,
+                            "task": cell.dataset.task,
+                            "base": cell.base,
+                            "method": method.name,
+                            "seed": cell.seed,
+                            **figures,
+                            "wall_seconds": time.perf_counter() - start,
+                            **carried,
+                        }
+                    )
+                    start = time.perf_counter()
+                status = "as it was" if figures is None else figures["status"]
+                progress.step(f"{' '.join(cell.key(method.name))}: {status}")
 
 
-def _due(cell: Cell, store: ResultsStore, again: Sequence[str]) -> list[Method]:
-    """The methods without figures, those to run again, and those whose size follows them."""
-    return [
-        method
-        for method in cell.methods
-        if method.name in again
-        or (method.matches_size and SIZE_FROM in again)
-        or not store.is_finished(cell.key(method.name))
-    ]
+@dataclass(frozen=True)
+class Freshness:
+    """Which rows of the store still stand.
+
+    Attributes
+    ----------
+    store : ResultsStore
+    source : str
+        The hash of the code that would make our rows now.
+    again : frozenset of str
+        Methods none of whose rows stand.
+    """
+
+    store: ResultsStore
+    source: str
+    again: frozenset[str]
+
+    def stands(self, cell: Cell, method: Method) -> bool:
+        """Whether the row is there and nothing it follows from has changed since."""
+        row = self.store.rows.get(cell.key(method.name))
+        if row is None or method.name in self.again:
+            return False
+        if cell.dataset.task not in method.tasks:
+            return row["status"] == SKIPPED
+        needed = NEEDED.get((method.name, cell.dataset.task))
+        return (
+            row["status"] == OK
+            and (not method.ours or row["source"] == self.source)
+            and (needed is None or row[needed] != "")
+            and (method.size_from is None or size_to_match(self, cell, method) == _size(row))
+        )
+
+    def due(self, cell: Cell) -> list[Method]:
+        """The methods to run, and those whose size may change when they are."""
+        names = {method.name for method in cell.methods if not self.stands(cell, method)}
+        return [m for m in cell.methods if m.name in names or m.size_from in names]
+
+
+def size_to_match(freshness: Freshness, cell: Cell, method: Method) -> int | None:
+    """The number of survivors of the method it is compared with; None where that gave none."""
+    assert method.size_from is not None
+    row = freshness.store.rows.get(cell.key(method.size_from), {})
+    return _size(row) if row.get("status") == OK else None
+
+
+def _size(row: Mapping[str, str]) -> int:
+    return round(float(row["survivors"]))
 
 
 def run_cell(
-    cell: Cell, methods: Sequence[Method], store: ResultsStore, data_dir: str | None
-) -> Iterator[tuple[Method, dict[str, Any]]]:
-    """Status, reason and figures of each method, from one fitted ensemble."""
-    if not methods:
+    cell: Cell, methods: Sequence[Method], freshness: Freshness, data_dir: str | None
+) -> Iterator[tuple[Method, dict[str, Any] | None]]:
+    """Status, reason and figures of each method, from one fitted ensemble.
+
+    None where the row stands after all: the size it matches came out the same.
+    """
+    applying = []
+    for method in methods:
+        if cell.dataset.task in method.tasks:
+            applying.append(method)
+        else:
+            yield method, _without_figures(SKIPPED, Skipped(method.not_elsewhere))
+    if not applying:
         return
     try:
         problem = make_problem(cell.dataset, cell.base, cell.seed, data_dir)
     except Unavailable as reason:
-        yield from ((method, _without_figures(SKIPPED, reason)) for method in methods)
+        yield from ((method, _without_figures(SKIPPED, reason)) for method in applying)
         return
     except Exception as error:
-        yield from ((method, _without_figures(FAILED, error)) for method in methods)
+        yield from ((method, _without_figures(FAILED, error)) for method in applying)
         return
-    for method in methods:
-        size_row = store.rows.get(cell.key(SIZE_FROM), {})
+    for method in applying:
+        if freshness.stands(cell, method):
+            yield method, None
+            continue
         try:
-            yield method, run_method(method, problem, size_row)
+            k = size_to_match(freshness, cell, method) if method.size_from else None
+            yield method, run_method(method, problem, k)
         except Skipped as reason:
             yield method, _without_figures(SKIPPED, reason)
         except Exception as error:
             yield method, _without_figures(FAILED, error)
 
 
-def run_method(method: Method, problem: Problem, size_row: Mapping[str, str]) -> dict[str, Any]:
+def run_method(method: Method, problem: Problem, k: int | None) -> dict[str, Any]:
     """Run one method, timed, and score what it returns."""
-    k = None
-    if method.matches_size:
-        if size_row.get("status") != OK:
-            raise Skipped(f"{SIZE_FROM} gave no size to match")
-        k = round(float(size_row["survivors"]))
+    if method.size_from and k is None:
+        raise Skipped(f"{method.size_from} gave no size to match")
     shared_seconds = problem.oob.seconds if method.reads_oob else 0.0
     start = time.perf_counter()
     models = method.run(problem, k)
     seconds = time.perf_counter() - start
-    figures = score(models, problem)
+    figures = score(models, problem, uniform_vote(problem) if method.ours else None)
     return {"status": OK, **figures, "fit_seconds": seconds + shared_seconds}
 
 
@@ -177,7 +233,7 @@ def _without_figures(status: str, error: Exception) -> dict[str, str]:
 
 
 def _after_size_is_known(method: Method) -> bool:
-    return method.matches_size
+    return method.size_from is not None
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -11,9 +11,10 @@ from typing import Any
 KEY = ("dataset", "base", "method", "seed")
 COLUMNS = (
     *("dataset", "task", "base", "method", "seed", "status", "reason"),
-    *("accuracy", "log_loss", "brier", "ece", "paper_ece", "mse", "r2"),
-    *("survivors", "members", "compression_ratio", "bytes", "latency_ms_per_1k", "fit_seconds"),
-    *("sparsebag", "sklearn", "numpy", "scipy", "python", "xgboost", "machine"),
+    *("accuracy", "log_loss", "brier", "ece", "paper_ece", "mean_confidence", "mse", "r2"),
+    *("survivors", "members", "compression_ratio", "bytes", "latency_ms_per_1k", "speedup"),
+    *("fit_seconds", "wall_seconds"),
+    *("sparsebag", "source", "sklearn", "numpy", "scipy", "python", "xgboost", "machine"),
 )
 OK, SKIPPED, FAILED = "ok", "skipped", "failed"
 
@@ -32,6 +33,7 @@ class ResultsStore:
     ----------
     path : path-like
         Read if it exists. A last line that was cut short is dropped, and its row runs again.
+        A file from before some of the columns is given them, empty.
     columns, key : sequence of str
         Of the file, and those that identify a row; default: the paper benchmark's.
 
@@ -83,10 +85,15 @@ class ResultsStore:
         text = self.path.read_text(encoding="utf-8")
         whole = text[: text.rfind("\n") + 1]
         reader = csv.DictReader(io.StringIO(whole))
-        if tuple(reader.fieldnames or ()) not in ((), self.columns):
+        names = tuple(reader.fieldnames or ())
+        known = set(names) <= set(self.columns) and set(self.key) <= set(names)
+        if names and not known:
             raise ValueError(f"{self.path} has other columns; move it away, or use another --out.")
-        self.rows = {key_of(row, self.key): row for row in reader}
-        if whole != text:
+        self.rows = {
+            key_of(row, self.key): {name: row.get(name, "") for name in self.columns}
+            for row in reader
+        }
+        if whole != text or names not in ((), self.columns):
             self._rewrite()
 
     def _rewrite(self) -> None:

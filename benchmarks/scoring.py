@@ -24,27 +24,38 @@ THREADS = 1
 ECE_BINS = 15
 
 
-def score(models: Sequence[Model], problem: Problem) -> dict[str, float]:
+def score(
+    models: Sequence[Model], problem: Problem, reference: Model | None = None
+) -> dict[str, float]:
     """Scores on the test rows, the mean over models where a method returns several.
 
-    Latency is that of the first model: the others are as large.
+    Latency is that of the first model: the others are as large. Latencies of rows that were timed
+    minutes apart on a busy machine do not compare; ``speedup`` does.
 
     Parameters
     ----------
     models : sequence of Model
     problem : Problem
+    reference : Model, optional
+        Timed in turn with the first model; ``speedup`` is the median of the ratios.
 
     Returns
     -------
     dict of str to float
         Column of the results file to figure.
     """
-    each = [{**_test_scores(model, problem), **_size(model)} for model in models]
+    each = [{**figures_on_test_rows(model, problem), **_size(model)} for model in models]
     mean = {name: float(np.mean([scores[name] for scores in each])) for name in each[0]}
-    return {**mean, "latency_ms_per_1k": _latency(models[0], problem.X_test)}
+    timed = [models[0]] if reference is None else [models[0], reference]
+    seconds = _seconds(timed, problem.X_test)
+    figures = {**mean, "latency_ms_per_1k": 1e3 * float(np.median(seconds[:, 0]))}
+    if reference is not None:
+        figures["speedup"] = float(np.median(seconds[:, 1] / seconds[:, 0]))
+    return figures
 
 
-def _test_scores(model: Model, problem: Problem) -> dict[str, float]:
+def figures_on_test_rows(model: Model, problem: Problem) -> dict[str, float]:
+    """Accuracy, losses and calibration, or squared error and R²."""
     y = problem.y_test
     predicted = model.predict(problem.X_test)
     if problem.task == "regression":
@@ -61,6 +72,7 @@ def _test_scores(model: Model, problem: Problem) -> dict[str, float]:
         "brier": metrics.brier_score(y, proba, labels=labels),
         "ece": metrics.expected_calibration_error(y, proba, n_bins=ECE_BINS, labels=labels),
         "paper_ece": metrics.paper_ece(y, proba, labels=labels),
+        "mean_confidence": float(proba.max(axis=1).mean()),
     }
 
 
@@ -73,17 +85,23 @@ def _size(model: Model) -> dict[str, float]:
     }
 
 
-def _latency(model: Model, X: np.ndarray) -> float:
-    """Median milliseconds for a thousand rows, after one call that is not counted."""
+def _seconds(models: Sequence[Model], X: np.ndarray) -> np.ndarray:
+    """Seconds for a thousand rows (repeats, models), after one round that is not counted.
+
+    The models take turns, so that what else the machine does falls on all of them.
+    """
     rows = np.resize(np.arange(len(X)), TIMED_ROWS)
     block = X[rows]
-    seconds: list[float] = []
+    rounds: list[list[float]] = []
     with threadpool_limits(THREADS):
-        model.predict(block)
-        while len(seconds) < TIMED_REPEATS:
-            if len(seconds) >= FEWEST_REPEATS and sum(seconds) > ENOUGH_SECONDS:
-                break
-            start = time.perf_counter()
+        for model in models:
             model.predict(block)
-            seconds.append(time.perf_counter() - start)
-    return 1e3 * float(np.median(seconds))
+        while len(rounds) < TIMED_REPEATS:
+            if len(rounds) >= FEWEST_REPEATS and np.sum(rounds) > ENOUGH_SECONDS:
+                break
+            rounds.append([])
+            for model in models:
+                start = time.perf_counter()
+                model.predict(block)
+                rounds[-1].append(time.perf_counter() - start)
+    return np.array(rounds)

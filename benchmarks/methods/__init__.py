@@ -5,9 +5,6 @@ from __future__ import annotations
 from benchmarks.methods import boosting, lasso, scsb, selection, uniform
 from benchmarks.methods.base import Method
 
-SIZE_FROM = "scsb_paper"
-"""The method whose number of survivors the size-matched methods are given."""
-
 METHODS: dict[str, Method] = {
     method.name: method
     for family in (uniform, lasso, boosting, scsb, selection)

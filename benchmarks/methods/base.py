@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from benchmarks.problem import Problem
 from sparsebag.deploy.weighted_vote import WeightedVote
+from sparsebag.settings import DEFAULT_FLOOR
 
 
 class Skipped(Exception):
@@ -51,15 +52,23 @@ class Method:
         False for methods that learn from the rows alone; they run once a data set.
     reads_oob : bool
         Whether it reads the shared ``problem.oob``, whose collection is then part of its time.
-    matches_size : bool
-        Whether it must be given ``k``.
+    size_from : str, optional
+        The method whose number of survivors is its ``k``.
+    ours : bool
+        Whether its figures hang on this library's code: other source, other row. Such rows are
+        also timed in turn with the full ensemble.
+    tasks : tuple of str
+        Where it applies; elsewhere it is skipped with ``not_elsewhere`` as the reason.
     """
 
     name: str
     run: Callable[[Problem, int | None], Sequence[Model]]
     needs_ensemble: bool = True
     reads_oob: bool = False
-    matches_size: bool = False
+    size_from: str | None = None
+    ours: bool = False
+    tasks: tuple[str, ...] = ("classification", "regression")
+    not_elsewhere: str = ""
 
 
 def voting_model(problem: Problem, weights: np.ndarray) -> Model:
@@ -87,3 +96,34 @@ def voting_model(problem: Problem, weights: np.ndarray) -> Model:
         members=len(weights),
         parts=([member.estimator for member in vote.pool.members], kept),
     )
+
+
+def uniform_vote(problem: Problem) -> Model:
+    """Standard bagging: every member, equal weights."""
+    n_members = len(problem.pool.members)
+    return voting_model(problem, np.full(n_members, 1.0 / n_members))
+
+
+def floored(model: Model, problem: Problem, floor: float = DEFAULT_FLOOR) -> Model:
+    """The same model with the share of the uniform distribution mixed in that our default mixes in.
+
+    Log-loss punishes a wrong certainty without bound, so a vote with a floor may only be compared
+    with votes that have one. Predictions of a regression have no floor.
+
+    Parameters
+    ----------
+    model : Model
+    problem : Problem
+    floor : float
+
+    Returns
+    -------
+    Model
+    """
+    if problem.task == "regression":
+        return model
+
+    def predict(X: np.ndarray) -> np.ndarray:
+        return (1.0 - floor) * model.predict(X) + floor / problem.n_classes
+
+    return replace(model, predict=predict)

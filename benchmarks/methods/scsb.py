@@ -27,6 +27,6 @@ def run_sparsebag_default(problem: Problem, k: int | None = None) -> list[Model]
 
 
 METHODS = (
-    Method("scsb_paper", run_scsb_paper),
-    Method("sparsebag_default", run_sparsebag_default),
+    Method("scsb_paper", run_scsb_paper, ours=True),
+    Method("sparsebag_default", run_sparsebag_default, ours=True),
 )

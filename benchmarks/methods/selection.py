@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from benchmarks.methods.base import Method, Model, voting_model
+from benchmarks.methods.base import Method, Model, floored, voting_model
 from benchmarks.problem import Problem
 
 DRAWS = 10
@@ -26,6 +26,11 @@ def run_random_k(problem: Problem, k: int | None) -> list[Model]:
         chosen = np.random.default_rng([problem.seed, draw]).choice(n_members, k, replace=False)
         models.append(voting_model(problem, _indicator(chosen, n_members)))
     return models
+
+
+def run_random_k_floored(problem: Problem, k: int | None) -> list[Model]:
+    """The same draws with our default's floor: its fair rival at its own size."""
+    return [floored(model, problem) for model in run_random_k(problem, k)]
 
 
 def run_best_k(problem: Problem, k: int | None) -> list[Model]:
@@ -101,7 +106,8 @@ def _indicator(chosen: np.ndarray, n_members: int) -> np.ndarray:
 
 
 METHODS = (
-    Method("random_k", run_random_k, matches_size=True),
-    Method("best_k", run_best_k, reads_oob=True, matches_size=True),
-    Method("caruana", run_caruana, reads_oob=True, matches_size=True),
+    Method("random_k", run_random_k, size_from="scsb_paper"),
+    Method("best_k", run_best_k, reads_oob=True, size_from="scsb_paper"),
+    Method("caruana", run_caruana, reads_oob=True, size_from="scsb_paper"),
+    Method("random_k_default", run_random_k_floored, size_from="sparsebag_default"),
 )

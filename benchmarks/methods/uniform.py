@@ -5,25 +5,30 @@ from __future__ import annotations
 import numpy as np
 from scipy.optimize import minimize_scalar
 
-from benchmarks.methods.base import Method, Model, Skipped, voting_model
+from benchmarks.methods.base import Method, Model, Skipped, floored, uniform_vote
 from benchmarks.problem import Problem
 
 TEMPERATURES = (0.05, 20.0)
 FLOOR = 1e-3
 """Share of the uniform class distribution mixed in first: the logarithm of 0 has no temperature."""
+NO_PROBABILITIES = "regression has no probabilities to scale"
 
 
 def run_uniform(problem: Problem, k: int | None = None) -> list[Model]:
     """Standard bagging: every member, equal weights."""
-    n_members = len(problem.pool.members)
-    return [voting_model(problem, np.full(n_members, 1.0 / n_members))]
+    return [uniform_vote(problem)]
+
+
+def run_uniform_floored(problem: Problem, k: int | None = None) -> list[Model]:
+    """Standard bagging with our default's floor: its fair rival in log-loss."""
+    return [floored(uniform_vote(problem), problem)]
 
 
 def run_uniform_temperature(problem: Problem, k: int | None = None) -> list[Model]:
     """Standard bagging, softened or sharpened by the temperature of least OOB log-loss."""
     if problem.task == "regression":
-        raise Skipped("regression has no probabilities to scale")
-    (uniform,) = run_uniform(problem)
+        raise Skipped(NO_PROBABILITIES)
+    uniform = uniform_vote(problem)
     temperature = fit_temperature(uniform_oob_vote(problem), problem)
 
     def predict(X: np.ndarray) -> np.ndarray:
@@ -62,5 +67,12 @@ def at_temperature(proba: np.ndarray, temperature: float) -> np.ndarray:
 
 METHODS = (
     Method("uniform", run_uniform),
-    Method("uniform_temperature", run_uniform_temperature, reads_oob=True),
+    Method("uniform_floored", run_uniform_floored),
+    Method(
+        "uniform_temperature",
+        run_uniform_temperature,
+        reads_oob=True,
+        tasks=("classification",),
+        not_elsewhere=NO_PROBABILITIES,
+    ),
 )

@@ -10,6 +10,7 @@ from benchmarks.methods.uniform import at_temperature, fit_temperature, uniform_
 from benchmarks.problem import make_problem
 
 from bagged_problems import IRIS, problem
+from sparsebag.settings import DEFAULT_FLOOR
 
 TASKS = ["classification", "regression"]
 
@@ -37,11 +38,26 @@ def test_shared_votes_average_to_scikit_learns_oob_prediction(task):
 
 @pytest.mark.parametrize("task", TASKS)
 @pytest.mark.parametrize("k", [1, 7, 40, 100])
-@pytest.mark.parametrize("name", ["random_k", "best_k", "caruana"])
+@pytest.mark.parametrize("name", ["random_k", "best_k", "caruana", "random_k_default"])
 def test_size_matched_methods_keep_k_members(name, k, task):
     models = METHODS[name].run(problem(task), k)
     assert [model.survivors for model in models] == [k] * len(models)
-    assert len(models) == (DRAWS if name == "random_k" else 1)
+    assert len(models) == (DRAWS if name.startswith("random_k") else 1)
+
+
+@pytest.mark.parametrize(
+    ("plain", "with_floor"), [("uniform", "uniform_floored"), ("random_k", "random_k_default")]
+)
+def test_the_fair_rivals_have_our_defaults_floor(plain, with_floor):
+    p = problem()
+    raw, floored = (METHODS[m].run(p, 2)[0].predict(p.X_test) for m in (plain, with_floor))
+    np.testing.assert_allclose(floored, (1 - DEFAULT_FLOOR) * raw + DEFAULT_FLOOR / 3)
+    assert raw.min() == 0 < floored.min()
+    (default,) = METHODS["sparsebag_default"].run(p, None)
+    assert default.predict(p.X_test).min() > 0.5 * floored.min()
+    p = problem("regression")
+    raw, floored = (METHODS[m].run(p, 2)[0].predict(p.X_test) for m in (plain, with_floor))
+    np.testing.assert_array_equal(raw, floored)
 
 
 def test_random_draws_differ_and_repeat():

@@ -1,12 +1,15 @@
 import csv
 import importlib.util
+import time
 from dataclasses import replace
 
 import benchmarks.problem
 import pytest
 from benchmarks.base_models import base_model
 from benchmarks.datasets import Dataset
+from benchmarks.environment import environment, source_hash
 from benchmarks.methods import METHODS
+from benchmarks.problem import make_problem
 from benchmarks.results_store import COLUMNS, ResultsStore
 
 from bagged_problems import DIABETES, IRIS
@@ -69,9 +72,11 @@ def test_every_method_gives_a_row(path):
     for row in rows.values():
         assert row["status"] == "ok", row["reason"]
         assert row["mse"] == ""
-        assert all(row[name] for name in COLUMNS if name not in ("reason", "mse", "r2", "xgboost"))
-    sizes = {rows[name]["survivors"] for name in ("scsb_paper", "random_k", "best_k", "caruana")}
-    assert len(sizes) == 1
+        empty = {"reason", "mse", "r2", "xgboost"}
+        empty |= set() if METHODS[row["method"]].ours else {"speedup"}
+        assert {name for name in COLUMNS if not row[name]} <= empty
+        size_from = METHODS[row["method"]].size_from or row["method"]
+        assert row["survivors"] == rows[size_from]["survivors"]
 
 
 def test_a_finished_row_is_not_run_again(path, monkeypatch):
@@ -151,18 +156,87 @@ def test_a_method_that_does_not_apply_is_skipped_with_the_reason(path):
     assert "regression" in row["reason"]
 
 
-def test_again_refreshes_a_method_and_the_sizes_that_follow_it(path, replace_run):
+def test_again_refreshes_a_method(path, replace_run):
     before = run(path)
     replace_run("uniform", failing)
     assert run(path)["uniform"] == before["uniform"]
     assert run(path, again=["uniform"])["uniform"]["status"] == "failed"
+
+
+def test_rows_of_ours_made_by_other_source_are_run_again_and_no_others(path, monkeypatch):
+    with monkeypatch.context() as patched:
+        patched.setattr(paper, "environment", lambda: environment() | {"source": "another"})
+        before = run(path)
+    after = run(path)
+    assert before["scsb_paper"]["source"] == "another"
+    assert after["scsb_paper"]["source"] == source_hash()
+    assert all(after[name] == before[name] for name in FAST if name != "scsb_paper")
+
+
+def test_rows_of_a_size_are_run_again_when_the_size_has_changed(path, replace_run):
+    before = run(path)
     replace_run("best_k", failing)
-    assert run(path, again=["scsb_paper"])["best_k"]["status"] == "failed"
+    assert run(path, again=["scsb_paper"])["best_k"] == before["best_k"]
+    random_k = METHODS["random_k"].run
+    replace_run("scsb_paper", lambda problem, k: random_k(problem, 3)[:1])
+    after = run(path, again=["scsb_paper"])
+    assert after["best_k"]["status"] == "failed"
+    assert after["random_k"]["survivors"] == "3"
+
+
+def test_a_changed_size_is_noticed_after_a_stop_too(path, replace_run):
+    run(path)
+    random_k = METHODS["random_k"].run
+    replace_run("random_k", stopping)
+    replace_run("scsb_paper", lambda problem, k: random_k(problem, 3)[:1])
+    with pytest.raises(KeyboardInterrupt):
+        run(path, again=["scsb_paper"])
+    replace_run("random_k", random_k)
+    assert {run(path)[name]["survivors"] for name in ("random_k", "best_k")} == {"3"}
+
+
+def test_a_file_from_before_the_new_columns_is_read_and_completed(path):
+    before = run(path)
+    with path.open("w", newline="") as file:
+        new = ("source", "mean_confidence", "speedup", "wall_seconds")
+        writer = csv.DictWriter(file, [c for c in COLUMNS if c not in new], extrasaction="ignore")
+        writer.writeheader()
+        writer.writerows(before.values())
+    after = run(path)
+    assert [name for name in FAST if after[name]["source"]] == ["uniform", "scsb_paper"]
+    assert after["scsb_paper"]["log_loss"] == before["scsb_paper"]["log_loss"]
+    old = {"log_loss", "survivors", "fit_seconds"}
+    assert all(after["best_k"][name] == before["best_k"][name] for name in old)
+
+
+def test_where_a_method_does_not_apply_no_ensemble_is_fitted_for_it(path, monkeypatch):
+    monkeypatch.setattr(paper, "make_problem", stopping)
+    (row,) = run(path, methods=["uniform_temperature"], datasets=[DIABETES]).values()
+    assert (row["status"], row["reason"]) == (
+        "skipped",
+        "regression has no probabilities to scale",
+    )
+    before = path.read_bytes()
+    run(path, methods=["uniform_temperature"], datasets=[DIABETES])
+    assert path.read_bytes() == before
+
+
+def test_wall_time_holds_the_ensemble_too(path, monkeypatch):
+    def slow(*args):
+        time.sleep(0.3)
+        return make_problem(*args)
+
+    monkeypatch.setattr(paper, "make_problem", slow)
+    rows = run(path, methods=["uniform", "uniform_temperature"])
+    assert float(rows["uniform"]["wall_seconds"]) > 0.3
+    assert float(rows["uniform_temperature"]["wall_seconds"]) < 0.3
 
 
 def test_a_size_matched_method_brings_the_paper_along():
     (cell,) = paper.plan([IRIS], ["DecisionTree"], ["random_k"], [42])
     assert [method.name for method in cell.methods] == ["scsb_paper", "random_k"]
+    (cell,) = paper.plan([IRIS], ["DecisionTree"], ["random_k_default"], [42])
+    assert [method.name for method in cell.methods] == ["sparsebag_default", "random_k_default"]
 
 
 def test_the_plan_pairs_bases_with_tasks_and_ensembles_with_methods():

@@ -1,3 +1,5 @@
+import time
+
 import numpy as np
 import pytest
 from benchmarks.methods.base import Model
@@ -51,3 +53,25 @@ def test_size_and_latency():
     assert (scores["survivors"], scores["members"], scores["compression_ratio"]) == (1, 4, 0.75)
     assert scores["bytes"] > 0
     assert scores["latency_ms_per_1k"] > 0
+
+
+def test_confidence_is_that_of_the_predicted_class():
+    scores = score([constant([0.2, 0.5, 0.3])], problem())
+    assert scores["mean_confidence"] == pytest.approx(0.5)
+
+
+def test_a_model_and_its_reference_take_turns():
+    calls = []
+
+    def named(name, seconds):
+        def predict(X):
+            calls.append(name)
+            time.sleep(seconds)
+            return np.tile([0.5, 0.3, 0.2], (len(X), 1))
+
+        return Model(predict, 1, 4, [])
+
+    scores = score([named("model", 0.002)], problem(), reference=named("reference", 0.02))
+    assert calls[1:] == ["model", "reference"] * (len(calls) // 2)
+    assert scores["speedup"] == pytest.approx(10, rel=0.5)
+    assert scores["latency_ms_per_1k"] < 20
