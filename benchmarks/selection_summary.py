@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+from contextlib import redirect_stdout
 from pathlib import Path
 
 import numpy as np
@@ -10,8 +12,15 @@ SIZES = ("5", "10", "20", "50")
 MOST_ERROR, MOST_RATIO, SHARE_SAFE, SHARE_BETTER, COVERAGE = 0.05, 1.03, 0.9, 0.8, 0.9
 
 
-def run(path: Path) -> None:
-    """Print the summary of a results file."""
+def summary(path: Path) -> str:
+    """What a results file says."""
+    text = io.StringIO()
+    with redirect_stdout(text):
+        _print(path)
+    return text.getvalue().strip("\n")
+
+
+def _print(path: Path) -> None:
     import pandas as pd
 
     table = pd.read_csv(path)

@@ -15,14 +15,17 @@ LOSS = {
     "lasso_pruned": 0.21,
     "scsb_paper": 0.25,
     "sparsebag_default": 0.22,
+    "uniform_floored": 0.19,
     "random_k": 0.24,
+    "random_k_default": 0.21,
     "best_k": 0.23,
     "caruana": 0.23,
     "uniform_temperature": 0.18,
     "xgboost": 0.15,
 }
 KEPT = {"scsb_paper": 0.3, "random_k": 0.3, "best_k": 0.3, "caruana": 0.3}
-KEPT |= {"sparsebag_default": 0.2, "lasso_pruned": 0.96}
+KEPT |= {"sparsebag_default": 0.2, "random_k_default": 0.2, "lasso_pruned": 0.96}
+SOURCE = "0123456789ab"
 MODELS = {
     "uniform": "Standard Bagging",
     "lasso_pruned": "Lasso-Pruned Bagging",
@@ -48,14 +51,18 @@ def _row(dataset, task, base, members, method, seed):
     row = dict.fromkeys(("accuracy", "log_loss", "brier", "ece", "paper_ece", "mse", "r2"))
     row |= {"dataset": dataset, "task": task, "base": base, "method": method, "seed": seed}
     row |= {"sparsebag": "0.1.0", "sklearn": "1.9.1", "machine": "made up"}
+    row |= {"source": SOURCE, "speedup": None, "mean_confidence": None, "bytes": None}
+    row |= {"wall_seconds": 0.5, "status": "", "reason": ""}
     if method == "uniform_temperature" and task == "regression":
         return row | {"status": "skipped", "reason": "regression has no probabilities"}
     loss = LOSS[method] + 0.001 * (seed % 7)
     kept = round(KEPT.get(method, 1.0) * members)
     row |= {"status": "ok", "survivors": kept, "members": members, "fit_seconds": 0.4}
     row |= {"latency_ms_per_1k": 0.2 * kept, "compression_ratio": 1 - kept / members}
+    row |= {"bytes": 1000 * kept, "speedup": 0.9 * members / kept}
     if task == "regression":
         return row | {"mse": 10 * loss, "r2": 1 - loss}
+    row |= {"brier": loss / 2, "mean_confidence": 1 - loss / 2}
     return row | {"log_loss": loss, "ece": loss / 4, "accuracy": 1 - loss / 3, "paper_ece": 0.5}
 
 
@@ -118,6 +125,29 @@ EXPERIMENTS = {
         },
     },
 }
+
+
+BAG = {
+    "members": 100,
+    "survivors": 30,
+    "survivors_without_penalty": 33,
+    "objective": 0.11,
+    "oob_loss": 0.3,
+    "test_score": 0.25,
+    "perturbed": [
+        {"survivors": 29, "objective": 0.11, "test_score": 0.24},
+        {"survivors": 31, "objective": 0.11, "test_score": 0.26},
+    ],
+    "starts": {
+        "n_starts": 10,
+        "uniform": 0.11,
+        "best": 0.10,
+        "worst": 0.13,
+        "n_lower_than_uniform": 9,
+    },
+}
+EXPERIMENTS["every_bag"] = {f"{name} DecisionTree": BAG for name in CLASSIFICATION + REGRESSION}
+EXPERIMENTS["seconds"] = {"paradox": 6.0, "every_bag": 54.0}
 
 
 def write(frame: pd.DataFrame, path: Path) -> Path:

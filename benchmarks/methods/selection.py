@@ -39,10 +39,10 @@ def run_best_k(problem: Problem, k: int | None) -> list[Model]:
     return [voting_model(problem, best_members(problem, k))]
 
 
-def best_members(problem: Problem, k: int) -> np.ndarray:
+def best_members(problem: Problem, k: int, *, brier: bool = False) -> np.ndarray:
     """Equal weights on the k members of least own OOB loss, shape (N,)."""
     mask = problem.oob.mask
-    losses = np.where(mask, _loss(problem, problem.oob.judged), 0.0).sum(axis=0)
+    losses = np.where(mask, _loss(problem, problem.oob.judged, brier=brier), 0.0).sum(axis=0)
     own_loss = losses / np.maximum(mask.sum(axis=0), 1)
     chosen = np.argsort(own_loss, kind="stable")[:k]
     return _indicator(chosen, mask.shape[1]) / k
@@ -54,7 +54,7 @@ def run_caruana(problem: Problem, k: int | None) -> list[Model]:
     return [voting_model(problem, greedy_picks(problem, k).astype(float))]
 
 
-def greedy_picks(problem: Problem, k: int) -> np.ndarray:
+def greedy_picks(problem: Problem, k: int, *, brier: bool = False) -> np.ndarray:
     """How often each member is picked, adding at each step the one that lowers the loss most.
 
     A row that no picked member has out of bag is charged what one voter costs it on average. (To
@@ -66,6 +66,8 @@ def greedy_picks(problem: Problem, k: int) -> np.ndarray:
     problem : Problem
     k : int
         Distinct members wanted.
+    brier : bool
+        Judge classes by the squared error of the true class's vote, not by log-loss.
 
     Returns
     -------
@@ -73,13 +75,15 @@ def greedy_picks(problem: Problem, k: int) -> np.ndarray:
     """
     covered = problem.oob.mask.any(axis=1)
     votes, mask = problem.oob.judged[covered], problem.oob.mask[covered]
-    own_loss = np.where(mask, _loss(problem, votes, covered), 0.0)
+    own_loss = np.where(mask, _loss(problem, votes, covered, brier=brier), 0.0)
     one_voter = (own_loss.sum(axis=1) / mask.sum(axis=1))[:, None]
     picks = np.zeros(votes.shape[1], dtype=int)
     vote_sum, voters = np.zeros((len(votes), 1)), np.zeros((len(votes), 1))
     while np.count_nonzero(picks) < k:
         with_each = (vote_sum + votes) / np.maximum(voters + mask, 1.0)
-        loss = np.where(voters + mask > 0, _loss(problem, with_each, covered), one_voter)
+        loss = np.where(
+            voters + mask > 0, _loss(problem, with_each, covered, brier=brier), one_voter
+        )
         mean_loss = loss.mean(axis=0)
         if picks.sum() >= REPEATS * k:
             mean_loss[picks > 0] = np.inf
@@ -91,9 +95,15 @@ def greedy_picks(problem: Problem, k: int) -> np.ndarray:
 
 
 def _loss(
-    problem: Problem, votes: np.ndarray, rows: np.ndarray | slice = slice(None)
+    problem: Problem,
+    votes: np.ndarray,
+    rows: np.ndarray | slice = slice(None),
+    *,
+    brier: bool = False,
 ) -> np.ndarray:
     """Pointwise loss of votes (rows, members) on the true class, or of predictions."""
+    if problem.task == "classification" and brier:
+        return np.square(1.0 - votes)
     if problem.task == "classification":
         return -np.log((1.0 - FLOOR) * votes + FLOOR / problem.n_classes)
     return np.square(votes - problem.oob.target[rows, None])

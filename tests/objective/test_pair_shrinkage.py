@@ -36,7 +36,7 @@ def plus(one, other, scale):
 
 def measured(folds):
     """Without the prior: what the folds alone say."""
-    return measure_shrinkage(folds, 1.0, prior=np.zeros((2, 2)), prior_pair=0.0)
+    return measure_shrinkage(folds, 1.0, prior=None)
 
 
 def test_noise_has_no_reliability():

@@ -78,5 +78,5 @@ def test_other_models_cost_their_pickle_and_have_no_nodes():
     prices = member_prices(read_ensemble(bag))
     assert prices.nodes.tolist() == [0, 0, 0]
     assert prices.bytes.tolist() == [len(pickle.dumps(m, protocol=5)) for m in bag.estimators_]
-    with pytest.raises(ValueError, match="max_nodes counts the nodes of trees, but no member is"):
+    with pytest.raises(ValueError, match="max_nodes counts the nodes of trees, but not every"):
         Budget(max_nodes=100).check(prices)

@@ -95,7 +95,8 @@ def selected(monkeypatch, answer, tolerance):
     selection = select_members(
         evidence, prices, budget=Budget(), tolerance=tolerance, refit_by=BY, floor=1e-3
     )
-    assert calls == [selection.table.k[selection.table.chosen][0]]
+    assert len(calls) == 1
+    assert calls[0] >= selection.table.k[selection.table.chosen][0]
     return selection
 
 
@@ -126,6 +127,7 @@ def test_members_the_refit_drops_are_not_counted(monkeypatch):
     assert np.count_nonzero(fewer.weights) == k - 1
     assert fewer.explanation.startswith(f"Kept {k - 1} of 12 members, {10 * (k - 1)} of 120 nodes")
     assert fewer.expected_risk != plain.expected_risk
+    assert fewer.table.k[fewer.table.chosen] == k - 1
 
 
 def test_a_refit_that_would_break_the_promise_is_not_kept(monkeypatch):

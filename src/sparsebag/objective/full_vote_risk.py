@@ -199,6 +199,10 @@ class FullVoteRisk:
         kind = "prediction" if evidence.task == "regression" else "every_class"
         self._channels = evidence.channels(kind)
         self._targets = on_host(self._channels.targets)
+        self._unit = 1.0
+        if evidence.task == "regression":
+            # Squares of residuals are summed in the votes' precision, whatever the target's unit.
+            self._unit = float(np.std(self._targets)) or 1.0
         self.own_risk, self.pair_risk, voters = self._row_risks()
         self._voters = voters
         weight = (voters >= min(FEWEST_VOTERS, self.n_members)).astype(float)
@@ -267,14 +271,18 @@ class FullVoteRisk:
             s = xp.asarray(self.row_weight[block], dtype=residuals[0].dtype, device=on)[:, None]
             for e in residuals:
                 product = (s * e).T @ e
-                products += self._channels.multiplicity * xp.astype(product, xp.float64)
+                scale = self._channels.multiplicity * self._unit**2
+                products += scale * xp.astype(product, xp.float64)
             if mask is not None:
-                d = xp.asarray(self.pair_risk[block], dtype=mask.dtype, device=on)[:, None]
+                square_unit = self._unit**2
+                d = self.pair_risk[block] / square_unit
+                d = xp.asarray(d, dtype=mask.dtype, device=on)[:, None]
                 counts += xp.astype((s * mask).T @ mask, xp.float64)
-                levels += xp.astype((s * d * mask).T @ mask, xp.float64)
+                levels += square_unit * xp.astype((s * d * mask).T @ mask, xp.float64)
                 # On the diagonal a product is a square, and its level the row's mean square.
-                square = xp.asarray(self.own_risk[block], dtype=mask.dtype, device=on)[:, None]
-                own += xp.sum(s * square * mask, axis=0, dtype=xp.float64)
+                square = self.own_risk[block] / square_unit
+                square = xp.asarray(square, dtype=mask.dtype, device=on)[:, None]
+                own += square_unit * xp.sum(s * square * mask, axis=0, dtype=xp.float64)
         total = float(weight.sum())
         if self.evidence.oob_mask is None:
             return PairMoments(on_host(products), np.full((n, n), total), total, 0.0, 0.0)
@@ -297,8 +305,8 @@ class FullVoteRisk:
         for block, residuals, mask in self._blocks(np.arange(n_rows)):
             squares = sum(xp.sum(xp.astype(e, xp.float64) ** 2, axis=1) for e in residuals)
             sums = sum(xp.sum(e, axis=1, dtype=xp.float64) ** 2 for e in residuals)
-            squares = self._channels.multiplicity * on_host(squares)
-            sums = self._channels.multiplicity * on_host(sums)
+            scale = self._channels.multiplicity * self._unit**2
+            squares, sums = scale * on_host(squares), scale * on_host(sums)
             count = np.full(len(block), float(self.n_members))
             if mask is not None:
                 count = on_host(xp.sum(mask, axis=1, dtype=xp.float64))
@@ -325,7 +333,7 @@ class FullVoteRisk:
                     goal = goal - self._floor / (self.evidence.n_classes or 1)
                     v = (1.0 - self._floor) * v
                 t = xp.asarray(goal, dtype=xp.float64, device=on)[:, None]
-                e = xp.astype(t - v, dtype)
+                e = xp.astype((t - v) / self._unit, dtype)
                 residuals.append(zero_in_bag(e, seen))
             yield block, residuals, kept
 

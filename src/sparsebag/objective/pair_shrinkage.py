@@ -22,9 +22,9 @@ import numpy as np
 
 from sparsebag.objective.full_vote_risk import PairMoments
 
-COMPANY_SD, ALONE_SD, CORRELATION, PRIOR_PAIR_SD = 0.016, 0.07, 0.6, 0.02
-"""Real differences between a forest's trees, in units of what averaging two trees saves: about the
-same on every data set of the suite."""
+COMPANY_SD, ALONE_SD, CORRELATION, PRIOR_PAIR_SD = 0.023, 0.106, 0.65, 0.029
+"""Real differences between a forest's trees, in units of what averaging two trees saves: medians
+over 32 data sets (`python -m benchmarks.member_effects`), which vary threefold either way."""
 PRIOR_COVARIANCE = np.array(
     [
         [COMPANY_SD**2, CORRELATION * COMPANY_SD * ALONE_SD],
@@ -157,7 +157,7 @@ def measure_shrinkage(
     folds: list[Effects],
     spread: float,
     *,
-    prior: np.ndarray = PRIOR_COVARIANCE,
+    prior: np.ndarray | None = PRIOR_COVARIANCE,
     prior_pair: float = PRIOR_PAIR_SD,
 ) -> Shrinkage:
     """What of the effects is real, from estimates on disjoint rows and from experience.
@@ -167,8 +167,9 @@ def measure_shrinkage(
     folds : list of Effects
     spread : float
         A member's mean own risk less a pair's: the unit the prior is in.
-    prior : ndarray of shape (2, 2)
-        Covariance of (company, alone) to expect, in units of ``spread`` squared.
+    prior : ndarray of shape (2, 2) or None
+        Covariance of (company, alone) to expect, in units of ``spread`` squared. The default is
+        that of trees; None: the rows alone decide.
     prior_pair : float
         Standard deviation of pairs' effects to expect, in units of ``spread``.
 
@@ -192,10 +193,11 @@ def measure_shrinkage(
         return Shrinkage(np.zeros((2, 2)), 0.0, np.zeros((2, 2)), 0.0)
     unit = spread**2
     members = [np.stack([fold.company, fold.alone]) for fold in folds]
-    real, noise = _with_prior(*_components(members), unit * prior, members[0].shape[1])
+    of_member = None if prior is None else unit * prior
+    real, noise = _with_prior(*_components(members), of_member, members[0].shape[1])
     known = real @ np.linalg.pinv(real + noise, hermitian=True)
     pairs = [fold.pair.reshape(1, -1) for fold in folds]
-    of_pair = np.array([[unit * prior_pair**2]])
+    of_pair = None if prior is None else np.array([[unit * prior_pair**2]])
     pair, pair_noise = _with_prior(*_components(pairs), of_pair, pairs[0].shape[1])
     total = float(pair[0, 0] + pair_noise[0, 0])
     share = float(pair[0, 0]) / total if total > 0 else 0.0
@@ -204,17 +206,21 @@ def measure_shrinkage(
 
 
 def _with_prior(
-    found: np.ndarray, noise: np.ndarray, prior: np.ndarray, n: int
+    found: np.ndarray, noise: np.ndarray, prior: np.ndarray | None, n: int
 ) -> tuple[np.ndarray, np.ndarray]:
     """The covariance found on the rows, where they can tell; the prior, where they cannot.
 
-    Of n effects' variance the rows' noise leaves an error of about noise·√(2/n) + 2√(variance·
-    noise/n). The less that is beside the variance itself, the more what was found is trusted.
+    Were the prior true, the rows' noise would leave an error of about noise·√(2/n) +
+    2√(prior·noise/n) in a variance of n effects. How much that is beside the prior decides whom to
+    trust; the variance found does not, or lucky ones would be trusted more. Only where it is
+    beyond any luck are the members at hand of another kind than the prior's.
     """
-    at, level = np.maximum(np.diag(found), 0.0), np.diag(noise)
-    error = level * np.sqrt(2.0 / n) + 2.0 * np.sqrt(at * level / n)
-    size = np.maximum(at, np.diag(prior))
-    trust = np.divide(size**2, size**2 + error**2, out=np.zeros_like(size), where=size > 0)
+    if prior is None:
+        return _positive(found), noise
+    size, level = np.diag(prior), np.diag(noise)
+    error = np.maximum(level * np.sqrt(2.0 / n) + 2.0 * np.sqrt(size * level / n), 1e-150)
+    beyond_luck = np.clip(((np.diag(found) - size) / error - 3.0) / 3.0, 0.0, 1.0)
+    trust = np.maximum(1.0 / (1.0 + (error / np.maximum(size, 1e-150)) ** 2), beyond_luck)
     both = np.sqrt(np.outer(trust, trust))
     return _positive(both * found + (1.0 - both) * prior), noise
 

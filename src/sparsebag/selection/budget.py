@@ -84,6 +84,8 @@ class Budget:
             whole = isinstance(value, (int, float, np.integer, np.floating))
             if not whole or isinstance(value, bool) or not math.isfinite(value) or value < 1:
                 raise ValueError(f"{name} must be a number, at least 1, or None; got {value!r}.")
+            if name == "max_estimators" and value != int(value):
+                raise ValueError(f"max_estimators must be a whole number, got {value!r}.")
 
     def __str__(self) -> str:
         return " and ".join(f"{name}={value:g}" for name, value in self.named()) or "no budget"
@@ -121,8 +123,11 @@ class Budget:
         ----------
         prices : Prices
         """
-        if self.max_nodes is not None and not np.any(prices.nodes):
-            raise ValueError("max_nodes counts the nodes of trees, but no member is one.")
+        if self.max_nodes is not None and not np.all(prices.nodes):
+            raise ValueError(
+                "max_nodes counts the nodes of trees, but not every member is one; use "
+                "max_estimators or max_bytes."
+            )
         if self.max_nodes is not None and prices.nodes.min() > self.max_nodes:
             raise ValueError(
                 f"max_nodes={self.max_nodes} is less than the smallest member has "

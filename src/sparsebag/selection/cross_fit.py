@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import warnings
 from dataclasses import dataclass, replace
 from functools import cached_property, reduce
 
@@ -14,7 +15,13 @@ from sparsebag.objective.full_vote_risk import (
     FullVoteRisk,
     PairMoments,
 )
-from sparsebag.objective.pair_shrinkage import Effects, Shrinkage, effects_of, measure_shrinkage
+from sparsebag.objective.pair_shrinkage import (
+    PRIOR_COVARIANCE,
+    Effects,
+    Shrinkage,
+    effects_of,
+    measure_shrinkage,
+)
 from sparsebag.selection.path import PathPoint, budget_path
 
 FOLDS = 10
@@ -23,7 +30,9 @@ DENSE_SIZES = 64
 GROWTH = 1.04
 MOST_FOLD_BYTES = 4 << 30
 """Memory for the folds' N×N sums; fewer folds where N is large."""
-PRIOR_SD_OF_SLOPE = 0.5
+MOST_STRANGERS, ROWS_TO_MEET = 0.2, 100
+"""Share of pairs without a common row above which the user is warned, given this many rows."""
+PRIOR_SD_OF_SLOPE = 1.0
 """How far the model of the members' differences is trusted before the held-out rows are heard."""
 
 
@@ -113,7 +122,7 @@ class CrossFittedPath:
         n = self.n_members
         spread = [self.shrinkage.variance_at(point.weights, n) for point in self.points]
         of_slope = self.slope_error * self.gain / self.slope if self.slope else 0.0 * self.gain
-        return np.asarray(np.sqrt(self.slope**2 * np.array(spread) + of_slope**2))
+        return np.asarray(np.sqrt(np.array(spread) + of_slope**2))
 
     def expected(self) -> np.ndarray:
         """Expected risk at each point.
@@ -152,6 +161,7 @@ def cross_fit(
     limit: int,
     *,
     price: np.ndarray | None = None,
+    trees: bool = True,
     n_folds: int = FOLDS,
     seed: int = 0,
     verbose: int = 0,
@@ -170,6 +180,9 @@ def cross_fit(
         Most members of a point.
     price : ndarray of shape (N,), optional
         Members' prices, see `budget_path`.
+    trees : bool, default True
+        Whether the members are trees, whose differences are of a known size; see
+        `pair_shrinkage`.
     n_folds : int, default 10
     seed : int, default 0
         Of the rows' assignment to folds.
@@ -187,13 +200,16 @@ def cross_fit(
         _say(verbose, f"pairs of members, fold {f + 1} of {len(folds)}")
     total = reduce(PairMoments.__add__, moments)
     shares = total.counts / total.row_weight
+    if sum(map(len, folds)) >= ROWS_TO_MEET:
+        _warn_of_strangers(shares)
     kept = risk.kept_effects()
     effects = [effects_of(moment, shares, kept) for moment in moments]
     mean = total.exchangeable()
-    shrinkage = measure_shrinkage(effects, mean.own - mean.pair)
+    prior = PRIOR_COVARIANCE if trees else None
+    shrinkage = measure_shrinkage(effects, mean.own - mean.pair, prior=prior)
     deviation = shrinkage.deviation_matrix(effects_of(total, kept=kept))
     points = _thinned(budget_path(_matrix(total, deviation), limit, price))
-    slope, slope_error = _slope(total, moments, effects, kept, points, price, verbose)
+    slope, slope_error = _slope(total, moments, effects, kept, points, price, prior, verbose)
     judged = np.flatnonzero(risk.row_weight > 0)
     return CrossFittedPath(
         points=points,
@@ -214,6 +230,7 @@ def _slope(
     kept: tuple[float, float],
     points: list[PathPoint],
     price: np.ndarray | None,
+    prior: np.ndarray | None,
     verbose: int,
 ) -> tuple[float, float]:
     """Held-out gain over predicted gain, pooled over folds and sizes, and its standard error."""
@@ -245,6 +262,22 @@ def _slope(
     variance = (n - 1) / n * float(np.sum((without - without.mean()) ** 2))
     trust = PRIOR_SD_OF_SLOPE**2 / (PRIOR_SD_OF_SLOPE**2 + variance)
     return 1.0 + trust * (slope - 1.0), float(np.sqrt(trust * variance))
+
+
+def _warn_of_strangers(shares: np.ndarray) -> None:
+    """Say so where many members are never judged together, as in a library of fold models."""
+    n = len(shares)
+    never = (np.count_nonzero(shares <= SMALLEST_SHARE) - np.sum(np.diag(shares) <= 0)) / (
+        n * max(n - 1, 1)
+    )
+    if never > MOST_STRANGERS:
+        warnings.warn(
+            f"{never:.0%} of the pairs of members have no row out of bag together, so how they "
+            "vote together is taken from the other pairs; the expected risk may be off. Held-out "
+            "rows (evidence='holdout') would tell.",
+            UserWarning,
+            stacklevel=6,
+        )
 
 
 def _matrix(moments: PairMoments, deviation: np.ndarray) -> np.ndarray:

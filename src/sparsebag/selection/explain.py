@@ -73,12 +73,13 @@ def explain(
     if choice.position is None:
         best = int(np.argmin(path.expected()))
         change = path.expected()[best] / path.full_risk - 1.0 if path.full_risk else 0.0
+        why = "the rows are too few to be sure" if change <= tolerance else "that is more"
         return (
-            f"Kept all {n} {noun}, with equal weights: no smaller ensemble is sure to raise the "
-            f"expected {score} ({path.full_risk:.4g}) by less than {accepted}.\n"
-            f"The best one found, {table.k[best]} {noun}, is expected to change it by "
-            f"{change:+.1%}, but the rows are too few to be sure. To have a smaller ensemble all "
-            "the same, set max_estimators or raise tolerance."
+            f"Kept all {_count(n, noun)}, with equal weights: no smaller ensemble is sure to raise "
+            f"the expected {score} ({path.full_risk:.4g}) by less than {accepted}.\n"
+            f"The best one found, {_count(table.k[best], noun)}, is expected to change it by "
+            f"{change:+.1%}; {why}. To have a smaller ensemble all the same, set max_estimators or "
+            "raise tolerance."
         )
     k, nodes, size = facts.cost
     of_nodes = f", {nodes:,} of {all_nodes:,} nodes" if all_nodes else ""
@@ -86,19 +87,25 @@ def explain(
     if not choice.meets_tolerance:
         within = f"more than {accepted}, but the best within {budget}"
     needed = path.random.members_needed(facts.expected)
-    as_many = f"about {needed:.0f}" if needed <= n else f"more than {n}"
+    as_many = f"more than {_count(n, noun)}"
+    if needed <= n * (1.0 + 1e-9):
+        as_many = f"about {_count(round(needed), noun)}"
     weights = ""
     if refitted is not None:
         loss = refitted.replace("_", "-")
         weights = f"\nTheir weights were refitted on {loss}, which was lower on held-out rows."
     return (
-        f"Kept {k} of {n} {noun}{of_nodes} ({_kb(size)} of {_kb(all_bytes)}).\n"
+        f"Kept {k} of {_count(n, noun)}{of_nodes} ({_kb(size)} of {_kb(all_bytes)}).\n"
         f"Expected {score} on new rows: {facts.expected:.4g} ± {facts.standard_error:.2g}; that is "
         f"{facts.increase:+.1%} against all {n} ({path.full_risk:.4g}), and with {CONFIDENCE:.0%} "
         f"confidence at most {facts.bound:+.1%}: {within}.\n"
-        f"To do as well, {as_many} {noun} drawn at random would be needed.{weights}"
+        f"To do as well, {as_many} drawn at random would be needed.{weights}"
     )
 
 
+def _count(n: int, noun: str) -> str:
+    return f"{n} {noun[:-1] if n == 1 else noun}"
+
+
 def _kb(size: int) -> str:
-    return f"{size / 1e3:,.0f} kB"
+    return f"{size / 1e3:,.0f} kB" if size >= 1e4 else f"{size / 1e3:,.1f} kB"

@@ -92,8 +92,7 @@ def budget_path(
     path = [PathPoint(np.array(members), weights)]
     ridge = evenness
     while len(path) < min(limit, n) and ridge <= MOST_RIDGE:
-        evened = curved + ridge * spread * np.eye(n)
-        grown = _grow(evened, cost, members, weights, len(path) + 1)
+        grown = _grow(curved, ridge * spread, cost, members, weights, len(path) + 1)
         if grown is None:
             ridge = max(2.0 * ridge, EVENNESS)
             continue
@@ -104,17 +103,21 @@ def budget_path(
 
 
 def _grow(
-    curved: np.ndarray, cost: np.ndarray, members: list[int], weights: np.ndarray, k: int
+    curved: np.ndarray,
+    ridge: float,
+    cost: np.ndarray,
+    members: list[int],
+    weights: np.ndarray,
+    k: int,
 ) -> tuple[list[int], np.ndarray] | None:
     """Make it k members with their weights, from k-1; None if no further member gets weight."""
-    own = np.diag(curved)
     for _ in range(REFILLS):
-        entering = _best_entry(curved, own, cost, members, weights)
+        entering = _best_entry(curved, ridge, cost, members, weights)
         if entering is None:
             return None
         members = [*members, entering]
         start = np.append(weights * (1.0 - 1.0 / k), 1.0 / k)
-        face = 2.0 * curved[np.ix_(members, members)]
+        face = 2.0 * (curved[np.ix_(members, members)] + ridge * np.eye(len(members)))
         corrected = simplex_qp(face, np.zeros(len(members)), start)
         kept = corrected > 0
         members = [m for m, keep in zip(members, kept, strict=True) if keep]
@@ -167,13 +170,14 @@ def penalty_path(
 
 
 def _best_entry(
-    curved: np.ndarray, own: np.ndarray, cost: np.ndarray, members: list[int], weights: np.ndarray
+    curved: np.ndarray, ridge: float, cost: np.ndarray, members: list[int], weights: np.ndarray
 ) -> int | None:
     """The member whose best step from the weights towards it gains most for its price."""
     slope = curved[:, members] @ weights
-    level = float(weights @ slope[members])
+    level = float(weights @ slope[members]) + ridge * float(weights @ weights)
     descent = np.maximum(level - slope, 0.0)
-    gain = descent**2 / np.maximum(own - 2.0 * slope + level, 1e-300) / cost
+    bend = np.diag(curved) + ridge - 2.0 * slope + level
+    gain = descent**2 / np.maximum(bend, 1e-300) / cost
     gain[members] = 0.0
     best = int(np.argmax(gain))
     return best if gain[best] > 0 else None

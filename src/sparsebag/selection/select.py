@@ -125,15 +125,15 @@ def select_members(
             return _unjudged(whole, tolerance, noun)
         path = cross_fit(
             risk,
-            min(n, int(budget.max_estimators or MOST_MEMBERS)),
+            min(n - 1, int(budget.max_estimators or MOST_MEMBERS)),  # all of them: see below
             price=budget.price_for_search(prices),
+            trees=bool(np.all(prices.nodes)),
             seed=seed,
             verbose=verbose,
         )
     costs = [prices.of(point.members) for point in path.points]
     allowed = np.array([budget.allows(cost) for cost in costs])
     choice = choose(path, tolerance, allowed, full_allowed=budget.allows(whole), seed=seed)
-    table = _table(path, choice, [*costs, whole])
     if choice.position is None:
         equal = np.full(n, 1.0 / n)
         facts = Facts(path.full_risk, path.full_error, 0.0, 0.0, whole)
@@ -148,11 +148,12 @@ def select_members(
         if refitted is not None:
             point, facts = again, judged
         equal = point.spread(n)
+    table = _table(path, choice, [*costs, whole], facts)
     if not choice.meets_tolerance:
         warnings.warn(
             f"no ensemble within {budget} is sure to lose at most {tolerance:.1%}; the best is "
-            f"expected to lose {facts.increase:.1%} against the whole ensemble (up to "
-            f"{facts.bound:.1%}). Allow more, or raise tolerance.",
+            f"expected to change the risk by {facts.increase:+.1%} against the whole ensemble (up "
+            f"to {facts.bound:+.1%}). Allow more, or raise tolerance.",
             RegretWarning,
             stacklevel=4,
         )
@@ -248,16 +249,23 @@ def check_tolerance(tolerance: object) -> float:
     return float(tolerance)  # type: ignore[arg-type]
 
 
-def _table(path: CrossFittedPath, choice: Choice, costs: list[tuple[int, int, int]]) -> PathTable:
+def _table(
+    path: CrossFittedPath, choice: Choice, costs: list[tuple[int, int, int]], facts: Facts
+) -> PathTable:
+    """Every size; of the one that was kept, what is finally expected."""
     k, nodes, size = np.array(costs).T
-    chosen = np.zeros(len(k), dtype=np.bool_)
-    chosen[-1 if choice.position is None else choice.position] = True
+    at = len(k) - 1 if choice.position is None else choice.position
+    chosen = np.arange(len(k)) == at
+    k[at], nodes[at], size[at] = facts.cost
+    expected = np.append(path.expected(), path.full_risk)
+    error = np.append(path.error_of(), path.full_error)
+    expected[at], error[at] = facts.expected, facts.standard_error
     return PathTable(
         k=k,
         nodes=nodes,
         bytes=size,
-        expected_risk=np.append(path.expected(), path.full_risk),
-        standard_error=np.append(path.error_of(), path.full_error),
+        expected_risk=expected,
+        standard_error=error,
         random_risk=np.asarray(path.random.random_k(k)),
         chosen=chosen,
     )
