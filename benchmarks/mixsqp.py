@@ -29,7 +29,8 @@ args <- commandArgs(TRUE)
 n <- as.integer(args[2]); m <- as.integer(args[3])
 L <- matrix(readBin(args[1], "double", n * m), n, m)
 seconds <- system.time(fit <- mixsqp(L, control = list(verbose = FALSE)))[["elapsed"]]
-cat("BLAS", as.character(extSoftVersion()["BLAS"]), "\\n", file = stderr())
+blas <- as.character(extSoftVersion()["BLAS"])
+cat("BLAS", basename(dirname(blas)), "\\n", file = stderr())
 cat(seconds, nrow(fit$progress), fit$status, "\\n", sep = "\\t")
 writeBin(fit$x, args[4])
 """

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,13 +17,12 @@ COLUMNS = (
 )
 OK, SKIPPED, FAILED = "ok", "skipped", "failed"
 
-Key = tuple[str, str, str, str]
+Key = tuple[str, ...]
 
 
-def key_of(row: Mapping[str, Any]) -> Key:
+def key_of(row: Mapping[str, Any], names: Sequence[str] = KEY) -> Key:
     """What identifies a row."""
-    dataset, base, method, seed = (str(row[name]) for name in KEY)
-    return dataset, base, method, seed
+    return tuple(str(row[name]) for name in names)
 
 
 class ResultsStore:
@@ -33,6 +32,8 @@ class ResultsStore:
     ----------
     path : path-like
         Read if it exists. A last line that was cut short is dropped, and its row runs again.
+    columns, key : sequence of str
+        Of the file, and those that identify a row; default: the paper benchmark's.
 
     Examples
     --------
@@ -44,8 +45,11 @@ class ResultsStore:
     True
     """
 
-    def __init__(self, path: str | Path) -> None:
+    def __init__(
+        self, path: str | Path, columns: Sequence[str] = COLUMNS, key: Sequence[str] = KEY
+    ) -> None:
         self.path = Path(path)
+        self.columns, self.key = tuple(columns), tuple(key)
         self.rows: dict[Key, dict[str, str]] = {}
         if self.path.exists():
             self._read()
@@ -62,7 +66,8 @@ class ResultsStore:
         row : mapping
             Column to value; columns left out are empty.
         """
-        key, cells = key_of(row), {name: _cell(row.get(name)) for name in COLUMNS}
+        key = key_of(row, self.key)
+        cells = {name: _cell(row.get(name)) for name in self.columns}
         known = key in self.rows
         self.rows[key] = cells
         if known:
@@ -71,28 +76,29 @@ class ResultsStore:
         self.path.parent.mkdir(parents=True, exist_ok=True)
         with self.path.open("a", encoding="utf-8", newline="") as file:
             # One write a row: a process that is stopped leaves whole rows.
-            file.write(_csv([cells], header=file.tell() == 0))
+            file.write(_csv([cells], self.columns, header=file.tell() == 0))
             file.flush()
 
     def _read(self) -> None:
         text = self.path.read_text(encoding="utf-8")
         whole = text[: text.rfind("\n") + 1]
         reader = csv.DictReader(io.StringIO(whole))
-        if tuple(reader.fieldnames or ()) not in ((), COLUMNS):
+        if tuple(reader.fieldnames or ()) not in ((), self.columns):
             raise ValueError(f"{self.path} has other columns; move it away, or use another --out.")
-        self.rows = {key_of(row): row for row in reader}
+        self.rows = {key_of(row, self.key): row for row in reader}
         if whole != text:
             self._rewrite()
 
     def _rewrite(self) -> None:
         partial = self.path.with_name(self.path.name + ".partial")
-        partial.write_text(_csv(self.rows.values(), header=True), encoding="utf-8", newline="")
+        text = _csv(self.rows.values(), self.columns, header=True)
+        partial.write_text(text, encoding="utf-8", newline="")
         partial.replace(self.path)
 
 
-def _csv(rows: Iterable[Mapping[str, str]], *, header: bool) -> str:
+def _csv(rows: Iterable[Mapping[str, str]], columns: Sequence[str], *, header: bool) -> str:
     text = io.StringIO()
-    writer = csv.DictWriter(text, COLUMNS, lineterminator="\n")
+    writer = csv.DictWriter(text, columns, lineterminator="\n")
     if header:
         writer.writeheader()
     writer.writerows(rows)

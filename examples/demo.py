@@ -28,14 +28,11 @@ def main() -> None:
     small = sb.compress(forest, X, y, n_jobs=-1)
     compressed = time.perf_counter() - start
 
+    print(f"\n{small.selection_}")  # from the training rows alone
+
     report = small.report(X_test, y_test)
     print(f"\n{report}\n")
     print(f"forest fitted in {fitted:.1f} s, compressed in {compressed:.1f} s")
-    solution = small.solution_
-    print(
-        f"solver {solution.solver}: {solution.n_iterations} iterations, stationarity gap "
-        f"{solution.stationarity_gap:.1e} ({solution.status.value})"
-    )
     report.save(REPORT)
     print(f"report written to {REPORT}")
 

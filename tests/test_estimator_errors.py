@@ -49,11 +49,14 @@ class NeverFitted(RandomForestClassifier):
 @pytest.mark.parametrize(
     ("settings", "sentence"),
     [
-        ({"lam": -0.1}, "lam must be a finite number that is not negative, got -0.1."),
-        ({"lam": np.nan}, "lam must be a finite number that is not negative, got nan."),
-        ({"lam": np.inf}, "lam must be a finite number that is not negative, got inf."),
-        ({"lam": "auto"}, "lam must be a finite number that is not negative, got 'auto'."),
-        ({"lam": [0.1]}, "lam must be a finite number that is not negative, got [0.1]."),
+        ({"lam": -0.1}, "lam must be 'auto' or a finite number that is not negative, got -0.1."),
+        ({"lam": np.nan}, "lam must be 'auto' or a finite number that is not negative, got nan."),
+        ({"lam": np.inf}, "lam must be 'auto' or a finite number that is not negative, got inf."),
+        (
+            {"lam": "Auto"},
+            "lam must be 'auto' or a finite number that is not negative, got 'Auto'.",
+        ),
+        ({"lam": [0.1]}, "lam must be 'auto' or a finite number that is not negative, got [0.1]."),
         ({"loss": "hinge"}, "loss='hinge' is not known; use 'auto' or one of"),
         ({"loss": "squared_error"}, "loss='squared_error' does not fit classification; use one of"),
         ({"loss": SquaredError()}, "loss='squared_error' does not fit classification; use one of"),
@@ -64,6 +67,21 @@ class NeverFitted(RandomForestClassifier):
         ({"floor": None}, "floor must be a finite number, at least 0 and below 1, got None."),
         ({"floor": "none"}, "floor='none' is not known; use 'auto' or a number."),
         ({"prior_mass": -1}, "prior_mass must be a finite number, at least 0, got -1."),
+        ({"tolerance": -0.01}, "tolerance must be a finite number that is not negative (0.01 acc"),
+        ({"tolerance": np.nan}, "tolerance must be a finite number that is not negative (0.01 acc"),
+        ({"tolerance": None}, "tolerance must be a finite number that is not negative (0.01 acc"),
+        ({"tolerance": True}, "tolerance must be a finite number that is not negative (0.01 acc"),
+        ({"max_estimators": 0}, "max_estimators must be a number, at least 1, or None; got 0."),
+        ({"max_nodes": -5}, "max_nodes must be a number, at least 1, or None; got -5."),
+        ({"max_bytes": "1 MB"}, "max_bytes must be a number, at least 1, or None; got '1 MB'."),
+        (
+            {"max_estimators": 5, "lam": 0.1},
+            "max_estimators=5 sets the size and lam=0.1 the penalty; use one of the two",
+        ),
+        (
+            {"max_nodes": 50, "preset": "paper"},
+            "max_nodes=50 sets the size and lam=0.05 the penalty; use one of the two",
+        ),
         ({"evidence": "holdout"}, "evidence='holdout' needs a fitted ensemble, because the rows"),
     ],
     ids=lambda value: str(value) if isinstance(value, dict) else "",
@@ -139,7 +157,8 @@ def test_no_bootstrap_and_no_held_out_rows(ensemble):
 
 def test_a_bag_without_bootstrap_that_draws_fewer_rows_has_unseen_ones():
     bag = BaggingClassifier(n_estimators=30, bootstrap=False, max_samples=0.5, random_state=0)
-    assert SparseBaggingClassifier(bag).fit(*IRIS).n_active_ < 30
+    assert SparseBaggingClassifier(bag, tolerance=0.5).fit(*IRIS).n_active_ < 30
+    assert SparseBaggingClassifier(bag, lam=0.0).fit(*IRIS).n_active_ < 30
     bag.set_params(max_samples=1.0)
     with pytest.raises(ValueError, match="no row is out of bag for any member"):
         SparseBaggingClassifier(bag).fit(*IRIS)
@@ -232,7 +251,7 @@ def test_unusable_sample_weights(weight):
     ids=lambda solver: solver.name,
 )
 def test_a_solver_that_stops_early_warns_with_its_gap_and_stays_on_the_simplex(solver):
-    small = SparseBaggingClassifier(forest(), solver=solver)
+    small = SparseBaggingClassifier(forest(), lam=0.0, solver=solver)
     with pytest.warns(ConvergenceWarning, match=r"iteration limit .*stationarity gap \d\.\d+e"):
         small.fit(*CANCER)
     assert not small.solution_.status.success

@@ -8,7 +8,15 @@ import sparsebag
 ROOT = Path(sparsebag.__file__).parent
 ORDER = ["evidence", "objective", "solvers", "selection", "refine", "deploy", "report"]
 # Modules at the root stand on all folders; among themselves they have an order too.
-TOP = ["settings", "weighting", "given_ensemble", "estimators", "compress", "__init__"]
+TOP = [
+    "settings",
+    "weighting",
+    "given_ensemble",
+    "estimator_docs",
+    "estimators",
+    "compress",
+    "__init__",
+]
 
 
 def layer(module: str) -> int:

@@ -52,6 +52,11 @@ def test_the_papers():
     )
 
 
+def test_auto_lam_selects_by_risk_and_is_the_papers_own_in_its_preset():
+    assert resolve_settings(**{**AUTO, "lam": "auto"}).lam is None
+    assert resolve_settings(**{**AUTO, "lam": "auto", "preset": "paper"}).lam == 0.05
+
+
 @pytest.mark.parametrize("preset", [None, "paper"])
 @pytest.mark.parametrize(
     "explicit",
@@ -81,7 +86,8 @@ def test_any_number_is_a_number(lam):
 @pytest.mark.parametrize("value", [True, np.nan, -np.inf, -1e-9, "0.1", [], np.array([0.1])])
 @pytest.mark.parametrize("name", ["lam", "floor", "prior_mass"])
 def test_what_is_no_usable_number_is_refused_by_name(name, value):
-    with pytest.raises(ValueError, match=rf"^{name}( must be a finite number|='0.1' is not known)"):
+    wanted = "'auto' or a finite number" if name == "lam" else "a finite number"
+    with pytest.raises(ValueError, match=rf"^{name}( must be {wanted}|='0.1' is not known)"):
         resolve_settings(**{**AUTO, name: value})
 
 

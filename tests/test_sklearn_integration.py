@@ -62,7 +62,7 @@ def test_parameters_reach_the_ensemble_and_clone_keeps_them():
 
 
 def test_a_clone_of_a_fitted_estimator_is_not_fitted():
-    small = SparseBaggingClassifier(small_forest()).fit(*IRIS)
+    small = SparseBaggingClassifier(small_forest(), tolerance=0.5).fit(*IRIS)
     with pytest.raises(NotFittedError):
         clone(small).predict(IRIS[0])
 
@@ -92,7 +92,7 @@ def test_repr_html_and_tags_at_every_stage(stage):
 
 
 def test_input_tags_are_the_ensembles_own():
-    assert get_tags(SparseBaggingClassifier(small_forest())).input_tags.allow_nan
+    assert get_tags(SparseBaggingClassifier(small_forest(), tolerance=0.5)).input_tags.allow_nan
     bag = BaggingClassifier(GaussianNB())
     assert not get_tags(SparseBaggingClassifier(bag)).input_tags.sparse
     assert not get_tags(SparseBaggingClassifier(FrozenEstimator(bag))).input_tags.allow_nan
@@ -119,8 +119,10 @@ def roundtrip_deepcopy(obj, folder):
 def test_copies_predict_the_same(roundtrip, frozen, tmp_path):
     X, y = IRIS
     forest = FrozenEstimator(small_forest().fit(X, y)) if frozen else small_forest()
-    small = SparseBaggingClassifier(forest).fit(X, y)
+    small = SparseBaggingClassifier(forest, tolerance=0.5).fit(X, y)
     copied = roundtrip(small, tmp_path)
+    assert str(copied.selection_) == str(small.selection_)
+    assert_array_equal(copied.path_.expected_risk, small.path_.expected_risk)
     assert_array_equal(copied.predict_proba(X), small.predict_proba(X))
     assert_array_equal(copied.weights_, small.weights_)
     assert_array_equal(copied.active_, small.active_)
@@ -136,12 +138,13 @@ def test_a_pickle_carries_the_survivors_only(how):
         "fitted here": clone(forest),
         "given fitted but not frozen": forest,
     }[how]
-    small = SparseBaggingClassifier(estimator).fit(X, y)
+    small = SparseBaggingClassifier(estimator, tolerance=0.1).fit(X, y)
     size = len(pickle.dumps(small))
-    parts = (small.estimators_, small.solution_, small.compile())
-    survivors, solution, compiled = (len(pickle.dumps(part)) for part in parts)
+    parts = (small.estimators_, small.solution_, small.selection_, small.compile())
+    survivors, solution, selection, compiled = (len(pickle.dumps(part)) for part in parts)
     assert small.n_active_ < 100
-    assert size < survivors + solution + compiled + 5_000  # parameters
+    assert selection < 12_000  # weights, and a table of about a hundred sizes
+    assert size < survivors + solution + selection + compiled + 5_000  # parameters
     assert size < 0.6 * len(pickle.dumps(forest))
 
 
@@ -160,14 +163,14 @@ def test_what_a_pickle_left_out_is_said_when_it_is_missed():
 
 def test_an_unfitted_estimator_travels_with_its_frozen_ensemble_intact():
     X, y = IRIS
-    small = SparseBaggingClassifier(FrozenEstimator(small_forest().fit(X, y)))
+    small = SparseBaggingClassifier(FrozenEstimator(small_forest().fit(X, y)), tolerance=0.5)
     travelled = pickle.loads(pickle.dumps(small))
     assert_array_equal(travelled.fit(X, y).weights_, small.fit(X, y).weights_)
 
 
 def test_a_pickled_estimator_that_fitted_its_ensemble_can_be_refitted():
     X, y = IRIS
-    small = SparseBaggingClassifier(small_forest()).fit(X, y)
+    small = SparseBaggingClassifier(small_forest(), tolerance=0.5).fit(X, y)
     copied = pickle.loads(pickle.dumps(small))
     assert_array_equal(copied.fit(X, y).weights_, small.weights_)
 
@@ -177,8 +180,12 @@ def test_a_pickled_estimator_that_fitted_its_ensemble_can_be_refitted():
 
 def test_pipeline():
     X, y = IRIS
-    pipe = make_pipeline(StandardScaler(), SparseBaggingClassifier(small_forest())).fit(X, y)
-    direct = SparseBaggingClassifier(small_forest()).fit(StandardScaler().fit_transform(X), y)
+    pipe = make_pipeline(
+        StandardScaler(), SparseBaggingClassifier(small_forest(), tolerance=0.5)
+    ).fit(X, y)
+    direct = SparseBaggingClassifier(small_forest(), tolerance=0.5).fit(
+        StandardScaler().fit_transform(X), y
+    )
     assert_array_equal(pipe[-1].weights_, direct.weights_)
     assert pipe.score(X, y) > 0.9
 
@@ -187,7 +194,9 @@ def test_pipeline():
 def test_grid_search_over_lam(n_jobs):
     X, y = IRIS
     grid = {"lam": [0.0, 0.05, np.float64(0.2)], "estimator__max_depth": [2, None]}
-    search = GridSearchCV(SparseBaggingClassifier(small_forest()), grid, cv=3, n_jobs=n_jobs)
+    search = GridSearchCV(
+        SparseBaggingClassifier(small_forest(), tolerance=0.5), grid, cv=3, n_jobs=n_jobs
+    )
     search.fit(X, y)
     assert len(search.cv_results_["params"]) == 6
     assert search.best_score_ > 0.9
@@ -211,7 +220,7 @@ def test_cross_validation_of_a_frozen_ensemble_says_that_folds_are_not_its_train
 
 def test_cross_validation():
     X, y = IRIS
-    small = SparseBaggingClassifier(small_forest())
+    small = SparseBaggingClassifier(small_forest(), tolerance=0.5)
     assert cross_val_score(small, X, y, scoring="neg_log_loss", cv=3).min() > -1
     proba = cross_val_predict(small, X, y, cv=3, method="predict_proba")
     assert_allclose(proba.sum(axis=1), 1)
@@ -221,7 +230,9 @@ def test_cross_validation():
 
 def test_calibration_around_it():
     X, y = CANCER
-    calibrated = CalibratedClassifierCV(SparseBaggingClassifier(small_forest()), cv=3).fit(X, y)
+    calibrated = CalibratedClassifierCV(
+        SparseBaggingClassifier(small_forest(), tolerance=0.5), cv=3
+    ).fit(X, y)
     assert calibrated.score(X, y) > 0.9
     small = compress(small_forest().fit(X[:400], y[:400]), X[:400], y[:400])
     prefit = CalibratedClassifierCV(FrozenEstimator(small)).fit(X[400:], y[400:])
@@ -230,7 +241,10 @@ def test_calibration_around_it():
 
 def test_voting_of_it():
     X, y = IRIS
-    members = [("small", SparseBaggingClassifier(small_forest())), ("nb", GaussianNB())]
+    members = [
+        ("small", SparseBaggingClassifier(small_forest(), tolerance=0.5)),
+        ("nb", GaussianNB()),
+    ]
     voter = VotingClassifier(members, voting="soft").fit(X, y)
     assert voter.score(X, y) > 0.9
 
@@ -266,10 +280,10 @@ def test_feature_names_are_kept_and_compared(ensemble):
 
 
 def test_an_array_after_a_frame_warns_as_scikit_learn_does():
-    small = SparseBaggingClassifier(small_forest()).fit(FRAME, IRIS[1])
+    small = SparseBaggingClassifier(small_forest(), tolerance=0.5).fit(FRAME, IRIS[1])
     with pytest.warns(UserWarning, match="does not have valid feature names"):
         small.predict(IRIS[0])
-    plain = SparseBaggingClassifier(small_forest()).fit(*IRIS)
+    plain = SparseBaggingClassifier(small_forest(), tolerance=0.5).fit(*IRIS)
     assert not hasattr(plain, "feature_names_in_")
     with pytest.warns(UserWarning, match="fitted without feature names"):
         plain.predict(FRAME)
@@ -282,25 +296,32 @@ def test_an_array_after_a_frame_warns_as_scikit_learn_does():
 
 @pytest.fixture(scope="module")
 def weighted():
-    return SparseBaggingClassifier(small_forest()).fit(*IRIS, sample_weight=WEIGHT)
+    return SparseBaggingClassifier(small_forest(), tolerance=0.5).fit(*IRIS, sample_weight=WEIGHT)
+
+
+def compressed(ensemble):
+    small = compress(ensemble, *IRIS, sample_weight=WEIGHT, tolerance=0.5)
+    assert small.n_active_ < len(ensemble.estimators_), "equal weights would equal anything"
+    return small
 
 
 def test_without_routing_a_pipeline_passes_sample_weight_by_step(weighted):
-    pipe = make_pipeline(SparseBaggingClassifier(small_forest()))
+    pipe = make_pipeline(SparseBaggingClassifier(small_forest(), tolerance=0.5))
     pipe.fit(*IRIS, sparsebaggingclassifier__sample_weight=WEIGHT)
     assert_array_equal(pipe[-1].weights_, weighted.weights_)
 
 
 def test_without_routing_other_fit_parameters_are_refused():
     with pytest.raises(ValueError, match=r"fit got colour.*enable_metadata_routing=True"):
-        SparseBaggingClassifier(small_forest()).fit(*IRIS, colour="red")
+        SparseBaggingClassifier(small_forest(), tolerance=0.5).fit(*IRIS, colour="red")
 
 
 @pytest.mark.usefixtures("metadata_routing")
 class TestMetadataRouting:
     def requesting(self):
         forest = small_forest().set_fit_request(sample_weight=True)
-        return SparseBaggingClassifier(forest).set_fit_request(sample_weight=True)
+        small = SparseBaggingClassifier(forest, tolerance=0.5)
+        return small.set_fit_request(sample_weight=True)
 
     def test_pipeline(self, weighted):
         pipe = make_pipeline(self.requesting()).fit(*IRIS, sample_weight=WEIGHT)
@@ -308,7 +329,7 @@ class TestMetadataRouting:
 
     def test_grid_search(self, weighted):
         search = GridSearchCV(
-            self.requesting().set_score_request(sample_weight=True), {"lam": [0.0]}, cv=3
+            self.requesting().set_score_request(sample_weight=True), {"tolerance": [0.5]}, cv=3
         ).fit(*IRIS, sample_weight=WEIGHT)
         assert_array_equal(search.best_estimator_.weights_, weighted.weights_)
         scores = cross_val_score(
@@ -320,34 +341,35 @@ class TestMetadataRouting:
         assert_allclose(scores.mean(), search.best_score_)
 
     def test_the_default_ensemble_requests_sample_weight(self):
-        small = SparseBaggingClassifier(random_state=0).fit(*IRIS, sample_weight=WEIGHT)
+        small = SparseBaggingClassifier(tolerance=0.5, random_state=0)
+        small.fit(*IRIS, sample_weight=WEIGHT)
         forest = RandomForestClassifier(random_state=0).fit(*IRIS, sample_weight=WEIGHT)
-        assert_array_equal(small.weights_, compress(forest, *IRIS, sample_weight=WEIGHT).weights_)
+        assert_array_equal(small.weights_, compressed(forest).weights_)
 
     def test_an_ensemble_that_refuses_is_fitted_without(self):
         forest = small_forest().set_fit_request(sample_weight=False)
-        small = SparseBaggingClassifier(forest).fit(*IRIS, sample_weight=WEIGHT)
+        small = SparseBaggingClassifier(forest, tolerance=0.5).fit(*IRIS, sample_weight=WEIGHT)
         plain = small_forest().fit(*IRIS)
-        assert_array_equal(small.weights_, compress(plain, *IRIS, sample_weight=WEIGHT).weights_)
+        assert_array_equal(small.weights_, compressed(plain).weights_)
 
     def test_an_ensemble_that_says_nothing_is_asked_to(self):
         with pytest.raises(UnsetMetadataPassedError, match=r"RandomForestClassifier\.fit"):
-            SparseBaggingClassifier(small_forest()).fit(*IRIS, sample_weight=WEIGHT)
+            SparseBaggingClassifier(small_forest(), tolerance=0.5).fit(*IRIS, sample_weight=WEIGHT)
 
     def test_a_frozen_ensemble_has_nothing_to_say(self):
         forest = small_forest().fit(*IRIS)
-        small = SparseBaggingClassifier(FrozenEstimator(forest)).set_fit_request(sample_weight=True)
+        small = SparseBaggingClassifier(FrozenEstimator(forest), tolerance=0.5)
+        small.set_fit_request(sample_weight=True)
         pipe = make_pipeline(small).fit(*IRIS, sample_weight=WEIGHT)
-        expected = compress(forest, *IRIS, sample_weight=WEIGHT).weights_
-        assert_array_equal(pipe[-1].weights_, expected)
+        assert_array_equal(pipe[-1].weights_, compressed(forest).weights_)
 
     def test_a_bag_routes_on_to_its_members(self):
         tree = DecisionTreeClassifier(max_depth=3).set_fit_request(sample_weight=True)
         bag = BaggingClassifier(tree, n_estimators=40, random_state=0)
-        small = SparseBaggingClassifier(bag.set_fit_request(sample_weight=True))
+        small = SparseBaggingClassifier(bag.set_fit_request(sample_weight=True), tolerance=0.5)
         small.fit(*IRIS, sample_weight=WEIGHT)
         own = clone(bag).fit(*IRIS, sample_weight=WEIGHT)
-        assert_array_equal(small.weights_, compress(own, *IRIS, sample_weight=WEIGHT).weights_)
+        assert_array_equal(small.weights_, compressed(own).weights_)
 
     def test_unknown_metadata_is_refused(self):
         for small in (self.requesting(), SparseBaggingClassifier(FrozenEstimator(small_forest()))):

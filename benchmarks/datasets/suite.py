@@ -1,4 +1,4 @@
-"""Larger data sets for timing: rows shuffled with a seed, cut to a number of rows."""
+"""The suite: more data sets than the paper's; rows shuffled with a seed, cut to a number."""
 
 from __future__ import annotations
 
@@ -6,16 +6,35 @@ import numpy as np
 
 from benchmarks.datasets import PAPER, Dataset, _bundled, _openml
 
+C, R = "classification", "regression"
 SUITE: dict[str, Dataset] = {
     d.name: d
     for d in (
-        Dataset("digits", "classification", _bundled("load_digits")),
-        Dataset("adult", "classification", _openml("adult", 2)),
-        Dataset("electricity", "classification", _openml("electricity")),
-        Dataset("magic", "classification", _openml("MagicTelescope")),
-        Dataset("satimage", "classification", _openml("satimage")),
-        Dataset("house_8l", "regression", _openml("house_8L")),
-        Dataset("bike_sharing", "regression", _openml("Bike_Sharing_Demand", 2)),
+        Dataset("digits", C, _bundled("load_digits")),
+        Dataset("adult", C, _openml("adult", 2)),
+        Dataset("australian", C, _openml("Australian", 4)),
+        Dataset("churn", C, _openml("churn")),
+        Dataset("covertype_15k", C, _openml("covertype", 1)),
+        Dataset("credit_g", C, _openml("credit-g")),
+        Dataset("electricity", C, _openml("electricity")),
+        Dataset("magic", C, _openml("MagicTelescope")),
+        Dataset("mammography", C, _openml("mammography")),
+        Dataset("optdigits", C, _openml("optdigits")),
+        Dataset("page_blocks", C, _openml("page-blocks")),
+        Dataset("phoneme", C, _openml("phoneme")),
+        Dataset("satimage", C, _openml("satimage")),
+        Dataset("vehicle", C, _openml("vehicle")),
+        Dataset("yeast", C, _openml("yeast")),
+        Dataset("abalone", R, _openml("abalone")),
+        Dataset("airfoil", R, _openml("airfoil_self_noise")),
+        Dataset("bike_sharing", R, _openml("Bike_Sharing_Demand", 2)),
+        Dataset("concrete", R, _openml("Concrete_Data")),
+        Dataset("elevators", R, _openml("elevators")),
+        Dataset("house_8l", R, _openml("house_8L")),
+        Dataset("kin8nm", R, _openml("kin8nm")),
+        Dataset("pol", R, _openml("pol")),
+        Dataset("power_plant", R, _openml("Combined_Cycle_Power_Plant")),
+        Dataset("wine_quality", R, _openml("wine_quality")),
     )
 }
 

@@ -30,11 +30,17 @@ def run_random_k(problem: Problem, k: int | None) -> list[Model]:
 
 def run_best_k(problem: Problem, k: int | None) -> list[Model]:
     """The members of least loss on their own OOB rows, equal weights."""
+    assert k is not None
+    return [voting_model(problem, best_members(problem, k))]
+
+
+def best_members(problem: Problem, k: int) -> np.ndarray:
+    """Equal weights on the k members of least own OOB loss, shape (N,)."""
     mask = problem.oob.mask
     losses = np.where(mask, _loss(problem, problem.oob.judged), 0.0).sum(axis=0)
     own_loss = losses / np.maximum(mask.sum(axis=0), 1)
     chosen = np.argsort(own_loss, kind="stable")[:k]
-    return [voting_model(problem, _indicator(chosen, mask.shape[1]))]
+    return _indicator(chosen, mask.shape[1]) / k
 
 
 def run_caruana(problem: Problem, k: int | None) -> list[Model]:

@@ -5,16 +5,18 @@ The data flows one way, a folder a step::
     evidence    what each member says about rows it never saw
     objective   loss of the weighted vote on those rows, plus a penalty on the weights
     solvers     weights on the probability simplex, most of them exactly zero
+    selection   how many members are needed, and what that is expected to cost
+    selection   how many members, by what each size is expected to lose
     deploy      the survivors' weighted vote
     report      before and after
 
 >>> import sparsebag as sb
->>> from sklearn.datasets import load_iris
+>>> from sklearn.datasets import load_breast_cancer
 >>> from sklearn.ensemble import RandomForestClassifier
->>> X, y = load_iris(return_X_y=True)
+>>> X, y = load_breast_cancer(return_X_y=True)
 >>> forest = RandomForestClassifier(100, random_state=0).fit(X, y)
->>> small = sb.compress(forest, X, y)
->>> small.n_active_ < 100
+>>> small = sb.compress(forest, X, y, tolerance=0.05)  # accept a Brier score 5 % higher
+>>> small.n_active_ < 50
 True
 """
 
@@ -35,20 +37,26 @@ if TYPE_CHECKING:
     )
     from sparsebag.report import metrics
     from sparsebag.report.compression_report import CompressionReport
+    from sparsebag.selection.select import RegretWarning, Selection
+    from sparsebag.selection.table import PathTable
     from sparsebag.solvers.auto import select_solver
     from sparsebag.solvers.base import Solution, Status
-    from sparsebag.weighting import fit_weights
+    from sparsebag.weighting import fit_weights, lambda_path
 
 __version__ = "0.1.0"
 
 __all__ = [
     "compress",
     "fit_weights",
+    "lambda_path",
     "SparseBaggingClassifier",
     "SparseBaggingRegressor",
     "OOBEvidence",
     "UncoveredRowsWarning",
     "UnverifiedRowsWarning",
+    "RegretWarning",
+    "Selection",
+    "PathTable",
     "Solution",
     "Status",
     "select_solver",
@@ -64,11 +72,15 @@ __all__ = [
 _HOMES = {
     "compress": "compress",
     "fit_weights": "weighting",
+    "lambda_path": "weighting",
     "SparseBaggingClassifier": "estimators",
     "SparseBaggingRegressor": "estimators",
     "OOBEvidence": "evidence.evidence",
     "UncoveredRowsWarning": "evidence.evidence",
     "UnverifiedRowsWarning": "evidence.evidence",
+    "RegretWarning": "selection.select",
+    "Selection": "selection.select",
+    "PathTable": "selection.table",
     "Solution": "solvers.base",
     "Status": "solvers.base",
     "select_solver": "solvers.auto",

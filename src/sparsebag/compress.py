@@ -19,7 +19,11 @@ def compress(
     X: Any,
     y: Any,
     *,
-    lam: float | None = None,
+    lam: float | str = "auto",
+    max_estimators: int | None = None,
+    max_nodes: int | None = None,
+    max_bytes: int | None = None,
+    tolerance: float = 0.01,
     loss: str | Loss = "auto",
     solver: str | Solver = "auto",
     floor: float | str = "auto",
@@ -46,11 +50,18 @@ def compress(
         never seen.
     y : array-like of shape (M,)
         Their targets.
-    lam : float, optional
-        Strength λ of the concave penalty ``-λ‖w‖²``, in the unit of your loss: compare the two.
-        Default 0 (the simplex alone makes weights sparse), or 0.05 with ``preset="paper"``.
+    lam : "auto" or float, default "auto"
+        "auto": the smallest ensemble that is expected to lose no more than ``tolerance``. A
+        number: the paper's way, the out-of-bag loss with the concave penalty ``-λ‖w‖²``, λ in
+        the unit of your loss; 0.05 with ``preset="paper"``.
+    max_estimators, max_nodes, max_bytes : int, optional
+        Budgets: the most members, tree nodes, or bytes of their arrays to keep.
+    tolerance : float, default 0.01
+        Relative increase of the Brier score or squared error over the whole ensemble's that you
+        accept. ``print(small.selection_)`` says what was chosen and why.
     loss : {"auto", "log_loss", "brier", "squared_error"} or Loss
-        "auto": log-loss for classifiers, squared error for regressors.
+        What weights are fitted to. "auto": log-loss for classifiers, squared error for
+        regressors. Members are selected by Brier score or squared error.
     solver : {"auto", "slsqp", "active_set", "projected_gradient"} or Solver
         "auto" follows `sparsebag.select_solver`.
     floor : float or "auto"
@@ -85,8 +96,11 @@ def compress(
     >>> from sklearn.ensemble import RandomForestClassifier
     >>> X, y = load_breast_cancer(return_X_y=True)
     >>> forest = RandomForestClassifier(100, random_state=0).fit(X, y)
-    >>> small = sb.compress(forest, X, y)
-    >>> small.n_active_ < 100
+    >>> small = sb.compress(forest, X, y, tolerance=0.05)
+    >>> small.n_active_ < 50
+    True
+    >>> ten = sb.compress(forest, X, y, max_estimators=10, tolerance=0.5)
+    >>> ten.n_active_ <= 10
     True
     """
     ensemble = unfrozen(ensemble)
@@ -102,6 +116,10 @@ def compress(
     return kind(
         FrozenEstimator(ensemble),
         lam=lam,
+        max_estimators=max_estimators,
+        max_nodes=max_nodes,
+        max_bytes=max_bytes,
+        tolerance=tolerance,
         loss=loss,
         solver=solver,
         floor=floor,

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import inspect
 import warnings
-from typing import Any, Literal, Self, TypeVar
+from typing import Any, Literal, Self
 
 import numpy as np
 import scipy.sparse as sp
@@ -18,6 +17,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from sparsebag.deploy.deployable import Deployable
 from sparsebag.deploy.from_members import compile_members
 from sparsebag.deploy.weighted_vote import WeightedVote
+from sparsebag.estimator_docs import documented
 from sparsebag.evidence.collect import collect_evidence
 from sparsebag.evidence.evidence import Task, UnverifiedRowsWarning
 from sparsebag.evidence.from_ensemble import read_ensemble
@@ -32,76 +32,11 @@ from sparsebag.given_ensemble import (
 )
 from sparsebag.objective.losses import Loss, resolve_loss
 from sparsebag.report.compression_report import CompressionReport, compare
+from sparsebag.selection.budget import Budget
+from sparsebag.selection.select import check_tolerance
 from sparsebag.settings import Settings, check_n_jobs, check_verbose, resolve_settings
 from sparsebag.solvers.base import Solver
-from sparsebag.weighting import solve_weights
-
-_Class = TypeVar("_Class", bound=type)
-
-_SHARED_DOC = """
-    Parameters
-    ----------
-    estimator : ensemble, optional
-        The bagging ensemble. Unfitted: it is cloned and fitted on the rows given to ``fit``.
-        Fitted and wrapped in ``sklearn.frozen.FrozenEstimator``: used as it is, and the rows
-        given to ``fit`` must be its training rows, in order (or, with ``evidence="holdout"``,
-        rows it has never seen). Default: a random forest of 100 trees.
-    lam : float, optional
-        Strength λ of the concave penalty ``-λ‖w‖²``, in the unit of your loss: compare the two.
-        Default 0 (the simplex alone makes weights sparse), or 0.05 with ``preset="paper"``.
-    loss : {"auto", "log_loss", "brier", "squared_error"} or Loss, default "auto"
-        What the out-of-bag vote is judged by. "auto": log-loss for classification, squared error
-        for regression.
-    solver : {"auto", "slsqp", "active_set", "projected_gradient"} or Solver, default "auto"
-        "auto" follows `sparsebag.select_solver`.
-    floor : float or "auto", default "auto"
-        ε: each vote is mixed with the uniform class distribution, ``(1-ε)P + ε/C``, in fitting
-        and in prediction. "auto" is 0.001 (paper: 0). Ignored in regression.
-    prior_mass : float or "auto", default "auto"
-        τ: weight of the uniform ensemble's out-of-bag vote in each row while fitting; keeps
-        rows defined that no survivor has out of bag. "auto" is 0.02 (paper: 0).
-    preset : {None, "paper"}, default None
-        "paper" resolves every "auto" as the paper has it: SLSQP, no floor, no prior mass,
-        weights up to 1e-5 dropped.
-    evidence : {"oob", "holdout"}, default "oob"
-        Which of the rows given to ``fit`` judge a member: those out of its bag, or all of them.
-    n_jobs : int, optional
-        Threads over members, in collecting their votes and in prediction. Results do not depend
-        on it.
-    random_state : int, RandomState or None
-        Passed to the ensemble that ``fit`` clones. The weights themselves involve no chance.
-    verbose : int, default 0
-        Progress on standard error.
-
-    Attributes
-    ----------
-    weights_ : ndarray of shape (N,)
-        On the simplex, with exact zeros.
-    active_ : ndarray of shape (n_active_,)
-        Indices of the survivors.
-    n_active_ : int
-        How many they are.
-    compression_ratio_ : float
-        Share of members dropped.
-    estimators_ : list
-        The survivors.
-    verified_by_ : str or None
-        What proved that the rows given to ``fit`` are the ensemble's training rows; None where
-        it leaves nothing to check (members that are no trees, no ``oob_score=True``).
-    solution_ : Solution
-        Objective, stationarity gap, status, trace.
-    n_features_in_ : int
-        Number of columns seen in ``fit``.
-    feature_names_in_ : ndarray
-        Their names, where X had string names.
-"""
-
-
-def _documented(cls: _Class) -> _Class:
-    """Put the shared sections into a class docstring, once for both estimators."""
-    doc = inspect.cleandoc(cls.__doc__ or "")  # Python 3.13 dedents docstrings, 3.12 does not
-    cls.__doc__ = doc.replace("{shared}", inspect.cleandoc(_SHARED_DOC))
-    return cls
+from sparsebag.weighting import select_weights, solve_weights
 
 
 class _SparseBagging(Deployable, MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
@@ -113,7 +48,11 @@ class _SparseBagging(Deployable, MetaEstimatorMixin, BaseEstimator):  # type: ig
         self,
         estimator: Any = None,
         *,
-        lam: float | None = None,
+        lam: float | str = "auto",
+        max_estimators: int | None = None,
+        max_nodes: int | None = None,
+        max_bytes: int | None = None,
+        tolerance: float = 0.01,
         loss: str | Loss = "auto",
         solver: str | Solver = "auto",
         floor: float | str = "auto",
@@ -126,6 +65,10 @@ class _SparseBagging(Deployable, MetaEstimatorMixin, BaseEstimator):  # type: ig
     ) -> None:
         self.estimator = estimator
         self.lam = lam
+        self.max_estimators = max_estimators
+        self.max_nodes = max_nodes
+        self.max_bytes = max_bytes
+        self.tolerance = tolerance
         self.loss = loss
         self.solver = solver
         self.floor = floor
@@ -159,6 +102,7 @@ class _SparseBagging(Deployable, MetaEstimatorMixin, BaseEstimator):  # type: ig
         check_verbose(self.verbose)
         loss = resolve_loss(self.loss, self._task)
         settings, source = self._settings(loss), self._source()
+        budget, tolerance = self._budget(settings), check_tolerance(self.tolerance)
         check_ensemble(self._ensemble_to_fit(), self._task)
         check_targets(y, self._task)
         X = X if hasattr(X, "shape") else np.asarray(X)
@@ -171,7 +115,7 @@ class _SparseBagging(Deployable, MetaEstimatorMixin, BaseEstimator):  # type: ig
             y,
             source=source,
             sample_weight=sample_weight,
-            class_votes=loss.channel == "every_class",
+            class_votes=settings.lam is None or loss.channel == "every_class",
             dtype=settings.evidence_dtype,
             n_jobs=self.n_jobs,
             verbose=self.verbose,
@@ -184,7 +128,14 @@ class _SparseBagging(Deployable, MetaEstimatorMixin, BaseEstimator):  # type: ig
                 UnverifiedRowsWarning,
                 stacklevel=2,
             )
-        self.solution_ = solve_weights(evidence, settings, verbose=self.verbose)
+        chosen = None
+        if settings.lam is None:
+            chosen, self.solution_ = select_weights(
+                evidence, pool, settings, budget=budget, tolerance=tolerance, verbose=self.verbose
+            )
+        else:
+            self.solution_ = solve_weights(evidence, settings, verbose=self.verbose)
+        self.selection_, self.path_ = chosen, None if chosen is None else chosen.table
         self._keep_survivors(pool, settings)
         self._full, self._accepts = ensemble, accepts(ensemble)
         self.verified_by_ = evidence.verified_by
@@ -252,6 +203,15 @@ class _SparseBagging(Deployable, MetaEstimatorMixin, BaseEstimator):  # type: ig
             prior_mass=self.prior_mass,
             preset=self.preset,
         )
+
+    def _budget(self, settings: Settings) -> Budget:
+        budget = Budget(self.max_estimators, self.max_nodes, self.max_bytes)
+        if settings.lam is not None and budget.named():
+            raise ValueError(
+                f"{budget} sets the size and lam={settings.lam:g} the penalty; use one of the two "
+                "(a budget goes with lam='auto' and no preset)."
+            )
+        return budget
 
     def _source(self) -> Literal["oob", "holdout"]:
         if self.evidence == "oob":
@@ -339,7 +299,7 @@ class _SparseBagging(Deployable, MetaEstimatorMixin, BaseEstimator):  # type: ig
         return state
 
 
-@_documented
+@documented
 class SparseBaggingClassifier(ClassifierMixin, _SparseBagging):  # type: ignore[misc]
     """A bagging classifier reduced to the few members that matter, weighted on the simplex.
 
@@ -349,10 +309,11 @@ class SparseBaggingClassifier(ClassifierMixin, _SparseBagging):  # type: ignore[
 
     Examples
     --------
-    >>> from sklearn.datasets import load_iris
+    >>> from sklearn.datasets import load_breast_cancer
     >>> from sklearn.ensemble import RandomForestClassifier
-    >>> X, y = load_iris(return_X_y=True)
-    >>> clf = SparseBaggingClassifier(RandomForestClassifier(50, random_state=0)).fit(X, y)
+    >>> X, y = load_breast_cancer(return_X_y=True)
+    >>> forest = RandomForestClassifier(50, random_state=0)
+    >>> clf = SparseBaggingClassifier(forest, tolerance=0.05).fit(X, y)
     >>> clf.n_active_ < 50
     True
     """
@@ -402,7 +363,7 @@ class SparseBaggingClassifier(ClassifierMixin, _SparseBagging):  # type: ignore[
         return np.asarray(np.take(self.classes_, np.argmax(proba, axis=1)))
 
 
-@_documented
+@documented
 class SparseBaggingRegressor(RegressorMixin, _SparseBagging):  # type: ignore[misc]
     """A bagging regressor reduced to the few members that matter, weighted on the simplex.
 
@@ -413,7 +374,8 @@ class SparseBaggingRegressor(RegressorMixin, _SparseBagging):  # type: ignore[mi
     >>> from sklearn.datasets import load_diabetes
     >>> from sklearn.ensemble import RandomForestRegressor
     >>> X, y = load_diabetes(return_X_y=True)
-    >>> reg = SparseBaggingRegressor(RandomForestRegressor(50, random_state=0)).fit(X, y)
+    >>> forest = RandomForestRegressor(50, random_state=0)
+    >>> reg = SparseBaggingRegressor(forest, tolerance=0.05).fit(X, y)
     >>> reg.n_active_ < 50
     True
     """

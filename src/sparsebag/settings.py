@@ -26,9 +26,12 @@ DROP_THRESHOLD = 1e-5
 
 @dataclass(frozen=True)
 class Settings:
-    """What a fit runs with, after ``preset`` and ``"auto"`` are resolved."""
+    """What a fit runs with, after ``preset`` and ``"auto"`` are resolved.
 
-    lam: float
+    ``lam`` is None where the members are selected by their full-vote risk, without a penalty.
+    """
+
+    lam: float | None
     loss: str | Loss
     solver: str | Solver
     floor: float
@@ -39,7 +42,7 @@ class Settings:
 
 def resolve_settings(
     *,
-    lam: float | None,
+    lam: float | str | None,
     loss: str | Loss,
     solver: str | Solver,
     floor: float | str,
@@ -51,8 +54,8 @@ def resolve_settings(
     Parameters
     ----------
     lam, loss, solver, floor, prior_mass
-        As passed by the user; an explicit value wins over the preset. ``lam=None`` is 0, or
-        0.05 in the paper's preset.
+        As passed by the user; an explicit value wins over the preset. ``lam="auto"`` is None
+        (selection), ``lam=None`` is 0; both are 0.05 in the paper's preset.
     preset : {None, "paper"}
         ``"paper"``: λ = 0.05, SLSQP, no floor, no prior mass, double precision, weights up to 1e-5
         dropped.
@@ -70,16 +73,19 @@ def resolve_settings(
     if preset not in (None, "paper"):
         raise ValueError(f"preset={preset!r} is not known; use None or 'paper'.")
     paper = preset == "paper"
-    if lam is None:
+    selects = isinstance(lam, str) and lam == "auto" and not paper
+    if lam is None or (isinstance(lam, str) and lam == "auto"):
         lam = PAPER_LAM if paper else DEFAULT_LAM
-    if not _is_number(lam) or lam < 0:
-        raise ValueError(f"lam must be a finite number that is not negative, got {lam!r}.")
+    if isinstance(lam, str) or not _is_number(lam) or lam < 0:
+        raise ValueError(
+            f"lam must be 'auto' or a finite number that is not negative, got {lam!r}."
+        )
     if isinstance(solver, str) and solver not in ("auto", *SOLVERS):
         raise ValueError(
             f"solver={solver!r} is not known; use one of {['auto', *sorted(SOLVERS)]}."
         )
     return Settings(
-        lam=float(lam),
+        lam=None if selects else float(lam),
         loss=loss,
         solver="slsqp" if paper and isinstance(solver, str) and solver == "auto" else solver,
         floor=_number("floor", floor, 0.0 if paper else DEFAULT_FLOOR, below=1.0),

@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
 from sparsebag.evidence.evidence import OOBEvidence, warn_uncovered
 from sparsebag.evidence.from_predictions import from_predictions
+from sparsebag.evidence.members import MemberPool
 from sparsebag.objective.losses import Loss, resolve_loss
 from sparsebag.objective.penalties import ConcaveQuadratic
 from sparsebag.objective.simplex_objective import SimplexObjective
+from sparsebag.selection.budget import Budget, member_prices
+from sparsebag.selection.path import penalty_path
+from sparsebag.selection.refit import RefitBy
+from sparsebag.selection.select import Selection, select_members
 from sparsebag.settings import Settings, check_verbose, resolve_settings
 from sparsebag.solvers.auto import resolve_solver
 from sparsebag.solvers.base import (
     Solution,
     Solver,
+    Status,
     check_compatible,
     drop_small_weights,
     one_blas_thread,
@@ -22,6 +30,8 @@ from sparsebag.solvers.base import (
 )
 
 Array = Any
+QUADRATIC = ("brier", "squared_error")
+"""Losses the members are selected by already."""
 
 
 def solve_weights(
@@ -36,7 +46,7 @@ def solve_weights(
         objective = SimplexObjective(
             evidence,
             loss,
-            ConcaveQuadratic(settings.lam),
+            ConcaveQuadratic(settings.lam or 0.0),
             floor=settings.floor,
             prior_mass=settings.prior_mass,
         )
@@ -45,6 +55,49 @@ def solve_weights(
         solution = solver.solve(objective, start)
         warn_unless_converged(solution)
         return drop_small_weights(solution, objective, settings.drop_threshold)
+
+
+def select_weights(
+    evidence: OOBEvidence,
+    pool: MemberPool,
+    settings: Settings,
+    *,
+    budget: Budget,
+    tolerance: float,
+    verbose: int = 0,
+) -> tuple[Selection, Solution]:
+    """Choose members by their full-vote risk; refit their weights on the loss where that helps."""
+    if evidence.n_members < 2:
+        raise ValueError("there is one member only; there is nothing to choose from.")
+    warn_uncovered(evidence)
+    started = time.perf_counter()
+    loss = resolve_loss(settings.loss, evidence.task)
+    by = RefitBy(
+        loss, settings.solver, settings.floor, settings.prior_mass, settings.drop_threshold
+    )
+    selection = select_members(
+        evidence,
+        member_prices(pool),
+        budget=budget,
+        tolerance=tolerance,
+        refit_by=None if loss.name in QUADRATIC else by,
+        floor=settings.floor,
+        noun="trees" if all(member.is_tree for member in pool.members) else "members",
+        verbose=verbose,
+    )
+    weights = selection.weights
+    solution = Solution(
+        weights=weights,
+        objective=selection.expected_risk,
+        stationarity_gap=0.0,
+        status=Status.OWN_TEST,
+        n_iterations=len(selection.table),
+        n_evaluations=1,
+        nbytes_read=evidence.nbytes,
+        seconds=time.perf_counter() - started,
+        solver="budget_path",
+    )
+    return selection, solution
 
 
 def fit_weights(
@@ -113,9 +166,96 @@ def fit_weights(
     True
     """
     check_verbose(verbose)
+    if isinstance(lam, str):
+        raise ValueError(
+            f"lam must be a number here, got {lam!r}: matrices do not say what a member costs; "
+            "sparsebag.compress chooses the size by itself."
+        )
     settings = resolve_settings(
         lam=lam, loss=loss, solver=solver, floor=floor, prior_mass=prior_mass, preset=preset
     )
+    evidence, chosen = _from_matrices(predictions, oob_mask, y, loss, sample_weight, labels)
+    return solve_weights(evidence, replace(settings, loss=chosen), start=start, verbose=verbose)
+
+
+def lambda_path(
+    predictions: Array,
+    oob_mask: Array | None,
+    y: Array,
+    lams: Sequence[float],
+    *,
+    relative: bool = False,
+    loss: str | Loss = "log_loss",
+    solver: str | Solver = "auto",
+    floor: float | str = "auto",
+    prior_mass: float | str = "auto",
+    sample_weight: Array | None = None,
+    labels: Array | None = None,
+) -> list[tuple[float, Solution]]:
+    """The paper's penalty at several strengths, each solve started from the one before.
+
+    Parameters
+    ----------
+    predictions, oob_mask, y, loss, solver, floor, prior_mass, sample_weight, labels
+        As in `fit_weights`.
+    lams : sequence of float
+        Strengths λ, solved in ascending order.
+    relative : bool, default False
+        Strengths are multiples of the uniform ensemble's out-of-bag loss, so that one value means
+        the same whatever the loss's unit is.
+
+    Returns
+    -------
+    list of (float, Solution)
+        Absolute λ, and the solution there.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> truth = rng.normal(size=500)
+    >>> votes = truth[:, None] + rng.normal(size=(500, 20))
+    >>> path = lambda_path(votes, None, truth, [0.0, 0.5], relative=True, loss="squared_error")
+    >>> free, penalised = (float(solution.weights @ solution.weights) for _, solution in path)
+    >>> free < penalised  # the penalty concentrates the weights
+    True
+    """
+    if not len(lams):
+        raise ValueError("lams is empty; pass at least one strength.")
+    settings = [
+        resolve_settings(
+            lam=lam, loss=loss, solver=solver, floor=floor, prior_mass=prior_mass, preset=None
+        )
+        for lam in lams
+    ]
+    evidence, chosen = _from_matrices(predictions, oob_mask, y, loss, sample_weight, labels)
+    warn_uncovered(evidence)
+    objective = SimplexObjective(
+        evidence,
+        chosen,
+        ConcaveQuadratic(0.0),
+        floor=settings[0].floor,
+        prior_mass=settings[0].prior_mass,
+    )
+    chosen_solver = resolve_solver(solver, objective, 0)
+    check_compatible(chosen_solver, objective)
+    return penalty_path(
+        objective,
+        [float(s.lam or 0.0) for s in settings],
+        chosen_solver,
+        relative=relative,
+        drop_threshold=settings[0].drop_threshold,
+    )
+
+
+def _from_matrices(
+    predictions: Array,
+    oob_mask: Array | None,
+    y: Array,
+    loss: str | Loss,
+    sample_weight: Array | None,
+    labels: Array | None,
+) -> tuple[OOBEvidence, Loss]:
     regression = loss == "squared_error" or getattr(loss, "channel", None) == "prediction"
     task: Literal["classification", "regression"] = "regression" if regression else "classification"
     chosen = resolve_loss(loss, task)
@@ -128,4 +268,4 @@ def fit_weights(
         labels=labels,
         every_class=chosen.channel == "every_class",
     )
-    return solve_weights(evidence, replace(settings, loss=chosen), start=start, verbose=verbose)
+    return evidence, chosen

@@ -59,7 +59,8 @@ def compile_members(
     n_features = pool.n_features
     if n_features is None:
         widths = {width_of(m) for m in pool.members if m.features is None}
-        n_features = widths.pop() if len(widths) == 1 else None
+        # Zero: a model of another library, which does not say.
+        n_features = (widths.pop() or None) if len(widths) == 1 else None
     keys = [_path(member) for member in pool.members]
     groups: list[Group] = []
     for key in dict.fromkeys(keys):

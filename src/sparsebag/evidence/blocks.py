@@ -13,7 +13,7 @@ ACCELERATOR_BLOCK_ENTRIES = 1 << 28
 """1 GiB of float32: large enough that kernel launches do not count."""
 
 
-def row_blocks(matrix: Any) -> Iterator[slice]:
+def row_blocks(matrix: Any, n_rows: int | None = None) -> Iterator[slice]:
     """Consecutive row slices of a matrix, sized for its device.
 
     The size depends on the shape and device alone, never on threads, so sums over blocks are
@@ -22,6 +22,8 @@ def row_blocks(matrix: Any) -> Iterator[slice]:
     Parameters
     ----------
     matrix : array of shape (rows, ...)
+    n_rows : int, optional
+        How many rows to cut, where it is a selection of the matrix's; default: all of them.
 
     Yields
     ------
@@ -35,8 +37,9 @@ def row_blocks(matrix: Any) -> Iterator[slice]:
     """
     on_cpu = str(device(matrix)).startswith("cpu")
     entries = CPU_BLOCK_ENTRIES if on_cpu else ACCELERATOR_BLOCK_ENTRIES
-    n_rows = int(matrix.shape[0])
-    width = max(1, (size(matrix) or 0) // max(1, n_rows))
+    all_rows = int(matrix.shape[0])
+    width = max(1, (size(matrix) or 0) // max(1, all_rows))
     step = max(1, entries // width)
+    n_rows = all_rows if n_rows is None else n_rows
     for start in range(0, n_rows, step):
         yield slice(start, min(start + step, n_rows))

@@ -308,6 +308,13 @@ class SimplexObjective:
         other.prior_mass = prior_mass
         return other
 
+    def with_penalty(self, penalty: Penalty) -> SimplexObjective:
+        """The same objective with another penalty; shares the evidence."""
+        other = object.__new__(SimplexObjective)
+        other.__dict__.update(self.__dict__)
+        other.penalty = penalty
+        return other
+
     # -- one block ---------------------------------------------------------------------------
 
     def _vote(self, block: _Block, weights: Array) -> _Vote:

@@ -1,0 +1,259 @@
+"""Selection: the expected risk against the deployed one, the guard, and equal-size baselines.
+
+    SPARSEBAG_DATA=... python -m benchmarks.selection [--seeds 5] [--members 100 500] [--only ...]
+
+Every data set of the paper and the suite, forests and bags of trees. 40 % of the rows, at most
+2000 (1000 for ensembles of 500), are for training; all others, at most 8000, only judge. Rows of
+results are appended to benchmarks/results/selection.csv as they come, and finished ones are not
+run again; `python -m benchmarks.selection --only summary` prints what they say.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import time
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from sklearn.ensemble import (
+    BaggingClassifier,
+    BaggingRegressor,
+    RandomForestClassifier,
+    RandomForestRegressor,
+)
+from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
+
+import sparsebag as sb
+from benchmarks import selection_cost, selection_summary
+from benchmarks.datasets import PAPER, Unavailable
+from benchmarks.datasets.suite import SUITE, load
+from benchmarks.environment import environment
+from benchmarks.methods.selection import best_members, greedy_picks
+from benchmarks.problem import Problem
+from benchmarks.progress import Progress
+from benchmarks.results_store import OK, ResultsStore
+from sparsebag.evidence.collect import collect_evidence
+from sparsebag.objective.full_vote_risk import FullVoteRisk
+from sparsebag.objective.losses import Brier, SquaredError
+from sparsebag.objective.penalties import ConcaveQuadratic
+from sparsebag.objective.simplex_objective import SimplexObjective
+from sparsebag.selection.budget import Budget, member_prices
+from sparsebag.selection.cross_fit import cross_fit
+from sparsebag.selection.select import MOST_MEMBERS, select_members
+from sparsebag.settings import DEFAULT_FLOOR, DEFAULT_PRIOR_MASS
+
+RESULTS = Path(__file__).parent / "results" / "selection.csv"
+SIZES = (5, 10, 20, 50)
+TOLERANCE = 0.02
+TRAIN_SHARE, MOST_TEST = 0.4, 8000
+MOST_TRAIN = {100: 2000, 500: 1000}
+"""By members: 320 fits of 500 trees are to end within the hour."""
+LARGEST_FOR_PAPER = 100
+"""SLSQP is cubic in the members; the paper's own ensembles have 100."""
+
+KEY = ("dataset", "ensemble", "members", "seed", "point")
+COLUMNS = (
+    *KEY,
+    *("status", "task", "train_rows", "test_rows", "survivors"),
+    *("expected", "standard_error", "deployed", "deployed_error", "oob_ratio"),
+    *("full_expected", "full_deployed", "random", "random_needed", "best", "caruana", "paper"),
+    *("increase", "bound", "fit_seconds", "select_seconds"),
+    *("sparsebag", "sklearn", "numpy", "scipy", "python", "machine"),
+)
+
+
+@dataclass(frozen=True)
+class Deployed:
+    """Test rows' residuals of every member, floored as deployed: judges any weights at once."""
+
+    residuals: np.ndarray  # (N, rows, C)
+
+    def risk(self, weights: np.ndarray) -> tuple[float, float]:
+        """Mean risk on the test rows and its standard error."""
+        error = np.tensordot(weights.astype(np.float32), self.residuals, 1)
+        rows = np.square(error).sum(axis=1, dtype=float)
+        return float(rows.mean()), float(rows.std() / np.sqrt(len(rows)))
+
+    def random_k(self, k: np.ndarray | float) -> Any:
+        """Exact mean over all k-subsets of the members."""
+        own = float(np.square(self.residuals, dtype=float).sum(axis=(0, 2)).mean())
+        whole = float(np.square(self.residuals.sum(axis=0, dtype=float)).sum(axis=1).mean())
+        n = len(self.residuals)
+        own_mean, pair_mean = own / n, (whole - own) / (n * (n - 1))
+        return pair_mean + (own_mean - pair_mean) / k
+
+
+def make_problem(name: str, kind: str, n_members: int, seed: int, data_dir: str | None) -> Problem:
+    X, y, task = load(name, 10**9, data_dir, seed)
+    n = min(int(TRAIN_SHARE * len(X)), MOST_TRAIN.get(n_members, 1000))
+    test = slice(n, n + MOST_TEST)
+    classify = task == "classification"
+    if kind == "forest":
+        model: Any = (RandomForestClassifier if classify else RandomForestRegressor)(
+            n_members, random_state=seed
+        )
+    else:
+        tree = DecisionTreeClassifier() if classify else DecisionTreeRegressor()
+        model = (BaggingClassifier if classify else BaggingRegressor)(
+            tree, n_members, random_state=seed
+        )
+    if classify:  # classes no training row has cannot be learnt; leave their test rows out
+        known = np.unique(y[:n])
+        keep = np.isin(y, known)
+        y = np.searchsorted(known, y)
+        X_test, y_test = X[test][keep[test]], y[test][keep[test]]
+        X, y = X[:n], y[:n]
+        n_classes = len(known)
+    else:
+        X, y, X_test, y_test, n_classes = X[:n], y[:n], X[test], y[test], 0
+    return Problem(name, task, kind, seed, X, y, X_test, y_test, n_classes, model.fit(X, y))
+
+
+def deployed(problem: Problem) -> Deployed:
+    X, target = problem.pool.prepare(problem.X_test), problem.y_test
+    residuals = []
+    for member in problem.pool.members:
+        if problem.task == "regression":
+            residuals.append((target - member.predict(X))[:, None])
+        else:
+            votes = member.predict_proba(X, problem.n_classes)
+            votes = (1.0 - DEFAULT_FLOOR) * votes + DEFAULT_FLOOR / problem.n_classes
+            residuals.append((target[:, None] == np.arange(problem.n_classes)) - votes)
+    return Deployed(np.asarray(residuals, dtype=np.float32))
+
+
+def points(name: str, kind: str, n_members: int, seed: int, data_dir: Any) -> Iterator[dict]:
+    """One row a size: what was expected of it, and what it did on the test rows."""
+    start = time.perf_counter()
+    problem = make_problem(name, kind, n_members, seed, data_dir)
+    fit_seconds = time.perf_counter() - start
+    start = time.perf_counter()
+    evidence = collect_evidence(problem.pool, problem.X, problem.y, class_votes=True)
+    selection = select_members(
+        evidence,
+        member_prices(problem.pool),
+        budget=Budget(),
+        tolerance=TOLERANCE,
+        floor=DEFAULT_FLOOR,
+    )
+    select_seconds = time.perf_counter() - start
+    path = cross_fit(FullVoteRisk(evidence, floor=DEFAULT_FLOOR), min(n_members, MOST_MEMBERS))
+    loss = SquaredError() if problem.task == "regression" else Brier()
+    ratio = SimplexObjective(
+        evidence,
+        loss,
+        ConcaveQuadratic(0.0),
+        floor=DEFAULT_FLOOR,
+        prior_mass=DEFAULT_PRIOR_MASS,
+    )
+    judge = deployed(problem)
+    full, _ = judge.risk(np.full(n_members, 1.0 / n_members))
+    common = {
+        **{"dataset": name, "ensemble": kind, "members": n_members, "seed": seed},
+        **{"status": OK, "task": problem.task, "train_rows": len(problem.y)},
+        **{"test_rows": len(problem.y_test), "full_expected": path.full_risk},
+        **{"full_deployed": full, "fit_seconds": fit_seconds, "select_seconds": select_seconds},
+        **environment(),
+    }
+    for k in SIZES:
+        at = int(np.argmin(np.abs(path.sizes - k)))
+        weights = path.points[at].spread(n_members)
+        risk, error = judge.risk(weights)
+        yield {
+            **common,
+            **{"point": k, "survivors": int(path.sizes[at]), "deployed": risk},
+            **{"deployed_error": error, "expected": float(path.expected()[at])},
+            **{"standard_error": float(path.error_of()[at]), "oob_ratio": ratio.value(weights)},
+            "random": float(judge.random_k(k)),
+            "best": judge.risk(best_members(problem, k))[0],
+            "caruana": judge.risk(_normalised(greedy_picks(problem, k)))[0],
+        }
+    risk, error = judge.risk(selection.weights)
+    k = np.count_nonzero(selection.weights)
+    yield {
+        **common,
+        **{"point": "chosen", "survivors": int(k), "deployed": risk, "deployed_error": error},
+        **{"expected": selection.expected_risk, "standard_error": selection.standard_error},
+        **{"oob_ratio": ratio.value(selection.weights), "increase": selection.increase},
+        **{"bound": selection.bound, "random": float(judge.random_k(k))},
+        "random_needed": _random_needed(judge, risk, n_members),
+    }
+    if n_members <= LARGEST_FOR_PAPER:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            paper = sb.compress(problem.ensemble, problem.X, problem.y, preset="paper")
+        at = int(np.argmin(np.abs(path.sizes - paper.n_active_)))
+        risk, error = judge.risk(path.points[at].spread(n_members))
+        yield {
+            **common,
+            **{"point": "paper", "survivors": int(path.sizes[at]), "deployed": risk},
+            **{"deployed_error": error, "expected": float(path.expected()[at])},
+            **{"standard_error": float(path.error_of()[at])},
+            **{"random": float(judge.random_k(paper.n_active_))},
+            "paper": judge.risk(paper.weights_)[0],
+        }
+
+
+def _random_needed(judge: Deployed, risk: float, n_members: int) -> int:
+    """Fewest random members whose mean test risk is no higher."""
+    enough = np.flatnonzero(judge.random_k(np.arange(1, n_members + 1)) <= risk)
+    return int(enough[0]) + 1 if len(enough) else n_members
+
+
+def _normalised(picks: np.ndarray) -> np.ndarray:
+    return picks / picks.sum()
+
+
+def run(args: argparse.Namespace) -> None:
+    store = ResultsStore(RESULTS, COLUMNS, KEY)
+    names = [name for name in {**PAPER, **SUITE} if not args.data or name in args.data]
+    work = [
+        (name, kind, n, seed)
+        for n in args.members
+        for seed in range(args.seeds)
+        for name in names
+        for kind in ("forest", "bag")
+    ]
+    last = "paper"
+    todo = [
+        job
+        for job in work
+        if not store.is_finished(
+            (*map(str, job), last if job[2] <= LARGEST_FOR_PAPER else "chosen")
+        )
+    ]
+    progress = Progress(max(len(todo), 1))
+    for job in todo:
+        try:
+            for row in points(*job, args.data_dir):
+                store.add(row)
+        except Unavailable as reason:
+            print(f"{job[0]} skipped: {reason}")
+        progress.step(" ".join(map(str, job)))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--data-dir", default=os.environ.get("SPARSEBAG_DATA"))
+    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--members", nargs="*", type=int, default=[100, 500])
+    parser.add_argument("--data", nargs="*", help="only these data sets")
+    steps = ("run", "cost", "summary")
+    parser.add_argument("--only", nargs="*", choices=steps, default=steps)
+    args = parser.parse_args()
+    warnings.filterwarnings("ignore", category=sb.UncoveredRowsWarning)
+    if "run" in args.only:
+        run(args)
+    if "summary" in args.only:
+        selection_summary.run(RESULTS)
+    if "cost" in args.only:
+        selection_cost.run(args.data_dir)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,96 @@
+"""What benchmarks/results/selection.csv says, target by target."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+SIZES = ("5", "10", "20", "50")
+MOST_ERROR, MOST_RATIO, SHARE_SAFE, SHARE_BETTER, COVERAGE = 0.05, 1.03, 0.9, 0.8, 0.9
+
+
+def run(path: Path) -> None:
+    """Print the summary of a results file."""
+    import pandas as pd
+
+    table = pd.read_csv(path)
+    table["point"] = table["point"].astype(str)
+    whole = table[table["status"] == "ok"]
+    print(f"\n{path.name}: sparsebag {whole['sparsebag'].iloc[-1]}, {whole['machine'].iloc[-1]}")
+    for n_members, part in whole.groupby("members"):
+        _of_size(int(n_members), part)
+
+
+def _of_size(n_members: int, part) -> None:
+    runs = part.drop_duplicates(["dataset", "ensemble", "seed"])
+    print(
+        f"\n## Ensembles of {n_members}: {runs['dataset'].nunique()} data sets, "
+        f"{runs['seed'].nunique()} seeds, forests and bags, {len(runs)} runs\n"
+    )
+    print(
+        "k     expected risk against deployed: mean |relative error|                        "
+        "95 % interval covers\n"
+        "      a run   a data set's mean  beside the whole's  OOB ratio  whole ensemble  "
+        "deployed  + test's own error"
+    )
+    for k in SIZES:
+        rows = part[part["point"] == k]
+        if len(rows):
+            _expected(k, rows)
+    chosen = part[part["point"] == "chosen"]
+    ratio = chosen["deployed"] / chosen["full_deployed"]
+    miss = (chosen["expected"] - chosen["deployed"]).abs()
+    both = np.hypot(chosen["standard_error"], chosen["deployed_error"])
+    print(
+        f"\ntolerance 0.02: deployed ≤ {MOST_RATIO} × the whole ensemble's on "
+        f"{(ratio <= MOST_RATIO).mean():.1%} of {len(ratio)} runs (target {SHARE_SAFE:.0%}); mean "
+        f"{ratio.mean():.4f}, worst {ratio.max():.3f}\n"
+        f"members kept: median {chosen['survivors'].median():.0f} "
+        f"(quartiles {chosen['survivors'].quantile(0.25):.0f} to "
+        f"{chosen['survivors'].quantile(0.75):.0f}), the whole ensemble on "
+        f"{(chosen['survivors'] == n_members).mean():.0%}; random members that do as well on the "
+        f"test rows: median {chosen['random_needed'].median():.0f}\n"
+        f"its stated interval covers the deployed risk on "
+        f"{(miss <= 1.96 * chosen['standard_error']).mean():.1%} (target {COVERAGE:.0%}), with the "
+        f"test rows' own error on {(miss <= 1.96 * both).mean():.1%}"
+    )
+    print("\nat equal k, deployed risk of ours over theirs: mean ratio, win / tie / loss")
+    for k in SIZES:
+        rows = part[part["point"] == k]
+        cells = [_against(rows, name) for name in ("random", "best", "caruana")]
+        print(f"k = {k:<4}" + "   ".join(cells))
+    rows = part[part["point"] == "paper"]
+    if len(rows):
+        print(
+            f"k of preset='paper' (median {rows['survivors'].median():.0f})   "
+            + "   ".join(_against(rows, name) for name in ("paper", "random"))
+        )
+
+
+def _expected(k: str, rows) -> None:
+    error = rows["expected"] / rows["deployed"] - 1.0
+    beside = (rows["expected"] / rows["full_expected"]) / (
+        rows["deployed"] / rows["full_deployed"]
+    ) - 1.0
+    means = rows.groupby(["dataset", "ensemble"])[["expected", "deployed"]].mean()
+    of_means = means["expected"] / means["deployed"] - 1.0
+    ratio = rows["oob_ratio"] / rows["deployed"] - 1.0
+    whole = rows["full_expected"] / rows["full_deployed"] - 1.0
+    miss = (rows["expected"] - rows["deployed"]).abs()
+    both = np.hypot(rows["standard_error"], rows["deployed_error"])
+    print(
+        f"{k:<6}{error.abs().mean():>5.1%}{of_means.abs().mean():>16.1%}"
+        f"{beside.abs().mean():>20.1%}{ratio.abs().mean():>14.1%}{whole.abs().mean():>14.1%}"
+        f"{(miss <= 1.96 * rows['standard_error']).mean():>12.1%}"
+        f"{(miss <= 1.96 * both).mean():>14.1%}"
+    )
+
+
+def _against(rows, name: str) -> str:
+    ratio = rows["deployed"] / rows[name]
+    win, loss = int((ratio < 1.0 - 1e-3).sum()), int((ratio > 1.0 + 1e-3).sum())
+    better = float((ratio < 1.0).mean())
+    return (
+        f"{name} {ratio.mean():.3f}, {win}/{len(ratio) - win - loss}/{loss} (better {better:.0%})"
+    )

@@ -1,0 +1,281 @@
+"""Judging a path honestly: what its members are worth on rows the weights were not fitted on."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass, replace
+from functools import cached_property, reduce
+
+import numpy as np
+
+from sparsebag.objective.full_vote_risk import (
+    SMALLEST_SHARE,
+    Exchangeable,
+    FullVoteRisk,
+    PairMoments,
+)
+from sparsebag.objective.pair_shrinkage import Effects, Shrinkage, effects_of, measure_shrinkage
+from sparsebag.selection.path import PathPoint, budget_path
+
+FOLDS = 10
+DENSE_SIZES = 64
+"""Every number of members is kept up to this one; beyond, in steps of `GROWTH`."""
+GROWTH = 1.04
+MOST_FOLD_BYTES = 4 << 30
+"""Memory for the folds' N×N sums; fewer folds where N is large."""
+PRIOR_SD_OF_SLOPE = 0.5
+"""How far the model of the members' differences is trusted before the held-out rows are heard."""
+
+
+@dataclass(frozen=True)
+class RowRisks:
+    """Each row's risk, for members all alike: what standard errors come from.
+
+    Attributes
+    ----------
+    own, pair : ndarray of shape (rows,)
+        Mean squared residual, and mean product of two members' residuals.
+    weight : ndarray of shape (rows,)
+        Summing to one.
+    """
+
+    own: np.ndarray
+    pair: np.ndarray
+    weight: np.ndarray
+
+    def covariance(self) -> np.ndarray:
+        """Of the weighted means of own and pair risk, from the rows' spread."""
+        both = np.stack([self.own, self.pair])
+        deviation = (both - (both @ self.weight)[:, None]) * self.weight
+        used = max(int(np.count_nonzero(self.weight)), 2)
+        return np.asarray(deviation @ deviation.T * used / (used - 1))
+
+
+@dataclass(frozen=True)
+class CrossFittedPath:
+    """A budget path with the risk to expect at each point, and how sure that is.
+
+    Attributes
+    ----------
+    points : list of PathPoint
+        Fitted on all rows.
+    deviation : ndarray of shape (N, N)
+        What the risk matrix adds to that of members all alike, as held-out rows confirm it.
+    rows : RowRisks
+    random : Exchangeable
+        Random members' risk, in closed form.
+    shrinkage : Shrinkage
+        How much of the members' differences was real.
+    slope, slope_error : float
+        Gain on held-out rows over the gain the model predicted there, and its standard error.
+    n_members : int
+        Of the whole ensemble.
+    """
+
+    points: list[PathPoint]
+    deviation: np.ndarray
+    rows: RowRisks
+    random: Exchangeable
+    shrinkage: Shrinkage
+    slope: float
+    slope_error: float
+    n_members: int
+
+    @property
+    def sizes(self) -> np.ndarray:
+        """Members of each point."""
+        return np.array([len(point.members) for point in self.points])
+
+    @property
+    def full_risk(self) -> float:
+        """Expected risk of the whole ensemble with equal weights."""
+        return float(self.random.random_k(self.n_members))
+
+    @property
+    def full_error(self) -> float:
+        """Standard error of `full_risk`."""
+        at = np.array([1.0 / self.n_members, 1.0 - 1.0 / self.n_members])
+        return float(np.sqrt(at @ self.rows.covariance() @ at))
+
+    @cached_property
+    def concentration(self) -> np.ndarray:
+        """Sum of squared weights of each point; its inverse is an effective number of members."""
+        return np.array([float(point.weights @ point.weights) for point in self.points])
+
+    @cached_property
+    def gain(self) -> np.ndarray:
+        """What each point's risk differs from that of random members by."""
+        return np.array([_collected(self.deviation, point) for point in self.points])
+
+    @cached_property
+    def gain_error(self) -> np.ndarray:
+        """Standard error of `gain`: of the members' differences, and of the slope."""
+        n = self.n_members
+        spread = [self.shrinkage.variance_at(point.weights, n) for point in self.points]
+        of_slope = self.slope_error * self.gain / self.slope if self.slope else 0.0 * self.gain
+        return np.asarray(np.sqrt(self.slope**2 * np.array(spread) + of_slope**2))
+
+    def expected(self) -> np.ndarray:
+        """Expected risk at each point.
+
+        Returns
+        -------
+        ndarray of shape (points,)
+        """
+        return np.asarray(self.random.at(self.concentration) + self.gain)
+
+    def error_of(self, share: float = 0.0) -> np.ndarray:
+        """Standard error of ``expected - share × full_risk``, the same rows in both.
+
+        Parameters
+        ----------
+        share : float, default 0
+            0: of the expected risk itself.
+
+        Returns
+        -------
+        ndarray of shape (points,)
+        """
+        own = self.concentration - share / self.n_members
+        pair = 1.0 - self.concentration - share * (1.0 - 1.0 / self.n_members)
+        at = np.stack([own, pair])
+        of_rows = np.einsum("ak,ab,bk->k", at, self.rows.covariance(), at)
+        return np.asarray(np.sqrt(np.maximum(of_rows, 0.0) + self.gain_error**2))
+
+    def only(self, point: PathPoint) -> CrossFittedPath:
+        """The same judgement of one other point."""
+        return replace(self, points=[point])
+
+
+def cross_fit(
+    risk: FullVoteRisk,
+    limit: int,
+    *,
+    price: np.ndarray | None = None,
+    n_folds: int = FOLDS,
+    seed: int = 0,
+    verbose: int = 0,
+) -> CrossFittedPath:
+    """Fit a budget path on all rows; on each fold, judge a path fitted on the others.
+
+    The risk of members all alike is known well: every pair and row tells of it. What members of
+    their own add is small and noisy. The model of `pair_shrinkage` predicts it; the folds say
+    what share of the prediction came true on rows it had not seen, and the prediction is scaled
+    by that (with the model's own word as a prior, for a few hundred rows cannot tell).
+
+    Parameters
+    ----------
+    risk : FullVoteRisk
+    limit : int
+        Most members of a point.
+    price : ndarray of shape (N,), optional
+        Members' prices, see `budget_path`.
+    n_folds : int, default 10
+    seed : int, default 0
+        Of the rows' assignment to folds.
+    verbose : int, default 0
+        Progress on standard error.
+
+    Returns
+    -------
+    CrossFittedPath
+    """
+    folds = _folds(risk, n_folds, seed)
+    moments = []
+    for f, fold in enumerate(folds):
+        moments.append(risk.moments(fold))
+        _say(verbose, f"pairs of members, fold {f + 1} of {len(folds)}")
+    total = reduce(PairMoments.__add__, moments)
+    shares = total.counts / total.row_weight
+    kept = risk.kept_effects()
+    effects = [effects_of(moment, shares, kept) for moment in moments]
+    mean = total.exchangeable()
+    shrinkage = measure_shrinkage(effects, mean.own - mean.pair)
+    deviation = shrinkage.deviation_matrix(effects_of(total, kept=kept))
+    points = _thinned(budget_path(_matrix(total, deviation), limit, price))
+    slope, slope_error = _slope(total, moments, effects, kept, points, price, verbose)
+    judged = np.flatnonzero(risk.row_weight > 0)
+    return CrossFittedPath(
+        points=points,
+        deviation=slope * deviation,
+        rows=RowRisks(risk.own_risk[judged], risk.pair_risk[judged], risk.row_weight[judged]),
+        random=mean,
+        shrinkage=shrinkage,
+        slope=slope,
+        slope_error=slope_error,
+        n_members=risk.n_members,
+    )
+
+
+def _slope(
+    total: PairMoments,
+    moments: list[PairMoments],
+    effects: list[Effects],
+    kept: tuple[float, float],
+    points: list[PathPoint],
+    price: np.ndarray | None,
+    verbose: int,
+) -> tuple[float, float]:
+    """Held-out gain over predicted gain, pooled over folds and sizes, and its standard error."""
+    sizes = [len(point.members) for point in points]
+    products, squares = np.zeros(len(moments)), np.zeros(len(moments))
+    if len(moments) < 2:
+        return 1.0, 0.0
+    for f, moment in enumerate(moments):
+        others = total - moment
+        mean = others.exchangeable()
+        rest = measure_shrinkage([e for g, e in enumerate(effects) if g != f], mean.own - mean.pair)
+        predicted = rest.deviation_matrix(effects_of(others, kept=kept))
+        found = Shrinkage.none().deviation_matrix(effects[f])
+        path = budget_path(_matrix(others, predicted), sizes[-1], price)
+        for k in sizes:
+            point = path[min(k, len(path)) - 1]
+            expected = _collected(predicted, point)
+            products[f] += expected * _collected(found, point)
+            squares[f] += expected**2
+        _say(verbose, f"paths judged on fold {f + 1} of {len(moments)}")
+    if not squares.sum() > 0:
+        return 1.0, 0.0
+    slope = products.sum() / squares.sum()
+    left = squares.sum() - squares
+    if not np.all(left > SMALLEST_SHARE * squares.sum()):  # one fold says it all: too little
+        return 1.0, PRIOR_SD_OF_SLOPE
+    without = (products.sum() - products) / left
+    n = len(moments)
+    variance = (n - 1) / n * float(np.sum((without - without.mean()) ** 2))
+    trust = PRIOR_SD_OF_SLOPE**2 / (PRIOR_SD_OF_SLOPE**2 + variance)
+    return 1.0 + trust * (slope - 1.0), float(np.sqrt(trust * variance))
+
+
+def _matrix(moments: PairMoments, deviation: np.ndarray) -> np.ndarray:
+    mean = moments.exchangeable()
+    matrix = deviation + mean.pair
+    np.fill_diagonal(matrix, np.diag(deviation) + mean.own)
+    return matrix
+
+
+def _collected(deviation: np.ndarray, point: PathPoint) -> float:
+    part = deviation[np.ix_(point.members, point.members)]
+    return float(point.weights @ part @ point.weights)
+
+
+def _folds(risk: FullVoteRisk, n_folds: int, seed: int) -> list[np.ndarray]:
+    rows = np.flatnonzero(risk.row_weight > 0)
+    rows = np.random.default_rng(seed).permutation(rows)
+    affordable = MOST_FOLD_BYTES // (3 * 8 * risk.n_members**2)
+    n = int(min(n_folds, max(2, affordable), max(2, len(rows) // 2), len(rows)))
+    return [rows[f::n] for f in range(n)]
+
+
+def _thinned(path: list[PathPoint]) -> list[PathPoint]:
+    kept, last = [], 0
+    for k, point in enumerate(path, start=1):
+        if k <= DENSE_SIZES or k >= GROWTH * last or k == len(path):
+            kept.append(point)
+            last = k
+    return kept
+
+
+def _say(verbose: int, text: str) -> None:
+    if verbose:
+        print(f"[selection] {text}", file=sys.stderr, flush=True)

@@ -1,0 +1,104 @@
+"""The choice in words: what was kept, what it is expected to cost, and why."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from sparsebag.selection.budget import Budget
+from sparsebag.selection.cross_fit import CrossFittedPath
+from sparsebag.selection.guard import CONFIDENCE, Choice
+from sparsebag.selection.table import PathTable
+
+
+@dataclass(frozen=True)
+class Facts:
+    """The figures of the ensemble that was kept.
+
+    Attributes
+    ----------
+    expected, standard_error : float
+        Expected risk on new rows.
+    increase, bound : float
+        Relative to the whole ensemble's: expected, and the upper confidence bound.
+    cost : tuple of int
+        Members, nodes, bytes.
+    """
+
+    expected: float
+    standard_error: float
+    increase: float
+    bound: float
+    cost: tuple[int, int, int]
+
+
+def explain(
+    facts: Facts,
+    path: CrossFittedPath,
+    choice: Choice,
+    table: PathTable,
+    whole: tuple[int, int, int],
+    tolerance: float,
+    budget: Budget,
+    refitted: str | None,
+    task: str,
+    noun: str,
+) -> str:
+    """A few sentences that need no documentation.
+
+    Parameters
+    ----------
+    facts : Facts
+    path : CrossFittedPath
+    choice : Choice
+    table : PathTable
+    whole : tuple of int
+        Members, nodes and bytes of the whole ensemble.
+    tolerance : float
+    budget : Budget
+    refitted : str or None
+        The loss the weights were refitted on.
+    task : {"classification", "regression"}
+    noun : str
+        What members are called.
+
+    Returns
+    -------
+    str
+    """
+    score = "squared error" if task == "regression" else "Brier score"
+    n, all_nodes, all_bytes = whole
+    accepted = f"the {tolerance:.1%} you accept (tolerance={tolerance:g})"
+    if choice.position is None:
+        best = int(np.argmin(path.expected()))
+        change = path.expected()[best] / path.full_risk - 1.0 if path.full_risk else 0.0
+        return (
+            f"Kept all {n} {noun}, with equal weights: no smaller ensemble is sure to raise the "
+            f"expected {score} ({path.full_risk:.4g}) by less than {accepted}.\n"
+            f"The best one found, {table.k[best]} {noun}, is expected to change it by "
+            f"{change:+.1%}, but the rows are too few to be sure. To have a smaller ensemble all "
+            "the same, set max_estimators or raise tolerance."
+        )
+    k, nodes, size = facts.cost
+    of_nodes = f", {nodes:,} of {all_nodes:,} nodes" if all_nodes else ""
+    within = f"within {accepted}"
+    if not choice.meets_tolerance:
+        within = f"more than {accepted}, but the best within {budget}"
+    needed = path.random.members_needed(facts.expected)
+    as_many = f"about {needed:.0f}" if needed <= n else f"more than {n}"
+    weights = ""
+    if refitted is not None:
+        loss = refitted.replace("_", "-")
+        weights = f"\nTheir weights were refitted on {loss}, which was lower on held-out rows."
+    return (
+        f"Kept {k} of {n} {noun}{of_nodes} ({_kb(size)} of {_kb(all_bytes)}).\n"
+        f"Expected {score} on new rows: {facts.expected:.4g} ± {facts.standard_error:.2g}; that is "
+        f"{facts.increase:+.1%} against all {n} ({path.full_risk:.4g}), and with {CONFIDENCE:.0%} "
+        f"confidence at most {facts.bound:+.1%}: {within}.\n"
+        f"To do as well, {as_many} {noun} drawn at random would be needed.{weights}"
+    )
+
+
+def _kb(size: int) -> str:
+    return f"{size / 1e3:,.0f} kB"

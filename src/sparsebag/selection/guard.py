@@ -1,0 +1,138 @@
+"""No regret: the smallest ensemble that is surely no worse than the user's tolerance."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.stats import norm
+
+from sparsebag.selection.cross_fit import CrossFittedPath
+
+CONFIDENCE = 0.95
+"""One-sided: of the bound that must meet the tolerance."""
+RESAMPLES = 200
+RESAMPLED_ENTRIES = 1 << 22
+SMALLEST_RISK = 1e-300
+"""An ensemble without any error is no reason to divide by zero."""
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A point of the path, and how it was arrived at.
+
+    Attributes
+    ----------
+    position : int or None
+        Of the point; None: the whole ensemble with equal weights.
+    meets_tolerance : bool
+        Whether the bound on its relative increase is within the tolerance.
+    optimism : float
+        How much picking the smallest size that passes flatters its risk, by bootstrap.
+    """
+
+    position: int | None
+    meets_tolerance: bool
+    optimism: float
+
+
+def choose(
+    path: CrossFittedPath,
+    tolerance: float,
+    allowed: np.ndarray,
+    *,
+    full_allowed: bool,
+    seed: int = 0,
+) -> Choice:
+    """The smallest allowed point whose bound meets the tolerance; else the whole; else the best.
+
+    Picking the first size that passes picks, among near equals, the one that luck favours. The
+    rows are resampled and the choice is repeated; what the chosen size seems better by than it is
+    on the rows as they are is the optimism, and it is added to every size before choosing.
+
+    Parameters
+    ----------
+    path : CrossFittedPath
+    tolerance : float
+        Relative increase of the risk over the whole ensemble's that is accepted.
+    allowed : ndarray of bool, one a point
+        Points within the budget.
+    full_allowed : bool
+        Whether the whole ensemble is within the budget.
+    seed : int, default 0
+        Of the bootstrap.
+
+    Returns
+    -------
+    Choice
+    """
+    excess = path.expected() - (1.0 + tolerance) * path.full_risk
+    margin = float(norm.ppf(CONFIDENCE)) * path.error_of(1.0 + tolerance)
+    resampled = _resampled_excess(path, tolerance, seed)
+    optimism = _optimism(resampled, excess, allowed, margin)
+    passes = allowed & (excess + margin + optimism <= 0.0)
+    if passes.any():
+        position = int(np.argmax(passes))
+    elif full_allowed:
+        return Choice(None, True, 0.0)
+    else:
+        position = int(np.argmin(np.where(allowed, excess, np.inf)))
+        optimism = _optimism(resampled, excess, allowed, None)
+    return Choice(position, bool(passes.any()), optimism)
+
+
+def upper_bound(path: CrossFittedPath, tolerance: float) -> np.ndarray:
+    """Upper confidence bound on each point's risk, relative to the whole ensemble's, less one.
+
+    Parameters
+    ----------
+    path : CrossFittedPath
+    tolerance : float
+        The bound is exact where it matters, at the tolerance.
+
+    Returns
+    -------
+    ndarray of shape (points,)
+    """
+    full = max(path.full_risk, SMALLEST_RISK)
+    margin = float(norm.ppf(CONFIDENCE)) * path.error_of(1.0 + tolerance)
+    return np.asarray((path.expected() + margin - path.full_risk) / full)
+
+
+def _optimism(
+    resampled: np.ndarray, excess: np.ndarray, allowed: np.ndarray, margin: np.ndarray | None
+) -> float:
+    """Mean flattery of the first point that passes, or (no margin) of the best one."""
+    flattery = []
+    for drawn in resampled:
+        if margin is None:
+            at = int(np.argmin(np.where(allowed, drawn, np.inf)))
+        else:
+            passes = allowed & (drawn + margin <= 0.0)
+            if not passes.any():
+                continue
+            at = int(np.argmax(passes))
+        flattery.append(excess[at] - drawn[at])
+    return max(0.0, float(np.mean(flattery))) if flattery else 0.0
+
+
+def _resampled_excess(path: CrossFittedPath, tolerance: float, seed: int) -> np.ndarray:
+    """The excess over the accepted risk on bootstrap samples, shape (resamples, points).
+
+    The rows enter through two means only, and the gain through its own error.
+    """
+    rng = np.random.default_rng(seed)
+    rows = path.rows
+    n_rows = len(rows.weight)
+    step = max(1, RESAMPLED_ENTRIES // max(n_rows, 1))
+    parts = []
+    for start in range(0, RESAMPLES, step):
+        counts = rng.poisson(1.0, (min(step, RESAMPLES - start), n_rows)) * rows.weight
+        total = np.maximum(counts.sum(axis=1), 1e-300)
+        parts.append(np.stack([counts @ rows.own / total, counts @ rows.pair / total]))
+    own, pair = np.concatenate(parts, axis=1)
+    at = path.concentration
+    of_rows = own[:, None] * at + pair[:, None] * (1.0 - at)
+    full = own / path.n_members + pair * (1.0 - 1.0 / path.n_members)
+    luck = rng.normal(size=(RESAMPLES, 1)) * path.gain_error
+    return np.asarray(of_rows + path.gain + luck - (1.0 + tolerance) * full[:, None])

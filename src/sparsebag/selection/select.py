@@ -1,0 +1,263 @@
+"""From evidence to a choice: path, judgement, guard, and the sentence that explains it."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from dataclasses import dataclass
+
+import numpy as np
+
+from sparsebag.evidence.evidence import OOBEvidence
+from sparsebag.objective.full_vote_risk import FullVoteRisk, NoPairsError
+from sparsebag.selection.budget import Budget, Prices
+from sparsebag.selection.cross_fit import CrossFittedPath, cross_fit
+from sparsebag.selection.explain import Facts, explain
+from sparsebag.selection.guard import SMALLEST_RISK, Choice, choose, upper_bound
+from sparsebag.selection.path import PathPoint
+from sparsebag.selection.refit import RefitBy, refit
+from sparsebag.selection.table import PathTable
+from sparsebag.solvers.base import one_blas_thread
+
+MOST_MEMBERS = 200
+"""Longest path that is searched when no budget says more."""
+
+
+class RegretWarning(UserWarning):
+    """No ensemble within the budget is sure to stay within the tolerance."""
+
+
+@dataclass(frozen=True)
+class Selection:
+    """What was kept, what it is expected to cost, and why. ``print`` it.
+
+    Attributes
+    ----------
+    weights : ndarray of shape (N,)
+        On the simplex; zero for members dropped.
+    expected_risk, standard_error : float
+        Expected Brier score (classification) or squared error (regression) on new rows. The
+        optimism of having been chosen is in it.
+    full_risk : float
+        That of the whole ensemble with equal weights.
+    increase, bound : float
+        Expected relative increase over ``full_risk``, and its upper 95 % confidence bound.
+    tolerance : float
+        The increase that was accepted.
+    meets_tolerance : bool
+        Whether the bound is within it.
+    random_members : float
+        How many members drawn at random would be expected to do as well; infinite where no
+        number would.
+    refitted_on : str or None
+        The loss the weights were refitted on, where cross-fitting said it helps.
+    table : PathTable
+        Every size that was considered.
+    explanation : str
+        The choice in words.
+    """
+
+    weights: np.ndarray
+    expected_risk: float
+    standard_error: float
+    full_risk: float
+    increase: float
+    bound: float
+    tolerance: float
+    meets_tolerance: bool
+    random_members: float
+    refitted_on: str | None
+    table: PathTable
+    explanation: str
+
+    def __str__(self) -> str:
+        return self.explanation
+
+
+def select_members(
+    evidence: OOBEvidence,
+    prices: Prices,
+    *,
+    budget: Budget,
+    tolerance: float,
+    refit_by: RefitBy | None = None,
+    floor: float = 0.0,
+    noun: str = "members",
+    seed: int = 0,
+    verbose: int = 0,
+) -> Selection:
+    """Choose the smallest ensemble no worse than the tolerance, within the budget.
+
+    Parameters
+    ----------
+    evidence : OOBEvidence
+        With ``class_votes`` where there are more than two classes.
+    prices : Prices
+        Nodes and bytes of each member.
+    budget : Budget
+        Limits on members, nodes, bytes.
+    tolerance : float
+        Relative increase of the risk over the whole ensemble's that is accepted.
+    refit_by : RefitBy, optional
+        Another loss the chosen members' weights may be refitted on.
+    floor : float, default 0
+        Share of the uniform class distribution in each vote, as deployed.
+    noun : str
+        What members are called in the explanation.
+    seed : int, default 0
+        Of folds and bootstrap. The result does not depend on threads.
+    verbose : int, default 0
+        Progress on standard error.
+
+    Returns
+    -------
+    Selection
+    """
+    budget.check(prices)
+    n = evidence.n_members
+    whole = prices.of(np.arange(n))
+    with one_blas_thread():
+        try:
+            risk = FullVoteRisk(evidence, floor=floor)
+        except NoPairsError:
+            if not budget.allows(whole):
+                raise
+            return _unjudged(whole, tolerance, noun)
+        path = cross_fit(
+            risk,
+            min(n, int(budget.max_estimators or MOST_MEMBERS)),
+            price=budget.price_for_search(prices),
+            seed=seed,
+            verbose=verbose,
+        )
+    costs = [prices.of(point.members) for point in path.points]
+    allowed = np.array([budget.allows(cost) for cost in costs])
+    choice = choose(path, tolerance, allowed, full_allowed=budget.allows(whole), seed=seed)
+    table = _table(path, choice, [*costs, whole])
+    if choice.position is None:
+        equal = np.full(n, 1.0 / n)
+        facts = Facts(path.full_risk, path.full_error, 0.0, 0.0, whole)
+        refitted = None
+    else:
+        point = path.points[choice.position]
+        facts = _facts(path.only(point), tolerance, choice, costs[choice.position])
+        again, refitted = _refit(evidence, point, refit_by, seed)
+        judged = _facts(path.only(again), tolerance, choice, prices.of(again.members))
+        if choice.meets_tolerance and judged.bound > tolerance:
+            refitted = None  # another loss gains, but the promise would be broken
+        if refitted is not None:
+            point, facts = again, judged
+        equal = point.spread(n)
+    if not choice.meets_tolerance:
+        warnings.warn(
+            f"no ensemble within {budget} is sure to lose at most {tolerance:.1%}; the best is "
+            f"expected to lose {facts.increase:.1%} against the whole ensemble (up to "
+            f"{facts.bound:.1%}). Allow more, or raise tolerance.",
+            RegretWarning,
+            stacklevel=4,
+        )
+    return Selection(
+        weights=equal,
+        expected_risk=facts.expected,
+        standard_error=facts.standard_error,
+        full_risk=path.full_risk,
+        increase=facts.increase,
+        bound=facts.bound,
+        tolerance=tolerance,
+        meets_tolerance=choice.meets_tolerance,
+        random_members=path.random.members_needed(facts.expected),
+        refitted_on=refitted,
+        table=table,
+        explanation=explain(
+            facts, path, choice, table, whole, tolerance, budget, refitted, evidence.task, noun
+        ),
+    )
+
+
+def _unjudged(whole: tuple[int, int, int], tolerance: float, noun: str) -> Selection:
+    """The whole ensemble, where nothing tells how its members vote together."""
+    n, unknown = whole[0], float("nan")
+    columns = (*whole, unknown, unknown, unknown, True)
+    return Selection(
+        weights=np.full(n, 1.0 / n),
+        expected_risk=unknown,
+        standard_error=unknown,
+        full_risk=unknown,
+        increase=0.0,
+        bound=0.0,
+        tolerance=tolerance,
+        meets_tolerance=True,
+        random_members=float(n),
+        refitted_on=None,
+        table=PathTable(*(np.array([value]) for value in columns)),
+        explanation=f"Kept all {n} {noun}, with equal weights: no two of them have a row out of "
+        "bag together, so nothing tells how fewer would do. Use more rows, more of them, or "
+        "held-out rows (evidence='holdout').",
+    )
+
+
+def _facts(
+    judged: CrossFittedPath, tolerance: float, choice: Choice, cost: tuple[int, int, int]
+) -> Facts:
+    """What is expected of one point, the optimism of its choice included."""
+    full = max(judged.full_risk, SMALLEST_RISK)
+    expected = float(judged.expected()[0]) + choice.optimism
+    return Facts(
+        expected=expected,
+        standard_error=float(judged.error_of()[0]),
+        increase=(expected - judged.full_risk) / full,
+        bound=float(upper_bound(judged, tolerance)[0]) + choice.optimism / full,
+        cost=cost,
+    )
+
+
+def _refit(
+    evidence: OOBEvidence, point: PathPoint, by: RefitBy | None, seed: int
+) -> tuple[PathPoint, str | None]:
+    if by is None or len(point.members) < 2:
+        return point, None
+    again = refit(evidence.take_members(point.members), point.weights, by, seed=seed)
+    if not again.helps:
+        return point, None
+    kept = again.weights > 0
+    return PathPoint(point.members[kept], again.weights[kept]), by.loss.name
+
+
+def check_tolerance(tolerance: object) -> float:
+    """The tolerance as a number, or one sentence on what it must be.
+
+    Parameters
+    ----------
+    tolerance : object
+
+    Returns
+    -------
+    float
+
+    Examples
+    --------
+    >>> check_tolerance(0.02)
+    0.02
+    """
+    number = isinstance(tolerance, (int, float, np.integer, np.floating))
+    if not number or isinstance(tolerance, bool) or not math.isfinite(tolerance) or tolerance < 0:  # type: ignore[arg-type,operator]
+        raise ValueError(
+            f"tolerance must be a finite number that is not negative (0.01 accepts one percent), "
+            f"got {tolerance!r}."
+        )
+    return float(tolerance)  # type: ignore[arg-type]
+
+
+def _table(path: CrossFittedPath, choice: Choice, costs: list[tuple[int, int, int]]) -> PathTable:
+    k, nodes, size = np.array(costs).T
+    chosen = np.zeros(len(k), dtype=np.bool_)
+    chosen[-1 if choice.position is None else choice.position] = True
+    return PathTable(
+        k=k,
+        nodes=nodes,
+        bytes=size,
+        expected_risk=np.append(path.expected(), path.full_risk),
+        standard_error=np.append(path.error_of(), path.full_error),
+        random_risk=np.asarray(path.random.random_k(k)),
+        chosen=chosen,
+    )

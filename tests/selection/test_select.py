@@ -1,0 +1,368 @@
+"""From an ensemble to a choice: sizes, budgets, what is said about it, and whether it is true."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+from sklearn.datasets import load_breast_cancer, load_diabetes, load_digits
+from sklearn.ensemble import (
+    BaggingClassifier,
+    BaggingRegressor,
+    ExtraTreesClassifier,
+    ExtraTreesRegressor,
+    RandomForestClassifier,
+    RandomForestRegressor,
+    VotingClassifier,
+)
+from sklearn.linear_model import LogisticRegression, Ridge
+from sklearn.model_selection import train_test_split
+from sklearn.naive_bayes import GaussianNB
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
+
+from sparsebag import RegretWarning, compress
+from sparsebag.evidence.from_ensemble import read_ensemble
+from sparsebag.selection.budget import member_prices
+from sparsebag.selection.select import check_tolerance
+from sparsebag.selection.table import COLUMNS
+
+N = 50
+CANCER = load_breast_cancer(return_X_y=True)
+DIABETES = load_diabetes(return_X_y=True)
+DIGITS = load_digits(return_X_y=True)
+SCALED = StandardScaler().fit_transform(CANCER[0]), CANCER[1]
+ENSEMBLES = {
+    "forest": (RandomForestClassifier(N, random_state=0), CANCER),
+    "ten classes": (RandomForestClassifier(N, random_state=0), DIGITS),
+    "extra trees": (ExtraTreesClassifier(N, bootstrap=True, random_state=0), CANCER),
+    "bag": (BaggingClassifier(n_estimators=N, random_state=0), CANCER),
+    "bag of columns": (
+        BaggingClassifier(n_estimators=N, max_features=0.4, random_state=0),
+        CANCER,
+    ),
+    "logistic": (BaggingClassifier(LogisticRegression(), n_estimators=N, random_state=0), SCALED),
+    "regression forest": (RandomForestRegressor(N, random_state=0), DIABETES),
+    "regression extra trees": (ExtraTreesRegressor(N, bootstrap=True, random_state=0), DIABETES),
+    "ridge": (BaggingRegressor(Ridge(), n_estimators=N, random_state=0), DIABETES),
+}
+
+
+@pytest.fixture(scope="module")
+def forest():
+    return RandomForestClassifier(N, random_state=0).fit(*CANCER)
+
+
+@pytest.fixture(scope="module")
+def digits():
+    X, X_test, y, y_test = train_test_split(*DIGITS, test_size=0.5, random_state=0)
+    return RandomForestClassifier(60, random_state=0).fit(X, y), X, y, X_test, y_test
+
+
+def brier(model, X, y):
+    return np.mean(np.sum((model.predict_proba(X) - (y[:, None] == model.classes_)) ** 2, axis=1))
+
+
+# -- every kind of ensemble -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ENSEMBLES)
+def test_it_chooses_and_says_so(name):
+    ensemble, (X, y) = ENSEMBLES[name]
+    small = compress(ensemble.fit(X, y), X, y, tolerance=0.1)
+    chosen, table = small.selection_, small.path_
+    assert 1 <= small.n_active_ < N
+    assert_array_equal(small.weights_, chosen.weights)
+    assert small.weights_.sum() == pytest.approx(1)
+    assert chosen.meets_tolerance
+    assert chosen.increase <= chosen.bound <= chosen.tolerance == 0.1
+    assert chosen.expected_risk == pytest.approx((1 + chosen.increase) * chosen.full_risk)
+    assert small.solution_.objective == chosen.expected_risk
+    assert small.solution_.status.success
+    score = "squared error" if y is DIABETES[1] else "Brier score"
+    noun = "members" if name in ("logistic", "ridge") else "trees"
+    said = str(chosen)
+    assert said.startswith(f"Kept {small.n_active_} of {N} {noun}")
+    assert f"Expected {score} on new rows: {chosen.expected_risk:.4g} ± " in said
+    assert f"{chosen.increase:+.1%} against all {N} ({chosen.full_risk:.4g})" in said
+    assert f"at most {chosen.bound:+.1%}: within the 10.0% you accept (tolerance=0.1)" in said
+    assert f"{noun} drawn at random would be needed" in said
+    assert (" nodes (" in said) == (noun == "trees")
+    assert table is chosen.table
+
+
+def test_the_table_has_every_size_and_ends_with_the_whole(forest):
+    small = compress(forest, *CANCER, tolerance=0.1)
+    table, prices = small.path_, member_prices(read_ensemble(forest))
+    assert_array_equal(table.k, [*range(1, N + 1), N])
+    assert (table.k[-1], table.nodes[-1], table.bytes[-1]) == prices.of(np.arange(N))
+    assert table.expected_risk[-1] == small.selection_.full_risk
+    assert table.random_risk[-1] == small.selection_.full_risk
+    assert np.all(np.diff(table.random_risk) <= 0)
+    assert np.all(table.standard_error > 0)
+    assert table.chosen.sum() == 1
+    assert table.k[table.chosen] == small.n_active_
+    assert table.nodes[table.chosen] == prices.nodes[small.active_].sum()
+    assert table.bytes[table.chosen] == prices.bytes[small.active_].sum()
+    frame = table.to_frame()
+    assert list(frame.columns) == list(COLUMNS)
+    assert len(frame) == len(table) == N + 1
+    assert_array_equal(frame["expected_risk"], table.expected_risk)
+    lines = str(table).splitlines()
+    assert lines[0].split() == ["k", "nodes", "bytes", "expected", "risk", "±", "error", "random-k"]
+    assert len(lines) <= 22
+    kept = [line for line in lines if line.endswith("<- kept")]
+    assert [int(line.split()[0]) for line in kept] == [small.n_active_]
+    assert int(lines[-1].split()[0]) == N
+
+
+def test_the_penalised_way_has_no_selection(forest):
+    small = compress(forest, *CANCER, lam=0.0)
+    assert small.selection_ is None
+    assert small.path_ is None
+
+
+# -- tolerance and budgets --------------------------------------------------------------------
+
+
+def test_more_tolerance_never_keeps_more(forest):
+    sizes = [compress(forest, *CANCER, tolerance=t).n_active_ for t in (0.0, 0.05, 0.2, 1.0, 10.0)]
+    assert sizes == sorted(sizes, reverse=True)
+    assert sizes[0] > 2 * sizes[2]
+    assert sizes[-1] == 1
+
+
+def test_nothing_is_sure_and_the_whole_is_kept(forest):
+    X, y = CANCER
+    few = RandomForestClassifier(20, random_state=0).fit(X[:60], y[:60])
+    small = compress(few, X[:60], y[:60], tolerance=0.0)
+    assert small.n_active_ == 20
+    assert_allclose(small.weights_, 1 / 20)
+    chosen = small.selection_
+    assert chosen.expected_risk == chosen.full_risk
+    assert chosen.increase == chosen.bound == 0
+    assert str(chosen).startswith("Kept all 20 trees, with equal weights: no smaller ensemble is")
+    assert "set max_estimators or raise tolerance" in str(chosen)
+    assert small.path_.chosen[-1]
+
+
+@pytest.mark.parametrize("most", [1, 2, 10])
+def test_a_number_of_members_that_loses_too_much_is_a_warning_with_the_loss(forest, most):
+    with pytest.warns(RegretWarning) as caught:
+        small = compress(forest, *CANCER, max_estimators=most, tolerance=0.0)
+    assert small.n_active_ == most
+    chosen = small.selection_
+    assert not chosen.meets_tolerance
+    assert chosen.bound > 0
+    said = str(caught[0].message)
+    assert said.startswith(f"no ensemble within max_estimators={most} is sure to lose at most 0.0%")
+    assert f"expected to lose {chosen.increase:.1%} against the whole ensemble" in said
+    assert f"(up to {chosen.bound:.1%})" in said
+    assert f"but the best within max_estimators={most}" in str(chosen)
+    assert len(small.path_) == most + 1
+
+
+def test_a_budget_that_is_enough_does_not_warn(forest):
+    small = compress(forest, *CANCER, max_estimators=20, tolerance=0.2)
+    assert small.n_active_ < 20
+    assert small.selection_.meets_tolerance
+    whole = compress(forest, *CANCER, max_estimators=N, tolerance=0.0)
+    assert whole.selection_.meets_tolerance
+
+
+@pytest.mark.parametrize("name", ["max_nodes", "max_bytes"])
+def test_nodes_and_bytes_stay_within_their_budget(forest, name):
+    prices = member_prices(read_ensemble(forest))
+    each = prices.nodes if name == "max_nodes" else prices.bytes
+    most = int(0.2 * each.sum())
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RegretWarning)
+        small = compress(forest, *CANCER, **{name: most})
+    assert 0.5 * most < each[small.active_].sum() <= most
+    # Small members are preferred: the same price buys more of them.
+    assert each[small.active_].mean() < each.mean()
+
+
+@pytest.mark.filterwarnings("ignore::sparsebag.RegretWarning")
+@pytest.mark.filterwarnings("ignore::sparsebag.UncoveredRowsWarning")
+@pytest.mark.parametrize("name", ["max_nodes", "max_bytes"])
+def test_a_budget_for_the_smallest_member_only_buys_that_one(name):
+    """Although another is better: what one cannot pay is not chosen."""
+    X, y = DIABETES
+    rows = [np.random.default_rng(j).integers(0, len(y), len(y)) for j in range(6)]
+    trees = [
+        DecisionTreeRegressor(max_depth=d, random_state=0).fit(X[r], y[r])
+        for d, r in zip([4, 3, 1, 4, 3, 4], rows, strict=True)
+    ]
+    state = trees[2].tree_.__getstate__()
+    sizes = {
+        "max_nodes": trees[2].tree_.node_count,
+        "max_bytes": state["nodes"].nbytes + state["values"].nbytes,
+    }
+    small = compress(trees, X, y, estimators_samples=rows, **{name: sizes[name]})
+    assert small.active_.tolist() == [2]
+    with pytest.raises(ValueError, match=f"{name}={sizes[name] - 1} is less than the smallest"):
+        compress(trees, X, y, estimators_samples=rows, **{name: sizes[name] - 1})
+
+
+def test_nodes_of_what_has_none():
+    bag = BaggingRegressor(Ridge(), n_estimators=30, random_state=0).fit(*DIABETES)
+    with pytest.raises(ValueError, match="max_nodes counts the nodes of trees, but no member is"):
+        compress(bag, *DIABETES, max_nodes=100)
+
+
+@pytest.mark.parametrize("value", [-0.1, np.nan, np.inf, "1%", None, True, [0.1]])
+def test_a_bad_tolerance_is_refused(value):
+    with pytest.raises(ValueError, match=r"^tolerance must be a finite number .*, got "):
+        check_tolerance(value)
+    assert check_tolerance(np.float32(0.5)) == 0.5
+    assert check_tolerance(0) == 0
+
+
+# -- kinds of evidence ------------------------------------------------------------------------
+
+
+def test_a_voter_judged_by_held_out_rows():
+    X, y = CANCER
+    labels = np.array(["malignant", "benign"])[y]
+    members = [
+        ("nb", GaussianNB()),
+        ("lr", make_pipeline(StandardScaler(), LogisticRegression())),
+        ("stump", DecisionTreeClassifier(max_depth=1)),
+    ]
+    voter = VotingClassifier(members, voting="soft").fit(X[::2], labels[::2])
+    small = compress(voter, X[1::2], labels[1::2], evidence="holdout", tolerance=0.2)
+    assert small.active_.tolist() == [1]  # better than the three together
+    assert small.selection_.increase < -0.1
+    exact = brier(small, X[1::2], labels[1::2])
+    assert small.selection_.expected_risk == pytest.approx(exact, rel=0.25)
+    whole = brier(voter, X[1::2], labels[1::2])
+    assert small.selection_.full_risk == pytest.approx(whole, rel=0.01)  # but for the floor
+
+
+def test_sample_weights_weigh_the_risk(forest):
+    X, y = CANCER
+    plain = compress(forest, X, y, tolerance=0.1).selection_
+    ones = compress(forest, X, y, tolerance=0.1, sample_weight=np.full(len(y), 7.0)).selection_
+    assert_allclose(ones.weights, plain.weights, atol=1e-6)
+    assert ones.expected_risk == pytest.approx(plain.expected_risk, rel=1e-6)
+    rare = compress(forest, X, y, tolerance=0.1, sample_weight=np.where(y == 0, 9.0, 1.0))
+    assert abs(rare.selection_.full_risk / plain.full_risk - 1) > 0.1
+
+
+def test_string_labels_change_nothing(forest):
+    X, y = CANCER
+    labels = np.array(["malignant", "benign"])[y]
+    named = RandomForestClassifier(N, random_state=0).fit(X, labels)
+    one, other = compress(named, X, labels, tolerance=0.1), compress(forest, X, y, tolerance=0.1)
+    assert one.selection_.expected_risk == pytest.approx(other.selection_.expected_risk, rel=1e-3)
+    assert set(one.predict(X)) == {"malignant", "benign"}
+
+
+def test_an_ensemble_without_error_needs_one_member():
+    X = np.random.default_rng(0).normal(size=(300, 3))
+    y = (X[:, 0] > 0).astype(int)
+    trees = [DecisionTreeClassifier(max_depth=1).fit(X, y) for _ in range(5)]
+    small = compress(trees, X, y, evidence="holdout", floor=0.0)
+    assert small.n_active_ == 1
+    chosen = small.selection_
+    assert chosen.expected_risk == chosen.full_risk == chosen.increase == chosen.bound == 0
+    assert chosen.random_members == 1
+    assert "+0.0% against all 5 (0)" in str(chosen)
+    assert "about 1 trees drawn at random" in str(chosen)
+
+
+@pytest.mark.parametrize("tolerance", [0.0, 1.0])
+def test_two_members(tolerance):
+    X, y = DIABETES
+    pair = [Ridge().fit(X[::2], y[::2]), DecisionTreeRegressor(max_depth=1).fit(X[::2], y[::2])]
+    small = compress(pair, X[1::2], y[1::2], evidence="holdout", tolerance=tolerance)
+    assert 1 <= small.n_active_ <= 2
+    assert len(small.path_) == 3
+    assert small.n_active_ == 1 or tolerance == 0
+
+
+@pytest.mark.filterwarnings("ignore::sparsebag.UncoveredRowsWarning")
+@pytest.mark.parametrize("n_rows", [6, 10, 16])
+@pytest.mark.parametrize("seed", range(5))
+def test_a_handful_of_rows_and_trees_does_not_break(n_rows, seed):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n_rows, 3))
+    for ensemble, y in (
+        (RandomForestClassifier(8, random_state=seed), rng.permutation(n_rows) % 2),
+        (RandomForestRegressor(8, random_state=seed), rng.normal(size=n_rows)),
+    ):
+        small = compress(ensemble.fit(X, y), X, y)
+        assert np.isfinite(small.weights_).all()
+        assert small.weights_.sum() == pytest.approx(1)
+
+
+def lonely_members():
+    """Each row is out of bag for one member only."""
+    X = np.random.default_rng(0).normal(size=(40, 3))
+    y = X[:, 0] + X[:, 1]
+    rows = [np.flatnonzero(np.arange(40) % 4 != j) for j in range(4)]
+    models = [DecisionTreeRegressor(max_depth=2).fit(X[r], y[r]) for r in rows]
+    return models, X, y, rows
+
+
+def test_members_that_share_no_row_are_all_kept():
+    models, X, y, rows = lonely_members()
+    small = compress(models, X, y, estimators_samples=rows, tolerance=5.0)
+    assert_allclose(small.weights_, 1 / 4)
+    assert np.isnan(small.selection_.expected_risk)
+    assert "no two of them have a row out of bag together" in str(small.selection_)
+    assert small.path_.k.tolist() == [4]
+    assert "<- kept" in str(small.path_)
+
+
+def test_members_that_share_no_row_and_a_budget():
+    models, X, y, rows = lonely_members()
+    with pytest.raises(ValueError, match=r"no two members have a row out of bag together.*holdout"):
+        compress(models, X, y, estimators_samples=rows, max_estimators=2)
+
+
+# -- is it true? ------------------------------------------------------------------------------
+
+
+def test_the_expected_risk_is_that_on_rows_never_used():
+    errors, doubts = [], []
+    for split in range(4):
+        X, X_test, y, y_test = train_test_split(*DIGITS, test_size=0.5, random_state=split)
+        forest = RandomForestClassifier(40, random_state=0).fit(X, y)
+        for tolerance in (0.1, 0.4):
+            small = compress(forest, X, y, tolerance=tolerance)
+            proba, truth = small.predict_proba(X_test), y_test[:, None] == small.classes_
+            each = np.sum((proba - truth) ** 2, axis=1)
+            chosen, row_error = small.selection_, np.std(each) / np.sqrt(len(each))
+            errors.append(chosen.expected_risk / each.mean() - 1)
+            doubt = np.hypot(chosen.standard_error, row_error)
+            doubts.append((chosen.expected_risk - each.mean()) / doubt)
+    assert abs(np.mean(errors)) < 0.06  # the out-of-bag ratio is off by 30 % and more here
+    assert np.abs(doubts).max() < 3.5
+
+
+def test_the_promise_is_kept_on_rows_never_used(digits):
+    forest, X, y, X_test, y_test = digits
+    small = compress(forest, X, y, tolerance=0.1)
+    assert small.n_active_ < 40
+    assert brier(small, X_test, y_test) < 1.1 * brier(forest, X_test, y_test)
+
+
+def test_the_choice_is_better_than_as_many_drawn_at_random(digits):
+    forest, X, y, X_test, y_test = digits
+    small = compress(forest, X, y, max_estimators=12, tolerance=0.4)
+    k, rng = small.n_active_, np.random.default_rng(0)
+    each = np.stack([tree.predict_proba(X_test) for tree in forest.estimators_])
+    truth = y_test[:, None] == forest.classes_
+    risks = [
+        np.mean(np.sum((each[rng.choice(60, k, replace=False)].mean(axis=0) - truth) ** 2, axis=1))
+        for _ in range(30)
+    ]
+    assert brier(small, X_test, y_test) < np.mean(risks)
+    kept = small.path_.chosen
+    assert small.path_.random_risk[kept][0] == pytest.approx(np.mean(risks), rel=0.12)
+    assert small.selection_.expected_risk < small.path_.random_risk[kept][0]
