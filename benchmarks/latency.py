@@ -39,7 +39,7 @@ from sparsebag.evidence.from_ensemble import read_ensemble
 BATCHES = (1, 10, 100, 1000, 100_000)
 SECONDS_A_BATCH = 12.0
 """Time for all engines together on one batch size, shared equally."""
-TURNS = 10
+TURNS, FEWEST_TURNS = 10, 2
 MOST_CALLS = 1000
 """Calls an engine makes in one turn."""
 BLOCK_ROWS = 100_000
@@ -79,9 +79,10 @@ def timed(
         predict(blocks[0])
         first[name] = time.perf_counter() - start
     seconds: dict[str, list[float]] = {name: [] for name in engines}
-    for _ in range(TURNS):
+    turns = int(np.clip(budget / sum(first.values()), FEWEST_TURNS, TURNS))
+    for _ in range(turns):
         for name, predict in engines.items():
-            share = budget / (TURNS * len(engines) * first[name])
+            share = budget / (turns * len(engines) * first[name])
             for call in range(int(np.clip(share, 1, MOST_CALLS))):
                 block = blocks[call % len(blocks)]
                 start = time.perf_counter()

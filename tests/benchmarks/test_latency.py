@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from benchmarks.latency import MOST_CALLS, TURNS, blocks_of, quiet, timed
+from benchmarks.latency import FEWEST_TURNS, MOST_CALLS, blocks_of, quiet, timed
 from benchmarks.latency_engines import SAME_TREES, Missing, Trees, made
 from sklearn.datasets import load_breast_cancer
 from sklearn.ensemble import BaggingClassifier
@@ -51,6 +51,6 @@ def test_calls_get_different_rows_and_engines_take_turns():
     order = []
     engines = {name: lambda X, name=name: order.append(name) for name in "ab"}
     times = timed(engines, blocks[:4], budget=0.0)
-    assert [len(seconds) for seconds in times.values()] == [TURNS, TURNS]
-    assert order[4:] == ["a", "b"] * TURNS
+    assert [len(seconds) for seconds in times.values()] == [FEWEST_TURNS, FEWEST_TURNS]
+    assert order[4:] == ["a", "b"] * FEWEST_TURNS
     assert quiet(np.arange(11.0)) == 1.0

@@ -43,6 +43,8 @@ constexpr int STRIDE = 4;                         // steps between two looks for
 constexpr std::size_t FEW_WALKS = 64;             // left in the list: not worth another pass
 constexpr std::size_t MAX_BLOCK_ROWS = 1024;      // rows whose keys are made at a time
 constexpr std::size_t MIN_BLOCK_ROWS = 32;
+constexpr std::size_t ROWS_A_TIME = 64;           // whose keys fit the nearest cache, beside a top
+constexpr std::size_t TREES_A_TIME = 16;
 constexpr std::size_t BLOCK_BYTES = 256 * 1024;   // of keys: a part of the second-level cache
 constexpr std::size_t ROWS_TO_INTERLEAVE = 24;    // below, walk all trees of one row at a time
 constexpr std::size_t WALKS_TO_THREAD = 50000;    // a thread costs about as much as this many
@@ -128,16 +130,17 @@ struct Keys {
 
 // LANES rows at a time through the complete tree on top; at[i] becomes row i's exit.
 inline void walk_top(const Split *top, const std::uint32_t *exits, int levels, const Keys &keys,
-                     std::size_t n, std::uint32_t *at) {
+                     std::size_t from, std::size_t n, std::uint32_t *at) {
     const std::size_t first = std::size_t(1) << levels;
-    for (std::size_t i = 0; i < n; i += LANES) {  // lanes past the last row hold old keys
+    for (std::size_t i = from; i < n; i += LANES) {  // lanes past the last row hold old keys
         const std::uint32_t *group = keys.row(i);
         std::size_t index[LANES];
         UNROLLED for (int l = 0; l < LANES; ++l) index[l] = 1;
         for (int d = 0; d < levels; ++d) {
             UNROLLED for (int l = 0; l < LANES; ++l) {
                 const Split &split = top[index[l]];
-                index[l] = 2 * index[l] + (split.threshold < group[split.feature + l]);
+                const std::size_t feature = split.feature;  // 64 bits: + l folds into the address
+                index[l] = 2 * index[l] + (split.threshold < group[feature + l]);
             }
         }
         UNROLLED for (int l = 0; l < LANES; ++l) at[i + l] = exits[index[l] - first];
@@ -338,7 +341,7 @@ class Forest {
         std::vector<std::uint64_t> walks, next;
 
         explicit Work(std::size_t n)
-            : at(n + LANES), walks(n + WALKS), next(n + WALKS) {}
+            : at(TREES_A_TIME * (n + LANES)), walks(n + WALKS), next(n + WALKS) {}
     };
 
     static void check(bool holds, const char *message) {
@@ -530,17 +533,26 @@ class Forest {
     void rows_of_each_tree(const Layout &layout, const Keys &keys, std::size_t n, double *sums,
                            Work &work) const {
         std::fill(sums, sums + n * width_, 0.0);
-        std::uint32_t *at = work.at.data();
-        for (std::size_t t = 0; t < roots_.size(); ++t) {
-            const Node *root = layout.nodes.data() + roots_[t];
-            walk_top(layout.tops.data() + (t << levels_), layout.exits.data() + (t << levels_),
-                     levels_, keys, n, at);
-            walk_rest(root, keys, n, at, work.walks.data(), work.next.data());
-            if (width_ == 1)
-                for (std::size_t i = 0; i < n; ++i) sums[i] += values_[moved(root, at[i])->child[1]];
-            else
-                for (std::size_t i = 0; i < n; ++i)
-                    add_leaf(moved(root, at[i])->child[1], sums + i * width_);
+        const std::size_t n_trees = roots_.size(), stride = n + LANES;
+        for (std::size_t first = 0; first < n_trees; first += TREES_A_TIME) {
+            const std::size_t some = std::min(TREES_A_TIME, n_trees - first);
+            // A few rows through the tops of some trees: their keys stay in the nearest cache.
+            for (std::size_t i = 0; i < n; i += ROWS_A_TIME)
+                for (std::size_t t = 0; t < some; ++t)
+                    walk_top(layout.tops.data() + ((first + t) << levels_),
+                             layout.exits.data() + ((first + t) << levels_), levels_, keys, i,
+                             std::min(i + ROWS_A_TIME, n), work.at.data() + t * stride);
+            for (std::size_t t = 0; t < some; ++t) {
+                const Node *root = layout.nodes.data() + roots_[first + t];
+                std::uint32_t *at = work.at.data() + t * stride;
+                walk_rest(root, keys, n, at, work.walks.data(), work.next.data());
+                if (width_ == 1)
+                    for (std::size_t i = 0; i < n; ++i)
+                        sums[i] += values_[moved(root, at[i])->child[1]];
+                else
+                    for (std::size_t i = 0; i < n; ++i)
+                        add_leaf(moved(root, at[i])->child[1], sums + i * width_);
+            }
         }
     }
 
