@@ -100,12 +100,12 @@ def quiet(seconds: np.ndarray) -> float:
 def print_table(times: dict[str, np.ndarray], batch: int, n_threads: int) -> None:
     threads = "one thread" if n_threads == 1 else f"{n_threads} threads"
     print(f"\n{batch:,} row{'s' * (batch > 1)}, {threads}, microseconds a call")
-    print(f"  {'engine':<44}{'calls':>7}{'best':>11}{'p50':>11}{'p99':>11}{'× ours':>9}")
+    print(f"  {'engine':<44}{'calls':>7}{'best':>14}{'p50':>14}{'p99':>14}{'× ours':>10}")
     ours = times[next(name for name in times if name.startswith(f"{OURS}, survivors"))]
     for name, seconds in times.items():
-        figures = "".join(f"{1e6 * s:>11,.1f}" for s in np.percentile(seconds, [0, 50, 99]))
+        figures = "".join(f"{1e6 * s:>14,.1f}" for s in np.percentile(seconds, [0, 50, 99]))
         ratio = quiet(seconds) / quiet(ours)
-        print(f"  {name:<44}{len(seconds):>7}{figures}{ratio:>8.1f}x")
+        print(f"  {name:<44}{len(seconds):>7}{figures}{ratio:>9.1f}x")
 
 
 def engines_for(few: Trees, full: Trees, X: Any, y: Any, n_threads: int) -> dict[str, Predict]:
