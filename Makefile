@@ -66,6 +66,9 @@ paper-figures: $(BENCH)  ## The paper benchmark's figures and experiments
 paper-page: $(BENCH)  ## docs/paper.md from the results
 	$(BIN)/python -m benchmarks.paper_verdict
 
+bench-latency: $(BENCH)  ## The compiled predictor beside scikit-learn, ONNX Runtime, treelite, XGBoost
+	$(BIN)/python -m benchmarks.latency
+
 fuzz: $(STAMP)  ## A million mutated model files: no crash, no hang
 	$(BIN)/python tests/fuzz_files.py
 

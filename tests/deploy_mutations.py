@@ -112,6 +112,7 @@ def seeds() -> dict[str, bytes]:
         "two classes": RandomForestClassifier(3, random_state=0).fit(X, Y == 1),
         "regression": RandomForestRegressor(2, max_depth=4, random_state=0).fit(X, Y),
         "linear": BaggingClassifier(LogisticRegression(), 3, random_state=0).fit(X, Y),
+        "two of three classes": [LogisticRegression().fit(X[c != Y], Y[c != Y]) for c in range(3)],
         "networks": BaggingClassifier(
             MLPClassifier((4, 3), max_iter=400, random_state=0), 2, random_state=0
         ).fit(X, Y),

@@ -6,7 +6,6 @@ The data flows one way, a folder a step::
     objective   loss of the weighted vote on those rows, plus a penalty on the weights
     solvers     weights on the probability simplex, most of them exactly zero
     selection   how many members are needed, and what that is expected to cost
-    selection   how many members, by what each size is expected to lose
     deploy      the survivors' weighted vote
     report      before and after
 

@@ -173,7 +173,7 @@ class _SparseBagging(Deployable, MetaEstimatorMixin, BaseEstimator):  # type: ig
                 "pass the ensemble that was compressed."
             )
         before = WeightedVote(pool, own_weights(full, len(pool.members)))
-        return compare(before, self._vote, self._check_X(X), y)
+        return compare(before, self._vote, self._check_X(X), y, self._compiled)
 
     def get_metadata_routing(self) -> MetadataRouter:
         """What ``fit`` takes itself and what it routes to the ensemble's ``fit``.

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from sparsebag.deploy.compiled import CompiledEnsemble
 from sparsebag.deploy.weighted_vote import WeightedVote
 from sparsebag.evidence.collect import encode_target
 from sparsebag.evidence.members import take_rows
@@ -159,7 +160,13 @@ class CompressionReport:
         return [_FORMATS.get(name, _four_digits)(value) for name, value in row.items()]
 
 
-def compare(full: WeightedVote, small: WeightedVote, X: Any, y: Any) -> CompressionReport:
+def compare(
+    full: WeightedVote,
+    small: WeightedVote,
+    X: Any,
+    y: Any,
+    deployed: CompiledEnsemble | None = None,
+) -> CompressionReport:
     """Score the full ensemble, the survivors and random members of the same number.
 
     Parameters
@@ -168,6 +175,8 @@ def compare(full: WeightedVote, small: WeightedVote, X: Any, y: Any) -> Compress
         Before and after.
     X, y : array-like
         Test rows.
+    deployed : CompiledEnsemble, optional
+        What serves the survivors; timed in their place.
 
     Returns
     -------
@@ -187,7 +196,11 @@ def compare(full: WeightedVote, small: WeightedVote, X: Any, y: Any) -> Compress
     mean = {name: float(np.mean([d[name] for d in draws])) for name in draws[0]}
     rows = {
         f"full ensemble ({n})": {**_size(full), **_speed(full, X), **_score(full, X, target)},
-        f"sparsebag ({k})": {**_size(small), **_speed(small, X), **_score(small, X, target)},
+        f"sparsebag ({k})": {
+            **_size(small),
+            **_speed(deployed or small, X),
+            **_score(small, X, target),
+        },
         f"random ({k})": {**_size(random_k), **_speed(random_k, X), **mean},
     }
     return CompressionReport(rows=rows, n_rows=n_rows)
@@ -219,11 +232,12 @@ def _size(vote: WeightedVote) -> dict[str, float]:
     return size
 
 
-def _speed(vote: WeightedVote, X: Any) -> dict[str, float]:
+def _speed(vote: WeightedVote | CompiledEnsemble, X: Any) -> dict[str, float]:
     """Median wall-clock milliseconds for a thousand rows, one thread."""
     n_rows = X.shape[0] if hasattr(X, "shape") else len(X)
     block = take_rows(X, np.resize(np.arange(n_rows), TIMED_ROWS))
-    predict = vote.predict if vote.pool.classes is None else vote.predict_proba
+    classes = vote.classes if isinstance(vote, CompiledEnsemble) else vote.pool.classes
+    predict = vote.predict if classes is None else vote.predict_proba
     predict(block)  # the first call pays for imports, caches and threads
     seconds = []
     for _ in range(TIMED_REPEATS):

@@ -1,0 +1,250 @@
+"""Latency, size and exports of the compiled predictor, beside every engine that runs its trees.
+
+    SPARSEBAG_DATA=... python -m benchmarks.latency [--quick] [--output FILE]
+
+The paper's spambase setting: 100 bagged trees, seed 42, 30 % test rows, compressed with
+``preset="paper"``. Every engine runs the survivors, and the full bag; XGBoost has 100 rounds of
+its own. Engines take turns in bursts of calls, so that a busy moment of the machine hits all of
+them and each runs with its own caches warm; every call gets other rows than the one before, so that
+no branch predictor learns them by heart. Ratios are of the best times: on a loaded machine long
+calls are interrupted and short ones are not, which would flatter the faster engine.
+"""
+
+from __future__ import annotations
+
+import argparse
+import io
+import os
+import sys
+import time
+from contextlib import redirect_stdout
+from pathlib import Path
+from typing import Any
+
+import joblib
+import numpy as np
+from sklearn.ensemble import BaggingClassifier
+from sklearn.model_selection import train_test_split
+from sklearn.tree import DecisionTreeClassifier
+
+import sparsebag as sb
+from benchmarks.datasets import PAPER, PAPER_SEED
+from benchmarks.environment import environment
+from benchmarks.latency_engines import SAME_TREES, Missing, Predict, Trees, made, xgboost_100
+from benchmarks.latency_exports import compare_exports
+from sparsebag.deploy.artifact import dumps
+from sparsebag.deploy.export_sklearn import export_sklearn
+from sparsebag.deploy.from_members import compile_members
+from sparsebag.evidence.from_ensemble import read_ensemble
+
+BATCHES = (1, 10, 100, 1000, 100_000)
+SECONDS_A_BATCH = 8.0
+"""Time for all engines together on one batch size, shared equally."""
+TURNS, FEWEST_TURNS = 10, 2
+MOST_CALLS = 1000
+"""Calls an engine makes in one turn."""
+BLOCK_ROWS = 100_000
+"""Rows that a batch size's different batches hold together."""
+RESULTS = Path(__file__).parent / "results" / "latency.txt"
+OURS = "sparsebag"
+
+
+def spambase(data_dir: str | None) -> tuple[Trees, Trees, np.ndarray, Any, Any]:
+    """Survivors, full bag, test rows, training rows and targets."""
+    X, y = PAPER["spambase"].load(data_dir)
+    X, X_test, y, _ = train_test_split(X, y, test_size=0.3, random_state=PAPER_SEED)
+    bag = BaggingClassifier(DecisionTreeClassifier(), 100, random_state=PAPER_SEED).fit(X, y)
+    small = sb.compress(bag, X, y, preset="paper")
+    few = Trees(f"survivors ({small.n_active_})", small.to_sklearn(), None, small.compile())
+    pool, weights = read_ensemble(bag), np.full(100, 0.01)
+    compiled = compile_members(pool, weights)
+    full = Trees("full (100)", export_sklearn(compiled, pool, weights), bag, compiled)
+    return few, full, np.ascontiguousarray(X_test, dtype=np.float32), X, y
+
+
+def blocks_of(rows: np.ndarray, batch: int) -> list[np.ndarray]:
+    """Batches drawn from the rows, no two alike."""
+    rng = np.random.default_rng(0)
+    n = int(np.clip(BLOCK_ROWS // batch, 1, MOST_CALLS))
+    return [rows[rng.integers(0, len(rows), batch)] for _ in range(n)]
+
+
+def timed(
+    engines: dict[str, Predict], blocks: list[np.ndarray], budget: float
+) -> dict[str, np.ndarray]:
+    """Seconds of every call, the engines taking turns."""
+    first = {}
+    for name, predict in engines.items():
+        predict(blocks[0])  # caches, threads, imports
+        start = time.perf_counter()
+        predict(blocks[0])
+        first[name] = time.perf_counter() - start
+    seconds: dict[str, list[float]] = {name: [] for name in engines}
+    turns = int(np.clip(budget / sum(first.values()), FEWEST_TURNS, TURNS))
+    for _ in range(turns):
+        for name, predict in engines.items():
+            share = budget / (turns * len(engines) * first[name])
+            for call in range(int(np.clip(share, 1, MOST_CALLS))):
+                block = blocks[call % len(blocks)]
+                start = time.perf_counter()
+                predict(block)
+                seconds[name].append(time.perf_counter() - start)
+    return {name: np.array(s) for name, s in seconds.items()}
+
+
+def quiet(seconds: np.ndarray) -> float:
+    """What a call takes while the machine is left to it."""
+    return float(seconds.min())
+
+
+def print_table(times: dict[str, np.ndarray], batch: int, n_threads: int) -> None:
+    threads = "one thread" if n_threads == 1 else f"{n_threads} threads"
+    print(f"\n{batch:,} row{'s' * (batch > 1)}, {threads}, microseconds a call")
+    print(f"  {'engine':<44}{'calls':>7}{'best':>14}{'p50':>14}{'p99':>14}{'× ours':>10}")
+    ours = times[next(name for name in times if name.startswith(f"{OURS}, survivors"))]
+    for name, seconds in times.items():
+        figures = "".join(f"{1e6 * s:>14,.1f}" for s in np.percentile(seconds, [0, 50, 99]))
+        ratio = quiet(seconds) / quiet(ours)
+        print(f"  {name:<44}{len(seconds):>7}{figures}{ratio:>9.1f}x")
+
+
+def engines_for(few: Trees, full: Trees, X: Any, y: Any, n_threads: int) -> dict[str, Predict]:
+    out: dict[str, Predict] = {}
+    makers = {"XGBoost (100 rounds)": xgboost_100(X, y)}
+    for trees, table in ((few, SAME_TREES), (full, SAME_TREES), (full, makers)):
+        for name, engine in made(table, trees, n_threads).items():
+            label = name if table is makers else f"{name}, {trees.name}"
+            if isinstance(engine, str):
+                if "bag" not in name:
+                    print(f"  left out: {label}: {engine}")
+            else:
+                out[label] = engine
+    return out
+
+
+def bound(few: Trees, rows: np.ndarray) -> None:
+    """Steps and bytes the kernel cannot do without."""
+    steps = sum(int(t.decision_path(rows).sum()) - len(rows) for t in few.forest.estimators_)
+    trees = few.compiled.groups[0]
+    walks = len(rows) * trees.n_members
+    print(
+        f"\nThe bound: {len(rows):,} rows take {steps:,} steps in {walks:,} walks "
+        f"({steps / walks:.1f} a walk, deepest tree "
+        f"{max(t.tree_.max_depth for t in few.forest.estimators_)}), over {len(trees.threshold):,} "
+        f"nodes of 16 bytes and {len(trees.values):,} distinct leaf values."
+    )
+
+
+def targets(times: dict[tuple[int, int], dict[str, np.ndarray]], few: Trees, full: Trees) -> None:
+    """What issue and design ask for, each with its figure."""
+
+    def ratio(batch: int, name: str) -> float:
+        table = times[batch, 1]
+        ours = quiet(table[f"{OURS}, {few.name}"])
+        return quiet(table[name]) / ours if name in table else float("nan")
+
+    survivors = few.name
+    print("\nTargets (best times, one thread)")
+    for text, least, batch, *names in (
+        ("scikit-learn's forest of the survivors", 300, 1, f"scikit-learn forest, {survivors}"),
+        ("ONNX Runtime on them, the faster graph", 2, 1, *_graphs(survivors)),
+        ("scikit-learn's forest of the survivors", 5, 1000, f"scikit-learn forest, {survivors}"),
+        ("ONNX Runtime on them, the faster graph", 2, 1000, *_graphs(survivors)),
+        ("XGBoost, 100 rounds", 2, 1000, "XGBoost (100 rounds)"),
+        ("scikit-learn's full bag of 100", 40, 1000, f"scikit-learn bag, {full.name}"),
+    ):
+        found = float(np.nanmin([ratio(batch, name) for name in names]))
+        verdict = "met" if found >= least else "MISSED"
+        rows = f"{batch:,} row{'s' * (batch > 1)}"
+        print(f"  {rows:<11}{text:<42}{found:>8.1f}x  (asked {least}x: {verdict})")
+
+
+def _graphs(trees: str) -> tuple[str, str]:
+    return f"ONNX Runtime (skl2onnx), {trees}", f"ONNX Runtime (to_onnx), {trees}"
+
+
+def sizes(few: Trees, full: Trees) -> None:
+    print("\nSize in bytes")
+
+    def dumped(model: Any) -> int:
+        buffer = io.BytesIO()
+        joblib.dump(model, buffer)
+        return len(buffer.getvalue())
+
+    for trees in (few, full):
+        ours = len(dumps(trees.compiled))
+        figures = {".sbag": ours, "joblib, scikit-learn's forest": dumped(trees.forest)}
+        if trees.bag is not None:
+            figures["joblib, scikit-learn's bag"] = dumped(trees.bag)
+        try:
+            figures |= _graph_sizes(trees)
+        except (ImportError, Missing) as reason:
+            print(f"  left out: {reason}")
+        for name, size in figures.items():
+            label = f"{name}, {trees.name}"
+            print(f"  {label:<52}{size:>12,}{size / ours:>8.1f}x")
+
+
+def _graph_sizes(trees: Trees) -> dict[str, int]:
+    from skl2onnx import to_onnx
+
+    from sparsebag.deploy.export_onnx import export_onnx
+    from sparsebag.deploy.export_treelite import export_treelite
+
+    sample = np.zeros((1, trees.forest.n_features_in_), dtype=np.float32)
+    converted = to_onnx(trees.forest, sample, options={id(trees.forest): {"zipmap": False}})
+    return {
+        "ONNX (skl2onnx)": len(converted.SerializeToString()),
+        "ONNX (to_onnx)": len(export_onnx(trees.compiled).graph.SerializeToString()),
+        "treelite": len(export_treelite(trees.compiled).trees.serialize_bytes()),
+    }
+
+
+def run(data_dir: str | None, quick: bool) -> None:
+    for key, value in environment().items():
+        print(f"{key}: {value}")
+    print(f"load average: {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores")
+    few, full, rows, X, y = spambase(data_dir)
+    print(f"\nspambase, {few.name} of 100 bagged trees, {rows.shape[1]} features; {few.compiled}")
+    times: dict[tuple[int, int], dict[str, np.ndarray]] = {}
+    budget = SECONDS_A_BATCH / (6 if quick else 1)
+    for n_threads in (1, 2):
+        engines = engines_for(few, full, X, y, n_threads)
+        for batch in BATCHES[:4] if quick else BATCHES:
+            times[batch, n_threads] = timed(engines, blocks_of(rows, batch), budget)
+            print_table(times[batch, n_threads], batch, n_threads)
+            sys.stdout.flush()
+    bound(few, rows[:1000])
+    targets(times, few, full)
+    sizes(few, full)
+    print("\nExports on the paper's data (largest difference, label flips, boundary rows)")
+    compare_exports(data_dir)
+
+
+class _Tee(io.StringIO):
+    """Keeps what is printed, and prints it."""
+
+    def write(self, text: str) -> int:
+        sys.__stdout__.write(text)  # type: ignore[union-attr]
+        return super().write(text)
+
+    def flush(self) -> None:
+        sys.__stdout__.flush()  # type: ignore[union-attr]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--data-dir")
+    parser.add_argument("--quick", action="store_true", help="a tenth of the time, no 100 000 rows")
+    parser.add_argument("--output", type=Path, help=f"default {RESULTS.name}, none with --quick")
+    args = parser.parse_args()
+    kept = _Tee()
+    with redirect_stdout(kept):
+        run(args.data_dir, args.quick)
+    output = args.output or (None if args.quick else RESULTS)
+    if output is not None:
+        output.write_text(kept.getvalue(), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
