@@ -65,13 +65,12 @@ def _fastest_ms(votes: list[WeightedVote], rows: np.ndarray) -> list[float]:
 
 def _shares(results: Results) -> dict[str, list[list[float]]]:
     """By base model: share of the members kept, share of uniform's latency, of every SCSB row."""
-    pairs = results.pairs("scsb_paper", "uniform", "latency_ms_per_1k")
-    size = results.finished("scsb_paper").loc[pairs.index]
+    rows = results.finished("scsb_paper").dropna(subset="speedup")
     points: dict[str, list[list[float]]] = {}
     for (_, base), kept, taken in zip(
-        pairs.index,
-        size["survivors"] / size["members"],
-        pairs["left"] / pairs["right"],
+        rows.index,
+        rows["survivors"] / rows["members"],
+        1.0 / rows["speedup"],
         strict=True,
     ):
         points.setdefault(base, []).append([float(kept), float(taken)])

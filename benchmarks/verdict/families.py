@@ -11,6 +11,8 @@ COLUMNS = {
     "random_k": "random-k",
     "scsb_paper": 'SCSB (`"paper"`)',
     "sparsebag_default": "default",
+    "uniform_floored": "uniform, floored",
+    "random_k_default": "random-k of default, floored",
     "caruana": "Caruana",
     "uniform_temperature": "uniform + temperature",
 }

@@ -41,6 +41,7 @@ class Claim:
     """One sentence of the paper and the rule it is judged by.
 
     ``by_split`` is False for claims judged by the figures' experiments, which have one split.
+    ``aside`` says why a claim is not in the tally: what no measurement could decide.
     """
 
     title: str
@@ -50,6 +51,7 @@ class Claim:
     judge: Callable[[Inputs], Finding]
     figure: str | None = None
     by_split: bool = True
+    aside: str = ""
 
 
 def by_share(agree: int, total: int) -> Verdict:

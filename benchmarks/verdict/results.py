@@ -15,6 +15,10 @@ PAPER_BASES = ("DecisionTree", "LogisticRegression", "Ridge")
 MAIN_SCORE = {"classification": "log_loss", "regression": "mse"}
 CONFIGURATION = ["dataset", "base"]
 VERSIONS = ("sparsebag", "sklearn", "numpy", "scipy", "python", "xgboost", "machine")
+LATER_COLUMNS = ("mean_confidence", "speedup", "wall_seconds", "source")
+"""Results files from before these columns have them empty."""
+OURS = ("scsb_paper", "sparsebag_default")
+TRIED = ("ok", "failed")
 
 
 @dataclass(frozen=True)
@@ -27,6 +31,9 @@ class Results:
     def read(cls, path: Path) -> Results:
         frame = pd.read_csv(path)
         frame["base"] = frame["base"].fillna("none")
+        for name in LATER_COLUMNS:
+            if name not in frame:
+                frame[name] = float("nan")
         return cls(frame)
 
     def of_paper(self) -> Results:
@@ -42,11 +49,12 @@ class Results:
         return Results(rows[in_all]) if len(whole) > 1 else None
 
     def mean_over_seeds(self) -> Results:
-        """One row a configuration and method: the mean of its finished seeds."""
-        finished = self.frame[self.frame["status"] == "ok"]
-        keys = ["dataset", "task", "base", "method", "status"]
-        means = finished.groupby(keys, sort=False).mean(numeric_only=True).reset_index()
-        return replace(self, frame=means)
+        """One row a configuration and method: the mean of its seeds, failed if one of them is."""
+        by_row = self.frame.groupby(["dataset", "task", "base", "method"], sort=False)
+        means = by_row.mean(numeric_only=True)
+        status = by_row["status"].agg(_worst_status)
+        means[status != "ok"] = float("nan")
+        return replace(self, frame=means.assign(status=status, reason="").reset_index())
 
     @cached_property
     def _by_key(self) -> dict[tuple[str, str, str], pd.Series]:
@@ -62,6 +70,30 @@ class Results:
         rows = self.frame
         return rows[(rows["method"] == method) & (rows["status"] == "ok")].set_index(CONFIGURATION)
 
+    def tried(self, method: str, rival: str | None = None, task: str | None = None) -> int:
+        """Configurations a method ran or failed on: what its counts are out of.
+
+        Parameters
+        ----------
+        method : str
+        rival : str, optional
+            Only those that have a row of this method too, whatever became of it.
+        task : str, optional
+            Only those of this task.
+        """
+        rows = self.frame if task is None else self.frame[self.frame["task"] == task]
+        of_method = rows[(rows["method"] == method) & rows["status"].isin(TRIED)]
+        configurations = set(map(tuple, of_method[CONFIGURATION].to_numpy()))
+        if rival is not None:
+            theirs = rows.loc[rows["method"] == rival, CONFIGURATION]
+            configurations &= set(map(tuple, theirs.to_numpy()))
+        return len(configurations)
+
+    def sources(self) -> list[str]:
+        """Hashes of the source that made the rows of our own methods; "unknown" for old rows."""
+        ours = self.frame[self.frame["method"].isin(OURS) & self.frame["status"].isin(TRIED)]
+        return sorted({str(v) for v in ours["source"].fillna("unknown")})
+
     def pairs(self, left: str, right: str, column: str) -> pd.DataFrame:
         """Two methods' values on the configurations both finished and both have a value for."""
         columns = {"left": self.finished(left)[column], "right": self.finished(right)[column]}
@@ -75,6 +107,10 @@ class Results:
                 values = sorted({str(v) for v in self.frame[name].dropna()})
                 found.append(f"{name} {' / '.join(values)}" if values else "")
         return ", ".join(part for part in found if part)
+
+
+def _worst_status(statuses: pd.Series) -> str:
+    return next((s for s in ("failed", "ok") if (statuses == s).any()), "skipped")
 
 
 def read_tables(path: Path | None) -> pd.DataFrame | None:

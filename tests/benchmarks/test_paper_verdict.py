@@ -8,12 +8,13 @@ import pytest
 
 pytest.importorskip("pandas")
 
+from benchmarks.environment import source_hash
 from benchmarks.paper_verdict import CLAIMS, main, write_page
 from benchmarks.verdict.judgement import Verdict, by_share
 from benchmarks.verdict.rows import against_code
 from benchmarks.verdict.seeds import interval
 
-from made_up_results import EXPERIMENTS, results, tables, write
+from made_up_results import EXPERIMENTS, SOURCE, results, tables, write
 
 SCSB_TREES = "| spambase | DecisionTree | SCSB |"
 
@@ -87,8 +88,6 @@ def test_a_changed_result_changes_its_number_and_the_verdict(files):
         ("Vertex convergence", "survivors", 1, "holds"),
         ("Linear inference speed-up", "speedup", 1.1, "fails"),
         ("Under one second", "fit_seconds", 3.0, "fails"),
-        ("Model-agnostic", "survivors", 100, "fails"),
-        ("Uniform voting is overconfident", "method", "other", "fails"),
     ],
 )
 def test_verdicts_follow_the_numbers(files, title, column, value, word):
@@ -99,14 +98,168 @@ def test_verdicts_follow_the_numbers(files, title, column, value, word):
     assert verdict_of(write_page(**files), title) == word
 
 
-def test_a_changed_experiment_changes_its_verdict(files):
-    assert verdict_of(write_page(**files), "The uniform start is robust") == "fails"
-    better = json.loads(files["experiments"].read_text())
-    better["landscape"]["starts"]["paper"] |= {"uniform": 0.1, "n_lower_than_uniform": 0}
-    files["experiments"].write_text(json.dumps(better))
+def test_both_ends_of_the_compression_range_are_tested(files):
+    title = "Compression of 33 to 96 %"
+    ours = results()
+    scsb = ours["method"] == "scsb_paper"
+    of_paper = scsb & ours["base"].isin(("DecisionTree", "LogisticRegression", "Ridge"))
+    for first, rest, word in ((66, 5, "holds"), (5, 5, "fails"), (66, 30, "fails")):
+        ours.loc[of_paper, "members"] = 100
+        ours.loc[of_paper, "survivors"] = rest
+        ours.loc[of_paper.idxmax(), "survivors"] = first
+        write(ours, files["results"])
+        assert verdict_of(write_page(**files), title) == word
+
+
+def test_model_agnostic_asks_for_the_loss_too(files):
+    assert verdict_of(write_page(**files), "Model-agnostic") == "fails"
     page = write_page(**files)
-    assert verdict_of(page, "The uniform start is robust") == "holds"
-    assert "0.1000 from the uniform start" in page
+    assert "0 of 14 rows with bagged MLP and SVM run, prune and lose at most 1 %; 14 run" in page
+    ours = results()
+    scsb = ours["method"] == "scsb_paper"
+    ours.loc[scsb, ["log_loss", "mse"]] = 0.1
+    write(ours, files["results"])
+    assert verdict_of(write_page(**files), "Model-agnostic") == "holds"
+    ours.loc[scsb, "survivors"] = ours.loc[scsb, "members"]
+    write(ours, files["results"])
+    assert verdict_of(write_page(**files), "Model-agnostic") == "fails"
+
+
+def test_overconfidence_is_judged_by_every_classifier(files):
+    title = "Uniform voting is overconfident"
+    assert "0 of 8 rows" in write_page(**files)
+    assert verdict_of(write_page(**files), title) == "fails"
+    ours = results()
+    trees = (ours["method"] == "uniform") & ours["base"].isin(
+        ("DecisionTree", "LogisticRegression")
+    )
+    ours.loc[trees, "mean_confidence"] = 0.99
+    write(ours, files["results"])
+    assert verdict_of(write_page(**files), title) == "holds"
+
+
+@pytest.mark.parametrize(
+    ("title", "changes"),
+    [
+        ("The uniform start is robust", {"starts": {"uniform": 0.1, "n_lower_than_uniform": 1}}),
+        ("The concave penalty makes the sparsity", {"survivors_without_penalty": 60}),
+        ("Out-of-bag loss is the true loss", {"oob_loss": 0.26}),
+    ],
+)
+def test_experiments_are_judged_on_every_data_set(files, title, changes):
+    assert verdict_of(write_page(**files), title) == "fails"
+    measured = json.loads(files["experiments"].read_text())
+
+    def judged(n_changed):
+        for bag in list(measured["every_bag"].values())[:n_changed]:
+            for key, value in changes.items():
+                bag[key] = bag[key] | value if isinstance(value, dict) else value
+        files["experiments"].write_text(json.dumps(measured))
+        return verdict_of(write_page(**files), title)
+
+    assert [judged(n) for n in (3, 4, 6)] == ["fails", "holds in part", "holds"]
+
+
+def test_what_no_measurement_can_decide_is_not_counted(files):
+    page = write_page(**files)
+    aside = [claim.title for claim in CLAIMS if claim.aside]
+    assert aside == ["The L1-simplex paradox", "Vertex convergence"]
+    assert "| 11. The L1-simplex paradox | **holds** (not counted) |" in page
+    assert "*Not counted:* true by algebra" in page
+    tally = re.search("^## Verdicts: (.*)$", page, re.MULTILINE).group(1)
+    assert sum(map(int, re.findall(r"\d+", tally))) == len(CLAIMS) - 2
+
+
+def failed(frame, n, method="scsb_paper"):
+    """The same results with a method's first rows failed."""
+    frame = frame.astype({"reason": object})
+    rows = frame.index[frame["method"] == method][:n]
+    frame.loc[rows, ["status", "reason"]] = ["failed", "out of luck"]
+    frame.loc[rows, ["log_loss", "ece", "mse", "survivors", "speedup", "fit_seconds"]] = np.nan
+    return frame
+
+
+@pytest.mark.parametrize(
+    "title", ["Under one second", "Linear inference speed-up", "As accurate as the full ensemble"]
+)
+def test_failed_rows_do_not_help_a_claim(files, title):
+    good = results()
+    scsb = good["method"] == "scsb_paper"
+    good.loc[scsb, ["accuracy", "mse"]] = [0.999, 0.1]
+    write(good, files["results"])
+    assert verdict_of(write_page(**files), title) == "holds"
+    of_paper = good["base"].isin(("DecisionTree", "LogisticRegression", "Ridge"))
+    write(failed(good[of_paper].copy(), 7), files["results"])
+    page = write_page(**files)
+    assert verdict_of(page, title) == "fails"
+    assert "7 of 14" in page.split(title)[2]
+
+
+def test_one_failed_split_is_a_failed_row_over_the_splits(files):
+    splits = results(range(42, 52))
+    assert "Mean over the splits (holds): 14 of 14 rows; median" in write_page(**files)
+    write(failed(splits, 1), files["seeds_results"])
+    page = write_page(**files)
+    assert "Mean over the splits (holds): 13 of 14 rows; median" in page
+    assert "| scsb_paper | failed | out of luck | breast_cancer DecisionTree |" in page
+    shown = cells(page.split("## Many splits")[1], "| breast_cancer | DecisionTree |")
+    assert shown[2] == "10"
+    assert shown[7].endswith("(n = 9)")
+
+
+def test_the_default_is_compared_with_equal_floors_and_sizes(files):
+    page = write_page(**files)
+    section = page.split("## Many splits")[1]
+    # Made up: 0.22 against 0.19 and 0.21 (fair), 0.20 and 0.24 (raw).
+    assert "default − uniform, floored: lower in 0, higher in 28" in section
+    assert "default − random-k of its size, floored: lower in 0, higher in 28" in section
+    assert "default − random-k of SCSB's size: lower in 28, higher in 0" in section
+    assert "Our default against as many random members with the same floor: ECE lower in 0" in page
+
+
+def test_the_page_names_the_source_and_warns_when_it_is_another(files, tmp_path, capsys):
+    assert f"source {SOURCE} (SHA-256" in write_page(**files)
+    arguments = [f"--{name.replace('_', '-')}={path}" for name, path in files.items()]
+    main([*arguments, f"--out={tmp_path / 'page.md'}"])
+    assert capsys.readouterr().err.count("not by this source") == 2
+    for name, seeds in (("results", [42]), ("seeds_results", range(42, 52))):
+        write(results(seeds).assign(source=source_hash()), files[name])
+    main([*arguments, f"--out={tmp_path / 'page.md'}"])
+    assert capsys.readouterr().err == ""
+
+
+def test_wall_time_is_the_sum_of_rows_and_experiments(files):
+    n_rows = len(results())
+    minutes = n_rows * 0.5 / 60 + 1
+    assert f"took {minutes:.1f} minutes of wall time" in write_page(**files)
+    write(results().drop(columns="wall_seconds"), files["results"])
+    assert "was not recorded in full" in write_page(**files)
+
+
+def test_the_cause_of_a_difference_is_what_was_measured_or_not_known(files):
+    ours = results()
+    scsb = (ours["method"] == "scsb_paper") & (ours["base"] == "DecisionTree")
+    ours.loc[scsb & (ours["dataset"] == "spambase"), "log_loss"] = 0.253
+    write(ours, files["results"])
+    # The code gave 0.25; ours with other last bits: 0.24 to 0.26.
+    assert "differs in 1 rows" in write_page(**files)
+    assert "in 1 of them (spambase DecisionTree): there rounding" in write_page(**files)
+    measured = json.loads(files["experiments"].read_text())
+    for point in measured["every_bag"]["spambase DecisionTree"]["perturbed"]:
+        point["test_score"] = measured["every_bag"]["spambase DecisionTree"]["test_score"] = 0.253
+    files["experiments"].write_text(json.dumps(measured))
+    assert "In the others the cause is not known: spambase DecisionTree." in write_page(**files)
+    without = write_page(**files | {"experiments": None})
+    assert "Not measured, so the cause is not known: spambase DecisionTree." in without
+
+
+def test_every_row_shows_brier_r2_bytes_and_times(files):
+    page = write_page(**files)
+    trees = cells(page, "| spambase | DecisionTree | scsb_paper |")
+    assert trees[3:] == ["0.1250", "–", "30", "30000", "6.00", "0.400"]
+    assert "0.7500" in page.split("### Regression: R²")[1].split("###")[0]
+    latency = page.split("### Latency")[1].split("###")[0]
+    assert cells(latency, SCSB_TREES)[3:] == ["6.0", "6.00", "3.00", "4.00", "4.50"]
 
 
 def test_failed_rows_are_shown_with_their_reason(files):
