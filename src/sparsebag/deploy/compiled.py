@@ -70,6 +70,14 @@ class CompiledEnsemble:
         return 1 if self.classes is None else len(self.classes)
 
     @property
+    def n_models(self) -> int:
+        """Models that are evaluated for a prediction: linear regressors have become one."""
+        return sum(
+            1 if isinstance(g, LinearVotes) and g.link == "identity" else g.n_members
+            for g in self.groups
+        )
+
+    @property
     def nbytes(self) -> int:
         """Bytes of the arrays that predict; members that predict for themselves not counted."""
         return sum(g.nbytes for g in self.groups if not isinstance(g, OtherMembers))
@@ -176,6 +184,8 @@ class CompiledEnsemble:
     def __repr__(self) -> str:
         """Which path each member took, and what finishes the vote."""
         paths = ", ".join(f"{n} {kind}" for kind, n in Counter(self.paths).items())
+        if self.n_models < len(self.paths):
+            paths += f", collapsed into {self.n_models}"
         task = "regression" if self.classes is None else f"{len(self.classes)} classes"
         calibrator = "" if self.calibrator is None else f", calibrator {self.calibrator.kind}"
         floor = f", floor {self.floor:g}" if self.classes is not None and self.floor else ""

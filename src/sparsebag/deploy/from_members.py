@@ -59,7 +59,7 @@ def compile_members(
     n_features = pool.n_features
     if n_features is None:
         widths = {width_of(m) for m in pool.members if m.features is None}
-        n_features = widths.pop() if len(widths) == 1 else None
+        n_features = (widths.pop() or None) if len(widths) == 1 else None
     keys = [_path(member) for member in pool.members]
     groups: list[Group] = []
     for key in dict.fromkeys(keys):
@@ -76,6 +76,33 @@ def compile_members(
         calibrator=calibrator,
         allow_nan=all(m.is_tree and _routes_missing(m.estimator) for m in pool.members),
     )
+
+
+def collapses_into_one(pool: MemberPool) -> bool:
+    """Whether the weighted average of the members is one linear regressor, whatever the weights.
+
+    Classifiers stay a mixture: a mean of sigmoids is no sigmoid.
+
+    Parameters
+    ----------
+    pool : MemberPool
+
+    Returns
+    -------
+    bool
+
+    Examples
+    --------
+    >>> from sklearn.ensemble import BaggingRegressor
+    >>> from sklearn.linear_model import Ridge
+    >>> from sparsebag.evidence.from_ensemble import read_ensemble
+    >>> X = np.arange(12.0).reshape(6, 2)
+    >>> collapses_into_one(read_ensemble(BaggingRegressor(Ridge(), 3).fit(X, X[:, 0])))
+    True
+    """
+    if pool.classes is not None or any(member.is_tree for member in pool.members):
+        return False
+    return all(_path(member)[:2] == ("linear", "identity") for member in pool.members)
 
 
 def width_of(member: Member) -> int:
