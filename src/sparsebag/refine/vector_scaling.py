@@ -19,6 +19,9 @@ from sparsebag.refine.temperature import (
 RIDGE = 1.0
 """Rows' worth of a squared difference between the scales of classes, or of a squared shift."""
 
+SMALLEST_PROGRESS, MOST_ITERATIONS = 1e-7, 50
+"""Relative, in log-loss: what comes after is less than the rows can tell."""
+
 
 # eq=False: comparing arrays has no single truth value.
 @dataclass(frozen=True, eq=False)
@@ -132,5 +135,6 @@ def fit_vector_scaling(
     )
     scales, shifts = (1.0 / SOFTEST, 1.0 / SHARPEST), (-np.inf, np.inf)
     bounds = [scales] * n_classes + [shifts] * n_classes + [(0.0, LARGEST_SHARE)]
-    found = minimize(loss, first, jac=True, method="L-BFGS-B", bounds=bounds).x
+    stop = {"ftol": SMALLEST_PROGRESS, "maxiter": MOST_ITERATIONS}
+    found = minimize(loss, first, jac=True, method="L-BFGS-B", bounds=bounds, options=stop).x
     return VectorScaling(found[:n_classes], found[n_classes:-1], float(found[-1]))
