@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -12,7 +13,7 @@ from sparsebag.evidence.evidence import OOBEvidence
 from sparsebag.evidence.members import MemberPool
 from sparsebag.refine.calibrate import Calibrated, fit_calibrator
 from sparsebag.refine.refinement import Refinement
-from sparsebag.refine.refitted_trees import RefittedTrees, why_no_refitting
+from sparsebag.refine.refitted_trees import LEAST_FLOOR, RefittedTrees, why_no_refitting
 from sparsebag.refine.size_matched import (
     finished_votes,
     size_matched_evidence,
@@ -25,9 +26,6 @@ from sparsebag.selection.select import Selection
 from sparsebag.settings import Settings
 from sparsebag.solvers.base import Solution
 from sparsebag.weighting import select_weights, solve_weights
-
-FLOOR_TO_FIT = 1e-6
-"""Least floor of votes a calibrator is fitted on: it reads their logarithms."""
 
 
 @dataclass(frozen=True)
@@ -86,8 +84,13 @@ def find_survivors(
     trees, refinement = _consider(evidence, pool, X, settings, budget, n_jobs)
     found = None
     if trees is not None:
-        found = _with_refitted_leaves(trees, settings, budget, tolerance, verbose)
-        if not found.refinement.used:
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always")
+            found = _with_refitted_leaves(trees, settings, budget, tolerance, verbose)
+        if found.refinement.used:
+            for warning in told:
+                warnings.warn(warning.message, warning.category, stacklevel=4)
+        else:  # what the attempt had to say does not count
             trees, refinement, found = None, found.refinement, None
     if found is None:
         selection, solution = _weights(evidence, pool, settings, budget, tolerance, verbose)
@@ -143,7 +146,15 @@ def _consider(
             )
         return None, Refinement(False, reason=reason)
     size = _affordable(budget, pool)
-    trees = RefittedTrees(pool, X, evidence, members=size, floor=settings.floor, n_jobs=n_jobs)
+    trees = RefittedTrees(
+        pool,
+        X,
+        evidence,
+        members=size,
+        floor=settings.floor,
+        calibrated=settings.calibration is not None,
+        n_jobs=n_jobs,
+    )
     if settings.refine == "auto" and trees.strength.score >= trees.strength.plain_score:
         reason = "refitted ones are not expected to do better"
         return None, Refinement(False, reason=reason)
@@ -223,7 +234,7 @@ def _calibrate(
         row = trees.honest.rows[at]
     given = evidence.sample_weight
     return fit_calibrator(
-        finished_votes(votes, max(settings.floor, FLOOR_TO_FIT)),
+        finished_votes(votes, max(settings.floor, LEAST_FLOOR)),
         on_host(evidence.target)[row],
         row,
         kind=settings.calibration,

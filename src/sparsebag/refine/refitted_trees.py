@@ -17,26 +17,35 @@ from sparsebag.refine.distil import Distillery
 from sparsebag.refine.honest_votes import HonestVotes, honest_votes
 from sparsebag.refine.leave_one_out import refitted_evidence
 from sparsebag.refine.routed_rows import RoutedRows
+from sparsebag.refine.size_matched import finished_votes
 from sparsebag.refine.strength import (
     LAMS,
     RowMoments,
     Strength,
     choose_strength,
+    equal_shares,
     judged_weight,
     row_moments,
+    true_classes,
 )
 from sparsebag.refine.targets import Targets
+from sparsebag.refine.temperature import fit_tempered_floor
 from sparsebag.selection.cross_fit import CrossFittedPath, RowRisks
 from sparsebag.selection.path import PathPoint
 
 VOTES_A_MEMBER = 2.4
-"""What a distilled tree is worth, in trees of the teacher: the median over 31 data sets."""
+"""What a distilled tree is worth, in trees of the teacher, by how far it is from it: the median
+over 31 data sets. Sizes the votes that strengths and calibrators are fitted to."""
+RISKED_VOTES_A_MEMBER = 2.0
+"""The same by what it adds to the risk, which is more; see `distil.RISK_PER_MISS`."""
 EXPECTED_MEMBERS = 20
 """Size the strength is chosen for where no budget says another."""
 JUDGED_ROWS = 2000
 JUDGED_ROWS_OF_MANY_CLASSES = 1000
 MANY_CLASSES = 6
 JUDGED_MEMBERS = 100
+LEAST_FLOOR = 1e-6
+"""Of votes whose logarithm is taken."""
 FEWEST_ROWS = 50
 FEWEST_MEMBERS = 20
 """Below, too few trees have two rows out of bag together for an honest estimate."""
@@ -80,12 +89,29 @@ def why_no_refitting(pool: MemberPool, evidence: OOBEvidence) -> str | None:
 
 @dataclass(frozen=True)
 class Levels:
-    """Judged rows' risks: with refitted leaves, with the trees' own, of the whole ensemble."""
+    """Judged rows' risks.
+
+    Attributes
+    ----------
+    refitted : RowMoments
+        Trees with refitted leaves, as deployed.
+    own : Exchangeable
+        Trees with their own leaves, as they were.
+    own_deployed : Exchangeable
+        The same, as deployed: floored and calibrated.
+    full : ndarray of shape (R,)
+        The whole ensemble, as it was.
+    weight : ndarray of shape (R,)
+    finish : float
+        What clipping, floor and calibration are expected to change; in ``refitted`` already.
+    """
 
     refitted: RowMoments
     own: Exchangeable
+    own_deployed: Exchangeable
     full: np.ndarray
     weight: np.ndarray
+    finish: float
 
 
 class RefittedTrees:
@@ -103,6 +129,8 @@ class RefittedTrees:
         How many will be deployed, as far as is known.
     floor : float, default 0
         Share of the uniform class distribution in each vote.
+    calibrated : bool, default False
+        Whether the vote will be calibrated.
     seed : int, default 0
         Of the rows and trees that are sampled.
     n_jobs : int, optional
@@ -126,13 +154,14 @@ class RefittedTrees:
         *,
         members: int | None = None,
         floor: float = 0.0,
+        calibrated: bool = False,
         seed: int = 0,
         n_jobs: int | None = None,
     ) -> None:
         prepared = pool.prepare(X)
         sample_weight = _mean_one(evidence.sample_weight)
         self.pool, self.evidence, self.floor = pool, evidence, floor
-        self._seed, self._n_jobs = seed, n_jobs
+        self._calibrated, self._seed, self._n_jobs = calibrated, seed, n_jobs
         self.distils = not sp.issparse(prepared)
         self.why_not_distilled = "" if self.distils else "rows between sparse ones are not sparse"
         self.routed = RoutedRows(pool, prepared, sample_weight)
@@ -152,7 +181,7 @@ class RefittedTrees:
             floor=floor,
             seed=seed,
         )
-        self.levels = self._levels(weight)
+        self.levels = self._levels(weight, size)
         self._distillery: Distillery | None = None
         self._values: tuple[PathPoint, list[np.ndarray]] | None = None
 
@@ -192,7 +221,8 @@ class RefittedTrees:
         levels = self.levels
         rows = RowRisks(levels.refitted.own, levels.refitted.pair, levels.weight, levels.full)
         shared = 1.0 / self._distil().n_teachers if self.distils else 0.0
-        return path.as_deployed(rows, levels.own, votes_a_member=self.votes_a_member, shared=shared)
+        votes = RISKED_VOTES_A_MEMBER if self.distils else 1.0
+        return path.as_deployed(rows, levels.own, votes_a_member=votes, shared=shared)
 
     def measure(self, point: PathPoint) -> float | None:
         """Refit the point's trees, and measure what they miss of the whole ensemble.
@@ -215,13 +245,16 @@ class RefittedTrees:
         self._values = point, values
         moments, weight = self.levels.refitted, self.levels.weight
         spread = float(weight @ (moments.own - moments.pair))
-        return 1.0 / distillery.n_teachers + missed / max(spread, 1e-300)
+        votes = self.honest.votes(self.strength.twicing, self.strength.lam)
+        size = self.votes_a_member / float(point.weights @ point.weights)
+        finish = float(weight @ self._finish(votes, size, weight)) - self.levels.finish
+        return 1.0 / distillery.n_teachers + (missed + finish) / max(spread, 1e-300)
 
     def risks(self, point: PathPoint, measured: float | None) -> tuple[float, float]:
         """Expected risk of a point's trees with their own leaves, and with refitted ones."""
         squares = float(point.weights @ point.weights)
         now = self.levels.refitted.at(squares if measured is None else measured, self.levels.weight)
-        return float(self.levels.own.at(squares)), now
+        return float(self.levels.own_deployed.at(squares)), now
 
     def survivors(self, members: np.ndarray) -> MemberPool:
         """Copies of the trees that were measured last, with their refitted leaves.
@@ -259,19 +292,36 @@ class RefittedTrees:
         most = JUDGED_ROWS_OF_MANY_CLASSES if many else JUDGED_ROWS
         return np.sort(rng.permutation(np.flatnonzero(usable))[:most]), asked
 
-    def _levels(self, weight: np.ndarray) -> Levels:
+    def _levels(self, weight: np.ndarray, size: float) -> Levels:
         votes = self.honest.votes(self.strength.twicing, self.strength.lam)
         residual = self.targets.observed[self.honest.rows][:, None, :] - votes
         moments = row_moments(self.honest.mask, residual, residual)
         unit = self.targets.multiplicity
+        finish = self._finish(votes, self.votes_a_member * size, weight)
         plain = FullVoteRisk(self.evidence.take(self.honest.rows), floor=self.floor)
         own, pair = float(weight @ plain.own_risk), float(weight @ plain.pair_risk)
+        own_finish = float(weight @ self._finish(self.honest.plain, size, weight))
         return Levels(
-            refitted=RowMoments(unit * moments.own, unit * moments.pair),
+            refitted=RowMoments(unit * moments.own + finish, unit * moments.pair + finish),
             own=Exchangeable(own, pair),
+            own_deployed=Exchangeable(own + own_finish, pair + own_finish),
             full=plain.uniform_row_risk(),
             weight=weight,
+            finish=float(weight @ finish),
         )
+
+    def _finish(self, votes: np.ndarray, size: float, weight: np.ndarray) -> np.ndarray:
+        """What clipping, floor and calibration change of each row's risk at a number of votes."""
+        if self.targets.n_classes is None:
+            return np.zeros(len(votes))
+        shares = equal_shares(self.honest.mask, size, self._seed)
+        raw = self.targets.as_votes(np.einsum("rt,rtd->rd", shares, votes))
+        position = true_classes(self.honest, self.targets)
+        proba = finished_votes(raw, max(self.floor, LEAST_FLOOR))
+        if self._calibrated:
+            proba = fit_tempered_floor(proba, position, weight).transform(proba)
+        truth = np.eye(self.targets.n_classes)[position]
+        return np.asarray(np.sum((proba - truth) ** 2 - (raw - truth) ** 2, axis=1))
 
     def _distil(self) -> Distillery:
         if self._distillery is None:

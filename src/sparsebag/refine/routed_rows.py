@@ -34,7 +34,7 @@ class RoutedRows:
         self._in_bag: InBagRows = pool.in_bag
         self._sample_weight = sample_weight
         # Recent scikit-learn draws rows by their weight: a draw has it in already.
-        self._drawn_by_weight = hasattr(pool.source, "_sample_weight")
+        self._drawn_by_weight = getattr(pool.source, "_sample_weight", None) is not None
         self._kept: dict[int, tuple[np.ndarray, np.ndarray]] = {}
         self._nodes: dict[int, TreeNodes] = {}
 

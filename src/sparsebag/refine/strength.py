@@ -159,6 +159,22 @@ def _by_squared_error(
     return Strength(best[1], best[2], unit * best[0], unit * plain.at(1.0 / plain_size, weight))
 
 
+def true_classes(honest: HonestVotes, targets: Targets) -> np.ndarray:
+    """Position of the true class of each judged row.
+
+    Parameters
+    ----------
+    honest : HonestVotes
+    targets : Targets
+
+    Returns
+    -------
+    ndarray of shape (R,)
+    """
+    truth = targets.observed[honest.rows]
+    return np.asarray(truth[:, 0].astype(np.intp) if truth.shape[1] == 1 else truth.argmax(axis=1))
+
+
 def _by_log_loss(
     honest: HonestVotes,
     targets: Targets,
@@ -168,15 +184,14 @@ def _by_log_loss(
     floor: float,
     seed: int,
 ) -> Strength:
-    truth = targets.observed[honest.rows]
-    position = truth[:, 0].astype(np.intp) if truth.shape[1] == 1 else truth.argmax(axis=1)
+    position = true_classes(honest, targets)
 
     def score(columns: np.ndarray) -> float:
         return calibrated_log_loss(
             finished_votes(targets.as_votes(columns), floor), position, weight
         )
 
-    drawn = _draw(honest.mask, size, seed)
+    drawn = equal_shares(honest.mask, size, seed)
     first = np.einsum("rt,rtdl->rdl", drawn, honest.of_targets, optimize=True)
     second = np.einsum("rt,rtdl->rdl", drawn, honest.of_predictions, optimize=True)
     best: tuple[float, float, float] | None = None
@@ -186,13 +201,26 @@ def _by_log_loss(
             if best is None or loss < best[0]:
                 best = loss, float(twicing), float(lam)
     assert best is not None
-    own = _draw(honest.mask, plain_size, seed)
+    own = equal_shares(honest.mask, plain_size, seed)
     plain = score(np.einsum("rt,rtd->rd", own, honest.plain))
     return Strength(best[1], best[2], best[0], plain)
 
 
-def _draw(mask: np.ndarray, size: float, seed: int) -> np.ndarray:
-    """Equal shares for as many random members of each row, shape (R, T); all it has, if fewer."""
+def equal_shares(mask: np.ndarray, size: float, seed: int) -> np.ndarray:
+    """Equal shares of the vote for random members that have each row out of bag.
+
+    Parameters
+    ----------
+    mask : ndarray of bool of shape (R, T)
+    size : float
+        How many of them; all a row has, if fewer.
+    seed : int
+
+    Returns
+    -------
+    float32 ndarray of shape (R, T)
+        Rows sum to one.
+    """
     most = int(max(1, min(round(size), MOST_VOTES_MATCHED, mask.shape[1])))
     key = np.where(mask, np.random.default_rng(seed).random(mask.shape), 2.0)
     cut = np.partition(key, most - 1, axis=1)[:, most - 1 : most]
