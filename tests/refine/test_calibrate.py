@@ -139,6 +139,14 @@ def test_identity_where_calibration_loses():
     assert np.mean(lost) < 0.03
 
 
+def test_few_rows_move_a_temperature_less():
+    truth, target = drawn(2000)
+    votes, ones = scaled(truth, 0.3), np.ones(2000)
+    whole = fit_tempered_floor(votes, target, ones)
+    few = fit_tempered_floor(votes, target, ones, n_rows=20)  # a hundred votes about each
+    assert whole.temperature < few.temperature < 1.0
+
+
 def test_few_rows_are_not_calibrated():
     truth, target = drawn(40)
     assert fit_calibrator(scaled(truth, 0.3), target).kind == "identity"
@@ -154,7 +162,7 @@ def test_auto_prefers_the_tempered_floor_and_gains():
     assert found.temperature == pytest.approx(0.4, rel=0.1)
     assert found.loss_after == pytest.approx(log_loss(truth, target), abs=0.01)
     assert set(found.considered) == {"tempered_floor", "vector_scaling"}
-    assert "calibrated by tempered floor (temperature 0.385, share 0)" in str(found)
+    assert f"calibrated by tempered floor (temperature {found.temperature:.3g}, share" in str(found)
 
 
 def test_the_richer_family_needs_a_clear_gain_and_enough_rows():

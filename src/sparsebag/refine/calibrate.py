@@ -32,8 +32,8 @@ SMALLEST = np.finfo(np.float64).tiny
 
 Fit = Callable[[np.ndarray, np.ndarray, np.ndarray, int], Calibrator]
 FAMILIES: dict[str, Fit] = {
-    "temperature": lambda p, y, w, n: fit_temperature(p, y, w),
-    "tempered_floor": lambda p, y, w, n: fit_tempered_floor(p, y, w),
+    "temperature": fit_temperature,
+    "tempered_floor": fit_tempered_floor,
     "vector_scaling": fit_vector_scaling,
     "isotonic": fit_isotonic,
 }

@@ -13,8 +13,10 @@ SHARPEST, SOFTEST = 0.05, 20.0
 """Temperatures outside of these say that the votes rank badly, not that they are unsure."""
 LARGEST_SHARE = 0.5
 """Of the uniform distribution in a tempered vote."""
-PULL_TO_ONE = 1e-4
-"""Nats a squared logarithm of the temperature: decides where the rows say nothing."""
+SPREAD_OF_TEMPERATURES = 0.2
+"""Prior standard deviation of the temperature's logarithm about zero."""
+USUAL_SHARE = 0.005
+"""Prior mean of the share. Both priors together weigh as much as one row."""
 START_SHARES = (1e-3, 3e-2)
 """The log-loss is not convex in the share; the lower of two minima is taken."""
 
@@ -89,8 +91,10 @@ class TemperedFloor:
         return np.asarray((1.0 - self.share) * tempered + self.share / proba.shape[1])
 
 
-def fit_temperature(proba: np.ndarray, target: np.ndarray, weight: np.ndarray) -> Temperature:
-    """The temperature of least log-loss.
+def fit_temperature(
+    proba: np.ndarray, target: np.ndarray, weight: np.ndarray, n_rows: int | None = None
+) -> Temperature:
+    """The temperature of least log-loss; few rows move it less far from one.
 
     Parameters
     ----------
@@ -99,6 +103,8 @@ def fit_temperature(proba: np.ndarray, target: np.ndarray, weight: np.ndarray) -
     target : int ndarray of shape (rows,)
         Column of each row's class.
     weight : ndarray of shape (rows,)
+    n_rows : int, optional
+        Rows behind the votes, where there are several votes a row.
 
     Returns
     -------
@@ -106,17 +112,19 @@ def fit_temperature(proba: np.ndarray, target: np.ndarray, weight: np.ndarray) -
 
     Examples
     --------
-    >>> votes = np.array([[0.6, 0.4]] * 10)  # right nine times of ten
-    >>> fitted = fit_temperature(votes, np.array([0] * 9 + [1]), np.ones(10))
+    >>> votes = np.array([[0.6, 0.4]] * 20_000)  # right nine times of ten
+    >>> fitted = fit_temperature(votes, np.repeat([0, 1], [18_000, 2_000]), np.ones(20_000))
     >>> fitted.transform(votes)[0].round(2).tolist()
     [0.9, 0.1]
     """
-    (log_beta, _), _ = _least_log_loss(proba, target, weight, start=0.0, largest=0.0)
+    (log_beta, _), _ = _least_log_loss(proba, target, weight, n_rows, start=0.0, largest=0.0)
     return Temperature(float(np.exp(-log_beta)))
 
 
-def fit_tempered_floor(proba: np.ndarray, target: np.ndarray, weight: np.ndarray) -> TemperedFloor:
-    """The temperature and share of least log-loss.
+def fit_tempered_floor(
+    proba: np.ndarray, target: np.ndarray, weight: np.ndarray, n_rows: int | None = None
+) -> TemperedFloor:
+    """The temperature and share of least log-loss; few rows move them less far from none.
 
     Parameters
     ----------
@@ -125,6 +133,8 @@ def fit_tempered_floor(proba: np.ndarray, target: np.ndarray, weight: np.ndarray
     target : int ndarray of shape (rows,)
         Column of each row's class.
     weight : ndarray of shape (rows,)
+    n_rows : int, optional
+        Rows behind the votes, where there are several votes a row.
 
     Returns
     -------
@@ -132,21 +142,26 @@ def fit_tempered_floor(proba: np.ndarray, target: np.ndarray, weight: np.ndarray
 
     Examples
     --------
-    >>> votes = np.array([[0.999, 0.001]] * 50 + [[0.6, 0.4]] * 50)
-    >>> target = np.array([0] * 49 + [1] + [0] * 30 + [1] * 20)  # sure of all, and wrong once
-    >>> fitted = fit_tempered_floor(votes, target, np.ones(100))
+    >>> votes = np.repeat([[0.999, 0.001], [0.6, 0.4]], 10_000, axis=0)
+    >>> target = np.repeat([0, 1, 0, 1], [9_800, 200, 6_000, 4_000])  # too sure of the first
+    >>> fitted = fit_tempered_floor(votes, target, np.ones(20_000))
     >>> float(fitted.transform(votes)[0, 1].round(2)), round(fitted.temperature, 1)
     (0.02, 1.0)
     """
-    found = [_least_log_loss(proba, target, weight, s, LARGEST_SHARE) for s in START_SHARES]
+    found = [_least_log_loss(proba, target, weight, n_rows, s, LARGEST_SHARE) for s in START_SHARES]
     (log_beta, share), _ = min(found, key=lambda result: result[1])
     return TemperedFloor(float(np.exp(-log_beta)), float(share))
 
 
 def _least_log_loss(
-    proba: np.ndarray, target: np.ndarray, weight: np.ndarray, start: float, largest: float
+    proba: np.ndarray,
+    target: np.ndarray,
+    weight: np.ndarray,
+    n_rows: int | None,
+    start: float,
+    largest: float,
 ) -> tuple[np.ndarray, float]:
-    """(log inverse temperature, share) of least log-loss, and the loss there."""
+    """(log inverse temperature, share) of least penalised log-loss, and the loss there."""
     from scipy.optimize import minimize
 
     # Logits beside the true class's: p_true = 1 / Σ exp(β d_c), with d_true = 0.
@@ -154,6 +169,9 @@ def _least_log_loss(
     beside = logits - np.take_along_axis(logits, target[:, None], axis=1)
     weight = weight / weight.sum()
     n_classes = proba.shape[1]
+    # Minus the logarithms of a normal prior and of an exponential one, as a row's share of nats.
+    rows = len(proba) if n_rows is None else n_rows
+    pull, cost = 0.5 / SPREAD_OF_TEMPERATURES**2 / rows, 1.0 / USUAL_SHARE / rows
 
     def loss(theta: np.ndarray) -> tuple[float, np.ndarray]:
         beta, share = np.exp(theta[0]), theta[1]
@@ -165,10 +183,10 @@ def _least_log_loss(
         q = (1.0 - share) * tempered + share / n_classes
         # dp/dβ = -p E[d], the mean under the tempered vote
         slope = -tempered * np.einsum("ic,ic->i", odds, beside) / total
-        value = -float(weight @ np.log(q)) + PULL_TO_ONE * float(theta[0]) ** 2
+        value = -float(weight @ np.log(q)) + pull * float(theta[0]) ** 2 + cost * float(share)
         d_beta = -float(weight @ ((1.0 - share) * slope / q)) * beta
-        d_share = -float(weight @ ((1.0 / n_classes - tempered) / q))
-        return value, np.array([d_beta + 2.0 * PULL_TO_ONE * theta[0], d_share])
+        d_share = -float(weight @ ((1.0 / n_classes - tempered) / q)) + cost
+        return value, np.array([d_beta + 2.0 * pull * theta[0], d_share])
 
     bounds = [(-np.log(SOFTEST), -np.log(SHARPEST)), (0.0, largest)]
     found = minimize(loss, np.array([0.0, start]), jac=True, method="L-BFGS-B", bounds=bounds)

@@ -110,7 +110,7 @@ def fit_vector_scaling(
     hot = target[:, None] == np.arange(n_classes)
     weight = weight / weight.sum()
     ridge = RIDGE / (len(proba) if n_rows is None else n_rows)
-    start = fit_tempered_floor(proba, target, weight)
+    start = fit_tempered_floor(proba, target, weight, n_rows)
 
     def loss(theta: np.ndarray) -> tuple[float, np.ndarray]:
         scale, shift, share = theta[:n_classes], theta[n_classes:-1], theta[-1]
