@@ -77,8 +77,6 @@ def _means(rows: Any, column: str) -> Any:
 
 
 def _ratios(wide: Any, method: tuple[str, str], reference: tuple[str, str]) -> Any:
-    if method not in wide.columns and method[0] == "both":
-        return None
     if method not in wide.columns or reference not in wide.columns:
         return None
     found = wide[method]
@@ -112,7 +110,7 @@ def _label(method: str) -> str:
 
 
 def _line(name: str, cells: list[str]) -> None:
-    print(f"{name:<22}" + "".join(f"{cell:>24}" for cell in cells))
+    print(f"{name:<32}" + "".join(f"{cell:>20}" for cell in cells))
 
 
 def _calibration(rows: Any) -> None:
@@ -135,7 +133,7 @@ def _calibration(rows: Any) -> None:
         _line(name, [*cells, f"{lower.mean():.0%}", _share(ratio)])
     print(f"\ncalibrated over uncalibrated log-loss (never above {WORST_CALIBRATION})")
     for k in map(str, SHARES):
-        for with_it, without in (("calibrate", "none"), ("both", "refine")):
+        for with_it, without in (("calibrate", "none"), ("both", "both, uncalibrated")):
             if (with_it, k) not in score.columns:
                 continue
             ratio = (score[(with_it, k)] / score[(without, k)]).dropna()
@@ -153,7 +151,7 @@ def _estimates(rows: Any) -> None:
     print("\nhonest estimate against deployed: mean |relative error|, bias, a data set's mean")
     risk = rows["mse"].fillna(rows["brier"])
     for name, estimate, deployed, methods in (
-        ("Brier score or squared error", rows["expected_risk"], risk, ("none", "refine")),
+        ("Brier score or squared error", rows["expected_risk"], risk, ("none", "refine", "both")),
         (
             "log-loss, calibrated",
             rows["expected_log_loss"],
