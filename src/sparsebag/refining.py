@@ -13,7 +13,7 @@ from sparsebag.evidence.evidence import OOBEvidence
 from sparsebag.evidence.members import MemberPool
 from sparsebag.refine.calibrate import Calibrated, fit_calibrator
 from sparsebag.refine.refinement import Refinement
-from sparsebag.refine.refitted_trees import LEAST_FLOOR, RefittedTrees, why_no_refitting
+from sparsebag.refine.refitted_trees import RefittedTrees, why_no_refitting
 from sparsebag.refine.size_matched import (
     finished_votes,
     size_matched_evidence,
@@ -26,6 +26,9 @@ from sparsebag.selection.select import Selection
 from sparsebag.settings import Settings
 from sparsebag.solvers.base import Solution
 from sparsebag.weighting import select_weights, solve_weights
+
+LEAST_FLOOR = 1e-6
+"""Of votes a calibrator is fitted on: it reads their logarithms."""
 
 
 @dataclass(frozen=True)
@@ -89,7 +92,7 @@ def find_survivors(
             found = _with_refitted_leaves(trees, settings, budget, tolerance, verbose)
         if found.refinement.used:
             for warning in told:
-                warnings.warn(warning.message, warning.category, stacklevel=4)
+                warnings.warn(warning.message, warning.category, stacklevel=3)
         else:  # what the attempt had to say does not count
             trees, refinement, found = None, found.refinement, None
     if found is None:
@@ -152,7 +155,6 @@ def _consider(
         evidence,
         members=size,
         floor=settings.floor,
-        calibrated=settings.calibration is not None,
         n_jobs=n_jobs,
     )
     if settings.refine == "auto" and trees.strength.score >= trees.strength.plain_score:

@@ -24,7 +24,7 @@ class Refinement:
         Synthetic rows that was done on.
     risk_before, risk_after : float or None
         Expected Brier score, or squared error, of as many trees with their own leaves, and of the
-        survivors with refitted ones; both on rows that had no part in them.
+        survivors with refitted ones; both before calibration, on rows that had no part in them.
     score : str
         What these figures are.
     reason : str

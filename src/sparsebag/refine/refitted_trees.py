@@ -29,7 +29,6 @@ from sparsebag.refine.strength import (
     true_classes,
 )
 from sparsebag.refine.targets import Targets
-from sparsebag.refine.temperature import fit_tempered_floor
 from sparsebag.selection.cross_fit import CrossFittedPath, RowRisks
 from sparsebag.selection.path import PathPoint
 
@@ -44,8 +43,6 @@ JUDGED_ROWS = 2000
 JUDGED_ROWS_OF_MANY_CLASSES = 1000
 MANY_CLASSES = 6
 JUDGED_MEMBERS = 100
-LEAST_FLOOR = 1e-6
-"""Of votes whose logarithm is taken."""
 FEWEST_ROWS = 50
 FEWEST_MEMBERS = 20
 """Below, too few trees have two rows out of bag together for an honest estimate."""
@@ -94,21 +91,18 @@ class Levels:
     Attributes
     ----------
     refitted : RowMoments
-        Trees with refitted leaves, as deployed.
+        Trees with refitted leaves, their votes clipped and floored as deployed.
     own : Exchangeable
-        Trees with their own leaves, as they were.
-    own_deployed : Exchangeable
-        The same, as deployed: floored and calibrated.
+        Trees with their own leaves.
     full : ndarray of shape (R,)
         The whole ensemble, as it was.
     weight : ndarray of shape (R,)
     finish : float
-        What clipping, floor and calibration are expected to change; in ``refitted`` already.
+        What clipping and floor are expected to change; in ``refitted`` already.
     """
 
     refitted: RowMoments
     own: Exchangeable
-    own_deployed: Exchangeable
     full: np.ndarray
     weight: np.ndarray
     finish: float
@@ -129,8 +123,6 @@ class RefittedTrees:
         How many will be deployed, as far as is known.
     floor : float, default 0
         Share of the uniform class distribution in each vote.
-    calibrated : bool, default False
-        Whether the vote will be calibrated.
     seed : int, default 0
         Of the rows and trees that are sampled.
     n_jobs : int, optional
@@ -154,14 +146,13 @@ class RefittedTrees:
         *,
         members: int | None = None,
         floor: float = 0.0,
-        calibrated: bool = False,
         seed: int = 0,
         n_jobs: int | None = None,
     ) -> None:
         prepared = pool.prepare(X)
         sample_weight = _mean_one(evidence.sample_weight)
         self.pool, self.evidence, self.floor = pool, evidence, floor
-        self._calibrated, self._seed, self._n_jobs = calibrated, seed, n_jobs
+        self._seed, self._n_jobs = seed, n_jobs
         self.distils = not sp.issparse(prepared)
         self.why_not_distilled = "" if self.distils else "rows between sparse ones are not sparse"
         self.routed = RoutedRows(pool, prepared, sample_weight)
@@ -247,14 +238,14 @@ class RefittedTrees:
         spread = float(weight @ (moments.own - moments.pair))
         votes = self.honest.votes(self.strength.twicing, self.strength.lam)
         size = self.votes_a_member / float(point.weights @ point.weights)
-        finish = float(weight @ self._finish(votes, size, weight)) - self.levels.finish
+        finish = float(weight @ self._finish(votes, size)) - self.levels.finish
         return 1.0 / distillery.n_teachers + (missed + finish) / max(spread, 1e-300)
 
     def risks(self, point: PathPoint, measured: float | None) -> tuple[float, float]:
         """Expected risk of a point's trees with their own leaves, and with refitted ones."""
         squares = float(point.weights @ point.weights)
         now = self.levels.refitted.at(squares if measured is None else measured, self.levels.weight)
-        return float(self.levels.own_deployed.at(squares)), now
+        return float(self.levels.own.at(squares)), now
 
     def survivors(self, members: np.ndarray) -> MemberPool:
         """Copies of the trees that were measured last, with their refitted leaves.
@@ -297,29 +288,25 @@ class RefittedTrees:
         residual = self.targets.observed[self.honest.rows][:, None, :] - votes
         moments = row_moments(self.honest.mask, residual, residual)
         unit = self.targets.multiplicity
-        finish = self._finish(votes, self.votes_a_member * size, weight)
+        finish = self._finish(votes, self.votes_a_member * size)
         plain = FullVoteRisk(self.evidence.take(self.honest.rows), floor=self.floor)
         own, pair = float(weight @ plain.own_risk), float(weight @ plain.pair_risk)
-        own_finish = float(weight @ self._finish(self.honest.plain, size, weight))
         return Levels(
             refitted=RowMoments(unit * moments.own + finish, unit * moments.pair + finish),
             own=Exchangeable(own, pair),
-            own_deployed=Exchangeable(own + own_finish, pair + own_finish),
             full=plain.uniform_row_risk(),
             weight=weight,
             finish=float(weight @ finish),
         )
 
-    def _finish(self, votes: np.ndarray, size: float, weight: np.ndarray) -> np.ndarray:
-        """What clipping, floor and calibration change of each row's risk at a number of votes."""
+    def _finish(self, votes: np.ndarray, size: float) -> np.ndarray:
+        """What clipping and floor change of each row's risk at a number of votes."""
         if self.targets.n_classes is None:
             return np.zeros(len(votes))
         shares = equal_shares(self.honest.mask, size, self._seed)
         raw = self.targets.as_votes(np.einsum("rt,rtd->rd", shares, votes))
         position = true_classes(self.honest, self.targets)
-        proba = finished_votes(raw, max(self.floor, LEAST_FLOOR))
-        if self._calibrated:
-            proba = fit_tempered_floor(proba, position, weight).transform(proba)
+        proba = finished_votes(raw, self.floor)
         truth = np.eye(self.targets.n_classes)[position]
         return np.asarray(np.sum((proba - truth) ** 2 - (raw - truth) ** 2, axis=1))
 

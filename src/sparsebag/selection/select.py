@@ -172,7 +172,7 @@ def select_members(
             f"expected to lose {facts.increase:.1%} against the whole ensemble (up to "
             f"{facts.bound:.1%}). Allow more, or raise tolerance.",
             RegretWarning,
-            stacklevel=4,
+            stacklevel=6,
         )
     return Selection(
         weights=equal,
