@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
+from sparsebag.deploy.from_members import COLLAPSED, collapses_into_one
 from sparsebag.evidence.evidence import OOBEvidence, warn_uncovered
 from sparsebag.evidence.from_predictions import from_predictions
 from sparsebag.evidence.members import MemberPool
@@ -90,6 +91,9 @@ def select_weights(
         noun="trees" if all(member.is_tree for member in pool.members) else "members",
         verbose=verbose,
     )
+    if collapses_into_one(pool):
+        words = f"{selection.explanation}\n{COLLAPSED}"
+        selection = replace(selection, explanation=words)
     weights = selection.weights
     solution = Solution(
         weights=weights,

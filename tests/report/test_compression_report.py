@@ -236,7 +236,7 @@ def test_linear_regressors_are_reported_as_one():
     assert report.headline() == (
         f"{small.n_active_} of 20 members kept, collapsed into one linear model"
     )
-    for text in (str(report), report.to_markdown(), report.to_html()):
+    for text in (str(report), report.to_markdown(), report.to_html(), str(small.selection_)):
         assert "weighted average is one linear regressor, exactly" in text
     # exactly: the vote of the members, one by one
     assert_allclose(small.predict(X_test), small._vote.predict(X_test), rtol=1e-12)

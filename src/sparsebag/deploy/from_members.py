@@ -24,6 +24,11 @@ PROBE_TOLERANCE = 1e-9
 SHARES_TOLERANCE = 1e-12
 """Class shares of a leaf sum to one up to this; then two classes need one number."""
 
+COLLAPSED = (
+    "The members are linear regressors, whose weighted average is one linear regressor, exactly: "
+    "one survivor is deployed, whatever their number, and it costs what one member costs."
+)
+
 
 def compile_members(
     pool: MemberPool,

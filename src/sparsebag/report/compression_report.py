@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from sparsebag.deploy.from_members import collapses_into_one
+from sparsebag.deploy.from_members import COLLAPSED, collapses_into_one
 from sparsebag.deploy.weighted_vote import WeightedVote
 from sparsebag.evidence.collect import encode_target
 from sparsebag.evidence.members import take_rows
@@ -24,11 +24,6 @@ TIMED_ROWS = 1000
 TIMED_REPEATS = 5
 RANDOM_DRAWS = 5
 """Draws averaged for the random-members row: one draw is luck."""
-
-COLLAPSED = (
-    "The members are linear regressors, whose weighted average is one linear regressor, exactly: "
-    "one survivor is deployed, whatever their number, and it costs what one member costs."
-)
 
 _FORMATS: dict[str, Callable[[float], str]] = {
     "members": lambda v: f"{v:.0f}",
