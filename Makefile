@@ -8,7 +8,7 @@ BENCH := $(VENV)/.installed-bench
 # The CPU build of PyTorch the tests know; `make test-all` installs it, nothing else needs it.
 TORCH ?= torch==2.13.0
 
-.PHONY: help install demo test test-all lint bench-solvers bench-passes bench-selection bench-latency bench-paper-preset bench-paper bench-paper-seeds paper-figures paper-page fuzz clean
+.PHONY: help install demo test test-all lint bench-solvers bench-passes bench-selection bench-quality bench-latency bench-paper-preset bench-paper bench-paper-seeds paper-figures paper-page fuzz clean
 
 help:  ## Show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
@@ -47,6 +47,9 @@ bench-passes: $(STAMP)  ## The compiled products against NumPy's BLAS
 
 bench-selection: $(BENCH)  ## Expected risk against deployed, the guard, equal-size baselines, cost
 	$(BIN)/python -m benchmarks.selection
+
+bench-quality: $(BENCH)  ## Refined and calibrated, at 10 and 20 of 100 trees, beside every baseline
+	$(BIN)/python -m benchmarks.quality
 
 bench-paper-preset: $(STAMP)  ## preset="paper" beside the authors' code, row by row
 	$(BIN)/python -m benchmarks.paper_preset

@@ -91,9 +91,18 @@ class Deployed:
         return pair_mean + (own_mean - pair_mean) / k
 
 
-def make_problem(name: str, kind: str, n_members: int, seed: int, data_dir: str | None) -> Problem:
+def make_problem(
+    name: str,
+    kind: str,
+    n_members: int,
+    seed: int,
+    data_dir: str | None,
+    train_share: float = TRAIN_SHARE,
+    most_train: int | None = None,
+) -> Problem:
     X, y, task = load(name, 10**9, data_dir, seed)
-    n = min(int(TRAIN_SHARE * len(X)), MOST_TRAIN.get(n_members, 1000))
+    most = MOST_TRAIN.get(n_members, 1000) if most_train is None else most_train
+    n = min(int(train_share * len(X)), most)
     test = slice(n, n + MOST_TEST)
     classify = task == "classification"
     if kind == "forest":

@@ -23,7 +23,7 @@ from sparsebag.deploy.artifact import (
     dumps,
     loads,
 )
-from sparsebag.deploy.calibrators import Temperature
+from sparsebag.deploy.calibrators import Isotonic, TemperedFloor, VectorScaling
 from sparsebag.deploy.compiled import CompiledEnsemble
 from sparsebag.deploy.from_members import compile_members
 from sparsebag.evidence.from_ensemble import read_ensemble
@@ -117,12 +117,16 @@ def seeds() -> dict[str, bytes]:
             MLPClassifier((4, 3), max_iter=400, random_state=0), 2, random_state=0
         ).fit(X, Y),
     }
+    calibrators = {
+        "trees": TemperedFloor(0.5, 0.01),
+        "linear": VectorScaling(np.ones(3), np.zeros(3), 0.01),
+        "two classes": Isotonic(np.array([0.2, 0.8]), np.array([0.1, 0.9]), np.array([2.0])),
+    }
     out = {}
     for name, model in models.items():
         pool = read_ensemble(model)
         n = len(pool.members)
-        calibrator = Temperature(0.5) if name == "trees" else None
-        out[name] = dumps(compile_members(pool, np.full(n, 1 / n), 1e-3, calibrator))
+        out[name] = dumps(compile_members(pool, np.full(n, 1 / n), 1e-3, calibrators.get(name)))
     return out
 
 

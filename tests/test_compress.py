@@ -173,11 +173,11 @@ def test_frames_and_sparse_rows():
     X, y = IRIS
     frame = pd.DataFrame(X, columns=list("abcd"))
     named = RandomForestClassifier(N, random_state=0).fit(frame, y)
-    small = compress(named, frame, pd.Series(y), tolerance=0.5)
+    small = compress(named, frame, pd.Series(y), tolerance=0.5, refine=None)
     assert small.n_active_ < N
     assert_array_equal(small.feature_names_in_, list("abcd"))
     plain = RandomForestClassifier(N, random_state=0).fit(X, y)
-    sparse = compress(plain, sp.csr_array(X), y, tolerance=0.5)
+    sparse = compress(plain, sp.csr_array(X), y, tolerance=0.5, refine=None)
     assert_array_equal(sparse.weights_, small.weights_)
 
 
@@ -239,7 +239,9 @@ def hand_made_bag(X, y, n_features=None):
 def test_a_list_with_its_in_bag_rows():
     X, y = CANCER
     models, rows, _ = hand_made_bag(X, y)
-    small = compress(models, X, y, estimators_samples=rows, tolerance=0.1)
+    small = compress(
+        models, X, y, estimators_samples=rows, tolerance=0.1, refine=None, calibration=None
+    )
     assert small.n_active_ < N
     assert type(small) is SparseBaggingClassifier
     expected = sum(w * m.predict_proba(X) for w, m in zip(small.weights_, models, strict=True))
@@ -251,7 +253,14 @@ def test_a_list_with_its_in_bag_rows_and_columns():
     X, y = CANCER
     models, rows, columns = hand_made_bag(X, y, n_features=10)
     small = compress(
-        models, X, y, estimators_samples=rows, estimators_features=columns, tolerance=0.1
+        models,
+        X,
+        y,
+        estimators_samples=rows,
+        estimators_features=columns,
+        tolerance=0.1,
+        refine=None,
+        calibration=None,
     )
     assert small.n_active_ < N
     expected = sum(

@@ -90,6 +90,10 @@ def test_the_public_contract_of_the_design_exists(classifier, regressor):
             "solution_",
             "selection_",
             "path_",
+            "refinement_",
+            "calibration_",
+            "calibrator_",
+            "temperature_",
         ]:
             assert hasattr(small, name)
         for name in ["predict", "score", "report", "fit", "get_params", "set_params"]:
@@ -148,8 +152,9 @@ def vote_by_hand(small, bag, X, floor):
 def test_probabilities_are_the_survivors_weighted_mean(name, loss, floor):
     X, y = IRIS
     bag = fitted_bag(name)
+    plain = {"refine": None, "calibration": None}
     small = SparseBaggingClassifier(
-        FrozenEstimator(bag), loss=loss, floor=floor, tolerance=1.0
+        FrozenEstimator(bag), loss=loss, floor=floor, tolerance=1.0, **plain
     ).fit(X, y)
     assert small.n_active_ < N
     proba = small.predict_proba(X)
@@ -163,7 +168,7 @@ def test_probabilities_are_the_survivors_weighted_mean(name, loss, floor):
 def test_regression_is_the_survivors_weighted_mean():
     X, y = DIABETES
     bag = BaggingRegressor(n_estimators=N, max_features=0.5, random_state=0).fit(X, y)
-    small = SparseBaggingRegressor(FrozenEstimator(bag), tolerance=0.1).fit(X, y)
+    small = SparseBaggingRegressor(FrozenEstimator(bag), tolerance=0.1, refine=None).fit(X, y)
     assert small.n_active_ < N
     expected = sum(
         w * member.predict(X[:, columns])
@@ -176,7 +181,8 @@ def test_regression_is_the_survivors_weighted_mean():
 
 def test_a_zero_probability_has_a_logarithm_without_a_warning():
     X, y = IRIS
-    small = SparseBaggingClassifier(small_forest(), loss="brier", floor=0.0).fit(X, y)
+    plain = {"refine": None, "calibration": None}
+    small = SparseBaggingClassifier(small_forest(), loss="brier", floor=0.0, **plain).fit(X, y)
     assert np.isneginf(small.predict_log_proba(X)).any()
 
 
@@ -201,8 +207,8 @@ def test_string_labels():
 def test_sparse_rows_give_the_dense_weights(kind):
     X, y = make_classification(200, 20, random_state=0)
     X[np.abs(X) < 0.5] = 0
-    dense = SparseBaggingClassifier(small_forest(), tolerance=0.5).fit(X, y)
-    sparse = SparseBaggingClassifier(small_forest(), tolerance=0.5).fit(kind(X), y)
+    clf = SparseBaggingClassifier(small_forest(), tolerance=0.5, refine=None)
+    dense, sparse = clone(clf).fit(X, y), clone(clf).fit(kind(X), y)
     assert_array_equal(sparse.weights_, dense.weights_)
     assert_array_equal(sparse.predict_proba(kind(X)), dense.predict_proba(X))
 

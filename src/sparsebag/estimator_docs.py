@@ -38,9 +38,19 @@ SHARED_DOC = """
     prior_mass : float or "auto", default "auto"
         τ: weight of the uniform ensemble's out-of-bag vote in each row while fitting; keeps
         rows defined that no survivor has out of bag. "auto" is 0.02 (paper: 0).
+    calibration : {"auto", "temperature", "isotonic", ...}, object or None, default "auto"
+        How the survivors' probabilities are corrected (classification): fitted on votes, of rows
+        that had no part in them, of as many members as were kept. "auto": a temperature with a
+        fitted floor, or a richer family where it clearly wins, and nothing where nothing helps.
+        An object with scikit-learn's ``fit`` and ``predict`` or ``predict_proba`` is fitted
+        itself. Where ``lam`` is a number "auto" is None.
+    refine : {"auto", "leaves", None}, default "auto"
+        "auto": the survivors' leaf values are refitted, on copies, where an honest estimate says
+        that helps. "leaves": always, or an error where it cannot be. Where ``lam`` is a number
+        "auto" is None.
     preset : {None, "paper"}, default None
         "paper" resolves every "auto" as the paper has it: SLSQP, no floor, no prior mass,
-        weights up to 1e-5 dropped.
+        weights up to 1e-5 dropped, no calibration, no refitted leaves.
     evidence : {"oob", "holdout"}, default "oob"
         Which of the rows given to ``fit`` judge a member: those out of its bag, or all of them.
     n_jobs : int, optional
@@ -75,6 +85,16 @@ SHARED_DOC = """
     path_ : PathTable or None
         Every size considered: members, nodes, bytes, expected risk and its error, random
         members' risk.
+    refinement_ : Refinement
+        Whether and how leaves were refitted, with the expected risk before and after; ``print``
+        it.
+    calibration_ : Calibrated or None
+        What the calibrator gained on rows it was not fitted on; ``print`` it. None for regression
+        and where none was asked for.
+    calibrator_ : object or None
+        The calibrator, where one is used.
+    temperature_ : float or None
+        Its temperature, where it has one.
     n_features_in_ : int
         Number of columns seen in ``fit``.
     feature_names_in_ : ndarray

@@ -21,7 +21,6 @@ from sparsebag.estimator_docs import documented
 from sparsebag.evidence.collect import collect_evidence
 from sparsebag.evidence.evidence import Task, UnverifiedRowsWarning
 from sparsebag.evidence.from_ensemble import read_ensemble
-from sparsebag.evidence.members import MemberPool
 from sparsebag.given_ensemble import (
     LeftOutOfPickle,
     accepts,
@@ -31,12 +30,12 @@ from sparsebag.given_ensemble import (
     unfrozen,
 )
 from sparsebag.objective.losses import Loss, resolve_loss
+from sparsebag.refining import Survivors, find_survivors
 from sparsebag.report.compression_report import CompressionReport, compare
 from sparsebag.selection.budget import Budget
 from sparsebag.selection.select import check_tolerance
 from sparsebag.settings import Settings, check_n_jobs, check_verbose, resolve_settings
 from sparsebag.solvers.base import Solver
-from sparsebag.weighting import select_weights, solve_weights
 
 
 class _SparseBagging(Deployable, MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
@@ -57,6 +56,8 @@ class _SparseBagging(Deployable, MetaEstimatorMixin, BaseEstimator):  # type: ig
         solver: str | Solver = "auto",
         floor: float | str = "auto",
         prior_mass: float | str = "auto",
+        calibration: Any = "auto",
+        refine: str | None = "auto",
         preset: str | None = None,
         evidence: str = "oob",
         n_jobs: int | None = None,
@@ -73,6 +74,8 @@ class _SparseBagging(Deployable, MetaEstimatorMixin, BaseEstimator):  # type: ig
         self.solver = solver
         self.floor = floor
         self.prior_mass = prior_mass
+        self.calibration = calibration
+        self.refine = refine
         self.preset = preset
         self.evidence = evidence
         self.n_jobs = n_jobs
@@ -115,7 +118,7 @@ class _SparseBagging(Deployable, MetaEstimatorMixin, BaseEstimator):  # type: ig
             y,
             source=source,
             sample_weight=sample_weight,
-            class_votes=settings.lam is None or loss.channel == "every_class",
+            class_votes=settings.reads_every_class or loss.channel == "every_class",
             dtype=settings.evidence_dtype,
             n_jobs=self.n_jobs,
             verbose=self.verbose,
@@ -128,15 +131,17 @@ class _SparseBagging(Deployable, MetaEstimatorMixin, BaseEstimator):  # type: ig
                 UnverifiedRowsWarning,
                 stacklevel=2,
             )
-        chosen = None
-        if settings.lam is None:
-            chosen, self.solution_ = select_weights(
-                evidence, pool, settings, budget=budget, tolerance=tolerance, verbose=self.verbose
-            )
-        else:
-            self.solution_ = solve_weights(evidence, settings, verbose=self.verbose)
-        self.selection_, self.path_ = chosen, None if chosen is None else chosen.table
-        self._keep_survivors(pool, settings)
+        found = find_survivors(
+            evidence,
+            pool,
+            X,
+            settings,
+            budget=budget,
+            tolerance=tolerance,
+            n_jobs=self.n_jobs,
+            verbose=self.verbose,
+        )
+        self._keep(found, settings)
         self._full, self._accepts = ensemble, accepts(ensemble)
         self.verified_by_ = evidence.verified_by
         return self
@@ -202,6 +207,8 @@ class _SparseBagging(Deployable, MetaEstimatorMixin, BaseEstimator):  # type: ig
             floor=self.floor,
             prior_mass=self.prior_mass,
             preset=self.preset,
+            refine=self.refine,
+            calibration=self.calibration if self._task == "classification" else None,
         )
 
     def _budget(self, settings: Settings) -> Budget:
@@ -252,17 +259,22 @@ class _SparseBagging(Deployable, MetaEstimatorMixin, BaseEstimator):  # type: ig
             ensemble.set_params(random_state=self.random_state)
         return ensemble.fit(X, y, **params)
 
-    def _keep_survivors(self, pool: MemberPool, settings: Settings) -> None:
+    def _keep(self, found: Survivors, settings: Settings) -> None:
+        self.solution_, self.selection_ = found.solution, found.selection
+        self.path_ = None if found.selection is None else found.selection.table
+        self.refinement_, self.calibration_ = found.refinement, found.calibrated
+        self.calibrator_ = None if found.calibrated is None else found.calibrated.calibrator
+        self.temperature_ = getattr(self.calibrator_, "temperature", None)
         self.weights_ = np.asarray(self.solution_.weights)
         self.active_ = np.flatnonzero(self.weights_)
         self.n_active_ = len(self.active_)
         self.compression_ratio_ = 1.0 - self.n_active_ / len(self.weights_)
-        survivors = pool.keep(self.active_)
-        self.estimators_ = [member.estimator for member in survivors.members]
-        self._vote = WeightedVote(survivors, self.weights_[self.active_], settings.floor)
-        self._compiled = compile_members(survivors, self._vote.weights, settings.floor)
-        if pool.classes is not None:
-            self.classes_ = pool.classes
+        self.estimators_ = [member.estimator for member in found.pool.members]
+        how = (self.weights_[self.active_], settings.floor, self.calibrator_)
+        self._vote = WeightedVote(found.pool, *how)
+        self._compiled = compile_members(found.pool, *how)
+        if found.pool.classes is not None:
+            self.classes_ = found.pool.classes
 
     # -- prediction, tags, pickling ----------------------------------------------------------
 

@@ -38,6 +38,13 @@ class Settings:
     prior_mass: float
     drop_threshold: float
     evidence_dtype: Any
+    refine: str | None = None
+    calibration: Any = None
+
+    @property
+    def reads_every_class(self) -> bool:
+        """Whether the steps after the weights need every class's votes."""
+        return self.lam is None or self.refine is not None or self.calibration is not None
 
 
 def resolve_settings(
@@ -48,6 +55,8 @@ def resolve_settings(
     floor: float | str,
     prior_mass: float | str,
     preset: str | None,
+    refine: str | None = None,
+    calibration: Any = None,
 ) -> Settings:
     """Fill what was left at ``"auto"``, by preset.
 
@@ -59,6 +68,11 @@ def resolve_settings(
     preset : {None, "paper"}
         ``"paper"``: λ = 0.05, SLSQP, no floor, no prior mass, double precision, weights up to 1e-5
         dropped.
+    refine : {"auto", "leaves", None}
+        "auto" is None unless members are selected.
+    calibration : str, object or None
+        As `sparsebag.refine.calibrate.fit_calibrator` takes it; "auto" is None unless members are
+        selected.
 
     Returns
     -------
@@ -84,6 +98,13 @@ def resolve_settings(
         raise ValueError(
             f"solver={solver!r} is not known; use one of {['auto', *sorted(SOLVERS)]}."
         )
+    if refine not in (None, "auto", "leaves"):
+        raise ValueError(f"refine={refine!r} is not known; use 'auto', 'leaves' or None.")
+    if not selects:  # the paper's way stops at the weights, unless more is asked for by name
+        refine = None if refine == "auto" else refine
+        calibration = (
+            None if isinstance(calibration, str) and calibration == "auto" else calibration
+        )
     return Settings(
         lam=None if selects else float(lam),
         loss=loss,
@@ -92,6 +113,8 @@ def resolve_settings(
         prior_mass=_number("prior_mass", prior_mass, 0.0 if paper else DEFAULT_PRIOR_MASS),
         drop_threshold=DROP_THRESHOLD,
         evidence_dtype=np.float64 if paper else np.float32,
+        refine=refine,
+        calibration=calibration,
     )
 
 

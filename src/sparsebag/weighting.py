@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
+from sparsebag.deploy.from_members import COLLAPSED, collapses_into_one
 from sparsebag.evidence.evidence import OOBEvidence, warn_uncovered
 from sparsebag.evidence.from_predictions import from_predictions
 from sparsebag.evidence.members import MemberPool
@@ -16,7 +17,7 @@ from sparsebag.objective.simplex_objective import SimplexObjective
 from sparsebag.selection.budget import Budget, member_prices
 from sparsebag.selection.path import penalty_path
 from sparsebag.selection.refit import RefitBy
-from sparsebag.selection.select import Selection, select_members
+from sparsebag.selection.select import RefittedMembers, Selection, select_members
 from sparsebag.settings import Settings, check_verbose, resolve_settings
 from sparsebag.solvers.auto import resolve_solver
 from sparsebag.solvers.base import (
@@ -64,9 +65,13 @@ def select_weights(
     *,
     budget: Budget,
     tolerance: float,
+    refitted: RefittedMembers | None = None,
     verbose: int = 0,
 ) -> tuple[Selection, Solution]:
-    """Choose members by their full-vote risk; refit their weights on the loss where that helps."""
+    """Choose members by their full-vote risk; refit their weights on the loss where that helps.
+
+    Members whose leaves will be refitted for their weights keep the weights they are chosen with.
+    """
     if evidence.n_members < 2:
         raise ValueError("there is one member only; there is nothing to choose from.")
     warn_uncovered(evidence)
@@ -80,11 +85,15 @@ def select_weights(
         member_prices(pool),
         budget=budget,
         tolerance=tolerance,
-        refit_by=None if loss.name in QUADRATIC else by,
+        refit_by=None if loss.name in QUADRATIC or refitted is not None else by,
+        refitted=refitted,
         floor=settings.floor,
         noun="trees" if all(member.is_tree for member in pool.members) else "members",
         verbose=verbose,
     )
+    if collapses_into_one(pool):
+        words = f"{selection.explanation}\n{COLLAPSED}"
+        selection = replace(selection, explanation=words)
     weights = selection.weights
     solution = Solution(
         weights=weights,

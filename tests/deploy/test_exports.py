@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import warnings
 from dataclasses import replace
 
@@ -22,10 +23,12 @@ from sklearn.svm import SVC, LinearSVC
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
 import sparsebag as sb
-from sparsebag.deploy.calibrators import Temperature
+from sparsebag.deploy.artifact import dumps, loads
+from sparsebag.deploy.calibrators import Isotonic, Temperature, TemperedFloor, VectorScaling
 from sparsebag.deploy.export_sklearn import export_sklearn
 from sparsebag.deploy.from_members import compile_members
 from sparsebag.deploy.verification import ExportMismatch, probe_rows, verify
+from sparsebag.deploy.weighted_vote import WeightedVote
 from sparsebag.evidence.from_ensemble import read_ensemble
 
 IRIS = load_iris(return_X_y=True)
@@ -139,12 +142,94 @@ def test_sklearn(name):
     assert np.array_equal(out.predict(X), model.predict(X)) or model.classes is None
 
 
-def test_sklearn_with_a_temperature():
-    pytest.importorskip("sklearn", "1.8")
-    model, pool, weights, X = made(TREES["three classes"], 0.6)
+def calibrators(n_classes):
+    """One of every kind, with parameters that move every probability."""
+    rng, maps = np.random.default_rng(0), 1 if n_classes == 2 else n_classes
+    return {
+        "none": None,
+        "temperature": Temperature(0.6),
+        "tempered floor": TemperedFloor(0.6, 0.05),
+        "vector scaling": VectorScaling(
+            rng.uniform(0.5, 1.5, n_classes), rng.normal(size=n_classes), 0.02
+        ),
+        "isotonic": Isotonic(
+            np.sort(rng.random((maps, 5)), axis=1).ravel(),
+            np.sort(rng.random((maps, 5)), axis=1).ravel(),
+            np.full(maps, 5.0),
+        ),
+        "one knot": Isotonic(np.full(maps, 0.5), np.full(maps, 0.3), np.ones(maps)),
+    }
+
+
+def beyond_the_simplex(pool):
+    """Trees whose leaves sum to one but give some classes less than nothing."""
+    rng, n = np.random.default_rng(1), len(pool.classes)
+    members = []
+    for member in pool.members:
+        table = rng.normal(size=(member.estimator.tree_.node_count, n))
+        table += (1.0 - table.sum(axis=1, keepdims=True)) / n
+        members.append(replace(member, leaf_values=table))
+    return replace(pool, members=tuple(members))
+
+
+@pytest.mark.parametrize("kind", calibrators(2))
+@pytest.mark.parametrize("refined", [False, True])
+@pytest.mark.parametrize("name", ["two classes", "three classes", "logistic", "multinomial"])
+def test_every_calibrator_everywhere(name, refined, kind):
+    pytest.importorskip("onnxruntime")
+    pytest.importorskip("treelite")
+    from sparsebag.deploy.export_onnx import export_onnx
+    from sparsebag.deploy.export_treelite import export_treelite
+
+    _, pool, weights, X = made({**TREES, **OTHERS}[name])
+    if refined:
+        if name not in TREES:
+            pytest.skip("only trees have leaves")
+        pool = beyond_the_simplex(pool)
+    calibrator = calibrators(len(pool.classes))[kind]
+    model = compile_members(pool, weights, 1e-3, calibrator)
+    proba = model.predict_proba(X)
+    assert proba.min() >= 0.0
+    assert np.abs(proba.sum(axis=1) - 1.0).max() < 1e-12
+    assert np.abs(proba[3] - model.predict_proba_one(X[3])).max() < 1e-15
+    vote = WeightedVote(pool, weights, 1e-3, calibrator).predict_proba(X)
+    assert np.abs(vote - proba).max() < 1e-13
+    loaded = loads(dumps(model))
+    assert np.array_equal(loaded.predict_proba(X), proba)
+    assert np.array_equal(loaded.predict_proba_one(X[3]), model.predict_proba_one(X[3]))
+    assert export_onnx(model).verify(X).largest_difference < 1e-12
     out = export_sklearn(model, pool, weights)
-    # scikit-learn adds 1e-12 or so before it takes the logarithm
-    assert verify(model, out.predict_proba, X, 1e-9).label_flips == 0
+    assert verify(model, out.predict_proba, X, 1e-12).label_flips == 0
+    assert np.array_equal(out.predict(X), model.predict(X))
+    assert np.array_equal(pickle.loads(pickle.dumps(out)).predict_proba(X), out.predict_proba(X))
+    if name in TREES:
+        export = export_treelite(model)
+        assert export.verify(X).largest_difference < 1e-12
+        assert ("before calibration" in export.note) == (calibrator is not None)
+
+
+def test_a_vote_beyond_the_simplex_is_clipped():
+    _, pool, weights, X = made(TREES["three classes"])
+    raw = compile_members(beyond_the_simplex(pool), weights)
+    said = sum(
+        w * member.leaf_values[member.apply(pool.prepare(X))]
+        for w, member in zip(weights, beyond_the_simplex(pool).members, strict=True)
+    )
+    assert said.min() < 0.0
+    kept = np.maximum(said, 0.0)
+    expected = kept / kept.sum(axis=1, keepdims=True)
+    assert np.abs(raw.predict_proba(X) - expected).max() < 1e-12
+
+
+def test_a_calibrator_of_the_users_own_stays_out_of_files():
+    class Mine(Temperature):
+        kind = "own"
+        models = (LogisticRegression(),)
+
+    model, *_ = made(TREES["three classes"])
+    message = r"a calibrator of your own \(LogisticRegression\) cannot be stored in a file"
+    with pytest.raises(ValueError, match=message):
+        dumps(replace(model, calibrator=Mine(2.0)))
 
 
 def test_sklearn_keeps_refined_leaves():

@@ -12,12 +12,13 @@ import scipy.sparse as sp
 from numpy.testing import assert_allclose
 from sklearn.datasets import load_breast_cancer, load_diabetes, load_iris
 from sklearn.ensemble import (
+    BaggingClassifier,
     BaggingRegressor,
     RandomForestClassifier,
     RandomForestRegressor,
     VotingClassifier,
 )
-from sklearn.linear_model import LinearRegression
+from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.metrics import accuracy_score, log_loss, mean_squared_error, r2_score
 from sklearn.model_selection import train_test_split
 from sklearn.naive_bayes import GaussianNB
@@ -100,7 +101,7 @@ def test_regression_figures(ensemble):
     X, X_test, y, y_test = train_test_split(*load_diabetes(return_X_y=True), random_state=0)
     small = compress(ensemble.fit(X, y), X, y)
     report = small.report(X_test, y_test)
-    full, sparse, _ = report.rows.values()
+    full, sparse, *_ = report.rows.values()
     for row, model in ((full, ensemble), (sparse, small)):
         predicted = model.predict(X_test)
         assert row["MSE"] == pytest.approx(mean_squared_error(y_test, predicted))
@@ -221,3 +222,45 @@ def test_a_failed_save_leaves_the_old_report_and_no_scraps(classification, tmp_p
         report.save(target)
     assert target.read_text() == "old"
     assert [path.name for path in tmp_path.iterdir()] == ["report.md"]
+
+
+def test_linear_regressors_are_reported_as_one():
+    X, X_test, y, y_test = train_test_split(*load_diabetes(return_X_y=True), random_state=0)
+    bag = BaggingRegressor(LinearRegression(), 20, max_features=0.5, random_state=0).fit(X, y)
+    small = compress(bag, X, y)
+    report = small.report(X_test, y_test)
+    assert small.n_active_ > 1
+    assert small.n_survivors_ == 1
+    assert small.compile().groups[0].coef.shape == (10, 1)
+    assert "collapsed into 1" in repr(small.compile())
+    assert report.headline() == (
+        f"{small.n_active_} of 20 members kept, collapsed into one linear model"
+    )
+    for text in (str(report), report.to_markdown(), report.to_html(), str(small.selection_)):
+        assert "weighted average is one linear regressor, exactly" in text
+    # exactly: the vote of the members, one by one
+    assert_allclose(small.predict(X_test), small._vote.predict(X_test), rtol=1e-12)
+
+
+def test_bagged_logistic_regressions_stay_a_mixture():
+    X, y = load_iris(return_X_y=True)
+    bag = BaggingClassifier(LogisticRegression(max_iter=1000), 30, random_state=0).fit(X, y)
+    small = compress(bag, X, y, lam=0.0)
+    assert small.n_survivors_ == small.n_active_
+    assert "collapsed" not in str(small.report(X, y))
+
+
+def test_before_refinement_and_calibration(classification):
+    forest, small, X, y, report = classification
+    name = f"its members as they were ({small.n_active_})"
+    changed = small.calibrator_ is not None or small.refinement_.used
+    assert (name in report.rows) == changed
+    if changed:
+        votes = [
+            w * forest.estimators_[j].predict_proba(X)
+            for j, w in zip(small.active_, small.weights_[small.active_], strict=True)
+        ]
+        proba = 0.999 * np.sum(votes, axis=0) + 0.001 / 3
+        expected = expected_scores(y, proba, forest.classes_)
+        for score, value in expected.items():
+            assert report.rows[name][score] == pytest.approx(value, abs=1e-9), score

@@ -211,23 +211,47 @@ inline void walk_rest(const Node *root, const Keys &keys, std::size_t n, std::ui
 // floor, normalisation and temperature.
 struct Finish {
     bool vote = false;
-    double floor = 0.0, inverse_temperature = 1.0;
+    double floor = 0.0, inverse_temperature = 1.0, share = 0.0;
 
     void operator()(double *p, std::size_t n_classes) const {
         if (!vote) return;
+        clip(p, n_classes);
         double total = 0.0;
         for (std::size_t c = 0; c < n_classes; ++c) {
             p[c] = (1.0 - floor) * p[c] + floor / static_cast<double>(n_classes);
             total += p[c];
         }
         for (std::size_t c = 0; c < n_classes; ++c) p[c] /= total;
-        if (inverse_temperature == 1.0) return;
+        if (inverse_temperature != 1.0) temper(p, n_classes);
+        if (share == 0.0) return;
+        const double uniform = share / static_cast<double>(n_classes);
+        for (std::size_t c = 0; c < n_classes; ++c) p[c] = (1.0 - share) * p[c] + uniform;
+    }
+
+  private:
+    // Refined leaves may give a class less than nothing; votes that do not are left to the bit.
+    void clip(double *p, std::size_t n_classes) const {
+        bool below = false;
+        double total = 0.0;
+        for (std::size_t c = 0; c < n_classes; ++c) {
+            if (p[c] < 0.0) {
+                p[c] = 0.0;
+                below = true;
+            }
+            total += p[c];
+        }
+        if (!below) return;
+        const double uniform = 1.0 / static_cast<double>(n_classes);
+        for (std::size_t c = 0; c < n_classes; ++c) p[c] = total > 0.0 ? p[c] / total : uniform;
+    }
+
+    void temper(double *p, std::size_t n_classes) const {
         double top = -std::numeric_limits<double>::infinity();
         for (std::size_t c = 0; c < n_classes; ++c) {
             p[c] = std::log(p[c]) * inverse_temperature;
             top = std::max(top, p[c]);
         }
-        total = 0.0;
+        double total = 0.0;
         for (std::size_t c = 0; c < n_classes; ++c) total += p[c] = std::exp(p[c] - top);
         for (std::size_t c = 0; c < n_classes; ++c) p[c] /= total;
     }
@@ -286,11 +310,12 @@ class Forest {
     // Adds nothing to `out`: writes the weighted sums of the rows' leaves, finished or raw.
     template <typename T>
     void predict(Strided<T, 2> X, Out<2> out, std::size_t n_threads, bool allow_nan,
-                 bool allow_inf, bool vote, double floor, double inverse_temperature) {
+                 bool allow_inf, bool vote, double floor, double inverse_temperature,
+                 double share) {
         const std::size_t n = X.shape(0);
         check(X.shape(1) == n_features_, "X has the wrong number of columns");
         check(out.shape(0) == n && out.shape(1) == n_outputs(), "out has the wrong shape");
-        const Finish finish{vote, floor, inverse_temperature};
+        const Finish finish{vote, floor, inverse_temperature, share};
         std::uint32_t largest = 0;
         {
             nb::gil_scoped_release release;
@@ -303,7 +328,7 @@ class Forest {
     // One row, with the GIL held: releasing it costs more than the walk.
     template <typename T>
     void predict_one(Strided<T, 1> x, Out<1> out, bool allow_nan, bool vote, double floor,
-                     double inverse_temperature) {
+                     double inverse_temperature, double share) {
         check(x.shape(0) == n_features_, "the row has the wrong number of columns");
         check(out.shape(0) == n_outputs(), "out has the wrong shape");
         thread_local Keys keys;
@@ -318,7 +343,7 @@ class Forest {
         }
         leaves.resize(roots_.size());
         one_row(*layout, keys.row(0), leaves.data(), out.data());
-        Finish{vote, floor, inverse_temperature}(out.data(), n_outputs());
+        Finish{vote, floor, inverse_temperature, share}(out.data(), n_outputs());
     }
 
   private:
@@ -617,8 +642,8 @@ class Forest {
     }
 };
 
-void finish_votes(Out<2> scores, double floor, double inverse_temperature) {
-    const Finish finish{true, floor, inverse_temperature};
+void finish_votes(Out<2> scores, double floor, double inverse_temperature, double share) {
+    const Finish finish{true, floor, inverse_temperature, share};
     for (std::size_t i = 0; i < scores.shape(0); ++i)
         finish(scores.data() + i * scores.shape(1), scores.shape(1));
 }
@@ -636,10 +661,12 @@ NB_MODULE(_forest, m) {
              exact, exact, exact, exact, exact, exact, plain, plain, plain)
         .def_prop_ro("nbytes", &Forest::nbytes)
         .def("predict", &Forest::predict<float>, exact, exact, plain, plain, plain, plain, plain,
-             plain)
+             plain, plain)
         .def("predict", &Forest::predict<double>, exact, exact, plain, plain, plain, plain, plain,
+             plain, plain)
+        .def("predict_one", &Forest::predict_one<double>, exact, exact, plain, plain, plain, plain,
              plain)
-        .def("predict_one", &Forest::predict_one<double>, exact, exact, plain, plain, plain, plain)
-        .def("predict_one", &Forest::predict_one<float>, exact, exact, plain, plain, plain, plain);
-    m.def("finish_votes", &finish_votes, exact, plain, plain);
+        .def("predict_one", &Forest::predict_one<float>, exact, exact, plain, plain, plain, plain,
+             plain);
+    m.def("finish_votes", &finish_votes, exact, plain, plain, plain);
 }

@@ -26,6 +26,7 @@ class Forest:
         vote: bool,
         floor: float,
         inverse_temperature: float,
+        share: float,
         /,
     ) -> None: ...
     def predict_one(
@@ -36,7 +37,10 @@ class Forest:
         vote: bool,
         floor: float,
         inverse_temperature: float,
+        share: float,
         /,
     ) -> None: ...
 
-def finish_votes(scores: ndarray, floor: float, inverse_temperature: float, /) -> None: ...
+def finish_votes(
+    scores: ndarray, floor: float, inverse_temperature: float, share: float, /
+) -> None: ...

@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from sparsebag.deploy.calibrators import rebuild_calibrator
+from sparsebag.deploy.calibrators import check_can_be_carried, rebuild_calibrator
 from sparsebag.deploy.compiled import CompiledEnsemble, Group
 from sparsebag.deploy.linear import LinearVotes
 from sparsebag.deploy.mlp import StackedNetworks
@@ -166,6 +166,7 @@ def dumps(model: CompiledEnsemble, *, allow_pickle: bool = False) -> bytes:
         "classes": _labels(model.classes, stored),
     }
     if model.calibrator is not None:
+        check_can_be_carried(model.calibrator)
         params = {k: np.asarray(v, dtype="<f8") for k, v in model.calibrator.params.items()}
         header["calibrator"] = {"kind": model.calibrator.kind, "arrays": stored(params)}
     for group in model.groups:

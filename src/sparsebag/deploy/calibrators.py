@@ -1,78 +1,74 @@
 """Calibrators of a finished vote, known to files and exports by their kind.
 
-To add one: a frozen dataclass with ``kind``, ``params`` and ``transform``, and a line in
-`CALIBRATORS`.
+To add one: a frozen dataclass with ``kind``, ``params`` and ``transform`` in `sparsebag.refine`,
+a line in `CALIBRATORS`, and its nodes in `sparsebag.deploy.export_onnx.CALIBRATOR_NODES`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import ClassVar, Protocol
+from collections.abc import Callable
 
 import numpy as np
 
-Params = Mapping[str, np.ndarray]
+from sparsebag.refine.calibrator import Calibrator, Params
+from sparsebag.refine.isotonic import Isotonic
+from sparsebag.refine.temperature import Temperature, TemperedFloor
+from sparsebag.refine.vector_scaling import VectorScaling
 
-
-class Calibrator(Protocol):
-    """A map from class probabilities to better ones, with its parameters as arrays."""
-
-    @property
-    def kind(self) -> str:
-        """Name under which files and exports know it."""
-
-    @property
-    def params(self) -> Params:
-        """Everything it has learned."""
-
-    def transform(self, proba: np.ndarray) -> np.ndarray:
-        """Calibrated probabilities, rows on the simplex."""
-
-
-@dataclass(frozen=True)
-class Temperature:
-    """Probabilities raised to the power ``1/temperature`` and normalised.
-
-    Attributes
-    ----------
-    temperature : float
-        Below one sharpens, above one softens.
-
-    Examples
-    --------
-    >>> Temperature(0.5).transform(np.array([[0.75, 0.25]])).round(6).tolist()
-    [[0.9, 0.1]]
-    """
-
-    temperature: float
-    kind: ClassVar[str] = "temperature"
-
-    def __post_init__(self) -> None:
-        if not (np.isfinite(self.temperature) and self.temperature > 0.0):
-            raise ValueError(f"a temperature must be above 0 and finite, not {self.temperature}.")
-
-    @property
-    def params(self) -> Params:
-        """The temperature, as an array of one."""
-        return {"temperature": np.array([self.temperature])}
-
-    def transform(self, proba: np.ndarray) -> np.ndarray:
-        """softmax(log(p) / temperature)."""
-        with np.errstate(divide="ignore"):
-            logits = np.log(proba) / self.temperature
-        odds = np.exp(logits - logits.max(axis=1, keepdims=True))
-        return np.asarray(odds / odds.sum(axis=1, keepdims=True))
+__all__ = [
+    "CALIBRATORS",
+    "Calibrator",
+    "Isotonic",
+    "Params",
+    "Temperature",
+    "TemperedFloor",
+    "VectorScaling",
+    "check_can_be_carried",
+    "rebuild_calibrator",
+]
 
 
 def _temperature(params: Params, n_classes: int) -> Calibrator:
-    values = params.get("temperature")
-    if values is None or values.shape != (1,):
-        raise ValueError("the temperature calibrator has one parameter, temperature.")
-    return Temperature(float(values[0]))
+    return Temperature(_number(params, "temperature"))
 
 
-CALIBRATORS: dict[str, Callable[[Params, int], Calibrator]] = {"temperature": _temperature}
+def _tempered_floor(params: Params, n_classes: int) -> Calibrator:
+    return TemperedFloor(_number(params, "temperature"), _number(params, "share"))
+
+
+def _vector_scaling(params: Params, n_classes: int) -> Calibrator:
+    scale, shift = _array(params, "scale"), _array(params, "shift")
+    if scale.shape != (n_classes,):
+        raise ValueError("vector scaling has one scale a class.")
+    return VectorScaling(scale, shift, _number(params, "share"))
+
+
+def _isotonic(params: Params, n_classes: int) -> Calibrator:
+    lengths = _array(params, "lengths")
+    if lengths.shape != (1 if n_classes == 2 else n_classes,):
+        raise ValueError("an isotonic calibrator has a map a class, or one for two classes.")
+    return Isotonic(_array(params, "knots"), _array(params, "values"), lengths)
+
+
+def _array(params: Params, name: str) -> np.ndarray:
+    if name not in params:
+        raise ValueError(f"the calibrator's parameter {name} is missing.")
+    return params[name]
+
+
+def _number(params: Params, name: str) -> float:
+    values = _array(params, name)
+    if values.shape != (1,):
+        raise ValueError(f"the calibrator's parameter {name} is one number.")
+    return float(values[0])
+
+
+CALIBRATORS: dict[str, Callable[[Params, int], Calibrator]] = {
+    "temperature": _temperature,
+    "tempered_floor": _tempered_floor,
+    "vector_scaling": _vector_scaling,
+    "isotonic": _isotonic,
+}
 """Kind to a function of (params, n_classes) that rebuilds the calibrator, or raises ValueError."""
 
 
@@ -100,3 +96,26 @@ def rebuild_calibrator(kind: str, params: Params, n_classes: int) -> Calibrator:
     if not all(np.all(np.isfinite(values)) for values in params.values()):
         raise ValueError(f"the {kind} calibrator has parameters that are not finite.")
     return CALIBRATORS[kind](params, n_classes)
+
+
+def check_can_be_carried(calibrator: Calibrator) -> None:
+    """One sentence for a calibrator that files cannot hold.
+
+    Parameters
+    ----------
+    calibrator : Calibrator
+
+    Examples
+    --------
+    >>> check_can_be_carried(Temperature(2.0))
+    """
+    if calibrator.kind not in CALIBRATORS:
+        raise ValueError(
+            f"a calibrator of your own ({_name(calibrator)}) cannot be stored in a file; use one "
+            f"of {', '.join(sorted(CALIBRATORS))}, or pickle the estimator."
+        )
+
+
+def _name(calibrator: Calibrator) -> str:
+    models = getattr(calibrator, "models", ())
+    return type(models[0]).__name__ if models else calibrator.kind

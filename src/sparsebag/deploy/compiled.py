@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from sparsebag.deploy._forest import finish_votes
-from sparsebag.deploy.calibrators import Calibrator, Temperature
+from sparsebag.deploy.calibrators import Calibrator, Temperature, TemperedFloor
 from sparsebag.deploy.linear import LinearVotes
 from sparsebag.deploy.mlp import StackedNetworks
 from sparsebag.deploy.other import OtherMembers
@@ -26,8 +26,8 @@ Group = FlatTrees | LinearVotes | StackedNetworks | OtherMembers
 class CompiledEnsemble:
     """The survivors' weighted vote, ready to serve.
 
-    The raw votes of the groups are summed; probabilities are then mixed with the uniform
-    distribution (the floor), normalised, and calibrated.
+    The raw votes of the groups are summed; probabilities are then clipped at zero (refined leaves
+    may be below), mixed with the uniform distribution (the floor), normalised, and calibrated.
 
     Attributes
     ----------
@@ -70,6 +70,14 @@ class CompiledEnsemble:
         return 1 if self.classes is None else len(self.classes)
 
     @property
+    def n_models(self) -> int:
+        """Models that are evaluated for a prediction: linear regressors have become one."""
+        return sum(
+            1 if isinstance(g, LinearVotes) and g.link == "identity" else g.n_members
+            for g in self.groups
+        )
+
+    @property
     def nbytes(self) -> int:
         """Bytes of the arrays that predict; members that predict for themselves not counted."""
         return sum(g.nbytes for g in self.groups if not isinstance(g, OtherMembers))
@@ -90,7 +98,7 @@ class CompiledEnsemble:
         if self.classes is None:
             raise AttributeError("a regression ensemble has no predict_proba; use predict.")
         X, threads = self._table(X), resolve_threads(n_jobs)
-        inverse = _inverse_temperature(self.calibrator)
+        inverse, share = _finish_in_kernel(self.calibrator)
         if len(self.groups) == 1 and isinstance(self.groups[0], FlatTrees):
             proba = self.groups[0].scores(
                 self._numbers(X, self.groups[0]),
@@ -99,10 +107,11 @@ class CompiledEnsemble:
                 vote=True,
                 floor=self.floor,
                 inverse_temperature=inverse,
+                share=share,
             )
         else:
             proba = self._raw(X, threads)
-            finish_votes(proba, self.floor, inverse)
+            finish_votes(proba, self.floor, inverse, share)
         return self._calibrated(proba)
 
     def predict(self, X: Any, n_jobs: int | None = None) -> np.ndarray:
@@ -141,9 +150,9 @@ class CompiledEnsemble:
         if len(self.groups) != 1 or type(trees) is not FlatTrees:
             return np.asarray(self.predict_proba(_one_row(row))[0])
         out = np.empty(len(self.classes))
-        inverse = _inverse_temperature(self.calibrator)
+        inverse, share = _finish_in_kernel(self.calibrator)
         try:
-            trees.kernel.predict_one(row, out, self.allow_nan, True, self.floor, inverse)
+            trees.kernel.predict_one(row, out, self.allow_nan, True, self.floor, inverse, share)
         except TypeError:  # not an array the kernel reads
             return np.asarray(self.predict_proba(_one_row(row))[0])
         return out if self._is_finished else np.asarray(self._calibrated(out[None])[0])
@@ -167,7 +176,7 @@ class CompiledEnsemble:
             return float(self.predict(_one_row(row))[0])
         out = np.empty(1)
         try:
-            trees.kernel.predict_one(row, out, self.allow_nan, False, 0.0, 1.0)
+            trees.kernel.predict_one(row, out, self.allow_nan, False, 0.0, 1.0, 0.0)
         except TypeError:
             return float(self.predict(_one_row(row))[0])
         return float(out[0])
@@ -175,6 +184,8 @@ class CompiledEnsemble:
     def __repr__(self) -> str:
         """Which path each member took, and what finishes the vote."""
         paths = ", ".join(f"{n} {kind}" for kind, n in Counter(self.paths).items())
+        if self.n_models < len(self.paths):
+            paths += f", collapsed into {self.n_models}"
         task = "regression" if self.classes is None else f"{len(self.classes)} classes"
         calibrator = "" if self.calibrator is None else f", calibrator {self.calibrator.kind}"
         floor = f", floor {self.floor:g}" if self.classes is not None and self.floor else ""
@@ -184,8 +195,8 @@ class CompiledEnsemble:
 
     @property
     def _is_finished(self) -> bool:
-        """Whether the kernel's floor, normalisation and temperature are all there is to do."""
-        return self.calibrator is None or type(self.calibrator) is Temperature
+        """Whether the kernel does all there is to do."""
+        return self.calibrator is None or type(self.calibrator) in (Temperature, TemperedFloor)
 
     def _calibrated(self, proba: np.ndarray) -> np.ndarray:
         if self.calibrator is None or self._is_finished:
@@ -255,8 +266,13 @@ def resolve_threads(n_jobs: int | None) -> int:
     return n_jobs if n_jobs > 0 else max(1, (os.cpu_count() or 1) + 1 + n_jobs)
 
 
-def _inverse_temperature(calibrator: Calibrator | None) -> float:
-    return 1.0 / calibrator.temperature if type(calibrator) is Temperature else 1.0
+def _finish_in_kernel(calibrator: Calibrator | None) -> tuple[float, float]:
+    """Inverse temperature and share of the uniform distribution that the kernel applies."""
+    if type(calibrator) is Temperature:
+        return 1.0 / calibrator.temperature, 0.0
+    if type(calibrator) is TemperedFloor:
+        return 1.0 / calibrator.temperature, calibrator.share
+    return 1.0, 0.0
 
 
 def _one_row(row: Any) -> np.ndarray:

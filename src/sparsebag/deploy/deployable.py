@@ -21,6 +21,14 @@ class Deployable:
     _compiled: CompiledEnsemble
     _vote: WeightedVote
 
+    @property
+    def n_survivors_(self) -> int:
+        """Models the deployed predictor evaluates: one, where linear regressors collapse into it.
+
+        ``n_active_`` counts the members with a weight above zero.
+        """
+        return self.compile().n_models
+
     def compile(self) -> CompiledEnsemble:
         """The predictor itself, without scikit-learn's checks: for serving and for export.
 
@@ -82,7 +90,8 @@ class Deployable:
         Returns
         -------
         RandomForestClassifier, RandomForestRegressor, VotingClassifier or VotingRegressor
-            In a ``CalibratedClassifierCV`` where there is a temperature.
+            In a ``StackingClassifier`` of one, a ``VotingClassifier`` with a uniform voter, or a
+            ``CalibratedClassifierCV``, where there is a calibrator.
         """
         from sparsebag.deploy.export_sklearn import export_sklearn
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from sparsebag.deploy.calibrators import Calibrator
+from sparsebag.deploy.calibrators import Calibrator, Isotonic
 from sparsebag.deploy.compiled import CompiledEnsemble
 from sparsebag.deploy.linear import LinearVotes
 from sparsebag.deploy.mlp import StackedNetworks
@@ -312,17 +312,21 @@ def _vote(graph: _Graph, model: CompiledEnsemble, total: str) -> list[Any]:
     assert model.classes is not None
     n_classes = len(model.classes)
     p = total
+    if any(_may_be_negative(group) for group in model.groups):
+        p = graph.add("Max", p, graph.constant(0.0))
+        p = _normalised(graph, p)
     if model.floor:
         p = graph.add("Mul", p, graph.constant(1.0 - model.floor))
         p = graph.add("Add", p, graph.constant(model.floor / n_classes))
-    p = graph.add("Div", p, graph.add("ReduceSum", p, graph.ints([1]), keepdims=1))
+    p = _normalised(graph, p)
     if model.calibrator is not None:
         if model.calibrator.kind not in CALIBRATOR_NODES:
             raise ValueError(
-                f"the calibrator {model.calibrator.kind!r} has no ONNX form; add its nodes to "
-                "sparsebag.deploy.export_onnx.CALIBRATOR_NODES, or export without it."
+                f"the calibrator {model.calibrator.kind!r} has no ONNX form; use one of "
+                f"{', '.join(sorted(CALIBRATOR_NODES))}, or add its nodes to "
+                "sparsebag.deploy.export_onnx.CALIBRATOR_NODES."
             )
-        p = CALIBRATOR_NODES[model.calibrator.kind](graph, p, model.calibrator)
+        p = CALIBRATOR_NODES[model.calibrator.kind](graph, p, model.calibrator, n_classes)
     shape = [None, n_classes]
     proba = graph.output("Identity", "probabilities", shape, p)
     best = graph.add("ArgMax", p, axis=1, keepdims=0)
@@ -336,12 +340,78 @@ def _vote(graph: _Graph, model: CompiledEnsemble, total: str) -> list[Any]:
     return [label, proba]
 
 
-def _temperature_nodes(graph: _Graph, p: str, calibrator: Calibrator) -> str:
+def _normalised(graph: _Graph, p: str) -> str:
+    return graph.add("Div", p, graph.add("ReduceSum", p, graph.ints([1]), keepdims=1))
+
+
+def _may_be_negative(group: Any) -> bool:
+    """Whether refined leaves may give a class less than nothing; true in doubt."""
+    if not isinstance(group, FlatTrees):
+        return False
+    # Two classes stored as one: the other is what is left of the total.
+    at_most = group.n_members * float(group.values.max(initial=0.0))
+    return bool(np.any(group.values < 0.0)) or (group.complement and at_most > group.total)
+
+
+def _temperature_nodes(graph: _Graph, p: str, calibrator: Calibrator, n_classes: int) -> str:
     inverse = graph.constant(1.0 / float(calibrator.params["temperature"][0]))
     return graph.add("Softmax", graph.add("Mul", graph.add("Log", p), inverse), axis=1)
 
 
-CALIBRATOR_NODES: dict[str, Callable[[_Graph, str, Calibrator], str]] = {
-    "temperature": _temperature_nodes
+def _tempered_floor_nodes(graph: _Graph, p: str, calibrator: Calibrator, n_classes: int) -> str:
+    p = _temperature_nodes(graph, p, calibrator, n_classes)
+    return _with_share(graph, p, calibrator, n_classes)
+
+
+def _vector_scaling_nodes(graph: _Graph, p: str, calibrator: Calibrator, n_classes: int) -> str:
+    scale, shift = (graph.constant(calibrator.params[name]) for name in ("scale", "shift"))
+    z = graph.add("Add", graph.add("Mul", graph.add("Log", p), scale), shift)
+    return _with_share(graph, graph.add("Softmax", z, axis=1), calibrator, n_classes)
+
+
+def _with_share(graph: _Graph, p: str, calibrator: Calibrator, n_classes: int) -> str:
+    share = float(calibrator.params["share"][0])
+    p = graph.add("Mul", p, graph.constant(1.0 - share))
+    return graph.add("Add", p, graph.constant(share / n_classes))
+
+
+def _isotonic_nodes(graph: _Graph, p: str, calibrator: Calibrator, n_classes: int) -> str:
+    assert isinstance(calibrator, Isotonic)
+    maps, one = calibrator.maps(), graph.constant(1.0)
+    if len(maps) == 1:
+        second = _interpolated(graph, p, 1, *maps[0])
+        return graph.add("Concat", graph.add("Sub", one, second), second, axis=1)
+    mapped = [_interpolated(graph, p, c, *of_class) for c, of_class in enumerate(maps)]
+    p = graph.add("Concat", *mapped, axis=1)
+    total = graph.add("ReduceSum", p, graph.ints([1]), keepdims=1)
+    some = graph.add("Greater", total, graph.constant(0.0))
+    share = graph.add("Div", p, graph.add("Where", some, total, one))
+    return graph.add("Where", some, share, graph.constant(1.0 / n_classes))
+
+
+def _interpolated(graph: _Graph, p: str, c: int, knots: np.ndarray, values: np.ndarray) -> str:
+    """`numpy.interp` of one class: the interval is the number of knots passed."""
+    x = graph.add("Gather", p, graph.ints([c]), axis=1)
+    if len(knots) == 1:
+        knots, values = np.array([0.0, 1.0]), np.repeat(values, 2)
+    x = graph.add("Max", x, graph.constant(knots[0]))
+    x = graph.add("Min", x, graph.constant(knots[-1]))
+    passed = graph.cast(graph.add("GreaterOrEqual", x, graph.constant(knots[1:-1])), np.float64)
+    # Without inner knots there is nothing to sum, and the sum is zero.
+    counted = graph.add("ReduceSum", passed, graph.ints([1]), keepdims=1)
+    interval = graph.cast(counted, np.int64)
+    slopes = np.diff(values) / np.diff(knots)
+    slope, left, value = (
+        graph.add("Gather", graph.constant(table), interval, axis=0)
+        for table in (slopes, knots[:-1], values[:-1])
+    )
+    return graph.add("Add", graph.add("Mul", slope, graph.add("Sub", x, left)), value)
+
+
+CALIBRATOR_NODES: dict[str, Callable[[_Graph, str, Calibrator, int], str]] = {
+    "temperature": _temperature_nodes,
+    "tempered_floor": _tempered_floor_nodes,
+    "vector_scaling": _vector_scaling_nodes,
+    "isotonic": _isotonic_nodes,
 }
 """Kind of calibrator to a function that adds its nodes and returns the name of their output."""

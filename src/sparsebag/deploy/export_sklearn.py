@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,17 +13,26 @@ from sklearn.dummy import DummyClassifier
 from sklearn.ensemble import (
     RandomForestClassifier,
     RandomForestRegressor,
+    StackingClassifier,
     VotingClassifier,
     VotingRegressor,
 )
 from sklearn.frozen import FrozenEstimator
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import LabelEncoder
+from sklearn.isotonic import IsotonicRegression
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline, make_union
+from sklearn.preprocessing import FunctionTransformer, LabelEncoder, StandardScaler, normalize
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 from sklearn.tree._tree import Tree
 from sklearn.utils import Bunch
 
-from sparsebag.deploy.calibrators import Calibrator
+from sparsebag.deploy.calibrators import (
+    CALIBRATORS,
+    Isotonic,
+    Temperature,
+    TemperedFloor,
+    VectorScaling,
+)
 from sparsebag.deploy.compiled import CompiledEnsemble
 from sparsebag.deploy.from_members import leaf_table, width_of
 from sparsebag.deploy.verification import probe_rows, verify
@@ -36,7 +46,9 @@ def export_sklearn(model: CompiledEnsemble, pool: MemberPool, weights: np.ndarra
 
     Trees become a ``RandomForest*`` whose leaves carry the weights and the floor; its single
     trees are no classifiers of their own any more. Other members become a ``Voting*``, the floor
-    a uniform voter. A temperature wraps the whole in ``CalibratedClassifierCV``.
+    a uniform voter. A calibrator, or refined leaves below zero, wraps the whole in a
+    ``StackingClassifier`` of one, whose final estimator does the rest; a calibrator's share of the
+    uniform distribution is a voter again.
 
     Parameters
     ----------
@@ -47,15 +59,17 @@ def export_sklearn(model: CompiledEnsemble, pool: MemberPool, weights: np.ndarra
 
     Returns
     -------
-    RandomForestClassifier, RandomForestRegressor, VotingClassifier, VotingRegressor or
-    CalibratedClassifierCV
+    RandomForestClassifier, RandomForestRegressor, VotingClassifier, VotingRegressor,
+    StackingClassifier or CalibratedClassifierCV
     """
+    clip = model.classes is not None and _says_less_than_nothing(pool, model.n_outputs)
+    voted = replace(model, floor=0.0) if clip else model  # the floor comes after the clip
     if all(member.is_tree for member in pool.members):
-        out = _forest(model, pool, weights)
+        out = _forest(voted, pool, weights)
     else:
-        out = _vote(model, pool, weights)
-    if model.calibrator is not None:
-        out = _calibrated(out, model.calibrator)
+        out = _vote(voted, pool, weights)
+    if model.calibrator is not None or clip:
+        out = _calibrated(out, model, clip=clip)
     predict = out.predict if model.classes is None else out.predict_proba
     verify(model, predict, probe_rows(model), TOLERANCE)
     return out
@@ -110,9 +124,7 @@ def _vote(model: CompiledEnsemble, pool: MemberPool, weights: np.ndarray) -> Any
         vote = VotingRegressor(list(zip(names, members, strict=True)), weights=shares)
     else:
         if model.floor:
-            uniform = DummyClassifier(strategy="uniform")
-            uniform.fit(np.zeros((model.n_outputs, 1)), np.arange(model.n_outputs))
-            names, members = [*names, "floor"], [*members, uniform]
+            names, members = [*names, "floor"], [*members, _uniform_voter(model)]
             shares = [(1.0 - model.floor) * w for w in shares] + [model.floor]
         named = list(zip(names, members, strict=True))
         vote = VotingClassifier(named, voting="soft", weights=shares)
@@ -147,25 +159,117 @@ def _voter(member: Member, model: CompiledEnsemble, n_features: int) -> Any:
     return make_pipeline(columns.fit(np.zeros((1, n_features))), member.estimator)
 
 
-def _calibrated(ensemble: Any, calibrator: Calibrator) -> Any:
-    try:
-        from sklearn.calibration import _CalibratedClassifier, _TemperatureScaling
-    except ImportError:
-        supported = False
-    else:
-        supported = calibrator.kind == "temperature"
-    if not supported:
+def _says_less_than_nothing(pool: MemberPool, n_outputs: int) -> bool:
+    """Whether refined leaves have to be clipped: they left the simplex."""
+    refined = [member for member in pool.members if member.leaf_values is not None]
+    return any(bool(np.any(leaf_table(member, n_outputs) < 0.0)) for member in refined)
+
+
+# -- calibrators -----------------------------------------------------------------------------
+#
+# scikit-learn has no clip, no floor and one temperature. A StackingClassifier on one ensemble has
+# all of it: its final estimator is a pipeline from the vote to a LogisticRegression on the
+# logarithms, whose coefficients are the scales and whose intercepts are the shifts.
+
+
+def _calibrated(ensemble: Any, model: CompiledEnsemble, *, clip: bool) -> Any:
+    calibrator, n_classes = model.calibrator, model.n_outputs
+    if calibrator is not None and calibrator.kind not in CALIBRATORS:
         raise ValueError(
-            f"this scikit-learn has no form for the calibrator {calibrator.kind!r}; use save or "
-            "to_onnx."
+            f"scikit-learn has no form for the calibrator {calibrator.kind!r}; use one of "
+            f"{', '.join(sorted(CALIBRATORS))}."
         )
-    scaling = _TemperatureScaling()
-    scaling.beta_ = 1.0 / float(calibrator.params["temperature"][0])
-    out = CalibratedClassifierCV(FrozenEstimator(ensemble), method="temperature")
-    out.classes_ = ensemble.classes_
-    out.calibrated_classifiers_ = [
-        _CalibratedClassifier(
-            FrozenEstimator(ensemble), [scaling], classes=ensemble.classes_, method="temperature"
-        )
-    ]
+    if calibrator is None:
+        scale, shift, share = np.ones(n_classes), np.zeros(n_classes), 0.0
+    elif isinstance(calibrator, Temperature | TemperedFloor):
+        scale, shift = np.full(n_classes, 1.0 / calibrator.temperature), np.zeros(n_classes)
+        share = calibrator.share if isinstance(calibrator, TemperedFloor) else 0.0
+    elif isinstance(calibrator, VectorScaling):
+        scale, shift, share = calibrator.scale, calibrator.shift, calibrator.share
+    else:
+        assert isinstance(calibrator, Isotonic)
+        whole = np.ones(n_classes), np.zeros(n_classes)
+        vote = _scaled(ensemble, model, *whole, clip) if clip else ensemble
+        # A vote of one has no decision_function, which CalibratedClassifierCV would prefer.
+        return _isotonic(_mixed(vote, model, 0.0), calibrator)
+    out = _scaled(ensemble, model, scale, shift, clip)
+    return _mixed(out, model, share) if share else out
+
+
+def _scaled(
+    ensemble: Any, model: CompiledEnsemble, scale: np.ndarray, shift: np.ndarray, clip: bool
+) -> Any:
+    """softmax(scale * log(vote) + shift)."""
+    n_classes = model.n_outputs
+    steps: list[Any] = []
+    if clip:  # the ensemble has no floor then: it comes after the clip
+        most = 1.0 if n_classes == 2 else None  # of two classes, what is normalised is clipped
+        steps.append(FunctionTransformer(np.clip, kw_args={"a_min": 0.0, "a_max": most}))
+        if n_classes > 2:
+            steps.append(FunctionTransformer(normalize, kw_args={"norm": "l1"}))
+        floor = StandardScaler()
+        width = 1 if n_classes == 2 else n_classes
+        floor.scale_ = np.full(width, 1.0 / (1.0 - model.floor))
+        floor.mean_ = np.full(width, -model.floor / n_classes / (1.0 - model.floor))
+        floor.var_, floor.n_features_in_, floor.n_samples_seen_ = floor.scale_**2, width, 1
+        steps.append(floor)
+    final = LogisticRegression()
+    final.classes_ = np.arange(n_classes)
+    if n_classes == 2:
+        # Stacking drops the first of two classes: log(1 - p) is made of the second.
+        rest = make_pipeline(FunctionTransformer(np.negative), FunctionTransformer(np.log1p))
+        steps.append(make_union(FunctionTransformer(np.log), rest))
+        final.coef_ = np.array([[scale[1], -scale[0]]])
+        final.intercept_ = np.array([shift[1] - shift[0]])
+    else:
+        steps.append(FunctionTransformer(np.log))
+        final.coef_, final.intercept_ = np.diag(scale), np.asarray(shift, dtype=np.float64)
+    final.n_features_in_ = final.coef_.shape[1]
+    out = StackingClassifier([("vote", FrozenEstimator(ensemble))], cv="prefit")
+    out.estimators_, out.stack_method_ = [FrozenEstimator(ensemble)], ["predict_proba"]
+    out.named_estimators_ = Bunch(vote=out.estimators_[0])
+    out.final_estimator_ = make_pipeline(*steps, final)
+    out.final_estimator = out.final_estimator_
+    out._label_encoder = LabelEncoder().fit(model.classes)
+    out.classes_ = out._label_encoder.classes_
+    return out
+
+
+def _mixed(vote: Any, model: CompiledEnsemble, share: float) -> Any:
+    """A soft vote of the ensemble and, for its share, of a uniform voter."""
+    voters, shares = [vote], [1.0 - share]
+    if share:
+        voters, shares = [vote, _uniform_voter(model)], [1.0 - share, share]
+    named = list(zip(("calibrated", "floor"), voters, strict=False))
+    out = VotingClassifier(named, voting="soft", weights=shares)
+    out.le_ = LabelEncoder().fit(model.classes)
+    out.classes_, out.estimators_ = out.le_.classes_, voters
+    out.named_estimators_ = Bunch(**dict(named))
+    return out
+
+
+def _uniform_voter(model: CompiledEnsemble) -> Any:
+    uniform = DummyClassifier(strategy="uniform")
+    return uniform.fit(np.zeros((model.n_outputs, 1)), np.arange(model.n_outputs))
+
+
+def _isotonic(vote: Any, calibrator: Isotonic) -> Any:
+    from sklearn.calibration import _CalibratedClassifier
+
+    maps = []
+    for knots, values in calibrator.maps():
+        one = IsotonicRegression(out_of_bounds="clip")
+        if len(knots) == 1:
+            knots, values = np.array([0.0, 1.0]), np.repeat(values, 2)
+        one.fit([0.0, 1.0], [0.0, 1.0])
+        one.X_thresholds_, one.y_thresholds_ = knots, values
+        one.X_min_, one.X_max_ = knots[0], knots[-1]
+        one._build_f(knots, values)
+        maps.append(one)
+    out = CalibratedClassifierCV(FrozenEstimator(vote), method="isotonic")
+    out.classes_ = vote.classes_
+    whole = _CalibratedClassifier(
+        FrozenEstimator(vote), maps, classes=vote.classes_, method="isotonic"
+    )
+    out.calibrated_classifiers_ = [whole]
     return out

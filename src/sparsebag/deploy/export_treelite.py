@@ -10,6 +10,7 @@ import numpy as np
 from sparsebag.deploy.compiled import CompiledEnsemble
 from sparsebag.deploy.trees import FlatTrees
 from sparsebag.deploy.verification import Verification, probe_rows, verify
+from sparsebag.refine.size_matched import finished_votes
 
 TOLERANCE = 1e-9
 
@@ -22,7 +23,7 @@ class TreeliteExport:
     ----------
     trees : treelite.Model
         The weighted vote, floor included; reads float32 values, given as float64. A calibrator
-        is not part of it: `predict` applies it.
+        is not part of it: `predict` applies it, and `note` says so.
     model : CompiledEnsemble
     """
 
@@ -48,8 +49,25 @@ class TreeliteExport:
         out = out.reshape(len(rows), self.model.n_outputs)
         if self.model.classes is None:
             return np.asarray(out[:, 0])
+        # The floor is in the trees' sum; refined leaves are clipped before it.
+        floor = self.model.floor
+        raw = (out - floor / self.model.n_outputs) / (1.0 - floor)
+        out = np.where(np.any(raw < 0.0, axis=1, keepdims=True), finished_votes(raw, floor), out)
         out = out / out.sum(axis=1, keepdims=True)
         return out if self.model.calibrator is None else self.model.calibrator.transform(out)
+
+    @property
+    def note(self) -> str:
+        """What another engine that reads ``trees`` must do itself, in a sentence."""
+        if self.model.classes is None:
+            return "The trees' sum is the prediction."
+        if self.model.calibrator is None:
+            return "The trees' sum, clipped at the floor and normalised, is the probabilities."
+        return (
+            f"The trees' sum is the vote before calibration ({self.model.calibrator.kind}), which "
+            "treelite cannot hold: export.predict applies it, and another engine must leave it "
+            "out or apply it itself."
+        )
 
     def verify(self, X: Any, tolerance: float = TOLERANCE) -> Verification:
         """Compare treelite's predictions with the model's; raise where they differ.

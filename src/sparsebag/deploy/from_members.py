@@ -24,6 +24,11 @@ PROBE_TOLERANCE = 1e-9
 SHARES_TOLERANCE = 1e-12
 """Class shares of a leaf sum to one up to this; then two classes need one number."""
 
+COLLAPSED = (
+    "The members are linear regressors, whose weighted average is one linear regressor, exactly: "
+    "one survivor is deployed, whatever their number, and it costs what one member costs."
+)
+
 
 def compile_members(
     pool: MemberPool,
@@ -77,6 +82,33 @@ def compile_members(
         calibrator=calibrator,
         allow_nan=all(m.is_tree and _routes_missing(m.estimator) for m in pool.members),
     )
+
+
+def collapses_into_one(pool: MemberPool) -> bool:
+    """Whether the weighted average of the members is one linear regressor, whatever the weights.
+
+    Classifiers stay a mixture: a mean of sigmoids is no sigmoid.
+
+    Parameters
+    ----------
+    pool : MemberPool
+
+    Returns
+    -------
+    bool
+
+    Examples
+    --------
+    >>> from sklearn.ensemble import BaggingRegressor
+    >>> from sklearn.linear_model import Ridge
+    >>> from sparsebag.evidence.from_ensemble import read_ensemble
+    >>> X = np.arange(12.0).reshape(6, 2)
+    >>> collapses_into_one(read_ensemble(BaggingRegressor(Ridge(), 3).fit(X, X[:, 0])))
+    True
+    """
+    if pool.classes is not None or any(member.is_tree for member in pool.members):
+        return False
+    return all(_path(member)[:2] == ("linear", "identity") for member in pool.members)
 
 
 def width_of(member: Member) -> int:

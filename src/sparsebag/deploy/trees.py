@@ -123,6 +123,7 @@ class FlatTrees:
         vote: bool = False,
         floor: float = 0.0,
         inverse_temperature: float = 1.0,
+        share: float = 0.0,
     ) -> np.ndarray:
         """Weighted sums of the leaves' values, or with ``vote`` the finished probabilities.
 
@@ -133,15 +134,16 @@ class FlatTrees:
         allow_nan, allow_inf : bool
             Whether NaN and infinities are routed; else they raise.
         vote : bool
-            Whether to mix in the floor, normalise and apply the temperature.
-        floor, inverse_temperature : float
+            Whether to clip, mix in the floor, normalise, apply the temperature, and mix in the
+            calibrator's share of the uniform distribution.
+        floor, inverse_temperature, share : float
 
         Returns
         -------
         ndarray of shape (rows, n_outputs)
         """
         out = np.empty((X.shape[0], self.n_outputs))
-        how = (n_threads, allow_nan, allow_inf, vote, floor, inverse_temperature)
+        how = (n_threads, allow_nan, allow_inf, vote, floor, inverse_temperature, share)
         if hasattr(X, "toarray"):
             step = max(1, SPARSE_BLOCK_BYTES // (4 * self.n_features))
             for start in range(0, X.shape[0], step):

@@ -9,11 +9,13 @@ import numpy as np
 from sklearn.utils.parallel import Parallel, delayed
 
 from sparsebag.evidence.members import MemberPool
+from sparsebag.refine.calibrator import Calibrator
+from sparsebag.refine.size_matched import finished_votes
 
 
 @dataclass(frozen=True)
 class WeightedVote:
-    """Survivors, their weights, and the vote floor.
+    """Survivors, their weights, and what finishes the vote.
 
     Attributes
     ----------
@@ -23,11 +25,13 @@ class WeightedVote:
         On the simplex, none zero.
     floor : float
         Share of the uniform class distribution in each vote.
+    calibrator : Calibrator or None
     """
 
     pool: MemberPool
     weights: np.ndarray
     floor: float = 0.0
+    calibrator: Calibrator | None = None
 
     def predict(self, X: Any, n_jobs: int | None = None) -> np.ndarray:
         """Weighted mean of the members' predictions (regression)."""
@@ -36,14 +40,15 @@ class WeightedVote:
         return self._weighted_sum(votes)
 
     def predict_proba(self, X: Any, n_jobs: int | None = None) -> np.ndarray:
-        """Weighted mean of the members' probabilities, floored (classification)."""
+        """Weighted mean of the members' probabilities, floored and calibrated (classification)."""
         assert self.pool.classes is not None
         n_classes = len(self.pool.classes)
         X = self.pool.prepare(X)
         votes = self._votes(lambda member: member.predict_proba(X, n_classes), n_jobs)
-        proba = (1.0 - self.floor) * self._weighted_sum(votes) + self.floor / n_classes
+        proba = finished_votes(self._weighted_sum(votes), self.floor)
         # Rows sum to one but for rounding, which scikit-learn's scorers do not forgive.
-        return np.asarray(proba / proba.sum(axis=1, keepdims=True))
+        proba = np.asarray(proba / proba.sum(axis=1, keepdims=True))
+        return proba if self.calibrator is None else self.calibrator.transform(proba)
 
     def _votes(self, predict: Any, n_jobs: int | None) -> Any:
         if n_jobs in (None, 1):

@@ -7,7 +7,7 @@ import os
 import pickle
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from sparsebag.deploy.compiled import CompiledEnsemble
+from sparsebag.deploy.from_members import COLLAPSED, collapses_into_one
 from sparsebag.deploy.weighted_vote import WeightedVote
 from sparsebag.evidence.collect import encode_target
 from sparsebag.evidence.members import take_rows
@@ -43,6 +44,8 @@ class CompressionReport:
         One entry a model: column name to figure.
     n_rows : int
         Test rows the figures are from.
+    notes : tuple of str
+        Sentences that belong under the table.
 
     Examples
     --------
@@ -58,6 +61,7 @@ class CompressionReport:
 
     rows: dict[str, dict[str, float]]
     n_rows: int
+    notes: tuple[str, ...] = ()
 
     @property
     def columns(self) -> list[str]:
@@ -75,7 +79,8 @@ class CompressionReport:
         body = [[name, *self._cells(row)] for name, row in self.rows.items()]
         widths = [max(len(line[i]) for line in [head, *body]) for i in range(len(head))]
         lines = [_padded(head, widths), "|" + "|".join("-" * (w + 2) for w in widths) + "|"]
-        return "\n".join([*lines, *(_padded(line, widths) for line in body)])
+        notes = ["", *self.notes] if self.notes else []
+        return "\n".join([*lines, *(_padded(line, widths) for line in body), *notes])
 
     def to_frame(self) -> Any:
         """The table as a pandas DataFrame (needs pandas).
@@ -113,7 +118,8 @@ class CompressionReport:
         str
         """
         full, small = list(self.rows.values())[:2]
-        return f"{small['members']:.0f} of {full['members']:.0f} members kept"
+        kept = f"{small['members']:.0f} of {full['members']:.0f} members kept"
+        return f"{kept}, collapsed into one linear model" if COLLAPSED in self.notes else kept
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the report: ``.html`` as a page, ``.md`` as Markdown.
@@ -150,10 +156,11 @@ class CompressionReport:
             + "</tr>"
             for name, row in self.rows.items()
         )
+        notes = "".join(f"<p>{html.escape(note)}</p>" for note in self.notes)
         return (
             f"<h1>{html.escape(self.headline())}</h1><table><thead><tr><td></td>{head}</tr></thead>"
             f"<tbody>{body}</tbody></table><p>{self.n_rows} test rows. “random” is the mean of "
-            f"{RANDOM_DRAWS} draws of as many members, equally weighted.</p>"
+            f"{RANDOM_DRAWS} draws of as many members, equally weighted.</p>{notes}"
         )
 
     def _cells(self, row: dict[str, float]) -> list[str]:
@@ -168,6 +175,8 @@ def compare(
     deployed: CompiledEnsemble | None = None,
 ) -> CompressionReport:
     """Score the full ensemble, the survivors and random members of the same number.
+
+    Where the survivors' leaves were refitted or their vote calibrated, also as they were before.
 
     Parameters
     ----------
@@ -201,9 +210,22 @@ def compare(
             **_speed(deployed or small, X),
             **_score(small, X, target),
         },
-        f"random ({k})": {**_size(random_k), **_speed(random_k, X), **mean},
     }
-    return CompressionReport(rows=rows, n_rows=n_rows)
+    plain = _as_they_were(small)
+    if plain is not None:
+        scores = _score(plain, X, target)
+        rows[f"its members as they were ({k})"] = {**_size(plain), **_speed(plain, X), **scores}
+    rows[f"random ({k})"] = {**_size(random_k), **_speed(random_k, X), **mean}
+    notes = (COLLAPSED,) if collapses_into_one(small.pool) else ()
+    return CompressionReport(rows=rows, n_rows=n_rows, notes=notes)
+
+
+def _as_they_were(vote: WeightedVote) -> WeightedVote | None:
+    """The survivors with their own leaves and no calibrator, where they have others or one."""
+    if vote.calibrator is None and all(m.leaf_values is None for m in vote.pool.members):
+        return None
+    members = tuple(replace(member, leaf_values=None) for member in vote.pool.members)
+    return replace(vote, pool=replace(vote.pool, members=members), calibrator=None)
 
 
 def _score(vote: WeightedVote, X: Any, target: np.ndarray) -> dict[str, float]:

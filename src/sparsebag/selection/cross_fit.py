@@ -46,16 +46,19 @@ class RowRisks:
         Mean squared residual, and mean product of two members' residuals.
     weight : ndarray of shape (rows,)
         Summing to one.
+    full : ndarray of shape (rows,), optional
+        Risk of the whole ensemble, where own and pair risk are those of other (refitted) leaves.
     """
 
     own: np.ndarray
     pair: np.ndarray
     weight: np.ndarray
+    full: np.ndarray | None = None
 
     def covariance(self) -> np.ndarray:
-        """Of the weighted means of own and pair risk, from the rows' spread."""
-        both = np.stack([self.own, self.pair])
-        deviation = (both - (both @ self.weight)[:, None]) * self.weight
+        """Of the weighted means of own, pair and (where given) full risk, from the rows' spread."""
+        each = np.stack([self.own, self.pair, *([] if self.full is None else [self.full])])
+        deviation = (each - (each @ self.weight)[:, None]) * self.weight
         used = max(int(np.count_nonzero(self.weight)), 2)
         return np.asarray(deviation @ deviation.T * used / (used - 1))
 
@@ -79,6 +82,14 @@ class CrossFittedPath:
         Gain on held-out rows over the gain the model predicted there, and its standard error.
     n_members : int
         Of the whole ensemble.
+    refitted : Exchangeable, optional
+        Own and pair risk of members with refitted leaves, where these will be deployed.
+    votes_a_member : float, default 1
+        How many votes a deployed member is worth.
+    shared : float, default 0
+        What is added to each point's concentration: that of the votes members were fitted to.
+    measured : float, optional
+        Concentration found of the only point, in place of the expected one.
     """
 
     points: list[PathPoint]
@@ -89,6 +100,10 @@ class CrossFittedPath:
     slope: float
     slope_error: float
     n_members: int
+    refitted: Exchangeable | None = None
+    votes_a_member: float = 1.0
+    shared: float = 0.0
+    measured: float | None = None
 
     @property
     def sizes(self) -> np.ndarray:
@@ -104,12 +119,17 @@ class CrossFittedPath:
     def full_error(self) -> float:
         """Standard error of `full_risk`."""
         at = np.array([1.0 / self.n_members, 1.0 - 1.0 / self.n_members])
+        if self.rows.full is not None:
+            at = np.array([0.0, 0.0, 1.0])
         return float(np.sqrt(at @ self.rows.covariance() @ at))
 
     @cached_property
     def concentration(self) -> np.ndarray:
-        """Sum of squared weights of each point; its inverse is an effective number of members."""
-        return np.array([float(point.weights @ point.weights) for point in self.points])
+        """Sum of squared weights of each point; its inverse is an effective number of votes."""
+        if self.measured is not None:
+            return np.array([self.measured])
+        squares = np.array([float(point.weights @ point.weights) for point in self.points])
+        return self.shared + squares / self.votes_a_member
 
     @cached_property
     def gain(self) -> np.ndarray:
@@ -131,7 +151,8 @@ class CrossFittedPath:
         -------
         ndarray of shape (points,)
         """
-        return np.asarray(self.random.at(self.concentration) + self.gain)
+        levels = self.random if self.refitted is None else self.refitted
+        return np.asarray(levels.at(self.concentration) + self.gain)
 
     def error_of(self, share: float = 0.0) -> np.ndarray:
         """Standard error of ``expected - share × full_risk``, the same rows in both.
@@ -145,15 +166,53 @@ class CrossFittedPath:
         -------
         ndarray of shape (points,)
         """
-        own = self.concentration - share / self.n_members
-        pair = 1.0 - self.concentration - share * (1.0 - 1.0 / self.n_members)
-        at = np.stack([own, pair])
+        own, pair = self.concentration, 1.0 - self.concentration
+        if self.rows.full is None:
+            own, pair = own - share / self.n_members, pair - share * (1.0 - 1.0 / self.n_members)
+            at = np.stack([own, pair])
+        else:
+            at = np.stack([own, pair, np.full_like(own, -share)])
         of_rows = np.einsum("ak,ab,bk->k", at, self.rows.covariance(), at)
         return np.asarray(np.sqrt(np.maximum(of_rows, 0.0) + self.gain_error**2))
 
-    def only(self, point: PathPoint) -> CrossFittedPath:
-        """The same judgement of one other point."""
-        return replace(self, points=[point])
+    def only(self, point: PathPoint, measured: float | None = None) -> CrossFittedPath:
+        """The same judgement of one other point, with the concentration found of it."""
+        return replace(self, points=[point], measured=measured)
+
+    def as_deployed(
+        self, rows: RowRisks, random: Exchangeable, *, votes_a_member: float, shared: float
+    ) -> CrossFittedPath:
+        """The same points, with refitted leaves.
+
+        Parameters
+        ----------
+        rows : RowRisks
+            Own and pair risk of refitted members; risk of the whole ensemble as it was.
+        random : Exchangeable
+            Members as they were, on the same rows.
+        votes_a_member : float
+            How many votes a deployed member is worth; above one, members are fitted to each other
+            and what they were worth alone no longer counts.
+        shared : float
+            Concentration of what they are fitted to.
+
+        Returns
+        -------
+        CrossFittedPath
+        """
+        refitted = Exchangeable(float(rows.own @ rows.weight), float(rows.pair @ rows.weight))
+        alone = 1.0 if votes_a_member == 1.0 else 0.0
+        return replace(
+            self,
+            rows=rows,
+            random=random,
+            refitted=refitted,
+            votes_a_member=votes_a_member,
+            shared=shared,
+            deviation=alone * self.deviation,
+            slope=alone * self.slope,
+            slope_error=alone * self.slope_error,
+        )
 
 
 def cross_fit(

@@ -119,20 +119,23 @@ def _optimism(
 def _resampled_excess(path: CrossFittedPath, tolerance: float, seed: int) -> np.ndarray:
     """The excess over the accepted risk on bootstrap samples, shape (resamples, points).
 
-    The rows enter through two means only, and the gain through its own error.
+    The rows enter through three means only, and the gain through its own error.
     """
     rng = np.random.default_rng(seed)
     rows = path.rows
     n_rows = len(rows.weight)
     step = max(1, RESAMPLED_ENTRIES // max(n_rows, 1))
+    whole = rows.full
+    if whole is None:
+        whole = rows.own / path.n_members + rows.pair * (1.0 - 1.0 / path.n_members)
+    terms = np.stack([rows.own, rows.pair, whole], axis=1)
     parts = []
     for start in range(0, RESAMPLES, step):
         counts = rng.poisson(1.0, (min(step, RESAMPLES - start), n_rows)) * rows.weight
         total = np.maximum(counts.sum(axis=1), 1e-300)
-        parts.append(np.stack([counts @ rows.own / total, counts @ rows.pair / total]))
-    own, pair = np.concatenate(parts, axis=1)
+        parts.append(counts @ terms / total[:, None])
+    own, pair, full = np.concatenate(parts).T
     at = path.concentration
     of_rows = own[:, None] * at + pair[:, None] * (1.0 - at)
-    full = own / path.n_members + pair * (1.0 - 1.0 / path.n_members)
     luck = rng.normal(size=(RESAMPLES, 1)) * path.gain_error
     return np.asarray(of_rows + path.gain + luck - (1.0 + tolerance) * full[:, None])

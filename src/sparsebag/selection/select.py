@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Protocol
 
 import numpy as np
 
@@ -21,10 +22,23 @@ from sparsebag.solvers.base import one_blas_thread
 
 MOST_MEMBERS = 200
 """Longest path that is searched when no budget says more."""
+GROWTH = 1.25
+MOST_GROWTHS = 6
+"""How often, and by how much, members are added where a measured risk breaks the promise."""
 
 
 class RegretWarning(UserWarning):
     """No ensemble within the budget is sure to stay within the tolerance."""
+
+
+class RefittedMembers(Protocol):
+    """What selection must know of members whose leaves will be refitted before they vote."""
+
+    def as_deployed(self, path: CrossFittedPath) -> CrossFittedPath:
+        """The path with the risk of refitted members, against the whole ensemble as it was."""
+
+    def measure(self, point: PathPoint) -> float | None:
+        """Refit the point's members; the concentration found, or None where it is as expected."""
 
 
 @dataclass(frozen=True)
@@ -81,6 +95,7 @@ def select_members(
     budget: Budget,
     tolerance: float,
     refit_by: RefitBy | None = None,
+    refitted: RefittedMembers | None = None,
     floor: float = 0.0,
     noun: str = "members",
     seed: int = 0,
@@ -100,6 +115,8 @@ def select_members(
         Relative increase of the risk over the whole ensemble's that is accepted.
     refit_by : RefitBy, optional
         Another loss the chosen members' weights may be refitted on.
+    refitted : RefittedMembers, optional
+        How the members will be refitted before they vote; ``evidence`` is then theirs.
     floor : float, default 0
         Share of the uniform class distribution in each vote, as deployed.
     noun : str
@@ -131,21 +148,28 @@ def select_members(
             seed=seed,
             verbose=verbose,
         )
+    if refitted is not None:
+        path = refitted.as_deployed(path)
     costs = [prices.of(point.members) for point in path.points]
     allowed = np.array([budget.allows(cost) for cost in costs])
     choice = choose(path, tolerance, allowed, full_allowed=budget.allows(whole), seed=seed)
+    measured = None
+    if refitted is not None and choice.position is not None:
+        choice, measured = _measured(refitted, path, choice, tolerance, allowed)
+        if not choice.meets_tolerance and budget.allows(whole):
+            choice = Choice(None, True, 0.0)
     if choice.position is None:
         equal = np.full(n, 1.0 / n)
         facts = Facts(path.full_risk, path.full_error, 0.0, 0.0, whole)
-        refitted = None
+        on_loss = None
     else:
         point = path.points[choice.position]
-        facts = _facts(path.only(point), tolerance, choice, costs[choice.position])
-        again, refitted = _refit(evidence, point, refit_by, seed)
+        facts = _facts(path.only(point, measured), tolerance, choice, costs[choice.position])
+        again, on_loss = _refit(evidence, point, refit_by, seed)
         judged = _facts(path.only(again), tolerance, choice, prices.of(again.members))
         if choice.meets_tolerance and judged.bound > tolerance:
-            refitted = None  # another loss gains, but the promise would be broken
-        if refitted is not None:
+            on_loss = None  # another loss gains, but the promise would be broken
+        if on_loss is not None:
             point, facts = again, judged
         equal = point.spread(n)
     table = _table(path, choice, [*costs, whole], facts)
@@ -155,7 +179,7 @@ def select_members(
             f"expected to change the risk by {facts.increase:+.1%} against the whole ensemble (up "
             f"to {facts.bound:+.1%}). Allow more, or raise tolerance.",
             RegretWarning,
-            stacklevel=4,
+            stacklevel=6,
         )
     return Selection(
         weights=equal,
@@ -167,10 +191,10 @@ def select_members(
         tolerance=tolerance,
         meets_tolerance=choice.meets_tolerance,
         random_members=path.random.members_needed(facts.expected),
-        refitted_on=refitted,
+        refitted_on=on_loss,
         table=table,
         explanation=explain(
-            facts, path, choice, table, whole, tolerance, budget, refitted, evidence.task, noun
+            facts, path, choice, table, whole, tolerance, budget, on_loss, evidence.task, noun
         ),
     )
 
@@ -210,6 +234,29 @@ def _facts(
         bound=float(upper_bound(judged, tolerance)[0]) + choice.optimism / full,
         cost=cost,
     )
+
+
+def _measured(
+    refitted: RefittedMembers,
+    path: CrossFittedPath,
+    choice: Choice,
+    tolerance: float,
+    allowed: np.ndarray,
+) -> tuple[Choice, float | None]:
+    """Refit the chosen members, and more of them where what is found breaks the promise."""
+    position = choice.position
+    for growth in range(MOST_GROWTHS + 1):
+        assert position is not None
+        point = path.points[position]
+        measured = refitted.measure(point)
+        facts = _facts(path.only(point, measured), tolerance, choice, (0, 0, 0))
+        kept = facts.bound <= tolerance
+        larger = np.flatnonzero(allowed & (path.sizes >= GROWTH * len(point.members)))
+        if kept or not choice.meets_tolerance or not len(larger) or growth == MOST_GROWTHS:
+            break
+        position = int(larger[0])
+    meets = choice.meets_tolerance and kept
+    return replace(choice, position=position, meets_tolerance=meets), measured
 
 
 def _refit(

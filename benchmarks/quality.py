@@ -1,0 +1,296 @@
+"""Quality of small ensembles: calibrated, refined, both or neither, beside equal-size baselines.
+
+    SPARSEBAG_DATA=... python -m benchmarks.quality [--seeds 5] [--data ...] [--only ...]
+
+Every data set of the paper and the suite, forests and bags of 100 trees. Half of the rows, at
+most 4000, are for training; all others, at most 8000, only judge. The whole ensemble, random and
+best members vote with sparsebag's floor: without it, one leaf without a class costs 36 nats.
+Seeds are the outermost loop, so that a run that is stopped is balanced. Rows are appended to
+benchmarks/results/quality.csv as they come, and finished ones are not run again;
+`python -m benchmarks.quality --only summary` prints what they say.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import time
+import warnings
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from sklearn.metrics import log_loss
+
+import sparsebag as sb
+from benchmarks import honest_estimate, quality_cost, quality_summary
+from benchmarks.datasets import PAPER, Unavailable
+from benchmarks.datasets.suite import SUITE
+from benchmarks.environment import environment
+from benchmarks.methods.selection import best_members
+from benchmarks.problem import Problem
+from benchmarks.problem import make_problem as make_paper_problem
+from benchmarks.progress import Progress
+from benchmarks.results_store import FAILED, OK, ResultsStore
+from benchmarks.selection import make_problem
+from sparsebag.deploy.compiled import CompiledEnsemble
+from sparsebag.deploy.from_members import compile_members
+from sparsebag.evidence.collect import collect_evidence
+from sparsebag.refine.calibrate import fit_calibrator
+from sparsebag.refine.size_matched import finished_votes, size_matched_evidence
+from sparsebag.settings import DEFAULT_FLOOR
+
+RESULTS = Path(__file__).parent / "results" / "quality.csv"
+SIZES = (10, 20)
+N_TREES = 100
+TRAIN_SHARE, MOST_TRAIN = 0.5, 4000
+RANDOM_DRAWS = 10
+ECE_BINS = 15
+PAPER_SPLIT, PAPER_SEEDS = "paper's split", range(42, 47)
+"""The paper's own protocol: 30 % test rows, bags of 100 trees, seed 42; and four more seeds."""
+PRINTED_SURVIVORS = {
+    "breast_cancer": 11,
+    "diabetes_clf": 31,
+    "spambase": 31,
+    "segment": 26,
+    "diabetes_reg": 34,
+    "california_housing": 67,
+    "cpu_act": 66,
+}
+"""Of the SCSB rows with decision trees in the paper's tables."""
+LAST = "paper"
+"""The method that is run last."""
+
+KEY = ("dataset", "ensemble", "seed", "method", "k")
+COLUMNS = (
+    *KEY,
+    *("status", "reason", "task", "train_rows", "test_rows", "survivors"),
+    *("log_loss", "brier", "ece", "accuracy", "mse"),
+    *("expected_risk", "standard_error", "expected_log_loss"),
+    *("calibrator", "temperature", "refined", "twicing", "smoothing"),
+    *("seconds", "fit_seconds"),
+    *("sparsebag", "sklearn", "numpy", "scipy", "python", "machine"),
+)
+
+Row = dict[str, Any]
+
+
+def scores(problem: Problem, predicted: np.ndarray) -> Row:
+    y = problem.y_test
+    if problem.task == "regression":
+        return {"mse": float(np.mean((predicted - y) ** 2))}
+    labels = np.arange(problem.n_classes)
+    proba = np.clip(predicted, 0.0, 1.0)  # rounding: scikit-learn refuses 1 + 2e-16
+    return {
+        "log_loss": float(log_loss(y, proba, labels=labels)),
+        "brier": sb.metrics.brier_score(y, proba, labels=labels),
+        "ece": sb.metrics.expected_calibration_error(y, proba, n_bins=ECE_BINS, labels=labels),
+        "accuracy": float(np.mean(proba.argmax(axis=1) == y)),
+    }
+
+
+def predict(model: CompiledEnsemble, X: np.ndarray) -> np.ndarray:
+    return model.predict(X) if model.classes is None else model.predict_proba(X)
+
+
+def voting(problem: Problem, weights: np.ndarray, floor: float = DEFAULT_FLOOR) -> CompiledEnsemble:
+    """The members with a weight, their own leaves, no calibrator."""
+    active = np.flatnonzero(weights)
+    share = weights[active] / weights[active].sum()
+    return compile_members(problem.pool.keep(active), share, floor)
+
+
+def measured(problem: Problem, model: CompiledEnsemble) -> Row:
+    return {"survivors": len(model.paths), **scores(problem, predict(model, problem.X_test))}
+
+
+# -- what is compared ------------------------------------------------------------------------
+
+
+def whole(problem: Problem) -> Iterator[Row]:
+    """The full ensemble, as it is and with a calibrator fitted out of bag."""
+    n = len(problem.pool.members)
+    uniform = voting(problem, np.ones(n))
+    yield {"method": "uniform", "k": n, **measured(problem, uniform)}
+    if problem.task == "regression":
+        return
+    start = time.perf_counter()
+    evidence = collect_evidence(problem.pool, problem.X, problem.y, class_votes=True)
+    votes, row = size_matched_evidence(evidence, n, draws=1)
+    votes, target = finished_votes(votes, DEFAULT_FLOOR), np.asarray(evidence.target)[row]
+    for kind, name in (("temperature", "uniform + temperature"), ("auto", "uniform + calibrator")):
+        found = fit_calibrator(votes, target, row, kind=kind)
+        yield {
+            **{"method": name, "k": n, "calibrator": found.kind},
+            "temperature": found.temperature,
+            "seconds": time.perf_counter() - start,
+            **measured(problem, replace(uniform, calibrator=found.calibrator)),
+        }
+
+
+def baselines(problem: Problem, k: int) -> Iterator[Row]:
+    """As many members at random (mean over draws), and those of least own loss."""
+    n = len(problem.pool.members)
+    draws = []
+    for draw in range(RANDOM_DRAWS):
+        weights = np.zeros(n)
+        rng = np.random.default_rng([problem.seed, draw])
+        weights[rng.choice(n, k, replace=False)] = 1.0
+        draws.append(measured(problem, voting(problem, weights)))
+    mean = {name: float(np.mean([d[name] for d in draws])) for name in draws[0]}
+    yield {"method": "random", "k": k, **mean}
+    best = voting(problem, best_members(problem, k))
+    yield {"method": "best", "k": k, **measured(problem, best)}
+
+
+def ours(problem: Problem, k: int) -> Iterator[Row]:
+    """The ablation: neither step, each alone, both; and both with the calibrator taken off."""
+    yield from _compressed(problem, k, "calibrate", "none", refine=None)
+    if problem.task == "regression":  # nothing to calibrate
+        yield from _compressed(problem, k, "", "refine")
+        return
+    yield from _compressed(problem, k, "", "refine", calibration=None)
+    yield from _compressed(problem, k, "both", "both, uncalibrated")
+
+
+def _compressed(
+    problem: Problem, k: int, calibrated: str, uncalibrated: str, **options: Any
+) -> Iterator[Row]:
+    start = time.perf_counter()
+    small = sb.compress(
+        problem.ensemble, problem.X, problem.y, max_estimators=k, tolerance=0.0, **options
+    )
+    model, refinement, found = small.compile(), small.refinement_, small.calibration_
+    told = {
+        **{"k": k, "seconds": time.perf_counter() - start, "refined": int(refinement.used)},
+        **{"twicing": refinement.twicing, "smoothing": refinement.smoothing},
+        "expected_risk": small.selection_.expected_risk,
+        "standard_error": small.selection_.standard_error,
+    }
+    plain = replace(model, calibrator=None)
+    yield {"method": uncalibrated, **told, **measured(problem, plain)}
+    if calibrated and found is not None:
+        yield {
+            **{"method": calibrated, **told, "calibrator": found.kind},
+            **{"temperature": found.temperature, "expected_log_loss": found.loss_after},
+            **measured(problem, model),
+        }
+
+
+def the_paper(problem: Problem) -> Iterator[Row]:
+    """SCSB to the letter, at its own size, with the floor it lacks."""
+    start = time.perf_counter()
+    small = sb.compress(problem.ensemble, problem.X, problem.y, preset="paper")
+    model = voting(problem, small.weights_)
+    seconds = time.perf_counter() - start
+    yield {"method": LAST, "k": "own", "seconds": seconds, **measured(problem, model)}
+
+
+def rows_of(name: str, kind: str, seed: int, data_dir: Any) -> Iterator[Row]:
+    start = time.perf_counter()
+    problem = make_problem(
+        name, kind, N_TREES, seed, data_dir, train_share=TRAIN_SHARE, most_train=MOST_TRAIN
+    )
+    yield from _named(problem, kind, time.perf_counter() - start, _all_rows(problem))
+
+
+def _all_rows(problem: Problem) -> Iterator[Row]:
+    yield from whole(problem)
+    for k in SIZES:
+        yield from baselines(problem, k)
+        yield from ours(problem, k)
+    yield from the_paper(problem)
+
+
+def rows_on_paper_split(name: str, seed: int, data_dir: Any) -> Iterator[Row]:
+    """Ours at no more survivors than SCSB's, scored as the paper scores: votes without a floor."""
+    start = time.perf_counter()
+    problem = make_paper_problem(PAPER[name], "DecisionTree", seed, data_dir)
+    fit_seconds = time.perf_counter() - start
+
+    def rows() -> Iterator[Row]:
+        n = len(problem.pool.members)
+        uniform = voting(problem, np.ones(n), floor=0.0)
+        yield {"method": "uniform", "k": n, **measured(problem, uniform)}
+        scsb = sb.compress(problem.ensemble, problem.X, problem.y, preset="paper")
+        k = min(PRINTED_SURVIVORS[name], scsb.n_active_)
+        start = time.perf_counter()
+        small = sb.compress(problem.ensemble, problem.X, problem.y, max_estimators=k)
+        seconds = time.perf_counter() - start
+        yield {"method": "both", "k": k, "seconds": seconds, **measured(problem, small.compile())}
+        yield {"method": LAST, "k": "own", **measured(problem, scsb.compile())}
+
+    yield from _named(problem, PAPER_SPLIT, fit_seconds, rows())
+
+
+def _named(problem: Problem, kind: str, fit_seconds: float, rows: Iterator[Row]) -> Iterator[Row]:
+    common = {
+        **{"dataset": problem.name, "ensemble": kind, "seed": problem.seed, "status": OK},
+        **{"task": problem.task, "train_rows": len(problem.y), "test_rows": len(problem.y_test)},
+        **{"fit_seconds": fit_seconds, **environment()},
+    }
+    for row in rows:
+        yield {**common, **row}
+
+
+# -- running ---------------------------------------------------------------------------------
+
+
+def run(args: argparse.Namespace) -> None:
+    store = ResultsStore(RESULTS, COLUMNS, KEY)
+    names = [name for name in {**PAPER, **SUITE} if not args.data or name in args.data]
+    work: list[tuple[str, str, int]] = []
+    for seed in range(args.seeds):
+        work += [(name, kind, seed) for name in names for kind in ("forest", "bag")]
+        if seed < len(PAPER_SEEDS):
+            work += [(name, PAPER_SPLIT, PAPER_SEEDS[seed]) for name in names if name in PAPER]
+    todo = [
+        (name, kind, seed)
+        for name, kind, seed in work
+        if not store.is_finished((name, kind, str(seed), LAST, "own"))
+    ]
+    progress = Progress(max(len(todo), 1))
+    for name, kind, seed in todo:
+        try:
+            if kind == PAPER_SPLIT:
+                rows = rows_on_paper_split(name, seed, args.data_dir)
+            else:
+                rows = rows_of(name, kind, seed, args.data_dir)
+            for row in rows:
+                store.add(row)
+        except Unavailable as reason:
+            print(f"{name} skipped: {reason}", flush=True)
+        except Exception as error:  # one failure must not end a run of hours
+            failed = {"dataset": name, "ensemble": kind, "seed": seed, "method": LAST, "k": "own"}
+            reason = f"{type(error).__name__}: {error}"
+            store.add({**failed, "status": FAILED, "reason": reason})
+            print(f"{name} {kind} {seed} failed: {reason}", flush=True)
+        progress.step(f"{name} {kind} {seed}")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--data-dir", default=os.environ.get("SPARSEBAG_DATA"))
+    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--data", nargs="*", help="only these data sets")
+    steps = ("run", "summary", "figure", "cost")
+    parser.add_argument("--only", nargs="*", choices=steps, default=steps)
+    args = parser.parse_args()
+    warnings.filterwarnings("ignore", category=sb.UncoveredRowsWarning)
+    warnings.filterwarnings("ignore", category=sb.RegretWarning)
+    if "run" in args.only:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # SLSQP on the paper's objective stops early
+            run(args)
+    if "summary" in args.only:
+        quality_summary.run(RESULTS)
+    if "figure" in args.only:
+        honest_estimate.run(args.data_dir, args.data)
+    if "cost" in args.only:
+        quality_cost.run(args.data_dir)
+
+
+if __name__ == "__main__":
+    main()

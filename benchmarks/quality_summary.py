@@ -1,0 +1,226 @@
+"""What benchmarks/results/quality.csv says, target by target."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+PAPER_SPLIT = "paper's split"
+ALLOWED = 1.01
+"""Times the whole ensemble's log-loss or squared error."""
+SHARES = {10: 0.6, 20: 0.8}
+"""Of the data sets on which that must hold, by size."""
+SHARE_ECE, WORST_CALIBRATION = 0.8, 1.02
+METHODS = ("none", "calibrate", "refine", "both", "random", "best")
+REFERENCES = ("uniform", "uniform + temperature", "uniform + calibrator")
+
+
+def run(path: Path) -> None:
+    """Print the summary of a results file."""
+    import pandas as pd
+
+    if not path.exists():
+        print(f"{path.name} is not there yet")
+        return
+    table = pd.read_csv(path)
+    table = table[table["status"] == "ok"].copy()
+    table["k"] = table["k"].astype(str)
+    table["score"] = table["log_loss"].fillna(table["mse"])
+    print(f"\n{path.name}: sparsebag {table['sparsebag'].iloc[-1]}, {table['machine'].iloc[-1]}")
+    suite = table[table["ensemble"] != PAPER_SPLIT]
+    if len(suite):
+        _suite(suite)
+    paper = table[table["ensemble"] == PAPER_SPLIT]
+    if len(paper):
+        _paper(paper)
+
+
+# -- the suite -------------------------------------------------------------------------------
+
+
+def _suite(rows: Any) -> None:
+    seeds = rows.groupby(["dataset", "ensemble"])["seed"].nunique()
+    n_sets = rows["dataset"].nunique()
+    print(
+        f"\n## {n_sets} data sets, forests and bags of 100 trees, {seeds.min()} to {seeds.max()} "
+        "seeds each; ratios of means over seeds\n"
+    )
+    wide = _means(rows, "score")
+    print(f"log-loss or squared error over the whole uniform ensemble's: share of sets ≤ {ALLOWED}")
+    for k in SHARES:
+        print(f"\nk = {k} (target {SHARES[k]:.0%} for both)")
+        _line("", ["forests", "bags", "together", "classification", "regression"])
+        for method in METHODS:
+            _line(_label(method), _cells(wide, (method, str(k)), ("uniform", "100")))
+        _line("paper (own k)", _cells(wide, ("paper", "own"), ("uniform", "100")))
+    print(
+        "\nagainst the strong reference, the whole ensemble with one temperature (classification)"
+    )
+    for k in SHARES:
+        for method in ("calibrate", "both"):
+            name = f"{_label(method)}, k = {k}"
+            _line(name, _cells(wide, (method, str(k)), ("uniform + temperature", "100"))[:3])
+    _line("uniform", _cells(wide, ("uniform", "100"), ("uniform + temperature", "100"))[:3])
+    _calibration(rows)
+    _estimates(rows)
+    _misses(wide)
+    _seconds(rows)
+
+
+def _means(rows: Any, column: str) -> Any:
+    """One row a data set and ensemble, one column a (method, k): means over seeds."""
+    return rows.pivot_table(
+        index=["dataset", "ensemble", "task"], columns=["method", "k"], values=column
+    )
+
+
+def _ratios(wide: Any, method: tuple[str, str], reference: tuple[str, str]) -> Any:
+    if method not in wide.columns or reference not in wide.columns:
+        return None
+    found = wide[method]
+    if method[0] == "both":  # regression has nothing to calibrate
+        found = found.fillna(wide.get(("refine", method[1])))
+    if method[0] == "calibrate":
+        found = found.fillna(wide.get(("none", method[1])))
+    return (found / wide[reference]).dropna()
+
+
+def _cells(wide: Any, method: tuple[str, str], reference: tuple[str, str]) -> list[str]:
+    ratio = _ratios(wide, method, reference)
+    if ratio is None:
+        return ["–"] * 5
+    ensemble, task = (ratio.index.get_level_values(n) for n in ("ensemble", "task"))
+    parts = [
+        *(ratio[ensemble == "forest"], ratio[ensemble == "bag"], ratio),
+        *(ratio[task == "classification"], ratio[task == "regression"]),
+    ]
+    return [_share(part) for part in parts]
+
+
+def _share(ratio: Any) -> str:
+    if not len(ratio):
+        return "–"
+    return f"{(ratio <= ALLOWED).mean():.0%} ({ratio.median():.3f}, {ratio.max():.2f})"
+
+
+def _label(method: str) -> str:
+    return {"none": "selection alone", "both": "both (default)"}.get(method, method)
+
+
+def _line(name: str, cells: list[str]) -> None:
+    print(f"{name:<32}" + "".join(f"{cell:>20}" for cell in cells))
+
+
+def _calibration(rows: Any) -> None:
+    ece, brier, score = (_means(rows, c) for c in ("ece", "brier", "score"))
+    print(
+        f"\nECE (top label, 15 bins) lower than the whole uniform ensemble's (target "
+        f"{SHARE_ECE:.0%}), and Brier score ≤ {ALLOWED} of it: share of classification sets"
+    )
+    _line("", ["ECE: forests", "bags", "together", "Brier: together"])
+    compared = [(m, str(k)) for k in SHARES for m in METHODS]
+    compared += [(m, "100") for m in REFERENCES[1:]] + [("paper", "own")]
+    for method in compared:
+        if method not in ece.columns:
+            continue
+        lower = (ece[method] < ece[("uniform", "100")])[ece[method].notna()]
+        of = lower.index.get_level_values("ensemble")
+        ratio = (brier[method] / brier[("uniform", "100")]).dropna()
+        cells = [f"{part.mean():.0%}" for part in (lower[of == "forest"], lower[of == "bag"])]
+        name = f"{_label(method[0])}, k = {method[1]}"
+        _line(name, [*cells, f"{lower.mean():.0%}", _share(ratio)])
+    print(f"\ncalibrated over uncalibrated log-loss (never above {WORST_CALIBRATION})")
+    for k in map(str, SHARES):
+        for with_it, without in (("calibrate", "none"), ("both", "both, uncalibrated")):
+            if (with_it, k) not in score.columns:
+                continue
+            ratio = (score[(with_it, k)] / score[(without, k)]).dropna()
+            worst = " ".join(map(str, ratio.idxmax()[:2]))
+            print(
+                f"  {with_it} over {without}, k = {k}: median {ratio.median():.3f}, worst "
+                f"{ratio.max():.3f} ({worst}); above {WORST_CALIBRATION}: "
+                f"{(ratio > WORST_CALIBRATION).sum()} of {len(ratio)}"
+            )
+    chosen = rows[rows["method"].isin(["both", "calibrate"])]["calibrator"].value_counts()
+    print("  chosen: " + ", ".join(f"{kind} {n}" for kind, n in chosen.items()))
+
+
+def _estimates(rows: Any) -> None:
+    print("\nhonest estimate against deployed: mean |relative error|, bias, a data set's mean")
+    risk = rows["mse"].fillna(rows["brier"])
+    for name, estimate, deployed, methods in (
+        ("Brier score or squared error", rows["expected_risk"], risk, ("none", "refine", "both")),
+        (
+            "log-loss, calibrated",
+            rows["expected_log_loss"],
+            rows["log_loss"],
+            ("calibrate", "both"),
+        ),
+    ):
+        for method in methods:
+            for k in map(str, SHARES):
+                of = (rows["method"] == method) & (rows["k"] == k) & estimate.notna()
+                if not of.any():
+                    continue
+                part = rows[of].assign(estimate=estimate[of], deployed=deployed[of])
+                means = part.groupby(["dataset", "ensemble"])[["estimate", "deployed"]].mean()
+                error = means["estimate"] / means["deployed"] - 1.0
+                print(
+                    f"  {name}, {_label(method)}, k = {k}: {error.abs().mean():.1%}, "
+                    f"{error.mean():+.1%}"
+                )
+
+
+def _misses(wide: Any) -> None:
+    print("\nwhere the default is above the limit (ratio of means)")
+    for k in SHARES:
+        ratio = _ratios(wide, ("both", str(k)), ("uniform", "100"))
+        if ratio is not None:
+            above = ratio[ratio > ALLOWED].sort_values(ascending=False)
+            told = ", ".join(f"{d} {e} {r:.3f}" for (d, e, _), r in above.items())
+            print(f"  k = {k}: {told or 'nowhere'}")
+
+
+def _seconds(rows: Any) -> None:
+    fit = rows.groupby(["dataset", "ensemble", "seed"])["fit_seconds"].first().sum()
+    for method in ("none", "refine"):
+        part = rows[(rows["method"] == method) & (rows["k"] == "20")]
+        what = "with refinement" if method == "refine" else "without"
+        share = part["seconds"].sum() / fit
+        print(f"compress to 20, {what}, calibration included: {share:.0%} of the fits' time")
+
+
+# -- the paper's own split -------------------------------------------------------------------
+
+
+def _paper(rows: Any) -> None:
+    print("\n## The paper's sets, its own split and scores; ours at no more survivors than SCSB\n")
+    _line("", ["uniform", "SCSB", "ours", "survivors SCSB, ours"])
+    for what, seeds in (("seed 42", [42]), ("mean over seeds", rows["seed"].unique().tolist())):
+        part = rows[rows["seed"].isin(seeds)]
+        print(what)
+        won = {name: [0, 0, 0, 0] for name in ("score", "ece")}
+        for name, group in part.groupby("dataset", sort=False):
+            means = group.groupby("method")[["score", "ece", "survivors"]].mean()
+            if not {"uniform", "paper", "both"} <= set(means.index):
+                continue
+            cells = []
+            for method in ("uniform", "paper", "both"):
+                score, ece = means.loc[method, "score"], means.loc[method, "ece"]
+                cells.append(f"{score:.4g}" + (f" / {ece:.4f}" if np.isfinite(ece) else ""))
+            kept = means["survivors"]
+            _line(f"  {name}", [*cells, f"{kept['paper']:.0f}, {kept['both']:.0f}"])
+            for column, counts in won.items():
+                best = means[column]
+                if np.isfinite(best["both"]):
+                    counts[0] += int(best["both"] < best["paper"])
+                    counts[1] += 1
+                    counts[2] += int(best["both"] < best["uniform"])
+        score, ece = won["score"], won["ece"]
+        print(
+            f"  log-loss or squared error better than SCSB on {score[0]} of {score[1]} (target "
+            f"all), than uniform on {score[2]} (target six); ECE on {ece[0]} and {ece[2]} of "
+            f"{ece[1]}"
+        )

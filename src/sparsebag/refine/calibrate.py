@@ -1,0 +1,299 @@
+"""Which calibrator, if any: fitted on votes of the deployed size, judged on held-out rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from sparsebag.refine.calibrator import Calibrator
+from sparsebag.refine.isotonic import fit_isotonic
+from sparsebag.refine.own_calibrator import fit_own, is_calibrator
+from sparsebag.refine.temperature import fit_temperature, fit_tempered_floor
+from sparsebag.refine.vector_scaling import fit_vector_scaling
+
+KINDS = ("auto", "temperature", "tempered_floor", "beta", "vector_scaling", "isotonic")
+"""What ``calibration=`` may be called; None is no calibration."""
+PREFERRED, RICHER = "tempered_floor", "vector_scaling"
+FOLDS = 5
+FEWEST_ROWS = 50
+"""Below, "auto" leaves the votes as they are."""
+ROWS_FOR_RICHER = 2000
+ERRORS_FOR_RICHER = 2.0
+"""Standard errors the richer family must be ahead of the preferred one by."""
+LARGEST_LOSS = 0.01
+"""Share of the log-loss that a calibrator may look worse by on held-out rows and still be used:
+its two parameters cost little, and what they mend (overconfidence) is often too rare to see."""
+UNCHANGED = 0.01
+"""Largest change of a probability that is as good as none."""
+SMALLEST = np.finfo(np.float64).tiny
+
+Fit = Callable[[np.ndarray, np.ndarray, np.ndarray, int], Calibrator]
+FAMILIES: dict[str, Fit] = {
+    "temperature": fit_temperature,
+    "tempered_floor": fit_tempered_floor,
+    "vector_scaling": fit_vector_scaling,
+    "isotonic": fit_isotonic,
+}
+
+
+@dataclass(frozen=True)
+class Calibrated:
+    """A calibrator and what it is worth.
+
+    Attributes
+    ----------
+    calibrator : Calibrator or None
+        None: the votes are best left as they are.
+    kind : str
+        Its kind, or "identity".
+    gain, gain_error : float
+        Log-loss it saves on rows it was not fitted on, and the standard error of that.
+    loss_before, loss_after : float
+        The log-loss on those rows.
+    n_rows : int
+        Rows behind these figures.
+    considered : dict of str to float
+        Kinds that were tried, with the gain of each.
+    """
+
+    calibrator: Calibrator | None
+    kind: str
+    gain: float
+    gain_error: float
+    loss_before: float
+    loss_after: float
+    n_rows: int
+    considered: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def temperature(self) -> float | None:
+        """The temperature, where the calibrator has one."""
+        return getattr(self.calibrator, "temperature", None)
+
+    def __str__(self) -> str:
+        if self.calibrator is None:
+            tried = ", ".join(self.considered) or "nothing"
+            return f"The vote is not calibrated: no gain was seen on held-out rows ({tried} tried)."
+        settings = [
+            f"{n} {getattr(self.calibrator, n):.3g}"
+            for n in ("temperature", "share")
+            if hasattr(self.calibrator, n)
+        ]
+        told = f" ({', '.join(settings)})" if settings else ""
+        return (
+            f"The vote is calibrated by {self.kind.replace('_', ' ')}{told}: log-loss "
+            f"{self.loss_before:.4g} before and {self.loss_after:.4g} after on held-out rows of "
+            f"the deployed size ({self.gain:+.2g} ± {self.gain_error:.1g} saved)."
+        )
+
+
+def fit_calibrator(
+    votes: np.ndarray,
+    target: np.ndarray,
+    row: np.ndarray | None = None,
+    *,
+    kind: Any = "auto",
+    sample_weight: np.ndarray | None = None,
+    seed: int = 0,
+) -> Calibrated:
+    """Fit a calibrator to honest votes and say what it gains on rows it has not seen.
+
+    "auto" takes a temperature with a fitted floor, unless held-out rows speak against it; with
+    2000 rows or more, a scale and a shift a class where they are clearly ahead of it.
+
+    Parameters
+    ----------
+    votes : ndarray of shape (n, C)
+        Class probabilities as they will be deployed before calibration: of the deployed number
+        of members (`size_matched_votes`), clipped and floored (`finished_votes`).
+    target : int ndarray of shape (n,)
+        Column of the true class of each vote.
+    row : int ndarray of shape (n,), optional
+        The row each vote is about; votes about one row stay in one fold. Default: all differ.
+    kind : str, object or None, default "auto"
+        "auto", "temperature", "tempered_floor", "vector_scaling" ("beta" where there are two
+        classes), "isotonic"; an object with ``fit`` and ``predict``, ``transform`` or
+        ``predict_proba``; or None. All but "auto" are used as asked for, whatever the gain.
+    sample_weight : ndarray of shape (n,), optional
+        Weight of each vote.
+    seed : int, default 0
+        Of the folds.
+
+    Returns
+    -------
+    Calibrated
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> truth = rng.random(4000)
+    >>> target = (rng.random(4000) < truth).astype(int)
+    >>> timid = truth**0.5 / (truth**0.5 + (1 - truth) ** 0.5)  # the truth, at temperature 2
+    >>> votes = np.stack([1 - timid, timid], axis=1)
+    >>> found = fit_calibrator(votes, target, kind="temperature")
+    >>> round(found.temperature, 1), found.gain > 0
+    (0.5, True)
+    """
+    proba, target, group, weight = _checked(votes, target, row, sample_weight)
+    kind = resolve_kind(kind, proba.shape[1])
+    judge = _Judge(proba, target, group, weight, seed)
+    before = judge.mean(judge.before)
+    identity = Calibrated(None, "identity", 0.0, 0.0, before, before, judge.n_rows)
+    if kind is None:
+        return identity
+    if isinstance(kind, str) and kind == "auto":
+        return _chosen(judge, identity)
+    fit: Fit = FAMILIES[kind] if isinstance(kind, str) else _fit_of(kind)
+    return judge.result(fit, judge.held_out(fit))
+
+
+def resolve_kind(kind: Any, n_classes: int) -> Any:
+    """``calibration=`` as a key of `FAMILIES`, "auto", None, or an object that can calibrate.
+
+    Parameters
+    ----------
+    kind : str, object or None
+    n_classes : int
+
+    Returns
+    -------
+    str, object or None
+
+    Examples
+    --------
+    >>> resolve_kind("beta", 2)
+    'vector_scaling'
+    """
+    if isinstance(kind, str):
+        if kind == "beta" and n_classes != 2:
+            raise ValueError(
+                f"calibration='beta' is for two classes and there are {n_classes}; use "
+                "'vector_scaling', its form for more."
+            )
+        if kind in KINDS:
+            return "vector_scaling" if kind == "beta" else kind
+    elif kind is None or is_calibrator(kind):
+        return kind
+    raise ValueError(
+        f"calibration={kind!r} is not known; use one of {', '.join(map(repr, KINDS))}, None, or "
+        "an object with fit and predict, transform or predict_proba."
+    )
+
+
+def _chosen(judge: _Judge, identity: Calibrated) -> Calibrated:
+    """The rule of "auto"."""
+    if judge.n_rows < FEWEST_ROWS:
+        return identity
+    fit = FAMILIES[PREFERRED]
+    losses = judge.held_out(fit)
+    considered = {PREFERRED: judge.mean(judge.before - losses)}
+    if judge.n_rows >= ROWS_FOR_RICHER:
+        others = judge.held_out(FAMILIES[RICHER])
+        considered[RICHER] = judge.mean(judge.before - others)
+        ahead, error = judge.mean(losses - others), judge.error(losses - others)
+        if ahead > ERRORS_FOR_RICHER * error and considered[RICHER] > 0.0:
+            return judge.result(FAMILIES[RICHER], others, considered)
+    found = judge.result(fit, losses, considered)
+    assert found.calibrator is not None
+    allowed = min(found.gain_error, LARGEST_LOSS * found.loss_before)
+    moved = np.abs(found.calibrator.transform(judge.proba) - judge.proba).max()
+    if found.gain < -allowed or (found.gain <= 0.0 and moved <= UNCHANGED):
+        return Calibrated(**{**vars(identity), "considered": considered})
+    return found
+
+
+class _Judge:
+    """Votes with the folds of their rows; losses are means over the votes about a row."""
+
+    def __init__(
+        self,
+        proba: np.ndarray,
+        target: np.ndarray,
+        group: np.ndarray,
+        weight: np.ndarray,
+        seed: int,
+    ) -> None:
+        self.proba, self.target, self.group, self.weight = proba, target, group, weight
+        self.n_rows = int(group.max()) + 1
+        self.row_weight = np.bincount(group, weight)
+        n_folds = min(FOLDS, self.n_rows)
+        order = np.random.default_rng(seed).permutation(self.n_rows)
+        self.fold = (np.argsort(order) % n_folds)[group]
+        self.before = self._by_row(_log_loss(proba, target))
+
+    def held_out(self, fit: Fit) -> np.ndarray:
+        """Log-loss of each row under calibrators fitted on the other folds."""
+        losses = np.empty(len(self.target))
+        for f in np.unique(self.fold):
+            out = self.fold == f
+            if np.all(out):  # one row only: nothing to hold out
+                return self.before
+            kept = ~out
+            rows = len(np.unique(self.group[kept]))
+            fitted = fit(self.proba[kept], self.target[kept], self.weight[kept], rows)
+            losses[out] = _log_loss(fitted.transform(self.proba[out]), self.target[out])
+        return self._by_row(losses)
+
+    def result(
+        self, fit: Fit, losses: np.ndarray, considered: dict[str, float] | None = None
+    ) -> Calibrated:
+        """A fit to all rows, with the gain seen on held-out ones."""
+        calibrator = fit(self.proba, self.target, self.weight, self.n_rows)
+        gain = self.before - losses
+        return Calibrated(
+            calibrator=calibrator,
+            kind=calibrator.kind,
+            gain=self.mean(gain),
+            gain_error=self.error(gain),
+            loss_before=self.mean(self.before),
+            loss_after=self.mean(losses),
+            n_rows=self.n_rows,
+            considered=considered or {calibrator.kind: self.mean(gain)},
+        )
+
+    def mean(self, by_row: np.ndarray) -> float:
+        """Weighted mean over rows."""
+        return float(self.row_weight @ by_row / self.row_weight.sum())
+
+    def error(self, by_row: np.ndarray) -> float:
+        """Standard error of `mean`."""
+        share = self.row_weight / self.row_weight.sum()
+        return float(np.sqrt(np.sum((share * (by_row - self.mean(by_row))) ** 2)))
+
+    def _by_row(self, losses: np.ndarray) -> np.ndarray:
+        return np.bincount(self.group, self.weight * losses) / self.row_weight
+
+
+def _log_loss(proba: np.ndarray, target: np.ndarray) -> np.ndarray:
+    of_true = np.take_along_axis(proba, target[:, None], axis=1)[:, 0]
+    return np.asarray(-np.log(np.maximum(of_true, SMALLEST)))
+
+
+def _fit_of(calibrator: Any) -> Fit:
+    return lambda p, y, w, n: fit_own(calibrator, p, y, w)
+
+
+def _checked(
+    votes: Any, target: Any, row: Any, sample_weight: Any
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    proba, y = np.asarray(votes, dtype=np.float64), np.asarray(target)
+    if proba.ndim != 2 or proba.shape[1] < 2:
+        raise ValueError(f"votes must have shape (n, C) with two classes or more: {proba.shape}.")
+    group = np.arange(len(proba)) if row is None else np.asarray(row)
+    weight = np.ones(len(proba)) if sample_weight is None else np.asarray(sample_weight, float)
+    for name, array in (("target", y), ("row", group), ("sample_weight", weight)):
+        if array.shape != (len(proba),):
+            raise ValueError(f"{name} has shape {array.shape}, but there are {len(proba)} votes.")
+    if not np.all(proba > 0.0):
+        raise ValueError(
+            "a vote is zero, negative or NaN, and its logarithm no number; pass the votes through "
+            "finished_votes with a floor above 0."
+        )
+    keep = weight > 0.0
+    if not np.any(keep):
+        raise ValueError("every vote has sample_weight zero, so there is nothing to fit to.")
+    proba, y, group, weight = proba[keep], y[keep].astype(np.intp), group[keep], weight[keep]
+    return proba, y, np.unique(group, return_inverse=True)[1], weight

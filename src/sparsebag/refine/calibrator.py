@@ -1,0 +1,65 @@
+"""What a calibrator is: a map of class probabilities that files and exports know by its kind."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Protocol
+
+import numpy as np
+
+Params = Mapping[str, np.ndarray]
+
+
+class Calibrator(Protocol):
+    """A map from class probabilities to better ones, with its parameters as arrays."""
+
+    @property
+    def kind(self) -> str:
+        """Name under which files and exports know it."""
+
+    @property
+    def params(self) -> Params:
+        """Everything it has learned."""
+
+    def transform(self, proba: np.ndarray) -> np.ndarray:
+        """Calibrated probabilities, rows on the simplex."""
+
+
+def softmax_rows(logits: np.ndarray) -> np.ndarray:
+    """exp(logits), normalised a row; the largest logit of a row must be finite.
+
+    Parameters
+    ----------
+    logits : ndarray of shape (rows, C)
+
+    Returns
+    -------
+    ndarray of shape (rows, C)
+
+    Examples
+    --------
+    >>> softmax_rows(np.array([[0.0, -np.inf]])).tolist()
+    [[1.0, 0.0]]
+    """
+    odds = np.exp(logits - logits.max(axis=1, keepdims=True))
+    return np.asarray(odds / odds.sum(axis=1, keepdims=True))
+
+
+def logarithm(proba: np.ndarray) -> np.ndarray:
+    """log(proba), minus infinity at zero without a warning.
+
+    Parameters
+    ----------
+    proba : ndarray
+
+    Returns
+    -------
+    ndarray
+
+    Examples
+    --------
+    >>> logarithm(np.array([1.0, 0.0])).tolist()
+    [0.0, -inf]
+    """
+    with np.errstate(divide="ignore"):
+        return np.asarray(np.log(proba))

@@ -1,0 +1,57 @@
+"""What refining did, in figures and in a sentence."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Refinement:
+    """Whether and how the survivors' leaves were refitted. ``print`` it.
+
+    Attributes
+    ----------
+    used : bool
+        Whether the survivors vote with refitted leaves.
+    twicing : float or None
+        a: targets were moved away from the ensemble's own prediction by this share of its
+        residual (above 0: less bias), or towards it (below 0: less noise).
+    smoothing : float or None
+        λ: each node counts its parent's value as so many rows.
+    distilled : bool
+        Whether the survivors' leaves were then fitted to what all refitted trees say.
+    n_synthetic : int
+        Synthetic rows that was done on.
+    risk_before, risk_after : float or None
+        Expected Brier score, or squared error, of as many trees with their own leaves, and of the
+        survivors with refitted ones; both before calibration, on rows that had no part in them.
+    score : str
+        What these figures are.
+    reason : str
+        Why leaves were not refitted, or not distilled; the end of a sentence.
+    """
+
+    used: bool
+    twicing: float | None = None
+    smoothing: float | None = None
+    distilled: bool = False
+    n_synthetic: int = 0
+    risk_before: float | None = None
+    risk_after: float | None = None
+    score: str = ""
+    reason: str = ""
+
+    def __str__(self) -> str:
+        if not self.used:
+            return f"The trees' own leaf values were kept, because {self.reason}."
+        how = "refitted on all rows"
+        if self.distilled:
+            how += (
+                f" and then to what all refitted trees say of {self.n_synthetic:,} synthetic rows"
+            )
+        elif self.reason:
+            how += f" (not to what all refitted trees say, because {self.reason})"
+        return (
+            f"Their leaf values were {how}: expected {self.score} {self.risk_after:.4g}, and "
+            f"{self.risk_before:.4g} with as many trees as they were."
+        )

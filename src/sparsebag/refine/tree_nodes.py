@@ -1,0 +1,168 @@
+"""A tree as arrays over its nodes: sums over the rows below each, and smoothed values from them.
+
+With W the weight of a row and z its target, a node's value is its rows' mean, drawn towards its
+parent's by λ pseudo-rows::
+
+    v(root) = Σ W z / Σ W         v(node) = (Σ W z + λ v(parent)) / (Σ W + λ)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+NEGLIGIBLE = 1e-3
+"""Share of a value that is no longer looked for further up the tree."""
+NO_WEIGHT = 1e-9
+"""Below it a node is empty, but for rounding."""
+
+
+@dataclass(frozen=True)
+class TreeNodes:
+    """How the nodes of a tree hang together.
+
+    Attributes
+    ----------
+    parent : ndarray of shape (K,)
+        -1 for the root.
+    levels : list of ndarray
+        Nodes by depth, the root first.
+    place : ndarray of shape (K,)
+        Position in depth-first order: what is below a node is contiguous in it.
+    size : ndarray of shape (K,)
+        Nodes at and below each.
+    """
+
+    parent: np.ndarray
+    levels: list[np.ndarray]
+    place: np.ndarray
+    size: np.ndarray
+
+    @classmethod
+    def of(cls, tree: Any) -> TreeNodes:
+        """From scikit-learn's ``tree_``, whatever order it numbers its nodes in."""
+        left, right = tree.children_left, tree.children_right
+        n_nodes = len(left)
+        parent = np.full(n_nodes, -1)
+        inner = np.flatnonzero(left >= 0)
+        parent[left[inner]] = inner
+        parent[right[inner]] = inner
+        levels = [np.zeros(1, dtype=np.intp)]
+        while True:
+            above = levels[-1][left[levels[-1]] >= 0]
+            if not len(above):
+                break
+            levels.append(np.concatenate([left[above], right[above]]))
+        size = np.ones(n_nodes, dtype=np.intp)
+        for level in levels[:0:-1]:
+            np.add.at(size, parent[level], size[level])
+        place = np.zeros(n_nodes, dtype=np.intp)
+        for level in levels[:-1]:
+            above = level[left[level] >= 0]
+            place[left[above]] = place[above] + 1
+            place[right[above]] = place[above] + 1 + size[left[above]]
+        return cls(parent, levels, place, size)
+
+    @property
+    def n_nodes(self) -> int:
+        """K."""
+        return len(self.parent)
+
+    def totals(self, leaf: np.ndarray, values: np.ndarray) -> np.ndarray:
+        """Sums over the rows at or below each node.
+
+        Parameters
+        ----------
+        leaf : ndarray of shape (rows,)
+            The node each row ends in.
+        values : ndarray of shape (rows,) or (rows, D)
+
+        Returns
+        -------
+        ndarray of shape (K,) or (K, D)
+        """
+        columns = values[:, None] if values.ndim == 1 else values
+        k = self.n_nodes
+        in_order = np.empty((k + 1, columns.shape[1]))
+        in_order[0] = 0.0
+        at = self.place[leaf]
+        for c in range(columns.shape[1]):
+            np.cumsum(np.bincount(at, columns[:, c], minlength=k), out=in_order[1:, c])
+        total = in_order[self.place + self.size] - in_order[self.place]
+        return np.asarray(total[:, 0] if values.ndim == 1 else total)
+
+    def smoothed(self, weight: np.ndarray, sums: np.ndarray, lam: float) -> np.ndarray:
+        """The value of every node, from its rows' weights and weighted sums.
+
+        Parameters
+        ----------
+        weight : ndarray of shape (K,)
+        sums : ndarray of shape (K, D)
+        lam : float
+
+        Returns
+        -------
+        ndarray of shape (K, D)
+        """
+        value = sums / np.where(weight > NO_WEIGHT, weight, 1.0)[:, None]
+        for level in self.levels[1:]:
+            above = value[self.parent[level]]
+            mass = weight[level] + lam
+            own = (sums[level] + lam * above) / np.where(mass > NO_WEIGHT, mass, 1.0)[:, None]
+            empty = weight[level] <= NO_WEIGHT
+            value[level] = np.where(empty[:, None], above, own)
+        return np.asarray(value)
+
+    def smoothed_without(
+        self,
+        leaf: np.ndarray,
+        weight: np.ndarray,
+        own_weight: np.ndarray,
+        sums_without: Callable[[np.ndarray, np.ndarray], np.ndarray],
+        lams: np.ndarray,
+        negligible: float = NEGLIGIBLE,
+    ) -> np.ndarray:
+        """The value each row would find in its leaf had it not been there itself.
+
+        The recursion is followed from the leaf upwards, all rows and λ at once, as long as what
+        is left to find is not negligible.
+
+        Parameters
+        ----------
+        leaf : ndarray of shape (rows,)
+        weight : ndarray of shape (K,)
+            Of all rows at or below each node.
+        own_weight : ndarray of shape (rows,)
+            To be taken off.
+        sums_without : function of (rows, nodes) to ndarray of shape (rows, D)
+            Weighted sums at the nodes, with each row's own part taken off.
+        lams : ndarray of shape (L,)
+        negligible : float
+
+        Returns
+        -------
+        ndarray of shape (rows, D, L)
+        """
+        at, active = leaf.copy(), np.arange(len(leaf))
+        left = np.ones((len(leaf), len(lams)))  # share of the value still to be found
+        value: Any = 0.0
+        while len(active):
+            node = at[active]
+            mass = (weight[node] - own_weight[active])[:, None]
+            some, root = mass > NO_WEIGHT, (self.parent[node] < 0)[:, None]
+            mass, share = np.where(some, mass, 1.0), left[active]
+            last = root | (share * lams <= negligible * (mass + lams))
+            found = np.where(some, share / np.where(last, mass, mass + lams), 0.0)
+            part = found[:, None, :] * sums_without(active, node)[:, :, None]
+            if len(active) == len(leaf):
+                value = value + part
+            else:
+                value[active] += part
+            share = np.where(some, np.where(last, 0.0, found * lams), share)
+            left[active] = share
+            active = active[~root[:, 0] & (share.max(axis=1) > 0.0)]
+            at[active] = self.parent[at[active]]
+        return np.asarray(value)
