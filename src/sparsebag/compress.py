@@ -23,7 +23,7 @@ def compress(
     max_estimators: int | None = None,
     max_nodes: int | None = None,
     max_bytes: int | None = None,
-    tolerance: float = 0.01,
+    tolerance: float | None = 0.01,
     loss: str | Loss = "auto",
     solver: str | Solver = "auto",
     floor: float | str = "auto",
@@ -58,9 +58,10 @@ def compress(
         the unit of your loss; 0.05 with ``preset="paper"``.
     max_estimators, max_nodes, max_bytes : int, optional
         Budgets: the most members, tree nodes, or bytes of their arrays to keep.
-    tolerance : float, default 0.01
+    tolerance : float or None, default 0.01
         Relative increase of the Brier score or squared error over the whole ensemble's that you
-        accept. ``print(small.selection_)`` says what was chosen and why.
+        accept. None: the best ensemble within the budget, even if a smaller one would do.
+        ``print(small.selection_)`` says what was chosen and why.
     loss : {"auto", "log_loss", "brier", "squared_error"} or Loss
         What weights are fitted to. "auto": log-loss for classifiers, squared error for
         regressors. Members are selected by Brier score or squared error.
@@ -109,7 +110,7 @@ def compress(
     >>> small = sb.compress(forest, X, y, tolerance=0.05)
     >>> small.n_active_ < 50
     True
-    >>> ten = sb.compress(forest, X, y, max_estimators=10, tolerance=0.5)
+    >>> ten = sb.compress(forest, X, y, max_estimators=10, tolerance=None)
     >>> ten.n_active_ <= 10
     True
     """

@@ -25,7 +25,8 @@ SHARED_DOC = """
         Relative increase of the Brier score (classification) or squared error (regression) over
         the whole ensemble's that you accept. The smallest ensemble that stays within it, with
         95 % confidence, is kept; the whole ensemble, or with a budget the best within it and a
-        warning, if none does. Not used where ``lam`` is a number.
+        warning, if none does. None: the best within the budget, even if a smaller one would do.
+        Not used where ``lam`` is a number.
     loss : {"auto", "log_loss", "brier", "squared_error"} or Loss, default "auto"
         What weights are fitted to. "auto": log-loss for classification, squared error for
         regression. Members are selected by Brier score or squared error; their weights are then
