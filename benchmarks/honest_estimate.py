@@ -31,6 +31,7 @@ FIGURE = Path(__file__).parents[1] / "docs" / "figures" / "honest_estimate.png"
 TWICINGS = (-0.5, 0.0, 0.5, 1.0)
 SIZES = (10, 20, 100)
 MOST_TEST = 3000
+TICKS = (0.5, 0.7, 1.0, 1.4, 2.0)
 COLOURS = {-0.5: "#0072B2", 0.0: "#000000", 0.5: "#D55E00", 1.0: "#CC79A7"}
 
 KEY = ("dataset", "twicing", "smoothing", "k")
@@ -117,6 +118,8 @@ def summarise(path: Path) -> None:
 
 
 def draw(path: Path, figure_path: Path) -> None:
+    from matplotlib.ticker import FixedLocator, NullLocator, ScalarFormatter
+
     from benchmarks.figures.style import new_figure, note, save
 
     table = _table(path)
@@ -148,6 +151,10 @@ def draw(path: Path, figure_path: Path) -> None:
             ylabel="deployed, on test rows",
         )
         note(axis, f"over the whole ensemble's;\nmean |error| {error.mean():.1%}")
+        for side in (axis.xaxis, axis.yaxis):
+            side.set_major_locator(FixedLocator(TICKS))
+            side.set_major_formatter(ScalarFormatter())
+            side.set_minor_locator(NullLocator())
         axis.legend(loc="lower right", markerscale=2.0)
     save(figure, figure_path)
 

@@ -39,7 +39,7 @@ def run(data_dir: str | None) -> None:
                 ("both", {}),
             ):
                 start = time.perf_counter()
-                sb.compress(forest, X, y, max_estimators=BUDGET, tolerance=0.0, **options)
+                sb.compress(forest, X, y, max_estimators=BUDGET, tolerance=None, **options)
                 seconds[what] = time.perf_counter() - start
         added = seconds["both"] - seconds["selection"]
         print(

@@ -133,7 +133,7 @@ def _calibration(rows: Any) -> None:
         _line(name, [*cells, f"{lower.mean():.0%}", _share(ratio)])
     print(f"\ncalibrated over uncalibrated log-loss (never above {WORST_CALIBRATION})")
     for k in map(str, SHARES):
-        for with_it, without in (("calibrate", "none"), ("both", "both, uncalibrated")):
+        for with_it, without in (("calibrate", "none"), ("both", "refine")):
             if (with_it, k) not in score.columns:
                 continue
             ratio = (score[(with_it, k)] / score[(without, k)]).dropna()
@@ -151,7 +151,7 @@ def _estimates(rows: Any) -> None:
     print("\nhonest estimate against deployed: mean |relative error|, bias, a data set's mean")
     risk = rows["mse"].fillna(rows["brier"])
     for name, estimate, deployed, methods in (
-        ("Brier score or squared error", rows["expected_risk"], risk, ("none", "refine", "both")),
+        ("Brier score or squared error", rows["expected_risk"], risk, ("none", "refine")),
         (
             "log-loss, calibrated",
             rows["expected_log_loss"],

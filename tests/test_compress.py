@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import pickle
 import re
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -374,3 +375,18 @@ def test_models_of_other_libraries_go_to_the_estimator_of_their_task(kind, estim
     assert isinstance(small, estimator)
     assert small.weights_.argmax() == 2
     assert small.predict(X).shape == (200,)
+
+
+def test_without_a_tolerance_the_budget_is_spent():
+    X, y = load_breast_cancer(return_X_y=True)
+    forest = RandomForestClassifier(60, random_state=0).fit(X, y)
+    lenient = compress(forest, X, y, max_estimators=12, tolerance=0.5)
+    spent = compress(forest, X, y, max_estimators=12, tolerance=None)
+    assert lenient.n_active_ < spent.n_active_ <= 12
+    assert spent.selection_.expected_risk < lenient.selection_.expected_risk
+    assert "the best within max_estimators=12" in str(spent.selection_)
+    # calibration comes last: without it the rest is the same
+    plain = compress(forest, X, y, max_estimators=12, tolerance=None, calibration=None)
+    assert np.array_equal(plain.weights_, spent.weights_)
+    uncalibrated = replace(spent.compile(), calibrator=None)
+    assert np.array_equal(plain.predict_proba(X), uncalibrated.predict_proba(X))

@@ -23,13 +23,13 @@ def compress(
     max_estimators: int | None = None,
     max_nodes: int | None = None,
     max_bytes: int | None = None,
-    tolerance: float = 0.01,
+    tolerance: float | None = 0.01,
     loss: str | Loss = "auto",
     solver: str | Solver = "auto",
     floor: float | str = "auto",
     prior_mass: float | str = "auto",
-    calibration: Any = "auto",
-    refine: str | None = "auto",
+    calibration: Any = None,
+    refine: str | None = None,
     preset: str | None = None,
     evidence: str = "oob",
     sample_weight: Any = None,
@@ -58,9 +58,10 @@ def compress(
         the unit of your loss; 0.05 with ``preset="paper"``.
     max_estimators, max_nodes, max_bytes : int, optional
         Budgets: the most members, tree nodes, or bytes of their arrays to keep.
-    tolerance : float, default 0.01
+    tolerance : float or None, default 0.01
         Relative increase of the Brier score or squared error over the whole ensemble's that you
-        accept. ``print(small.selection_)`` says what was chosen and why.
+        accept. None: the best ensemble within the budget, even if a smaller one would do.
+        ``print(small.selection_)`` says what was chosen and why.
     loss : {"auto", "log_loss", "brier", "squared_error"} or Loss
         What weights are fitted to. "auto": log-loss for classifiers, squared error for
         regressors. Members are selected by Brier score or squared error.
@@ -70,12 +71,12 @@ def compress(
         Share of the uniform class distribution mixed into each vote; "auto" is 0.001.
     prior_mass : float or "auto"
         Weight of the uniform ensemble's vote in each row while fitting; "auto" is 0.02.
-    calibration : {"auto", "temperature", "isotonic", ...}, object or None
+    calibration : {"auto", "temperature", "isotonic", ...} or object, default None
         How the survivors' probabilities are corrected (classification), fitted on honest votes
         of as many members as were kept. "auto": a temperature with a fitted floor, or a richer
         family where it clearly wins, and nothing where nothing helps. An object with
         scikit-learn's ``fit`` and ``predict`` or ``predict_proba`` is fitted itself.
-    refine : {"auto", "leaves", None}
+    refine : {None, "auto", "leaves"}, default None
         "auto": the survivors' leaf values are refitted, on copies, where an honest estimate says
         that helps; `small.refinement_` tells what was done. "leaves": always, or an error.
     preset : {None, "paper"}
@@ -109,7 +110,7 @@ def compress(
     >>> small = sb.compress(forest, X, y, tolerance=0.05)
     >>> small.n_active_ < 50
     True
-    >>> ten = sb.compress(forest, X, y, max_estimators=10, tolerance=0.5)
+    >>> ten = sb.compress(forest, X, y, max_estimators=10, tolerance=None)
     >>> ten.n_active_ <= 10
     True
     """

@@ -25,7 +25,8 @@ SHARED_DOC = """
         Relative increase of the Brier score (classification) or squared error (regression) over
         the whole ensemble's that you accept. The smallest ensemble that stays within it, with
         95 % confidence, is kept; the whole ensemble, or with a budget the best within it and a
-        warning, if none does. Not used where ``lam`` is a number.
+        warning, if none does. None: the best within the budget, even if a smaller one would do.
+        Not used where ``lam`` is a number.
     loss : {"auto", "log_loss", "brier", "squared_error"} or Loss, default "auto"
         What weights are fitted to. "auto": log-loss for classification, squared error for
         regression. Members are selected by Brier score or squared error; their weights are then
@@ -38,13 +39,13 @@ SHARED_DOC = """
     prior_mass : float or "auto", default "auto"
         τ: weight of the uniform ensemble's out-of-bag vote in each row while fitting; keeps
         rows defined that no survivor has out of bag. "auto" is 0.02 (paper: 0).
-    calibration : {"auto", "temperature", "isotonic", ...}, object or None, default "auto"
+    calibration : {"auto", "temperature", "isotonic", ...}, object, default None
         How the survivors' probabilities are corrected (classification): fitted on votes, of rows
         that had no part in them, of as many members as were kept. "auto": a temperature with a
         fitted floor, or a richer family where it clearly wins, and nothing where nothing helps.
         An object with scikit-learn's ``fit`` and ``predict`` or ``predict_proba`` is fitted
         itself. Where ``lam`` is a number "auto" is None.
-    refine : {"auto", "leaves", None}, default "auto"
+    refine : {None, "auto", "leaves"}, default None
         "auto": the survivors' leaf values are refitted, on copies, where an honest estimate says
         that helps. "leaves": always, or an error where it cannot be. Where ``lam`` is a number
         "auto" is None.

@@ -51,13 +51,13 @@ class _SparseBagging(Deployable, MetaEstimatorMixin, BaseEstimator):  # type: ig
         max_estimators: int | None = None,
         max_nodes: int | None = None,
         max_bytes: int | None = None,
-        tolerance: float = 0.01,
+        tolerance: float | None = 0.01,
         loss: str | Loss = "auto",
         solver: str | Solver = "auto",
         floor: float | str = "auto",
         prior_mass: float | str = "auto",
-        calibration: Any = "auto",
-        refine: str | None = "auto",
+        calibration: Any = None,
+        refine: str | None = None,
         preset: str | None = None,
         evidence: str = "oob",
         n_jobs: int | None = None,
@@ -105,7 +105,8 @@ class _SparseBagging(Deployable, MetaEstimatorMixin, BaseEstimator):  # type: ig
         check_verbose(self.verbose)
         loss = resolve_loss(self.loss, self._task)
         settings, source = self._settings(loss), self._source()
-        budget, tolerance = self._budget(settings), check_tolerance(self.tolerance)
+        budget = self._budget(settings)
+        tolerance = check_tolerance(self.tolerance, budget if settings.lam is None else None)
         check_ensemble(self._ensemble_to_fit(), self._task)
         check_targets(y, self._task)
         X = X if hasattr(X, "shape") else np.asarray(X)

@@ -86,6 +86,8 @@ def explain(
     within = f"within {accepted}"
     if not choice.meets_tolerance:
         within = f"more than {accepted}, but the best within {budget}"
+    if tolerance < 0.0:  # none was given
+        within = f"the best within {budget}"
     needed = path.random.members_needed(facts.expected)
     as_many = f"more than {_count(n, noun)}"
     if needed <= n * (1.0 + 1e-9):

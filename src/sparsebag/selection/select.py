@@ -26,6 +26,9 @@ GROWTH = 1.25
 MOST_GROWTHS = 6
 """How often, and by how much, members are added where a measured risk breaks the promise."""
 
+SPEND_BUDGET = -1.0
+"""The tolerance of None: no risk falls by all of itself, so the best within the budget is kept."""
+
 
 class RegretWarning(UserWarning):
     """No ensemble within the budget is sure to stay within the tolerance."""
@@ -112,7 +115,8 @@ def select_members(
     budget : Budget
         Limits on members, nodes, bytes.
     tolerance : float
-        Relative increase of the risk over the whole ensemble's that is accepted.
+        Relative increase of the risk over the whole ensemble's that is accepted; `SPEND_BUDGET`:
+        the best within the budget, whatever its size.
     refit_by : RefitBy, optional
         Another loss the chosen members' weights may be refitted on.
     refitted : RefittedMembers, optional
@@ -131,7 +135,7 @@ def select_members(
     Selection
     """
     budget.check(prices)
-    n = evidence.n_members
+    n, judged_at = evidence.n_members, max(tolerance, 0.0)
     whole = prices.of(np.arange(n))
     with one_blas_thread():
         try:
@@ -164,16 +168,16 @@ def select_members(
         on_loss = None
     else:
         point = path.points[choice.position]
-        facts = _facts(path.only(point, measured), tolerance, choice, costs[choice.position])
+        facts = _facts(path.only(point, measured), judged_at, choice, costs[choice.position])
         again, on_loss = _refit(evidence, point, refit_by, seed)
-        judged = _facts(path.only(again), tolerance, choice, prices.of(again.members))
+        judged = _facts(path.only(again), judged_at, choice, prices.of(again.members))
         if choice.meets_tolerance and judged.bound > tolerance:
             on_loss = None  # another loss gains, but the promise would be broken
         if on_loss is not None:
             point, facts = again, judged
         equal = point.spread(n)
     table = _table(path, choice, [*costs, whole], facts)
-    if not choice.meets_tolerance:
+    if not choice.meets_tolerance and tolerance != SPEND_BUDGET:
         warnings.warn(
             f"no ensemble within {budget} is sure to lose at most {tolerance:.1%}; the best is "
             f"expected to change the risk by {facts.increase:+.1%} against the whole ensemble (up "
@@ -271,12 +275,14 @@ def _refit(
     return PathPoint(point.members[kept], again.weights[kept]), by.loss.name
 
 
-def check_tolerance(tolerance: object) -> float:
+def check_tolerance(tolerance: object, budget: Budget | None = None) -> float:
     """The tolerance as a number, or one sentence on what it must be.
 
     Parameters
     ----------
     tolerance : object
+    budget : Budget, optional
+        What a tolerance of None spends.
 
     Returns
     -------
@@ -287,11 +293,18 @@ def check_tolerance(tolerance: object) -> float:
     >>> check_tolerance(0.02)
     0.02
     """
+    if tolerance is None:
+        if budget is not None and not budget.named():
+            raise ValueError(
+                "tolerance=None spends a whole budget, and there is none; set max_estimators, "
+                "max_nodes or max_bytes, or say what loss you accept."
+            )
+        return SPEND_BUDGET
     number = isinstance(tolerance, (int, float, np.integer, np.floating))
     if not number or isinstance(tolerance, bool) or not math.isfinite(tolerance) or tolerance < 0:  # type: ignore[arg-type,operator]
         raise ValueError(
             f"tolerance must be a finite number that is not negative (0.01 accepts one percent), "
-            f"got {tolerance!r}."
+            f"or None to spend the whole budget; got {tolerance!r}."
         )
     return float(tolerance)  # type: ignore[arg-type]
 
