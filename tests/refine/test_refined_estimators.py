@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import pickle
 import warnings
+from functools import partial
 
 import numpy as np
 import pytest
@@ -23,6 +24,7 @@ import sparsebag as sb
 from grown_trees import hand_made_bag
 
 pytestmark = pytest.mark.filterwarnings("ignore::sparsebag.RegretWarning")
+refined = partial(sb.compress, refine="auto", calibration="auto")
 
 
 def friedman(n_rows=800, noise=0.5):
@@ -54,8 +56,8 @@ def brier(y, proba):
 
 def test_ten_refitted_trees_beat_sixty_of_a_clean_regression(regression):
     forest, X, y, X_new, y_new = regression
-    small = sb.compress(forest, X, y, max_estimators=10)
-    plain = sb.compress(forest, X, y, max_estimators=10, refine=None)
+    small = refined(forest, X, y, max_estimators=10)
+    plain = refined(forest, X, y, max_estimators=10, refine=None)
     full = np.mean((forest.predict(X_new) - y_new) ** 2)
     deployed = np.mean((small.predict(X_new) - y_new) ** 2)
     assert small.refinement_.used
@@ -69,12 +71,12 @@ def test_ten_refitted_trees_beat_sixty_of_a_clean_regression(regression):
 
 def test_ten_refitted_trees_beat_sixty_on_digits(digits):
     forest, X, y, X_new, y_new = digits
-    small = sb.compress(forest, X, y, max_estimators=10, calibration=None)
+    small = refined(forest, X, y, max_estimators=10, calibration=None)
     full = brier(y_new, forest.predict_proba(X_new))
     deployed = brier(y_new, small.predict_proba(X_new))
     assert small.refinement_.used
     assert 1 + small.selection_.increase == pytest.approx(deployed / full, rel=0.08)
-    calibrated = sb.compress(forest, X, y, max_estimators=10)
+    calibrated = refined(forest, X, y, max_estimators=10)
     assert calibrated.temperature_ < 1
     loss = [
         -np.mean(np.log(model.predict_proba(X_new)[np.arange(len(y_new)), y_new] + 1e-12))
@@ -87,8 +89,8 @@ def test_pure_noise_is_not_made_worse():
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(1600, 5)), rng.integers(0, 2, 1600)
     forest = RandomForestClassifier(60, random_state=0).fit(X[:300], y[:300])
-    plain = sb.compress(forest, X[:300], y[:300], max_estimators=10, refine=None)
-    small = sb.compress(forest, X[:300], y[:300], max_estimators=10)
+    plain = refined(forest, X[:300], y[:300], max_estimators=10, refine=None)
+    small = refined(forest, X[:300], y[:300], max_estimators=10)
     new = X[300:], y[300:]
     assert brier(new[1], small.predict_proba(new[0])) <= 1.01 * brier(
         new[1], plain.predict_proba(new[0])
@@ -106,17 +108,17 @@ def test_where_the_estimate_sees_no_gain_nothing_is_refitted(regression, monkeyp
         return type(found)(found.twicing, found.lam, 1.01 * found.plain_score, found.plain_score)
 
     monkeypatch.setattr(refitted_trees, "choose_strength", no_gain)
-    small = sb.compress(forest, X, y, max_estimators=10)
+    small = refined(forest, X, y, max_estimators=10)
     assert not small.refinement_.used
     assert "not expected to do better" in str(small.refinement_)
-    plain = sb.compress(forest, X, y, max_estimators=10, refine=None)
+    plain = refined(forest, X, y, max_estimators=10, refine=None)
     assert_array_equal(small.predict(X), plain.predict(X))
-    assert sb.compress(forest, X, y, max_estimators=10, refine="leaves").refinement_.used
+    assert refined(forest, X, y, max_estimators=10, refine="leaves").refinement_.used
 
 
 def test_the_choice_in_words(regression):
     forest, X, y, *_ = regression
-    small = sb.compress(forest, X, y, max_estimators=10)
+    small = refined(forest, X, y, max_estimators=10)
     refinement, words = small.refinement_, str(small.selection_)
     assert f"Kept {small.n_active_} of 60 trees" in words
     assert "leaf values were refitted on all rows and then to what all refitted trees" in words
@@ -132,7 +134,7 @@ def test_the_users_trees_are_not_changed(digits):
     forest, X, y, *_ = digits
     before = copy.deepcopy([tree.tree_.__getstate__() for tree in forest.estimators_])
     said = forest.predict_proba(X)
-    small = sb.compress(forest, X, y, max_estimators=5)
+    small = refined(forest, X, y, max_estimators=5)
     assert small.refinement_.used
     for tree, state in zip(forest.estimators_, before, strict=True):
         assert_array_equal(tree.tree_.__getstate__()["nodes"], state["nodes"])
@@ -146,7 +148,7 @@ def test_the_users_trees_are_not_changed(digits):
 
 def test_threads_and_repetition_do_not_change_the_result(digits):
     forest, X, y, X_new, _ = digits
-    one, two = (sb.compress(forest, X, y, max_estimators=5, n_jobs=n) for n in (None, 2))
+    one, two = (refined(forest, X, y, max_estimators=5, n_jobs=n) for n in (None, 2))
     assert_array_equal(one.weights_, two.weights_)
     assert_array_equal(one.predict_proba(X_new), two.predict_proba(X_new))
     assert one.refinement_ == two.refinement_
@@ -154,7 +156,7 @@ def test_threads_and_repetition_do_not_change_the_result(digits):
 
 def test_pickles_files_and_reports_keep_refitted_leaves(digits, tmp_path):
     forest, X, y, X_new, y_new = digits
-    small = sb.compress(forest, X, y, max_estimators=5)
+    small = refined(forest, X, y, max_estimators=5)
     proba = small.predict_proba(X_new)
     assert proba.min() >= 0
     assert_allclose(proba.sum(axis=1), 1, rtol=1e-12)
@@ -168,10 +170,10 @@ def test_pickles_files_and_reports_keep_refitted_leaves(digits, tmp_path):
 def test_the_papers_way_stops_at_the_weights(digits):
     forest, X, y, *_ = digits
     for how in ({"preset": "paper"}, {"lam": 0.0}):
-        small = sb.compress(forest, X, y, **how)
+        small = refined(forest, X, y, **how)
         assert not small.refinement_.used
         assert small.calibrator_ is None
-        asked = sb.compress(forest, X, y, refine="leaves", calibration="temperature", **how)
+        asked = refined(forest, X, y, refine="leaves", calibration="temperature", **how)
         assert asked.refinement_.used
         assert asked.temperature_ is not None
         assert_array_equal(asked.weights_, small.weights_)
@@ -182,7 +184,7 @@ def test_the_papers_way_stops_at_the_weights(digits):
 
 def test_sparse_rows_are_refitted_but_not_distilled(digits):
     forest, X, y, X_new, _ = digits
-    small = sb.compress(forest, sp.csr_array(X), y, max_estimators=10)
+    small = refined(forest, sp.csr_array(X), y, max_estimators=10)
     assert small.refinement_.used
     assert not small.refinement_.distilled
     assert "rows between sparse ones are not sparse" in str(small.refinement_)
@@ -194,10 +196,10 @@ def test_missing_values(regression):
     rng = np.random.default_rng(0)
     gaps, gaps_new = (np.where(rng.random(Z.shape) < 0.05, np.nan, Z) for Z in (X, X_new))
     forest = RandomForestRegressor(60, random_state=0).fit(gaps, y)
-    small = sb.compress(forest, gaps, y, max_estimators=10)
+    small = refined(forest, gaps, y, max_estimators=10)
     assert small.refinement_.distilled
     full = np.mean((forest.predict(gaps_new) - y_new) ** 2)
-    plain = sb.compress(forest, gaps, y, max_estimators=10, refine=None)
+    plain = refined(forest, gaps, y, max_estimators=10, refine=None)
     deployed = np.mean((small.predict(gaps_new) - y_new) ** 2)
     assert deployed < np.mean((plain.predict(gaps_new) - y_new) ** 2)
     assert deployed < 1.05 * full
@@ -208,7 +210,7 @@ def test_columns_drawn_and_classes_missing():
     rare = (y != 9) | (np.cumsum(y == 9) <= 2)
     X, y = X[rare][:700], y[rare][:700]
     bag = hand_made_bag(X, y, 40)
-    small = sb.compress(
+    small = refined(
         bag.models,
         X,
         y,
@@ -225,9 +227,9 @@ def test_columns_drawn_and_classes_missing():
 def test_extra_trees_with_a_bootstrap(digits):
     _, X, y, X_new, y_new = digits
     trees = ExtraTreesClassifier(60, bootstrap=True, random_state=0).fit(X, y)
-    small = sb.compress(trees, X, y, max_estimators=10, calibration=None)
+    small = refined(trees, X, y, max_estimators=10, calibration=None)
     assert small.refinement_.used
-    plain = sb.compress(trees, X, y, max_estimators=10, calibration=None, refine=None)
+    plain = refined(trees, X, y, max_estimators=10, calibration=None, refine=None)
     deployed = brier(y_new, small.predict_proba(X_new))
     assert deployed < brier(y_new, plain.predict_proba(X_new))
 
@@ -236,11 +238,11 @@ def test_sample_weight(digits):
     _, X, y, *_ = digits
     weight = np.where(np.arange(len(y)) % 3 == 0, 3.0, 1.0)
     forest = RandomForestClassifier(40, random_state=0).fit(X, y, sample_weight=weight)
-    small = sb.compress(forest, X, y, max_estimators=10, sample_weight=weight)
-    scaled = sb.compress(forest, X, y, max_estimators=10, sample_weight=5 * weight)
+    small = refined(forest, X, y, max_estimators=10, sample_weight=weight)
+    scaled = refined(forest, X, y, max_estimators=10, sample_weight=5 * weight)
     assert small.refinement_.used
     assert_allclose(scaled.predict_proba(X), small.predict_proba(X), atol=1e-6)
-    other = sb.compress(forest, X, y, max_estimators=10)
+    other = refined(forest, X, y, max_estimators=10)
     assert not np.allclose(other.predict_proba(X), small.predict_proba(X), atol=1e-6)
 
 
@@ -263,7 +265,7 @@ def test_what_cannot_be_refitted_says_why(ensemble, reason):
     X, y = load_breast_cancer(return_X_y=True)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        small = sb.SparseBaggingClassifier(ensemble, max_estimators=5).fit(X, y)
+        small = sb.SparseBaggingClassifier(ensemble, max_estimators=5, refine="auto").fit(X, y)
         assert not small.refinement_.used
         assert reason in str(small.refinement_)
         asked = sb.SparseBaggingClassifier(ensemble, max_estimators=5, refine="leaves")
@@ -274,13 +276,13 @@ def test_what_cannot_be_refitted_says_why(ensemble, reason):
 def test_medians_are_left_alone():
     X, y = friedman(100)
     forest = RandomForestRegressor(40, criterion="absolute_error", random_state=0).fit(X, y)
-    small = sb.compress(forest, X, y, max_estimators=5)
+    small = refined(forest, X, y, max_estimators=5)
     assert "not means of their targets" in str(small.refinement_)
 
 
 def test_held_out_rows_refit_nothing(digits):
     forest, _, _, X_new, y_new = digits
-    small = sb.compress(forest, X_new, y_new, max_estimators=10, evidence="holdout")
+    small = refined(forest, X_new, y_new, max_estimators=10, evidence="holdout")
     assert "not those the trees were trained on" in small.refinement_.reason
     assert small.calibrator_ is not None
 
@@ -289,6 +291,6 @@ def test_unknown_words():
     X, y = load_breast_cancer(return_X_y=True)
     forest = RandomForestClassifier(20, random_state=0).fit(X, y)
     with pytest.raises(ValueError, match="refine='leafs' is not known; use 'auto', 'leaves'"):
-        sb.compress(forest, X, y, refine="leafs")
+        refined(forest, X, y, refine="leafs")
     with pytest.raises(ValueError, match="calibration='heat' is not known"):
-        sb.compress(forest, X, y, calibration="heat")
+        refined(forest, X, y, calibration="heat")

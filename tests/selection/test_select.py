@@ -214,9 +214,9 @@ def test_nodes_of_what_has_none():
         compress(bag, *DIABETES, max_nodes=100)
 
 
-@pytest.mark.parametrize("value", [-0.1, np.nan, np.inf, "1%", None, True, [0.1]])
+@pytest.mark.parametrize("value", [-0.1, np.nan, np.inf, "1%", True, [0.1]])
 def test_a_bad_tolerance_is_refused(value):
-    with pytest.raises(ValueError, match=r"^tolerance must be a finite number .*, got "):
+    with pytest.raises(ValueError, match=r"^tolerance must be a finite number .*; got "):
         check_tolerance(value)
     assert check_tolerance(np.float32(0.5)) == 0.5
     assert check_tolerance(0) == 0
