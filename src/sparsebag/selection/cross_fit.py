@@ -293,7 +293,8 @@ def _slope(
     verbose: int,
 ) -> tuple[float, float]:
     """Held-out gain over predicted gain, pooled over folds and sizes, and its standard error."""
-    sizes = [len(point.members) for point in points]
+    # The largest ensembles collect next to nothing, and their paths cost most.
+    sizes = [len(point.members) for point in points if len(point.members) <= DENSE_SIZES]
     products, squares = np.zeros(len(moments)), np.zeros(len(moments))
     if len(moments) < 2:
         return 1.0, 0.0

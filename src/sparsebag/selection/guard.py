@@ -12,7 +12,8 @@ from sparsebag.selection.cross_fit import CrossFittedPath
 CONFIDENCE = 0.95
 """One-sided: of the bound that must meet the tolerance."""
 RESAMPLES = 200
-RESAMPLED_ENTRIES = 1 << 22
+MOST_RESAMPLED_ROWS = 5000
+"""Means over more rows are normal, and drawn as such."""
 SMALLEST_RISK = 1e-300
 """An ensemble without any error is no reason to divide by zero."""
 
@@ -124,17 +125,20 @@ def _resampled_excess(path: CrossFittedPath, tolerance: float, seed: int) -> np.
     rng = np.random.default_rng(seed)
     rows = path.rows
     n_rows = len(rows.weight)
-    step = max(1, RESAMPLED_ENTRIES // max(n_rows, 1))
     whole = rows.full
     if whole is None:
         whole = rows.own / path.n_members + rows.pair * (1.0 - 1.0 / path.n_members)
     terms = np.stack([rows.own, rows.pair, whole], axis=1)
-    parts = []
-    for start in range(0, RESAMPLES, step):
-        counts = rng.poisson(1.0, (min(step, RESAMPLES - start), n_rows)) * rows.weight
-        total = np.maximum(counts.sum(axis=1), 1e-300)
-        parts.append(counts @ terms / total[:, None])
-    own, pair, full = np.concatenate(parts).T
+    if n_rows > MOST_RESAMPLED_ROWS:
+        deviation = (terms - rows.weight @ terms) * rows.weight[:, None]
+        spread = deviation.T @ deviation
+        means = rng.multivariate_normal(
+            rows.weight @ terms, spread, RESAMPLES, check_valid="ignore"
+        )
+    else:
+        counts = rng.poisson(1.0, (RESAMPLES, n_rows)) * rows.weight
+        means = counts @ terms / np.maximum(counts.sum(axis=1, keepdims=True), 1e-300)
+    own, pair, full = means.T
     at = path.concentration
     of_rows = own[:, None] * at + pair[:, None] * (1.0 - at)
     luck = rng.normal(size=(RESAMPLES, 1)) * path.gain_error
