@@ -4,7 +4,8 @@ import warnings
 
 import numpy as np
 import pytest
-from benchmarks.figures import every_bag
+pytest.importorskip("matplotlib", reason="the figures' module needs matplotlib")
+from benchmarks.figures import every_bag  # noqa: E402
 from benchmarks.figures.every_bag import PaperFit
 
 import sparsebag as sb
