@@ -4,8 +4,9 @@ import warnings
 
 import numpy as np
 import pytest
+
 pytest.importorskip("matplotlib", reason="the figures' module needs matplotlib")
-from benchmarks.figures import every_bag  # noqa: E402
+from benchmarks.figures import every_bag
 from benchmarks.figures.every_bag import PaperFit
 
 import sparsebag as sb
