@@ -19,8 +19,9 @@ from sparsebag.deploy.from_members import compile_members
 from sparsebag.deploy.weighted_vote import WeightedVote
 from sparsebag.estimator_docs import documented
 from sparsebag.evidence.collect import collect_evidence
-from sparsebag.evidence.evidence import Task, UnverifiedRowsWarning
+from sparsebag.evidence.evidence import UnverifiedRowsWarning
 from sparsebag.evidence.from_ensemble import read_ensemble
+from sparsebag.evidence.members import Task
 from sparsebag.given_ensemble import (
     LeftOutOfPickle,
     accepts,
@@ -119,7 +120,7 @@ class _SparseBagging(Deployable, MetaEstimatorMixin, BaseEstimator):  # type: ig
             y,
             source=source,
             sample_weight=sample_weight,
-            class_votes=settings.reads_every_class or loss.channel == "every_class",
+            class_votes=_class_votes(settings, loss),
             dtype=settings.evidence_dtype,
             n_jobs=self.n_jobs,
             verbose=self.verbose,
@@ -412,3 +413,10 @@ class SparseBaggingRegressor(RegressorMixin, _SparseBagging):  # type: ignore[mi
 
 def _routing_enabled() -> bool:
     return bool(get_config()["enable_metadata_routing"])
+
+
+def _class_votes(settings: Settings, loss: Loss) -> bool | Literal["on_demand"]:
+    """How every class's votes are needed: at each of a solver's steps, once or twice, or not."""
+    if loss.channel == "every_class" and settings.lam is not None:
+        return True
+    return "on_demand" if settings.reads_every_class else False

@@ -13,9 +13,8 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils import get_tags
 from sklearn.utils.multiclass import check_classification_targets
 
-from sparsebag.evidence.evidence import Task
 from sparsebag.evidence.from_ensemble import READERS, VOTERS
-from sparsebag.evidence.members import FittedMembers, does_classification
+from sparsebag.evidence.members import FittedMembers, Task, does_classification
 
 
 class LeftOutOfPickle(BaseEstimator):  # type: ignore[misc]

@@ -98,11 +98,11 @@ def select_weights(
     solution = Solution(
         weights=weights,
         objective=selection.expected_risk,
-        stationarity_gap=0.0,
-        status=Status.OWN_TEST,
+        stationarity_gap=float("nan"),  # of a penalised objective, which a path does not have
+        status=Status.CHOSEN,
         n_iterations=len(selection.table),
-        n_evaluations=1,
-        nbytes_read=evidence.nbytes,
+        n_evaluations=2,  # passes over the votes: each row's risk, then every pair's
+        nbytes_read=2 * evidence.nbytes,
         seconds=time.perf_counter() - started,
         solver="budget_path",
     )

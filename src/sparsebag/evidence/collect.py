@@ -13,12 +13,15 @@ from sparsebag.evidence.evidence import PROBABILITY_TOLERANCE, OOBEvidence
 from sparsebag.evidence.from_predictions import check_sample_weight
 from sparsebag.evidence.labels import UnknownLabelError, class_positions, shown
 from sparsebag.evidence.members import MemberPool, take_rows
+from sparsebag.evidence.on_demand import OnDemandVotes
 from sparsebag.evidence.training_rows import check_columns, prove_training_rows
 
 BLOCK_ROWS = 8192
 """Rows a member predicts at a time: bounds the copies of X and of its class probabilities."""
 SPREAD_OF_TARGETS_KEPT = 1e-3
 """Votes must resolve the targets' standard deviation this finely, or they are kept in float64."""
+MOST_CLASS_VOTES = 64 << 20
+"""Bytes of class votes that are kept rather than predicted again, for members that are no trees."""
 
 
 def collect_evidence(
@@ -28,7 +31,7 @@ def collect_evidence(
     *,
     source: Literal["oob", "holdout"] = "oob",
     sample_weight: Any = None,
-    class_votes: bool = False,
+    class_votes: bool | Literal["on_demand"] = False,
     dtype: Any = np.float32,
     n_jobs: int | None = None,
     block_rows: int = BLOCK_ROWS,
@@ -49,8 +52,10 @@ def collect_evidence(
         Which rows of X a member has not seen: those out of its bag, or all of them.
     sample_weight : array-like of shape (M,), optional
         Row weights.
-    class_votes : bool, default False
-        Keep every class's votes, for losses that read them (multiclass Brier).
+    class_votes : bool or "on_demand", default False
+        Keep every class's votes, for what reads them (multiclass Brier, calibrators).
+        ``"on_demand"``: where they would take more than 64 MiB for members that are no trees, they
+        are predicted again, block by block, by whoever reads them.
     dtype : dtype, default float32
         Precision of the stored votes. Regression votes that float32 would blur (targets such as
         seconds since 1970, large beside their spread) are kept in float64 all the same.
@@ -97,7 +102,8 @@ def collect_evidence(
     mask = None if in_bag is None else np.zeros((n_rows, n_members), dtype=np.bool_)
     n_classes = 0 if pool.classes is None else len(pool.classes)
     planes: list[list[Any]] = [[] for _ in range(n_members)]
-    keep_planes = class_votes and n_classes > 2
+    on_demand = class_votes == "on_demand" and _is_too_large(pool, votes)
+    keep_planes = bool(class_votes) and n_classes > 2 and not on_demand
 
     def predict_member(j: int) -> None:
         member = pool.members[j]
@@ -114,8 +120,9 @@ def collect_evidence(
             else:
                 proba = member.predict_proba(X_block, n_classes)
                 vote = proba[np.arange(len(block)), target[block]]
-                if keep_planes:
+                if keep_planes or on_demand:
                     _check_vote(proba, probability=True)
+                if keep_planes:
                     planes[j].append((block, sp.csc_array(proba.astype(votes.dtype))))
             _check_vote(vote, probability=pool.classes is not None)
             votes[block, j] = vote
@@ -130,6 +137,11 @@ def collect_evidence(
     Parallel(n_jobs=n_jobs, require="sharedmem")(
         delayed(predict_or_name)(j) for j in _with_progress(n_members, verbose)
     )
+    every_class: tuple[sp.csr_array, ...] | OnDemandVotes | None = None
+    if keep_planes:
+        every_class = _stack_planes(planes, votes, n_classes)
+    elif on_demand:
+        every_class = OnDemandVotes(pool, members_X, mask, votes.dtype, n_jobs)
     return OOBEvidence(
         votes=votes,
         oob_mask=mask,
@@ -137,7 +149,7 @@ def collect_evidence(
         task=pool.task,
         sample_weight=row_weights,
         classes=pool.classes,
-        class_votes=_stack_planes(planes, votes, n_classes) if keep_planes else None,
+        class_votes=every_class,
         source=source,
         verified_by=verified_by,
     )
@@ -186,6 +198,14 @@ def _storage(dtype: Any, pool: MemberPool, target: np.ndarray) -> Any:
         return dtype
     rounding = float(np.finfo(dtype).eps) * float(np.abs(target).max())
     return dtype if rounding <= SPREAD_OF_TARGETS_KEPT * float(np.std(target)) else np.float64
+
+
+def _is_too_large(pool: MemberPool, votes: np.ndarray) -> bool:
+    """Whether storing every class's votes would take the tensor, and that is large."""
+    if pool.classes is None or len(pool.classes) <= 2:
+        return False
+    dense = votes.nbytes * len(pool.classes)
+    return dense > MOST_CLASS_VOTES and not all(member.is_tree for member in pool.members)
 
 
 def _check_vote(vote: np.ndarray, *, probability: bool) -> None:

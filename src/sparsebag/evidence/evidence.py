@@ -11,9 +11,10 @@ import scipy.sparse as sp
 from array_api_compat import array_namespace, device, is_numpy_array, size
 
 from sparsebag.evidence.blocks import row_blocks
+from sparsebag.evidence.members import Task
+from sparsebag.evidence.on_demand import OnDemandPlane, OnDemandVotes
 
 Array = Any
-Task = Literal["classification", "regression"]
 
 PROBABILITY_TOLERANCE = 1e-6
 """Room for rounding, in probability: weighted votes reach 1 + 2e-16, float32 ones 1 + 1e-7."""
@@ -60,9 +61,10 @@ class OOBEvidence:
     task : {"classification", "regression"}
     classes : ndarray or None
         Class labels, in the order of ``predict_proba``.
-    class_votes : tuple of sparse matrices of shape (M, N), or None
-        One a class, for losses that read every class of a multiclass problem (Brier). Sparse,
-        because a tree's leaf seldom votes for more than one or two classes.
+    class_votes : tuple of sparse matrices of shape (M, N), OnDemandVotes, or None
+        One a class, for what reads every class of a multiclass problem (Brier, calibrators).
+        Sparse, because a tree's leaf seldom votes for more than one or two classes; predicted
+        again, block by block, for members that give every class a probability.
     source : {"oob", "holdout", "matrices"}
     verified_by : str or None
         What proved that these are the training rows, in order.
@@ -77,7 +79,7 @@ class OOBEvidence:
     task: Task
     sample_weight: Array | None = None
     classes: np.ndarray | None = None
-    class_votes: tuple[Array, ...] | None = None
+    class_votes: tuple[Array, ...] | OnDemandVotes | None = None
     source: Literal["oob", "holdout", "matrices"] = "matrices"
     verified_by: str | None = None
     is_zeroed: bool = True
@@ -140,9 +142,7 @@ class OOBEvidence:
             oob_mask=None if self.oob_mask is None else self.oob_mask[rows, ...],
             target=self.target[rows],
             sample_weight=None if self.sample_weight is None else self.sample_weight[rows],
-            class_votes=None
-            if self.class_votes is None
-            else tuple(v[rows, ...] for v in self.class_votes),
+            class_votes=_planes_at(self.class_votes, rows=rows),
         )
 
     def take_members(self, members: Array) -> OOBEvidence:
@@ -174,9 +174,7 @@ class OOBEvidence:
             votes=votes,
             oob_mask=mask,
             is_zeroed=True,
-            class_votes=None
-            if self.class_votes is None
-            else tuple(v[:, members] for v in self.class_votes),
+            class_votes=_planes_at(self.class_votes, members=members),
         )
 
     def channels(self, kind: str) -> Channels:
@@ -206,7 +204,9 @@ class OOBEvidence:
                 "votes; collect it with class_votes=True, or pass predictions of shape (M, N, C)."
             )
         labels = xp.arange(len(self.class_votes), device=device(self.votes))[:, None]
-        return Channels(self.class_votes, xp.astype(self.target[None, :] == labels, xp.float64))
+        return Channels(
+            tuple(self.class_votes), xp.astype(self.target[None, :] == labels, xp.float64)
+        )
 
 
 def zero_in_bag(votes: Array, mask: Array | None) -> Array:
@@ -286,7 +286,22 @@ def warn_uncovered(evidence: OOBEvidence) -> int:
     return missing
 
 
+def _planes_at(
+    planes: tuple[Array, ...] | OnDemandVotes | None,
+    *,
+    rows: Array | None = None,
+    members: Array | None = None,
+) -> tuple[Array, ...] | OnDemandVotes | None:
+    if planes is None:
+        return None
+    if isinstance(planes, OnDemandVotes):
+        return planes.take(rows) if members is None else planes.take_members(members)
+    return tuple(v[rows, ...] if members is None else v[:, members] for v in planes)
+
+
 def _plane_bytes(plane: Array) -> int:
+    if isinstance(plane, OnDemandPlane):
+        return 0
     if sp.issparse(plane):
         return int(plane.data.nbytes + plane.indices.nbytes + plane.indptr.nbytes)
     return (size(plane) or 0) * int(plane.dtype.itemsize)

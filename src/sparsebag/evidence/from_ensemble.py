@@ -23,13 +23,13 @@ from sklearn.exceptions import NotFittedError
 from sklearn.frozen import FrozenEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from sparsebag.evidence.evidence import Task
 from sparsebag.evidence.in_bag import InBagRows, RedrawnBags
 from sparsebag.evidence.labels import class_positions, shown
 from sparsebag.evidence.members import (
     FittedMembers,
     Member,
     MemberPool,
+    Task,
     does_classification,
     multi_output,
 )

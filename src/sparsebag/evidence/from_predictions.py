@@ -10,8 +10,9 @@ from array_api_compat import array_namespace, device, is_array_api_obj, is_numpy
 
 from sparsebag.evidence.arrays import detached, on_host
 from sparsebag.evidence.blocks import row_blocks
-from sparsebag.evidence.evidence import PROBABILITY_TOLERANCE, OOBEvidence, Task, zero_in_bag
+from sparsebag.evidence.evidence import PROBABILITY_TOLERANCE, OOBEvidence, zero_in_bag
 from sparsebag.evidence.labels import UnknownLabelError, class_positions
+from sparsebag.evidence.members import Task
 
 Array = Any
 

@@ -12,10 +12,10 @@ from sklearn.base import is_classifier
 from sklearn.tree import BaseDecisionTree
 from sklearn.utils import check_array
 
-from sparsebag.evidence.evidence import Task
 from sparsebag.evidence.in_bag import InBagRows
 
 InputKind = Literal["tree", "array", "as_given"]
+Task = Literal["classification", "regression"]
 
 
 @dataclass(frozen=True)

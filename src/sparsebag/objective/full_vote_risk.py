@@ -29,6 +29,7 @@ from array_api_compat import array_namespace, device
 from sparsebag.evidence.arrays import on_host
 from sparsebag.evidence.blocks import row_blocks
 from sparsebag.evidence.evidence import OOBEvidence, zero_in_bag
+from sparsebag.evidence.on_demand import OnDemandPlane
 
 Array = Any
 FEWEST_VOTERS = 2
@@ -339,4 +340,6 @@ class FullVoteRisk:
 
 
 def _take(xp: Any, matrix: Any, rows: Any) -> Any:
+    if isinstance(matrix, OnDemandPlane):
+        return matrix[rows]
     return matrix[rows].toarray() if sp.issparse(matrix) else xp.take(matrix, rows, axis=0)

@@ -12,7 +12,6 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
-import scipy.sparse as sp
 
 from sparsebag.evidence.evidence import OOBEvidence
 
@@ -277,4 +276,4 @@ def _dense(evidence: OOBEvidence, n_classes: int) -> tuple[np.ndarray, np.ndarra
 
 
 def _plane(plane: Any) -> np.ndarray:
-    return np.asarray(plane.toarray() if sp.issparse(plane) else plane, dtype=np.float64)
+    return np.asarray(plane.toarray() if hasattr(plane, "toarray") else plane, dtype=np.float64)

@@ -129,7 +129,7 @@ def plain_votes(
     ndarray of shape (M, len(members))
     """
     if evidence.n_classes is not None and evidence.n_classes > 2:
-        assert evidence.class_votes is not None
+        assert isinstance(evidence.class_votes, tuple)  # trees' votes are stored
         plane = evidence.class_votes[column][:, members]
         return np.asarray(plane.toarray() if hasattr(plane, "toarray") else plane)
     votes, mask = on_host(evidence.votes)[:, members], on_host(evidence.oob_mask)[:, members]

@@ -29,6 +29,7 @@ class Status(Enum):
 
     CONVERGED = "the stationarity gap is below the tolerance"
     OWN_TEST = "the solver's own stopping test was met; the stationarity gap may be larger"
+    CHOSEN = "members were chosen along a budget path; there is no stationarity gap"
     STALLED = "no step lowers the objective further in this precision"
     MAX_ITERATIONS = "the iteration limit was reached"
     INTERRUPTED = "interrupted; these are the best weights so far"
@@ -36,7 +37,7 @@ class Status(Enum):
     @property
     def success(self) -> bool:
         """Whether the solver got where it wanted."""
-        return self in (Status.CONVERGED, Status.OWN_TEST)
+        return self in (Status.CONVERGED, Status.OWN_TEST, Status.CHOSEN)
 
 
 @dataclass(frozen=True)
@@ -62,7 +63,8 @@ class Solution:
         Objective at the weights.
     stationarity_gap : float
         ``max_v ∇f(w)·(w - v)`` over the simplex: zero exactly at a stationary point, an upper
-        bound on the excess objective where f is convex.
+        bound on the excess objective where f is convex. NaN where members were chosen by a budget
+        path, which has no such f.
     status : Status
         How the solve ended.
     n_iterations, n_evaluations : int
