@@ -27,7 +27,6 @@ from sparsebag.given_ensemble import (
     accepts,
     check_ensemble,
     check_targets,
-    own_weights,
     unfrozen,
 )
 from sparsebag.objective.losses import Loss, resolve_loss
@@ -179,7 +178,9 @@ class _SparseBagging(Deployable, MetaEstimatorMixin, BaseEstimator):  # type: ig
                 f"baseline has {len(pool.members)} members but {len(self.weights_)} were weighted; "
                 "pass the ensemble that was compressed."
             )
-        before = WeightedVote(pool, own_weights(full, len(pool.members)))
+        n = len(pool.members)
+        own = np.full(n, 1.0 / n) if pool.own_weights is None else pool.own_weights
+        before = WeightedVote(pool, own)
         return compare(before, self._vote, self._check_X(X), y, self._compiled)
 
     def get_metadata_routing(self) -> MetadataRouter:

@@ -13,7 +13,7 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils import get_tags
 from sklearn.utils.multiclass import check_classification_targets
 
-from sparsebag.evidence.from_ensemble import READERS, VOTERS
+from sparsebag.evidence.from_ensemble import READERS
 from sparsebag.evidence.members import FittedMembers, Task, does_classification
 
 
@@ -140,35 +140,6 @@ def accepts(ensemble: Any) -> Accepts:
     models = [m for m in _models(unfrozen(ensemble)) if hasattr(m, "__sklearn_tags__")]
     tags = [get_tags(model).input_tags for model in models]
     return Accepts(sparse=all(t.sparse for t in tags), nan=all(t.allow_nan for t in tags))
-
-
-def own_weights(ensemble: Any, n_members: int) -> np.ndarray:
-    """The weights the full ensemble votes with: equal, but for a ``Voting*`` with ``weights=``.
-
-    Parameters
-    ----------
-    ensemble : fitted ensemble or FittedMembers
-    n_members : int
-
-    Returns
-    -------
-    ndarray of shape (n_members,)
-        On the simplex.
-
-    Examples
-    --------
-    >>> own_weights(object(), 4).tolist()
-    [0.25, 0.25, 0.25, 0.25]
-    """
-    weights = np.ones(n_members)
-    if isinstance(ensemble, VOTERS) and ensemble.weights is not None:
-        paired = zip(ensemble.estimators, ensemble.weights, strict=True)
-        weights = np.asarray([w for (_, model), w in paired if not _is_dropped(model)], float)
-    return np.asarray(weights / weights.sum())
-
-
-def _is_dropped(model: Any) -> bool:
-    return isinstance(model, str) and model == "drop"
 
 
 def _models(ensemble: Any) -> Any:

@@ -87,6 +87,7 @@ def select_weights(
         tolerance=tolerance,
         refit_by=None if loss.name in QUADRATIC or refitted is not None else by,
         refitted=refitted,
+        whole_weights=pool.own_weights,
         floor=settings.floor,
         noun="trees" if all(member.is_tree for member in pool.members) else "members",
         verbose=verbose,

@@ -243,6 +243,33 @@ def test_a_voter_judged_by_held_out_rows():
     assert small.selection_.full_risk == pytest.approx(whole, rel=0.01)  # but for the floor
 
 
+@pytest.mark.parametrize("weights", [[1, 50, 1], [9, 1, 1]])
+def test_a_voter_is_compared_with_its_own_weighted_vote(weights):
+    X, y = CANCER
+    members = [
+        ("nb", GaussianNB()),
+        ("lr", make_pipeline(StandardScaler(), LogisticRegression())),
+        ("stump", DecisionTreeClassifier(max_depth=1)),
+    ]
+    voter = VotingClassifier(members, voting="soft", weights=weights).fit(X[::2], y[::2])
+    small = compress(voter, X[1::2], y[1::2], evidence="holdout", tolerance=0.0, floor=0.0)
+    whole = brier(voter, X[1::2], y[1::2])
+    assert small.selection_.full_risk == pytest.approx(whole, rel=1e-4)
+    if weights[1] == 50:  # as good as it gets: kept as it is
+        assert_allclose(small.weights_, np.array(weights) / sum(weights))
+        assert "with the weights they have" in str(small.selection_)
+    else:
+        assert small.selection_.increase < -0.1
+
+
+def test_a_voter_with_weights_that_are_no_shares_is_refused():
+    X, y = CANCER
+    members = [("nb", GaussianNB()), ("stump", DecisionTreeClassifier(max_depth=1))]
+    voter = VotingClassifier(members, voting="soft", weights=[2, -1]).fit(X[::2], y[::2])
+    with pytest.raises(ValueError, match="must not be negative"):
+        compress(voter, X[1::2], y[1::2], evidence="holdout")
+
+
 def test_sample_weights_weigh_the_risk(forest):
     X, y = CANCER
     plain = compress(forest, X, y, tolerance=0.1).selection_

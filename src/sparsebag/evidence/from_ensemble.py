@@ -146,7 +146,23 @@ def _read_voter(voter: Any) -> MemberPool:
         n_features=getattr(voter, "n_features_in_", None),
         n_rows=None,
         source=voter,
+        own_weights=_voting_weights(voter),
     )
+
+
+def _voting_weights(voter: Any) -> np.ndarray | None:
+    """Of ``Voting*(weights=...)``, without those of members that were dropped."""
+    if voter.weights is None:
+        return None
+    paired = zip(voter.estimators, voter.weights, strict=True)
+    kept = [w for (_, model), w in paired if not (isinstance(model, str) and model == "drop")]
+    weights = np.asarray(kept, dtype=np.float64)
+    if not (np.all(np.isfinite(weights)) and np.all(weights >= 0.0) and weights.sum() > 0.0):
+        raise ValueError(
+            f"the ensemble votes with weights {kept}; to be compressed they must not be negative, "
+            "and one must be above zero."
+        )
+    return np.asarray(weights / weights.sum())
 
 
 def _read_list(given: FittedMembers) -> MemberPool:

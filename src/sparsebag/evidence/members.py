@@ -122,6 +122,8 @@ class MemberPool:
         The object the pool was read from.
     no_in_bag : str
         Why the in-bag rows are unknown, where they are; ends a sentence.
+    own_weights : ndarray of shape (N,) or None
+        What the ensemble itself weighs its members' votes by, on the simplex; None: equally.
     """
 
     members: tuple[Member, ...]
@@ -133,6 +135,7 @@ class MemberPool:
     n_rows: int | None
     source: Any
     no_in_bag: str = ""
+    own_weights: np.ndarray | None = None
 
     def prepare(self, X: Any) -> Any:
         """X in the form the members read, converted once for all of them.
@@ -153,7 +156,7 @@ class MemberPool:
     def keep(self, members: np.ndarray) -> MemberPool:
         """Only some members, without the in-bag rows (they are of no use after fitting)."""
         kept = tuple(self.members[j] for j in members)
-        return replace(self, members=kept, in_bag=None, no_in_bag="", source=None)
+        return replace(self, members=kept, in_bag=None, no_in_bag="", source=None, own_weights=None)
 
 
 class FittedMembers:

@@ -226,6 +226,28 @@ class FullVoteRisk:
         share = 1.0 / self.n_members
         return np.asarray(share * self.own_risk + (1.0 - share) * self.pair_risk)
 
+    def row_risk(self, weights: np.ndarray) -> np.ndarray:
+        """Each row's risk under some weights of held-out members, exactly.
+
+        Parameters
+        ----------
+        weights : ndarray of shape (N,)
+            On the simplex.
+
+        Returns
+        -------
+        ndarray of shape (M,)
+        """
+        if self.evidence.oob_mask is not None:
+            raise ValueError("only where all members vote on every row is a row's risk known.")
+        xp, found = self._xp, np.zeros(self.evidence.n_rows)
+        on = device(self.evidence.votes)
+        for block, residuals, _ in self._blocks(np.arange(self.evidence.n_rows)):
+            w = xp.asarray(weights, dtype=residuals[0].dtype, device=on)
+            squares = sum(xp.astype(e @ w, xp.float64) ** 2 for e in residuals)
+            found[block] = self._channels.multiplicity * self._unit**2 * on_host(squares)
+        return found
+
     def kept_effects(self) -> tuple[float, float]:
         """Share of a member's effects, in company and alone, that the row levels leave.
 

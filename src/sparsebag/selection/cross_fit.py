@@ -47,7 +47,8 @@ class RowRisks:
     weight : ndarray of shape (rows,)
         Summing to one.
     full : ndarray of shape (rows,), optional
-        Risk of the whole ensemble, where own and pair risk are those of other (refitted) leaves.
+        Risk of the whole ensemble, where it is not what own and pair risk give for equal weights:
+        they are those of other (refitted) leaves, or it has weights of its own.
     """
 
     own: np.ndarray
@@ -112,7 +113,9 @@ class CrossFittedPath:
 
     @property
     def full_risk(self) -> float:
-        """Expected risk of the whole ensemble with equal weights."""
+        """Expected risk of the whole ensemble."""
+        if self.rows.full is not None:
+            return float(self.rows.weight @ self.rows.full)
         return float(self.random.random_k(self.n_members))
 
     @property

@@ -44,6 +44,8 @@ def explain(
     refitted: str | None,
     task: str,
     noun: str,
+    *,
+    equal: bool = True,
 ) -> str:
     """A few sentences that need no documentation.
 
@@ -62,6 +64,8 @@ def explain(
     task : {"classification", "regression"}
     noun : str
         What members are called.
+    equal : bool, default True
+        Whether the whole ensemble weighs its members equally.
 
     Returns
     -------
@@ -73,9 +77,10 @@ def explain(
     if choice.position is None:
         best = int(np.argmin(path.expected()))
         change = path.expected()[best] / path.full_risk - 1.0 if path.full_risk else 0.0
+        whose = "equal weights" if equal else "the weights they have"
         why = "the rows are too few to be sure" if change <= tolerance else "that is more"
         return (
-            f"Kept all {_count(n, noun)}, with equal weights: no smaller ensemble is sure to raise "
+            f"Kept all {_count(n, noun)}, with {whose}: no smaller ensemble is sure to raise "
             f"the expected {score} ({path.full_risk:.4g}) by less than {accepted}.\n"
             f"The best one found, {_count(table.k[best], noun)}, is expected to change it by "
             f"{change:+.1%}; {why}. To have a smaller ensemble all the same, set max_estimators or "

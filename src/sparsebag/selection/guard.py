@@ -25,7 +25,7 @@ class Choice:
     Attributes
     ----------
     position : int or None
-        Of the point; None: the whole ensemble with equal weights.
+        Of the point; None: the whole ensemble as it is.
     meets_tolerance : bool
         Whether the bound on its relative increase is within the tolerance.
     optimism : float

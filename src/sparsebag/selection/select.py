@@ -56,7 +56,7 @@ class Selection:
         Expected Brier score (classification) or squared error (regression) on new rows. The
         optimism of having been chosen is in it.
     full_risk : float
-        That of the whole ensemble with equal weights.
+        That of the whole ensemble, as it votes itself.
     increase, bound : float
         Expected relative increase over ``full_risk``, and its upper 95 % confidence bound.
     tolerance : float
@@ -99,6 +99,7 @@ def select_members(
     tolerance: float,
     refit_by: RefitBy | None = None,
     refitted: RefittedMembers | None = None,
+    whole_weights: np.ndarray | None = None,
     floor: float = 0.0,
     noun: str = "members",
     seed: int = 0,
@@ -121,6 +122,8 @@ def select_members(
         Another loss the chosen members' weights may be refitted on.
     refitted : RefittedMembers, optional
         How the members will be refitted before they vote; ``evidence`` is then theirs.
+    whole_weights : ndarray of shape (N,), optional
+        What the whole ensemble, to which all is compared, weighs its members by. Default: equally.
     floor : float, default 0
         Share of the uniform class distribution in each vote, as deployed.
     noun : str
@@ -143,7 +146,7 @@ def select_members(
         except NoPairsError:
             if not budget.allows(whole):
                 raise
-            return _unjudged(whole, tolerance, noun)
+            return _unjudged(whole, tolerance, noun)  # bags only, which vote equally
         path = cross_fit(
             risk,
             min(n - 1, int(budget.max_estimators or MOST_MEMBERS)),  # all of them: see below
@@ -152,6 +155,9 @@ def select_members(
             seed=seed,
             verbose=verbose,
         )
+    if whole_weights is not None:
+        rows = replace(path.rows, full=risk.row_risk(whole_weights))
+        path = replace(path, rows=rows)
     if refitted is not None:
         path = refitted.as_deployed(path)
     costs = [prices.of(point.members) for point in path.points]
@@ -163,7 +169,7 @@ def select_members(
         if not choice.meets_tolerance and budget.allows(whole):
             choice = Choice(None, True, 0.0)
     if choice.position is None:
-        equal = np.full(n, 1.0 / n)
+        weights = np.full(n, 1.0 / n) if whole_weights is None else whole_weights
         facts = Facts(path.full_risk, path.full_error, 0.0, 0.0, whole)
         on_loss = None
     else:
@@ -175,7 +181,7 @@ def select_members(
             on_loss = None  # another loss gains, but the promise would be broken
         if on_loss is not None:
             point, facts = again, judged
-        equal = point.spread(n)
+        weights = point.spread(n)
     table = _table(path, choice, [*costs, whole], facts)
     if not choice.meets_tolerance and tolerance != SPEND_BUDGET:
         warnings.warn(
@@ -186,7 +192,7 @@ def select_members(
             stacklevel=6,
         )
     return Selection(
-        weights=equal,
+        weights=weights,
         expected_risk=facts.expected,
         standard_error=facts.standard_error,
         full_risk=path.full_risk,
@@ -198,7 +204,17 @@ def select_members(
         refitted_on=on_loss,
         table=table,
         explanation=explain(
-            facts, path, choice, table, whole, tolerance, budget, on_loss, evidence.task, noun
+            facts,
+            path,
+            choice,
+            table,
+            whole,
+            tolerance,
+            budget,
+            on_loss,
+            evidence.task,
+            noun,
+            equal=whole_weights is None,
         ),
     )
 
