@@ -7,6 +7,8 @@ STAMP := $(VENV)/.installed
 BENCH := $(VENV)/.installed-bench
 # The CPU build of PyTorch the tests know; `make test-all` installs it, nothing else needs it.
 TORCH ?= torch==2.13.0
+# Two tests at a time, each with one BLAS thread: CI and the smallest laptops have two cores.
+PYTEST = OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal
 
 .PHONY: help install demo test test-all lint bench-solvers bench-passes bench-selection bench-quality bench-latency bench-paper-preset bench-paper bench-paper-seeds paper-figures paper-page fuzz clean
 
@@ -33,11 +35,11 @@ lint: $(STAMP)  ## Style (ruff) and types (mypy, strict)
 	$(BIN)/mypy
 
 test: lint  ## Everything CI runs: lint, types, the fast tests, doctests
-	$(BIN)/python -m pytest -m "not slow"
+	$(PYTEST) -m "not slow"
 
 test-all: lint  ## The slow tests too, PyTorch included
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check "$(TORCH)"
-	$(BIN)/python -m pytest
+	$(PYTEST)
 
 bench-solvers: $(STAMP)  ## Every solver against SLSQP, the bandwidth bound and R's mixsqp
 	$(BIN)/python -m benchmarks.solvers

@@ -103,7 +103,7 @@ def test_both_take_the_same_settings_with_the_same_defaults():
         {"prior_mass": 0.5},
         {"n_jobs": 2},
     ],
-    ids=str,
+    ids=lambda setting: "-".join(setting),
 )
 def test_every_setting_of_the_penalised_way_reaches_the_estimator(settings, forest):
     small = compress(forest, *CANCER, **{"lam": 0.0, **settings})
@@ -124,7 +124,7 @@ def test_every_setting_of_the_penalised_way_reaches_the_estimator(settings, fore
         {"n_jobs": 2},
         {"solver": "active_set"},
     ],
-    ids=str,
+    ids=lambda setting: "-".join(setting),
 )
 def test_every_setting_of_the_selection_reaches_the_estimator(settings, forest):
     base = {"tolerance": 0.2}
