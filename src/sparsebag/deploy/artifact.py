@@ -26,6 +26,7 @@ from sparsebag.deploy.calibrators import check_can_be_carried, rebuild_calibrato
 from sparsebag.deploy.compiled import CompiledEnsemble, Group
 from sparsebag.deploy.linear import LinearVotes
 from sparsebag.deploy.mlp import StackedNetworks
+from sparsebag.deploy.not_exportable import NotExportable
 from sparsebag.deploy.other import OtherMembers
 from sparsebag.deploy.trees import FlatTrees
 
@@ -350,7 +351,7 @@ def _pickled(group: OtherMembers, allow_pickle: bool) -> bytes:
         names = ", ".join(
             sorted({type(getattr(m, "estimator", m)).__name__ for m in group.members})
         )
-        raise ValueError(
+        raise NotExportable(
             f"{group.n_members} members ({names}) can only be stored as a pickle, which runs code "
             "when it is loaded; pass allow_pickle=True here and to load if you trust the file."
         )
@@ -367,7 +368,7 @@ def _labels(classes: np.ndarray | None, stored: Any) -> Any:
         return {"array": stored({"labels": classes.astype(dtype)})["labels"]}
     if classes.dtype.kind == "b":
         return {"array": stored({"labels": classes})["labels"]}
-    raise ValueError(
+    raise NotExportable(
         f"labels of type {classes.dtype} cannot be stored; use strings, integers, floats or bools."
     )
 

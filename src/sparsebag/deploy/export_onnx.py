@@ -14,10 +14,11 @@ from typing import Any
 
 import numpy as np
 
-from sparsebag.deploy.calibrators import Calibrator, Isotonic
+from sparsebag.deploy.calibrators import Calibrator, Isotonic, name_of
 from sparsebag.deploy.compiled import CompiledEnsemble
 from sparsebag.deploy.linear import LinearVotes
 from sparsebag.deploy.mlp import StackedNetworks
+from sparsebag.deploy.not_exportable import NotExportable
 from sparsebag.deploy.trees import FlatTrees
 from sparsebag.deploy.verification import Verification, probe_rows, verify
 
@@ -206,7 +207,7 @@ def _scores(graph: _Graph, group: Any) -> str:
             z = graph.add("MatMul", z, graph.constant(layer))
             z = graph.add("Add", z, graph.constant(bias))
         return _weighted(graph, _link(graph, z, group.link), group)
-    raise ValueError(
+    raise NotExportable(
         f"{group.n_members} members predict for themselves and have no ONNX form; only trees, "
         "linear models and scikit-learn's networks can be exported."
     )
@@ -321,10 +322,9 @@ def _vote(graph: _Graph, model: CompiledEnsemble, total: str) -> list[Any]:
     p = _normalised(graph, p)
     if model.calibrator is not None:
         if model.calibrator.kind not in CALIBRATOR_NODES:
-            raise ValueError(
-                f"the calibrator {model.calibrator.kind!r} has no ONNX form; use one of "
-                f"{', '.join(sorted(CALIBRATOR_NODES))}, or add its nodes to "
-                "sparsebag.deploy.export_onnx.CALIBRATOR_NODES."
+            raise NotExportable(
+                f"the calibrator {name_of(model.calibrator)!r} has no ONNX form; use one of "
+                f"{', '.join(sorted(CALIBRATOR_NODES))}."
             )
         p = CALIBRATOR_NODES[model.calibrator.kind](graph, p, model.calibrator, n_classes)
     shape = [None, n_classes]

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from sparsebag.deploy.compiled import CompiledEnsemble
+from sparsebag.deploy.not_exportable import NotExportable
 from sparsebag.deploy.trees import FlatTrees
 from sparsebag.deploy.verification import Verification, probe_rows, verify
 from sparsebag.refine.size_matched import finished_votes
@@ -103,7 +104,11 @@ def export_treelite(model: CompiledEnsemble) -> TreeliteExport:
             "exporting to treelite needs treelite; pip install 'sparsebag[treelite]'."
         ) from error
     if len(model.groups) != 1 or not isinstance(model.groups[0], FlatTrees):
-        raise ValueError("treelite holds trees only, and this ensemble has other members too.")
+        others = sum(path != FlatTrees.kind for path in model.paths)
+        raise NotExportable(
+            f"treelite holds trees only, and {others} of the {len(model.paths)} members are none; "
+            "use save, to_onnx or to_sklearn."
+        )
     trees, n = model.groups[0], model.n_outputs
     builder: Any = tl.ModelBuilder(
         threshold_type="float64",
