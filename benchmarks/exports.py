@@ -206,13 +206,14 @@ def compare(dataset: Dataset, data_dir: str | None, reasons: dict[str, int]) -> 
 
 
 def run(data_dir: str | None, only: str | None) -> int:
-    """Print the table; returns how many exports failed."""
+    """Print the table; returns how many exports failed, and data sets were not to be had."""
     for key, value in environment().items():
         print(f"{key}: {value}")
     print(f"\n{SURVIVORS} of {MEMBERS} members at most; NaN in {MISSING_SHARE:.0%} of the values.")
     head = f"{'data set':<20}{'NaN':<5}{'members':<20}{'export':<10}{'equal':>10}"
     print(f"\n{head}{'largest':>10}{'flips':>7}{'boundary':>10}")
     failed, reasons = 0, dict[str, int]()
+    left_out = 0
     for name, dataset in PAPER.items():
         if only is not None and name != only:
             continue
@@ -220,11 +221,13 @@ def run(data_dir: str | None, only: str | None) -> int:
             failed += compare(dataset, data_dir, reasons)
         except Unavailable as reason:
             print(f"left out: {reason}")
+            left_out += 1
     print("\nWhat an export cannot carry, in the words the user gets (how many times):")
     for reason, times in reasons.items():
         print(f"  {times:>4}  {reason}")
-    print(f"\n{failed} exports differ from the model." if failed else "\nEvery export is equal.")
-    return failed
+    verdict = f"{failed} exports differ from the model." if failed else "Every export is equal."
+    print(f"\n{verdict}" + (f" {left_out} data sets were left out." if left_out else ""))
+    return failed + left_out
 
 
 def main() -> None:

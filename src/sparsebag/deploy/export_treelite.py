@@ -10,7 +10,7 @@ import numpy as np
 from sparsebag.deploy.compiled import CompiledEnsemble
 from sparsebag.deploy.not_exportable import NotExportable
 from sparsebag.deploy.trees import FlatTrees
-from sparsebag.deploy.verification import Verification, probe_rows, verify
+from sparsebag.deploy.verification import Verification, dense, probe_rows, verify
 from sparsebag.refine.size_matched import finished_votes
 
 TOLERANCE = 1e-9
@@ -45,7 +45,7 @@ class TreeliteExport:
         import treelite
 
         # The trees compare float32 values, whatever precision the caller has.
-        rows = np.asarray(X, dtype=np.float32).astype(np.float64)
+        rows = np.asarray(dense(X), dtype=np.float32).astype(np.float64)
         out = np.asarray(treelite.gtil.predict(self.trees, rows, nthread=1))
         out = out.reshape(len(rows), self.model.n_outputs)
         if self.model.classes is None:
@@ -104,10 +104,9 @@ def export_treelite(model: CompiledEnsemble) -> TreeliteExport:
             "exporting to treelite needs treelite; pip install 'sparsebag[treelite]'."
         ) from error
     if len(model.groups) != 1 or not isinstance(model.groups[0], FlatTrees):
-        others = sum(path != FlatTrees.kind for path in model.paths)
         raise NotExportable(
-            f"treelite holds trees only, and {others} of the {len(model.paths)} members are none; "
-            "use save, to_onnx or to_sklearn."
+            f"treelite holds trees only, and this ensemble has members of other kinds "
+            f"({', '.join(sorted(set(model.paths) - {FlatTrees.kind}))}); use save or to_onnx."
         )
     trees, n = model.groups[0], model.n_outputs
     builder: Any = tl.ModelBuilder(

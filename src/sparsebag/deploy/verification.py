@@ -74,11 +74,12 @@ def verify(
     >>> print(verify(small.compile(), small.predict_proba, X, 1e-9))
     150 rows: largest difference 0.0e+00, 0 label flips, 0 boundary rows
     """
+    X = dense(X)
     theirs = np.asarray(predict(X))
     if model.classes is None:
         ours = model.predict(X)
         theirs = theirs.reshape(ours.shape)
-        scale = max(1.0, float(np.abs(ours).max(initial=0.0)))
+        scale = float(np.abs(ours).max(initial=0.0)) or 1.0
         flips = boundary = 0
     else:
         ours, scale = model.predict_proba(X), 1.0
@@ -93,6 +94,20 @@ def verify(
     if wrong or (model.classes is not None and flips_elsewhere):
         raise ExportMismatch(f"the export does not match the model: {found}.")
     return found
+
+
+def dense(X: Any) -> Any:
+    """X as other engines read it: not sparse.
+
+    Parameters
+    ----------
+    X : array-like or sparse matrix
+
+    Returns
+    -------
+    array-like
+    """
+    return X.toarray() if hasattr(X, "toarray") else X
 
 
 def probe_rows(model: CompiledEnsemble, seed: int = 0) -> np.ndarray:
