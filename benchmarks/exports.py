@@ -39,11 +39,10 @@ from benchmarks.datasets import PAPER, PAPER_SEED, Dataset, Unavailable
 from benchmarks.environment import environment
 from benchmarks.kept_output import kept_output
 from sparsebag.deploy.not_exportable import NotExportable
-from sparsebag.deploy.verification import ExportMismatch, verify
+from sparsebag.deploy.verification import TOLERANCE, ExportMismatch, verify
 
 MISSING_SHARE = 0.05
 MEMBERS, SURVIVORS = 30, 8
-TOLERANCE = 1e-9
 CALIBRATIONS = ("temperature", "tempered_floor", "vector_scaling", "isotonic")
 RESULTS = Path(__file__).parent / "results" / "exports.txt"
 

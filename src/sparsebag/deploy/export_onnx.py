@@ -20,17 +20,16 @@ from sparsebag.deploy.mlp import StackedNetworks
 from sparsebag.deploy.not_exportable import NotExportable
 from sparsebag.deploy.onnx_graph import Graph
 from sparsebag.deploy.trees import FlatTrees
-from sparsebag.deploy.verification import Verification, dense, probe_rows, verify
+from sparsebag.deploy.verification import Export, dense, probe_rows
 from sparsebag.deploy.whole_file import write_whole
 
-TOLERANCE = 1e-9
 SUM, LESS_OR_EQUAL = 1, 0
 """Codes of TreeEnsemble's attributes."""
 ACTIVATION_NODES = {"logistic": "Sigmoid", "tanh": "Tanh", "relu": "Relu"}
 
 
 @dataclass(frozen=True)
-class OnnxExport:
+class OnnxExport(Export):
     """An ONNX graph and the model it stands for.
 
     Attributes
@@ -69,20 +68,6 @@ class OnnxExport:
         rows = np.asarray(dense(X), dtype=_input_dtype(self.model))
         (out,) = self.session.run([name], {"X": rows})
         return np.asarray(out)
-
-    def verify(self, X: Any, tolerance: float = TOLERANCE) -> Verification:
-        """Compare ONNX Runtime's predictions with the model's; raise where they differ.
-
-        Parameters
-        ----------
-        X : array-like of shape (rows, n_features)
-        tolerance : float
-
-        Returns
-        -------
-        Verification
-        """
-        return verify(self.model, self.predict, X, tolerance)
 
     def save(self, path: Any) -> None:
         """Write the graph.

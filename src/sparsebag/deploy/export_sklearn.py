@@ -37,10 +37,8 @@ from sparsebag.deploy.calibrators import (
 from sparsebag.deploy.compiled import CompiledEnsemble
 from sparsebag.deploy.from_members import leaf_table, width_of
 from sparsebag.deploy.not_exportable import NotExportable
-from sparsebag.deploy.verification import probe_rows, verify
+from sparsebag.deploy.verification import TOLERANCE, probe_rows, verify
 from sparsebag.evidence.members import Member, MemberPool
-
-TOLERANCE = 1e-9
 
 
 def export_sklearn(model: CompiledEnsemble, pool: MemberPool, weights: np.ndarray) -> Any:

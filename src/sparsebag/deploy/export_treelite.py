@@ -10,14 +10,12 @@ import numpy as np
 from sparsebag.deploy.compiled import CompiledEnsemble
 from sparsebag.deploy.not_exportable import NotExportable
 from sparsebag.deploy.trees import FlatTrees
-from sparsebag.deploy.verification import Verification, dense, probe_rows, verify
+from sparsebag.deploy.verification import Export, dense, probe_rows
 from sparsebag.refine.size_matched import finished_votes
-
-TOLERANCE = 1e-9
 
 
 @dataclass(frozen=True)
-class TreeliteExport:
+class TreeliteExport(Export):
     """A treelite model and the ensemble it stands for.
 
     Attributes
@@ -69,20 +67,6 @@ class TreeliteExport:
             "treelite cannot hold: export.predict applies it, and another engine must leave it "
             "out or apply it itself."
         )
-
-    def verify(self, X: Any, tolerance: float = TOLERANCE) -> Verification:
-        """Compare treelite's predictions with the model's; raise where they differ.
-
-        Parameters
-        ----------
-        X : array-like of shape (rows, n_features)
-        tolerance : float
-
-        Returns
-        -------
-        Verification
-        """
-        return verify(self.model, self.predict, X, tolerance)
 
 
 def export_treelite(model: CompiledEnsemble) -> TreeliteExport:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -14,6 +15,10 @@ from sparsebag.deploy.trees import FlatTrees
 PROBE_ROWS = 500
 """Rows every export is tried on before it is handed out."""
 MISSING_SHARE = 0.1
+
+
+TOLERANCE = 1e-9
+"""Largest difference of an export that matches: sums in another order, other exp and log."""
 
 
 class ExportMismatch(RuntimeError):
@@ -94,6 +99,30 @@ def verify(
     if wrong or (model.classes is not None and flips_elsewhere):
         raise ExportMismatch(f"the export does not match the model: {found}.")
     return found
+
+
+class Export(ABC):
+    """A model in another engine's form, and the ensemble it stands for."""
+
+    model: CompiledEnsemble
+
+    @abstractmethod
+    def predict(self, X: Any) -> np.ndarray:
+        """Probabilities, or numbers (regression), by the other engine."""
+
+    def verify(self, X: Any, tolerance: float = TOLERANCE) -> Verification:
+        """Compare the other engine's predictions with the model's; raise where they differ.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (rows, n_features)
+        tolerance : float
+
+        Returns
+        -------
+        Verification
+        """
+        return verify(self.model, self.predict, X, tolerance)
 
 
 def dense(X: Any) -> Any:
