@@ -8,6 +8,7 @@ import pickle
 import subprocess
 import sys
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
@@ -130,23 +131,33 @@ def test_threads_share_a_model(digits):
 
 
 def test_others_run_while_it_predicts(digits):
-    """The GIL is released: another thread gets on during one long call."""
+    """The GIL is released: no other thread stands still for the length of a call."""
     model, rows = digits
     rows = np.resize(rows, (200_000, rows.shape[1]))
-    done, ticks = threading.Event(), []
+    done, ticks = threading.Event(), [0.0]
 
     def tick():
         while not done.is_set():
-            ticks.append(len(ticks))
+            ticks.append(time.perf_counter())
+            time.sleep(1e-4)
+
+    def longest_stop():
+        """Of the other thread, as a share of a call."""
+        start = time.perf_counter()
+        model.predict_proba(rows)
+        end = time.perf_counter()
+        time.sleep(0.01)
+        within = [start, *(t for t in ticks if start < t < end), end]
+        return max(np.diff(within)) / (end - start)
 
     other = threading.Thread(target=tick)
     other.start()
-    before = len(ticks)
-    model.predict_proba(rows)
-    after = len(ticks)
-    done.set()
-    other.join()
-    assert after > before + 1000
+    try:
+        # The best of a few: a busy machine may stop any thread.
+        assert min(longest_stop() for _ in range(5)) < 0.5
+    finally:
+        done.set()
+        other.join()
 
 
 @pytest.mark.parametrize("how", ["fork", "spawn"])
