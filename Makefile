@@ -10,7 +10,7 @@ TORCH ?= torch==2.13.0
 # Two tests at a time, each with one BLAS thread: CI and the smallest laptops have two cores.
 PYTEST = OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal
 
-.PHONY: help install demo test test-all lint bench-solvers bench-passes bench-selection bench-quality bench-latency bench-paper-preset bench-paper bench-paper-seeds paper-figures paper-page fuzz clean
+.PHONY: help install demo test test-all lint bench-solvers bench-passes bench-selection bench-quality bench-latency bench-exports bench-paper-preset bench-paper bench-paper-seeds paper-figures paper-page fuzz clean
 
 help:  ## Show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
@@ -73,6 +73,9 @@ paper-page: $(BENCH)  ## docs/paper.md from the results
 
 bench-latency: $(BENCH)  ## The compiled predictor beside scikit-learn, ONNX Runtime, treelite, XGBoost
 	$(BIN)/python -m benchmarks.latency
+
+bench-exports: $(BENCH)  ## Every export beside the model on the paper's data, refined, calibrated, with NaN
+	$(BIN)/python -m benchmarks.exports
 
 fuzz: $(STAMP)  ## A million mutated model files: no crash, no hang
 	$(BIN)/python tests/fuzz_files.py

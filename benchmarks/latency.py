@@ -1,4 +1,4 @@
-"""Latency, size and exports of the compiled predictor, beside every engine that runs its trees.
+"""Latency and size of the compiled predictor, beside every engine that runs its trees.
 
     SPARSEBAG_DATA=... python -m benchmarks.latency [--quick] [--output FILE]
 
@@ -17,7 +17,6 @@ import io
 import os
 import sys
 import time
-from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any
 
@@ -30,8 +29,8 @@ from sklearn.tree import DecisionTreeClassifier
 import sparsebag as sb
 from benchmarks.datasets import PAPER, PAPER_SEED
 from benchmarks.environment import environment
+from benchmarks.kept_output import kept_output
 from benchmarks.latency_engines import SAME_TREES, Missing, Predict, Trees, made, xgboost_100
-from benchmarks.latency_exports import compare_exports
 from sparsebag.deploy.artifact import dumps
 from sparsebag.deploy.export_sklearn import export_sklearn
 from sparsebag.deploy.from_members import compile_members
@@ -217,19 +216,6 @@ def run(data_dir: str | None, quick: bool) -> None:
     bound(few, rows[:1000])
     targets(times, few, full)
     sizes(few, full)
-    print("\nExports on the paper's data (largest difference, label flips, boundary rows)")
-    compare_exports(data_dir)
-
-
-class _Tee(io.StringIO):
-    """Keeps what is printed, and prints it."""
-
-    def write(self, text: str) -> int:
-        sys.__stdout__.write(text)  # type: ignore[union-attr]
-        return super().write(text)
-
-    def flush(self) -> None:
-        sys.__stdout__.flush()  # type: ignore[union-attr]
 
 
 def main() -> None:
@@ -238,12 +224,8 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="a tenth of the time, no 100 000 rows")
     parser.add_argument("--output", type=Path, help=f"default {RESULTS.name}, none with --quick")
     args = parser.parse_args()
-    kept = _Tee()
-    with redirect_stdout(kept):
+    with kept_output(args.output or (None if args.quick else RESULTS)):
         run(args.data_dir, args.quick)
-    output = args.output or (None if args.quick else RESULTS)
-    if output is not None:
-        output.write_text(kept.getvalue(), encoding="utf-8")
 
 
 if __name__ == "__main__":

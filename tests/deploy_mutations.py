@@ -6,6 +6,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -126,7 +127,10 @@ def seeds() -> dict[str, bytes]:
     for name, model in models.items():
         pool = read_ensemble(model)
         n = len(pool.members)
-        out[name] = dumps(compile_members(pool, np.full(n, 1 / n), 1e-3, calibrators.get(name)))
+        model = compile_members(pool, np.full(n, 1 / n), 1e-3, calibrators.get(name))
+        if name == "trees":
+            model = replace(model, feature_names=("a", "b", "c", "d"))
+        out[name] = dumps(model)
     return out
 
 

@@ -22,7 +22,7 @@ from deploy_mutations import mutated, seeds, try_out
 
 HANG_SECONDS = 20
 """A file takes well under a millisecond; a process that takes this long for one is killed."""
-REPORT_EVERY = 50_000
+REPORT_SECONDS = 30.0
 
 
 def fuzz(count: int, seed: int) -> Counter[str]:
@@ -30,6 +30,7 @@ def fuzz(count: int, seed: int) -> Counter[str]:
     rng = np.random.default_rng(seed)
     files = list(seeds().values())
     results: Counter[str] = Counter()
+    start = told = time.perf_counter()
     for i in range(count):
         content = mutated(files[i % len(files)], rng)
         if i % 100 == 0:
@@ -40,10 +41,19 @@ def fuzz(count: int, seed: int) -> Counter[str]:
             with open(f"fuzz_failure_{seed}_{i}.sbag", "wb") as file:
                 file.write(content)
             raise
-        if (i + 1) % REPORT_EVERY == 0:
-            print(f"seed {seed}: {i + 1} files, {dict(results)}", file=sys.stderr, flush=True)
+        if i % 100 == 0 and time.perf_counter() - told > REPORT_SECONDS:
+            told = time.perf_counter()
+            print(_progress(seed, i + 1, count, told - start, results), file=sys.stderr, flush=True)
     faulthandler.cancel_dump_traceback_later()
     return results
+
+
+def _progress(seed: int, done: int, count: int, seconds: float, results: Counter[str]) -> str:
+    rate = done / seconds
+    return (
+        f"seed {seed}: {done:,} of {count:,} files ({results['refused']:,} refused, "
+        f"{results['loaded']:,} loaded), {rate:,.0f} a second, {(count - done) / rate:,.0f} s left"
+    )
 
 
 def main() -> None:

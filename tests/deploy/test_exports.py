@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 from sklearn.datasets import load_breast_cancer, load_diabetes, load_iris
 from sklearn.ensemble import (
     BaggingClassifier,
@@ -27,6 +28,7 @@ from sparsebag.deploy.artifact import dumps, loads
 from sparsebag.deploy.calibrators import Isotonic, Temperature, TemperedFloor, VectorScaling
 from sparsebag.deploy.export_sklearn import export_sklearn
 from sparsebag.deploy.from_members import compile_members
+from sparsebag.deploy.not_exportable import NotExportable
 from sparsebag.deploy.verification import ExportMismatch, probe_rows, verify
 from sparsebag.deploy.weighted_vote import WeightedVote
 from sparsebag.evidence.from_ensemble import read_ensemble
@@ -299,6 +301,50 @@ def test_a_wrong_export_raises():
         verify(model, lambda rows: np.roll(model.predict_proba(rows), 1, axis=1), X, 1e-9)
     with pytest.raises(ExportMismatch):
         verify(model, lambda rows: np.full((len(rows), 3), np.nan), X, 1e-9)
+
+
+@pytest.mark.parametrize("unit", [1e-12, 1.0, 1e12])
+def test_differences_are_relative_to_the_predictions(unit):
+    X, y = DIABETES
+    model, *_ = made((RandomForestRegressor(4, random_state=0), (X, y * unit)))
+    assert verify(model, model.predict, X, 1e-9).largest_difference == 0.0
+    with pytest.raises(ExportMismatch):
+        verify(model, lambda rows: 1.0001 * model.predict(rows), X, 1e-9)
+
+
+def test_sparse_rows_are_verified_too():
+    pytest.importorskip("onnxruntime")
+    pytest.importorskip("treelite")
+    from sparsebag.deploy.export_onnx import export_onnx
+    from sparsebag.deploy.export_treelite import export_treelite
+
+    model, *_, X = made(TREES["three classes"])
+    for export in (export_onnx(model), export_treelite(model)):
+        assert export.verify(sp.csr_matrix(X)).n_rows == len(X)
+        assert np.array_equal(export.predict(sp.csr_matrix(X)), export.predict(X))
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [
+        np.array([1, 2, 2**63 + 5], dtype=np.uint64),
+        np.array(["2020", "2021", "2022"], dtype="datetime64[Y]"),
+        np.array(["a", "b", "\ud800"], dtype=object),
+    ],
+)
+def test_labels_without_a_form_get_a_sentence(labels):
+    pytest.importorskip("onnxruntime")
+    from sparsebag.deploy.export_onnx import export_onnx
+
+    model, *_, X = made(TREES["three classes"])
+    model = replace(model, classes=labels)
+    with pytest.raises(NotExportable, match="have no ONNX form; use text, integers of 64 bits"):
+        export_onnx(model)
+    if labels.dtype.kind == "O":  # a file holds half a character too
+        assert loads(dumps(model)).predict(X).tolist() == model.predict(X).tolist()
+        return
+    with pytest.raises(NotExportable, match="use strings"):
+        dumps(model)
 
 
 def test_probe_rows_find_a_threshold_rounded_up():

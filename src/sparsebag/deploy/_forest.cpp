@@ -18,6 +18,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <exception>
 #include <limits>
 #include <mutex>
 #include <thread>
@@ -606,10 +607,27 @@ class Forest {
             while (seen < mine && !largest.compare_exchange_weak(seen, mine)) {
             }
         };
+        // An exception that leaves a thread, or a thread nobody joins, would end the process.
+        std::exception_ptr failure;
+        std::mutex telling;
+        const auto guarded = [&] {
+            try {
+                work();
+            } catch (...) {
+                const std::lock_guard<std::mutex> lock(telling);
+                failure = std::current_exception();
+            }
+        };
         std::vector<std::thread> helpers;
-        for (std::size_t t = 1; t < n_threads; ++t) helpers.emplace_back(work);
-        work();
+        helpers.reserve(n_threads - 1);
+        try {
+            for (std::size_t t = 1; t < n_threads; ++t) helpers.emplace_back(guarded);
+        } catch (...) {
+            // The system gives no more threads: those there are share the blocks.
+        }
+        guarded();
         for (std::thread &helper : helpers) helper.join();
+        if (failure) std::rethrow_exception(failure);
         return largest.load();
     }
 

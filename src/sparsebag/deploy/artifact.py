@@ -11,13 +11,9 @@ import hashlib
 import io
 import json
 import math
-import mmap as memory_map
-import os
 import pickle
 import struct
-import tempfile
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -26,8 +22,10 @@ from sparsebag.deploy.calibrators import check_can_be_carried, rebuild_calibrato
 from sparsebag.deploy.compiled import CompiledEnsemble, Group
 from sparsebag.deploy.linear import LinearVotes
 from sparsebag.deploy.mlp import StackedNetworks
+from sparsebag.deploy.not_exportable import NotExportable
 from sparsebag.deploy.other import OtherMembers
 from sparsebag.deploy.trees import FlatTrees
+from sparsebag.deploy.whole_file import read_whole, write_whole
 
 MAGIC = b"\x89SBAG\r\n\x1a"
 """Not text, and broken by transfers that translate line ends."""
@@ -81,21 +79,7 @@ def save(model: CompiledEnsemble, path: Any, *, allow_pickle: bool = False) -> N
     >>> bool((loaded.predict(X) == small.predict(X)).all())
     True
     """
-    target = Path(path)
-    content = dumps(model, allow_pickle=allow_pickle)
-    handle, partial = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())  # the data before the name
-        # mkstemp makes private files; a model is as readable as any file the user writes.
-        os.chmod(partial, 0o666 & ~_umask())
-        os.replace(partial, target)
-    except BaseException:
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(partial)
-        raise
+    write_whole(path, dumps(model, allow_pickle=allow_pickle))
 
 
 def load(path: Any, *, mmap: bool = False, allow_pickle: bool = False) -> CompiledEnsemble:
@@ -128,12 +112,7 @@ def load(path: Any, *, mmap: bool = False, allow_pickle: bool = False) -> Compil
     ...     sb.load(f"{folder}/model.sbag").n_features
     4
     """
-    with open(path, "rb") as file:
-        content: Any
-        if mmap and os.fstat(file.fileno()).st_size > 0:
-            content = memory_map.mmap(file.fileno(), 0, access=memory_map.ACCESS_READ)
-        else:
-            content = file.read()
+    content = read_whole(path, start=MAGIC, mmap=mmap)
     return loads(content, allow_pickle=allow_pickle)
 
 
@@ -158,6 +137,7 @@ def dumps(model: CompiledEnsemble, *, allow_pickle: bool = False) -> bytes:
     header: dict[str, Any] = {
         "task": "regression" if model.classes is None else "classification",
         "n_features": model.n_features,
+        "feature_names": None if model.feature_names is None else list(model.feature_names),
         "floor": model.floor,
         "allow_nan": model.allow_nan,
         "paths": list(model.paths),
@@ -225,6 +205,7 @@ def loads(content: Any, *, allow_pickle: bool = False) -> CompiledEnsemble:
             floor=floor,
             calibrator=calibrator,
             allow_nan=bool(header["allow_nan"]),
+            feature_names=_feature_names(header.get("feature_names"), n_features),
         )
 
 
@@ -345,12 +326,20 @@ def _typed(kind: str, named: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     return named
 
 
+def _feature_names(names: Any, n_features: int | None) -> tuple[str, ...] | None:
+    if names is None:
+        return None
+    if not all(isinstance(name, str) for name in names) or len(names) != n_features:
+        raise ArtifactError("its names of features are not one string a feature")
+    return tuple(names)
+
+
 def _pickled(group: OtherMembers, allow_pickle: bool) -> bytes:
     if not allow_pickle:
         names = ", ".join(
             sorted({type(getattr(m, "estimator", m)).__name__ for m in group.members})
         )
-        raise ValueError(
+        raise NotExportable(
             f"{group.n_members} members ({names}) can only be stored as a pickle, which runs code "
             "when it is loaded; pass allow_pickle=True here and to load if you trust the file."
         )
@@ -362,12 +351,14 @@ def _labels(classes: np.ndarray | None, stored: Any) -> Any:
         return None
     if classes.dtype.kind == "U" or all(isinstance(c, str) for c in classes.tolist()):
         return {"strings": [str(c) for c in classes]}
+    if classes.dtype.kind == "u" and classes.max() > np.iinfo(np.int64).max:
+        raise NotExportable("a label is above the largest 64-bit integer; use strings instead.")
     if classes.dtype.kind in "iuf":
         dtype = "<f8" if classes.dtype.kind == "f" else "<i8"
         return {"array": stored({"labels": classes.astype(dtype)})["labels"]}
     if classes.dtype.kind == "b":
         return {"array": stored({"labels": classes})["labels"]}
-    raise ValueError(
+    raise NotExportable(
         f"labels of type {classes.dtype} cannot be stored; use strings, integers, floats or bools."
     )
 
@@ -409,9 +400,3 @@ def _one_clear_error() -> Iterator[None]:
         raise ArtifactError(
             f"this is not a sound model file: its header is malformed ({type(error).__name__})."
         ) from None
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask

@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from sparsebag.deploy.not_exportable import NotExportable
 from sparsebag.refine.calibrator import Calibrator, Params
 from sparsebag.refine.isotonic import Isotonic
 from sparsebag.refine.temperature import Temperature, TemperedFloor
@@ -24,6 +25,7 @@ __all__ = [
     "TemperedFloor",
     "VectorScaling",
     "check_can_be_carried",
+    "name_of",
     "rebuild_calibrator",
 ]
 
@@ -110,12 +112,27 @@ def check_can_be_carried(calibrator: Calibrator) -> None:
     >>> check_can_be_carried(Temperature(2.0))
     """
     if calibrator.kind not in CALIBRATORS:
-        raise ValueError(
-            f"a calibrator of your own ({_name(calibrator)}) cannot be stored in a file; use one "
+        raise NotExportable(
+            f"a calibrator of your own ({name_of(calibrator)}) cannot be stored in a file; use one "
             f"of {', '.join(sorted(CALIBRATORS))}, or pickle the estimator."
         )
 
 
-def _name(calibrator: Calibrator) -> str:
+def name_of(calibrator: Calibrator) -> str:
+    """What the user calls it: its kind, or the class of an object of the user's.
+
+    Parameters
+    ----------
+    calibrator : Calibrator
+
+    Returns
+    -------
+    str
+
+    Examples
+    --------
+    >>> name_of(Temperature(2.0))
+    'temperature'
+    """
     models = getattr(calibrator, "models", ())
     return type(models[0]).__name__ if models else calibrator.kind

@@ -5,6 +5,7 @@ Nothing here imports scikit-learn: a model read from a file predicts without it.
 
 from __future__ import annotations
 
+import operator
 import os
 from collections import Counter
 from dataclasses import dataclass
@@ -18,6 +19,9 @@ from sparsebag.deploy.linear import LinearVotes
 from sparsebag.deploy.mlp import StackedNetworks
 from sparsebag.deploy.other import OtherMembers
 from sparsebag.deploy.trees import FlatTrees, readable
+
+MOST_THREADS = 1024
+"""More are never of use; the kernel starts no more than it has blocks of rows."""
 
 Group = FlatTrees | LinearVotes | StackedNetworks | OtherMembers
 
@@ -43,6 +47,9 @@ class CompiledEnsemble:
     calibrator : Calibrator or None
     allow_nan : bool
         Whether NaN in X is routed (trees) or raises.
+    feature_names : tuple of str or None
+        Names of the columns, where the ensemble was fitted on named ones: a table whose columns
+        have other names, or another order, is refused.
 
     Examples
     --------
@@ -63,6 +70,7 @@ class CompiledEnsemble:
     floor: float = 0.0
     calibrator: Calibrator | None = None
     allow_nan: bool = False
+    feature_names: tuple[str, ...] | None = None
 
     @property
     def n_outputs(self) -> int:
@@ -148,13 +156,13 @@ class CompiledEnsemble:
             raise AttributeError("a regression ensemble has no predict_proba; use predict_one.")
         trees = self.groups[0]
         if len(self.groups) != 1 or type(trees) is not FlatTrees:
-            return np.asarray(self.predict_proba(_one_row(row))[0])
+            return np.asarray(self.predict_proba(self._one_row(row))[0])
         out = np.empty(len(self.classes))
         inverse, share = _finish_in_kernel(self.calibrator)
         try:
             trees.kernel.predict_one(row, out, self.allow_nan, True, self.floor, inverse, share)
         except TypeError:  # not an array the kernel reads
-            return np.asarray(self.predict_proba(_one_row(row))[0])
+            return np.asarray(self.predict_proba(self._one_row(row))[0])
         return out if self._is_finished else np.asarray(self._calibrated(out[None])[0])
 
     def predict_one(self, row: Any) -> Any:
@@ -173,12 +181,12 @@ class CompiledEnsemble:
             return self.classes[self.predict_proba_one(row).argmax()]
         trees = self.groups[0]
         if len(self.groups) != 1 or type(trees) is not FlatTrees:
-            return float(self.predict(_one_row(row))[0])
+            return float(self.predict(self._one_row(row))[0])
         out = np.empty(1)
         try:
             trees.kernel.predict_one(row, out, self.allow_nan, False, 0.0, 1.0, 0.0)
         except TypeError:
-            return float(self.predict(_one_row(row))[0])
+            return float(self.predict(self._one_row(row))[0])
         return float(out[0])
 
     def __repr__(self) -> str:
@@ -213,18 +221,36 @@ class CompiledEnsemble:
             )
         if self.n_features is not None and X.shape[1] != self.n_features:
             raise ValueError(f"X has {X.shape[1]} features, but {self.n_features} were fitted.")
+        self._check_names(getattr(X, "columns", None))
         return X
+
+    def _check_names(self, names: Any) -> None:
+        """Columns in another order would be read as if they were in the right one."""
+        if self.feature_names is None or names is None:
+            return
+        for found, expected in zip(names, self.feature_names, strict=False):
+            if isinstance(found, str) and found != expected:
+                raise ValueError(
+                    f"X has {found!r} where the model reads {expected!r}; pass the columns it was "
+                    "fitted on, in their order (feature_names)."
+                )
+
+    def _one_row(self, row: Any) -> np.ndarray:
+        """A table of one row, for what the kernel does not read as it is."""
+        if hasattr(row, "iloc") and len(row.shape) == 1:  # a pandas Series
+            self._check_names(row.index)
+        row = as_numbers(row.toarray() if hasattr(row, "toarray") else row)
+        if row.ndim != 1:
+            raise ValueError(
+                f"one row has one dimension, not shape {row.shape}; use predict for many."
+            )
+        return readable(row)[None]
 
     def _numbers(self, X: Any, group: Group) -> Any:
         """The columns a group of arrays reads, as numbers, dense or sparse."""
         if X.shape[1] < group.n_features:
             raise ValueError(f"X has {X.shape[1]} features, but {group.n_features} were fitted.")
-        if hasattr(X, "toarray"):
-            X = X.tocsr()
-        else:
-            X = np.asarray(X)
-            if X.dtype.kind not in "fiub":
-                X = X.astype(np.float64)  # objects and strings, or a clear error from NumPy
+        X = X.tocsr() if hasattr(X, "toarray") else as_numbers(X)
         return X if X.shape[1] == group.n_features else X[:, : group.n_features]
 
     def _raw(self, X: Any, n_threads: int) -> np.ndarray:
@@ -261,9 +287,43 @@ def resolve_threads(n_jobs: int | None) -> int:
     """
     if n_jobs is None:
         return 1
+    try:
+        n_jobs = operator.index(n_jobs)
+    except TypeError:
+        raise TypeError(
+            f"n_jobs={n_jobs!r} is no whole number; use None for one thread, -1 for all."
+        ) from None
     if n_jobs == 0:
         raise ValueError("n_jobs=0 has no meaning; use None for one thread, -1 for all.")
-    return n_jobs if n_jobs > 0 else max(1, (os.cpu_count() or 1) + 1 + n_jobs)
+    if n_jobs > 0:
+        return min(n_jobs, MOST_THREADS)
+    return max(1, (os.cpu_count() or 1) + 1 + n_jobs)
+
+
+def as_numbers(X: Any) -> np.ndarray:
+    """X as an array of real numbers; whatever pandas calls missing becomes NaN.
+
+    Parameters
+    ----------
+    X : array-like or DataFrame
+
+    Returns
+    -------
+    ndarray
+
+    Examples
+    --------
+    >>> as_numbers([["1", "2.5"]]).tolist()
+    [[1.0, 2.5]]
+    """
+    array = np.asarray(X)
+    if array.dtype.kind in "fiub":
+        return array
+    if array.dtype.kind == "c":
+        raise ValueError("X holds complex numbers; pass real ones.")
+    if hasattr(X, "isna"):  # pandas' NA is no float
+        array = np.where(X.isna(), np.nan, array)
+    return array.astype(np.float64)  # or a clear error from NumPy
 
 
 def _finish_in_kernel(calibrator: Calibrator | None) -> tuple[float, float]:
@@ -273,10 +333,3 @@ def _finish_in_kernel(calibrator: Calibrator | None) -> tuple[float, float]:
     if type(calibrator) is TemperedFloor:
         return 1.0 / calibrator.temperature, calibrator.share
     return 1.0, 0.0
-
-
-def _one_row(row: Any) -> np.ndarray:
-    row = np.asarray(row)
-    if row.ndim != 1:
-        raise ValueError(f"one row has one dimension, not shape {row.shape}; use predict for many.")
-    return readable(row)[None] if row.dtype.kind in "fiub" else row[None]

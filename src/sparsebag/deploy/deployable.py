@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from sklearn.utils.validation import check_is_fitted
@@ -38,7 +39,10 @@ class Deployable:
             Its ``repr`` says which path each member took.
         """
         check_is_fitted(self, "weights_")
-        return self._compiled
+        names = getattr(self, "feature_names_in_", None)
+        if names is None:
+            return self._compiled
+        return replace(self._compiled, feature_names=tuple(map(str, names)))
 
     def save(self, path: Any, *, allow_pickle: bool = False) -> None:
         """Write the predictor to one ``.sbag`` file, which `sparsebag.load` reads.

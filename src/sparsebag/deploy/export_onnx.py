@@ -9,28 +9,27 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from sparsebag.deploy.calibrators import Calibrator, Isotonic
+from sparsebag.deploy.calibrators import Calibrator, Isotonic, name_of
 from sparsebag.deploy.compiled import CompiledEnsemble
 from sparsebag.deploy.linear import LinearVotes
 from sparsebag.deploy.mlp import StackedNetworks
+from sparsebag.deploy.not_exportable import NotExportable
+from sparsebag.deploy.onnx_graph import Graph
 from sparsebag.deploy.trees import FlatTrees
-from sparsebag.deploy.verification import Verification, probe_rows, verify
+from sparsebag.deploy.verification import Export, dense, probe_rows
+from sparsebag.deploy.whole_file import write_whole
 
-TOLERANCE = 1e-9
-OPSET, ML_OPSET, IR_VERSION = 18, 5, 10
-"""ai.onnx.ml 5 has the TreeEnsemble operator with float64 leaves."""
 SUM, LESS_OR_EQUAL = 1, 0
 """Codes of TreeEnsemble's attributes."""
 ACTIVATION_NODES = {"logistic": "Sigmoid", "tanh": "Tanh", "relu": "Relu"}
 
 
 @dataclass(frozen=True)
-class OnnxExport:
+class OnnxExport(Export):
     """An ONNX graph and the model it stands for.
 
     Attributes
@@ -66,22 +65,9 @@ class OnnxExport:
         ndarray
         """
         name = "prediction" if self.model.classes is None else "probabilities"
-        (out,) = self.session.run([name], {"X": np.asarray(X, dtype=_input_dtype(self.model))})
+        rows = np.asarray(dense(X), dtype=_input_dtype(self.model))
+        (out,) = self.session.run([name], {"X": rows})
         return np.asarray(out)
-
-    def verify(self, X: Any, tolerance: float = TOLERANCE) -> Verification:
-        """Compare ONNX Runtime's predictions with the model's; raise where they differ.
-
-        Parameters
-        ----------
-        X : array-like of shape (rows, n_features)
-        tolerance : float
-
-        Returns
-        -------
-        Verification
-        """
-        return verify(self.model, self.predict, X, tolerance)
 
     def save(self, path: Any) -> None:
         """Write the graph.
@@ -90,7 +76,7 @@ class OnnxExport:
         ----------
         path : path-like
         """
-        Path(path).write_bytes(self.graph.SerializeToString())
+        write_whole(path, self.graph.SerializeToString())
 
 
 def export_onnx(model: CompiledEnsemble) -> OnnxExport:
@@ -104,80 +90,20 @@ def export_onnx(model: CompiledEnsemble) -> OnnxExport:
     -------
     OnnxExport
     """
-    graph = _Graph()
+    graph = Graph()
     scores = [_scores(graph, group) for group in model.groups]
     total = scores[0] if len(scores) == 1 else graph.add("Sum", *scores)
     if model.classes is None:
         outputs = [graph.output("Squeeze", "prediction", [None], total, graph.ints([1]))]
     else:
         outputs = _vote(graph, model, total)
-    export = OnnxExport(graph.finished(model, outputs), model)
+    export = OnnxExport(graph.finished(_width(model), _input_dtype(model), outputs), model)
     export.verify(probe_rows(model))
     return export
 
 
-class _Graph:
-    """Nodes and constants of a graph in the making; values are known by their names."""
-
-    def __init__(self) -> None:
-        try:
-            import onnx
-            import onnxruntime  # noqa: F401 -- verify needs it, and the error is clearer here
-        except ImportError as error:
-            raise ImportError(
-                "exporting to ONNX needs onnx and onnxruntime; pip install 'sparsebag[onnx]'."
-            ) from error
-        self.onnx: Any = onnx
-        self.nodes: list[Any] = []
-        self.constants: list[Any] = []
-
-    def add(self, op: str, *inputs: str, output: str = "", **attributes: Any) -> str:
-        name = output or f"{op.lower()}_{len(self.nodes)}"
-        node = self.onnx.helper.make_node(op, list(inputs), [name], **attributes)
-        self.nodes.append(node)
-        return name
-
-    def constant(self, values: Any, dtype: Any = np.float64) -> str:
-        name = f"constant_{len(self.constants)}"
-        array = np.asarray(values, dtype=dtype)
-        self.constants.append(self.onnx.numpy_helper.from_array(array, name))
-        return name
-
-    def ints(self, values: list[int]) -> str:
-        return self.constant(values, np.int64)
-
-    def cast(self, value: str, dtype: Any) -> str:
-        return self.add("Cast", value, to=self.type_of(dtype))
-
-    def type_of(self, dtype: Any) -> int:
-        return int(self.onnx.helper.np_dtype_to_tensor_dtype(np.dtype(dtype)))
-
-    def output(
-        self,
-        op: str,
-        name: str,
-        shape: list[Any],
-        *inputs: str,
-        dtype: Any = np.float64,
-        **how: Any,
-    ) -> Any:
-        self.add(op, *inputs, output=name, **how)
-        is_text = np.dtype(dtype).kind in "UO"
-        kind = self.onnx.TensorProto.STRING if is_text else self.type_of(dtype)
-        return self.onnx.helper.make_tensor_value_info(name, kind, shape)
-
-    def finished(self, model: CompiledEnsemble, outputs: list[Any]) -> Any:
-        helper = self.onnx.helper
-        width = model.n_features or max(g.n_features for g in model.groups)
-        kind = self.type_of(_input_dtype(model))
-        X = helper.make_tensor_value_info("X", kind, [None, width])
-        graph = helper.make_graph(self.nodes, "sparsebag", [X], outputs, self.constants)
-        opsets = [helper.make_opsetid("", OPSET), helper.make_opsetid("ai.onnx.ml", ML_OPSET)]
-        proto = helper.make_model(
-            graph, opset_imports=opsets, producer_name="sparsebag", ir_version=IR_VERSION
-        )
-        self.onnx.checker.check_model(proto)
-        return proto
+def _width(model: CompiledEnsemble) -> int:
+    return model.n_features or max(g.n_features for g in model.groups)
 
 
 def _input_dtype(model: CompiledEnsemble) -> Any:
@@ -188,7 +114,7 @@ def _input_dtype(model: CompiledEnsemble) -> Any:
 # -- groups ----------------------------------------------------------------------------------
 
 
-def _scores(graph: _Graph, group: Any) -> str:
+def _scores(graph: Graph, group: Any) -> str:
     if isinstance(group, FlatTrees):
         return _trees(graph, group)
     if isinstance(group, LinearVotes):
@@ -206,13 +132,13 @@ def _scores(graph: _Graph, group: Any) -> str:
             z = graph.add("MatMul", z, graph.constant(layer))
             z = graph.add("Add", z, graph.constant(bias))
         return _weighted(graph, _link(graph, z, group.link), group)
-    raise ValueError(
+    raise NotExportable(
         f"{group.n_members} members predict for themselves and have no ONNX form; only trees, "
         "linear models and scikit-learn's networks can be exported."
     )
 
 
-def _trees(graph: _Graph, trees: FlatTrees) -> str:
+def _trees(graph: Graph, trees: FlatTrees) -> str:
     width = trees.values.shape[1]
     children, roots = trees.children.copy(), trees.roots.copy()
     feature, threshold = trees.feature, trees.threshold.astype(np.float64)
@@ -269,7 +195,7 @@ def _trees(graph: _Graph, trees: FlatTrees) -> str:
     return out
 
 
-def _link(graph: _Graph, z: str, link: str) -> str:
+def _link(graph: Graph, z: str, link: str) -> str:
     """Scores of shape (members, rows, q) to votes, as `linear.LINKS` does."""
     if link == "identity":
         return z
@@ -291,7 +217,7 @@ def _link(graph: _Graph, z: str, link: str) -> str:
     return graph.add("Concat", graph.add("Sub", graph.constant(1.0), p), p, axis=-1)
 
 
-def _weighted(graph: _Graph, votes: str, group: LinearVotes | StackedNetworks) -> str:
+def _weighted(graph: Graph, votes: str, group: LinearVotes | StackedNetworks) -> str:
     """Each member's votes into its classes, times its weight, summed."""
     members, columns = group.class_columns.shape
     into = np.zeros((members, columns, group.n_outputs))
@@ -308,7 +234,7 @@ def _weighted(graph: _Graph, votes: str, group: LinearVotes | StackedNetworks) -
 # -- what finishes the vote ------------------------------------------------------------------
 
 
-def _vote(graph: _Graph, model: CompiledEnsemble, total: str) -> list[Any]:
+def _vote(graph: Graph, model: CompiledEnsemble, total: str) -> list[Any]:
     assert model.classes is not None
     n_classes = len(model.classes)
     p = total
@@ -321,26 +247,39 @@ def _vote(graph: _Graph, model: CompiledEnsemble, total: str) -> list[Any]:
     p = _normalised(graph, p)
     if model.calibrator is not None:
         if model.calibrator.kind not in CALIBRATOR_NODES:
-            raise ValueError(
-                f"the calibrator {model.calibrator.kind!r} has no ONNX form; use one of "
-                f"{', '.join(sorted(CALIBRATOR_NODES))}, or add its nodes to "
-                "sparsebag.deploy.export_onnx.CALIBRATOR_NODES."
+            raise NotExportable(
+                f"the calibrator {name_of(model.calibrator)!r} has no ONNX form; use one of "
+                f"{', '.join(sorted(CALIBRATOR_NODES))}."
             )
         p = CALIBRATOR_NODES[model.calibrator.kind](graph, p, model.calibrator, n_classes)
     shape = [None, n_classes]
     proba = graph.output("Identity", "probabilities", shape, p)
     best = graph.add("ArgMax", p, axis=1, keepdims=0)
-    classes = model.classes
-    if classes.dtype.kind in "iu":
-        classes = classes.astype(np.int64)
-    elif classes.dtype.kind in "UO":
-        classes = classes.astype(object)
+    classes = _label_tensor(model.classes)
     labels = graph.constant(classes, classes.dtype)
     label = graph.output("Gather", "label", [None], labels, best, dtype=classes.dtype, axis=0)
     return [label, proba]
 
 
-def _normalised(graph: _Graph, p: str) -> str:
+def _label_tensor(classes: np.ndarray) -> np.ndarray:
+    """Labels in a type that ONNX has."""
+    kind = classes.dtype.kind
+    try:
+        if kind in "iu" and classes.max() <= np.iinfo(np.int64).max:
+            return classes.astype(np.int64)
+        if kind in "fb":
+            return classes.astype(np.float64 if kind == "f" else np.bool_)
+        if kind in "UO" and all(isinstance(c, str) and c.encode() is not None for c in classes):
+            return classes.astype(object)
+    except UnicodeEncodeError:  # half a character
+        pass
+    raise NotExportable(
+        f"labels such as {classes[-1]!r} have no ONNX form; use text, integers of 64 bits, floats "
+        "or bools."
+    )
+
+
+def _normalised(graph: Graph, p: str) -> str:
     return graph.add("Div", p, graph.add("ReduceSum", p, graph.ints([1]), keepdims=1))
 
 
@@ -353,29 +292,29 @@ def _may_be_negative(group: Any) -> bool:
     return bool(np.any(group.values < 0.0)) or (group.complement and at_most > group.total)
 
 
-def _temperature_nodes(graph: _Graph, p: str, calibrator: Calibrator, n_classes: int) -> str:
+def _temperature_nodes(graph: Graph, p: str, calibrator: Calibrator, n_classes: int) -> str:
     inverse = graph.constant(1.0 / float(calibrator.params["temperature"][0]))
     return graph.add("Softmax", graph.add("Mul", graph.add("Log", p), inverse), axis=1)
 
 
-def _tempered_floor_nodes(graph: _Graph, p: str, calibrator: Calibrator, n_classes: int) -> str:
+def _tempered_floor_nodes(graph: Graph, p: str, calibrator: Calibrator, n_classes: int) -> str:
     p = _temperature_nodes(graph, p, calibrator, n_classes)
     return _with_share(graph, p, calibrator, n_classes)
 
 
-def _vector_scaling_nodes(graph: _Graph, p: str, calibrator: Calibrator, n_classes: int) -> str:
+def _vector_scaling_nodes(graph: Graph, p: str, calibrator: Calibrator, n_classes: int) -> str:
     scale, shift = (graph.constant(calibrator.params[name]) for name in ("scale", "shift"))
     z = graph.add("Add", graph.add("Mul", graph.add("Log", p), scale), shift)
     return _with_share(graph, graph.add("Softmax", z, axis=1), calibrator, n_classes)
 
 
-def _with_share(graph: _Graph, p: str, calibrator: Calibrator, n_classes: int) -> str:
+def _with_share(graph: Graph, p: str, calibrator: Calibrator, n_classes: int) -> str:
     share = float(calibrator.params["share"][0])
     p = graph.add("Mul", p, graph.constant(1.0 - share))
     return graph.add("Add", p, graph.constant(share / n_classes))
 
 
-def _isotonic_nodes(graph: _Graph, p: str, calibrator: Calibrator, n_classes: int) -> str:
+def _isotonic_nodes(graph: Graph, p: str, calibrator: Calibrator, n_classes: int) -> str:
     assert isinstance(calibrator, Isotonic)
     maps, one = calibrator.maps(), graph.constant(1.0)
     if len(maps) == 1:
@@ -389,7 +328,7 @@ def _isotonic_nodes(graph: _Graph, p: str, calibrator: Calibrator, n_classes: in
     return graph.add("Where", some, share, graph.constant(1.0 / n_classes))
 
 
-def _interpolated(graph: _Graph, p: str, c: int, knots: np.ndarray, values: np.ndarray) -> str:
+def _interpolated(graph: Graph, p: str, c: int, knots: np.ndarray, values: np.ndarray) -> str:
     """`numpy.interp` of one class: the interval is the number of knots passed."""
     x = graph.add("Gather", p, graph.ints([c]), axis=1)
     if len(knots) == 1:
@@ -408,7 +347,7 @@ def _interpolated(graph: _Graph, p: str, c: int, knots: np.ndarray, values: np.n
     return graph.add("Add", graph.add("Mul", slope, graph.add("Sub", x, left)), value)
 
 
-CALIBRATOR_NODES: dict[str, Callable[[_Graph, str, Calibrator, int], str]] = {
+CALIBRATOR_NODES: dict[str, Callable[[Graph, str, Calibrator, int], str]] = {
     "temperature": _temperature_nodes,
     "tempered_floor": _tempered_floor_nodes,
     "vector_scaling": _vector_scaling_nodes,

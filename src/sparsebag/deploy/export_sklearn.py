@@ -32,13 +32,13 @@ from sparsebag.deploy.calibrators import (
     Temperature,
     TemperedFloor,
     VectorScaling,
+    name_of,
 )
 from sparsebag.deploy.compiled import CompiledEnsemble
 from sparsebag.deploy.from_members import leaf_table, width_of
-from sparsebag.deploy.verification import probe_rows, verify
+from sparsebag.deploy.not_exportable import NotExportable
+from sparsebag.deploy.verification import TOLERANCE, probe_rows, verify
 from sparsebag.evidence.members import Member, MemberPool
-
-TOLERANCE = 1e-9
 
 
 def export_sklearn(model: CompiledEnsemble, pool: MemberPool, weights: np.ndarray) -> Any:
@@ -139,18 +139,18 @@ def _voter(member: Member, model: CompiledEnsemble, n_features: int) -> Any:
     name = type(member.estimator).__name__
     if model.classes is not None:
         if not hasattr(member.estimator, "predict_proba"):
-            raise ValueError(
+            raise NotExportable(
                 f"a {name} votes for one class, which scikit-learn's soft vote cannot express; "
                 "use save or to_onnx."
             )
         assert member.class_columns is not None
         if not np.array_equal(member.class_columns, np.arange(model.n_outputs)):
-            raise ValueError(
+            raise NotExportable(
                 f"a {name} was trained without some class, which scikit-learn's vote cannot "
                 "express; use save or to_onnx."
             )
     if member.leaf_values is not None:
-        raise ValueError(
+        raise NotExportable(
             "refined trees beside other members cannot be exported to scikit-learn; use save."
         )
     if member.features is None:
@@ -175,8 +175,8 @@ def _says_less_than_nothing(pool: MemberPool, n_outputs: int) -> bool:
 def _calibrated(ensemble: Any, model: CompiledEnsemble, *, clip: bool) -> Any:
     calibrator, n_classes = model.calibrator, model.n_outputs
     if calibrator is not None and calibrator.kind not in CALIBRATORS:
-        raise ValueError(
-            f"scikit-learn has no form for the calibrator {calibrator.kind!r}; use one of "
+        raise NotExportable(
+            f"scikit-learn has no form for the calibrator {name_of(calibrator)!r}; use one of "
             f"{', '.join(sorted(CALIBRATORS))}."
         )
     if calibrator is None:

@@ -8,15 +8,14 @@ from typing import Any
 import numpy as np
 
 from sparsebag.deploy.compiled import CompiledEnsemble
+from sparsebag.deploy.not_exportable import NotExportable
 from sparsebag.deploy.trees import FlatTrees
-from sparsebag.deploy.verification import Verification, probe_rows, verify
+from sparsebag.deploy.verification import Export, dense, probe_rows
 from sparsebag.refine.size_matched import finished_votes
-
-TOLERANCE = 1e-9
 
 
 @dataclass(frozen=True)
-class TreeliteExport:
+class TreeliteExport(Export):
     """A treelite model and the ensemble it stands for.
 
     Attributes
@@ -44,7 +43,7 @@ class TreeliteExport:
         import treelite
 
         # The trees compare float32 values, whatever precision the caller has.
-        rows = np.asarray(X, dtype=np.float32).astype(np.float64)
+        rows = np.asarray(dense(X), dtype=np.float32).astype(np.float64)
         out = np.asarray(treelite.gtil.predict(self.trees, rows, nthread=1))
         out = out.reshape(len(rows), self.model.n_outputs)
         if self.model.classes is None:
@@ -69,20 +68,6 @@ class TreeliteExport:
             "out or apply it itself."
         )
 
-    def verify(self, X: Any, tolerance: float = TOLERANCE) -> Verification:
-        """Compare treelite's predictions with the model's; raise where they differ.
-
-        Parameters
-        ----------
-        X : array-like of shape (rows, n_features)
-        tolerance : float
-
-        Returns
-        -------
-        Verification
-        """
-        return verify(self.model, self.predict, X, tolerance)
-
 
 def export_treelite(model: CompiledEnsemble) -> TreeliteExport:
     """The forest as a treelite model, verified on rows at its thresholds.
@@ -103,7 +88,10 @@ def export_treelite(model: CompiledEnsemble) -> TreeliteExport:
             "exporting to treelite needs treelite; pip install 'sparsebag[treelite]'."
         ) from error
     if len(model.groups) != 1 or not isinstance(model.groups[0], FlatTrees):
-        raise ValueError("treelite holds trees only, and this ensemble has other members too.")
+        raise NotExportable(
+            f"treelite holds trees only, and this ensemble has members of other kinds "
+            f"({', '.join(sorted(set(model.paths) - {FlatTrees.kind}))}); use save or to_sklearn."
+        )
     trees, n = model.groups[0], model.n_outputs
     builder: Any = tl.ModelBuilder(
         threshold_type="float64",

@@ -10,14 +10,11 @@ import numpy as np
 
 from sparsebag.deploy.votes import (
     check_class_columns,
-    finite_numbers,
+    scores_in_blocks,
     sigmoid,
     softmax,
     weighted_votes,
 )
-
-BLOCK_ELEMENTS = 2**21
-"""Scores held at a time."""
 
 
 def _two(positive: np.ndarray) -> np.ndarray:
@@ -140,13 +137,7 @@ class LinearVotes:
         -------
         ndarray of shape (rows, n_outputs)
         """
-        X = finite_numbers(X)
-        out = np.empty((X.shape[0], self.n_outputs))
-        step = max(1, BLOCK_ELEMENTS // self.coef.shape[1])
-        for start in range(0, X.shape[0], step):
-            rows = slice(start, start + step)
-            out[rows] = self._block(X[rows])
-        return out
+        return scores_in_blocks(X, self.n_outputs, self.coef.shape[1], self._block)
 
     def _block(self, X: Any) -> np.ndarray:
         z = np.asarray(X @ self.coef) + self.intercept

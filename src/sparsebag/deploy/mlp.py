@@ -11,13 +11,10 @@ import numpy as np
 from sparsebag.deploy.linear import LINKS, TWO_CLASS_LINKS
 from sparsebag.deploy.votes import (
     check_class_columns,
-    finite_numbers,
+    scores_in_blocks,
     sigmoid,
     weighted_votes,
 )
-
-BLOCK_ELEMENTS = 2**21
-"""Activations of the widest layer held at a time."""
 
 ACTIVATIONS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
     "identity": lambda z: z,
@@ -130,14 +127,8 @@ class StackedNetworks:
         -------
         ndarray of shape (rows, n_outputs)
         """
-        X = finite_numbers(X)
-        out = np.empty((X.shape[0], self.n_outputs))
         widest = max(layer.shape[2] for layer in self.layers) * self.n_members
-        step = max(1, BLOCK_ELEMENTS // widest)
-        for start in range(0, X.shape[0], step):
-            rows = slice(start, start + step)
-            out[rows] = self._block(X[rows])
-        return out
+        return scores_in_blocks(X, self.n_outputs, widest, self._block)
 
     def _block(self, X: Any) -> np.ndarray:
         # One product for all first layers: X is read once, and may be sparse.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -14,6 +15,10 @@ from sparsebag.deploy.trees import FlatTrees
 PROBE_ROWS = 500
 """Rows every export is tried on before it is handed out."""
 MISSING_SHARE = 0.1
+
+
+TOLERANCE = 1e-9
+"""Largest difference of an export that matches: sums in another order, other exp and log."""
 
 
 class ExportMismatch(RuntimeError):
@@ -74,11 +79,12 @@ def verify(
     >>> print(verify(small.compile(), small.predict_proba, X, 1e-9))
     150 rows: largest difference 0.0e+00, 0 label flips, 0 boundary rows
     """
+    X = dense(X)
     theirs = np.asarray(predict(X))
     if model.classes is None:
         ours = model.predict(X)
         theirs = theirs.reshape(ours.shape)
-        scale = max(1.0, float(np.abs(ours).max(initial=0.0)))
+        scale = float(np.abs(ours).max(initial=0.0)) or 1.0
         flips = boundary = 0
     else:
         ours, scale = model.predict_proba(X), 1.0
@@ -93,6 +99,44 @@ def verify(
     if wrong or (model.classes is not None and flips_elsewhere):
         raise ExportMismatch(f"the export does not match the model: {found}.")
     return found
+
+
+class Export(ABC):
+    """A model in another engine's form, and the ensemble it stands for."""
+
+    model: CompiledEnsemble
+
+    @abstractmethod
+    def predict(self, X: Any) -> np.ndarray:
+        """Probabilities, or numbers (regression), by the other engine."""
+
+    def verify(self, X: Any, tolerance: float = TOLERANCE) -> Verification:
+        """Compare the other engine's predictions with the model's; raise where they differ.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (rows, n_features)
+        tolerance : float
+
+        Returns
+        -------
+        Verification
+        """
+        return verify(self.model, self.predict, X, tolerance)
+
+
+def dense(X: Any) -> Any:
+    """X as other engines read it: not sparse.
+
+    Parameters
+    ----------
+    X : array-like or sparse matrix
+
+    Returns
+    -------
+    array-like
+    """
+    return X.toarray() if hasattr(X, "toarray") else X
 
 
 def probe_rows(model: CompiledEnsemble, seed: int = 0) -> np.ndarray:

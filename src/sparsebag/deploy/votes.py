@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+
+BLOCK_ELEMENTS = 2**21
+"""Scores or activations held at a time."""
 
 
 def finite_numbers(X: Any) -> Any:
@@ -31,6 +35,39 @@ def finite_numbers(X: Any) -> Any:
         what = "NaN" if np.any(np.isnan(values)) else "infinity"
         raise ValueError(f"Input X contains {what}.")
     return X
+
+
+def scores_in_blocks(
+    X: Any, n_outputs: int, width: int, of_block: Callable[[Any], np.ndarray]
+) -> np.ndarray:
+    """Scores of a few rows at a time, so that memory does not grow with the rows.
+
+    Parameters
+    ----------
+    X : ndarray or sparse matrix of shape (rows, n_features)
+        Checked by `finite_numbers` here.
+    n_outputs : int
+    width : int
+        Numbers a row takes on the way.
+    of_block : callable
+        Some rows of X to scores of shape (rows, n_outputs).
+
+    Returns
+    -------
+    ndarray of shape (rows, n_outputs)
+
+    Examples
+    --------
+    >>> scores_in_blocks(np.ones((3, 2)), 1, 2, lambda X: X[:, :1]).shape
+    (3, 1)
+    """
+    X = finite_numbers(X)
+    out = np.empty((X.shape[0], n_outputs))
+    step = max(1, BLOCK_ELEMENTS // width)
+    for start in range(0, X.shape[0], step):
+        rows = slice(start, start + step)
+        out[rows] = of_block(X[rows])
+    return out
 
 
 def sigmoid(z: np.ndarray) -> np.ndarray:

@@ -1,0 +1,244 @@
+"""Every export beside the model on the paper's data: refined, calibrated, with missing values.
+
+    python -m benchmarks.exports [--data-dir DIR] [--only NAME] [--output FILE]
+
+A line says, for a data set, a kind of member and an export, the worst over all `settings`: largest
+difference from our predictions on the test rows, rows with another label, rows whose label hangs
+on rounding. Where an export cannot carry a model, the sentence the user gets. Exits with 1 if an
+export gives anything but our predictions or such a sentence.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from sklearn.ensemble import (
+    BaggingClassifier,
+    BaggingRegressor,
+    RandomForestClassifier,
+    RandomForestRegressor,
+)
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.impute import SimpleImputer
+from sklearn.linear_model import LogisticRegression, Ridge
+from sklearn.model_selection import train_test_split
+from sklearn.neural_network import MLPClassifier, MLPRegressor
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+import sparsebag as sb
+from benchmarks.datasets import PAPER, PAPER_SEED, Dataset, Unavailable
+from benchmarks.environment import environment
+from benchmarks.kept_output import kept_output
+from sparsebag.deploy.not_exportable import NotExportable
+from sparsebag.deploy.verification import TOLERANCE, ExportMismatch, verify
+
+MISSING_SHARE = 0.05
+MEMBERS, SURVIVORS = 30, 8
+CALIBRATIONS = ("temperature", "tempered_floor", "vector_scaling", "isotonic")
+RESULTS = Path(__file__).parent / "results" / "exports.txt"
+
+Predict = Callable[[np.ndarray], np.ndarray]
+
+
+def settings(task: str, kind: str) -> Iterator[dict[str, Any]]:
+    """Ways of compressing: every calibrator, and refitted leaves where there are any."""
+    trees = kind == "forest"
+    yield {}
+    yield {"refine": "auto", "calibration": "auto"} if trees else {"calibration": "auto"}
+    if task == "regression":
+        if trees:
+            yield {"refine": "leaves"}
+        return
+    leaves = {"refine": "leaves"} if trees else {}
+    for calibration in CALIBRATIONS:
+        yield {"calibration": calibration}
+        if trees:
+            yield {"calibration": calibration, **leaves}
+    yield {"calibration": LogisticRegression(), **leaves}  # the user's own
+
+
+def ensembles(task: str) -> dict[str, Any]:
+    """Kinds of members, unfitted; the last reads missing values by its own means."""
+    how = {"n_estimators": MEMBERS, "random_state": PAPER_SEED}
+    if task == "classification":
+        forest, bag = RandomForestClassifier, BaggingClassifier
+        line, network = LogisticRegression(max_iter=2000), MLPClassifier
+    else:
+        forest, bag, line, network = RandomForestRegressor, BaggingRegressor, Ridge(), MLPRegressor
+    net = network(hidden_layer_sizes=(8,), max_iter=40, random_state=PAPER_SEED)
+    return {
+        "forest": forest(**how),
+        "linear": bag(line, oob_score=True, **how),
+        "networks": bag(net, oob_score=True, **how),
+        "imputer and linear": bag(make_pipeline(SimpleImputer(), line), oob_score=True, **how),
+    }
+
+
+# -- exports: what comes back from a file, as another program would read it -----------------------
+
+
+def _sbag(small: Any, folder: Path) -> Predict:
+    """Ours: read back from the file."""
+    path = folder / "model.sbag"
+    small.save(path, allow_pickle="other" in small.compile().paths)
+    loaded = sb.load(path, allow_pickle=True)
+    return loaded.predict if loaded.classes is None else loaded.predict_proba
+
+
+def _onnx(small: Any, folder: Path) -> Predict:
+    import onnxruntime
+
+    path = folder / "model.onnx"
+    export = small.to_onnx(path)
+    session = onnxruntime.InferenceSession(path.read_bytes(), providers=["CPUExecutionProvider"])
+    output = "prediction" if small.compile().classes is None else "probabilities"
+    dtype = np.float32 if session.get_inputs()[0].type == "tensor(float)" else np.float64
+    assert export.graph.graph.input[0].name == "X"
+    return lambda X: session.run([output], {"X": X.astype(dtype)})[0]
+
+
+def _treelite(small: Any, folder: Path) -> Predict:
+    import treelite
+
+    from sparsebag.deploy.export_treelite import TreeliteExport
+
+    path = folder / "model.treelite"
+    export = small.to_treelite()
+    export.trees.serialize(path)
+    return TreeliteExport(treelite.Model.deserialize(path), export.model).predict
+
+
+def _sklearn(small: Any, folder: Path) -> Predict:
+    import joblib
+
+    path = folder / "model.joblib"
+    joblib.dump(small.to_sklearn(), path)
+    ordinary = joblib.load(path)
+    return ordinary.predict if small.compile().classes is None else ordinary.predict_proba
+
+
+EXPORTS = {".sbag": _sbag, "onnx": _onnx, "treelite": _treelite, "sklearn": _sklearn}
+
+
+# -- the table ------------------------------------------------------------------------------------
+
+
+@dataclass
+class Line:
+    """One export of one kind of member on one data set, over all settings."""
+
+    equal: int = 0
+    difference: float = 0.0
+    flips: int = 0
+    boundary: int = 0
+    reasons: dict[str, int] = field(default_factory=dict)
+    failures: list[str] = field(default_factory=list)
+
+    def add(self, make: Any, small: Any, X: np.ndarray, setting: dict[str, Any]) -> None:
+        """Make the export and compare."""
+        with tempfile.TemporaryDirectory() as folder:
+            try:
+                predict = make(small, Path(folder))
+                found = verify(small.compile(), predict, X, TOLERANCE)
+            except NotExportable as reason:
+                self.reasons[str(reason)] = self.reasons.get(str(reason), 0) + 1
+                return
+            except ExportMismatch as mismatch:
+                self.failures.append(f"{setting}: {mismatch}")
+                return
+        self.equal += 1
+        self.difference = max(self.difference, found.largest_difference)
+        self.flips += found.label_flips
+        self.boundary += found.boundary_rows
+
+    def __str__(self) -> str:
+        total = self.equal + sum(self.reasons.values()) + len(self.failures)
+        figures = f"{self.difference:>10.0e}{self.flips:>7}{self.boundary:>10}"
+        return f"{f'{self.equal} of {total}':>10}" + (figures if self.equal else "")
+
+
+def cases(dataset: Dataset, X: np.ndarray) -> Iterator[tuple[str, Any, np.ndarray, str]]:
+    """Kind of member, ensemble, its X, and whether that has missing values."""
+    holes = np.random.default_rng(PAPER_SEED).random(X.shape) < MISSING_SHARE
+    scaled = StandardScaler().fit_transform(X)
+    for kind, model in ensembles(dataset.task).items():
+        rows = X if kind == "forest" else scaled
+        if kind != "imputer and linear":
+            yield kind, model, rows, "no"
+        if kind in ("forest", "imputer and linear"):  # the others refuse NaN when they are fitted
+            yield kind, model, np.where(holes, np.nan, rows), "yes"
+
+
+def compare(dataset: Dataset, data_dir: str | None, reasons: dict[str, int]) -> int:
+    """Print the lines of a data set; returns how many exports failed."""
+    X, y = dataset.load(data_dir)
+    failed = 0
+    for kind, model, rows, missing in cases(dataset, X):
+        train, test, y_train, _ = train_test_split(rows, y, test_size=0.3, random_state=PAPER_SEED)
+        lines = {name: Line() for name in EXPORTS}
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            model.fit(train, y_train)
+        for setting in settings(dataset.task, kind):
+            small = sb.compress(
+                model, train, y_train, max_estimators=SURVIVORS, tolerance=None, **setting
+            )
+            for name, make in EXPORTS.items():
+                lines[name].add(make, small, test, setting)
+        for name, line in lines.items():
+            print(f"{dataset.name:<20}{missing:<5}{kind:<20}{name:<10}{line}", flush=True)
+            for reason, times in line.reasons.items():
+                reasons[f"{name}: {reason}"] = reasons.get(f"{name}: {reason}", 0) + times
+            for failure in line.failures:
+                print(f"  FAILED {failure}")
+            failed += len(line.failures)
+    return failed
+
+
+def run(data_dir: str | None, only: str | None) -> int:
+    """Print the table; returns how many exports failed, and data sets were not to be had."""
+    for key, value in environment().items():
+        print(f"{key}: {value}")
+    print(f"\n{SURVIVORS} of {MEMBERS} members at most; NaN in {MISSING_SHARE:.0%} of the values.")
+    head = f"{'data set':<20}{'NaN':<5}{'members':<20}{'export':<10}{'equal':>10}"
+    print(f"\n{head}{'largest':>10}{'flips':>7}{'boundary':>10}")
+    failed, reasons = 0, dict[str, int]()
+    left_out = 0
+    for name, dataset in PAPER.items():
+        if only is not None and name != only:
+            continue
+        try:
+            failed += compare(dataset, data_dir, reasons)
+        except Unavailable as reason:
+            print(f"left out: {reason}")
+            left_out += 1
+    print("\nWhat an export cannot carry, in the words the user gets (how many times):")
+    for reason, times in reasons.items():
+        print(f"  {times:>4}  {reason}")
+    verdict = f"{failed} exports differ from the model." if failed else "Every export is equal."
+    print(f"\n{verdict}" + (f" {left_out} data sets were left out." if left_out else ""))
+    return failed + left_out
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--data-dir")
+    parser.add_argument("--only", choices=list(PAPER), help="one data set; nothing is kept")
+    parser.add_argument("--output", type=Path, help=f"default {RESULTS.name}, none with --only")
+    args = parser.parse_args()
+    with kept_output(args.output or (None if args.only else RESULTS)):
+        failed = run(args.data_dir, args.only)
+    sys.exit(1 if failed else 0)
+
+
+if __name__ == "__main__":
+    main()

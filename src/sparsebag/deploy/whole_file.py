@@ -1,0 +1,104 @@
+"""Files written whole or not at all, and errors that speak of the path the user gave."""
+
+from __future__ import annotations
+
+import contextlib
+import mmap as memory_map
+import os
+import secrets
+import stat
+from pathlib import Path
+from typing import Any
+
+PRIVATE, USUAL = 0o600, 0o666
+"""Permissions of a new file, before the user's umask."""
+
+
+def write_whole(path: Any, content: bytes) -> None:
+    """Write a file; a crash or a full disk leaves the old one, never half a new one.
+
+    An old file's permissions stay, and a link is followed.
+
+    Parameters
+    ----------
+    path : path-like
+    content : bytes
+    """
+    target = Path(os.path.realpath(os.fsdecode(path)))
+    partial = target.with_name(f".{secrets.token_hex(8)}.part")
+    try:
+        mode = _mode_to_keep(target)
+        with _new_file(partial, USUAL if mode is None else PRIVATE) as file:
+            if mode is not None:
+                os.chmod(partial, mode)
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())  # the data before the name
+        os.replace(partial, target)
+    except OSError as error:
+        raise _told(error, path, target.parent) from None
+    finally:
+        with contextlib.suppress(OSError):
+            os.unlink(partial)
+
+
+def read_whole(path: Any, *, start: bytes, mmap: bool = False) -> Any:
+    """The content of a file, or no more than its start where that is not the expected one.
+
+    Parameters
+    ----------
+    path : path-like
+    start : bytes
+        How the file should begin.
+    mmap : bool
+        Map it instead of reading it.
+
+    Returns
+    -------
+    bytes or mmap
+    """
+    name = os.fsdecode(path)
+    _check_ordinary(Path(name), "loaded")
+    with open(name, "rb") as file:
+        found = file.read(len(start))
+        if found != start:
+            return found
+        if mmap:
+            return memory_map.mmap(file.fileno(), 0, access=memory_map.ACCESS_READ)
+        return found + file.read()
+
+
+def _new_file(path: Path, mode: int) -> Any:
+    # Not mkstemp, whose private files would have to be opened to others by guessing the umask.
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
+    return os.fdopen(os.open(path, flags, mode), "wb")
+
+
+def _mode_to_keep(target: Path) -> int | None:
+    _check_ordinary(target, "written")
+    return stat.S_IMODE(target.stat().st_mode) if target.exists() else None
+
+
+def _check_ordinary(path: Path, what: str) -> None:
+    """A folder, a device or a pipe is no file; replacing a device would even remove it."""
+    if path.is_dir():
+        raise IsADirectoryError(f"{str(path)!r} is a folder; a model is {what} as a file.")
+    if path.exists() and not path.is_file():
+        raise OSError(f"{str(path)!r} is a device or a pipe; a model is {what} as a file.")
+
+
+def _told(error: OSError, path: Any, folder: Path) -> OSError:
+    """The same error in a sentence on what the user asked for, not on our partial file."""
+    if error.errno is None:  # ours already
+        return error
+    name = os.fsdecode(path)
+    if not folder.exists():
+        sentence = f"{name!r} cannot be written: the folder {str(folder)!r} does not exist."
+    elif not folder.is_dir():
+        sentence = f"{name!r} cannot be written: {str(folder)!r} is a file, not a folder."
+    else:
+        why = os.strerror(error.errno).lower()
+        sentence = f"{name!r} could not be written ({why}); what was there before is untouched."
+    told = type(error)(sentence)
+    told.errno = error.errno
+    return told

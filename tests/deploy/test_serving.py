@@ -1,0 +1,177 @@
+"""In a service: threads, processes, tables with names, and input of every kind."""
+
+from __future__ import annotations
+
+import copy
+import multiprocessing
+import pickle
+import subprocess
+import sys
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.sparse as sp
+from sklearn.datasets import load_digits, load_iris
+from sklearn.ensemble import RandomForestClassifier
+
+import sparsebag as sb
+from sparsebag.deploy.artifact import ArtifactError, dumps, loads
+from sparsebag.deploy.compiled import resolve_threads
+
+X, Y = load_iris(return_X_y=True)
+NAMES = ["length", "width", "petal length", "petal width"]
+TABLE = pd.DataFrame(X, columns=NAMES)
+
+
+@pytest.fixture(scope="module")
+def named():
+    forest = RandomForestClassifier(30, random_state=0).fit(TABLE, Y)
+    return sb.compress(forest, TABLE, Y)
+
+
+@pytest.fixture(scope="module")
+def digits():
+    rows, y = load_digits(return_X_y=True)
+    rows = np.where(np.random.default_rng(0).random(rows.shape) < 0.05, np.nan, rows)
+    small = sb.compress(RandomForestClassifier(30, random_state=0).fit(rows, y), rows, y)
+    return small.compile(), rows
+
+
+def test_columns_in_another_order_are_refused(named):
+    turned = TABLE[NAMES[::-1]]
+    for model in (named.compile(), loads(dumps(named.compile()))):
+        assert np.array_equal(model.predict_proba(TABLE), named.predict_proba(TABLE))
+        assert np.array_equal(model.predict_proba(X), named.predict_proba(TABLE))
+        message = "X has 'petal width' where the model reads 'length'"
+        for call in (model.predict, model.predict_proba):
+            with pytest.raises(ValueError, match=message):
+                call(turned)
+        for call in (model.predict_one, model.predict_proba_one):
+            with pytest.raises(ValueError, match=message):
+                call(turned.iloc[0])
+        assert model.predict_one(TABLE.iloc[0]) == model.predict_one(X[0])
+
+
+def test_names_that_do_not_fit_are_a_broken_file(named):
+    for names in (("a",), (1, 2, 3, 4)):
+        broken = dumps(replace(named.compile(), feature_names=names))
+        with pytest.raises(ArtifactError, match="not one string a feature"):
+            loads(broken)
+
+
+def test_what_pandas_calls_missing(named):
+    table = TABLE.astype("Float64")
+    table.iloc[0, 1] = pd.NA
+    plain = X.copy()
+    plain[0, 1] = np.nan
+    model = named.compile()
+    assert np.array_equal(model.predict_proba(table), model.predict_proba(plain))
+    assert np.array_equal(model.predict_proba_one(table.iloc[0]), model.predict_proba(plain)[0])
+
+
+def test_complex_numbers_are_refused(named):
+    for call in (named.compile().predict, lambda rows: named.compile().predict_one(rows[0])):
+        with pytest.raises(ValueError, match="X holds complex numbers"):
+            call(X + 1j)
+
+
+def test_a_sparse_row_is_a_table(named):
+    with pytest.raises(ValueError, match=r"not shape \(1, 4\); use predict for many"):
+        named.compile().predict_one(sp.csr_matrix(X[:1]))
+
+
+@pytest.mark.parametrize("n_jobs", [2.0, "2", [1]])
+def test_threads_are_a_whole_number(n_jobs):
+    with pytest.raises(TypeError, match="is no whole number; use None for one thread"):
+        resolve_threads(n_jobs)
+
+
+def test_more_threads_than_there_can_be(digits):
+    model, rows = digits
+    assert model.predict_proba(rows, n_jobs=10**30).shape == (len(rows), 10)
+    assert resolve_threads(np.int64(3)) == 3
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc, and limits its own memory")
+def test_a_system_without_threads_to_give(digits, tmp_path):
+    """Threads that cannot be started are done without; they used to end the process."""
+    model, rows = digits
+    (tmp_path / "model").write_bytes(dumps(model))
+    np.save(tmp_path / "rows.npy", np.resize(rows, (60_000, rows.shape[1])))
+    code = """
+import resource, numpy as np, sparsebag as sb
+model, rows = sb.load("model"), np.load("rows.npy")
+expected = model.predict_proba(rows)
+pages = int(open("/proc/self/statm").read().split()[0])
+most = pages * resource.getpagesize() + 60 * 2**20  # a thread's stack takes 8 of these
+resource.setrlimit(resource.RLIMIT_AS, (most, most))
+print(np.array_equal(model.predict_proba(rows, n_jobs=64), expected))
+"""
+    run = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert (run.returncode, run.stdout.strip()) == (0, "True"), run.stderr
+
+
+def test_threads_share_a_model(digits):
+    """The layout for missing values is made by whoever needs it first."""
+    model, rows = digits
+    fresh = pickle.loads(pickle.dumps(model))
+    with ThreadPoolExecutor(8) as pool:
+        found = list(pool.map(lambda _: fresh.predict_proba(rows), range(8)))
+        ones = list(pool.map(fresh.predict_proba_one, rows[:200]))
+    expected = model.predict_proba(rows)
+    assert all(np.array_equal(proba, expected) for proba in found)
+    assert np.array_equal(np.stack(ones), expected[:200])
+
+
+def test_others_run_while_it_predicts(digits):
+    """The GIL is released: no other thread stands still for the length of a call."""
+    model, rows = digits
+    rows = np.resize(rows, (200_000, rows.shape[1]))
+    done, ticks = threading.Event(), [0.0]
+
+    def tick():
+        while not done.is_set():
+            ticks.append(time.perf_counter())
+            time.sleep(1e-4)
+
+    def longest_stop():
+        """Of the other thread, as a share of a call."""
+        start = time.perf_counter()
+        model.predict_proba(rows)
+        end = time.perf_counter()
+        time.sleep(0.01)
+        within = [start, *(t for t in ticks if start < t < end), end]
+        return max(np.diff(within)) / (end - start)
+
+    other = threading.Thread(target=tick)
+    other.start()
+    try:
+        # The best of a few: a busy machine may stop any thread.
+        assert min(longest_stop() for _ in range(5)) < 0.5
+    finally:
+        done.set()
+        other.join()
+
+
+@pytest.mark.parametrize("how", ["fork", "spawn"])
+def test_processes_get_a_model(how, named):
+    if how not in multiprocessing.get_all_start_methods():
+        pytest.skip(f"this system has no {how}")
+    model = named.compile()
+    expected = model.predict_proba(X)
+    with multiprocessing.get_context(how).Pool(1) as pool:
+        assert np.array_equal(pool.apply(model.predict_proba, (X,)), expected)
+
+
+def test_copies(named):
+    model = named.compile()
+    for same in (copy.copy(model), copy.deepcopy(model), pickle.loads(pickle.dumps(model))):
+        assert np.array_equal(same.predict_proba(X), model.predict_proba(X))
+        assert same.feature_names == tuple(NAMES)
