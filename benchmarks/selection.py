@@ -46,6 +46,7 @@ from sparsebag.objective.simplex_objective import SimplexObjective
 from sparsebag.selection.cross_fit import cross_fit
 from sparsebag.selection.select import MOST_MEMBERS
 from sparsebag.settings import DEFAULT_FLOOR, DEFAULT_PRIOR_MASS
+from sparsebag.weighting import disagreement_of
 
 RESULTS = Path(__file__).parent / "results" / "selection.csv"
 SIZES = (5, 10, 20, 50)
@@ -146,7 +147,11 @@ def points(name: str, kind: str, n_members: int, seed: int, data_dir: Any) -> It
     fit_seconds = time.perf_counter() - start
     start = time.perf_counter()
     evidence = collect_evidence(problem.pool, problem.X, problem.y, class_votes=True)
-    path = cross_fit(FullVoteRisk(evidence, floor=DEFAULT_FLOOR), min(n_members - 1, MOST_MEMBERS))
+    path = cross_fit(
+        FullVoteRisk(evidence, floor=DEFAULT_FLOOR),
+        min(n_members - 1, MOST_MEMBERS),
+        disagreement=disagreement_of(problem.pool, problem.X, evidence),
+    )
     select_seconds = time.perf_counter() - start
     # Selection alone: what refitted leaves and a calibrator add is bench-quality's to show.
     small = sb.compress(

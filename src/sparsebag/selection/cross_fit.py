@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property, reduce
 
@@ -21,6 +22,11 @@ from sparsebag.objective.pair_shrinkage import (
     Shrinkage,
     effects_of,
     measure_shrinkage,
+)
+from sparsebag.objective.vote_disagreement import (
+    DisagreementShrinkage,
+    VoteDisagreement,
+    measure_disagreement,
 )
 from sparsebag.selection.path import PathPoint, budget_path
 
@@ -76,7 +82,7 @@ class CrossFittedPath:
     rows : RowRisks
     random : Exchangeable
         Random members' risk, in closed form.
-    shrinkage : Shrinkage
+    shrinkage : Shrinkage or DisagreementShrinkage
         How much of the members' differences was real.
     slope, slope_error : float
         Gain on held-out rows over the gain the model predicted there, and its standard error.
@@ -96,7 +102,7 @@ class CrossFittedPath:
     deviation: np.ndarray
     rows: RowRisks
     random: Exchangeable
-    shrinkage: Shrinkage
+    shrinkage: Shrinkage | DisagreementShrinkage
     slope: float
     slope_error: float
     n_members: int
@@ -140,7 +146,7 @@ class CrossFittedPath:
     def gain_error(self) -> np.ndarray:
         """Standard error of `gain`: of the members' differences, and of the slope."""
         n = self.n_members
-        spread = [self.shrinkage.variance_at(point.weights, n) for point in self.points]
+        spread = [self.shrinkage.variance_of(p.members, p.weights, n) for p in self.points]
         of_slope = self.slope_error * self.gain / self.slope if self.slope else 0.0 * self.gain
         return np.asarray(np.sqrt(np.array(spread) + of_slope**2))
 
@@ -221,6 +227,7 @@ def cross_fit(
     *,
     price: np.ndarray | None = None,
     trees: bool = True,
+    disagreement: VoteDisagreement | None = None,
     n_folds: int = FOLDS,
     seed: int = 0,
     verbose: int = 0,
@@ -242,6 +249,8 @@ def cross_fit(
     trees : bool, default True
         Whether the members are trees, whose differences are of a known size; see
         `pair_shrinkage`.
+    disagreement : VoteDisagreement, optional
+        How the members' votes differ, from rows without labels. Labels then need to tell less.
     n_folds : int, default 10
     seed : int, default 0
         Of the rows' assignment to folds.
@@ -264,11 +273,19 @@ def cross_fit(
     kept = risk.kept_effects()
     effects = [effects_of(moment, shares, kept) for moment in moments]
     mean = total.exchangeable()
-    prior = PRIOR_COVARIANCE if trees else None
-    shrinkage = measure_shrinkage(effects, mean.own - mean.pair, prior=prior)
+
+    def measure(estimates: list[Effects], of: PairMoments) -> Shrinkage | DisagreementShrinkage:
+        alike = of.exchangeable()
+        spread = alike.own - alike.pair
+        if disagreement is None or len(estimates) < 2:
+            prior = PRIOR_COVARIANCE if trees else None
+            return measure_shrinkage(estimates, spread, prior=prior)
+        return measure_disagreement(estimates, spread, disagreement, _overlap(shares))
+
+    shrinkage = measure(effects, total)
     deviation = shrinkage.deviation_matrix(effects_of(total, kept=kept))
     points = _thinned(budget_path(_matrix(total, deviation), limit, price))
-    slope, slope_error = _slope(total, moments, effects, kept, points, price, prior, verbose)
+    slope, slope_error = _slope(total, moments, effects, kept, points, price, measure, verbose)
     judged = np.flatnonzero(risk.row_weight > 0)
     return CrossFittedPath(
         points=points,
@@ -289,7 +306,7 @@ def _slope(
     kept: tuple[float, float],
     points: list[PathPoint],
     price: np.ndarray | None,
-    prior: np.ndarray | None,
+    measure: Callable[[list[Effects], PairMoments], Shrinkage | DisagreementShrinkage],
     verbose: int,
 ) -> tuple[float, float]:
     """Held-out gain over predicted gain, pooled over folds and sizes, and its standard error."""
@@ -300,8 +317,7 @@ def _slope(
         return 1.0, 0.0
     for f, moment in enumerate(moments):
         others = total - moment
-        mean = others.exchangeable()
-        rest = measure_shrinkage([e for g, e in enumerate(effects) if g != f], mean.own - mean.pair)
+        rest = measure([e for g, e in enumerate(effects) if g != f], others)
         predicted = rest.deviation_matrix(effects_of(others, kept=kept))
         found = Shrinkage.none().deviation_matrix(effects[f])
         path = budget_path(_matrix(others, predicted), sizes[-1], price)
@@ -322,6 +338,12 @@ def _slope(
     variance = (n - 1) / n * float(np.sum((without - without.mean()) ** 2))
     trust = PRIOR_SD_OF_SLOPE**2 / (PRIOR_SD_OF_SLOPE**2 + variance)
     return 1.0 + trust * (slope - 1.0), float(np.sqrt(trust * variance))
+
+
+def _overlap(shares: np.ndarray) -> float:
+    """Share of a member's out-of-bag rows that another member has out of bag too, on average."""
+    n, own = len(shares), float(np.trace(shares))
+    return (float(shares.sum()) - own) / max((n - 1) * own, 1e-300)
 
 
 def _warn_of_strangers(shares: np.ndarray) -> None:

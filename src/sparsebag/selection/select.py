@@ -11,6 +11,7 @@ import numpy as np
 
 from sparsebag.evidence.evidence import OOBEvidence
 from sparsebag.objective.full_vote_risk import FullVoteRisk, NoPairsError
+from sparsebag.objective.vote_disagreement import VoteDisagreement
 from sparsebag.selection.budget import Budget, Prices
 from sparsebag.selection.cross_fit import CrossFittedPath, cross_fit
 from sparsebag.selection.explain import Facts, explain
@@ -99,6 +100,7 @@ def select_members(
     tolerance: float,
     refit_by: RefitBy | None = None,
     refitted: RefittedMembers | None = None,
+    disagreement: VoteDisagreement | None = None,
     floor: float = 0.0,
     noun: str = "members",
     seed: int = 0,
@@ -121,6 +123,8 @@ def select_members(
         Another loss the chosen members' weights may be refitted on.
     refitted : RefittedMembers, optional
         How the members will be refitted before they vote; ``evidence`` is then theirs.
+    disagreement : VoteDisagreement, optional
+        How the members' votes differ on rows without labels, where such rows can be made.
     floor : float, default 0
         Share of the uniform class distribution in each vote, as deployed.
     noun : str
@@ -149,6 +153,7 @@ def select_members(
             min(n - 1, int(budget.max_estimators or MOST_MEMBERS)),  # all of them: see below
             price=budget.price_for_search(prices),
             trees=bool(np.all(prices.nodes)),
+            disagreement=disagreement,
             seed=seed,
             verbose=verbose,
         )
