@@ -28,6 +28,7 @@ from sparsebag.objective.vote_disagreement import (
     VoteDisagreement,
     measure_disagreement,
 )
+from sparsebag.selection.interval import degrees_of_freedom
 from sparsebag.selection.path import PathPoint, budget_path
 
 FOLDS = 10
@@ -40,6 +41,9 @@ MOST_STRANGERS, ROWS_TO_MEET = 0.2, 100
 """Share of pairs without a common row above which the user is warned, given this many rows."""
 PRIOR_SD_OF_SLOPE = 1.0
 """How far the model of the members' differences is trusted before the held-out rows are heard."""
+UNKNOWN_SLOPE = 1.0, float("inf")
+SLOPE_ON_MADE_UP_ROWS, SD_ON_MADE_UP_ROWS = 0.75, 0.3
+"""The same where made-up rows told the differences: real rows keep about that of the gain."""
 
 
 @dataclass(frozen=True)
@@ -128,6 +132,10 @@ class CrossFittedPath:
         if self.rows.full is not None:
             at = np.array([0.0, 0.0, 1.0])
         return float(np.sqrt(at @ self.rows.covariance() @ at))
+
+    def degrees_of_freedom(self) -> float:
+        """Of the rows' spread, for intervals: see `interval.degrees_of_freedom`."""
+        return degrees_of_freedom(self.rows.pair, self.rows.weight)
 
     @cached_property
     def concentration(self) -> np.ndarray:
@@ -285,7 +293,11 @@ def cross_fit(
     shrinkage = measure(effects, total)
     deviation = shrinkage.deviation_matrix(effects_of(total, kept=kept))
     points = _thinned(budget_path(_matrix(total, deviation), limit, price))
-    slope, slope_error = _slope(total, moments, effects, kept, points, price, measure, verbose)
+    usual = (1.0, PRIOR_SD_OF_SLOPE)
+    if disagreement is not None:
+        usual = (SLOPE_ON_MADE_UP_ROWS, SD_ON_MADE_UP_ROWS)
+    found = _slope(total, moments, effects, kept, points, price, measure, verbose)
+    slope, slope_error = _with_usual(*found, *usual)
     judged = np.flatnonzero(risk.row_weight > 0)
     return CrossFittedPath(
         points=points,
@@ -314,7 +326,7 @@ def _slope(
     sizes = [len(point.members) for point in points if len(point.members) <= DENSE_SIZES]
     products, squares = np.zeros(len(moments)), np.zeros(len(moments))
     if len(moments) < 2:
-        return 1.0, 0.0
+        return UNKNOWN_SLOPE
     for f, moment in enumerate(moments):
         others = total - moment
         rest = measure([e for g, e in enumerate(effects) if g != f], others)
@@ -328,16 +340,23 @@ def _slope(
             squares[f] += expected**2
         _say(verbose, f"paths judged on fold {f + 1} of {len(moments)}")
     if not squares.sum() > 0:
-        return 1.0, 0.0
+        return UNKNOWN_SLOPE
     slope = products.sum() / squares.sum()
     left = squares.sum() - squares
     if not np.all(left > SMALLEST_SHARE * squares.sum()):  # one fold says it all: too little
-        return 1.0, PRIOR_SD_OF_SLOPE
+        return UNKNOWN_SLOPE
     without = (products.sum() - products) / left
     n = len(moments)
     variance = (n - 1) / n * float(np.sum((without - without.mean()) ** 2))
-    trust = PRIOR_SD_OF_SLOPE**2 / (PRIOR_SD_OF_SLOPE**2 + variance)
-    return 1.0 + trust * (slope - 1.0), float(np.sqrt(trust * variance))
+    return float(slope), float(np.sqrt(variance))
+
+
+def _with_usual(slope: float, error: float, usual: float, sd: float) -> tuple[float, float]:
+    """A slope and its standard error, combined with what slopes usually are."""
+    if not np.isfinite(error):
+        return usual, sd
+    trust = sd**2 / (sd**2 + error**2)
+    return usual + trust * (slope - usual), float(np.sqrt(trust)) * error
 
 
 def _overlap(shares: np.ndarray) -> float:

@@ -16,6 +16,7 @@ from sparsebag.selection.budget import Budget, Prices
 from sparsebag.selection.cross_fit import CrossFittedPath, cross_fit
 from sparsebag.selection.explain import Facts, explain
 from sparsebag.selection.guard import SMALLEST_RISK, Choice, choose, upper_bound
+from sparsebag.selection.interval import risk_interval
 from sparsebag.selection.path import PathPoint
 from sparsebag.selection.refit import RefitBy, refit
 from sparsebag.selection.table import PathTable
@@ -56,6 +57,9 @@ class Selection:
     expected_risk, standard_error : float
         Expected Brier score (classification) or squared error (regression) on new rows. The
         optimism of having been chosen is in it.
+    interval : tuple of float
+        Where the risk on new rows is with 95 % confidence; see `selection.interval`. It is wider
+        above than below, as risks are.
     full_risk : float
         That of the whole ensemble with equal weights.
     increase, bound : float
@@ -78,6 +82,7 @@ class Selection:
     weights: np.ndarray
     expected_risk: float
     standard_error: float
+    interval: tuple[float, float]
     full_risk: float
     increase: float
     bound: float
@@ -194,6 +199,7 @@ def select_members(
         weights=equal,
         expected_risk=facts.expected,
         standard_error=facts.standard_error,
+        interval=risk_interval(facts.expected, facts.standard_error, path.degrees_of_freedom()),
         full_risk=path.full_risk,
         increase=facts.increase,
         bound=facts.bound,
@@ -216,6 +222,7 @@ def _unjudged(whole: tuple[int, int, int], tolerance: float, noun: str) -> Selec
         weights=np.full(n, 1.0 / n),
         expected_risk=unknown,
         standard_error=unknown,
+        interval=(unknown, unknown),
         full_risk=unknown,
         increase=0.0,
         bound=0.0,
