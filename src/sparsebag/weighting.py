@@ -38,7 +38,7 @@ from sparsebag.solvers.base import (
 )
 
 Array = Any
-MOST_MIXED_ROWS = 20_000
+MOST_MIXED_ROWS = 5_000
 """Rows that synthetic ones are mixed from; more would not make them more alike to new rows."""
 MOST_DENSE_ENTRIES, MOST_DENSE_BLOCKS = 1 << 24, 4
 """Entries of such rows that are held at a time (64 MiB), and how many times."""

@@ -36,7 +36,7 @@ SCALE_SD = 0.2
 """How well made-up rows stand for real ones: standard deviation of C's scale around 1."""
 UNTOLD_PAIR_SD = 0.02
 """Pairs' effects that C does not tell, in units of what averaging two members saves."""
-SMALLEST_VALUE = 1e-9
+SMALLEST_VALUE = 1e-6
 """Of the mean eigenvalue: members that repeat each other exactly have none."""
 
 
@@ -54,7 +54,7 @@ class VoteDisagreement:
     >>> votes = np.array([[1.0, 0.0, 1.0], [2.0, 2.0, 0.0]])  # rows × members
     >>> away = votes - votes.mean(axis=1, keepdims=True)
     >>> VoteDisagreement.of(away.T @ away / 2).matrix.round(2).tolist()
-    [[0.5, -0.25, -0.25], [-0.25, 1.0, -0.75], [-0.25, -0.75, 1.0]]
+    [[0.33, 0.13, -0.47], [0.13, 0.53, -0.67], [-0.47, -0.67, 1.13]]
     """
 
     matrix: np.ndarray
@@ -206,10 +206,12 @@ def measure_disagreement(
     shape = values**2 / np.mean(values**2)
     real = _variance(vectors.T @ mean, noises, shape, COMPANY_SD * spread) * shape
     kept = real / np.maximum(real + noises, 1e-300)
+    # C's leading directions do not tell all: each member may have as much again of its own.
+    untold = np.where(values > SMALLEST_VALUE, (COMPANY_SD * spread) ** 2, 0.0)
     beyond = [fold.pair - scale * disagreement.pair for fold in folds]
     of_pair, pair_variance = pair_share(beyond, spread, UNTOLD_PAIR_SD)
     return DisagreementShrinkage(
-        disagreement, scale, scale_error, kept, real * (1.0 - kept), of_pair, pair_variance
+        disagreement, scale, scale_error, kept, real * (1.0 - kept) + untold, of_pair, pair_variance
     )
 
 
