@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import inspect
+import json
 import os
 import time
 import warnings
@@ -44,10 +45,14 @@ from sparsebag.objective.losses import Brier, SquaredError
 from sparsebag.objective.penalties import ConcaveQuadratic
 from sparsebag.objective.simplex_objective import SimplexObjective
 from sparsebag.selection.cross_fit import cross_fit
+from sparsebag.selection.interval import risk_interval
 from sparsebag.selection.select import MOST_MEMBERS
 from sparsebag.settings import DEFAULT_FLOOR, DEFAULT_PRIOR_MASS
+from sparsebag.weighting import disagreement_of
 
 RESULTS = Path(__file__).parent / "results" / "selection.csv"
+MADE_ON = RESULTS.with_suffix(".json")
+"""Versions and machine of the run that wrote the results last."""
 SIZES = (5, 10, 20, 50)
 TOLERANCE = 0.02
 TRAIN_SHARE, MOST_TEST = 0.4, 8000
@@ -63,11 +68,12 @@ KEY = ("dataset", "ensemble", "members", "seed", "point")
 COLUMNS = (
     *KEY,
     *("status", "task", "train_rows", "test_rows", "survivors"),
-    *("expected", "standard_error", "deployed", "deployed_error", "oob_ratio"),
+    *("expected", "low", "high", "deployed", "deployed_error", "oob_ratio"),
     *("full_expected", "full_deployed", "random", "random_needed", "best", "caruana", "paper"),
     *("increase", "bound", "fit_seconds", "select_seconds"),
-    *("sparsebag", "sklearn", "numpy", "scipy", "python", "machine"),
 )
+DIGITS = 6
+"""Significant ones that the results keep."""
 
 
 @dataclass(frozen=True)
@@ -146,7 +152,11 @@ def points(name: str, kind: str, n_members: int, seed: int, data_dir: Any) -> It
     fit_seconds = time.perf_counter() - start
     start = time.perf_counter()
     evidence = collect_evidence(problem.pool, problem.X, problem.y, class_votes=True)
-    path = cross_fit(FullVoteRisk(evidence, floor=DEFAULT_FLOOR), min(n_members - 1, MOST_MEMBERS))
+    path = cross_fit(
+        FullVoteRisk(evidence, floor=DEFAULT_FLOOR),
+        min(n_members - 1, MOST_MEMBERS),
+        disagreement=disagreement_of(problem.pool, problem.X, evidence),
+    )
     select_seconds = time.perf_counter() - start
     # Selection alone: what refitted leaves and a calibrator add is bench-quality's to show.
     small = sb.compress(
@@ -168,8 +178,13 @@ def points(name: str, kind: str, n_members: int, seed: int, data_dir: Any) -> It
         **{"status": OK, "task": problem.task, "train_rows": len(problem.y)},
         **{"test_rows": len(problem.y_test), "full_expected": path.full_risk},
         **{"full_deployed": full, "fit_seconds": fit_seconds, "select_seconds": select_seconds},
-        **environment(),
     }
+
+    def expected(at: int) -> dict:
+        risk, error = float(path.expected()[at]), float(path.error_of()[at])
+        low, high = risk_interval(risk, error, path.degrees_of_freedom())
+        return {"expected": risk, "low": low, "high": high}
+
     for k in SIZES:
         at = int(np.argmin(np.abs(path.sizes - k)))
         weights = path.points[at].spread(n_members)
@@ -177,8 +192,8 @@ def points(name: str, kind: str, n_members: int, seed: int, data_dir: Any) -> It
         yield {
             **common,
             **{"point": k, "survivors": int(path.sizes[at]), "deployed": risk},
-            **{"deployed_error": error, "expected": float(path.expected()[at])},
-            **{"standard_error": float(path.error_of()[at]), "oob_ratio": ratio.value(weights)},
+            **{"deployed_error": error, "oob_ratio": ratio.value(weights)},
+            **expected(at),
             "random": float(judge.random_k(k)),
             "best": judge.risk(best_members(problem, k, brier=True))[0],
             "caruana": judge.risk(_normalised(greedy_picks(problem, k, brier=True)))[0],
@@ -188,7 +203,8 @@ def points(name: str, kind: str, n_members: int, seed: int, data_dir: Any) -> It
     yield {
         **common,
         **{"point": "chosen", "survivors": int(k), "deployed": risk, "deployed_error": error},
-        **{"expected": selection.expected_risk, "standard_error": selection.standard_error},
+        **{"expected": selection.expected_risk},
+        **dict(zip(("low", "high"), selection.interval, strict=True)),
         **{"oob_ratio": ratio.value(selection.weights), "increase": selection.increase},
         **{"bound": selection.bound, "random": float(judge.random_k(k))},
         "random_needed": _random_needed(judge, risk, n_members),
@@ -204,8 +220,7 @@ def points(name: str, kind: str, n_members: int, seed: int, data_dir: Any) -> It
         yield {
             **common,
             **{"point": "paper", "survivors": int(path.sizes[at]), "deployed": risk},
-            **{"deployed_error": error, "expected": float(path.expected()[at])},
-            **{"standard_error": float(path.error_of()[at])},
+            **{"deployed_error": error, **expected(at)},
             **{"random": float(judge.random_k(paper.n_active_))},
             "paper": judge.risk(paper.weights_)[0],
         }
@@ -221,6 +236,11 @@ def _normalised(picks: np.ndarray) -> np.ndarray:
     return picks / picks.sum()
 
 
+def rounded(value: Any) -> Any:
+    """Floats to as many digits as mean something: the file is read by people and by git."""
+    return float(f"{value:.{DIGITS}g}") if isinstance(value, float) else value
+
+
 def run(args: argparse.Namespace) -> None:
     store = ResultsStore(RESULTS, COLUMNS, KEY)
     names = [name for name in {**PAPER, **SUITE} if not args.data or name in args.data]
@@ -232,11 +252,13 @@ def run(args: argparse.Namespace) -> None:
         for kind in ("forest", "bag")
     ]
     todo = [job for job in work if not store.is_finished((*map(str, job), "chosen"))]
+    if todo:  # beside the results: the same words on every row would be most of the file
+        MADE_ON.write_text(json.dumps(environment(), indent=1) + "\n", encoding="utf-8")
     progress = Progress(max(len(todo), 1))
     for job in todo:
         try:
             for row in points(*job, args.data_dir):
-                store.add(row)
+                store.add({name: rounded(value) for name, value in row.items()})
         except Unavailable as reason:
             print(f"{job[0]} skipped: {reason}")
         progress.step(" ".join(map(str, job)))
@@ -255,7 +277,7 @@ def main() -> None:
     if "run" in args.only:
         run(args)
     if "summary" in args.only:
-        text = selection_summary.summary(RESULTS)
+        text = selection_summary.summary(RESULTS, json.loads(MADE_ON.read_text(encoding="utf-8")))
         print(text)
         RESULTS.with_suffix(".txt").write_text(text + "\n", encoding="utf-8")
     if "cost" in args.only:

@@ -96,7 +96,7 @@ def find_survivors(
         else:  # what the attempt had to say does not count
             trees, refinement, found = None, found.refinement, None
     if found is None:
-        selection, solution = _weights(evidence, pool, settings, budget, tolerance, verbose)
+        selection, solution = _weights(evidence, pool, settings, budget, tolerance, verbose, X=X)
         active = np.flatnonzero(on_host(solution.weights))
         found = Survivors(pool.keep(active), solution, selection, refinement, None)
     calibrated = _calibrate(evidence, found.solution, trees, settings)
@@ -113,6 +113,7 @@ def _weights(
     tolerance: float,
     verbose: int,
     trees: RefittedTrees | None = None,
+    X: Any = None,
 ) -> tuple[Selection | None, Solution]:
     if settings.lam is not None:
         return None, solve_weights(evidence, settings, verbose=verbose)
@@ -122,6 +123,7 @@ def _weights(
         settings,
         budget=budget,
         tolerance=tolerance,
+        X=X,
         refitted=trees,
         verbose=verbose,
     )

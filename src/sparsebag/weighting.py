@@ -7,6 +7,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
+import numpy as np
+import scipy.sparse as sp
+
 from sparsebag.deploy.from_members import COLLAPSED, collapses_into_one
 from sparsebag.evidence.evidence import OOBEvidence, warn_uncovered
 from sparsebag.evidence.from_predictions import from_predictions
@@ -14,7 +17,11 @@ from sparsebag.evidence.members import MemberPool
 from sparsebag.objective.losses import Loss, resolve_loss
 from sparsebag.objective.penalties import ConcaveQuadratic
 from sparsebag.objective.simplex_objective import SimplexObjective
+from sparsebag.objective.vote_disagreement import VoteDisagreement
+from sparsebag.refine.routed_rows import RoutedRows
+from sparsebag.refine.synthetic_rows import synthetic_rows
 from sparsebag.selection.budget import Budget, member_prices
+from sparsebag.selection.disagreement import rows_to_ask, vote_disagreement
 from sparsebag.selection.path import penalty_path
 from sparsebag.selection.refit import RefitBy
 from sparsebag.selection.select import RefittedMembers, Selection, select_members
@@ -31,6 +38,10 @@ from sparsebag.solvers.base import (
 )
 
 Array = Any
+MOST_MIXED_ROWS = 5_000
+"""Rows that synthetic ones are mixed from; more would not make them more alike to new rows."""
+MOST_DENSE_ENTRIES, MOST_DENSE_BLOCKS = 1 << 24, 4
+"""Entries of such rows that are held at a time (64 MiB), and how many times."""
 QUADRATIC = ("brier", "squared_error")
 """Losses the members are selected by already."""
 
@@ -58,6 +69,41 @@ def solve_weights(
         return drop_small_weights(solution, objective, settings.drop_threshold)
 
 
+def disagreement_of(pool: MemberPool, X: Any, evidence: OOBEvidence) -> VoteDisagreement | None:
+    """How the members' votes differ on rows that look like X; None where none can be made.
+
+    Such rows are mixtures of rows that a tree puts side by side, so the members must be trees,
+    their bags known, and X numbers.
+
+    Parameters
+    ----------
+    pool : MemberPool
+    X : array-like
+        The rows of the evidence.
+    evidence : OOBEvidence
+
+    Returns
+    -------
+    VoteDisagreement or None
+    """
+    trees = all(member.is_tree for member in pool.members) and pool.input_kind == "tree"
+    if not trees or pool.in_bag is None or evidence.oob_mask is None:
+        return None
+    rows = pool.prepare(X)
+    n_rows, n_features = rows.shape
+    mixed = min(MOST_MIXED_ROWS, max(2, MOST_DENSE_ENTRIES // n_features))
+    if n_rows > mixed:
+        rows = rows[np.random.default_rng(0).choice(n_rows, mixed, replace=False)]
+    routed = RoutedRows(pool, rows.toarray() if sp.issparse(rows) else rows)
+    n_asked = rows_to_ask(len(pool.members), evidence.n_classes)
+    n_blocks = -(-n_asked * n_features // MOST_DENSE_ENTRIES)
+    n_blocks = min(n_blocks, MOST_DENSE_BLOCKS)
+    size = min(n_asked // n_blocks, max(1, MOST_DENSE_ENTRIES // n_features))
+    with one_blas_thread():
+        blocks = (synthetic_rows(routed, size, seed) for seed in range(n_blocks))
+        return vote_disagreement(pool, blocks)
+
+
 def select_weights(
     evidence: OOBEvidence,
     pool: MemberPool,
@@ -65,12 +111,14 @@ def select_weights(
     *,
     budget: Budget,
     tolerance: float,
+    X: Any = None,
     refitted: RefittedMembers | None = None,
     verbose: int = 0,
 ) -> tuple[Selection, Solution]:
     """Choose members by their full-vote risk; refit their weights on the loss where that helps.
 
     Members whose leaves will be refitted for their weights keep the weights they are chosen with.
+    With ``X``, the rows of the evidence, how members differ is also asked on synthetic rows.
     """
     if evidence.n_members < 2:
         raise ValueError("there is one member only; there is nothing to choose from.")
@@ -88,6 +136,7 @@ def select_weights(
         refit_by=None if loss.name in QUADRATIC or refitted is not None else by,
         refitted=refitted,
         whole_weights=pool.own_weights,
+        disagreement=None if X is None else disagreement_of(pool, X, evidence),
         floor=settings.floor,
         noun="trees" if all(member.is_tree for member in pool.members) else "members",
         verbose=verbose,

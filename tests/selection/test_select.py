@@ -235,7 +235,8 @@ def test_a_voter_judged_by_held_out_rows():
     ]
     voter = VotingClassifier(members, voting="soft").fit(X[::2], labels[::2])
     small = compress(voter, X[1::2], labels[1::2], evidence="holdout", tolerance=0.2)
-    assert small.active_.tolist() == [1]  # better than the three together
+    assert 1 in small.active_  # the regression, better than the three together
+    assert 2 not in small.active_  # the stump
     assert small.selection_.increase < -0.1
     exact = brier(small, X[1::2], labels[1::2])
     assert small.selection_.expected_risk == pytest.approx(exact, rel=0.25)

@@ -93,6 +93,10 @@ class Shrinkage:
         np.fill_diagonal(matrix, alone)
         return np.asarray(matrix)
 
+    def variance_of(self, members: np.ndarray, weights: np.ndarray, n_members: int) -> float:
+        """`variance_at`: whichever members they are, all are as well known."""
+        return self.variance_at(weights, n_members)
+
     def variance_at(self, weights: np.ndarray, n_members: int) -> float:
         """Posterior variance of the deviation ``wᵀ Δ w`` that the weights collect.
 
@@ -194,15 +198,38 @@ def measure_shrinkage(
     unit = spread**2
     members = [np.stack([fold.company, fold.alone]) for fold in folds]
     of_member = None if prior is None else unit * prior
-    real, noise = _with_prior(*_components(members), of_member, members[0].shape[1])
+    real, noise = _with_prior(*real_and_noise(members), of_member, members[0].shape[1])
     known = real @ np.linalg.pinv(real + noise, hermitian=True)
-    pairs = [fold.pair.reshape(1, -1) for fold in folds]
-    of_pair = None if prior is None else np.array([[unit * prior_pair**2]])
-    pair, pair_noise = _with_prior(*_components(pairs), of_pair, pairs[0].shape[1])
-    total = float(pair[0, 0] + pair_noise[0, 0])
-    share = float(pair[0, 0]) / total if total > 0 else 0.0
-    unknown = float(pair[0, 0]) * (1.0 - share)
+    share, unknown = pair_share(
+        [fold.pair for fold in folds], spread, None if prior is None else prior_pair
+    )
     return Shrinkage(known, share, _positive(real - known @ real), unknown)
+
+
+def pair_share(
+    pairs: list[np.ndarray], spread: float, prior_sd: float | None
+) -> tuple[float, float]:
+    """What share of pairs' effects is real, and what variance is left unknown of them.
+
+    Parameters
+    ----------
+    pairs : list of ndarray of shape (N, N)
+        One a fold.
+    spread : float
+        The unit of the prior.
+    prior_sd : float or None
+        Standard deviation to expect; None: the rows alone decide.
+
+    Returns
+    -------
+    tuple of float
+    """
+    flat = [pair.reshape(1, -1) for pair in pairs]
+    prior = None if prior_sd is None else np.array([[(spread * prior_sd) ** 2]])
+    real, noise = _with_prior(*real_and_noise(flat), prior, flat[0].shape[1])
+    total = float(real[0, 0] + noise[0, 0])
+    share = float(real[0, 0]) / total if total > 0 else 0.0
+    return share, float(real[0, 0]) * (1.0 - share)
 
 
 def _with_prior(
@@ -225,11 +252,19 @@ def _with_prior(
     return _positive(both * found + (1.0 - both) * prior), noise
 
 
-def _components(estimates: list[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+def real_and_noise(estimates: list[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
     """Covariance of what is real (unbiased, maybe negative), and of the noise in the folds' mean.
 
     ``estimates`` holds, a fold, one row a kind of effect. Products between different folds average
     to the first; what products within a fold have more is noise.
+
+    Parameters
+    ----------
+    estimates : list of ndarray of shape (kinds, n)
+
+    Returns
+    -------
+    tuple of ndarray of shape (kinds, kinds)
     """
     n_folds, n = len(estimates), estimates[0].shape[1]
     total = reduce(np.add, estimates)

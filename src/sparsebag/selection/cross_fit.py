@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property, reduce
 
@@ -22,6 +23,12 @@ from sparsebag.objective.pair_shrinkage import (
     effects_of,
     measure_shrinkage,
 )
+from sparsebag.objective.vote_disagreement import (
+    DisagreementShrinkage,
+    VoteDisagreement,
+    measure_disagreement,
+)
+from sparsebag.selection.interval import degrees_of_freedom
 from sparsebag.selection.path import PathPoint, budget_path
 
 FOLDS = 10
@@ -34,6 +41,9 @@ MOST_STRANGERS, ROWS_TO_MEET = 0.2, 100
 """Share of pairs without a common row above which the user is warned, given this many rows."""
 PRIOR_SD_OF_SLOPE = 1.0
 """How far the model of the members' differences is trusted before the held-out rows are heard."""
+UNKNOWN_SLOPE = 1.0, float("inf")
+SLOPE_ON_MADE_UP_ROWS, SD_ON_MADE_UP_ROWS = 0.7, 0.25
+"""The same where made-up rows told the differences: real rows keep about that of the gain."""
 
 
 @dataclass(frozen=True)
@@ -77,7 +87,7 @@ class CrossFittedPath:
     rows : RowRisks
     random : Exchangeable
         Random members' risk, in closed form.
-    shrinkage : Shrinkage
+    shrinkage : Shrinkage or DisagreementShrinkage
         How much of the members' differences was real.
     slope, slope_error : float
         Gain on held-out rows over the gain the model predicted there, and its standard error.
@@ -97,7 +107,7 @@ class CrossFittedPath:
     deviation: np.ndarray
     rows: RowRisks
     random: Exchangeable
-    shrinkage: Shrinkage
+    shrinkage: Shrinkage | DisagreementShrinkage
     slope: float
     slope_error: float
     n_members: int
@@ -126,6 +136,10 @@ class CrossFittedPath:
             at = np.array([0.0, 0.0, 1.0])
         return float(np.sqrt(at @ self.rows.covariance() @ at))
 
+    def degrees_of_freedom(self) -> float:
+        """Of the rows' spread, for intervals: see `interval.degrees_of_freedom`."""
+        return degrees_of_freedom(self.rows.pair, self.rows.weight)
+
     @cached_property
     def concentration(self) -> np.ndarray:
         """Sum of squared weights of each point; its inverse is an effective number of votes."""
@@ -143,7 +157,7 @@ class CrossFittedPath:
     def gain_error(self) -> np.ndarray:
         """Standard error of `gain`: of the members' differences, and of the slope."""
         n = self.n_members
-        spread = [self.shrinkage.variance_at(point.weights, n) for point in self.points]
+        spread = [self.shrinkage.variance_of(p.members, p.weights, n) for p in self.points]
         of_slope = self.slope_error * self.gain / self.slope if self.slope else 0.0 * self.gain
         return np.asarray(np.sqrt(np.array(spread) + of_slope**2))
 
@@ -224,6 +238,7 @@ def cross_fit(
     *,
     price: np.ndarray | None = None,
     trees: bool = True,
+    disagreement: VoteDisagreement | None = None,
     n_folds: int = FOLDS,
     seed: int = 0,
     verbose: int = 0,
@@ -245,6 +260,8 @@ def cross_fit(
     trees : bool, default True
         Whether the members are trees, whose differences are of a known size; see
         `pair_shrinkage`.
+    disagreement : VoteDisagreement, optional
+        How the members' votes differ, from rows without labels. Labels then need to tell less.
     n_folds : int, default 10
     seed : int, default 0
         Of the rows' assignment to folds.
@@ -267,11 +284,23 @@ def cross_fit(
     kept = risk.kept_effects()
     effects = [effects_of(moment, shares, kept) for moment in moments]
     mean = total.exchangeable()
-    prior = PRIOR_COVARIANCE if trees else None
-    shrinkage = measure_shrinkage(effects, mean.own - mean.pair, prior=prior)
+
+    def measure(estimates: list[Effects], of: PairMoments) -> Shrinkage | DisagreementShrinkage:
+        alike = of.exchangeable()
+        spread = alike.own - alike.pair
+        if disagreement is None or len(estimates) < 2:
+            prior = PRIOR_COVARIANCE if trees else None
+            return measure_shrinkage(estimates, spread, prior=prior)
+        return measure_disagreement(estimates, spread, disagreement, _overlap(shares))
+
+    shrinkage = measure(effects, total)
     deviation = shrinkage.deviation_matrix(effects_of(total, kept=kept))
     points = _thinned(budget_path(_matrix(total, deviation), limit, price))
-    slope, slope_error = _slope(total, moments, effects, kept, points, price, prior, verbose)
+    usual = (1.0, PRIOR_SD_OF_SLOPE)
+    if disagreement is not None:
+        usual = (SLOPE_ON_MADE_UP_ROWS, SD_ON_MADE_UP_ROWS)
+    found = _slope(total, moments, effects, kept, points, price, measure, verbose)
+    slope, slope_error = _with_usual(*found, *usual)
     judged = np.flatnonzero(risk.row_weight > 0)
     return CrossFittedPath(
         points=points,
@@ -292,7 +321,7 @@ def _slope(
     kept: tuple[float, float],
     points: list[PathPoint],
     price: np.ndarray | None,
-    prior: np.ndarray | None,
+    measure: Callable[[list[Effects], PairMoments], Shrinkage | DisagreementShrinkage],
     verbose: int,
 ) -> tuple[float, float]:
     """Held-out gain over predicted gain, pooled over folds and sizes, and its standard error."""
@@ -300,11 +329,10 @@ def _slope(
     sizes = [len(point.members) for point in points if len(point.members) <= DENSE_SIZES]
     products, squares = np.zeros(len(moments)), np.zeros(len(moments))
     if len(moments) < 2:
-        return 1.0, 0.0
+        return UNKNOWN_SLOPE
     for f, moment in enumerate(moments):
         others = total - moment
-        mean = others.exchangeable()
-        rest = measure_shrinkage([e for g, e in enumerate(effects) if g != f], mean.own - mean.pair)
+        rest = measure([e for g, e in enumerate(effects) if g != f], others)
         predicted = rest.deviation_matrix(effects_of(others, kept=kept))
         found = Shrinkage.none().deviation_matrix(effects[f])
         path = budget_path(_matrix(others, predicted), sizes[-1], price)
@@ -315,16 +343,29 @@ def _slope(
             squares[f] += expected**2
         _say(verbose, f"paths judged on fold {f + 1} of {len(moments)}")
     if not squares.sum() > 0:
-        return 1.0, 0.0
+        return UNKNOWN_SLOPE
     slope = products.sum() / squares.sum()
     left = squares.sum() - squares
     if not np.all(left > SMALLEST_SHARE * squares.sum()):  # one fold says it all: too little
-        return 1.0, PRIOR_SD_OF_SLOPE
+        return UNKNOWN_SLOPE
     without = (products.sum() - products) / left
     n = len(moments)
     variance = (n - 1) / n * float(np.sum((without - without.mean()) ** 2))
-    trust = PRIOR_SD_OF_SLOPE**2 / (PRIOR_SD_OF_SLOPE**2 + variance)
-    return 1.0 + trust * (slope - 1.0), float(np.sqrt(trust * variance))
+    return float(slope), float(np.sqrt(variance))
+
+
+def _with_usual(slope: float, error: float, usual: float, sd: float) -> tuple[float, float]:
+    """A slope and its standard error, combined with what slopes usually are."""
+    if not np.isfinite(error):
+        return usual, sd
+    trust = sd**2 / (sd**2 + error**2)
+    return usual + trust * (slope - usual), float(np.sqrt(trust)) * error
+
+
+def _overlap(shares: np.ndarray) -> float:
+    """Share of a member's out-of-bag rows that another member has out of bag too, on average."""
+    n, own = len(shares), float(np.trace(shares))
+    return (float(shares.sum()) - own) / max((n - 1) * own, 1e-300)
 
 
 def _warn_of_strangers(shares: np.ndarray) -> None:

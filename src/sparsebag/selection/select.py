@@ -11,10 +11,12 @@ import numpy as np
 
 from sparsebag.evidence.evidence import OOBEvidence
 from sparsebag.objective.full_vote_risk import FullVoteRisk, NoPairsError
+from sparsebag.objective.vote_disagreement import VoteDisagreement
 from sparsebag.selection.budget import Budget, Prices
 from sparsebag.selection.cross_fit import CrossFittedPath, cross_fit
 from sparsebag.selection.explain import Facts, explain
 from sparsebag.selection.guard import SMALLEST_RISK, Choice, choose, upper_bound
+from sparsebag.selection.interval import risk_interval
 from sparsebag.selection.path import PathPoint
 from sparsebag.selection.refit import RefitBy, refit
 from sparsebag.selection.table import PathTable
@@ -55,6 +57,9 @@ class Selection:
     expected_risk, standard_error : float
         Expected Brier score (classification) or squared error (regression) on new rows. The
         optimism of having been chosen is in it.
+    interval : tuple of float
+        Where the risk on new rows is with 95 % confidence; see `selection.interval`. It is wider
+        above than below, as risks are.
     full_risk : float
         That of the whole ensemble, as it votes itself.
     increase, bound : float
@@ -77,6 +82,7 @@ class Selection:
     weights: np.ndarray
     expected_risk: float
     standard_error: float
+    interval: tuple[float, float]
     full_risk: float
     increase: float
     bound: float
@@ -100,6 +106,7 @@ def select_members(
     refit_by: RefitBy | None = None,
     refitted: RefittedMembers | None = None,
     whole_weights: np.ndarray | None = None,
+    disagreement: VoteDisagreement | None = None,
     floor: float = 0.0,
     noun: str = "members",
     seed: int = 0,
@@ -124,6 +131,8 @@ def select_members(
         How the members will be refitted before they vote; ``evidence`` is then theirs.
     whole_weights : ndarray of shape (N,), optional
         What the whole ensemble, to which all is compared, weighs its members by. Default: equally.
+    disagreement : VoteDisagreement, optional
+        How the members' votes differ on rows without labels, where such rows can be made.
     floor : float, default 0
         Share of the uniform class distribution in each vote, as deployed.
     noun : str
@@ -152,6 +161,7 @@ def select_members(
             min(n - 1, int(budget.max_estimators or MOST_MEMBERS)),  # all of them: see below
             price=budget.price_for_search(prices),
             trees=bool(np.all(prices.nodes)),
+            disagreement=disagreement,
             seed=seed,
             verbose=verbose,
         )
@@ -195,6 +205,7 @@ def select_members(
         weights=weights,
         expected_risk=facts.expected,
         standard_error=facts.standard_error,
+        interval=risk_interval(facts.expected, facts.standard_error, path.degrees_of_freedom()),
         full_risk=path.full_risk,
         increase=facts.increase,
         bound=facts.bound,
@@ -227,6 +238,7 @@ def _unjudged(whole: tuple[int, int, int], tolerance: float, noun: str) -> Selec
         weights=np.full(n, 1.0 / n),
         expected_risk=unknown,
         standard_error=unknown,
+        interval=(unknown, unknown),
         full_risk=unknown,
         increase=0.0,
         bound=0.0,
