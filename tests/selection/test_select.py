@@ -259,8 +259,9 @@ def test_a_voter_is_compared_with_its_own_weighted_vote(weights):
     if weights[1] == 50:  # as good as it gets: kept as it is
         assert_allclose(small.weights_, np.array(weights) / sum(weights))
         assert "with the weights they have" in str(small.selection_)
-    else:
-        assert small.selection_.increase < -0.1
+    one = compress(voter, X[1::2], y[1::2], evidence="holdout", tolerance=None, max_estimators=1)
+    assert one.active_.tolist() == [1]
+    assert (one.selection_.increase < -0.1) == (weights[1] == 1)
 
 
 def test_a_voter_with_weights_that_are_no_shares_is_refused():
