@@ -53,8 +53,8 @@ class Selection:
     weights : ndarray of shape (N,)
         On the simplex; zero for members dropped.
     expected_risk, standard_error : float
-        Expected Brier score (classification) or squared error (regression) on new rows. The
-        optimism of having been chosen is in it.
+        Expected Brier score (classification) or squared error (regression) on new rows, of the
+        vote before it is calibrated. The optimism of having been chosen is in it.
     full_risk : float
         That of the whole ensemble with equal weights.
     increase, bound : float
