@@ -1,13 +1,15 @@
 """Quality of small ensembles: calibrated, refined, both or neither, beside equal-size baselines.
 
-    SPARSEBAG_DATA=... python -m benchmarks.quality [--seeds 5] [--data ...] [--only ...]
+    SPARSEBAG_DATA=... python -m benchmarks.quality [--seeds 5] [--data ...] [--shard 1/2]
 
 Every data set of the paper and the suite, forests and bags of 100 trees. Half of the rows, at
-most 4000, are for training; all others, at most 8000, only judge. The whole ensemble, random and
+most 2000, are for training; all others, at most 8000, only judge. The whole ensemble, random and
 best members vote with sparsebag's floor: without it, one leaf without a class costs 36 nats.
 Seeds are the outermost loop, so that a run that is stopped is balanced. Rows are appended to
-benchmarks/results/quality.csv as they come, and finished ones are not run again;
-`python -m benchmarks.quality --only summary` prints what they say.
+benchmarks/results/quality.csv as they come (those of a shard to a file of its own beside it, so
+that several processes can run at once); what is finished is not run again, unless the source has
+changed since (column ``source``; ``--keep-stale`` lets it stand).
+`python -m benchmarks.quality --only summary` prints what all these files say.
 """
 
 from __future__ import annotations
@@ -45,7 +47,7 @@ from sparsebag.settings import DEFAULT_FLOOR
 RESULTS = Path(__file__).parent / "results" / "quality.csv"
 SIZES = (10, 20)
 N_TREES = 100
-TRAIN_SHARE, MOST_TRAIN = 0.5, 4000
+TRAIN_SHARE, MOST_TRAIN = 0.5, 2000
 RANDOM_DRAWS = 10
 ECE_BINS = 15
 PAPER_SPLIT, PAPER_SEEDS = "paper's split", range(42, 47)
@@ -62,6 +64,7 @@ PRINTED_SURVIVORS = {
 """Of the SCSB rows with decision trees in the paper's tables."""
 LAST = "paper"
 """The method that is run last."""
+KINDS = ("forest", "bag", PAPER_SPLIT)
 
 KEY = ("dataset", "ensemble", "seed", "method", "k")
 COLUMNS = (
@@ -71,7 +74,7 @@ COLUMNS = (
     *("expected_risk", "standard_error", "expected_log_loss"),
     *("calibrator", "temperature", "refined", "twicing", "smoothing"),
     *("seconds", "fit_seconds"),
-    *("sparsebag", "sklearn", "numpy", "scipy", "python", "machine"),
+    *("sparsebag", "source", "sklearn", "numpy", "scipy", "python", "machine"),
 )
 
 Row = dict[str, Any]
@@ -234,18 +237,49 @@ def _named(problem: Problem, kind: str, fit_seconds: float, rows: Iterator[Row])
 # -- running ---------------------------------------------------------------------------------
 
 
+Job = tuple[str, str, int]
+
+
+def results_files() -> list[Path]:
+    """The results file and those of shards, as far as they are there."""
+    return sorted(RESULTS.parent.glob(f"{RESULTS.stem}*.csv"))
+
+
+def in_shard(job: Job, names: list[str], shard: tuple[int, int]) -> bool:
+    """Whether a job falls to a shard; every shard gets as many forests as bags."""
+    name, kind, seed = job
+    part, of = shard
+    return (names.index(name) + KINDS.index(kind) + seed) % of == part - 1
+
+
+def finished_jobs(keep_stale: bool) -> set[tuple[str, ...]]:
+    """Jobs whose last row is there, made by today's source unless stale ones may stand."""
+    source = environment()["source"]
+    done = set()
+    for path in results_files():
+        for key, row in ResultsStore(path, COLUMNS, KEY).rows.items():
+            stands = row["status"] == OK and (keep_stale or row["source"] == source)
+            if stands and row["method"] == LAST:
+                done.add(key[:3])
+    return done
+
+
 def run(args: argparse.Namespace) -> None:
-    store = ResultsStore(RESULTS, COLUMNS, KEY)
-    names = [name for name in {**PAPER, **SUITE} if not args.data or name in args.data]
-    work: list[tuple[str, str, int]] = []
+    part, of = args.shard
+    path = RESULTS if of == 1 else RESULTS.with_name(f"{RESULTS.stem}_{part}_of_{of}.csv")
+    store = ResultsStore(path, COLUMNS, KEY)
+    everything = list({**PAPER, **SUITE})
+    names = [name for name in everything if not args.data or name in args.data]
+    work: list[Job] = []
     for seed in range(args.seeds):
-        work += [(name, kind, seed) for name in names for kind in ("forest", "bag")]
+        work += [(name, kind, seed) for name in names for kind in KINDS[:2]]
         if seed < len(PAPER_SEEDS):
             work += [(name, PAPER_SPLIT, PAPER_SEEDS[seed]) for name in names if name in PAPER]
+    done = finished_jobs(args.keep_stale)
     todo = [
-        (name, kind, seed)
-        for name, kind, seed in work
-        if not store.is_finished((name, kind, str(seed), LAST, "own"))
+        job
+        for job in work
+        if in_shard(job, everything, args.shard) and tuple(map(str, job)) not in done
     ]
     progress = Progress(max(len(todo), 1))
     for name, kind, seed in todo:
@@ -266,11 +300,21 @@ def run(args: argparse.Namespace) -> None:
         progress.step(f"{name} {kind} {seed}")
 
 
+def shard(text: str) -> tuple[int, int]:
+    """``"1/2"`` as (1, 2)."""
+    part, _, of = text.partition("/")
+    if not (part.isdigit() and of.isdigit() and 1 <= int(part) <= int(of)):
+        raise argparse.ArgumentTypeError(f"{text!r} is no shard; the first of two is 1/2.")
+    return int(part), int(of)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--data-dir", default=os.environ.get("SPARSEBAG_DATA"))
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--data", nargs="*", help="only these data sets")
+    parser.add_argument("--shard", type=shard, default=(1, 1), help="1/2: the first half of jobs")
+    parser.add_argument("--keep-stale", action="store_true", help="rows of older source stand")
     steps = ("run", "summary", "figure", "cost")
     parser.add_argument("--only", nargs="*", choices=steps, default=steps)
     args = parser.parse_args()
@@ -281,7 +325,7 @@ def main() -> None:
             warnings.simplefilter("ignore")  # SLSQP on the paper's objective stops early
             run(args)
     if "summary" in args.only:
-        quality_summary.run(RESULTS)
+        quality_summary.run(results_files(), KEY, environment()["source"])
     if "figure" in args.only:
         honest_estimate.run(args.data_dir, args.data)
     if "cost" in args.only:

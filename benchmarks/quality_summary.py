@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,18 +18,23 @@ METHODS = ("none", "calibrate", "refine", "both", "random", "best")
 REFERENCES = ("uniform", "uniform + temperature", "uniform + calibrator")
 
 
-def run(path: Path) -> None:
-    """Print the summary of a results file."""
+def run(paths: Sequence[Path], key: Sequence[str], source: str) -> None:
+    """Print the summary of results files; of rows that several hold, the newest source's counts."""
     import pandas as pd
 
-    if not path.exists():
-        print(f"{path.name} is not there yet")
+    if not paths:
+        print("there are no results yet")
         return
-    table = pd.read_csv(path)
+    table = pd.concat([pd.read_csv(path, dtype={"source": str}) for path in paths])
+    table["stale"] = table["source"] != source
+    table = table.sort_values("stale", kind="stable").drop_duplicates(list(key))
     table = table[table["status"] == "ok"].copy()
     table["k"] = table["k"].astype(str)
     table["score"] = table["log_loss"].fillna(table["mse"])
-    print(f"\n{path.name}: sparsebag {table['sparsebag'].iloc[-1]}, {table['machine'].iloc[-1]}")
+    read = ", ".join(path.name for path in paths)
+    print(f"\n{read}: sparsebag {table['sparsebag'].iloc[-1]}, {table['machine'].iloc[-1]}")
+    if table["stale"].any():
+        print(f"{table['stale'].mean():.0%} of the rows were made by other source than today's.")
     suite = table[table["ensemble"] != PAPER_SPLIT]
     if len(suite):
         _suite(suite)

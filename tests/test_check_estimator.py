@@ -43,7 +43,8 @@ def test_small_ensembles(estimator, check):
 @pytest.mark.parametrize(
     "estimator",
     [
-        SparseBaggingClassifier(),
+        SparseBaggingClassifier(RandomForestClassifier(24)),  # enough trees to refit their leaves
+        pytest.param(SparseBaggingClassifier(), marks=pytest.mark.slow),
         pytest.param(SparseBaggingRegressor(), marks=pytest.mark.slow),
     ],
 )

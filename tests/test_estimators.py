@@ -357,7 +357,9 @@ def held_out():
 
 
 def fit_on(voter, X, y, sample_weight=None):
-    return compress(voter, X, y, lam=0.0, evidence="holdout", sample_weight=sample_weight)
+    """Weights alone: a calibrator draws its voters by chance, row by row."""
+    how = {"lam": 0.0, "evidence": "holdout", "calibration": None}
+    return compress(voter, X, y, sample_weight=sample_weight, **how)
 
 
 def test_doubling_a_weight_is_repeating_the_row(held_out):

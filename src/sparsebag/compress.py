@@ -28,8 +28,8 @@ def compress(
     solver: str | Solver = "auto",
     floor: float | str = "auto",
     prior_mass: float | str = "auto",
-    calibration: Any = None,
-    refine: str | None = None,
+    calibration: Any = "auto",
+    refine: str | None = "auto",
     preset: str | None = None,
     evidence: str = "oob",
     sample_weight: Any = None,
@@ -71,17 +71,19 @@ def compress(
         Share of the uniform class distribution mixed into each vote; "auto" is 0.001.
     prior_mass : float or "auto"
         Weight of the uniform ensemble's vote in each row while fitting; "auto" is 0.02.
-    calibration : {"auto", "temperature", "isotonic", ...} or object, default None
+    calibration : {"auto", "temperature", "isotonic", ...}, object or None, default "auto"
         How the survivors' probabilities are corrected (classification), fitted on honest votes
         of as many members as were kept. "auto": a temperature with a fitted floor, or a richer
         family where it clearly wins, and nothing where nothing helps. An object with
-        scikit-learn's ``fit`` and ``predict`` or ``predict_proba`` is fitted itself.
-    refine : {None, "auto", "leaves"}, default None
+        scikit-learn's ``fit`` and ``predict`` or ``predict_proba`` is fitted itself. None: the
+        vote as it is.
+    refine : {"auto", "leaves", None}, default "auto"
         "auto": the survivors' leaf values are refitted, on copies, where an honest estimate says
-        that helps; `small.refinement_` tells what was done. "leaves": always, or an error.
+        that helps; `small.refinement_` tells what was done. "leaves": always, or an error. None:
+        the leaves as they are.
     preset : {None, "paper"}
         "paper": the paper to the letter (SLSQP, 1e-15 clip, no floor, no prior mass, weights up
-        to 1e-5 dropped).
+        to 1e-5 dropped, no calibration, no refitted leaves).
     evidence : {"oob", "holdout"}
         Whether X holds the training rows or held-out ones.
     sample_weight : array-like of shape (M,), optional

@@ -39,16 +39,16 @@ SHARED_DOC = """
     prior_mass : float or "auto", default "auto"
         τ: weight of the uniform ensemble's out-of-bag vote in each row while fitting; keeps
         rows defined that no survivor has out of bag. "auto" is 0.02 (paper: 0).
-    calibration : {"auto", "temperature", "isotonic", ...}, object, default None
+    calibration : {"auto", "temperature", "isotonic", ...}, object or None, default "auto"
         How the survivors' probabilities are corrected (classification): fitted on votes, of rows
         that had no part in them, of as many members as were kept. "auto": a temperature with a
         fitted floor, or a richer family where it clearly wins, and nothing where nothing helps.
         An object with scikit-learn's ``fit`` and ``predict`` or ``predict_proba`` is fitted
-        itself. Where ``lam`` is a number "auto" is None.
-    refine : {None, "auto", "leaves"}, default None
+        itself. None: the vote as it is.
+    refine : {"auto", "leaves", None}, default "auto"
         "auto": the survivors' leaf values are refitted, on copies, where an honest estimate says
-        that helps. "leaves": always, or an error where it cannot be. Where ``lam`` is a number
-        "auto" is None.
+        that helps. "leaves": always, or an error where it cannot be. None: the leaves as they
+        are.
     preset : {None, "paper"}, default None
         "paper" resolves every "auto" as the paper has it: SLSQP, no floor, no prior mass,
         weights up to 1e-5 dropped, no calibration, no refitted leaves.

@@ -100,9 +100,8 @@ def find_survivors(
         active = np.flatnonzero(on_host(solution.weights))
         found = Survivors(pool.keep(active), solution, selection, refinement, None)
     calibrated = _calibrate(evidence, found.solution, trees, settings)
-    return replace(
-        found, calibrated=calibrated, selection=_told(found.selection, refinement=found.refinement)
-    )
+    selection = _told(found.selection, found.refinement, calibrated)
+    return replace(found, calibrated=calibrated, selection=selection)
 
 
 def _weights(
@@ -210,11 +209,16 @@ def _with_refitted_leaves(
     return Survivors(trees.survivors(active), solution, selection, refinement, None)
 
 
-def _told(selection: Selection | None, refinement: Refinement) -> Selection | None:
-    """The explanation, with a sentence on what was done to the leaves."""
-    if selection is None or not refinement.used:
-        return selection
-    return replace(selection, explanation=f"{selection.explanation}\n{refinement}")
+def _told(
+    selection: Selection | None, refinement: Refinement, calibrated: Calibrated | None
+) -> Selection | None:
+    """The explanation, with what was done to leaves and vote; its risk is that before the last."""
+    if selection is None:
+        return None
+    done = [str(refinement)] if refinement.used else []
+    if calibrated is not None and calibrated.calibrator is not None:
+        done += [f"{calibrated} The expected Brier score above is that before it."]
+    return replace(selection, explanation="\n".join([selection.explanation, *done]))
 
 
 # -- calibration -----------------------------------------------------------------------------

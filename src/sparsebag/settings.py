@@ -67,12 +67,12 @@ def resolve_settings(
         (selection), ``lam=None`` is 0; both are 0.05 in the paper's preset.
     preset : {None, "paper"}
         ``"paper"``: λ = 0.05, SLSQP, no floor, no prior mass, double precision, weights up to 1e-5
-        dropped.
+        dropped, and nothing after the weights.
     refine : {"auto", "leaves", None}
-        "auto" is None unless members are selected.
+        "auto" is None in the paper's preset.
     calibration : str, object or None
-        As `sparsebag.refine.calibrate.fit_calibrator` takes it; "auto" is None unless members are
-        selected.
+        As `sparsebag.refine.calibrate.fit_calibrator` takes it; "auto" is None in the paper's
+        preset.
 
     Returns
     -------
@@ -100,7 +100,7 @@ def resolve_settings(
         )
     if refine not in (None, "auto", "leaves"):
         raise ValueError(f"refine={refine!r} is not known; use 'auto', 'leaves' or None.")
-    if not selects:  # the paper's way stops at the weights, unless more is asked for by name
+    if paper:  # it stops at the weights, unless more is asked for by name
         refine = None if refine == "auto" else refine
         calibration = (
             None if isinstance(calibration, str) and calibration == "auto" else calibration

@@ -19,6 +19,7 @@ from sparsebag.refine.temperature import (
     TemperedFloor,
     fit_temperature,
     fit_tempered_floor,
+    prior_loss,
 )
 from sparsebag.refine.vector_scaling import VectorScaling, fit_vector_scaling
 
@@ -84,6 +85,29 @@ def test_a_known_share_is_recovered():
     alone = fit_temperature(scaled(truth, 0.5), target, np.ones(len(target)))
     votes = scaled(truth, 0.5)
     assert log_loss(found.transform(votes), target) < log_loss(alone.transform(votes), target)
+
+
+@pytest.mark.parametrize("n_rows", [100, 1000, 10_000])
+def test_sure_votes_without_a_mistake_keep_a_doubt_that_rows_dispel(n_rows):
+    votes = np.full((n_rows, 2), [1 - 1e-6, 1e-6])
+    found = fit_tempered_floor(votes, np.zeros(n_rows, dtype=int), np.ones(n_rows))
+    # minimises n·share/2 + 200·share - log(share): half of the share goes to the true class
+    assert found.share == pytest.approx(1.0 / (n_rows / 2 + 200), rel=0.05)
+
+
+def test_the_prior_is_the_one_the_fit_uses():
+    truth, target = drawn(300)
+    votes = scaled(truth, 2.0)
+
+    def criterion(temperature, share):
+        proba = TemperedFloor(temperature, share).transform(votes)
+        return log_loss(proba, target) + prior_loss(-np.log(temperature), share, len(target))
+
+    found = fit_tempered_floor(votes, target, np.ones(len(target)))
+    least = criterion(found.temperature, found.share)
+    for factor in (0.9, 1.1):
+        assert least < criterion(factor * found.temperature, found.share)
+        assert least < criterion(found.temperature, factor * found.share)
 
 
 @pytest.mark.parametrize("n_classes", [2, 3])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
+from sklearn.tree import DecisionTreeClassifier
 
 from grown_trees import KINDS, grown, parts
 from sparsebag.refine.leave_one_out import leave_one_out_votes, refitted_evidence
@@ -155,3 +156,13 @@ def test_many_rows_are_sampled(monkeypatch):
     routed, targets, evidence = parts("binary")
     some = refitted_evidence(evidence, routed, targets, 0.5)
     assert some.n_rows == len(some.target) == 100
+
+
+def test_class_totals_are_those_of_one_column_a_class():
+    X, y = np.random.default_rng(0).normal(size=(200, 4)), np.arange(200) % 3
+    tree = DecisionTreeClassifier(random_state=0).fit(X, y)
+    nodes, leaf = TreeNodes.of(tree.tree_), tree.apply(X)
+    weight = np.random.default_rng(1).random(200)
+    slow = nodes.totals(leaf, weight[:, None] * np.eye(3)[y])
+    assert_allclose(nodes.totals_of_classes(leaf, weight, y, 3), slow, atol=1e-12)
+    assert_allclose(slow[0], [weight[y == c].sum() for c in range(3)])

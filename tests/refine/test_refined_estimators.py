@@ -169,14 +169,25 @@ def test_pickles_files_and_reports_keep_refitted_leaves(digits, tmp_path):
 
 def test_the_papers_way_stops_at_the_weights(digits):
     forest, X, y, *_ = digits
-    for how in ({"preset": "paper"}, {"lam": 0.0}):
-        small = refined(forest, X, y, **how)
-        assert not small.refinement_.used
-        assert small.calibrator_ is None
-        asked = refined(forest, X, y, refine="leaves", calibration="temperature", **how)
-        assert asked.refinement_.used
-        assert asked.temperature_ is not None
-        assert_array_equal(asked.weights_, small.weights_)
+    small = sb.compress(forest, X, y, preset="paper")
+    assert not small.refinement_.used
+    assert small.calibrator_ is None
+    asked = sb.compress(forest, X, y, preset="paper", refine="leaves", calibration="temperature")
+    assert asked.refinement_.used
+    assert asked.temperature_ is not None
+    assert_array_equal(asked.weights_, small.weights_)
+
+
+def test_a_penalty_chooses_the_weights_and_nothing_after_them(digits):
+    forest, X, y, X_new, y_new = digits
+    small = sb.compress(forest, X, y, lam=0.0)
+    plain = sb.compress(forest, X, y, lam=0.0, refine=None, calibration=None)
+    assert small.refinement_.used
+    assert small.calibrator_ is not None
+    assert not plain.refinement_.used
+    assert plain.calibration_ is None
+    assert_array_equal(small.weights_, plain.weights_)
+    assert brier(y_new, small.predict_proba(X_new)) < brier(y_new, plain.predict_proba(X_new))
 
 
 # -- kinds of ensembles and rows --------------------------------------------------------------

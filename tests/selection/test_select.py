@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from functools import partial
 
 import numpy as np
 import pytest
@@ -24,12 +25,14 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
-from sparsebag import RegretWarning, compress
+import sparsebag as sb
+from sparsebag import RegretWarning
 from sparsebag.evidence.from_ensemble import read_ensemble
 from sparsebag.selection.budget import member_prices
 from sparsebag.selection.select import check_tolerance
 from sparsebag.selection.table import COLUMNS
 
+compress = partial(sb.compress, refine=None, calibration=None)  # members alone are chosen here
 N = 50
 CANCER = load_breast_cancer(return_X_y=True)
 DIABETES = load_diabetes(return_X_y=True)

@@ -173,7 +173,7 @@ def _tree_rows(routed: RoutedRows, targets: Targets, j: int) -> _TreeRows:
         stop=stop,
         top=top,
         weight=nodes.totals(leaf, weight),
-        sums=nodes.totals(leaf, weight[:, None] * targets.observed),
+        sums=targets.totals(nodes, leaf, weight),
     )
 
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
 from sparsebag.evidence.arrays import on_host
 from sparsebag.evidence.evidence import OOBEvidence
 from sparsebag.refine.routed_rows import RoutedRows
+from sparsebag.refine.tree_nodes import TreeNodes
 
 
 @dataclass(frozen=True)
@@ -61,6 +63,29 @@ class Targets:
         predicted = np.where(voters > 0, predicted / np.maximum(voters, 1), observed)
         return cls(observed, predicted, centre, scale, evidence.n_classes)
 
+    @cached_property
+    def position(self) -> np.ndarray:
+        """Of each row's class; classification only."""
+        if self.n_classes == 2:
+            return np.asarray(self.observed[:, 0].astype(np.intp))
+        return np.asarray(self.observed.argmax(axis=1))
+
+    def totals(self, nodes: TreeNodes, leaf: np.ndarray, weight: np.ndarray) -> np.ndarray:
+        """Weighted sums of the targets at or below each node of a tree.
+
+        Parameters
+        ----------
+        nodes : TreeNodes
+        leaf, weight : ndarray of shape (M,)
+
+        Returns
+        -------
+        ndarray of shape (K, D)
+        """
+        if self.n_classes is None or self.n_classes == 2:
+            return nodes.totals(leaf, weight[:, None] * self.observed)
+        return nodes.totals_of_classes(leaf, weight, self.position, self.n_classes)
+
     @property
     def n_columns(self) -> int:
         """D."""
@@ -107,7 +132,10 @@ class Targets:
         ndarray of shape (K, D)
         """
         nodes, leaf, weight = routed.nodes(j), routed.leaf(j), routed.weight(j)
-        sums = nodes.totals(leaf, weight[:, None] * self.sharpened(twicing))
+        if twicing == 0.0:
+            sums = self.totals(nodes, leaf, weight)
+        else:
+            sums = nodes.totals(leaf, weight[:, None] * self.sharpened(twicing))
         return nodes.smoothed(nodes.totals(leaf, weight), sums, lam)
 
 

@@ -16,7 +16,12 @@ LARGEST_SHARE = 0.5
 SPREAD_OF_TEMPERATURES = 0.2
 """Prior standard deviation of the temperature's logarithm about zero."""
 USUAL_SHARE = 0.005
-"""Prior mean of the share. Both priors together weigh as much as one row."""
+SURPRISES = 1.0
+"""Prior of the share: an exponential of this mean, as if one row had been seen besides of which
+the vote knew nothing. Sure votes of n rows without a mistake do not show that the next one is
+sure: the share then is about ``1 / (n + 200)``, as in Laplace's rule."""
+LEAST_SHARE = 1e-9
+"""Keeps the logarithm of the share finite."""
 START_SHARES = (1e-3, 3e-2)
 """The log-loss is not convex in the share; the lower of two minima is taken."""
 
@@ -153,6 +158,30 @@ def fit_tempered_floor(
     return TemperedFloor(float(np.exp(-log_beta)), float(share))
 
 
+def prior_loss(log_beta: float, share: float, n_rows: int) -> float:
+    """Minus the logarithm of the prior of (log inverse temperature, share), a row's part of it.
+
+    Parameters
+    ----------
+    log_beta : float
+    share : float
+        Above 0.
+    n_rows : int
+
+    Returns
+    -------
+    float
+
+    Examples
+    --------
+    >>> prior_loss(0.0, 0.005, 100) < prior_loss(1.0, 0.005, 100)
+    True
+    """
+    of_temperature = 0.5 * (log_beta / SPREAD_OF_TEMPERATURES) ** 2
+    of_share = share / USUAL_SHARE - SURPRISES * float(np.log(share))
+    return float(of_temperature + of_share) / n_rows
+
+
 def _least_log_loss(
     proba: np.ndarray,
     target: np.ndarray,
@@ -172,6 +201,7 @@ def _least_log_loss(
     # Minus the logarithms of a normal prior and of an exponential one, as a row's share of nats.
     rows = len(proba) if n_rows is None else n_rows
     pull, cost = 0.5 / SPREAD_OF_TEMPERATURES**2 / rows, 1.0 / USUAL_SHARE / rows
+    surprises = SURPRISES / rows if largest > 0.0 else 0.0
 
     def loss(theta: np.ndarray) -> tuple[float, np.ndarray]:
         beta, share = np.exp(theta[0]), theta[1]
@@ -186,9 +216,12 @@ def _least_log_loss(
         value = -float(weight @ np.log(q)) + pull * float(theta[0]) ** 2 + cost * float(share)
         d_beta = -float(weight @ ((1.0 - share) * slope / q)) * beta
         d_share = -float(weight @ ((1.0 / n_classes - tempered) / q)) + cost
+        if surprises > 0.0:
+            value -= surprises * float(np.log(share))
+            d_share -= surprises / float(share)
         return value, np.array([d_beta + 2.0 * pull * theta[0], d_share])
 
-    bounds = [(-np.log(SOFTEST), -np.log(SHARPEST)), (0.0, largest)]
+    bounds = [(-np.log(SOFTEST), -np.log(SHARPEST)), (min(LEAST_SHARE, largest), largest)]
     found = minimize(loss, np.array([0.0, start]), jac=True, method="L-BFGS-B", bounds=bounds)
     return np.asarray(found.x), float(found.fun)
 

@@ -55,11 +55,11 @@ class Selection:
     weights : ndarray of shape (N,)
         On the simplex; zero for members dropped.
     expected_risk, standard_error : float
-        Expected Brier score (classification) or squared error (regression) on new rows. The
-        optimism of having been chosen is in it.
+        Expected Brier score (classification) or squared error (regression) on new rows, of the
+        vote before it is calibrated. The optimism of having been chosen is in it.
     interval : tuple of float
-        Where the risk on new rows is with 95 % confidence; see `selection.interval`. It is wider
-        above than below, as risks are.
+        Where that risk is with 95 % confidence; see `selection.interval`. It is wider above than
+        below, as risks are.
     full_risk : float
         That of the whole ensemble, as it votes itself.
     increase, bound : float
