@@ -21,7 +21,7 @@ SYNTHETIC_PER_ROW = 20
 """Synthetic rows for each training row, where these are few."""
 HELD_OUT_SHARE = 0.1
 """Of the synthetic rows: they measure, and are not fitted to."""
-TEACHERS = 150
+TEACHERS = 200
 """Trees of the teacher; more hardly change their mean."""
 RIDGE = 10.0
 """Pseudo-rows that hold each leaf at its start."""
