@@ -21,6 +21,7 @@ from sparsebag.refine.size_matched import (
 )
 from sparsebag.refine.strength import MOST_VOTES_MATCHED
 from sparsebag.selection.budget import Budget, member_prices
+from sparsebag.selection.guard import SMALLEST_RISK
 from sparsebag.selection.path import PathPoint
 from sparsebag.selection.select import Selection
 from sparsebag.settings import Settings
@@ -212,13 +213,21 @@ def _with_refitted_leaves(
 def _told(
     selection: Selection | None, refinement: Refinement, calibrated: Calibrated | None
 ) -> Selection | None:
-    """The explanation, with what was done to leaves and vote; its risk is that before the last."""
+    """The explanation, with what was done to leaves and vote, and the calibrated vote's risk."""
     if selection is None:
         return None
-    done = [str(refinement)] if refinement.used else []
+    done, risk = [str(refinement)] if refinement.used else [], None
     if calibrated is not None and calibrated.calibrator is not None:
-        done += [f"{calibrated} The expected Brier score above is that before it."]
-    return replace(selection, explanation="\n".join([selection.explanation, *done]))
+        # Votes of the deployed size stand for the survivors', so what counts is the ratio.
+        kept = calibrated.brier_after / max(calibrated.brier_before, SMALLEST_RISK)
+        risk = selection.expected_risk * kept
+        change = risk / max(selection.full_risk, SMALLEST_RISK) - 1.0
+        done += [
+            f"{calibrated} With it the expected Brier score is {risk:.4g}, {change:+.1%} against "
+            "the whole ensemble as it is."
+        ]
+    words = "\n".join([selection.explanation, *done])
+    return replace(selection, explanation=words, calibrated_risk=risk)
 
 
 # -- calibration -----------------------------------------------------------------------------

@@ -305,3 +305,27 @@ def test_unknown_words():
         refined(forest, X, y, refine="leafs")
     with pytest.raises(ValueError, match="calibration='heat' is not known"):
         refined(forest, X, y, calibration="heat")
+
+
+def test_the_calibrated_risk_is_that_on_rows_never_used():
+    X, y = load_digits(return_X_y=True)
+    before, after = [], []
+    for split in range(3):
+        order = np.random.default_rng(split).permutation(len(y))
+        train, test = order[:900], order[900:]
+        forest = RandomForestClassifier(40, random_state=0).fit(X[train], y[train])
+        small = refined(forest, X[train], y[train], max_estimators=10, tolerance=None)
+        hot = y[test][:, None] == small.classes_
+        deployed = np.mean(np.sum((small.predict_proba(X[test]) - hot) ** 2, axis=1))
+        before.append(small.selection_.expected_risk / deployed - 1)
+        after.append(small.selection_.calibrated_risk / deployed - 1)
+        assert f"{small.selection_.calibrated_risk:.4g}" in str(small.selection_)
+    assert abs(np.mean(after)) < 0.15
+    assert np.mean(before) > 0.4  # what calibration saves, and the other figure does not know
+
+
+def test_without_a_calibrator_there_is_no_calibrated_risk(regression):
+    forest, X, y, *_ = regression
+    assert (
+        refined(forest, X, y, max_estimators=5, tolerance=None).selection_.calibrated_risk is None
+    )

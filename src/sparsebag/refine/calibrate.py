@@ -53,6 +53,8 @@ class Calibrated:
         Log-loss it saves on rows it was not fitted on, and the standard error of that.
     loss_before, loss_after : float
         The log-loss on those rows.
+    brier_before, brier_after : float
+        Their Brier score.
     n_rows : int
         Rows behind these figures.
     considered : dict of str to float
@@ -65,6 +67,8 @@ class Calibrated:
     gain_error: float
     loss_before: float
     loss_after: float
+    brier_before: float
+    brier_after: float
     n_rows: int
     considered: dict[str, float] = field(default_factory=dict)
 
@@ -140,8 +144,8 @@ def fit_calibrator(
     proba, target, group, weight = _checked(votes, target, row, sample_weight)
     kind = resolve_kind(kind, proba.shape[1])
     judge = _Judge(proba, target, group, weight, seed)
-    before = judge.mean(judge.before)
-    identity = Calibrated(None, "identity", 0.0, 0.0, before, before, judge.n_rows)
+    before, brier = judge.mean(judge.before), judge.brier(judge.proba)
+    identity = Calibrated(None, "identity", 0.0, 0.0, before, before, brier, brier, judge.n_rows)
     if kind is None:
         return identity
     if isinstance(kind, str) and kind == "auto":
@@ -188,15 +192,17 @@ def _chosen(judge: _Judge, identity: Calibrated) -> Calibrated:
     if judge.n_rows < FEWEST_ROWS:
         return identity
     fit = FAMILIES[PREFERRED]
-    losses = judge.held_out(fit)
+    held_out = judge.held_out(fit)
+    losses = judge.losses(held_out)
     considered = {PREFERRED: judge.mean(judge.before - losses)}
     if judge.n_rows >= ROWS_FOR_RICHER:
-        others = judge.held_out(FAMILIES[RICHER])
+        richer = judge.held_out(FAMILIES[RICHER])
+        others = judge.losses(richer)
         considered[RICHER] = judge.mean(judge.before - others)
         ahead, error = judge.mean(losses - others), judge.error(losses - others)
         if ahead > ERRORS_FOR_RICHER * error and considered[RICHER] > 0.0:
-            return judge.result(FAMILIES[RICHER], others, considered)
-    found = judge.result(fit, losses, considered)
+            return judge.result(FAMILIES[RICHER], richer, considered)
+    found = judge.result(fit, held_out, considered)
     assert found.calibrator is not None
     allowed = min(found.gain_error, LARGEST_LOSS * found.loss_before)
     moved = np.abs(found.calibrator.transform(judge.proba) - judge.proba).max()
@@ -222,26 +228,27 @@ class _Judge:
         n_folds = min(FOLDS, self.n_rows)
         order = np.random.default_rng(seed).permutation(self.n_rows)
         self.fold = (np.argsort(order) % n_folds)[group]
-        self.before = self._by_row(_log_loss(proba, target))
+        self.before = self.losses(proba)
 
     def held_out(self, fit: Fit) -> np.ndarray:
-        """Log-loss of each row under calibrators fitted on the other folds."""
-        losses = np.empty(len(self.target))
+        """Votes calibrated by what was fitted on the other folds, shape (n, C)."""
+        calibrated = np.empty_like(self.proba)
         for f in np.unique(self.fold):
             out = self.fold == f
             if np.all(out):  # one row only: nothing to hold out
-                return self.before
+                return self.proba
             kept = ~out
             rows = len(np.unique(self.group[kept]))
             fitted = fit(self.proba[kept], self.target[kept], self.weight[kept], rows)
-            losses[out] = _log_loss(fitted.transform(self.proba[out]), self.target[out])
-        return self._by_row(losses)
+            calibrated[out] = fitted.transform(self.proba[out])
+        return calibrated
 
     def result(
-        self, fit: Fit, losses: np.ndarray, considered: dict[str, float] | None = None
+        self, fit: Fit, held_out: np.ndarray, considered: dict[str, float] | None = None
     ) -> Calibrated:
         """A fit to all rows, with the gain seen on held-out ones."""
         calibrator = fit(self.proba, self.target, self.weight, self.n_rows)
+        losses = self.losses(held_out)
         gain = self.before - losses
         return Calibrated(
             calibrator=calibrator,
@@ -250,6 +257,8 @@ class _Judge:
             gain_error=self.error(gain),
             loss_before=self.mean(self.before),
             loss_after=self.mean(losses),
+            brier_before=self.brier(self.proba),
+            brier_after=self.brier(held_out),
             n_rows=self.n_rows,
             considered=considered or {calibrator.kind: self.mean(gain)},
         )
@@ -263,13 +272,18 @@ class _Judge:
         share = self.row_weight / self.row_weight.sum()
         return float(np.sqrt(np.sum((share * (by_row - self.mean(by_row))) ** 2)))
 
+    def losses(self, proba: np.ndarray) -> np.ndarray:
+        """Log-loss of each row."""
+        of_true = np.take_along_axis(proba, self.target[:, None], axis=1)[:, 0]
+        return self._by_row(-np.log(np.maximum(of_true, SMALLEST)))
+
+    def brier(self, proba: np.ndarray) -> float:
+        """Brier score over all rows."""
+        hot = self.target[:, None] == np.arange(proba.shape[1])
+        return self.mean(self._by_row(np.sum((proba - hot) ** 2, axis=1)))
+
     def _by_row(self, losses: np.ndarray) -> np.ndarray:
-        return np.bincount(self.group, self.weight * losses) / self.row_weight
-
-
-def _log_loss(proba: np.ndarray, target: np.ndarray) -> np.ndarray:
-    of_true = np.take_along_axis(proba, target[:, None], axis=1)[:, 0]
-    return np.asarray(-np.log(np.maximum(of_true, SMALLEST)))
+        return np.asarray(np.bincount(self.group, self.weight * losses) / self.row_weight)
 
 
 def _fit_of(calibrator: Any) -> Fit:

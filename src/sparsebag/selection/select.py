@@ -77,6 +77,9 @@ class Selection:
         Every size that was considered.
     explanation : str
         The choice in words.
+    calibrated_risk : float or None
+        Expected Brier score of the calibrated vote, as deployed: ``expected_risk`` times what
+        calibration leaves of it on held-out rows. None where the vote is not calibrated.
     """
 
     weights: np.ndarray
@@ -92,6 +95,7 @@ class Selection:
     refitted_on: str | None
     table: PathTable
     explanation: str
+    calibrated_risk: float | None = None
 
     def __str__(self) -> str:
         return self.explanation
