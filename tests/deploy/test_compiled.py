@@ -321,7 +321,7 @@ def test_bad_rows_get_one_sentence(change, message):
 
 def test_bad_single_rows_get_one_sentence():
     compiled, _ = both(read_ensemble(CASES["forest"][1]()))
-    with pytest.raises(ValueError, match="wrong number of columns"):
+    with pytest.raises(ValueError, match="has 3 columns, but 4 were fitted"):
         compiled.predict_proba_one(np.zeros(3))
     with pytest.raises(ValueError, match="one row has one dimension"):
         compiled.predict_one([[1.0, 2.0]])

@@ -23,6 +23,7 @@
 #include <mutex>
 #include <thread>
 #include <utility>
+#include <string>
 #include <vector>
 
 namespace nb = nanobind;
@@ -330,7 +331,11 @@ class Forest {
     template <typename T>
     void predict_one(Strided<T, 1> x, Out<1> out, bool allow_nan, bool vote, double floor,
                      double inverse_temperature, double share) {
-        check(x.shape(0) == n_features_, "the row has the wrong number of columns");
+        if (x.shape(0) != n_features_) {
+            const std::string has = std::to_string(x.shape(0));
+            throw nb::value_error(("the row has " + has + " columns, but " +
+                                   std::to_string(n_features_) + " were fitted.").c_str());
+        }
         check(out.shape(0) == n_outputs(), "out has the wrong shape");
         thread_local Keys keys;
         thread_local std::vector<std::int32_t> leaves;
