@@ -36,7 +36,7 @@ from benchmarks.problem import Problem
 from benchmarks.problem import make_problem as make_paper_problem
 from benchmarks.progress import Progress
 from benchmarks.results_store import FAILED, OK, ResultsStore
-from benchmarks.selection import make_problem
+from benchmarks.selection import make_problem, rounded
 from sparsebag.deploy.compiled import CompiledEnsemble
 from sparsebag.deploy.from_members import compile_members
 from sparsebag.evidence.collect import collect_evidence
@@ -50,6 +50,7 @@ N_TREES = 100
 TRAIN_SHARE, MOST_TRAIN = 0.5, 2000
 RANDOM_DRAWS = 10
 ECE_BINS = 15
+TOLERANCE = 0.02
 PAPER_SPLIT, PAPER_SEEDS = "paper's split", range(42, 47)
 """The paper's own protocol: 30 % test rows, bags of 100 trees, seed 42; and four more seeds."""
 PRINTED_SURVIVORS = {
@@ -71,7 +72,7 @@ COLUMNS = (
     *KEY,
     *("status", "reason", "task", "train_rows", "test_rows", "survivors"),
     *("log_loss", "brier", "ece", "accuracy", "mse"),
-    *("expected_risk", "standard_error", "expected_log_loss"),
+    *("expected_risk", "standard_error", "expected_log_loss", "bound", "low", "high"),
     *("calibrator", "temperature", "refined", "twicing", "smoothing"),
     *("seconds", "fit_seconds"),
     *("sparsebag", "source", "sklearn", "numpy", "scipy", "python", "machine"),
@@ -165,7 +166,7 @@ def _compressed(
     told = {
         **{"k": k, "seconds": time.perf_counter() - start, "refined": int(refinement.used)},
         **{"twicing": refinement.twicing, "smoothing": refinement.smoothing},
-        "expected_risk": small.selection_.expected_risk,
+        "expected_risk": small.selection_.uncalibrated_risk,
         "standard_error": small.selection_.standard_error,
     }
     plain = replace(model, calibrator=None)
@@ -176,6 +177,19 @@ def _compressed(
             **{"temperature": found.temperature, "expected_log_loss": found.loss_after},
             **measured(problem, model),
         }
+
+
+def the_default(problem: Problem) -> Iterator[Row]:
+    """No budget, only a tolerance: what the default keeps, and what it says of it."""
+    start = time.perf_counter()
+    small = sb.compress(problem.ensemble, problem.X, problem.y, tolerance=TOLERANCE)
+    told, low_high = small.selection_, small.selection_.interval
+    yield {
+        **{"method": "default", "k": "own", "seconds": time.perf_counter() - start},
+        **{"expected_risk": told.expected_risk, "standard_error": told.standard_error},
+        **{"bound": told.bound, "low": low_high[0], "high": low_high[1]},
+        **{"refined": int(small.refinement_.used), **measured(problem, small.compile())},
+    }
 
 
 def the_paper(problem: Problem) -> Iterator[Row]:
@@ -200,6 +214,7 @@ def _all_rows(problem: Problem) -> Iterator[Row]:
     for k in SIZES:
         yield from baselines(problem, k)
         yield from ours(problem, k)
+    yield from the_default(problem)
     yield from the_paper(problem)
 
 
@@ -294,7 +309,7 @@ def run(args: argparse.Namespace) -> None:
             else:
                 rows = rows_of(name, kind, seed, args.data_dir)
             for row in rows:
-                store.add(row)
+                store.add({name: rounded(value) for name, value in row.items()})
         except Unavailable as reason:
             print(f"{name} skipped: {reason}", flush=True)
         except Exception as error:  # one failure must not end a run of hours

@@ -11,6 +11,7 @@ ORDER = ["evidence", "objective", "solvers", "selection", "refine", "deploy", "r
 TOP = [
     "settings",
     "weighting",
+    "calibrating",
     "refining",
     "given_ensemble",
     "estimator_docs",

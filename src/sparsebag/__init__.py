@@ -36,7 +36,8 @@ if TYPE_CHECKING:
     )
     from sparsebag.report import metrics
     from sparsebag.report.compression_report import CompressionReport
-    from sparsebag.selection.select import RegretWarning, Selection
+    from sparsebag.selection.select import RegretWarning
+    from sparsebag.selection.selection import Selection
     from sparsebag.selection.table import PathTable
     from sparsebag.solvers.auto import select_solver
     from sparsebag.solvers.base import Solution, Status
@@ -78,7 +79,7 @@ _HOMES = {
     "UncoveredRowsWarning": "evidence.evidence",
     "UnverifiedRowsWarning": "evidence.evidence",
     "RegretWarning": "selection.select",
-    "Selection": "selection.select",
+    "Selection": "selection.selection",
     "PathTable": "selection.table",
     "Solution": "solvers.base",
     "Status": "solvers.base",

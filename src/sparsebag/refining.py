@@ -2,34 +2,30 @@
 
 from __future__ import annotations
 
+import time
 import warnings
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
+from sparsebag.calibrating import VoteCalibration, choose_calibrated
+from sparsebag.deploy.from_members import COLLAPSED, collapses_into_one
 from sparsebag.evidence.arrays import on_host
 from sparsebag.evidence.evidence import OOBEvidence
 from sparsebag.evidence.members import MemberPool
-from sparsebag.refine.calibrate import Calibrated, fit_calibrator
+from sparsebag.refine.calibrate import Calibrated
 from sparsebag.refine.refinement import Refinement
 from sparsebag.refine.refitted_trees import RefittedTrees, why_no_refitting
-from sparsebag.refine.size_matched import (
-    finished_votes,
-    size_matched_evidence,
-    size_matched_votes,
-)
-from sparsebag.refine.strength import MOST_VOTES_MATCHED
 from sparsebag.selection.budget import Budget, member_prices
-from sparsebag.selection.guard import SMALLEST_RISK
 from sparsebag.selection.path import PathPoint
-from sparsebag.selection.select import Selection
+from sparsebag.selection.select import SPEND_BUDGET
+from sparsebag.selection.selection import Selection
 from sparsebag.settings import Settings
 from sparsebag.solvers.base import Solution
-from sparsebag.weighting import select_weights, solve_weights
+from sparsebag.weighting import chosen_weights, member_selector, solve_weights
 
-LEAST_FLOOR = 1e-6
-"""Of votes a calibrator is fitted on: it reads their logarithms."""
+NOT_SURE = "no smaller ensemble of refitted ones is sure to keep the promise"
 
 
 @dataclass(frozen=True)
@@ -85,22 +81,34 @@ def find_survivors(
     -------
     Survivors
     """
-    trees, refinement = _consider(evidence, pool, X, settings, budget, n_jobs)
-    found = None
+    trees, refinement = _consider(evidence, pool, X, settings, budget, tolerance, n_jobs)
+    found, calibration = None, VoteCalibration(evidence, settings, pool.own_weights, trees)
     if trees is not None:
         with warnings.catch_warnings(record=True) as told:
             warnings.simplefilter("always")
-            found = _with_refitted_leaves(trees, settings, budget, tolerance, verbose)
+            found = _with_refitted_leaves(
+                trees, calibration, settings, budget=budget, tolerance=tolerance, verbose=verbose
+            )
         if found.refinement.used:
             for warning in told:
                 warnings.warn(warning.message, warning.category, stacklevel=3)
         else:  # what the attempt had to say does not count
-            trees, refinement, found = None, found.refinement, None
+            refinement, found = found.refinement, None
+            calibration = calibration.of_plain_members()
     if found is None:
-        selection, solution = _weights(evidence, pool, settings, budget, tolerance, verbose, X=X)
+        selection, solution = _weights(
+            evidence,
+            pool,
+            settings,
+            calibration,
+            budget=budget,
+            tolerance=tolerance,
+            verbose=verbose,
+            X=X,
+        )
         active = np.flatnonzero(on_host(solution.weights))
         found = Survivors(pool.keep(active), solution, selection, refinement, None)
-    calibrated = _calibrate(evidence, found.solution, trees, settings)
+    calibrated = calibration.fit(on_host(found.solution.weights))
     selection = _told(found.selection, found.refinement, calibrated)
     return replace(found, calibrated=calibrated, selection=selection)
 
@@ -109,6 +117,8 @@ def _weights(
     evidence: OOBEvidence,
     pool: MemberPool,
     settings: Settings,
+    calibration: VoteCalibration,
+    *,
     budget: Budget,
     tolerance: float,
     verbose: int,
@@ -117,7 +127,8 @@ def _weights(
 ) -> tuple[Selection | None, Solution]:
     if settings.lam is not None:
         return None, solve_weights(evidence, settings, verbose=verbose)
-    return select_weights(
+    started = time.perf_counter()
+    selector = member_selector(
         evidence if trees is None else trees.refitted_evidence(),
         pool,
         settings,
@@ -127,6 +138,12 @@ def _weights(
         refitted=trees,
         verbose=verbose,
     )
+    selection = choose_calibrated(selector, calibration)
+    selector.warn_of_regret(selection)
+    if collapses_into_one(pool):
+        words = f"{selection.explanation}\n{COLLAPSED}"
+        selection = replace(selection, explanation=words)
+    return selection, chosen_weights(selection, evidence, time.perf_counter() - started)
 
 
 # -- refitted leaves -------------------------------------------------------------------------
@@ -138,6 +155,7 @@ def _consider(
     X: Any,
     settings: Settings,
     budget: Budget,
+    tolerance: float,
     n_jobs: int | None,
 ) -> tuple[RefittedTrees | None, Refinement]:
     """Refitted trees, where they are wanted, possible and (for "auto") better."""
@@ -162,6 +180,9 @@ def _consider(
     if settings.refine == "auto" and trees.strength.score >= trees.strength.plain_score:
         reason = "refitted ones are not expected to do better"
         return None, Refinement(False, reason=reason)
+    guarded = settings.lam is None and tolerance != SPEND_BUDGET and not budget.named()
+    if settings.refine == "auto" and guarded and trees.cannot_keep(tolerance):
+        return None, Refinement(False, reason=NOT_SURE)
     return trees, Refinement(True)
 
 
@@ -177,19 +198,18 @@ def _affordable(budget: Budget, pool: MemberPool) -> int | None:
 
 
 def _with_refitted_leaves(
-    trees: RefittedTrees, settings: Settings, budget: Budget, tolerance: float, verbose: int
+    trees: RefittedTrees, calibration: VoteCalibration, settings: Settings, **options: Any
 ) -> Survivors:
     """Survivors with refitted leaves, or word that these do not help."""
     pool = trees.pool
     selection, solution = _weights(
-        trees.evidence, pool, settings, budget, tolerance, verbose, trees
+        trees.evidence, pool, settings, calibration, trees=trees, **options
     )
     weights = on_host(solution.weights)
     active = np.flatnonzero(weights)
     kept_all = selection is not None and bool(selection.table.chosen[-1])
     if kept_all and settings.refine == "auto":
-        reason = "no smaller ensemble of refitted ones is sure to keep the promise"
-        return Survivors(pool, solution, selection, Refinement(False, reason=reason), None)
+        return Survivors(pool, solution, selection, Refinement(False, reason=NOT_SURE), None)
     point = PathPoint(active, weights[active])
     measured = trees.measure(point)
     before, after = trees.risks(point, measured)
@@ -213,47 +233,10 @@ def _with_refitted_leaves(
 def _told(
     selection: Selection | None, refinement: Refinement, calibrated: Calibrated | None
 ) -> Selection | None:
-    """The explanation, with what was done to leaves and vote, and the calibrated vote's risk."""
+    """The explanation, with what was done to leaves and vote."""
     if selection is None:
         return None
-    done, risk = [str(refinement)] if refinement.used else [], None
+    done = [str(refinement)] if refinement.used else []
     if calibrated is not None and calibrated.calibrator is not None:
-        # Votes of the deployed size stand for the survivors', so what counts is the ratio.
-        kept = calibrated.brier_after / max(calibrated.brier_before, SMALLEST_RISK)
-        risk = selection.expected_risk * kept
-        change = risk / max(selection.full_risk, SMALLEST_RISK) - 1.0
-        done += [
-            f"{calibrated} With it the expected Brier score is {risk:.4g}, {change:+.1%} against "
-            "the whole ensemble as it is."
-        ]
-    words = "\n".join([selection.explanation, *done])
-    return replace(selection, explanation=words, calibrated_risk=risk)
-
-
-# -- calibration -----------------------------------------------------------------------------
-
-
-def _calibrate(
-    evidence: OOBEvidence, solution: Solution, trees: RefittedTrees | None, settings: Settings
-) -> Calibrated | None:
-    """A calibrator fitted on honest votes of as many members as will be deployed."""
-    if settings.calibration is None or evidence.n_classes is None:
-        return None
-    weights = on_host(solution.weights)
-    active = weights[weights > 0]
-    if trees is None:
-        matched = size_matched_evidence(evidence, len(active), weights=active)
-        votes, row = matched
-    else:
-        said = trees.honest.votes(trees.strength.twicing, trees.strength.lam)
-        size = min(trees.votes_a_member * len(active), float(MOST_VOTES_MATCHED))
-        votes, at = size_matched_votes(trees.targets.as_votes(said), trees.honest.mask, size)
-        row = trees.honest.rows[at]
-    given = evidence.sample_weight
-    return fit_calibrator(
-        finished_votes(votes, max(settings.floor, LEAST_FLOOR)),
-        on_host(evidence.target)[row],
-        row,
-        kind=settings.calibration,
-        sample_weight=None if given is None else on_host(given)[row],
-    )
+        done.append(str(calibrated))
+    return replace(selection, explanation="\n".join([selection.explanation, *done]))

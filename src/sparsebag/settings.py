@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from sparsebag.objective.losses import Loss
+from sparsebag.refine.calibrate import resolve_kind
 from sparsebag.solvers.auto import SOLVERS
 from sparsebag.solvers.base import Solver
 
@@ -100,6 +101,8 @@ def resolve_settings(
         )
     if refine not in (None, "auto", "leaves"):
         raise ValueError(f"refine={refine!r} is not known; use 'auto', 'leaves' or None.")
+    if calibration is not None:
+        resolve_kind(calibration, 2)  # of more classes "beta" is refused when they are known
     if paper:  # it stops at the weights, unless more is asked for by name
         refine = None if refine == "auto" else refine
         calibration = (

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Literal
@@ -10,7 +9,6 @@ from typing import Any, Literal
 import numpy as np
 import scipy.sparse as sp
 
-from sparsebag.deploy.from_members import COLLAPSED, collapses_into_one
 from sparsebag.evidence.evidence import OOBEvidence, warn_uncovered
 from sparsebag.evidence.from_predictions import from_predictions
 from sparsebag.evidence.members import MemberPool
@@ -24,7 +22,8 @@ from sparsebag.selection.budget import Budget, member_prices
 from sparsebag.selection.disagreement import rows_to_ask, vote_disagreement
 from sparsebag.selection.path import penalty_path
 from sparsebag.selection.refit import RefitBy
-from sparsebag.selection.select import RefittedMembers, Selection, select_members
+from sparsebag.selection.select import MemberSelector, RefittedMembers
+from sparsebag.selection.selection import Selection
 from sparsebag.settings import Settings, check_verbose, resolve_settings
 from sparsebag.solvers.auto import resolve_solver
 from sparsebag.solvers.base import (
@@ -104,7 +103,7 @@ def disagreement_of(pool: MemberPool, X: Any, evidence: OOBEvidence) -> VoteDisa
         return vote_disagreement(pool, blocks)
 
 
-def select_weights(
+def member_selector(
     evidence: OOBEvidence,
     pool: MemberPool,
     settings: Settings,
@@ -114,8 +113,8 @@ def select_weights(
     X: Any = None,
     refitted: RefittedMembers | None = None,
     verbose: int = 0,
-) -> tuple[Selection, Solution]:
-    """Choose members by their full-vote risk; refit their weights on the loss where that helps.
+) -> MemberSelector:
+    """Members with a path to choose from; weights may be refitted on the loss where that helps.
 
     Members whose leaves will be refitted for their weights keep the weights they are chosen with.
     With ``X``, the rows of the evidence, how members differ is also asked on synthetic rows.
@@ -123,12 +122,11 @@ def select_weights(
     if evidence.n_members < 2:
         raise ValueError("there is one member only; there is nothing to choose from.")
     warn_uncovered(evidence)
-    started = time.perf_counter()
     loss = resolve_loss(settings.loss, evidence.task)
     by = RefitBy(
         loss, settings.solver, settings.floor, settings.prior_mass, settings.drop_threshold
     )
-    selection = select_members(
+    return MemberSelector(
         evidence,
         member_prices(pool),
         budget=budget,
@@ -141,22 +139,21 @@ def select_weights(
         noun="trees" if all(member.is_tree for member in pool.members) else "members",
         verbose=verbose,
     )
-    if collapses_into_one(pool):
-        words = f"{selection.explanation}\n{COLLAPSED}"
-        selection = replace(selection, explanation=words)
-    weights = selection.weights
-    solution = Solution(
-        weights=weights,
+
+
+def chosen_weights(selection: Selection, evidence: OOBEvidence, seconds: float) -> Solution:
+    """A selection as a solution: the weights, and what it took to find them."""
+    return Solution(
+        weights=selection.weights,
         objective=selection.expected_risk,
         stationarity_gap=float("nan"),  # of a penalised objective, which a path does not have
         status=Status.CHOSEN,
         n_iterations=len(selection.table),
         n_evaluations=2,  # passes over the votes: each row's risk, then every pair's
         nbytes_read=2 * evidence.nbytes,
-        seconds=time.perf_counter() - started,
+        seconds=seconds,
         solver="budget_path",
     )
-    return selection, solution
 
 
 def fit_weights(

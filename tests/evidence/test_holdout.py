@@ -213,3 +213,11 @@ def test_what_is_not_an_ensemble_is_an_error(thing):
     X, y = classes()
     with pytest.raises(TypeError, match=f"cannot read a {type(thing).__name__}; pass a fitted"):
         evidence_of(thing, X, y, source="holdout")
+
+
+def test_training_rows_are_not_held_out():
+    X, y = classes(3)
+    forest = RandomForestClassifier(6, random_state=0).fit(X, y)
+    with pytest.raises(ValueError, match="these are its training rows"):
+        evidence_of(forest, X, y, source="holdout")
+    assert evidence_of(forest, X[::-1], y[::-1], source="holdout").oob_mask is None

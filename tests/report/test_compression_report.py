@@ -264,3 +264,14 @@ def test_before_refinement_and_calibration(classification):
         expected = expected_scores(y, proba, forest.classes_)
         for score, value in expected.items():
             assert report.rows[name][score] == pytest.approx(value, abs=1e-9), score
+
+
+def test_trees_among_other_members_have_no_column_of_nodes(tmp_path):
+    X, y = load_breast_cancer(return_X_y=True)
+    members = [("tree", DecisionTreeClassifier(max_depth=3)), ("nb", GaussianNB())]
+    voter = VotingClassifier(members, voting="soft").fit(X[::2], y[::2])
+    small = compress(voter, X[1::2], y[1::2], evidence="holdout", max_estimators=1, tolerance=None)
+    report = small.report(X[1::2], y[1::2])
+    assert "nodes" not in str(report)
+    assert {len(row) for row in report.rows.values()} == {len(report.columns)}
+    report.save(tmp_path / "report.html")

@@ -9,8 +9,9 @@ from numpy.testing import assert_array_equal
 from sparsebag.evidence.evidence import OOBEvidence
 from sparsebag.objective.full_vote_risk import FullVoteRisk
 from sparsebag.objective.pair_shrinkage import Shrinkage, effects_of
-from sparsebag.selection.cross_fit import RowRisks, cross_fit
+from sparsebag.selection.cross_fit import cross_fit
 from sparsebag.selection.path import budget_path
+from sparsebag.selection.row_risks import RowRisks
 
 N, M = 60, 300
 

@@ -7,9 +7,10 @@ import pytest
 
 from sparsebag.objective.full_vote_risk import Exchangeable
 from sparsebag.objective.pair_shrinkage import Shrinkage
-from sparsebag.selection.cross_fit import CrossFittedPath, RowRisks
 from sparsebag.selection.guard import choose, upper_bound
+from sparsebag.selection.judged_path import CrossFittedPath
 from sparsebag.selection.path import PathPoint
+from sparsebag.selection.row_risks import RowRisks
 
 N = 50
 OWN, PAIR = 0.3, 0.1

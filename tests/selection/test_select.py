@@ -8,7 +8,7 @@ from functools import partial
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
-from sklearn.datasets import load_breast_cancer, load_diabetes, load_digits
+from sklearn.datasets import load_breast_cancer, load_diabetes, load_digits, make_friedman1
 from sklearn.ensemble import (
     BaggingClassifier,
     BaggingRegressor,
@@ -89,10 +89,10 @@ def test_it_chooses_and_says_so(name):
     noun = "members" if name in ("logistic", "ridge") else "trees"
     said = str(chosen)
     assert said.startswith(f"Kept {small.n_active_} of {N} {noun}")
-    assert f"Expected {score} on new rows: {chosen.expected_risk:.4g} ± " in said
+    assert f"Expected {score} on new rows: {chosen.expected_risk:.4g} (standard error" in said
     assert f"{chosen.increase:+.1%} against all {N} ({chosen.full_risk:.4g})" in said
     assert f"at most {chosen.bound:+.1%}: within the 10.0% you accept (tolerance=0.1)" in said
-    assert f"{noun} drawn at random would be needed" in said
+    assert ("drawn at random would be needed" in said) == (chosen.random_members > small.n_active_)
     assert (" nodes (" in said) == (noun == "trees")
     assert table is chosen.table
 
@@ -147,9 +147,27 @@ def test_nothing_is_sure_and_the_whole_is_kept(forest):
     chosen = small.selection_
     assert chosen.expected_risk == chosen.full_risk
     assert chosen.increase == chosen.bound == 0
-    assert str(chosen).startswith("Kept all 20 trees, with equal weights: no smaller ensemble is")
+    assert str(chosen).startswith("Kept all 20 trees, with equal weights: of no smaller ensemble")
     assert "set max_estimators or raise tolerance" in str(chosen)
     assert small.path_.chosen[-1]
+
+
+@pytest.mark.parametrize("budget", [{"max_bytes": 10**9}, {"max_estimators": N}])
+def test_a_budget_that_buys_everything_is_spent_on_the_best(budget):
+    """Half of the trees are stumps: all of them together are not the best there is."""
+    X, y = make_friedman1(1500, random_state=0)
+    rows = np.random.default_rng(0).integers(500, size=(N, 500))
+    trees = [
+        DecisionTreeRegressor(max_depth=1 if j % 2 else None, random_state=j).fit(X[r], y[r])
+        for j, r in enumerate(rows)
+    ]
+    given = {"estimators_samples": rows, "refine": None}
+    small = sb.compress(trees, X[:500], y[:500], tolerance=None, **budget, **given)
+    assert small.n_active_ < N
+    assert "%" in str(small.selection_)
+    assert "-100" not in str(small.selection_)
+    whole = np.mean([tree.predict(X[500:]) for tree in trees], axis=0)
+    assert np.mean((small.predict(X[500:]) - y[500:]) ** 2) < 0.8 * np.mean((whole - y[500:]) ** 2)
 
 
 @pytest.mark.parametrize("most", [1, 2, 10])
@@ -304,7 +322,7 @@ def test_an_ensemble_without_error_needs_one_member():
     assert chosen.expected_risk == chosen.full_risk == chosen.increase == chosen.bound == 0
     assert chosen.random_members == 1
     assert "+0.0% against all 5 (0)" in str(chosen)
-    assert "about 1 tree drawn at random" in str(chosen)
+    assert "drawn at random" not in str(chosen)
 
 
 @pytest.mark.parametrize("tolerance", [0.0, 1.0])

@@ -189,6 +189,11 @@ class CompiledEnsemble:
             return float(self.predict(self._one_row(row))[0])
         return float(out[0])
 
+    @property
+    def classes_(self) -> np.ndarray | None:
+        """``classes``, by scikit-learn's name."""
+        return self.classes
+
     def __repr__(self) -> str:
         """Which path each member took, and what finishes the vote."""
         paths = ", ".join(f"{n} {kind}" for kind, n in Counter(self.paths).items())

@@ -94,6 +94,8 @@ def collect_evidence(
             "bootstrapped ensemble, or pass rows it has never seen with evidence='holdout'."
         )
     members_X = pool.prepare(X)
+    if source == "holdout" and pool.in_bag is not None and verify:
+        _refuse_training_rows(pool, members_X, target)
     verified_by = None
     if in_bag is not None and verify:
         verified_by = prove_training_rows(pool, members_X, target)
@@ -153,6 +155,21 @@ def collect_evidence(
         source=source,
         verified_by=verified_by,
     )
+
+
+def _refuse_training_rows(pool: MemberPool, X: Any, target: np.ndarray) -> None:
+    """Held-out evidence on the rows members were trained on would flatter them beyond measure."""
+    if pool.n_rows is not None and pool.n_rows != len(target):
+        return
+    try:
+        proof = prove_training_rows(pool, X, target)
+    except ValueError:
+        return  # they are others, as they should be
+    if proof is not None:
+        raise ValueError(
+            "evidence='holdout' is for rows the ensemble has not seen, but these are its training "
+            "rows; leave it out, and each member is judged by the rows out of its bag."
+        )
 
 
 def encode_target(pool: MemberPool, y: Any) -> np.ndarray:

@@ -61,6 +61,10 @@ class Exchangeable:
         """Risk of weights with this sum of squares, on members all alike."""
         return self.pair + (self.own - self.pair) * concentration
 
+    def scaled(self, by: float) -> Exchangeable:
+        """The same members, in another unit."""
+        return Exchangeable(by * self.own, by * self.pair)
+
     def random_k(self, k: Any) -> Any:
         """Expected risk of k members drawn without replacement, with equal weights.
 

@@ -43,7 +43,7 @@ class Refinement:
 
     def __str__(self) -> str:
         if not self.used:
-            return f"The trees' own leaf values were kept, because {self.reason}."
+            return f"No leaf values were refitted, because {self.reason}."
         how = "refitted on all rows"
         if self.distilled:
             how += (

@@ -216,6 +216,8 @@ def compare(
         scores = _score(plain, X, target)
         rows[f"its members as they were ({k})"] = {**_size(plain), **_speed(plain, X), **scores}
     rows[f"random ({k})"] = {**_size(random_k), **_speed(random_k, X), **mean}
+    if not all("nodes" in row for row in rows.values()):  # trees among others: no number for all
+        rows = {name: {c: v for c, v in row.items() if c != "nodes"} for name, row in rows.items()}
     notes = (COLLAPSED,) if collapses_into_one(small.pool) else ()
     return CompressionReport(rows=rows, n_rows=n_rows, notes=notes)
 

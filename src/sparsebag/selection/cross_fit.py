@@ -5,14 +5,12 @@ from __future__ import annotations
 import sys
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from functools import cached_property, reduce
+from functools import reduce
 
 import numpy as np
 
 from sparsebag.objective.full_vote_risk import (
     SMALLEST_SHARE,
-    Exchangeable,
     FullVoteRisk,
     PairMoments,
 )
@@ -28,8 +26,9 @@ from sparsebag.objective.vote_disagreement import (
     VoteDisagreement,
     measure_disagreement,
 )
-from sparsebag.selection.interval import degrees_of_freedom
+from sparsebag.selection.judged_path import CrossFittedPath, collected
 from sparsebag.selection.path import PathPoint, budget_path
+from sparsebag.selection.row_risks import RowRisks
 
 FOLDS = 10
 DENSE_SIZES = 64
@@ -44,192 +43,6 @@ PRIOR_SD_OF_SLOPE = 1.0
 UNKNOWN_SLOPE = 1.0, float("inf")
 SLOPE_ON_MADE_UP_ROWS, SD_ON_MADE_UP_ROWS = 0.7, 0.25
 """The same where made-up rows told the differences: real rows keep about that of the gain."""
-
-
-@dataclass(frozen=True)
-class RowRisks:
-    """Each row's risk, for members all alike: what standard errors come from.
-
-    Attributes
-    ----------
-    own, pair : ndarray of shape (rows,)
-        Mean squared residual, and mean product of two members' residuals.
-    weight : ndarray of shape (rows,)
-        Summing to one.
-    full : ndarray of shape (rows,), optional
-        Risk of the whole ensemble, where it is not what own and pair risk give for equal weights:
-        they are those of other (refitted) leaves, or it has weights of its own.
-    """
-
-    own: np.ndarray
-    pair: np.ndarray
-    weight: np.ndarray
-    full: np.ndarray | None = None
-
-    def covariance(self) -> np.ndarray:
-        """Of the weighted means of own, pair and (where given) full risk, from the rows' spread."""
-        each = np.stack([self.own, self.pair, *([] if self.full is None else [self.full])])
-        deviation = (each - (each @ self.weight)[:, None]) * self.weight
-        used = max(int(np.count_nonzero(self.weight)), 2)
-        return np.asarray(deviation @ deviation.T * used / (used - 1))
-
-
-@dataclass(frozen=True)
-class CrossFittedPath:
-    """A budget path with the risk to expect at each point, and how sure that is.
-
-    Attributes
-    ----------
-    points : list of PathPoint
-        Fitted on all rows.
-    deviation : ndarray of shape (N, N)
-        What the risk matrix adds to that of members all alike, as held-out rows confirm it.
-    rows : RowRisks
-    random : Exchangeable
-        Random members' risk, in closed form.
-    shrinkage : Shrinkage or DisagreementShrinkage
-        How much of the members' differences was real.
-    slope, slope_error : float
-        Gain on held-out rows over the gain the model predicted there, and its standard error.
-    n_members : int
-        Of the whole ensemble.
-    refitted : Exchangeable, optional
-        Own and pair risk of members with refitted leaves, where these will be deployed.
-    votes_a_member : float, default 1
-        How many votes a deployed member is worth.
-    shared : float, default 0
-        What is added to each point's concentration: that of the votes members were fitted to.
-    measured : float, optional
-        Concentration found of the only point, in place of the expected one.
-    """
-
-    points: list[PathPoint]
-    deviation: np.ndarray
-    rows: RowRisks
-    random: Exchangeable
-    shrinkage: Shrinkage | DisagreementShrinkage
-    slope: float
-    slope_error: float
-    n_members: int
-    refitted: Exchangeable | None = None
-    votes_a_member: float = 1.0
-    shared: float = 0.0
-    measured: float | None = None
-
-    @property
-    def sizes(self) -> np.ndarray:
-        """Members of each point."""
-        return np.array([len(point.members) for point in self.points])
-
-    @property
-    def full_risk(self) -> float:
-        """Expected risk of the whole ensemble."""
-        if self.rows.full is not None:
-            return float(self.rows.weight @ self.rows.full)
-        return float(self.random.random_k(self.n_members))
-
-    @property
-    def full_error(self) -> float:
-        """Standard error of `full_risk`."""
-        at = np.array([1.0 / self.n_members, 1.0 - 1.0 / self.n_members])
-        if self.rows.full is not None:
-            at = np.array([0.0, 0.0, 1.0])
-        return float(np.sqrt(at @ self.rows.covariance() @ at))
-
-    def degrees_of_freedom(self) -> float:
-        """Of the rows' spread, for intervals: see `interval.degrees_of_freedom`."""
-        return degrees_of_freedom(self.rows.pair, self.rows.weight)
-
-    @cached_property
-    def concentration(self) -> np.ndarray:
-        """Sum of squared weights of each point; its inverse is an effective number of votes."""
-        if self.measured is not None:
-            return np.array([self.measured])
-        squares = np.array([float(point.weights @ point.weights) for point in self.points])
-        return self.shared + squares / self.votes_a_member
-
-    @cached_property
-    def gain(self) -> np.ndarray:
-        """What each point's risk differs from that of random members by."""
-        return np.array([_collected(self.deviation, point) for point in self.points])
-
-    @cached_property
-    def gain_error(self) -> np.ndarray:
-        """Standard error of `gain`: of the members' differences, and of the slope."""
-        n = self.n_members
-        spread = [self.shrinkage.variance_of(p.members, p.weights, n) for p in self.points]
-        of_slope = self.slope_error * self.gain / self.slope if self.slope else 0.0 * self.gain
-        return np.asarray(np.sqrt(np.array(spread) + of_slope**2))
-
-    def expected(self) -> np.ndarray:
-        """Expected risk at each point.
-
-        Returns
-        -------
-        ndarray of shape (points,)
-        """
-        levels = self.random if self.refitted is None else self.refitted
-        return np.asarray(levels.at(self.concentration) + self.gain)
-
-    def error_of(self, share: float = 0.0) -> np.ndarray:
-        """Standard error of ``expected - share × full_risk``, the same rows in both.
-
-        Parameters
-        ----------
-        share : float, default 0
-            0: of the expected risk itself.
-
-        Returns
-        -------
-        ndarray of shape (points,)
-        """
-        own, pair = self.concentration, 1.0 - self.concentration
-        if self.rows.full is None:
-            own, pair = own - share / self.n_members, pair - share * (1.0 - 1.0 / self.n_members)
-            at = np.stack([own, pair])
-        else:
-            at = np.stack([own, pair, np.full_like(own, -share)])
-        of_rows = np.einsum("ak,ab,bk->k", at, self.rows.covariance(), at)
-        return np.asarray(np.sqrt(np.maximum(of_rows, 0.0) + self.gain_error**2))
-
-    def only(self, point: PathPoint, measured: float | None = None) -> CrossFittedPath:
-        """The same judgement of one other point, with the concentration found of it."""
-        return replace(self, points=[point], measured=measured)
-
-    def as_deployed(
-        self, rows: RowRisks, random: Exchangeable, *, votes_a_member: float, shared: float
-    ) -> CrossFittedPath:
-        """The same points, with refitted leaves.
-
-        Parameters
-        ----------
-        rows : RowRisks
-            Own and pair risk of refitted members; risk of the whole ensemble as it was.
-        random : Exchangeable
-            Members as they were, on the same rows.
-        votes_a_member : float
-            How many votes a deployed member is worth; above one, members are fitted to each other
-            and what they were worth alone no longer counts.
-        shared : float
-            Concentration of what they are fitted to.
-
-        Returns
-        -------
-        CrossFittedPath
-        """
-        refitted = Exchangeable(float(rows.own @ rows.weight), float(rows.pair @ rows.weight))
-        alone = 1.0 if votes_a_member == 1.0 else 0.0
-        return replace(
-            self,
-            rows=rows,
-            random=random,
-            refitted=refitted,
-            votes_a_member=votes_a_member,
-            shared=shared,
-            deviation=alone * self.deviation,
-            slope=alone * self.slope,
-            slope_error=alone * self.slope_error,
-        )
 
 
 def cross_fit(
@@ -338,8 +151,8 @@ def _slope(
         path = budget_path(_matrix(others, predicted), sizes[-1], price)
         for k in sizes:
             point = path[min(k, len(path)) - 1]
-            expected = _collected(predicted, point)
-            products[f] += expected * _collected(found, point)
+            expected = collected(predicted, point)
+            products[f] += expected * collected(found, point)
             squares[f] += expected**2
         _say(verbose, f"paths judged on fold {f + 1} of {len(moments)}")
     if not squares.sum() > 0:
@@ -389,11 +202,6 @@ def _matrix(moments: PairMoments, deviation: np.ndarray) -> np.ndarray:
     matrix = deviation + mean.pair
     np.fill_diagonal(matrix, np.diag(deviation) + mean.own)
     return matrix
-
-
-def _collected(deviation: np.ndarray, point: PathPoint) -> float:
-    part = deviation[np.ix_(point.members, point.members)]
-    return float(point.weights @ part @ point.weights)
 
 
 def _folds(risk: FullVoteRisk, n_folds: int, seed: int) -> list[np.ndarray]:

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from sparsebag.selection.budget import Budget
-from sparsebag.selection.cross_fit import CrossFittedPath
 from sparsebag.selection.guard import CONFIDENCE, Choice
+from sparsebag.selection.judged_path import CrossFittedPath
 from sparsebag.selection.table import PathTable
 
 
@@ -46,6 +46,7 @@ def explain(
     noun: str,
     *,
     equal: bool = True,
+    uncalibrated: float | None = None,
 ) -> str:
     """A few sentences that need no documentation.
 
@@ -66,6 +67,8 @@ def explain(
         What members are called.
     equal : bool, default True
         Whether the whole ensemble weighs its members equally.
+    uncalibrated : float, optional
+        Risk of the whole ensemble as it is, where the risks are those of calibrated votes.
 
     Returns
     -------
@@ -78,35 +81,48 @@ def explain(
         best = int(np.argmin(path.expected()))
         change = path.expected()[best] / path.full_risk - 1.0 if path.full_risk else 0.0
         whose = "equal weights" if equal else "the weights they have"
+        if tolerance < 0.0:  # none was given
+            return (
+                f"Kept all {_count(n, noun)}, with {whose}: within {budget} nothing smaller is "
+                f"expected to have a lower {score} ({path.full_risk:.4g})."
+            )
+        reach = int(path.sizes.max())
+        smaller = "smaller ensemble" if reach >= n - 1 else f"ensemble of up to {reach}"
         why = "the rows are too few to be sure" if change <= tolerance else "that is more"
         return (
-            f"Kept all {_count(n, noun)}, with {whose}: no smaller ensemble is sure to raise "
-            f"the expected {score} ({path.full_risk:.4g}) by less than {accepted}.\n"
+            f"Kept all {_count(n, noun)}, with {whose}: of no {smaller} is it sure that its "
+            f"expected {score} is within {accepted} of theirs ({path.full_risk:.4g}).\n"
             f"The best one found, {_count(table.k[best], noun)}, is expected to change it by "
             f"{change:+.1%}; {why}. To have a smaller ensemble all the same, set max_estimators or "
             "raise tolerance."
         )
     k, nodes, size = facts.cost
-    of_nodes = f", {nodes:,} of {all_nodes:,} nodes" if all_nodes else ""
+    of_nodes = f", {nodes:,} of {all_nodes:,} nodes" if noun == "trees" else ""
     within = f"within {accepted}"
     if not choice.meets_tolerance:
         within = f"more than {accepted}, but the best within {budget}"
     if tolerance < 0.0:  # none was given
         within = f"the best within {budget}"
     needed = path.random.members_needed(facts.expected)
-    as_many = f"more than {_count(n, noun)}"
-    if needed <= n * (1.0 + 1e-9):
-        as_many = f"about {_count(round(needed), noun)}"
+    as_many = ""  # where random ones do as well, there is nothing to boast of
+    if needed > n * (1.0 + 1e-9):
+        as_many = f"\nTo do as well, more than {_count(n, noun)} drawn at random would be needed."
+    elif round(needed) > k:
+        many = _count(round(needed), noun)
+        as_many = f"\nTo do as well, about {many} drawn at random would be needed."
+    whole_risk = f"{path.full_risk:.4g}"
+    if uncalibrated is not None:
+        whole_risk += f" calibrated likewise, {uncalibrated:.4g} as they are"
     weights = ""
     if refitted is not None:
         loss = refitted.replace("_", "-")
         weights = f"\nTheir weights were refitted on {loss}, which was lower on held-out rows."
     return (
         f"Kept {k} of {_count(n, noun)}{of_nodes} ({_kb(size)} of {_kb(all_bytes)}).\n"
-        f"Expected {score} on new rows: {facts.expected:.4g} ± {facts.standard_error:.2g}; that is "
-        f"{facts.increase:+.1%} against all {n} ({path.full_risk:.4g}), and with {CONFIDENCE:.0%} "
-        f"confidence at most {facts.bound:+.1%}: {within}.\n"
-        f"To do as well, {as_many} drawn at random would be needed.{weights}"
+        f"Expected {score} on new rows: {facts.expected:.4g} (standard error "
+        f"{facts.standard_error:.2g}); that is {facts.increase:+.1%} against all {n} "
+        f"({whole_risk}), and with {CONFIDENCE:.0%} confidence at most {facts.bound:+.1%}: "
+        f"{within}.{as_many}{weights}"
     )
 
 

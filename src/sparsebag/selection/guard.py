@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.stats import norm
 
-from sparsebag.selection.cross_fit import CrossFittedPath
+from sparsebag.selection.judged_path import CrossFittedPath
 
 CONFIDENCE = 0.95
 """One-sided: of the bound that must meet the tolerance."""
@@ -80,6 +80,32 @@ def choose(
         position = int(np.argmin(np.where(allowed, excess, np.inf)))
         optimism = _optimism(resampled, excess, allowed, None)
     return Choice(position, bool(passes.any()), optimism)
+
+
+def best_within(
+    path: CrossFittedPath, allowed: np.ndarray, *, full_allowed: bool, seed: int = 0
+) -> Choice:
+    """The point of least expected risk within the budget, or the whole ensemble if that is less.
+
+    Parameters
+    ----------
+    path : CrossFittedPath
+    allowed : ndarray of bool, one a point
+    full_allowed : bool
+    seed : int, default 0
+        Of the bootstrap.
+
+    Returns
+    -------
+    Choice
+        That promises no tolerance.
+    """
+    excess = np.where(allowed, path.expected() - path.full_risk, np.inf)
+    if full_allowed and not np.any(excess < 0.0):
+        return Choice(None, False, 0.0)
+    resampled = _resampled_excess(path, 0.0, seed)
+    optimism = _optimism(resampled, path.expected() - path.full_risk, allowed, None)
+    return Choice(int(np.argmin(excess)), False, optimism)
 
 
 def upper_bound(path: CrossFittedPath, tolerance: float) -> np.ndarray:

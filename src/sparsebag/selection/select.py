@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 import warnings
-from dataclasses import dataclass, replace
-from typing import Protocol
+from dataclasses import replace
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -13,23 +13,30 @@ from sparsebag.evidence.evidence import OOBEvidence
 from sparsebag.objective.full_vote_risk import FullVoteRisk, NoPairsError
 from sparsebag.objective.vote_disagreement import VoteDisagreement
 from sparsebag.selection.budget import Budget, Prices
-from sparsebag.selection.cross_fit import CrossFittedPath, cross_fit
+from sparsebag.selection.cross_fit import cross_fit
 from sparsebag.selection.explain import Facts, explain
-from sparsebag.selection.guard import SMALLEST_RISK, Choice, choose, upper_bound
+from sparsebag.selection.guard import (
+    SMALLEST_RISK,
+    Choice,
+    best_within,
+    choose,
+    upper_bound,
+)
 from sparsebag.selection.interval import risk_interval
+from sparsebag.selection.judged_path import CrossFittedPath
 from sparsebag.selection.path import PathPoint
 from sparsebag.selection.refit import RefitBy, refit
+from sparsebag.selection.selection import CalibrationEffect, Selection
 from sparsebag.selection.table import PathTable
 from sparsebag.solvers.base import one_blas_thread
 
 MOST_MEMBERS = 200
 """Longest path that is searched when no budget says more."""
-GROWTH = 1.25
-MOST_GROWTHS = 6
-"""How often, and by how much, members are added where a measured risk breaks the promise."""
+MOST_REFITS = 6
+"""How often more members are refitted where a measured risk breaks the promise."""
 
 SPEND_BUDGET = -1.0
-"""The tolerance of None: no risk falls by all of itself, so the best within the budget is kept."""
+"""The tolerance of None: whatever is best within the budget is kept."""
 
 
 class RegretWarning(UserWarning):
@@ -46,77 +53,10 @@ class RefittedMembers(Protocol):
         """Refit the point's members; the concentration found, or None where it is as expected."""
 
 
-@dataclass(frozen=True)
-class Selection:
-    """What was kept, what it is expected to cost, and why. ``print`` it.
+class MemberSelector:
+    """Chooses the smallest ensemble no worse than the tolerance, within the budget.
 
-    Attributes
-    ----------
-    weights : ndarray of shape (N,)
-        On the simplex; zero for members dropped.
-    expected_risk, standard_error : float
-        Expected Brier score (classification) or squared error (regression) on new rows, of the
-        vote before it is calibrated. The optimism of having been chosen is in it.
-    interval : tuple of float
-        Where that risk is with 95 % confidence; see `selection.interval`. It is wider above than
-        below, as risks are.
-    full_risk : float
-        That of the whole ensemble, as it votes itself.
-    increase, bound : float
-        Expected relative increase over ``full_risk``, and its upper 95 % confidence bound.
-    tolerance : float
-        The increase that was accepted.
-    meets_tolerance : bool
-        Whether the bound is within it.
-    random_members : float
-        How many members drawn at random would be expected to do as well; infinite where no
-        number would.
-    refitted_on : str or None
-        The loss the weights were refitted on, where cross-fitting said it helps.
-    table : PathTable
-        Every size that was considered.
-    explanation : str
-        The choice in words.
-    calibrated_risk : float or None
-        Expected Brier score of the calibrated vote, as deployed: ``expected_risk`` times what
-        calibration leaves of it on held-out rows. None where the vote is not calibrated.
-    """
-
-    weights: np.ndarray
-    expected_risk: float
-    standard_error: float
-    interval: tuple[float, float]
-    full_risk: float
-    increase: float
-    bound: float
-    tolerance: float
-    meets_tolerance: bool
-    random_members: float
-    refitted_on: str | None
-    table: PathTable
-    explanation: str
-    calibrated_risk: float | None = None
-
-    def __str__(self) -> str:
-        return self.explanation
-
-
-def select_members(
-    evidence: OOBEvidence,
-    prices: Prices,
-    *,
-    budget: Budget,
-    tolerance: float,
-    refit_by: RefitBy | None = None,
-    refitted: RefittedMembers | None = None,
-    whole_weights: np.ndarray | None = None,
-    disagreement: VoteDisagreement | None = None,
-    floor: float = 0.0,
-    noun: str = "members",
-    seed: int = 0,
-    verbose: int = 0,
-) -> Selection:
-    """Choose the smallest ensemble no worse than the tolerance, within the budget.
+    The path is fitted and judged once; choosing from it, again with a calibrator, costs little.
 
     Parameters
     ----------
@@ -145,93 +85,178 @@ def select_members(
         Of folds and bootstrap. The result does not depend on threads.
     verbose : int, default 0
         Progress on standard error.
+    """
+
+    def __init__(
+        self,
+        evidence: OOBEvidence,
+        prices: Prices,
+        *,
+        budget: Budget,
+        tolerance: float,
+        refit_by: RefitBy | None = None,
+        refitted: RefittedMembers | None = None,
+        whole_weights: np.ndarray | None = None,
+        disagreement: VoteDisagreement | None = None,
+        floor: float = 0.0,
+        noun: str = "members",
+        seed: int = 0,
+        verbose: int = 0,
+    ) -> None:
+        budget.check(prices)
+        self.evidence, self.prices, self.budget = evidence, prices, budget
+        self.tolerance, self.refitted, self.refit_by = tolerance, refitted, refit_by
+        self.whole_weights, self.noun, self.seed = whole_weights, noun, seed
+        self.whole = prices.of(np.arange(evidence.n_members))
+        self.path = self._judged_path(disagreement, floor, verbose)
+        self._last: tuple[PathPoint, tuple[PathPoint, str | None]] | None = None
+
+    def choose(self, calibration: CalibrationEffect | None = None) -> Selection:
+        """The choice, and what is expected of it.
+
+        Parameters
+        ----------
+        calibration : CalibrationEffect, optional
+            What calibration leaves of the risks. Both the few members and the whole ensemble they
+            are compared with are then calibrated.
+
+        Returns
+        -------
+        Selection
+        """
+        if self.path is None:
+            return _unjudged(self.whole, self.tolerance, self.noun)
+        path, tolerance, prices = self.path, self.tolerance, self.prices
+        if calibration is not None:
+            path = path.calibrated(calibration.small, calibration.whole)
+        n, judged_at = self.evidence.n_members, max(tolerance, 0.0)
+        whole_allowed = self.budget.allows(self.whole)
+        costs = [prices.of(point.members) for point in path.points]
+        allowed = np.array([self.budget.allows(cost) for cost in costs])
+        if tolerance == SPEND_BUDGET:
+            choice = best_within(path, allowed, full_allowed=whole_allowed, seed=self.seed)
+        else:
+            choice = choose(path, tolerance, allowed, full_allowed=whole_allowed, seed=self.seed)
+        measured, on_loss = None, None
+        if self.refitted is not None and choice.position is not None:
+            choice, measured = _measured(self.refitted, path, choice, tolerance, allowed)
+            if not choice.meets_tolerance and whole_allowed and tolerance != SPEND_BUDGET:
+                choice = Choice(None, True, 0.0)
+        if choice.position is None:
+            weights = np.full(n, 1.0 / n) if self.whole_weights is None else self.whole_weights
+            facts = Facts(path.full_risk, path.full_error, 0.0, 0.0, self.whole)
+        else:
+            point = path.points[choice.position]
+            facts = _facts(path.only(point, measured), judged_at, choice, costs[choice.position])
+            again, on_loss = self._refitted_weights(point)
+            judged = _facts(path.only(again), judged_at, choice, prices.of(again.members))
+            if choice.meets_tolerance and judged.bound > tolerance:
+                on_loss = None  # another loss gains, but the promise would be broken
+            if measured is not None:
+                path = path.as_measured(point, measured)
+            if on_loss is not None:
+                point, facts = again, judged
+            weights = point.spread(n)
+        table = _table(path, choice, [*costs, self.whole], facts)
+        before = self.path.full_risk if calibration is not None else None
+        return Selection(
+            weights=weights,
+            expected_risk=facts.expected,
+            standard_error=facts.standard_error,
+            interval=risk_interval(facts.expected, facts.standard_error, path.degrees_of_freedom()),
+            full_risk=path.full_risk,
+            increase=facts.increase,
+            bound=facts.bound,
+            tolerance=tolerance,
+            meets_tolerance=choice.meets_tolerance,
+            random_members=path.random.members_needed(facts.expected),
+            refitted_on=on_loss,
+            table=table,
+            explanation=explain(
+                facts,
+                path,
+                choice,
+                table,
+                self.whole,
+                tolerance,
+                self.budget,
+                on_loss,
+                self.evidence.task,
+                self.noun,
+                equal=self.whole_weights is None,
+                uncalibrated=before,
+            ),
+            uncalibrated_risk=facts.expected / (calibration.small if calibration else 1.0),
+        )
+
+    def warn_of_regret(self, selection: Selection) -> None:
+        """Say so where nothing within the budget is sure to stay within the tolerance.
+
+        Parameters
+        ----------
+        selection : Selection
+        """
+        if selection.meets_tolerance or self.tolerance == SPEND_BUDGET:
+            return
+        warnings.warn(
+            f"no ensemble within {self.budget} is sure to lose at most {self.tolerance:.1%}; the "
+            f"best is expected to change the risk by {selection.increase:+.1%} against the whole "
+            f"ensemble (up to {selection.bound:+.1%}). Allow more, or raise tolerance.",
+            RegretWarning,
+            stacklevel=6,
+        )
+
+    def _refitted_weights(self, point: PathPoint) -> tuple[PathPoint, str | None]:
+        """Weights refitted on the loss, remembered: the same point is often chosen again."""
+        if self._last is None or self._last[0] is not point:
+            self._last = point, _refit(self.evidence, point, self.refit_by, self.seed)
+        return self._last[1]
+
+    def _judged_path(
+        self, disagreement: VoteDisagreement | None, floor: float, verbose: int
+    ) -> CrossFittedPath | None:
+        """None where nothing tells how members vote together, and all of them may be kept."""
+        n = self.evidence.n_members
+        with one_blas_thread():
+            try:
+                risk = FullVoteRisk(self.evidence, floor=floor)
+            except NoPairsError:
+                if not self.budget.allows(self.whole):
+                    raise
+                return None
+            path = cross_fit(
+                risk,
+                min(n - 1, int(self.budget.max_estimators or MOST_MEMBERS)),  # all: see `choose`
+                price=self.budget.price_for_search(self.prices),
+                trees=bool(np.all(self.prices.nodes)),
+                disagreement=disagreement,
+                seed=self.seed,
+                verbose=verbose,
+            )
+        if self.whole_weights is not None:
+            rows = replace(path.rows, full=risk.row_risk(self.whole_weights))
+            path = replace(path, rows=rows)
+        return path if self.refitted is None else self.refitted.as_deployed(path)
+
+
+def select_members(evidence: OOBEvidence, prices: Prices, **options: Any) -> Selection:
+    """`MemberSelector`'s choice, without a calibrator.
+
+    Parameters
+    ----------
+    evidence : OOBEvidence
+    prices : Prices
+    **options
+        As `MemberSelector` has them.
 
     Returns
     -------
     Selection
     """
-    budget.check(prices)
-    n, judged_at = evidence.n_members, max(tolerance, 0.0)
-    whole = prices.of(np.arange(n))
-    with one_blas_thread():
-        try:
-            risk = FullVoteRisk(evidence, floor=floor)
-        except NoPairsError:
-            if not budget.allows(whole):
-                raise
-            return _unjudged(whole, tolerance, noun)  # bags only, which vote equally
-        path = cross_fit(
-            risk,
-            min(n - 1, int(budget.max_estimators or MOST_MEMBERS)),  # all of them: see below
-            price=budget.price_for_search(prices),
-            trees=bool(np.all(prices.nodes)),
-            disagreement=disagreement,
-            seed=seed,
-            verbose=verbose,
-        )
-    if whole_weights is not None:
-        rows = replace(path.rows, full=risk.row_risk(whole_weights))
-        path = replace(path, rows=rows)
-    if refitted is not None:
-        path = refitted.as_deployed(path)
-    costs = [prices.of(point.members) for point in path.points]
-    allowed = np.array([budget.allows(cost) for cost in costs])
-    choice = choose(path, tolerance, allowed, full_allowed=budget.allows(whole), seed=seed)
-    measured = None
-    if refitted is not None and choice.position is not None:
-        choice, measured = _measured(refitted, path, choice, tolerance, allowed)
-        if not choice.meets_tolerance and budget.allows(whole):
-            choice = Choice(None, True, 0.0)
-    if choice.position is None:
-        weights = np.full(n, 1.0 / n) if whole_weights is None else whole_weights
-        facts = Facts(path.full_risk, path.full_error, 0.0, 0.0, whole)
-        on_loss = None
-    else:
-        point = path.points[choice.position]
-        facts = _facts(path.only(point, measured), judged_at, choice, costs[choice.position])
-        again, on_loss = _refit(evidence, point, refit_by, seed)
-        judged = _facts(path.only(again), judged_at, choice, prices.of(again.members))
-        if choice.meets_tolerance and judged.bound > tolerance:
-            on_loss = None  # another loss gains, but the promise would be broken
-        if on_loss is not None:
-            point, facts = again, judged
-        weights = point.spread(n)
-    table = _table(path, choice, [*costs, whole], facts)
-    if not choice.meets_tolerance and tolerance != SPEND_BUDGET:
-        warnings.warn(
-            f"no ensemble within {budget} is sure to lose at most {tolerance:.1%}; the best is "
-            f"expected to change the risk by {facts.increase:+.1%} against the whole ensemble (up "
-            f"to {facts.bound:+.1%}). Allow more, or raise tolerance.",
-            RegretWarning,
-            stacklevel=6,
-        )
-    return Selection(
-        weights=weights,
-        expected_risk=facts.expected,
-        standard_error=facts.standard_error,
-        interval=risk_interval(facts.expected, facts.standard_error, path.degrees_of_freedom()),
-        full_risk=path.full_risk,
-        increase=facts.increase,
-        bound=facts.bound,
-        tolerance=tolerance,
-        meets_tolerance=choice.meets_tolerance,
-        random_members=path.random.members_needed(facts.expected),
-        refitted_on=on_loss,
-        table=table,
-        explanation=explain(
-            facts,
-            path,
-            choice,
-            table,
-            whole,
-            tolerance,
-            budget,
-            on_loss,
-            evidence.task,
-            noun,
-            equal=whole_weights is None,
-        ),
-    )
+    selector = MemberSelector(evidence, prices, **options)
+    selection = selector.choose()
+    selector.warn_of_regret(selection)
+    return selection
 
 
 def _unjudged(whole: tuple[int, int, int], tolerance: float, noun: str) -> Selection:
@@ -254,6 +279,7 @@ def _unjudged(whole: tuple[int, int, int], tolerance: float, noun: str) -> Selec
         explanation=f"Kept all {n} {noun}, with equal weights: no two of them have a row out of "
         "bag together, so nothing tells how fewer would do. Use more rows, more of them, or "
         "held-out rows (evidence='holdout').",
+        uncalibrated_risk=unknown,
     )
 
 
@@ -279,18 +305,24 @@ def _measured(
     tolerance: float,
     allowed: np.ndarray,
 ) -> tuple[Choice, float | None]:
-    """Refit the chosen members, and more of them where what is found breaks the promise."""
-    position = choice.position
-    for growth in range(MOST_GROWTHS + 1):
+    """Refit the chosen members, and more of them where what is found breaks the promise.
+
+    What one size turns out to be tells how many are needed; those are refitted next.
+    """
+    position, full = choice.position, max(path.full_risk, SMALLEST_RISK)
+    for _ in range(MOST_REFITS):
         assert position is not None
         point = path.points[position]
         measured = refitted.measure(point)
         facts = _facts(path.only(point, measured), tolerance, choice, (0, 0, 0))
         kept = facts.bound <= tolerance
-        larger = np.flatnonzero(allowed & (path.sizes >= GROWTH * len(point.members)))
-        if kept or not choice.meets_tolerance or not len(larger) or growth == MOST_GROWTHS:
+        if kept or not choice.meets_tolerance or measured is None:
             break
-        position = int(larger[0])
+        bounds = upper_bound(path.as_measured(point, measured), tolerance) + choice.optimism / full
+        enough = allowed & (path.sizes > len(point.members)) & (bounds <= tolerance)
+        if not enough.any():
+            break
+        position = int(np.argmax(enough))
     meets = choice.meets_tolerance and kept
     return replace(choice, position=position, meets_tolerance=meets), measured
 
