@@ -20,9 +20,7 @@ def run(data_dir: str | None) -> None:
     from benchmarks.datasets import Unavailable
     from benchmarks.datasets.suite import load
 
-    print(
-        f"\n## Cost: {N_TREES} trees, at most {ROWS} rows, down to {BUDGET}, one thread, processor time\n"
-    )
+    print(f"\n## Cost: {N_TREES} trees, at most {ROWS} rows, down to {BUDGET}, processor time\n")
     for name in DATA:
         try:
             X, y, _ = load(name, ROWS, data_dir)
