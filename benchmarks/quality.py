@@ -15,10 +15,13 @@ changed since (column ``source``; ``--keep-stale`` lets it stand).
 from __future__ import annotations
 
 import argparse
+import io
+import json
 import os
 import time
 import warnings
 from collections.abc import Iterator
+from contextlib import contextmanager, redirect_stdout
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -45,6 +48,7 @@ from sparsebag.refine.size_matched import finished_votes, size_matched_evidence
 from sparsebag.settings import DEFAULT_FLOOR
 
 RESULTS = Path(__file__).parent / "results" / "quality.csv"
+MADE_ON = RESULTS.with_suffix(".json")
 SIZES = (10, 20)
 N_TREES = 100
 TRAIN_SHARE, MOST_TRAIN = 0.5, 2000
@@ -74,8 +78,7 @@ COLUMNS = (
     *("log_loss", "brier", "ece", "accuracy", "mse"),
     *("expected_risk", "standard_error", "expected_log_loss", "bound", "low", "high"),
     *("calibrator", "temperature", "refined", "twicing", "smoothing"),
-    *("seconds", "fit_seconds"),
-    *("sparsebag", "source", "sklearn", "numpy", "scipy", "python", "machine"),
+    *("seconds", "fit_seconds", "source"),
 )
 
 Row = dict[str, Any]
@@ -248,7 +251,7 @@ def _named(problem: Problem, kind: str, fit_seconds: float, rows: Iterator[Row])
     common = {
         **{"dataset": problem.name, "ensemble": kind, "seed": problem.seed, "status": OK},
         **{"task": problem.task, "train_rows": len(problem.y), "test_rows": len(problem.y_test)},
-        **{"fit_seconds": fit_seconds, **environment()},
+        **{"fit_seconds": fit_seconds, "source": environment()["source"]},
     }
     for row in rows:
         yield {**common, **row}
@@ -301,6 +304,8 @@ def run(args: argparse.Namespace) -> None:
         for job in work
         if in_shard(job, everything, args.shard) and tuple(map(str, job)) not in done
     ]
+    if todo:  # beside the results: the same words on every row would be half of the file
+        MADE_ON.write_text(json.dumps(environment(), indent=1) + "\n", encoding="utf-8")
     progress = Progress(max(len(todo), 1))
     for name, kind, seed in todo:
         try:
@@ -328,6 +333,16 @@ def shard(text: str) -> tuple[int, int]:
     return int(part), int(of)
 
 
+@contextmanager
+def kept_in(path: Path) -> Iterator[None]:
+    """Write what is printed to a file too."""
+    said = io.StringIO()
+    with redirect_stdout(said):
+        yield
+    print(said.getvalue(), end="")
+    path.write_text(said.getvalue().lstrip("\n"), encoding="utf-8")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--data-dir", default=os.environ.get("SPARSEBAG_DATA"))
@@ -345,11 +360,14 @@ def main() -> None:
             warnings.simplefilter("ignore")  # SLSQP on the paper's objective stops early
             run(args)
     if "summary" in args.only:
-        quality_summary.run(results_files(), KEY, environment()["source"])
+        with kept_in(RESULTS.with_suffix(".txt")):
+            made_on = json.loads(MADE_ON.read_text(encoding="utf-8")) if MADE_ON.exists() else {}
+            quality_summary.run(results_files(), KEY, environment()["source"], made_on)
     if "figure" in args.only:
         honest_estimate.run(args.data_dir, args.data)
     if "cost" in args.only:
-        quality_cost.run(args.data_dir)
+        with kept_in(RESULTS.with_name("quality_cost.txt")):
+            quality_cost.run(args.data_dir)
 
 
 if __name__ == "__main__":

@@ -21,7 +21,7 @@ METHODS = ("none", "calibrate", "refine", "both", "random", "best")
 REFERENCES = ("uniform", "uniform + temperature", "uniform + calibrator")
 
 
-def run(paths: Sequence[Path], key: Sequence[str], source: str) -> None:
+def run(paths: Sequence[Path], key: Sequence[str], source: str, machine: dict[str, str]) -> None:
     """Print the summary of results files; of rows that several hold, the newest source's counts."""
     import pandas as pd
 
@@ -35,7 +35,7 @@ def run(paths: Sequence[Path], key: Sequence[str], source: str) -> None:
     table["k"] = table["k"].astype(str)
     table["score"] = table["log_loss"].fillna(table["mse"])
     read = ", ".join(path.name for path in paths)
-    print(f"\n{read}: sparsebag {table['sparsebag'].iloc[-1]}, {table['machine'].iloc[-1]}")
+    print(f"\n{read}: " + ", ".join(f"{name} {value}" for name, value in machine.items()))
     if table["stale"].any():
         print(f"{table['stale'].mean():.0%} of the rows were made by other source than today's.")
     suite = table[table["ensemble"] != PAPER_SPLIT]
