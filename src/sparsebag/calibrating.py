@@ -7,6 +7,7 @@ are compared calibrated.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -14,7 +15,13 @@ import numpy as np
 
 from sparsebag.evidence.arrays import on_host
 from sparsebag.evidence.evidence import OOBEvidence
-from sparsebag.refine.calibrate import PREFERRED, Calibrated, fit_calibrator
+from sparsebag.refine.calibrate import (
+    PREFERRED,
+    Calibrated,
+    HeldOutRows,
+    fit_calibrator,
+    held_out_rows,
+)
 from sparsebag.refine.refitted_trees import RefittedTrees
 from sparsebag.refine.size_matched import (
     DRAWS,
@@ -27,7 +34,7 @@ from sparsebag.refine.size_matched import (
 from sparsebag.refine.strength import MOST_VOTES_MATCHED
 from sparsebag.selection.guard import SMALLEST_RISK
 from sparsebag.selection.select import MemberSelector
-from sparsebag.selection.selection import CalibrationEffect, Selection
+from sparsebag.selection.selection import CalibrationEffect, Selection, Share
 from sparsebag.settings import Settings
 from sparsebag.solvers.base import one_blas_thread
 
@@ -35,6 +42,8 @@ LEAST_FLOOR = 1e-6
 """Of votes a calibrator is fitted on: it reads their logarithms."""
 ROWS_FOR_EFFECT = 2000
 """Rows that tell what a calibrator leaves of the risk; the one that is deployed sees more."""
+FAR_BEYOND = 0.005
+"""Concentration by which the votes a row has may differ from what is wanted, and count for it."""
 FIRST_SIZE = 20
 MOST_ROUNDS = 4
 """A calibrator is fitted at a size, and the size chosen in its light; they soon agree."""
@@ -75,8 +84,8 @@ class VoteCalibration:
         VoteCalibration
         """
         plain = VoteCalibration(self.evidence, self.settings, self.whole_weights)
-        if "_whole_share" in vars(self):
-            vars(plain)["_whole_share"] = self._whole_share  # is the same, and was not cheap
+        if "_whole_effect" in vars(self):
+            vars(plain)["_whole_effect"] = self._whole_effect  # is the same, and was not cheap
         return plain
 
     def fit(self, weights: np.ndarray) -> Calibrated | None:
@@ -93,8 +102,11 @@ class VoteCalibration:
         if not self.is_wanted:
             return None
         if self._last is None or not np.array_equal(self._last[0], weights):
-            votes = self._votes(weights[weights > 0])
-            self._last = weights, self._fitted(votes, self.settings.calibration)
+            active = weights[weights > 0]
+            votes = self._votes(active, self.trees, self._size(active, self.trees))
+            with one_blas_thread():  # thousands of tiny products: threads would only wait
+                found = fit_calibrator(**self._given(votes), kind=self.settings.calibration)
+            self._last = weights, found
         return self._last[1]
 
     def effect(self, weights: np.ndarray) -> CalibrationEffect:
@@ -108,51 +120,106 @@ class VoteCalibration:
         -------
         CalibrationEffect
         """
-        votes = self._votes(weights[weights > 0], draws=1, most_rows=ROWS_FOR_EFFECT)
-        return CalibrationEffect(self._share(votes), self._whole_share)
+        small, whole = self._effect(weights[weights > 0], self.trees), self._whole_effect
+        return CalibrationEffect(small.share, whole.share, _error_of_ratio(small, whole))
 
     @cached_property
-    def _whole_share(self) -> float:
-        active = self.whole_weights[self.whole_weights > 0]
-        return self._share(
-            size_matched_evidence(
-                self.evidence, len(active), weights=active, draws=1, most_rows=ROWS_FOR_EFFECT
-            )
-        )
+    def _whole_effect(self) -> _Effect:
+        return self._effect(self.whole_weights[self.whole_weights > 0], None)
 
-    def _share(self, matched: SizeMatched) -> float:
+    def _effect(self, active: np.ndarray, trees: RefittedTrees | None) -> _Effect:
+        """Measured at the size, or at what a row has voters for and half of it, and continued.
+
+        The risk is linear in the concentration of the votes, calibrated or not.
+        """
+        wanted, voters = self._size(active, trees), self._voters(trees)
+        at = float(np.mean(1.0 / np.minimum(voters, wanted)))
+        found = self._held_out(active, trees, wanted)
+        beyond = at - 1.0 / wanted
+        if beyond > FAR_BEYOND and trees is None:  # fitted to each other, trees do not add up
+            fewer = max(1.0, 0.5 / at)
+            step = beyond / (float(np.mean(1.0 / np.minimum(voters, fewer))) - at)
+            found = found.continued(self._held_out(active, trees, fewer), step)
+        return _Effect.of(found, gated=self.settings.calibration == "auto")
+
+    def _held_out(
+        self, active: np.ndarray, trees: RefittedTrees | None, size: float
+    ) -> HeldOutRows:
         kind = self.settings.calibration
-        found = self._fitted(matched, PREFERRED if kind == "auto" else kind)
-        if not found.brier_before > SMALLEST_RISK:
-            return 1.0
-        share = found.brier_after / found.brier_before
-        return min(share, 1.0) if kind == "auto" else share  # "auto" need not calibrate
+        votes = self._votes(active, trees, size, draws=1, most_rows=ROWS_FOR_EFFECT)
+        with one_blas_thread():
+            return held_out_rows(**self._given(votes), kind=PREFERRED if kind == "auto" else kind)
+
+    def _size(self, active: np.ndarray, trees: RefittedTrees | None) -> float:
+        """Votes the members are worth."""
+        if trees is None:
+            return float(len(active))
+        return min(len(active) * trees.votes_a_member, float(MOST_VOTES_MATCHED))
+
+    def _voters(self, trees: RefittedTrees | None) -> np.ndarray:
+        """Members that can be asked about each row."""
+        if trees is not None:
+            voters = trees.honest.mask.sum(axis=1)
+        elif self.evidence.oob_mask is None:
+            return np.array([self.evidence.n_members])
+        else:
+            voters = on_host(self.evidence.oob_mask).sum(axis=1)
+        return np.asarray(voters[voters > 0])
 
     def _votes(
-        self, active: np.ndarray, draws: int = DRAWS, most_rows: int = MOST_ROWS
+        self,
+        active: np.ndarray,
+        trees: RefittedTrees | None,
+        size: float,
+        draws: int = DRAWS,
+        most_rows: int = MOST_ROWS,
     ) -> SizeMatched:
-        trees = self.trees
         if trees is None:
             return size_matched_evidence(
-                self.evidence, len(active), weights=active, draws=draws, most_rows=most_rows
+                self.evidence, size, weights=active, draws=draws, most_rows=most_rows
             )
-        said = trees.honest.votes(trees.strength.twicing, trees.strength.lam)
-        size = min(trees.votes_a_member * len(active), float(MOST_VOTES_MATCHED))
-        as_votes = trees.targets.as_votes(said)
+        as_votes = trees.targets.as_votes(trees.strength.votes(trees.honest))
         votes, at = size_matched_votes(as_votes, trees.honest.mask, size, draws=draws)
         return SizeMatched(votes, trees.honest.rows[at])
 
-    def _fitted(self, matched: SizeMatched, kind: Any) -> Calibrated:
+    def _given(self, matched: SizeMatched) -> dict[str, Any]:
+        """Votes, targets, rows and weights as a calibrator is fitted to them."""
         votes, row = matched
         given = self.evidence.sample_weight
-        with one_blas_thread():  # thousands of tiny products: threads would only wait
-            return fit_calibrator(
-                finished_votes(votes, max(self.settings.floor, LEAST_FLOOR)),
-                on_host(self.evidence.target)[row],
-                row,
-                kind=kind,
-                sample_weight=None if given is None else on_host(given)[row],
-            )
+        return {
+            "votes": finished_votes(votes, max(self.settings.floor, LEAST_FLOOR)),
+            "target": on_host(self.evidence.target)[row],
+            "row": row,
+            "sample_weight": None if given is None else on_host(given)[row],
+        }
+
+
+@dataclass(frozen=True)
+class _Effect:
+    """What calibration leaves of a risk, and what each row has to do with it."""
+
+    share: Share
+    row: np.ndarray
+    influence: np.ndarray
+
+    @classmethod
+    def of(cls, rows: HeldOutRows, *, gated: bool) -> _Effect:
+        before, after = float(rows.weight @ rows.before), float(rows.weight @ rows.after)
+        if not min(before, after) > SMALLEST_RISK or (gated and after > before):
+            return cls(Share(), rows.row, np.zeros(len(rows.row)))  # "auto" need not calibrate
+        away, away_before = rows.after - after, rows.before - before
+        spread = float(np.linalg.norm(rows.weight * away))
+        spread /= max(float(np.linalg.norm(rows.weight * away_before)), SMALLEST_RISK)
+        influence = rows.weight * (away / after - away_before / before)
+        return cls(Share(after / before, spread), rows.row, influence)
+
+
+def _error_of_ratio(one: _Effect, other: _Effect) -> float:
+    """Standard error of the logarithm of one share over another; rows in both count once."""
+    rows = np.zeros(1 + max(int(one.row.max()), int(other.row.max())))
+    rows[one.row] += one.influence
+    rows[other.row] -= other.influence
+    return float(np.linalg.norm(rows))
 
 
 def choose_calibrated(selector: MemberSelector, calibration: VoteCalibration) -> Selection:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import pickle
 import warnings
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -105,7 +106,7 @@ def test_where_the_estimate_sees_no_gain_nothing_is_refitted(regression, monkeyp
 
     def no_gain(*args, **kwargs):
         found = honest(*args, **kwargs)
-        return type(found)(found.twicing, found.lam, 1.01 * found.plain_score, found.plain_score)
+        return replace(found, score=1.01 * found.plain_score)
 
     monkeypatch.setattr(refitted_trees, "choose_strength", no_gain)
     small = refined(forest, X, y, max_estimators=10)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -23,11 +23,6 @@ FEWEST_ROWS = 50
 ROWS_FOR_RICHER = 2000
 ERRORS_FOR_RICHER = 2.0
 """Standard errors the richer family must be ahead of the preferred one by."""
-LARGEST_LOSS = 0.01
-"""Share of the log-loss that a calibrator may look worse by on held-out rows and still be used:
-its two parameters cost little, and what they mend (overconfidence) is often too rare to see."""
-UNCHANGED = 0.01
-"""Largest change of a probability that is as good as none."""
 SMALLEST = np.finfo(np.float64).tiny
 
 Fit = Callable[[np.ndarray, np.ndarray, np.ndarray, int], Calibrator]
@@ -105,8 +100,9 @@ def fit_calibrator(
 ) -> Calibrated:
     """Fit a calibrator to honest votes and say what it gains on rows it has not seen.
 
-    "auto" takes a temperature with a fitted floor, unless held-out rows speak against it; with
-    2000 rows or more, a scale and a shift a class where they are clearly ahead of it.
+    "auto" takes a temperature with a fitted floor where it lowers the log-loss of held-out rows,
+    else nothing; with 2000 rows or more, a scale and a shift a class where they are clearly ahead
+    of it. A temperature alone is the same with a floor of zero, and the fit may find that.
 
     Parameters
     ----------
@@ -144,7 +140,7 @@ def fit_calibrator(
     proba, target, group, weight = _checked(votes, target, row, sample_weight)
     kind = resolve_kind(kind, proba.shape[1])
     judge = _Judge(proba, target, group, weight, seed)
-    before, brier = judge.mean(judge.before), judge.brier(judge.proba)
+    before, brier = judge.mean(judge.before), judge.mean(judge.brier(judge.proba))
     identity = Calibrated(None, "identity", 0.0, 0.0, before, before, brier, brier, judge.n_rows)
     if kind is None:
         return identity
@@ -152,6 +148,64 @@ def fit_calibrator(
         return _chosen(judge, identity)
     fit: Fit = FAMILIES[kind] if isinstance(kind, str) else _fit_of(kind)
     return judge.result(fit, judge.held_out(fit))
+
+
+@dataclass(frozen=True)
+class HeldOutRows:
+    """Rows' Brier scores, before and after a calibrator that was not fitted on them.
+
+    Attributes
+    ----------
+    row : int ndarray of shape (R,)
+    weight : ndarray of shape (R,)
+        Summing to one.
+    before, after : ndarray of shape (R,)
+    """
+
+    row: np.ndarray
+    weight: np.ndarray
+    before: np.ndarray
+    after: np.ndarray
+
+    def continued(self, other: HeldOutRows, step: float) -> HeldOutRows:
+        """The same rows, as far beyond as ``step`` times the way from another measurement."""
+        return replace(
+            self,
+            before=self.before + step * (self.before - other.before),
+            after=self.after + step * (self.after - other.after),
+        )
+
+
+def held_out_rows(
+    votes: np.ndarray,
+    target: np.ndarray,
+    row: np.ndarray,
+    *,
+    kind: Any,
+    sample_weight: np.ndarray | None = None,
+    seed: int = 0,
+) -> HeldOutRows:
+    """What a kind of calibrator makes of rows' Brier scores, by cross-fitting.
+
+    Parameters
+    ----------
+    votes, target, row, sample_weight, seed
+        As in `fit_calibrator`.
+    kind : str or object
+        Any but "auto" and None.
+
+    Returns
+    -------
+    HeldOutRows
+    """
+    proba, position, group, weight = _checked(votes, target, row, sample_weight)
+    kind = resolve_kind(kind, proba.shape[1])
+    fit: Fit = FAMILIES[kind] if isinstance(kind, str) else _fit_of(kind)
+    judge = _Judge(proba, position, group, weight, seed)
+    kept = np.asarray(row) if sample_weight is None else np.asarray(row)[sample_weight > 0.0]
+    share = judge.row_weight / judge.row_weight.sum()
+    after = judge.brier(judge.held_out(fit))
+    return HeldOutRows(np.unique(kept), share, judge.brier(proba), after)
 
 
 def resolve_kind(kind: Any, n_classes: int) -> Any:
@@ -202,13 +256,9 @@ def _chosen(judge: _Judge, identity: Calibrated) -> Calibrated:
         ahead, error = judge.mean(losses - others), judge.error(losses - others)
         if ahead > ERRORS_FOR_RICHER * error and considered[RICHER] > 0.0:
             return judge.result(FAMILIES[RICHER], richer, considered)
-    found = judge.result(fit, held_out, considered)
-    assert found.calibrator is not None
-    allowed = min(found.gain_error, LARGEST_LOSS * found.loss_before)
-    moved = np.abs(found.calibrator.transform(judge.proba) - judge.proba).max()
-    if found.gain < -allowed or (found.gain <= 0.0 and moved <= UNCHANGED):
-        return Calibrated(**{**vars(identity), "considered": considered})
-    return found
+    if not considered[PREFERRED] > 0.0:
+        return replace(identity, considered=considered)
+    return judge.result(fit, held_out, considered)
 
 
 class _Judge:
@@ -257,8 +307,8 @@ class _Judge:
             gain_error=self.error(gain),
             loss_before=self.mean(self.before),
             loss_after=self.mean(losses),
-            brier_before=self.brier(self.proba),
-            brier_after=self.brier(held_out),
+            brier_before=self.mean(self.brier(self.proba)),
+            brier_after=self.mean(self.brier(held_out)),
             n_rows=self.n_rows,
             considered=considered or {calibrator.kind: self.mean(gain)},
         )
@@ -277,10 +327,10 @@ class _Judge:
         of_true = np.take_along_axis(proba, self.target[:, None], axis=1)[:, 0]
         return self._by_row(-np.log(np.maximum(of_true, SMALLEST)))
 
-    def brier(self, proba: np.ndarray) -> float:
-        """Brier score over all rows."""
+    def brier(self, proba: np.ndarray) -> np.ndarray:
+        """Brier score of each row."""
         hot = self.target[:, None] == np.arange(proba.shape[1])
-        return self.mean(self._by_row(np.sum((proba - hot) ** 2, axis=1)))
+        return self._by_row(np.sum((proba - hot) ** 2, axis=1))
 
     def _by_row(self, losses: np.ndarray) -> np.ndarray:
         return np.asarray(np.bincount(self.group, self.weight * losses) / self.row_weight)

@@ -57,7 +57,7 @@ class HonestVotes:
     of_predictions: np.ndarray
     plain: np.ndarray
 
-    def votes(self, twicing: float, lam: float) -> np.ndarray:
+    def votes(self, twicing: float, lam: float, at: np.ndarray | None = None) -> np.ndarray:
         """Votes at one strength.
 
         Parameters
@@ -65,13 +65,17 @@ class HonestVotes:
         twicing : float
         lam : float
             One of ``lams``.
+        at : ndarray of bool of shape (R,), optional
+            Only these judged rows.
 
         Returns
         -------
         ndarray of shape (R, T, D)
         """
-        at = int(np.flatnonzero(self.lams == lam)[0])
-        first, second = self.of_targets[..., at], self.of_predictions[..., at]
+        rows = slice(None) if at is None else at
+        strength = int(np.flatnonzero(self.lams == lam)[0])
+        first = self.of_targets[..., strength][rows]
+        second = self.of_predictions[..., strength][rows]
         return np.asarray((1.0 + twicing) * first - twicing * second)
 
 

@@ -266,7 +266,7 @@ class RefittedTrees:
         self._values = point, values
         moments, weight = self.levels.refitted, self.levels.weight
         spread = float(weight @ (moments.own - moments.pair))
-        votes = self.honest.votes(self.strength.twicing, self.strength.lam)
+        votes = self.strength.votes(self.honest)
         size = self.votes_a_member / float(point.weights @ point.weights)
         finish = float(weight @ self._finish(votes, size)) - self.levels.finish
         return 1.0 / distillery.n_teachers + (missed + finish) / max(spread, 1e-300)
@@ -318,7 +318,7 @@ class RefittedTrees:
         return np.sort(rng.permutation(np.flatnonzero(usable))[:most]), asked
 
     def _levels(self, weight: np.ndarray, size: float) -> Levels:
-        votes = self.honest.votes(self.strength.twicing, self.strength.lam)
+        votes = self.strength.votes(self.honest)
         residual = self.targets.observed[self.honest.rows][:, None, :] - votes
         moments = row_moments(self.honest.mask, residual, residual)
         unit = self.targets.multiplicity

@@ -13,6 +13,7 @@ from sparsebag.objective.vote_disagreement import DisagreementShrinkage
 from sparsebag.selection.interval import degrees_of_freedom
 from sparsebag.selection.path import PathPoint
 from sparsebag.selection.row_risks import RowRisks
+from sparsebag.selection.selection import CalibrationEffect
 
 
 @dataclass(frozen=True)
@@ -44,6 +45,9 @@ class CrossFittedPath:
         Concentration found of the only point, in place of the expected one.
     scale : float, default 1
         What the members' differences are multiplied by: what calibration leaves of them.
+    calibration_error : float, default 0
+        Standard error of what calibration leaves of a few members' risk over what it leaves of the
+        whole ensemble's.
     doubt : tuple of float, default (0, 0)
         Standard errors that no row shows: as a share of the risk, and of what the members add to
         the risk of the votes they were fitted to.
@@ -62,6 +66,7 @@ class CrossFittedPath:
     shared: float = 0.0
     measured: float | None = None
     scale: float = 1.0
+    calibration_error: float = 0.0
     doubt: tuple[float, float] = (0.0, 0.0)
 
     @property
@@ -142,7 +147,7 @@ class CrossFittedPath:
         else:
             at = np.stack([own, pair, np.full_like(own, -share)])
         of_rows = np.einsum("ak,ab,bk->k", at, self.rows.covariance(), at)
-        doubt = self._doubt()
+        doubt = np.hypot(self._doubt(), share * self.calibration_error * self.full_risk)
         return np.asarray(np.sqrt(np.maximum(of_rows, 0.0) + self.gain_error**2 + doubt**2))
 
     def _doubt(self) -> np.ndarray:
@@ -156,12 +161,12 @@ class CrossFittedPath:
         """The same judgement of one other point, with the concentration found of it."""
         return replace(self, points=[point], measured=measured)
 
-    def calibrated(self, small: float, whole: float) -> CrossFittedPath:
+    def calibrated(self, effect: CalibrationEffect) -> CrossFittedPath:
         """The same points, and the whole ensemble, each with a calibrator.
 
         Parameters
         ----------
-        small, whole : float
+        effect : CalibrationEffect
             What calibration leaves of the risk of a few members, and of the whole ensemble's.
 
         Returns
@@ -171,14 +176,24 @@ class CrossFittedPath:
         rows, at = self.rows, 1.0 / self.n_members
         full = rows.own * at + rows.pair * (1.0 - at) if rows.full is None else rows.full
         levels = self.random if self.refitted is None else self.refitted
+        small, whole = effect.small, effect.whole
         random = small if self.refitted is None else whole
+        calibrated = RowRisks(
+            own=rows.about(rows.own, small.mean, small.spread),
+            pair=rows.about(rows.pair, small.mean, small.spread),
+            weight=rows.weight,
+            full=rows.about(full, whole.mean, whole.spread),
+        )
+        # Members differ partly by how sure they are, and that a calibrator evens out.
+        differences = small.mean * min(small.mean, 1.0)
         return replace(
             self,
-            rows=RowRisks(small * rows.own, small * rows.pair, rows.weight, whole * full),
-            deviation=small * self.deviation,
-            random=self.random.scaled(random),
-            refitted=levels.scaled(small),
-            scale=small * self.scale,
+            rows=calibrated,
+            deviation=differences * self.deviation,
+            random=self.random.scaled(random.mean),
+            refitted=levels.scaled(small.mean),
+            scale=differences * self.scale,
+            calibration_error=effect.error,
         )
 
     def as_measured(self, point: PathPoint, measured: float) -> CrossFittedPath:

@@ -14,7 +14,7 @@ from sparsebag.objective.simplex_objective import SimplexObjective
 from sparsebag.solvers.auto import resolve_solver
 from sparsebag.solvers.base import Solver, check_compatible, drop_small_weights, one_blas_thread
 
-FOLDS = 10
+FOLDS = 5
 SURE = 2.0
 """Standard errors by which the refit must win on held-out rows."""
 

@@ -27,6 +27,11 @@ class RowRisks:
     weight: np.ndarray
     full: np.ndarray | None = None
 
+    def about(self, values: np.ndarray, mean: float, spread: float) -> np.ndarray:
+        """Rows' values with their mean, and what they differ from it by, multiplied by shares."""
+        middle = float(self.weight @ values)
+        return np.asarray(mean * middle + spread * (values - middle))
+
     def covariance(self) -> np.ndarray:
         """Of the weighted means of own, pair and (where given) full risk, from the rows' spread."""
         each = np.stack([self.own, self.pair, *([] if self.full is None else [self.full])])

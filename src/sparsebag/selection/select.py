@@ -128,7 +128,7 @@ class MemberSelector:
             return _unjudged(self.whole, self.tolerance, self.noun)
         path, tolerance, prices = self.path, self.tolerance, self.prices
         if calibration is not None:
-            path = path.calibrated(calibration.small, calibration.whole)
+            path = path.calibrated(calibration)
         n, judged_at = self.evidence.n_members, max(tolerance, 0.0)
         whole_allowed = self.budget.allows(self.whole)
         costs = [prices.of(point.members) for point in path.points]
@@ -186,7 +186,7 @@ class MemberSelector:
                 equal=self.whole_weights is None,
                 uncalibrated=before,
             ),
-            uncalibrated_risk=facts.expected / (calibration.small if calibration else 1.0),
+            uncalibrated_risk=facts.expected / (calibration.small.mean if calibration else 1.0),
         )
 
     def warn_of_regret(self, selection: Selection) -> None:
