@@ -19,6 +19,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <exception>
+#include <memory>
 #include <mutex>
 #include <string>
 #include <thread>
@@ -27,6 +28,7 @@
 
 #include "kernel/compare.h"
 #include "kernel/keys.h"
+#include "kernel/layout.h"
 #include "kernel/nodes.h"
 #include "kernel/tops.h"
 #include "kernel/vote.h"
@@ -43,9 +45,8 @@ constexpr std::size_t MAX_BLOCK_ROWS = 1024;      // rows whose keys are made at
 constexpr std::size_t MIN_BLOCK_ROWS = WORD;
 constexpr std::size_t BLOCK_BYTES = 256 * 1024;   // of keys: a part of the second-level cache
 constexpr std::size_t KEPT_BYTES = 4 * BLOCK_BYTES;  // of keys, by a thread between calls
-constexpr std::size_t ROWS_TO_INTERLEAVE = 24;    // below, walk all trees of one row at a time
+constexpr std::size_t ROWS_TO_INTERLEAVE = 32;    // below, walk all trees of one row at a time
 constexpr std::size_t WALKS_TO_THREAD = 50000;    // a thread costs about as much as this many
-constexpr std::size_t MAX_NODES = std::size_t(1) << 26;  // child offsets are in bytes, in 31 bits
 
 template <typename T, int N>
 using In = nb::ndarray<const T, nb::ndim<N>, nb::c_contig, nb::device::cpu>;
@@ -53,18 +54,6 @@ template <typename T, int N>
 using Strided = nb::ndarray<const T, nb::ndim<N>, nb::device::cpu>;
 template <int N>
 using Out = nb::ndarray<double, nb::ndim<N>, nb::c_contig, nb::device::cpu>;
-
-// The trees in the form the kernel walks.
-struct Layout {
-    std::vector<Node> nodes;     // tree after tree, breadth first, leaves included
-    std::vector<Bunch> bunches;  // their tops
-
-    std::size_t nbytes() const {
-        std::size_t total = nodes.size() * sizeof(Node);
-        for (const Bunch &bunch : bunches) total += bunch.nbytes();
-        return total;
-    }
-};
 
 class Forest {
   public:
@@ -78,33 +67,18 @@ class Forest {
         check(feature.shape(0) == n && missing_left.shape(0) == n && children.shape(0) == n &&
                   children.shape(1) == 2,
               "the arrays of the trees differ in length");
-        check(n + roots.shape(0) <= MAX_NODES, "the trees have too many nodes");
-        check(roots.shape(0) > 0, "there are no trees");
         check(width_ > 0 && (!complement || width_ == 1), "the leaves have no values");
         check(n_features > 0 && n_features <= 0x7fffffff, "the trees read no features");
         check(values.shape(0) <= 0x7fffffff, "there are too many leaf values");
-        check_shape(children.data(), roots.data(), n, roots.shape(0), values.shape(0));
+        const Arrays trees{threshold.data(), feature.data(), missing_left.data(), children.data(),
+                           roots.data(),     n,              roots.shape(0)};
+        check_arrays(trees, values.shape(0), n_features);
         values_.assign(values.data(), values.data() + values.size());
         for (const double v : values_) check(std::isfinite(v), "a leaf value is not finite");
         check(std::isfinite(total), "the total weight is not finite");
 
-        for (std::size_t i = 0; i < n; ++i) {
-            check(feature.data()[i] >= 0 &&
-                      static_cast<std::size_t>(feature.data()[i]) < n_features,
-                  "a node reads a feature that does not exist");
-            check(!std::isnan(threshold.data()[i]), "a threshold is not a number");
-        }
-        columns_.assign(feature.data(), feature.data() + n);
-        std::sort(columns_.begin(), columns_.end());
-        columns_.erase(std::unique(columns_.begin(), columns_.end()), columns_.end());
-        if (columns_.empty()) columns_.push_back(0);  // single leaves read a column, to no effect
-
-        for (std::size_t t = 0; t < roots.shape(0); ++t) {
-            roots_.push_back(static_cast<std::uint32_t>(layout_.nodes.size()));
-            add_tree(roots.data()[t], threshold.data(), feature.data(), missing_left.data(),
-                     children.data());
-        }
-        layout_.bunches = make_bunches(layout_.nodes, roots_);
+        columns_ = columns_read(trees);
+        roots_ = add_trees(trees, columns_, layout_, missing_left_);
     }
 
     std::size_t nbytes() const {
@@ -143,7 +117,7 @@ class Forest {
         thread_local Keys keys;
         thread_local std::vector<std::int32_t> leaves;
         const Rows<T> rows{x.data(), 0, x.stride(0), 1};
-        keys.fit_one(columns_.size());
+        keys.fit(1, columns_.size());
         const std::uint32_t largest = make_row_keys<T>(rows, columns_, keys);
         check_numbers(largest, allow_nan, false);
         const Layout *layout = &layout_;
@@ -176,10 +150,6 @@ class Forest {
         std::vector<std::uint64_t> above, reach, walks, next;
     };
 
-    static void check(bool holds, const char *message) {
-        if (!holds) throw nb::value_error(message);
-    }
-
     static void check_numbers(std::uint32_t largest, bool allow_nan, bool allow_inf) {
         // `largest` is the largest magnitude seen; NaN is above infinity.
         if (largest < INFINITE) return;
@@ -188,53 +158,7 @@ class Forest {
               "Input X contains infinity or a value too large for dtype('float32').");
     }
 
-    // Each node is the child of one earlier node or a root: walks end, and visit a node once.
-    static void check_shape(const std::int32_t *children, const std::int32_t *roots, std::size_t n,
-                            std::size_t n_trees, std::size_t n_values) {
-        std::vector<std::uint8_t> seen(n, 0);
-        const auto visit = [&](std::int32_t child, std::int64_t parent) {
-            if (child < 0) {
-                check(static_cast<std::size_t>(~child) < n_values,
-                      "a leaf has no row in the table of values");
-                return;
-            }
-            check(static_cast<std::size_t>(child) < n && child > parent,
-                  "a child does not come after its parent");
-            check(!seen[child], "a node has two parents");
-            seen[child] = 1;
-        };
-        for (std::size_t t = 0; t < n_trees; ++t) visit(roots[t], -1);
-        for (std::size_t i = 0; i < n; ++i) {
-            visit(children[2 * i], static_cast<std::int64_t>(i));
-            visit(children[2 * i + 1], static_cast<std::int64_t>(i));
-        }
-    }
-
     std::size_t n_outputs() const { return complement_ ? 2 : width_; }
-
-    // Nodes of one tree, breadth first.
-    void add_tree(std::int32_t root, const float *threshold, const std::int32_t *feature,
-                  const std::uint8_t *missing_left, const std::int32_t *children) {
-        std::vector<std::int32_t> order{root};
-        for (std::size_t at = 0; at < order.size(); ++at) {
-            const std::int32_t i = order[at];
-            if (i < 0) {
-                layout_.nodes.push_back({LAST_KEY, 0, {0, ~i}});
-                missing_left_.push_back(1);
-                continue;
-            }
-            const auto column = std::lower_bound(columns_.begin(), columns_.end(),
-                                                 static_cast<std::uint32_t>(feature[i]));
-            const auto left = static_cast<std::int32_t>((order.size() - at) * sizeof(Node));
-            layout_.nodes.push_back(
-                {key_of(threshold[i]),
-                 static_cast<std::uint32_t>(column - columns_.begin()) * LANES,
-                 {left, left + static_cast<std::int32_t>(sizeof(Node))}});
-            missing_left_.push_back(missing_left[i]);
-            order.push_back(children[2 * i]);
-            order.push_back(children[2 * i + 1]);
-        }
-    }
 
     // The same trees for rows with missing values, whose keys come twice: first with NaN above
     // every threshold (it goes right), then below (it goes left).
@@ -370,7 +294,11 @@ class Forest {
         std::atomic<std::size_t> next{0};
         std::atomic<std::uint32_t> largest{0};
         const auto work = [&] {
-            thread_local Work room;  // fresh pages for every call would cost a tenth of it
+            // Fresh pages for every call would cost a tenth of it. Behind a pointer: a thread's
+            // own object would be looked up again at every use.
+            thread_local std::unique_ptr<Work> kept;
+            if (!kept) kept = std::make_unique<Work>();
+            Work &room = *kept;
             std::uint32_t mine = 0;
             for (std::size_t b; (b = next.fetch_add(1)) < n_blocks;) {
                 const std::size_t first = b * block;
@@ -381,7 +309,7 @@ class Forest {
             std::uint32_t seen = largest.load();
             while (seen < mine && !largest.compare_exchange_weak(seen, mine)) {
             }
-            if (room.keys.values.size() * 4 > KEPT_BYTES) room = Work();
+            if (room.keys.values.size() * 4 > KEPT_BYTES) kept.reset();
         };
         // An exception that leaves a thread, or a thread nobody joins, would end the process.
         std::exception_ptr failure;

@@ -36,23 +36,30 @@ constexpr std::uint32_t SIGN = 0x80000000u;  // flipped, unsigned order becomes 
 using Compare = void (*)(const Splits &, const std::uint32_t *keys, std::size_t width,
                          std::uint64_t *above, std::size_t stride);
 
+// Written for the compiler to make vectors of: lanes of LANES rows collect their bits apart.
 inline void compare_portable(const Splits &splits, const std::uint32_t *keys, std::size_t width,
                              std::uint64_t *above, std::size_t stride) {
-    constexpr std::uint64_t GATHER = 0x0102040810204080u;  // eight bytes of 0 or 1 into eight bits
     const Split *split = splits.all.data();
+    std::int32_t x[WORD];
+    std::uint32_t bit[WORD / 2];
+    for (std::size_t i = 0; i < WORD / 2; ++i) bit[i] = std::uint32_t(1) << i;
     for (std::size_t f = 0; f + 1 < splits.features.size(); ++f) {
-        std::uint32_t x[WORD];
         const std::uint32_t *from = keys + split[splits.features[f]].feature;
-        for (std::size_t i = 0; i < WORD; ++i) x[i] = from[i / LANES * width + i % LANES];
+        for (std::size_t i = 0; i < WORD; ++i)
+            x[i] = static_cast<std::int32_t>(from[i / LANES * width + i % LANES] ^ SIGN);
         for (std::size_t j = splits.features[f]; j < splits.features[f + 1]; ++j) {
-            std::uint64_t bits = 0;
-            for (std::size_t g = 0; g < WORD; g += 8) {
-                std::uint64_t bytes = 0;
-                for (std::size_t l = 0; l < 8; ++l)
-                    bytes |= static_cast<std::uint64_t>(split[j].threshold < x[g + l]) << 8 * l;
-                bits |= (bytes * GATHER) >> 56 << g;
+            const auto t = static_cast<std::int32_t>(split[j].threshold ^ SIGN);
+            std::uint32_t low[LANES] = {}, high[LANES] = {};
+            for (std::size_t g = 0; g < WORD / 2; g += LANES)
+                for (std::size_t l = 0; l < LANES; ++l) {
+                    low[l] |= t < x[g + l] ? bit[g + l] : 0;
+                    high[l] |= t < x[WORD / 2 + g + l] ? bit[g + l] : 0;
+                }
+            for (std::size_t l = 1; l < LANES; ++l) {
+                low[0] |= low[l];
+                high[0] |= high[l];
             }
-            above[j * stride] = bits;
+            above[j * stride] = static_cast<std::uint64_t>(high[0]) << 32 | low[0];
         }
     }
 }
@@ -101,17 +108,14 @@ __attribute__((target("avx2"))) inline void compare_avx2(const Splits &splits,
                                                          std::size_t width, std::uint64_t *above,
                                                          std::size_t stride) {
     const Split *split = splits.all.data();
-    const std::uint32_t *first = splits.features.data();
-    const std::size_t n_features = static_cast<std::size_t>(
-        splits.features.empty() ? 0 : splits.features.size() - 1);
     const __m256i sign = _mm256_set1_epi32(static_cast<int>(SIGN));
-    for (std::size_t f = 0; f < n_features; ++f) {
+    for (std::size_t f = 0; f + 1 < splits.features.size(); ++f) {
         __m256i x[WORD / LANES];
-        const std::uint32_t *from = keys + split[first[f]].feature;
+        const std::uint32_t *from = keys + split[splits.features[f]].feature;
         for (std::size_t g = 0; g < WORD / LANES; ++g)
             x[g] = _mm256_xor_si256(
                 sign, _mm256_loadu_si256(reinterpret_cast<const __m256i *>(from + g * width)));
-        for (std::size_t j = first[f]; j < first[f + 1]; ++j) {
+        for (std::size_t j = splits.features[f]; j < splits.features[f + 1]; ++j) {
             const __m256i t = _mm256_set1_epi32(static_cast<int>(split[j].threshold ^ SIGN));
             above[j * stride] = above_avx2(x, t) | above_avx2(x + 4, t) << 32;
         }

@@ -44,20 +44,17 @@ struct Rows {
     }
 };
 
-// Keys of a block of rows, LANES rows interleaved: feature after feature, lane after lane. There
-// is room for whole words of rows; past the last row they are of no meaning, and of no effect.
+// Keys of a block of rows, LANES rows interleaved: feature after feature, lane after lane. More
+// than one row have room for whole words of them; past the last row keys are of no effect.
 struct Keys {
     std::vector<std::uint32_t> values;
     std::size_t width = 0;
 
     void fit(std::size_t n_rows, std::size_t n_columns) {
         width = n_columns * LANES;
-        const std::size_t needed = (n_rows + WORD - 1) / WORD * (WORD / LANES) * width;
+        const std::size_t groups = n_rows == 1 ? 1 : (n_rows + WORD - 1) / WORD * (WORD / LANES);
+        const std::size_t needed = groups * width;
         if (values.size() < needed) values.resize(needed);
-    }
-    void fit_one(std::size_t n_columns) {
-        width = n_columns * LANES;
-        if (values.size() < width) values.resize(width);
     }
     std::uint32_t *row(std::size_t i) { return values.data() + i / LANES * width + i % LANES; }
     const std::uint32_t *row(std::size_t i) const {
