@@ -135,7 +135,7 @@ def test_trees_and_batches_of_every_size(instructions, leaves):
     forest.fit(X, rng.normal(size=2000))
     assert forest.estimators_[0].get_n_leaves() == leaves
     trees, expected = numbered_leaves(forest), forest.apply(X)[:, 0]
-    for n in (31, 32, 63, 64, 65, 128, 129, 256, 257, 1024, 1025, 1500):
+    for n in (31, 32, 63, 64, 65, 128, 129, 150, 193, 256, 257, 1024, 1025, 1500):
         assert_array_equal(trees.scores(X[:n])[:, 0], expected[:n])
         assert_array_equal(trees.scores(np.asfortranarray(X[:n], float))[:, 0], expected[:n])
 

@@ -224,7 +224,7 @@ class Forest {
             for (std::size_t i = 0; i < n;) {
                 const std::size_t left = n - i;
                 const auto number = [&](auto words) {
-                    number_rows<words>(bunch, keys, i, work.numbers.data() + i, stride, work);
+                    number_rows<words>(bunch, keys, i, n, work.numbers.data() + i, stride, work);
                     i += words * WORD;
                 };
                 if (left <= WORD) number(std::integral_constant<int, 1>());
@@ -239,12 +239,11 @@ class Forest {
 
     // The exits of W words of rows, from the i-th on, for each tree of a bunch.
     template <int W>
-    static void number_rows(const Bunch &bunch, const Keys &keys, std::size_t i,
+    static void number_rows(const Bunch &bunch, const Keys &keys, std::size_t i, std::size_t n,
                             std::uint8_t *numbers, std::size_t stride, Work &work) {
         const Compare compare = chosen_compare().load(std::memory_order_relaxed);
-        for (int w = 0; w < W; ++w) {
+        for (int w = 0; w < W && i + w * WORD < n; ++w)  // a last word may have no rows
             compare(bunch.splits, keys.row(i + w * WORD), keys.width, work.above.data() + w, W);
-        }
         for (std::size_t t = 0; t < bunch.tops.size(); ++t)
             number_exits<W>(bunch, bunch.tops[t], work.above.data(), work.reach.data(),
                             numbers + t * stride);
