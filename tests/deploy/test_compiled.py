@@ -200,7 +200,7 @@ def test_threads_change_nothing():
 
 def test_members_that_predict_for_themselves_have_no_size_of_zero():
     compiled, _ = both(read_ensemble(bag(KNeighborsClassifier(), IRIS)))
-    assert repr(compiled).endswith("other; 3 classes; the members' own bytes)")
+    assert repr(compiled).endswith("other; 3 classes, floor 0.001; the members' own bytes)")
 
 
 def test_threads_change_nothing_for_other_members():
