@@ -82,7 +82,7 @@ class Forest {
     }
 
     std::size_t nbytes() const {
-        return layout_.nbytes() + missing_.nbytes() + missing_left_.size() +
+        return layout_.nbytes() + missing_nbytes_.load() + missing_left_.size() +
                (columns_.size() + roots_.size()) * 4 + values_.size() * sizeof(double);
     }
 
@@ -139,6 +139,7 @@ class Forest {
     std::vector<std::uint32_t> columns_, roots_;
     std::vector<double> values_;
     std::once_flag missing_made_;
+    std::atomic<std::size_t> missing_nbytes_{0};  // read while another thread may make it
 
     // What a thread needs for a block of rows.
     struct Work {
@@ -171,6 +172,7 @@ class Forest {
                     layout.nodes[i].feature += static_cast<std::uint32_t>(columns_.size()) * LANES;
             layout.bunches = make_bunches(layout.nodes, roots_);
             missing_ = std::move(layout);
+            missing_nbytes_ = missing_.nbytes();
         });
         return missing_;
     }
@@ -216,11 +218,11 @@ class Forest {
                            Work &work) const {
         std::fill(sums, sums + n * width_, 0.0);
         const std::size_t stride = (n + WORDS * WORD - 1) / (WORDS * WORD) * (WORDS * WORD);
-        fit(work.numbers, TREES_A_TIME * stride);
         fit(work.reach, MAX_SLOTS * WORDS);
         fit(work.at, n);
         for (const Bunch &bunch : layout.bunches) {
             fit(work.above, bunch.splits.all.size() * WORDS);
+            fit(work.numbers, bunch.tops.size() * stride);
             for (std::size_t i = 0; i < n;) {
                 const std::size_t left = n - i;
                 const auto number = [&](auto words) {

@@ -23,8 +23,8 @@ namespace sparsebag {
 constexpr std::size_t MAX_WHOLE = 255;      // inner nodes: exits are numbered in a byte
 constexpr std::size_t PART = 63;            // inner nodes of a larger tree's top
 constexpr std::size_t MAX_SLOTS = 2 * MAX_WHOLE + 1;
-constexpr std::size_t TREES_A_TIME = 32;
-constexpr std::size_t SPLITS_A_TIME = 4096; // whose bits fit the second-level cache
+constexpr std::size_t TREES_A_TIME = 128;
+constexpr std::size_t SPLITS_A_TIME = 8192; // whose bits are 256 kB; more trees share more
 constexpr std::size_t WORDS = 4;            // of rows that go down a tree at a time
 constexpr int PLANES = 8;                   // bits of an exit's number
 
