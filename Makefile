@@ -15,7 +15,7 @@ PYTEST = OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 -
 help:  ## Show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
 
-$(STAMP): pyproject.toml CMakeLists.txt $(wildcard src/sparsebag/*/*.cpp)
+$(STAMP): pyproject.toml CMakeLists.txt $(wildcard src/sparsebag/*/*.cpp src/sparsebag/*/*/*.h)
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[test]"
 	touch $@

@@ -126,11 +126,15 @@ def bound(few: Trees, rows: np.ndarray) -> None:
     steps = sum(int(t.decision_path(rows).sum()) - len(rows) for t in few.forest.estimators_)
     trees = few.compiled.groups[0]
     walks = len(rows) * trees.n_members
+    splits = len(np.unique(np.stack([trees.feature, trees.threshold.view(np.int32)]), axis=1).T)
+    words = -(-len(rows) // 64)
     print(
         f"\nThe bound: {len(rows):,} rows take {steps:,} steps in {walks:,} walks "
         f"({steps / walks:.1f} a walk, deepest tree "
         f"{max(t.tree_.max_depth for t in few.forest.estimators_)}), over {len(trees.threshold):,} "
-        f"nodes of 16 bytes and {len(trees.values):,} distinct leaf values."
+        f"nodes of 16 bytes and {len(trees.values):,} distinct leaf values. With 64 rows to a word "
+        f"these are {splits * words:,} comparisons of {splits:,} distinct splits with a word, and "
+        f"{len(trees.threshold) * words:,} words parted in two."
     )
 
 

@@ -107,7 +107,10 @@ def compiled_c(trees: Trees, n_threads: int) -> Predict:
     library = folder / "trees.so"
     model = export_treelite(trees.compiled).trees
     tl2cgen.export_lib(model, toolchain="gcc", libpath=library, params={"parallel_comp": 2})
-    predictor = tl2cgen.Predictor(library, nthread=n_threads)
+    try:
+        predictor = tl2cgen.Predictor(library, nthread=n_threads)
+    except tl2cgen.TL2cgenError as error:  # OMP_NUM_THREADS allows fewer
+        raise Missing(f"tl2cgen: {str(error).splitlines()[0][-80:]}") from error
     return lambda X: predictor.predict(tl2cgen.DMatrix(X.astype(np.float64), dtype="float64"))
 
 

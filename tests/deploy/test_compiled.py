@@ -198,6 +198,11 @@ def test_threads_change_nothing():
         assert np.array_equal(compiled.predict_proba(X, n_jobs=n_jobs), one)
 
 
+def test_members_that_predict_for_themselves_have_no_size_of_zero():
+    compiled, _ = both(read_ensemble(bag(KNeighborsClassifier(), IRIS)))
+    assert repr(compiled).endswith("other; 3 classes, floor 0.001; the members' own bytes)")
+
+
 def test_threads_change_nothing_for_other_members():
     compiled, _ = both(read_ensemble(CASES["kernel svm votes"][1]()))
     X = np.resize(IRIS[0], (600, 4))
@@ -241,6 +246,7 @@ def test_a_mixed_ensemble_takes_several_paths():
     ]
     compiled, vote = both(read_ensemble(VotingClassifier(models).fit(X, y)))
     assert compiled.paths == ("trees", "linear", "mlp", "other")
+    assert f"{compiled.nbytes:,} bytes and the other members' own)" in repr(compiled)
     assert_same(compiled.predict_proba(X), vote.predict_proba(X))
     assert_same(compiled.predict_proba_one(X[0]), compiled.predict_proba(X[:1])[0])
 

@@ -374,3 +374,18 @@ def test_the_estimator_exports(tmp_path):
     assert path.exists()
     assert small.to_treelite().verify(X).largest_difference < 1e-12
     assert np.abs(small.to_sklearn().predict_proba(X) - small.predict_proba(X)).max() < 1e-12
+
+
+@pytest.mark.parametrize("calibration", [None, "temperature", "isotonic"])
+def test_sklearn_keeps_the_names_of_columns(calibration):
+    X, y = load_breast_cancer(return_X_y=True, as_frame=True)
+    forest = RandomForestClassifier(30, random_state=0).fit(X, y)
+    small = sb.compress(forest, X, y, calibration=calibration)
+    exported = small.to_sklearn()
+    assert list(exported.feature_names_in_) == list(X.columns)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        ours, theirs = small.predict_proba(X), exported.predict_proba(X)
+    assert np.abs(ours - theirs).max() < 1e-12
+    with pytest.raises(ValueError, match="feature names"):
+        exported.predict_proba(X[X.columns[::-1]])

@@ -14,8 +14,9 @@ from sklearn.ensemble import (
     RandomForestRegressor,
 )
 
+from sparsebag.deploy._forest import instruction_sets, use_instructions
 from sparsebag.deploy.from_members import compile_members
-from sparsebag.deploy.trees import round_down
+from sparsebag.deploy.trees import FlatTrees, round_down
 from sparsebag.deploy.weighted_vote import WeightedVote
 from sparsebag.evidence.from_ensemble import read_ensemble
 
@@ -100,6 +101,68 @@ def check_routing(seed: int) -> None:
 @pytest.mark.parametrize("seed", range(40))
 def test_leaves_equal_scikit_learns(seed):
     check_routing(seed)
+
+
+@pytest.fixture(params=instruction_sets())
+def instructions(request):
+    """Each way this machine can compare rows with splits; the fastest is the default."""
+    use_instructions(request.param)
+    yield request.param
+    use_instructions(instruction_sets()[-1])
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_leaves_are_the_same_whatever_the_instructions(instructions, seed):
+    check_routing(seed)
+
+
+def numbered_leaves(forest) -> FlatTrees:
+    """A forest's first tree; its leaves say their number, as `apply` does."""
+    pool = read_ensemble(forest)
+    first = (leaves_as_values(pool.members[0]),)
+    numbered = replace(pool, members=first, task="regression", classes=None)
+    (trees,) = compile_members(numbered, np.ones(1)).groups
+    return trees
+
+
+@pytest.mark.parametrize("leaves", [2, 63, 64, 65, 255, 256, 257, 900])
+def test_trees_and_batches_of_every_size(instructions, leaves):
+    """Tops end at 63 or 255 inner nodes, and words of rows at multiples of 64."""
+    rng = np.random.default_rng(leaves)
+    X = rng.normal(size=(2000, 5)).astype(np.float32)
+    X[rng.random(X.shape) < 0.02] = np.nan
+    forest = RandomForestRegressor(2, max_leaf_nodes=leaves, bootstrap=False, random_state=0)
+    forest.fit(X, rng.normal(size=2000))
+    assert forest.estimators_[0].get_n_leaves() == leaves
+    trees, expected = numbered_leaves(forest), forest.apply(X)[:, 0]
+    for n in (31, 32, 63, 64, 65, 128, 129, 150, 193, 256, 257, 1024, 1025, 1500):
+        assert_array_equal(trees.scores(X[:n])[:, 0], expected[:n])
+        assert_array_equal(trees.scores(np.asfortranarray(X[:n], float))[:, 0], expected[:n])
+
+
+def test_instructions_this_machine_lacks_are_refused():
+    with pytest.raises(ValueError, match=r"no instructions named quantum"):
+        use_instructions("quantum")
+
+
+def test_a_chain_deeper_than_a_word_is_walked_to_its_end():
+    """One split a level: no top is complete, and each level waits for the one above."""
+    X = np.sort(np.random.default_rng(0).normal(size=300)).astype(np.float32)[:, None]
+    tree = RandomForestRegressor(2, bootstrap=False, random_state=0).fit(X, 3.0 ** np.arange(300))
+    assert tree.estimators_[0].get_depth() > 200
+    assert_array_equal(numbered_leaves(tree).scores(X)[:, 0], tree.apply(X)[:, 0])
+
+
+@pytest.mark.parametrize("n_trees", [2, 33, 127, 129])
+def test_many_trees_add_in_their_order_whatever_the_batch(instructions, n_trees):
+    rng = np.random.default_rng(n_trees)
+    X, y = rng.normal(size=(400, 30)), rng.integers(0, 3, 400)
+    forest = ExtraTreesClassifier(n_trees, random_state=0).fit(X, y)
+    compiled = compile_members(read_ensemble(forest), rng.dirichlet(np.ones(n_trees)))
+    one_by_one = np.vstack([compiled.predict_proba_one(row) for row in X])
+    assert_array_equal(compiled.predict_proba(X), one_by_one)
+    many = np.tile(X, (20, 1))  # of most of these trees, enough for a second thread
+    assert_array_equal(compiled.predict_proba(many, n_jobs=2), np.tile(one_by_one, (20, 1)))
 
 
 @pytest.mark.slow

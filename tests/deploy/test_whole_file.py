@@ -37,6 +37,21 @@ def test_a_folder_that_does_not_exist_is_named(small, tmp_path):
         write_whole("nowhere/m.onnx", b"")
 
 
+@pytest.mark.parametrize("mmap", [False, True])
+def test_a_missing_file_is_named(tmp_path, mmap):
+    path = tmp_path / "gone.sbag"
+    with pytest.raises(FileNotFoundError) as told:
+        sb.load(path, mmap=mmap)
+    assert str(told.value) == f"{str(path)!r} cannot be loaded: there is no such file."
+    assert told.value.errno == errno.ENOENT
+
+
+def test_a_path_through_a_file_is_named(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(NotADirectoryError, match=r"m\.sbag' cannot be loaded \(not a dir"):
+        sb.load(tmp_path / "file" / "m.sbag")
+
+
 def test_a_file_is_no_folder(small, tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(NotADirectoryError, match="file' is a file, not a folder"):

@@ -202,7 +202,10 @@ class CompiledEnsemble:
         task = "regression" if self.classes is None else f"{len(self.classes)} classes"
         calibrator = "" if self.calibrator is None else f", calibrator {self.calibrator.kind}"
         floor = f", floor {self.floor:g}" if self.classes is not None and self.floor else ""
-        return f"CompiledEnsemble({paths}; {task}{floor}{calibrator}; {self.nbytes:,} bytes)"
+        size = f"{self.nbytes:,} bytes"
+        if any(isinstance(group, OtherMembers) for group in self.groups):
+            size = f"{size} and the other members' own" if self.nbytes else "the members' own bytes"
+        return f"CompiledEnsemble({paths}; {task}{floor}{calibrator}; {size})"
 
     # -- steps of a prediction ---------------------------------------------------------------
 

@@ -68,10 +68,14 @@ def export_sklearn(model: CompiledEnsemble, pool: MemberPool, weights: np.ndarra
         out = _forest(voted, pool, weights)
     else:
         out = _vote(voted, pool, weights)
+    ensemble = out
     if model.calibrator is not None or clip:
         out = _calibrated(out, model, clip=clip)
     predict = out.predict if model.classes is None else out.predict_proba
     verify(model, predict, probe_rows(model), TOLERANCE)
+    if model.feature_names is not None:  # last: scikit-learn warns of rows without names then
+        for estimator in (ensemble, out):
+            estimator.feature_names_in_ = np.array(model.feature_names, dtype=object)
     return out
 
 

@@ -59,13 +59,16 @@ def read_whole(path: Any, *, start: bytes, mmap: bool = False) -> Any:
     """
     name = os.fsdecode(path)
     _check_ordinary(Path(name), "loaded")
-    with open(name, "rb") as file:
-        found = file.read(len(start))
-        if found != start:
-            return found
-        if mmap:
-            return memory_map.mmap(file.fileno(), 0, access=memory_map.ACCESS_READ)
-        return found + file.read()
+    try:
+        with open(name, "rb") as file:
+            found = file.read(len(start))
+            if found != start:
+                return found
+            if mmap:
+                return memory_map.mmap(file.fileno(), 0, access=memory_map.ACCESS_READ)
+            return found + file.read()
+    except OSError as error:
+        raise _unread(error, name) from None
 
 
 def _new_file(path: Path, mode: int) -> Any:
@@ -85,6 +88,17 @@ def _check_ordinary(path: Path, what: str) -> None:
         raise IsADirectoryError(f"{str(path)!r} is a folder; a model is {what} as a file.")
     if path.exists() and not path.is_file():
         raise OSError(f"{str(path)!r} is a device or a pipe; a model is {what} as a file.")
+
+
+def _unread(error: OSError, name: str) -> OSError:
+    """The same error in a sentence."""
+    if isinstance(error, FileNotFoundError):
+        told: OSError = FileNotFoundError(f"{name!r} cannot be loaded: there is no such file.")
+    else:
+        why = os.strerror(error.errno).lower() if error.errno else str(error)
+        told = type(error)(f"{name!r} cannot be loaded ({why}).")
+    told.errno = error.errno
+    return told
 
 
 def _told(error: OSError, path: Any, folder: Path) -> OSError:
