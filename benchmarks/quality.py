@@ -77,6 +77,7 @@ COLUMNS = (
     *("status", "reason", "task", "train_rows", "test_rows", "survivors"),
     *("log_loss", "brier", "ece", "accuracy", "mse"),
     *("expected_risk", "standard_error", "expected_log_loss", "bound", "low", "high"),
+    *("test_error", "ratio_error"),
     *("calibrator", "temperature", "refined", "twicing", "smoothing"),
     *("seconds", "fit_seconds", "source"),
 )
@@ -116,11 +117,10 @@ def measured(problem: Problem, model: CompiledEnsemble) -> Row:
 # -- what is compared ------------------------------------------------------------------------
 
 
-def whole(problem: Problem) -> Iterator[Row]:
+def whole(problem: Problem, uniform: CompiledEnsemble) -> Iterator[tuple[Row, CompiledEnsemble]]:
     """The full ensemble, as it is and with a calibrator fitted out of bag."""
     n = len(problem.pool.members)
-    uniform = voting(problem, np.ones(n))
-    yield {"method": "uniform", "k": n, **measured(problem, uniform)}
+    yield {"method": "uniform", "k": n, **measured(problem, uniform)}, uniform
     if problem.task == "regression":
         return
     start = time.perf_counter()
@@ -129,12 +129,16 @@ def whole(problem: Problem) -> Iterator[Row]:
     votes, target = finished_votes(votes, DEFAULT_FLOOR), np.asarray(evidence.target)[row]
     for kind, name in (("temperature", "uniform + temperature"), ("auto", "uniform + calibrator")):
         found = fit_calibrator(votes, target, row, kind=kind)
-        yield {
-            **{"method": name, "k": n, "calibrator": found.kind},
-            "temperature": found.temperature,
-            "seconds": time.perf_counter() - start,
-            **measured(problem, replace(uniform, calibrator=found.calibrator)),
-        }
+        model = replace(uniform, calibrator=found.calibrator)
+        yield (
+            {
+                **{"method": name, "k": n, "calibrator": found.kind},
+                "temperature": found.temperature,
+                "seconds": time.perf_counter() - start,
+                **measured(problem, model),
+            },
+            model,
+        )
 
 
 def baselines(problem: Problem, k: int) -> Iterator[Row]:
@@ -182,15 +186,32 @@ def _compressed(
         }
 
 
-def the_default(problem: Problem) -> Iterator[Row]:
-    """No budget, only a tolerance: what the default keeps, and what it says of it."""
+def row_risks(problem: Problem, model: CompiledEnsemble) -> np.ndarray:
+    """Squared error or Brier score of each test row."""
+    predicted, y = predict(model, problem.X_test), problem.y_test
+    if problem.task == "regression":
+        return (predicted - y) ** 2
+    return np.sum((predicted - np.eye(problem.n_classes)[y]) ** 2, axis=1)
+
+
+def the_default(problem: Problem, best: CompiledEnsemble) -> Iterator[Row]:
+    """No budget, only a tolerance: what the default keeps, and what it says of it.
+
+    ``test_error`` is how far the test rows' own luck reaches: the standard error of the risk on
+    them; ``ratio_error`` that of its ratio to the whole ensemble's, calibrated likewise.
+    """
     start = time.perf_counter()
     small = sb.compress(problem.ensemble, problem.X, problem.y, tolerance=TOLERANCE)
     told, low_high = small.selection_, small.selection_.interval
+    few, all_of_them = row_risks(problem, small.compile()), row_risks(problem, best)
+    beside = few - few.mean() / all_of_them.mean() * all_of_them
+    root = np.sqrt(len(few))
     yield {
         **{"method": "default", "k": "own", "seconds": time.perf_counter() - start},
         **{"expected_risk": told.expected_risk, "standard_error": told.standard_error},
         **{"bound": told.bound, "low": low_high[0], "high": low_high[1]},
+        "test_error": float(few.std() / root),
+        "ratio_error": float(beside.std() / root / all_of_them.mean()),
         **{"refined": int(small.refinement_.used), **measured(problem, small.compile())},
     }
 
@@ -213,11 +234,15 @@ def rows_of(name: str, kind: str, seed: int, data_dir: Any) -> Iterator[Row]:
 
 
 def _all_rows(problem: Problem) -> Iterator[Row]:
-    yield from whole(problem)
+    uniform = voting(problem, np.ones(len(problem.pool.members)))
+    best = uniform
+    for row, model in whole(problem, uniform):
+        yield row
+        best = model
     for k in SIZES:
         yield from baselines(problem, k)
         yield from ours(problem, k)
-    yield from the_default(problem)
+    yield from the_default(problem, best)
     yield from the_paper(problem)
 
 

@@ -7,7 +7,6 @@ are compared calibrated.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -32,9 +31,10 @@ from sparsebag.refine.size_matched import (
     size_matched_votes,
 )
 from sparsebag.refine.strength import MOST_VOTES_MATCHED
+from sparsebag.selection.calibration_effect import CalibratedShare, CalibrationEffect
 from sparsebag.selection.guard import SMALLEST_RISK
 from sparsebag.selection.select import MemberSelector
-from sparsebag.selection.selection import CalibrationEffect, Selection, Share
+from sparsebag.selection.selection import Selection
 from sparsebag.settings import Settings
 from sparsebag.solvers.base import one_blas_thread
 
@@ -42,11 +42,8 @@ LEAST_FLOOR = 1e-6
 """Of votes a calibrator is fitted on: it reads their logarithms."""
 ROWS_FOR_EFFECT = 2000
 """Rows that tell what a calibrator leaves of the risk; the one that is deployed sees more."""
-FAR_BEYOND = 0.005
-"""Concentration by which the votes a row has may differ from what is wanted, and count for it."""
-FIRST_SIZE = 20
-MOST_ROUNDS = 4
-"""A calibrator is fitted at a size, and the size chosen in its light; they soon agree."""
+FEWER = 4.0
+"""How many times fewer voters the second measurement of that has."""
 
 
 class VoteCalibration:
@@ -84,8 +81,8 @@ class VoteCalibration:
         VoteCalibration
         """
         plain = VoteCalibration(self.evidence, self.settings, self.whole_weights)
-        if "_whole_effect" in vars(self):
-            vars(plain)["_whole_effect"] = self._whole_effect  # is the same, and was not cheap
+        if "_plain_share" in vars(self):
+            vars(plain)["_plain_share"] = self._plain_share  # is the same, and was not cheap
         return plain
 
     def fit(self, weights: np.ndarray) -> Calibrated | None:
@@ -109,44 +106,37 @@ class VoteCalibration:
             self._last = weights, found
         return self._last[1]
 
-    def effect(self, weights: np.ndarray) -> CalibrationEffect:
-        """What calibration leaves of the risk of members with weights, and of the whole's.
-
-        Parameters
-        ----------
-        weights : ndarray of shape (N,)
-
-        Returns
-        -------
-        CalibrationEffect
-        """
-        small, whole = self._effect(weights[weights > 0], self.trees), self._whole_effect
-        return CalibrationEffect(small.share, whole.share, _error_of_ratio(small, whole))
+    @cached_property
+    def effect(self) -> CalibrationEffect:
+        """What calibration leaves of the risk of members, however many, and of the whole's."""
+        small = self._share(self.trees) if self.trees is not None else self._plain_share
+        weights = self.whole_weights
+        return CalibrationEffect(small, self._plain_share, float(weights @ weights))
 
     @cached_property
-    def _whole_effect(self) -> _Effect:
-        return self._effect(self.whole_weights[self.whole_weights > 0], None)
+    def _plain_share(self) -> CalibratedShare:
+        return self._share(None)
 
-    def _effect(self, active: np.ndarray, trees: RefittedTrees | None) -> _Effect:
-        """Measured at the size, or at what a row has voters for and half of it, and continued.
+    def _share(self, trees: RefittedTrees | None) -> CalibratedShare:
+        """Measured with all voters a row has, up to a number, and with a quarter of them."""
+        voters = self._voters(trees)
+        most = min(float(np.mean(voters)), float(MOST_VOTES_MATCHED))
+        sizes = most, max(1.0, most / FEWER)
+        many, few = (self._held_out(trees, size) for size in sizes)
+        low, high = (float(np.mean(1.0 / np.minimum(voters, size))) for size in sizes)
+        n_rows, weight = self.evidence.n_rows, many.weight
+        scores = np.stack([many.after, few.after, many.before, few.before], axis=1)
+        means = weight @ scores
+        unneeded = self.settings.calibration == "auto" and means[0] > means[2]
+        if not (high > low and means.min() > SMALLEST_RISK) or unneeded:
+            return CalibratedShare.none(n_rows)
+        rows = np.zeros((n_rows, 4))
+        rows[many.row] = weight[:, None] * (scores - means)
+        return CalibratedShare((low, high), means, rows)
 
-        The risk is linear in the concentration of the votes, calibrated or not.
-        """
-        wanted, voters = self._size(active, trees), self._voters(trees)
-        at = float(np.mean(1.0 / np.minimum(voters, wanted)))
-        found = self._held_out(active, trees, wanted)
-        beyond = at - 1.0 / wanted
-        if beyond > FAR_BEYOND and trees is None:  # fitted to each other, trees do not add up
-            fewer = max(1.0, 0.5 / at)
-            step = beyond / (float(np.mean(1.0 / np.minimum(voters, fewer))) - at)
-            found = found.continued(self._held_out(active, trees, fewer), step)
-        return _Effect.of(found, gated=self.settings.calibration == "auto")
-
-    def _held_out(
-        self, active: np.ndarray, trees: RefittedTrees | None, size: float
-    ) -> HeldOutRows:
+    def _held_out(self, trees: RefittedTrees | None, size: float) -> HeldOutRows:
         kind = self.settings.calibration
-        votes = self._votes(active, trees, size, draws=1, most_rows=ROWS_FOR_EFFECT)
+        votes = self._votes(None, trees, size, draws=1, most_rows=ROWS_FOR_EFFECT)
         with one_blas_thread():
             return held_out_rows(**self._given(votes), kind=PREFERRED if kind == "auto" else kind)
 
@@ -168,7 +158,7 @@ class VoteCalibration:
 
     def _votes(
         self,
-        active: np.ndarray,
+        active: np.ndarray | None,
         trees: RefittedTrees | None,
         size: float,
         draws: int = DRAWS,
@@ -194,34 +184,6 @@ class VoteCalibration:
         }
 
 
-@dataclass(frozen=True)
-class _Effect:
-    """What calibration leaves of a risk, and what each row has to do with it."""
-
-    share: Share
-    row: np.ndarray
-    influence: np.ndarray
-
-    @classmethod
-    def of(cls, rows: HeldOutRows, *, gated: bool) -> _Effect:
-        before, after = float(rows.weight @ rows.before), float(rows.weight @ rows.after)
-        if not min(before, after) > SMALLEST_RISK or (gated and after > before):
-            return cls(Share(), rows.row, np.zeros(len(rows.row)))  # "auto" need not calibrate
-        away, away_before = rows.after - after, rows.before - before
-        spread = float(np.linalg.norm(rows.weight * away))
-        spread /= max(float(np.linalg.norm(rows.weight * away_before)), SMALLEST_RISK)
-        influence = rows.weight * (away / after - away_before / before)
-        return cls(Share(after / before, spread), rows.row, influence)
-
-
-def _error_of_ratio(one: _Effect, other: _Effect) -> float:
-    """Standard error of the logarithm of one share over another; rows in both count once."""
-    rows = np.zeros(1 + max(int(one.row.max()), int(other.row.max())))
-    rows[one.row] += one.influence
-    rows[other.row] -= other.influence
-    return float(np.linalg.norm(rows))
-
-
 def choose_calibrated(selector: MemberSelector, calibration: VoteCalibration) -> Selection:
     """A choice that holds when both it and the whole ensemble are calibrated.
 
@@ -236,12 +198,4 @@ def choose_calibrated(selector: MemberSelector, calibration: VoteCalibration) ->
     """
     if not calibration.is_wanted or selector.path is None:
         return selector.choose()
-    n = selector.evidence.n_members
-    size = min(FIRST_SIZE, n, selector.budget.max_estimators or n)
-    weights = np.where(np.arange(n) < size, 1.0 / size, 0.0)
-    for _ in range(MOST_ROUNDS):
-        selection = selector.choose(calibration.effect(weights))
-        if np.array_equal(selection.weights, weights):
-            break
-        weights = selection.weights
-    return selection
+    return selector.choose(calibration.effect)

@@ -214,8 +214,9 @@ def _with_refitted_leaves(
     measured = trees.measure(point)
     before, after = trees.risks(point, measured)
     if calibration.is_wanted:  # leaves that are less sure may be no worse when calibrated
-        before *= calibration.of_plain_members().effect(weights).small.mean
-        after *= calibration.effect(weights).small.mean
+        alone = float(point.weights @ point.weights)
+        before *= float(calibration.effect.whole.of(alone))
+        after *= float(calibration.effect.small.of(alone if measured is None else measured))
     if after >= before and settings.refine == "auto":
         reason = "refitted ones were measured to do no better"
         return Survivors(pool, solution, selection, Refinement(False, reason=reason), None)

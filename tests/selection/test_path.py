@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from sparsebag.selection.path import PathPoint, budget_path
+from sparsebag.selection.path import PathPoint, budget_path, larger_points
 
 N = 25
 
@@ -137,3 +137,17 @@ def test_what_cannot_be_paid_never_enters():
 def test_spread_puts_weights_at_their_members():
     point = PathPoint(np.array([1, 3]), np.array([0.4, 0.6]))
     assert point.spread(5).tolist() == [0, 0.4, 0, 0.6, 0]
+
+
+def test_larger_points_take_the_others_by_their_worth():
+    risk = np.full((8, 8), 0.1)
+    np.fill_diagonal(risk, [1.0, 1.0, 5.0, 1.0, 2.0, 3.0, 4.0, 1.0])
+    points = larger_points(risk, np.array([0, 1, 3, 7]), 7)
+    assert [point.members.tolist() for point in points] == [
+        [0, 1, 3, 4, 7],
+        [0, 1, 3, 4, 5, 7],
+        [0, 1, 3, 4, 5, 6, 7],
+    ]
+    assert all(np.allclose(point.weights, 1.0 / len(point.members)) for point in points)
+    dear = np.where(np.arange(8) == 4, np.inf, 1.0)
+    assert all(4 not in point.members for point in larger_points(risk, np.array([0]), 7, dear))

@@ -10,12 +10,15 @@ import numpy as np
 import scipy.sparse as sp
 from array_api_compat import array_namespace, device, is_numpy_array, size
 
+from sparsebag.evidence.arrays import on_host
 from sparsebag.evidence.blocks import row_blocks
 from sparsebag.evidence.members import Task
 from sparsebag.evidence.on_demand import OnDemandPlane, OnDemandVotes
 
 Array = Any
 
+FEWEST_COUNTED = 30.0
+"""Rows of equal weight that weighted rows must count for, to go without a warning."""
 PROBABILITY_TOLERANCE = 1e-6
 """Room for rounding, in probability: weighted votes reach 1 + 2e-16, float32 ones 1 + 1e-7."""
 
@@ -283,7 +286,22 @@ def warn_uncovered(evidence: OOBEvidence) -> int:
             UncoveredRowsWarning,
             stacklevel=3,
         )
+    if evidence.sample_weight is not None:
+        _warn_of_uneven(on_host(evidence.sample_weight)[on_host(covered)])
     return missing
+
+
+def _warn_of_uneven(weight: np.ndarray) -> None:
+    """Say so where a few rows weigh so much that they decide alone."""
+    share = weight[weight > 0] / weight.max()
+    counted = float(share.sum()) ** 2 / float(share @ share)
+    if counted < FEWEST_COUNTED <= len(share):
+        warnings.warn(
+            f"sample_weight lets {len(share)} rows count for no more than {counted:.0f} of equal "
+            "weight; members are judged by these few, and what is expected is hardly known.",
+            UserWarning,
+            stacklevel=4,
+        )
 
 
 def _planes_at(

@@ -167,14 +167,6 @@ class HeldOutRows:
     before: np.ndarray
     after: np.ndarray
 
-    def continued(self, other: HeldOutRows, step: float) -> HeldOutRows:
-        """The same rows, as far beyond as ``step`` times the way from another measurement."""
-        return replace(
-            self,
-            before=self.before + step * (self.before - other.before),
-            after=self.after + step * (self.after - other.after),
-        )
-
 
 def held_out_rows(
     votes: np.ndarray,

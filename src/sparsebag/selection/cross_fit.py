@@ -27,13 +27,15 @@ from sparsebag.objective.vote_disagreement import (
     measure_disagreement,
 )
 from sparsebag.selection.judged_path import CrossFittedPath, collected
-from sparsebag.selection.path import PathPoint, budget_path
+from sparsebag.selection.path import PathPoint, budget_path, larger_points
 from sparsebag.selection.row_risks import RowRisks
 
 FOLDS = 10
 DENSE_SIZES = 64
 """Every number of members is kept up to this one; beyond, in steps of `GROWTH`."""
 GROWTH = 1.04
+FOLD_SIZES = 32
+"""Longest path of a fold: larger ensembles collect next to nothing, and their paths cost most."""
 MOST_FOLD_BYTES = 4 << 30
 """Memory for the folds' N×N sums; fewer folds where N is large."""
 MOST_STRANGERS, ROWS_TO_MEET = 0.2, 100
@@ -49,6 +51,7 @@ def cross_fit(
     risk: FullVoteRisk,
     limit: int,
     *,
+    most: int | None = None,
     price: np.ndarray | None = None,
     trees: bool = True,
     disagreement: VoteDisagreement | None = None,
@@ -67,7 +70,9 @@ def cross_fit(
     ----------
     risk : FullVoteRisk
     limit : int
-        Most members of a point.
+        Most members of a point with fitted weights.
+    most : int, optional
+        Most members of a point with equal ones; default: ``limit``.
     price : ndarray of shape (N,), optional
         Members' prices, see `budget_path`.
     trees : bool, default True
@@ -108,7 +113,9 @@ def cross_fit(
 
     shrinkage = measure(effects, total)
     deviation = shrinkage.deviation_matrix(effects_of(total, kept=kept))
-    points = _thinned(budget_path(_matrix(total, deviation), limit, price))
+    matrix = _matrix(total, deviation)
+    points = _thinned(budget_path(matrix, limit, price))
+    points += larger_points(matrix, points[-1].members, most or limit, price)
     usual = (1.0, PRIOR_SD_OF_SLOPE)
     if disagreement is not None:
         usual = (SLOPE_ON_MADE_UP_ROWS, SD_ON_MADE_UP_ROWS)
@@ -138,8 +145,7 @@ def _slope(
     verbose: int,
 ) -> tuple[float, float]:
     """Held-out gain over predicted gain, pooled over folds and sizes, and its standard error."""
-    # The largest ensembles collect next to nothing, and their paths cost most.
-    sizes = [len(point.members) for point in points if len(point.members) <= DENSE_SIZES]
+    sizes = [len(point.members) for point in points if len(point.members) <= FOLD_SIZES]
     products, squares = np.zeros(len(moments)), np.zeros(len(moments))
     if len(moments) < 2:
         return UNKNOWN_SLOPE

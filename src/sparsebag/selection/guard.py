@@ -155,17 +155,17 @@ def _resampled_excess(path: CrossFittedPath, tolerance: float, seed: int) -> np.
     if whole is None:
         whole = rows.own / path.n_members + rows.pair * (1.0 - 1.0 / path.n_members)
     terms = np.stack([rows.own, rows.pair, whole], axis=1)
+    away = terms - rows.weight @ terms
     if n_rows > MOST_RESAMPLED_ROWS:
-        deviation = (terms - rows.weight @ terms) * rows.weight[:, None]
+        deviation = away * rows.weight[:, None]
         spread = deviation.T @ deviation
-        means = rng.multivariate_normal(
-            rows.weight @ terms, spread, RESAMPLES, check_valid="ignore"
-        )
+        means = rng.multivariate_normal(np.zeros(3), spread, RESAMPLES, check_valid="ignore")
     else:
         counts = rng.poisson(1.0, (RESAMPLES, n_rows)) * rows.weight
-        means = counts @ terms / np.maximum(counts.sum(axis=1, keepdims=True), 1e-300)
+        means = counts @ away / np.maximum(counts.sum(axis=1, keepdims=True), 1e-300)
     own, pair, full = means.T
     at = path.concentration
-    of_rows = own[:, None] * at + pair[:, None] * (1.0 - at)
+    of_rows = own[:, None] * at + pair[:, None] * (1.0 - at) - (1.0 + tolerance) * full[:, None]
     luck = rng.normal(size=(RESAMPLES, 1)) * path.gain_error
-    return np.asarray(of_rows + path.gain + luck - (1.0 + tolerance) * full[:, None])
+    excess = path.expected() - (1.0 + tolerance) * path.full_risk
+    return np.asarray(of_rows + luck + excess)

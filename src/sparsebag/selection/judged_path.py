@@ -10,10 +10,10 @@ import numpy as np
 from sparsebag.objective.full_vote_risk import SMALLEST_SHARE, Exchangeable
 from sparsebag.objective.pair_shrinkage import Shrinkage
 from sparsebag.objective.vote_disagreement import DisagreementShrinkage
+from sparsebag.selection.calibration_effect import CalibrationEffect
 from sparsebag.selection.interval import degrees_of_freedom
 from sparsebag.selection.path import PathPoint
 from sparsebag.selection.row_risks import RowRisks
-from sparsebag.selection.selection import CalibrationEffect
 
 
 @dataclass(frozen=True)
@@ -45,9 +45,8 @@ class CrossFittedPath:
         Concentration found of the only point, in place of the expected one.
     scale : float, default 1
         What the members' differences are multiplied by: what calibration leaves of them.
-    calibration_error : float, default 0
-        Standard error of what calibration leaves of a few members' risk over what it leaves of the
-        whole ensemble's.
+    calibration : CalibrationEffect, optional
+        What the risks were calibrated by.
     doubt : tuple of float, default (0, 0)
         Standard errors that no row shows: as a share of the risk, and of what the members add to
         the risk of the votes they were fitted to.
@@ -66,7 +65,7 @@ class CrossFittedPath:
     shared: float = 0.0
     measured: float | None = None
     scale: float = 1.0
-    calibration_error: float = 0.0
+    calibration: CalibrationEffect | None = None
     doubt: tuple[float, float] = (0.0, 0.0)
 
     @property
@@ -147,7 +146,10 @@ class CrossFittedPath:
         else:
             at = np.stack([own, pair, np.full_like(own, -share)])
         of_rows = np.einsum("ak,ab,bk->k", at, self.rows.covariance(), at)
-        doubt = np.hypot(self._doubt(), share * self.calibration_error * self.full_risk)
+        doubt = self._doubt()
+        if self.calibration is not None:
+            of_share = self.calibration.error(self.concentration)
+            doubt = np.hypot(doubt, share * of_share * self.full_risk)
         return np.asarray(np.sqrt(np.maximum(of_rows, 0.0) + self.gain_error**2 + doubt**2))
 
     def _doubt(self) -> np.ndarray:
@@ -176,24 +178,22 @@ class CrossFittedPath:
         rows, at = self.rows, 1.0 / self.n_members
         full = rows.own * at + rows.pair * (1.0 - at) if rows.full is None else rows.full
         levels = self.random if self.refitted is None else self.refitted
-        small, whole = effect.small, effect.whole
-        random = small if self.refitted is None else whole
+        spread = effect.small.spread
+        random = effect.small if self.refitted is None else effect.whole
         calibrated = RowRisks(
-            own=rows.about(rows.own, small.mean, small.spread),
-            pair=rows.about(rows.pair, small.mean, small.spread),
+            own=spread * rows.own,
+            pair=spread * rows.pair,
             weight=rows.weight,
-            full=rows.about(full, whole.mean, whole.spread),
+            full=rows.about(full, effect.of_whole, effect.whole.spread),
         )
-        # Members differ partly by how sure they are, and that a calibrator evens out.
-        differences = small.mean * min(small.mean, 1.0)
         return replace(
             self,
             rows=calibrated,
-            deviation=differences * self.deviation,
-            random=self.random.scaled(random.mean),
-            refitted=levels.scaled(small.mean),
-            scale=differences * self.scale,
-            calibration_error=effect.error,
+            deviation=effect.of_differences * self.deviation,
+            random=random.levels(self.random),
+            refitted=effect.small.levels(levels),
+            scale=effect.of_differences * self.scale,
+            calibration=effect,
         )
 
     def as_measured(self, point: PathPoint, measured: float) -> CrossFittedPath:

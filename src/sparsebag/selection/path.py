@@ -20,6 +20,8 @@ EVENNESS = 1.0
 they seem to, so weights are kept near equal."""
 MOST_RIDGE = 1e6
 """At which all weights are equal and every member is in."""
+GROWTH = 1.15
+"""Steps between ensembles larger than those with fitted weights."""
 REFILLS = 5
 """Members the corrected weights push out are replaced at most this many times a step."""
 
@@ -100,6 +102,46 @@ def budget_path(
         order = np.argsort(members)
         path.append(PathPoint(np.array(members)[order], weights[order]))
     return path
+
+
+def larger_points(
+    risk: np.ndarray, members: np.ndarray, limit: int, price: np.ndarray | None = None
+) -> list[PathPoint]:
+    """Larger ensembles with equal weights: to some members, the others in order of their worth.
+
+    Among hundreds of members weights gain next to nothing, and fitting them costs most.
+
+    Parameters
+    ----------
+    risk : ndarray of shape (N, N)
+    members : ndarray of indices
+        Those of the largest ensemble with fitted weights.
+    limit : int
+        Most members.
+    price : ndarray of shape (N,), optional
+        Members with an infinite price are left out.
+
+    Returns
+    -------
+    list of PathPoint
+        In steps of `GROWTH`, the last of ``limit`` members.
+
+    Examples
+    --------
+    >>> [len(point.members) for point in larger_points(np.eye(60), np.arange(40), 59)]
+    [46, 53, 59]
+    """
+    worth = risk.mean(axis=1)
+    others = np.setdiff1d(np.argsort(worth, kind="stable"), members, assume_unique=True)
+    others = others[np.argsort(worth[others], kind="stable")]
+    if price is not None:
+        others = others[np.isfinite(price[others])]
+    order = np.concatenate([members, others])
+    points, size, limit = [], len(members), min(limit, len(order))
+    while size < limit:
+        size = min(int(np.ceil(GROWTH * size)), limit)
+        points.append(PathPoint(np.sort(order[:size]), np.full(size, 1.0 / size)))
+    return points
 
 
 def _grow(

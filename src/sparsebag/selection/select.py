@@ -13,6 +13,7 @@ from sparsebag.evidence.evidence import OOBEvidence
 from sparsebag.objective.full_vote_risk import FullVoteRisk, NoPairsError
 from sparsebag.objective.vote_disagreement import VoteDisagreement
 from sparsebag.selection.budget import Budget, Prices
+from sparsebag.selection.calibration_effect import CalibrationEffect
 from sparsebag.selection.cross_fit import cross_fit
 from sparsebag.selection.explain import Facts, explain
 from sparsebag.selection.guard import (
@@ -26,12 +27,12 @@ from sparsebag.selection.interval import risk_interval
 from sparsebag.selection.judged_path import CrossFittedPath
 from sparsebag.selection.path import PathPoint
 from sparsebag.selection.refit import RefitBy, refit
-from sparsebag.selection.selection import CalibrationEffect, Selection
+from sparsebag.selection.selection import Selection
 from sparsebag.selection.table import PathTable
 from sparsebag.solvers.base import one_blas_thread
 
-MOST_MEMBERS = 200
-"""Longest path that is searched when no budget says more."""
+MOST_MEMBERS, MOST_EQUAL_MEMBERS = 200, 4000
+"""Longest path of fitted weights, and of equal ones beyond, when no budget says more."""
 MOST_REFITS = 6
 """How often more members are refitted where a measured risk breaks the promise."""
 
@@ -138,6 +139,7 @@ class MemberSelector:
         else:
             choice = choose(path, tolerance, allowed, full_allowed=whole_allowed, seed=self.seed)
         measured, on_loss = None, None
+        plain = self.path.full_risk
         if self.refitted is not None and choice.position is not None:
             choice, measured = _measured(self.refitted, path, choice, tolerance, allowed)
             if not choice.meets_tolerance and whole_allowed and tolerance != SPEND_BUDGET:
@@ -156,6 +158,7 @@ class MemberSelector:
                 path = path.as_measured(point, measured)
             if on_loss is not None:
                 point, facts = again, judged
+            plain = float(self.path.only(point, measured).expected()[0]) + choice.optimism
             weights = point.spread(n)
         table = _table(path, choice, [*costs, self.whole], facts)
         before = self.path.full_risk if calibration is not None else None
@@ -186,7 +189,7 @@ class MemberSelector:
                 equal=self.whole_weights is None,
                 uncalibrated=before,
             ),
-            uncalibrated_risk=facts.expected / (calibration.small.mean if calibration else 1.0),
+            uncalibrated_risk=plain,
         )
 
     def warn_of_regret(self, selection: Selection) -> None:
@@ -224,9 +227,11 @@ class MemberSelector:
                 if not self.budget.allows(self.whole):
                     raise
                 return None
+            most = int(self.budget.max_estimators or 0)
             path = cross_fit(
                 risk,
-                min(n - 1, int(self.budget.max_estimators or MOST_MEMBERS)),  # all: see `choose`
+                min(n - 1, most or MOST_MEMBERS),  # all: see `choose`
+                most=min(n - 1, most or MOST_EQUAL_MEMBERS),
                 price=self.budget.price_for_search(self.prices),
                 trees=bool(np.all(self.prices.nodes)),
                 disagreement=disagreement,

@@ -10,26 +10,6 @@ from sparsebag.selection.table import PathTable
 
 
 @dataclass(frozen=True)
-class Share:
-    """What is left of a risk, and of the rows' spread about it, as shares."""
-
-    mean: float = 1.0
-    spread: float = 1.0
-
-
-@dataclass(frozen=True)
-class CalibrationEffect:
-    """What calibration leaves of the risk: of a few members', of the whole's.
-
-    ``error`` is the standard error of the one share over the other, relative to it.
-    """
-
-    small: Share
-    whole: Share
-    error: float = 0.0
-
-
-@dataclass(frozen=True)
 class Selection:
     """What was kept, what it is expected to cost, and why. ``print`` it.
 
