@@ -31,7 +31,20 @@ def test_votes_left_as_they_are():
     assert nothing.levels(levels).pair == pytest.approx(levels.pair)
     effect = CalibrationEffect(nothing, nothing, 0.01)
     assert effect.error(np.array([0.01, 0.5])) == pytest.approx(0.0)
-    assert effect.of_whole == effect.of_differences == 1.0
+    assert effect.of_whole(levels) == pytest.approx(1.0)
+    assert effect.of_differences == 1.0
+
+
+def test_the_whole_ensemble_is_on_the_line_of_its_members():
+    """All N random members are the whole: both must be said to have one risk."""
+    measured, levels = share((0.4, 0.6), (0.8, 1.0)), Exchangeable(own=2.0, pair=0.7)
+    kept = CalibrationEffect(measured, measured, 0.01).of_whole(levels)
+    assert kept * levels.random_k(100) == pytest.approx(measured.levels(levels).random_k(100))
+
+
+def test_a_calibrator_that_harms_the_whole_is_no_reference():
+    harmful, levels = share((0.9, 1.2), (0.8, 1.0)), Exchangeable(own=2.0, pair=0.7)
+    assert CalibrationEffect(harmful, harmful, 0.01).of_whole(levels) == 1.0
 
 
 def test_the_whole_ensemble_beside_itself_is_known():

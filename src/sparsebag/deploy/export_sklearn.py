@@ -145,13 +145,13 @@ def _voter(member: Member, model: CompiledEnsemble, n_features: int) -> Any:
         if not hasattr(member.estimator, "predict_proba"):
             raise NotExportable(
                 f"a {name} votes for one class, which scikit-learn's soft vote cannot express; "
-                "use save or to_onnx."
+                "use save."
             )
         assert member.class_columns is not None
         if not np.array_equal(member.class_columns, np.arange(model.n_outputs)):
             raise NotExportable(
                 f"a {name} was trained without some class, which scikit-learn's vote cannot "
-                "express; use save or to_onnx."
+                "express; use save."
             )
     if member.leaf_values is not None:
         raise NotExportable(

@@ -90,7 +90,7 @@ def export_treelite(model: CompiledEnsemble) -> TreeliteExport:
     if len(model.groups) != 1 or not isinstance(model.groups[0], FlatTrees):
         raise NotExportable(
             f"treelite holds trees only, and this ensemble has members of other kinds "
-            f"({', '.join(sorted(set(model.paths) - {FlatTrees.kind}))}); use save or to_sklearn."
+            f"({', '.join(sorted(set(model.paths) - {FlatTrees.kind}))}); use save."
         )
     trees, n = model.groups[0], model.n_outputs
     builder: Any = tl.ModelBuilder(

@@ -19,6 +19,8 @@ Array = Any
 
 FEWEST_COUNTED = 30.0
 """Rows of equal weight that weighted rows must count for, to go without a warning."""
+MOST_OF_CLASS_LOST = 0.3
+"""Share of a class's rows that may be left out before the warning names it."""
 PROBABILITY_TOLERANCE = 1e-6
 """Room for rounding, in probability: weighted votes reach 1 + 2e-16, float32 ones 1 + 1e-7."""
 
@@ -282,13 +284,32 @@ def warn_uncovered(evidence: OOBEvidence) -> int:
     if missing:
         warnings.warn(
             f"{missing} of {evidence.n_rows} rows are out of bag for no member and are left out; "
-            "more members, or a smaller max_samples, would cover them.",
+            + (
+                _lost_class(evidence) or "more members, or a smaller max_samples, would cover them."
+            ),
             UncoveredRowsWarning,
             stacklevel=3,
         )
     if evidence.sample_weight is not None:
         _warn_of_uneven(on_host(evidence.sample_weight)[on_host(covered)])
     return missing
+
+
+def _lost_class(evidence: OOBEvidence) -> str | None:
+    """What to say where most of a class is left out, as bags drawn by class weight do."""
+    if evidence.classes is None:
+        return None
+    position, covered = on_host(evidence.target).astype(np.intp), on_host(evidence.covered())
+    rows = np.bincount(position, minlength=len(evidence.classes))
+    left = rows - np.bincount(position[covered], minlength=len(evidence.classes))
+    worst = int(np.argmax(left / np.maximum(rows, 1)))
+    if left[worst] <= MOST_OF_CLASS_LOST * rows[worst]:
+        return None
+    return (
+        f"{left[worst]} of the {rows[worst]} rows of class {evidence.classes[worst]} are among "
+        "them, so what is expected is that of the other classes alone. Bags drawn by class or row "
+        "weights do this: fit without class_weight, or pass held-out rows with evidence='holdout'."
+    )
 
 
 def _warn_of_uneven(weight: np.ndarray) -> None:

@@ -99,10 +99,22 @@ class CalibrationEffect:
     whole: CalibratedShare
     whole_at: float
 
-    @property
-    def of_whole(self) -> float:
-        """The whole ensemble's share."""
-        return float(self.whole.of(self.whole_at))
+    def of_whole(self, levels: Exchangeable) -> float:
+        """The whole ensemble's share, on the line of members all alike.
+
+        A calibrator that does it harm is no reference: it is then left as it is.
+
+        Parameters
+        ----------
+        levels : Exchangeable
+            Own and pair risk of its members, before calibration.
+
+        Returns
+        -------
+        float
+        """
+        calibrated = float(self.whole.levels(levels).at(self.whole_at))
+        return min(calibrated / float(levels.at(self.whole_at)), 1.0)
 
     @property
     def of_differences(self) -> float:

@@ -184,7 +184,7 @@ class CrossFittedPath:
             own=spread * rows.own,
             pair=spread * rows.pair,
             weight=rows.weight,
-            full=rows.about(full, effect.of_whole, effect.whole.spread),
+            full=rows.about(full, effect.of_whole(self.random), effect.whole.spread),
         )
         return replace(
             self,
