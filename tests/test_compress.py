@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import pickle
 import re
+import warnings
 from dataclasses import replace
 
 import numpy as np
@@ -49,7 +50,7 @@ BOOTSTRAPPED = {
     "bag": (BaggingClassifier(n_estimators=N, random_state=0), CANCER),
     "regression forest": (RandomForestRegressor(N, random_state=0), DIABETES),
     "regression extra trees": (ExtraTreesRegressor(N, bootstrap=True, random_state=0), DIABETES),
-    "regression bag": (BaggingRegressor(Ridge(), n_estimators=N, random_state=0), DIABETES),
+    "regression bag": (BaggingRegressor(n_estimators=N, random_state=0), DIABETES),
 }
 
 
@@ -390,3 +391,28 @@ def test_without_a_tolerance_the_budget_is_spent():
     assert np.array_equal(plain.weights_, spent.weights_)
     uncalibrated = replace(spent.compile(), calibrator=None)
     assert np.array_equal(plain.predict_proba(X), uncalibrated.predict_proba(X))
+
+
+def test_linear_regressors_lose_nothing_for_being_one():
+    """Their average is one model whatever their number, so none is dropped, budget or not."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(150, 20))
+    y = X @ rng.normal(size=20) + 3.0 * rng.normal(size=150)
+    bag = BaggingRegressor(LinearRegression(), 40, random_state=0, oob_score=True).fit(X, y)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        small = compress(bag, X, y, max_estimators=1, tolerance=0.05)
+    assert small.n_active_ == 40
+    np.testing.assert_allclose(small.predict(X), bag.predict(X), rtol=1e-10)
+    assert "nothing is saved by dropping any" in str(small.selection_)
+
+
+def test_one_row_of_weight_says_nothing_of_any_size():
+    X, y = load_diabetes(return_X_y=True)
+    forest = RandomForestRegressor(60, random_state=0).fit(X, y)
+    weight = np.zeros(len(y))
+    weight[3] = 1.0
+    with pytest.warns(UserWarning, match="count for no more than 1 of equal weight"):
+        small = compress(forest, X, y, sample_weight=weight)
+    assert small.n_active_ == 60
+    assert "nothing tells how fewer would do" in str(small.selection_)

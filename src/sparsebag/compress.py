@@ -79,8 +79,8 @@ def compress(
         vote as it is.
     refine : {"auto", "leaves", None}, default "auto"
         "auto": the survivors' leaf values are refitted, on copies, where an honest estimate says
-        that helps; `small.refinement_` tells what was done. "leaves": always, or an error. None:
-        the leaves as they are.
+        that helps; `small.refinement_` tells what was done. "leaves": always
+        unless all members are kept, or an error. None: the leaves as they are.
     preset : {None, "paper"}
         "paper": the paper to the letter (SLSQP, 1e-15 clip, no floor, no prior mass, weights up
         to 1e-5 dropped, no calibration, no refitted leaves).

@@ -47,8 +47,8 @@ SHARED_DOC = """
         itself. None: the vote as it is.
     refine : {"auto", "leaves", None}, default "auto"
         "auto": the survivors' leaf values are refitted, on copies, where an honest estimate says
-        that helps. "leaves": always, or an error where it cannot be. None: the leaves as they
-        are.
+        that helps. "leaves": always unless all members are kept, or an error where it cannot
+        be. None: the leaves as they are.
     preset : {None, "paper"}, default None
         "paper" resolves every "auto" as the paper has it: SLSQP, no floor, no prior mass,
         weights up to 1e-5 dropped, no calibration, no refitted leaves.

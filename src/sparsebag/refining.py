@@ -208,7 +208,7 @@ def _with_refitted_leaves(
     weights = on_host(solution.weights)
     active = np.flatnonzero(weights)
     kept_all = selection is not None and bool(selection.table.chosen[-1])
-    if kept_all and settings.refine == "auto":
+    if kept_all:  # what was judged is the ensemble as it is, so that is what is kept
         return Survivors(pool, solution, selection, Refinement(False, reason=NOT_SURE), None)
     point = PathPoint(active, weights[active])
     measured = trees.measure(point)

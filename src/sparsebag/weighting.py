@@ -9,6 +9,7 @@ from typing import Any, Literal
 import numpy as np
 import scipy.sparse as sp
 
+from sparsebag.deploy.from_members import collapses_into_one
 from sparsebag.evidence.evidence import OOBEvidence, warn_uncovered
 from sparsebag.evidence.from_predictions import from_predictions
 from sparsebag.evidence.members import MemberPool
@@ -135,6 +136,7 @@ def member_selector(
         refitted=refitted,
         whole_weights=pool.own_weights,
         disagreement=None if X is None else disagreement_of(pool, X, evidence),
+        whole_is_one=collapses_into_one(pool),
         floor=settings.floor,
         noun="trees" if all(member.is_tree for member in pool.members) else "members",
         verbose=verbose,

@@ -54,8 +54,8 @@ def test_what_only_fits_the_rows_at_hand_does_not_help():
 
 
 def test_gain_must_be_sure():
-    assert Refit(np.ones(1), 0.5, 0.2).helps
-    assert not Refit(np.ones(1), 0.3, 0.2).helps
+    assert Refit(np.ones(1), 0.6, 0.2).helps
+    assert not Refit(np.ones(1), 0.5, 0.2).helps
     assert not Refit(np.ones(1), 0.0, 0.0).helps
 
 

@@ -21,6 +21,7 @@ from sklearn.ensemble import (
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.model_selection import train_test_split
 from sklearn.naive_bayes import GaussianNB
+from sklearn.neighbors import KNeighborsRegressor
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
@@ -50,7 +51,10 @@ ENSEMBLES = {
     "logistic": (BaggingClassifier(LogisticRegression(), n_estimators=N, random_state=0), SCALED),
     "regression forest": (RandomForestRegressor(N, random_state=0), DIABETES),
     "regression extra trees": (ExtraTreesRegressor(N, bootstrap=True, random_state=0), DIABETES),
-    "ridge": (BaggingRegressor(Ridge(), n_estimators=N, random_state=0), DIABETES),
+    "neighbours": (
+        BaggingRegressor(KNeighborsRegressor(), n_estimators=N, max_features=0.5, random_state=0),
+        DIABETES,
+    ),
 }
 
 
@@ -86,7 +90,7 @@ def test_it_chooses_and_says_so(name):
     assert small.solution_.objective == chosen.expected_risk
     assert small.solution_.status.success
     score = "squared error" if y is DIABETES[1] else "Brier score"
-    noun = "members" if name in ("logistic", "ridge") else "trees"
+    noun = "members" if name in ("logistic", "neighbours") else "trees"
     said = str(chosen)
     assert said.startswith(f"Kept {small.n_active_} of {N} {noun}")
     assert f"Expected {score} on new rows: {chosen.expected_risk:.4g} (standard error" in said

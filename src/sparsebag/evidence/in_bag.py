@@ -7,9 +7,6 @@ from typing import Any, Protocol
 
 import numpy as np
 
-KEPT_BYTES = 1 << 26
-"""Rows of members that are kept once drawn (64 MiB): they are asked for two or three times."""
-
 
 class InBagRows(Protocol):
     """Rows each member was trained on, with repeats: a list of arrays, or `RedrawnBags`."""
@@ -45,20 +42,11 @@ class RedrawnBags:
     def __init__(self, ensemble: Any, seeded: str) -> None:
         self._ensemble = ensemble
         self._seeded = seeded
-        self._kept: dict[int, np.ndarray] = {}
 
     def __len__(self) -> int:
         return len(getattr(self._ensemble, self._seeded))
 
     def __getitem__(self, j: int, /) -> np.ndarray:
-        if j in self._kept:
-            return self._kept[j]
-        rows = self._draw(j)
-        if (len(self._kept) + 1) * rows.nbytes <= KEPT_BYTES:
-            self._kept[j] = rows
-        return rows
-
-    def _draw(self, j: int) -> np.ndarray:
         one = copy.copy(self._ensemble)
         setattr(one, self._seeded, getattr(self._ensemble, self._seeded)[j : j + 1])
         try:

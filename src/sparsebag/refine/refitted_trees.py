@@ -50,6 +50,7 @@ were off by 3 to 4 % at 10 to 20 trees over 31 data sets."""
 JUDGED_ROWS = 2000
 JUDGED_ROWS_OF_MANY_CLASSES = 700
 MANY_CLASSES = 6
+MOST_CLASSES = 60
 JUDGED_MEMBERS = 100
 FEWEST_ROWS = 50
 FEWEST_MEMBERS = 20
@@ -82,6 +83,8 @@ def why_no_refitting(pool: MemberPool, evidence: OOBEvidence) -> str | None:
         return "the trees were fitted with class weights, which it would undo"
     if any(getattr(tree, "monotonic_cst", None) is not None for tree in trees):
         return "the trees keep a monotonic constraint, which it would break"
+    if pool.classes is not None and len(pool.classes) > MOST_CLASSES:
+        return f"with more than {MOST_CLASSES} classes judging it would take longer than the forest"
     if pool.classes is None and any(tree.criterion not in MEAN_CRITERIA for tree in trees):
         return "the trees' leaves are not means of their targets"
     judged = on_host(evidence.oob_mask).sum(axis=1) >= 2

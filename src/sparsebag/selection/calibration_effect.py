@@ -139,4 +139,5 @@ class CalibrationEffect:
         rows = np.concatenate([self.small.rows, self.whole.rows], axis=1)
         of_whole = np.broadcast_to(-self.whole.slopes(self.whole_at), (len(concentration), 4))
         slopes = np.concatenate([self.small.slopes(concentration), of_whole], axis=1)
-        return np.asarray(np.sqrt(np.einsum("ka,ab,kb->k", slopes, rows.T @ rows, slopes)))
+        squared = np.einsum("ka,ab,kb->k", slopes, rows.T @ rows, slopes)
+        return np.asarray(np.sqrt(np.maximum(squared, 0.0)))  # rounding: the same share twice

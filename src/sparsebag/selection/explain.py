@@ -46,6 +46,7 @@ def explain(
     noun: str,
     *,
     equal: bool = True,
+    whole_is_one: bool = False,
     uncalibrated: float | None = None,
 ) -> str:
     """A few sentences that need no documentation.
@@ -67,6 +68,8 @@ def explain(
         What members are called.
     equal : bool, default True
         Whether the whole ensemble weighs its members equally.
+    whole_is_one : bool, default False
+        Whether all members are deployed as one model.
     uncalibrated : float, optional
         Risk of the whole ensemble as it is, where the risks are those of calibrated votes.
 
@@ -81,6 +84,12 @@ def explain(
         best = int(np.argmin(path.expected()))
         change = path.expected()[best] / path.full_risk - 1.0 if path.full_risk else 0.0
         whose = "equal weights" if equal else "the weights they have"
+        if whole_is_one:
+            return (
+                f"Kept all {_count(n, noun)}, with {whose}: nothing is saved by dropping any. "
+                f"Expected {score} on new rows: {path.full_risk:.4g} (standard error "
+                f"{facts.standard_error:.2g})."
+            )
         if tolerance < 0.0:  # none was given
             return (
                 f"Kept all {_count(n, noun)}, with {whose}: within {budget} nothing smaller is "

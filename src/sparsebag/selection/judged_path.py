@@ -77,8 +77,8 @@ class CrossFittedPath:
     def full_risk(self) -> float:
         """Expected risk of the whole ensemble."""
         if self.rows.full is not None:
-            return float(self.rows.weight @ self.rows.full)
-        return float(self.random.random_k(self.n_members))
+            return max(float(self.rows.weight @ self.rows.full), 0.0)
+        return max(float(self.random.random_k(self.n_members)), 0.0)
 
     @property
     def full_error(self) -> float:
@@ -125,7 +125,8 @@ class CrossFittedPath:
         ndarray of shape (points,)
         """
         levels = self.random if self.refitted is None else self.refitted
-        return np.asarray(levels.at(self.concentration) + self.gain)
+        # Products of two residuals may be negative on a handful of rows; a risk may not.
+        return np.asarray(np.maximum(levels.at(self.concentration) + self.gain, 0.0))
 
     def error_of(self, share: float = 0.0) -> np.ndarray:
         """Standard error of ``expected - share × full_risk``, the same rows in both.

@@ -33,6 +33,8 @@ from sparsebag.solvers.base import one_blas_thread
 
 MOST_MEMBERS, MOST_EQUAL_MEMBERS = 200, 4000
 """Longest path of fitted weights, and of equal ones beyond, when no budget says more."""
+FEWEST_ROWS = 3.0
+"""Rows of equal weight below which nothing is said of any size."""
 MOST_REFITS = 6
 """How often more members are refitted where a measured risk breaks the promise."""
 
@@ -78,6 +80,8 @@ class MemberSelector:
         What the whole ensemble, to which all is compared, weighs its members by. Default: equally.
     disagreement : VoteDisagreement, optional
         How the members' votes differ on rows without labels, where such rows can be made.
+    whole_is_one : bool, default False
+        All members are deployed as one model, so that nothing is saved by dropping any.
     floor : float, default 0
         Share of the uniform class distribution in each vote, as deployed.
     noun : str
@@ -99,16 +103,19 @@ class MemberSelector:
         refitted: RefittedMembers | None = None,
         whole_weights: np.ndarray | None = None,
         disagreement: VoteDisagreement | None = None,
+        whole_is_one: bool = False,
         floor: float = 0.0,
         noun: str = "members",
         seed: int = 0,
         verbose: int = 0,
     ) -> None:
         budget.check(prices)
+        self.whole_is_one = whole_is_one
         self.evidence, self.prices, self.budget = evidence, prices, budget
         self.tolerance, self.refitted, self.refit_by = tolerance, refitted, refit_by
         self.whole_weights, self.noun, self.seed = whole_weights, noun, seed
         self.whole = prices.of(np.arange(evidence.n_members))
+        self._why_unjudged = ""
         self.path = self._judged_path(disagreement, floor, verbose)
         self._last: tuple[PathPoint, tuple[PathPoint, str | None]] | None = None
 
@@ -126,15 +133,17 @@ class MemberSelector:
         Selection
         """
         if self.path is None:
-            return _unjudged(self.whole, self.tolerance, self.noun)
+            return _unjudged(self.whole, self.tolerance, self.noun, self._why_unjudged)
         path, tolerance, prices = self.path, self.tolerance, self.prices
         if calibration is not None:
             path = path.calibrated(calibration)
         n, judged_at = self.evidence.n_members, max(tolerance, 0.0)
-        whole_allowed = self.budget.allows(self.whole)
+        whole_allowed = self.budget.allows(self.whole) or self.whole_is_one
         costs = [prices.of(point.members) for point in path.points]
         allowed = np.array([self.budget.allows(cost) for cost in costs])
-        if tolerance == SPEND_BUDGET:
+        if self.whole_is_one:
+            choice = Choice(None, True, 0.0)
+        elif tolerance == SPEND_BUDGET:
             choice = best_within(path, allowed, full_allowed=whole_allowed, seed=self.seed)
         else:
             choice = choose(path, tolerance, allowed, full_allowed=whole_allowed, seed=self.seed)
@@ -187,6 +196,7 @@ class MemberSelector:
                 self.evidence.task,
                 self.noun,
                 equal=self.whole_weights is None,
+                whole_is_one=self.whole_is_one,
                 uncalibrated=before,
             ),
             uncalibrated_risk=plain,
@@ -226,6 +236,11 @@ class MemberSelector:
             except NoPairsError:
                 if not self.budget.allows(self.whole):
                     raise
+                self._why_unjudged = "no two of them have a row out of bag together"
+                return None
+            counted = 1.0 / float(np.sum((risk.row_weight / risk.row_weight.sum()) ** 2))
+            if counted < FEWEST_ROWS and self.budget.allows(self.whole):
+                self._why_unjudged = "fewer than three rows judge them"
                 return None
             most = int(self.budget.max_estimators or 0)
             path = cross_fit(
@@ -264,7 +279,7 @@ def select_members(evidence: OOBEvidence, prices: Prices, **options: Any) -> Sel
     return selection
 
 
-def _unjudged(whole: tuple[int, int, int], tolerance: float, noun: str) -> Selection:
+def _unjudged(whole: tuple[int, int, int], tolerance: float, noun: str, why: str) -> Selection:
     """The whole ensemble, where nothing tells how its members vote together."""
     n, unknown = whole[0], float("nan")
     columns = (*whole, unknown, unknown, unknown, True)
@@ -281,9 +296,8 @@ def _unjudged(whole: tuple[int, int, int], tolerance: float, noun: str) -> Selec
         random_members=float(n),
         refitted_on=None,
         table=PathTable(*(np.array([value]) for value in columns)),
-        explanation=f"Kept all {n} {noun}, with equal weights: no two of them have a row out of "
-        "bag together, so nothing tells how fewer would do. Use more rows, more of them, or "
-        "held-out rows (evidence='holdout').",
+        explanation=f"Kept all {n} {noun}, with equal weights: {why}, so nothing tells how fewer "
+        "would do. Use more rows, more of them, or held-out rows (evidence='holdout').",
         uncalibrated_risk=unknown,
     )
 
