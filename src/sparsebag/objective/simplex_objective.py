@@ -27,10 +27,11 @@ from typing import Any
 import numpy as np
 from array_api_compat import array_namespace, device
 
-from sparsebag.evidence.arrays import detached
+from sparsebag.evidence.arrays import detached, working_dtype
 from sparsebag.evidence.blocks import row_blocks
 from sparsebag.evidence.evidence import OOBEvidence, zero_in_bag
-from sparsebag.objective.losses import Loss, TwiceDifferentiableLoss
+from sparsebag.objective.fused_passes import FusedPasses, RowTerms, can_fuse
+from sparsebag.objective.losses import Brier, LogLoss, Loss, SquaredError, TwiceDifferentiableLoss
 from sparsebag.objective.passes import Passes, make_passes
 from sparsebag.objective.penalties import Penalty
 
@@ -42,6 +43,8 @@ NO_VOTE = 1e-15
 """Added to every denominator. The authors' own guard is not known; this one keeps their recorded
 tree rows within bounds, max(D, 1e-15) does not with our summation order. Where
 τ = 0 and no survivor has the row out of bag the vote is then 0, and log-loss meets its clip."""
+SLOPES_ON_DEVICE: dict[type, str] = {LogLoss: "log", SquaredError: "square", Brier: "square"}
+"""Losses whose slope the CUDA kernel knows, which then reads the evidence once, not twice."""
 
 
 @dataclass(frozen=True)
@@ -115,6 +118,7 @@ class SimplexObjective:
         self.prior_mass = prior_mass
         self.xp = array_namespace(evidence.votes)
         self.device = device(evidence.votes)
+        self._dtype = working_dtype(evidence.votes)
         clip = getattr(loss, "clip", None)
         self._smallest_vote = None if clip is None else self.asarray(clip)
         self._channels = evidence.channels(loss.channel)
@@ -174,7 +178,7 @@ class SimplexObjective:
         A regression vote is rounded relative to the target's size, the loss is made of what is
         left after subtracting the target: (f + δ - y)² differs by 2 δ |f - y|, with δ = eps |y|.
         """
-        eps = float(self.xp.finfo(self.evidence.votes.dtype).eps)
+        eps = float(self.xp.finfo(self._dtype).eps)
         if self.evidence.task == "classification":
             return eps
         square = float(self.xp.sum(self._row_weight * self._channels.targets[0, :] ** 2))
@@ -208,6 +212,12 @@ class SimplexObjective:
         total: Array = 0.0
         gradient = self.penalty.gradient(weights)
         for block in self._blocks():
+            terms = self._slope_on_device(block)
+            if terms is not None and isinstance(block.passes, FusedPasses):
+                *products, part = block.passes.vote_and_gradient(weights, terms)
+                total = total + self._loss_sum(block, self._vote_of(block, *products))
+                gradient = gradient + part
+                continue
             vote = self._vote(block, weights)
             slope = self._slope(block, vote) / vote.denominator
             on_mask = -xp.sum(slope * vote.ratio, axis=0)
@@ -250,7 +260,7 @@ class SimplexObjective:
         """
         xp = self.xp
         n = self.n_members
-        dtype = self.evidence.votes.dtype
+        dtype = self._dtype
         total = xp.zeros((n, n), dtype=xp.float64, device=self.device)
         for block in self._blocks():
             vote = self._vote(block, weights)
@@ -262,6 +272,7 @@ class SimplexObjective:
                 mask = xp.astype(block.mask, dtype)
             for k, votes in enumerate(block.votes):
                 ratio = xp.astype(vote.ratio[k, :], dtype)[:, None]
+                votes = votes if self.evidence.is_zeroed else zero_in_bag(votes, block.mask)
                 jacobian = xp.astype(_dense(votes), dtype) - ratio * mask
                 bent = xp.astype(curvature[k, :], dtype)[:, None] * jacobian
                 bent = bent - xp.astype(2.0 * slope[k, :], dtype)[:, None] * mask
@@ -274,7 +285,7 @@ class SimplexObjective:
         """For each member, the number of rows on which its own vote has the least loss."""
         xp = self.xp
         counts = xp.zeros(self.n_members, dtype=xp.float64, device=self.device)
-        dtype = self.evidence.votes.dtype  # whole blocks: twice as wide would be twice the memory
+        dtype = self._dtype  # whole blocks: twice as wide would be twice the memory
         for block in self._blocks():
             losses: Array = 0.0
             for k, votes in enumerate(block.votes):
@@ -318,8 +329,10 @@ class SimplexObjective:
     # -- one block ---------------------------------------------------------------------------
 
     def _vote(self, block: _Block, weights: Array) -> _Vote:
+        return self._vote_of(block, *block.passes.forward(weights))
+
+    def _vote_of(self, block: _Block, n: Array, d: Array) -> _Vote:
         xp = self.xp
-        n, d = block.passes.forward(weights)
         denominator = d + (self.prior_mass + NO_VOTE)
         ratio = (n + self.prior_mass * block.uniform_vote) / denominator
         if self._smallest_vote is not None:
@@ -336,6 +349,24 @@ class SimplexObjective:
     def _slope(self, block: _Block, vote: _Vote) -> Array:
         scale = self._channels.multiplicity * (1.0 - self.floor)
         return scale * block.row_weight * self.loss.gradient(vote.floored, block.targets)
+
+    def _slope_on_device(self, block: _Block) -> RowTerms | None:
+        """What a kernel needs to find the slope itself; None where it cannot."""
+        loss = SLOPES_ON_DEVICE.get(type(self.loss))
+        if loss is None or not (isinstance(block.passes, FusedPasses) and block.passes.reads_once):
+            return None
+        return RowTerms(
+            loss=loss,
+            uniform_vote=block.uniform_vote[0, :],
+            target=block.targets[0, :],
+            row_weight=block.row_weight,
+            prior_mass=self.prior_mass,
+            least_denominator=NO_VOTE,
+            least_vote=getattr(self.loss, "clip", -np.inf),
+            kept_share=1.0 - self.floor,
+            floor=self.floor / (self.evidence.n_classes or 1),
+            scale=self._channels.multiplicity * (1.0 - self.floor),
+        )
 
     def _curvature(self, block: _Block, vote: _Vote) -> Array:
         assert isinstance(self.loss, TwiceDifferentiableLoss)
@@ -360,17 +391,11 @@ class SimplexObjective:
 
     def _uniform_ensemble_vote(self) -> Array:
         xp = self.xp
-        ones = xp.ones(self.n_members, dtype=self.evidence.votes.dtype, device=self.device)
-        mask = self.evidence.oob_mask
+        ones = xp.ones(self.n_members, dtype=xp.float64, device=self.device)
         parts = []
         for rows in row_blocks(self.evidence.votes):
-            block = self._votes_of(rows)
-            total = xp.astype(xp.stack([v @ ones for v in block]), xp.float64)
-            if mask is None:
-                parts.append(total / self.n_members)
-            else:
-                count = xp.astype(xp.count_nonzero(mask[rows, :], axis=1), xp.float64)
-                parts.append(total / xp.clip(count, min=1.0))
+            total, count = self._passes_of(rows)[2].forward(ones)
+            parts.append(total / xp.clip(count, min=1.0))
         return xp.concat(parts, axis=1)
 
     def _blocks(self) -> Iterable[_Block]:
@@ -378,28 +403,35 @@ class SimplexObjective:
 
     def _keep_blocks(self) -> list[_Block] | None:
         """The blocks, where they are views of the evidence; None where each would be a copy."""
-        return list(self._cut_into_blocks()) if self.evidence.is_zeroed else None
+        return list(self._cut_into_blocks()) if self._reads_views else None
 
     def _cut_into_blocks(self) -> Iterator[_Block]:
         for rows in row_blocks(self.evidence.votes):
-            votes = self._votes_of(rows)
-            mask = self.evidence.oob_mask
-            mask = None if mask is None else mask[rows, :]
+            votes, mask, passes = self._passes_of(rows)
             yield _Block(
                 votes=votes,
                 mask=mask,
-                passes=make_passes(votes, mask, self.xp, self.evidence.votes.dtype),
+                passes=passes,
                 uniform_vote=self._uniform_vote[:, rows],
                 targets=self._channels.targets[:, rows],
                 row_weight=self._row_weight[rows],
             )
 
-    def _votes_of(self, rows: slice) -> tuple[Array, ...]:
-        """A row block of every channel, with zeros where the rows were in the bag."""
-        votes = tuple(v[rows, :] for v in self._channels.votes)
+    @property
+    def _reads_views(self) -> bool:
+        """Whether passes read the evidence as it is: zero in the bag, or zeroed by the kernels."""
         if self.evidence.is_zeroed or self.evidence.oob_mask is None:
-            return votes
-        return tuple(zero_in_bag(v, self.evidence.oob_mask[rows, :]) for v in votes)
+            return True
+        return can_fuse(self._channels.votes, self.evidence.oob_mask)
+
+    def _passes_of(self, rows: slice) -> tuple[tuple[Array, ...], Array | None, Passes]:
+        """A row block of every channel, zero where the rows were in the bag, and its products."""
+        votes = tuple(v[rows, :] for v in self._channels.votes)
+        mask = self.evidence.oob_mask
+        mask = None if mask is None else mask[rows, :]
+        if not self._reads_views:
+            votes = tuple(zero_in_bag(v, mask) for v in votes)
+        return votes, mask, make_passes(votes, mask, self.xp, self._dtype)
 
 
 def _dense(votes: Array) -> Array:
