@@ -52,15 +52,14 @@ def test_products_equal_the_general_ones(dtype, channels, masked):
 @pytest.mark.parametrize("loss", ["log_loss", "squared_error"])
 @pytest.mark.parametrize("n_members", [12, 40])
 def test_one_read_gives_vote_and_gradient(loss, n_members, monkeypatch):
-    monkeypatch.setattr(fused_passes, "ONE_READ_ENTRIES", 256)  # several tiles of several rows
+    monkeypatch.setattr(fused_passes, "ONE_READ_GROUP", 256)  # several groups and tiles
+    monkeypatch.setattr(fused_passes, "ONE_READ_TILE", 128)
     e = evidence(loss, n_members=n_members, weighted=True, dtype=np.float32)
     settings = {"floor": 1e-3, "prior_mass": 0.02}
     objective = SimplexObjective(e, LOSSES[loss], ConcaveQuadratic(0.0), **settings)
     (block,) = objective._blocks()
     on = {"device": DEVICE}
-    fused = FusedPasses(
-        (torch.asarray(e.votes, **on),), torch.asarray(e.oob_mask, **on)
-    )
+    fused = FusedPasses((torch.asarray(e.votes, **on),), torch.asarray(e.oob_mask, **on))
     terms = RowTerms(
         loss="log" if loss == "log_loss" else "square",
         uniform_vote=torch.asarray(block.uniform_vote[0], **on),

@@ -8,7 +8,6 @@ float64 by the caller.
 Votes are addressed by 64-bit row offsets: an evidence of 10¹⁰ entries is the reason to be here.
 """
 
-# ruff: noqa: N803, N806  (Triton's compile-time constants are written in capitals)
 import triton
 import triton.language as tl
 
@@ -118,43 +117,65 @@ def one_read_kernel(
     HAS_MASK: tl.constexpr,
     ROWS: tl.constexpr,
     COLUMNS: tl.constexpr,
-    STAGES: tl.constexpr,
 ):
-    """Vote, its slope and the gradient of a tile of whole rows, which is read once.
+    """Vote, its slope and the gradient, row group by row group.
 
+    A group is read twice, but all groups at work at a time fit the cache, so memory is read once.
     The names are those of `SimplexObjective`: D = d + τ, q = (n + τu)/D, p = (1-ε)q + ε/C, and
-    the gradient is Vᵀ(r/D) - Iᵀ(r q/D). A program walks over the rows in steps of all programs'
-    tiles and keeps its part of the gradient in registers; the next tiles are on their way
-    meanwhile.
+    the gradient is Vᵀ(r/D) - Iᵀ(r q/D). Each program adds its part of it to its own line of
+    ``sums``, which also stays in the cache.
     """
     program, programs = tl.program_id(0).to(tl.int64), tl.num_programs(0)
-    columns = tl.arange(0, COLUMNS)
-    known = columns < n_members
-    w = tl.load(weights + columns, mask=known, other=0.0)[None, :]
-    total = tl.zeros((ROWS, COLUMNS), tl.float32)
-    for start in tl.range(program * ROWS, n_rows, programs * ROWS, num_stages=STAGES):
-        rows = start + tl.arange(0, ROWS)
+    line = sums + program * n_members
+    for group in tl.range(program * ROWS, n_rows, programs * ROWS):
+        rows = group + tl.arange(0, ROWS)
         inside = rows < n_rows
-        here = inside[:, None] & known[None, :]
-        v, m = _tile(
-            votes, mask, rows[:, None], columns[None, :], here, votes_stride, mask_stride, HAS_MASK
-        )
+        n = tl.zeros((ROWS, COLUMNS), tl.float32)
+        d = tl.zeros((ROWS, COLUMNS), tl.float32)
+        for start in tl.range(0, n_members, COLUMNS):
+            columns = start + tl.arange(0, COLUMNS)
+            here = inside[:, None] & (columns < n_members)[None, :]
+            w = tl.load(weights + columns, mask=columns < n_members, other=0.0)[None, :]
+            v, m = _tile(
+                votes,
+                mask,
+                rows[:, None],
+                columns[None, :],
+                here,
+                votes_stride,
+                mask_stride,
+                HAS_MASK,
+            )
+            n += v * w
+            d += m * w
+        voted, counted = tl.sum(n, axis=1), tl.sum(d, axis=1)
+        tl.store(on_votes + rows, voted, mask=inside)
+        tl.store(on_mask + rows, counted, mask=inside)
         u = tl.load(uniform_vote + rows, mask=inside, other=0.0).to(tl.float32)
         t = tl.load(target + rows, mask=inside, other=0.0).to(tl.float32)
         s = tl.load(row_weight + rows, mask=inside, other=0.0).to(tl.float32)
-        n = tl.sum(v * w, axis=1)
-        d = tl.sum(m * w, axis=1)
-        denominator = d + (prior_mass + least_denominator)
-        denominator = tl.where(inside, denominator, 1.0)
-        q = (n + prior_mass * u) / denominator
-        q = tl.maximum(q, least_vote)
+        denominator = tl.where(inside, counted + (prior_mass + least_denominator), 1.0)
+        q = tl.maximum((voted + prior_mass * u) / denominator, least_vote)
         p = kept_share * q + floor
-        if LOG:
-            slope = -1.0 / p
-        else:
-            slope = 2.0 * (p - t)
+        slope = -1.0 / p if LOG else 2.0 * (p - t)
         a = tl.where(inside, scale * s * slope / denominator, 0.0)
-        total += v * a[:, None] - m * (a * q)[:, None]
-        tl.store(on_votes + rows, n, mask=inside)
-        tl.store(on_mask + rows, d, mask=inside)
-    tl.store(sums + program * n_members + columns, tl.sum(total, axis=0), mask=known)
+        b = -a * q
+        for start in tl.range(0, n_members, COLUMNS):
+            columns = start + tl.arange(0, COLUMNS)
+            known = columns < n_members
+            here = inside[:, None] & known[None, :]
+            v, m = _tile(
+                votes,
+                mask,
+                rows[:, None],
+                columns[None, :],
+                here,
+                votes_stride,
+                mask_stride,
+                HAS_MASK,
+            )
+            part = tl.sum(v * a[:, None] + m * b[:, None], axis=0)
+            before = tl.load(line + columns, mask=known, other=0.0)
+            tl.store(line + columns, before + part, mask=known)
+        # The next group may find its columns in other threads' hands.
+        tl.debug_barrier()
