@@ -91,8 +91,17 @@ class ArrayRows:
         self.n_blocks: int | None = -(-shape[0] // self.block_rows)
         self._zeroed_as_stored: dict[int, bool] = {}
 
-    def block(self, number: int) -> OOBEvidence:
-        """One block, by its number."""
+    def block(self, number: int, members: np.ndarray | None = None) -> OOBEvidence:
+        """One block, by its number; only some members' columns where they are named."""
+        whole = self._block(number)
+        return whole if members is None else whole.take_members(members)
+
+    def blocks(self, members: np.ndarray | None = None) -> Iterator[OOBEvidence]:
+        """All blocks, in order."""
+        assert self.n_blocks is not None
+        return (self.block(number, members) for number in range(self.n_blocks))
+
+    def _block(self, number: int) -> OOBEvidence:
         assert self.n_blocks is not None
         if not 0 <= number < self.n_blocks:
             raise IndexError(f"there is no block {number}; the stream has {self.n_blocks}.")
@@ -104,11 +113,6 @@ class ArrayRows:
         if votes.ndim == 2 and not self._every_class:
             self._zeroed_as_stored[number] = checked.votes is votes
         return checked
-
-    def blocks(self) -> Iterator[OOBEvidence]:
-        """All blocks, in order."""
-        assert self.n_blocks is not None
-        return (self.block(number) for number in range(self.n_blocks))
 
     def take(self, rows: np.ndarray) -> OOBEvidence:
         """Some rows, wherever they stand; of a memory map no others are read.

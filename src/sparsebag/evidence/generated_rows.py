@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
+import numpy as np
+
 from sparsebag.evidence.arrays import on_host
 from sparsebag.evidence.evidence import OOBEvidence
 from sparsebag.evidence.members import Task
@@ -37,7 +39,6 @@ class GeneratedRows:
 
     Examples
     --------
-    >>> import numpy as np
     >>> def draw():
     ...     for seed in range(3):
     ...         rng = np.random.default_rng(seed)
@@ -73,11 +74,11 @@ class GeneratedRows:
         self.has_mask = has_mask
         self.is_replayable = callable(blocks) or not isinstance(blocks, Iterator)
 
-    def block(self, number: int) -> OOBEvidence:
+    def block(self, number: int, members: np.ndarray | None = None) -> OOBEvidence:
         """Not to be had: these blocks only come in order."""
         raise IndexError("a generator's blocks come in order only; iterate over blocks().")
 
-    def blocks(self) -> Iterator[OOBEvidence]:
+    def blocks(self, members: np.ndarray | None = None) -> Iterator[OOBEvidence]:
         """All blocks, in order."""
         if self._spent and not self.is_replayable:
             raise ValueError(
@@ -106,4 +107,4 @@ class GeneratedRows:
                 raise ValueError(
                     "either every block carries an oob_mask or none does; say which with has_mask=."
                 )
-            yield block
+            yield block if members is None else block.take_members(members)

@@ -69,12 +69,14 @@ class RowStream(Protocol):
     has_mask: bool
     is_replayable: bool
 
-    def block(self, number: int) -> OOBEvidence:
+    def block(self, number: int, members: np.ndarray | None = None) -> OOBEvidence:
         """One block, by its number.
 
         Parameters
         ----------
         number : int
+        members : ndarray of indices, optional
+            Only their columns; a stream that predicts asks no others.
 
         Returns
         -------
@@ -82,8 +84,13 @@ class RowStream(Protocol):
         """
         ...
 
-    def blocks(self) -> Iterator[OOBEvidence]:
+    def blocks(self, members: np.ndarray | None = None) -> Iterator[OOBEvidence]:
         """All blocks, in order.
+
+        Parameters
+        ----------
+        members : ndarray of indices, optional
+            Only their columns.
 
         Returns
         -------

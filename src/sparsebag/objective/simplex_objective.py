@@ -29,10 +29,11 @@ from array_api_compat import array_namespace, device
 
 from sparsebag.evidence.arrays import detached
 from sparsebag.evidence.blocks import row_blocks
-from sparsebag.evidence.evidence import OOBEvidence, zero_in_bag
+from sparsebag.evidence.evidence import OOBEvidence
 from sparsebag.objective.losses import Loss, TwiceDifferentiableLoss
 from sparsebag.objective.passes import Passes, make_passes
 from sparsebag.objective.penalties import Penalty
+from sparsebag.objective.row_facts import RowFacts, find_facts, votes_of
 
 Array = Any
 
@@ -81,6 +82,8 @@ class SimplexObjective:
     prior_mass : float, default 0
         τ: weight of the uniform ensemble's vote in each row; keeps rows defined that none of
         the survivors has out of bag.
+    facts : RowFacts, optional
+        Of these rows, where they are known, from the whole ensemble; default: from the evidence.
 
     Examples
     --------
@@ -101,6 +104,7 @@ class SimplexObjective:
         *,
         floor: float = 0.0,
         prior_mass: float = 0.0,
+        facts: RowFacts | None = None,
     ) -> None:
         if not 0.0 <= floor < 1.0:
             raise ValueError(f"floor must be at least 0 and below 1, got {floor}.")
@@ -118,8 +122,9 @@ class SimplexObjective:
         clip = getattr(loss, "clip", None)
         self._smallest_vote = None if clip is None else self.asarray(clip)
         self._channels = evidence.channels(loss.channel)
-        self._row_weight = self._normalised_row_weight()
-        self._uniform_vote = self._uniform_ensemble_vote()
+        self.facts = facts or find_facts(evidence, self._channels)
+        self._row_weight = self.facts.row_weight
+        self._uniform_vote = self.facts.uniform_vote
         self._kept_blocks = self._keep_blocks()
 
     @property
@@ -141,9 +146,19 @@ class SimplexObjective:
         return self.evidence.nbytes
 
     @property
+    def n_rows(self) -> int:
+        """Number of rows, M."""
+        return self.evidence.n_rows
+
+    @property
+    def has_mask(self) -> bool:
+        """Whether members vote only on the rows out of their bags."""
+        return self.evidence.oob_mask is not None
+
+    @property
     def is_well_posed(self) -> bool:
         """Whether every row keeps a vote on the whole simplex: no jumps of the loss."""
-        return self.prior_mass > 0 or self.evidence.oob_mask is None
+        return self.prior_mass > 0 or not self.has_mask
 
     @property
     def is_convex(self) -> bool:
@@ -153,7 +168,7 @@ class SimplexObjective:
         denominator is constant and it is linear.
         """
         convex_loss = bool(getattr(self.loss, "is_convex", False))
-        return self.evidence.oob_mask is None and convex_loss and self.penalty.is_convex
+        return not self.has_mask and convex_loss and self.penalty.is_convex
 
     @cached_property
     def scale(self) -> float:
@@ -301,6 +316,27 @@ class SimplexObjective:
         face._kept_blocks = face._keep_blocks()
         return face
 
+    def row_sample(self, n_rows: int, seed: int) -> SimplexObjective:
+        """The same objective on rows drawn at random; all of them where there are no more."""
+        if n_rows >= self.n_rows:
+            return self
+        rows = np.random.default_rng(seed).choice(self.n_rows, n_rows, replace=False)
+        return self.at_rows(self.xp.asarray(np.sort(rows), device=self.device))
+
+    def at_rows(self, rows: Array) -> SimplexObjective:
+        """The same objective on some rows, with the votes of the whole ensemble as priors."""
+        weight = self._row_weight[rows]
+        total = float(self.xp.sum(weight))
+        facts = RowFacts(weight / total, self._uniform_vote[:, rows], total * self.facts.total)
+        return SimplexObjective(
+            self.evidence.take(rows),
+            self.loss,
+            self.penalty,
+            floor=self.floor,
+            prior_mass=self.prior_mass,
+            facts=facts,
+        )
+
     def with_prior_mass(self, prior_mass: float) -> SimplexObjective:
         """The same objective with another prior mass; shares the evidence."""
         other = object.__new__(SimplexObjective)
@@ -344,35 +380,6 @@ class SimplexObjective:
 
     # -- preparation -------------------------------------------------------------------------
 
-    def _normalised_row_weight(self) -> Array:
-        xp = self.xp
-        weight = xp.astype(self.evidence.covered(), xp.float64)
-        if self.evidence.sample_weight is not None:
-            given = self.evidence.sample_weight
-            weight = weight * (given / xp.max(given))  # huge weights would overflow their sum
-        total = float(xp.sum(weight))
-        if total == 0.0:
-            raise ValueError(
-                "no row with a positive sample_weight is out of bag for any member, so there is "
-                "nothing to judge the members by."
-            )
-        return weight / total
-
-    def _uniform_ensemble_vote(self) -> Array:
-        xp = self.xp
-        ones = xp.ones(self.n_members, dtype=self.evidence.votes.dtype, device=self.device)
-        mask = self.evidence.oob_mask
-        parts = []
-        for rows in row_blocks(self.evidence.votes):
-            block = self._votes_of(rows)
-            total = xp.astype(xp.stack([v @ ones for v in block]), xp.float64)
-            if mask is None:
-                parts.append(total / self.n_members)
-            else:
-                count = xp.astype(xp.count_nonzero(mask[rows, :], axis=1), xp.float64)
-                parts.append(total / xp.clip(count, min=1.0))
-        return xp.concat(parts, axis=1)
-
     def _blocks(self) -> Iterable[_Block]:
         return self._cut_into_blocks() if self._kept_blocks is None else self._kept_blocks
 
@@ -382,7 +389,7 @@ class SimplexObjective:
 
     def _cut_into_blocks(self) -> Iterator[_Block]:
         for rows in row_blocks(self.evidence.votes):
-            votes = self._votes_of(rows)
+            votes = votes_of(self.evidence, self._channels, rows)
             mask = self.evidence.oob_mask
             mask = None if mask is None else mask[rows, :]
             yield _Block(
@@ -393,13 +400,6 @@ class SimplexObjective:
                 targets=self._channels.targets[:, rows],
                 row_weight=self._row_weight[rows],
             )
-
-    def _votes_of(self, rows: slice) -> tuple[Array, ...]:
-        """A row block of every channel, with zeros where the rows were in the bag."""
-        votes = tuple(v[rows, :] for v in self._channels.votes)
-        if self.evidence.is_zeroed or self.evidence.oob_mask is None:
-            return votes
-        return tuple(zero_in_bag(v, self.evidence.oob_mask[rows, :]) for v in votes)
 
 
 def _dense(votes: Array) -> Array:
