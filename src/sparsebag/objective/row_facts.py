@@ -13,6 +13,16 @@ from sparsebag.evidence.evidence import Channels, OOBEvidence, zero_in_bag
 Array = Any
 
 
+class NoWeightError(ValueError):
+    """No row with weight is out of bag for any member."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "no row with a positive sample_weight is out of bag for any member, so there is "
+            "nothing to judge the members by."
+        )
+
+
 @dataclass(frozen=True)
 class RowFacts:
     """What an objective knows of its rows beside the votes; found once, whoever has weight.
@@ -53,10 +63,7 @@ def find_facts(evidence: OOBEvidence, channels: Channels) -> RowFacts:
         weight = weight * (evidence.sample_weight / largest)  # huge ones would overflow their sum
     total = float(xp.sum(weight))
     if total == 0.0:
-        raise ValueError(
-            "no row with a positive sample_weight is out of bag for any member, so there is "
-            "nothing to judge the members by."
-        )
+        raise NoWeightError
     return RowFacts(weight / total, _uniform_vote(evidence, channels), total * largest)
 
 
