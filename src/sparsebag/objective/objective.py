@@ -6,6 +6,7 @@ from typing import Any, Protocol
 
 from sparsebag.objective.losses import Loss
 from sparsebag.objective.penalties import Penalty
+from sparsebag.objective.simplex_objective import SimplexObjective
 
 Array = Any
 
@@ -100,7 +101,11 @@ class Objective(Protocol):
         """The same objective on a face of the simplex."""
         ...
 
-    def row_sample(self, n_rows: int, seed: int) -> Objective:
+    def can_hold(self, n_members: int) -> bool:
+        """Whether `restrict` to so many members gives an objective in memory."""
+        ...
+
+    def row_sample(self, n_rows: int, seed: int) -> SimplexObjective:
         """The same objective on rows drawn at random, in memory."""
         ...
 

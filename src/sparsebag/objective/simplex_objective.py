@@ -32,13 +32,17 @@ from sparsebag.evidence.blocks import row_blocks
 from sparsebag.evidence.evidence import OOBEvidence
 from sparsebag.objective.losses import Loss, TwiceDifferentiableLoss
 from sparsebag.objective.passes import Passes, make_passes
-from sparsebag.objective.penalties import Penalty
+from sparsebag.objective.penalties import Penalty, restrict_penalty
 from sparsebag.objective.row_facts import RowFacts, find_facts, votes_of
 
 Array = Any
 
 GAP_PER_ROUNDING = 32
 """A gap this many times the value's rounding cannot be told from zero."""
+FACE_BYTES = 256 << 20
+"""A face may always copy this much evidence,"""
+FACE_SHARE = 8
+"""or an eighth of it, so that peak memory stays near the evidence itself."""
 NO_VOTE = 1e-15
 """Added to every denominator. The authors' own guard is not known; this one keeps their recorded
 tree rows within bounds, max(D, 1e-15) does not with our summation order. Where
@@ -312,9 +316,16 @@ class SimplexObjective:
         face = object.__new__(SimplexObjective)
         face.__dict__.update(self.__dict__)
         face.evidence = self.evidence.take_members(members)
+        face.penalty = restrict_penalty(self.penalty, members)
         face._channels = face.evidence.channels(self.loss.channel)
         face._kept_blocks = face._keep_blocks()
         return face
+
+    def can_hold(self, n_members: int) -> bool:
+        """Whether copying so many members' columns is worth it and within the memory allowed."""
+        share = n_members / self.n_members
+        nbytes = self.evidence.nbytes
+        return share < 1.0 and share * nbytes <= max(FACE_BYTES, nbytes / FACE_SHARE)
 
     def row_sample(self, n_rows: int, seed: int) -> SimplexObjective:
         """The same objective on rows drawn at random; all of them where there are no more."""

@@ -26,7 +26,7 @@ from sparsebag.evidence.reservoir import Reservoir
 from sparsebag.evidence.row_stream import RowStream, concatenate
 from sparsebag.objective.losses import Loss, TwiceDifferentiableLoss
 from sparsebag.objective.pass_journal import PassJournal, PassSums
-from sparsebag.objective.penalties import ConcaveQuadratic, Penalty
+from sparsebag.objective.penalties import ConcaveQuadratic, Penalty, restrict_penalty
 from sparsebag.objective.row_facts import NoWeightError, RowFacts
 from sparsebag.objective.simplex_objective import GAP_PER_ROUNDING, SimplexObjective
 
@@ -219,12 +219,17 @@ class StreamObjective:
     def restrict(self, members: Array) -> SimplexObjective | StreamObjective:
         """The same objective on a face of the simplex, in memory where its columns fit."""
         members = on_host(members)
-        share = len(members) / self.n_members
-        if share * self.nbytes_per_pass <= self.memory_limit / HELD_SHARE:
+        if self.can_hold(len(members)):
             return self._in_memory(members)
         face = self._copy()
         face._members = members if self._members is None else self._members[members]
+        face.penalty = restrict_penalty(self.penalty, members)
         return face
+
+    def can_hold(self, n_members: int) -> bool:
+        """Whether so many members' columns fit the memory allowed."""
+        share = n_members / self.n_members
+        return share * self.nbytes_per_pass <= self.memory_limit / HELD_SHARE
 
     def row_sample(self, n_rows: int, seed: int) -> SimplexObjective:
         """The same objective on rows drawn at random, in memory.
@@ -364,7 +369,7 @@ class StreamObjective:
         return SimplexObjective(
             concatenate([part.evidence for part in parts]),
             self.loss,
-            self.penalty,
+            restrict_penalty(self.penalty, members),
             floor=self.floor,
             prior_mass=self.prior_mass,
             facts=facts,

@@ -9,6 +9,7 @@ from typing import Any
 from sparsebag.objective.objective import Objective
 from sparsebag.solvers.active_set import ActiveSet
 from sparsebag.solvers.base import Solver
+from sparsebag.solvers.mirror import Mirror, ProjectedSGD
 from sparsebag.solvers.projected_gradient import ProjectedGradient
 from sparsebag.solvers.slsqp import SLSQP
 
@@ -16,6 +17,8 @@ SOLVERS: dict[str, Callable[..., Solver]] = {
     "slsqp": SLSQP,
     "active_set": ActiveSet,
     "projected_gradient": ProjectedGradient,
+    "mirror": Mirror,
+    "projected_sgd": ProjectedSGD,
 }
 
 

@@ -32,10 +32,6 @@ NEWCOMERS = 10
 """At least this many members without weight may enter a face at once."""
 ITERATIONS_PER_FACE = 25
 """Iterations on one face before all members are looked at again."""
-FACE_BYTES = 256 << 20
-"""A face may always copy this much evidence,"""
-FACE_SHARE = 8
-"""or an eighth of it, so that peak memory stays near the evidence itself."""
 
 
 @dataclass(frozen=True)
@@ -132,7 +128,7 @@ def descend_over_faces(
         while watch.n_iterations < max_iter:
             allowed = min(allowed, max_iter - watch.n_iterations)
             before = point
-            if face is None or not fits(objective, face):
+            if face is None or not objective.can_hold(face.shape[0]):
                 point = descent.run(objective, point, goal, allowed)
             else:
                 inner = Point(point.weights[face], point.value, point.gradient[face])
@@ -215,13 +211,6 @@ class SpectralDescent:
         step = float(xp.sum(s * s)) / bend if bend > 0 else 2.0 * self.step
         low, high = (bound * self.first_step for bound in STEP_BOUNDS)
         self.step = min(max(step, low), high)
-
-
-def fits(objective: Objective, face: Array) -> bool:
-    """Whether copying the face's columns is worth it and within the memory allowed."""
-    share = float(face.shape[0]) / objective.n_members
-    nbytes = objective.nbytes_per_pass
-    return share < 1.0 and share * nbytes <= max(FACE_BYTES, nbytes / FACE_SHARE)
 
 
 def next_face(point: Point, xp: Any) -> Array:
