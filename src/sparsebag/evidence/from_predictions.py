@@ -33,6 +33,7 @@ def from_predictions(
     sample_weight: Array | None = None,
     labels: Array | None = None,
     every_class: bool = False,
+    is_part: bool = False,
 ) -> OOBEvidence:
     """Check a user's matrices and turn them into evidence.
 
@@ -54,6 +55,8 @@ def from_predictions(
         Class order of the third axis; default: sorted distinct values of ``y``.
     every_class : bool, default False
         Keep every class's votes (needs three axes unless there are two classes).
+    is_part : bool, default False
+        These are some rows of more, so that votes of zero alone need not be a mistake.
 
     Returns
     -------
@@ -87,7 +90,8 @@ def from_predictions(
         else:
             _check_class_axis(predictions, classes)
             votes, off = _true_class(predictions, mask, target)
-        unseen = mask is None or bool(xp.any(mask))  # else there is another sentence for it
+        # Without a row out of bag there is another sentence for it.
+        unseen = not is_part and (mask is None or bool(xp.any(mask)))
         if unseen and _all_zero(votes, None if zeroed else mask):
             raise ValueError(
                 "every member gives every row's true class probability zero; predictions must "

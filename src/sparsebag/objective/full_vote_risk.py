@@ -286,10 +286,35 @@ class FullVoteRisk:
         -------
         PairMoments
         """
-        xp, n = self._xp, self.n_members
         rows = np.arange(self.evidence.n_rows) if rows is None else rows
         rows = rows[self.row_weight[rows] > 0]
         weight = self.row_weight[rows]
+        products, own, counts = self.pair_sums(rows)
+        total, n = float(weight.sum()), self.n_members
+        if self.evidence.oob_mask is None:
+            return PairMoments(on_host(products), np.full((n, n), total), total, 0.0, 0.0)
+        centred = on_host(products)  # these arrays are ours to write to
+        np.fill_diagonal(centred, on_host(own))
+        return PairMoments(
+            centred,
+            on_host(counts),
+            total,
+            float(weight @ self.own_risk[rows]),
+            float(weight @ self.pair_risk[rows]),
+        )
+
+    def pair_sums(self, rows: np.ndarray) -> tuple[Array, Array, Array]:
+        """Centred products (their diagonal aside), squares and counts, where the evidence lives.
+
+        Parameters
+        ----------
+        rows : ndarray of indices
+
+        Returns
+        -------
+        tuple of arrays of shape (N, N), (N,) and (N, N)
+        """
+        xp, n = self._xp, self.n_members
         on = device(self.evidence.votes)
         products = xp.zeros((n, n), dtype=xp.float64, device=on)
         counts = xp.zeros((n, n), dtype=xp.float64, device=on)
@@ -309,18 +334,9 @@ class FullVoteRisk:
                 square = self.own_risk[block] / square_unit
                 square = xp.asarray(square, dtype=mask.dtype, device=on)
                 own += square_unit * xp.sum((s * square)[:, None] * mask, axis=0, dtype=xp.float64)
-        total = float(weight.sum())
-        if self.evidence.oob_mask is None:
-            return PairMoments(on_host(products), np.full((n, n), total), total, 0.0, 0.0)
-        centred = on_host(products - levels)
-        np.fill_diagonal(centred, on_host(xp.linalg.diagonal(products) - own))
-        return PairMoments(
-            centred,
-            on_host(counts),
-            total,
-            float(weight @ self.own_risk[rows]),
-            float(weight @ self.pair_risk[rows]),
-        )
+        own = xp.linalg.diagonal(products) - own
+        products -= levels
+        return products, own, counts
 
     # -- blocks of rows ----------------------------------------------------------------------
 

@@ -30,15 +30,20 @@ from array_api_compat import array_namespace, device
 from sparsebag.evidence.arrays import detached, working_dtype
 from sparsebag.evidence.blocks import row_blocks
 from sparsebag.evidence.evidence import OOBEvidence, zero_in_bag
-from sparsebag.objective.fused_passes import FusedPasses, RowTerms, can_fuse
+from sparsebag.objective.fused_passes import FusedPasses, RowTerms
 from sparsebag.objective.losses import Brier, LogLoss, Loss, SquaredError, TwiceDifferentiableLoss
 from sparsebag.objective.passes import Passes, make_passes
-from sparsebag.objective.penalties import Penalty
+from sparsebag.objective.penalties import Penalty, restrict_penalty
+from sparsebag.objective.row_facts import RowFacts, find_facts, reads_views, votes_of
 
 Array = Any
 
 GAP_PER_ROUNDING = 32
 """A gap this many times the value's rounding cannot be told from zero."""
+FACE_BYTES = 256 << 20
+"""A face may always copy this much evidence,"""
+FACE_SHARE = 8
+"""or an eighth of it, so that peak memory stays near the evidence itself."""
 NO_VOTE = 1e-15
 """Added to every denominator. The authors' own guard is not known; this one keeps their recorded
 tree rows within bounds, max(D, 1e-15) does not with our summation order. Where
@@ -84,6 +89,8 @@ class SimplexObjective:
     prior_mass : float, default 0
         τ: weight of the uniform ensemble's vote in each row; keeps rows defined that none of
         the survivors has out of bag.
+    facts : RowFacts, optional
+        Of these rows, where they are known, from the whole ensemble; default: from the evidence.
 
     Examples
     --------
@@ -104,6 +111,7 @@ class SimplexObjective:
         *,
         floor: float = 0.0,
         prior_mass: float = 0.0,
+        facts: RowFacts | None = None,
     ) -> None:
         if not 0.0 <= floor < 1.0:
             raise ValueError(f"floor must be at least 0 and below 1, got {floor}.")
@@ -122,8 +130,9 @@ class SimplexObjective:
         clip = getattr(loss, "clip", None)
         self._smallest_vote = None if clip is None else self.asarray(clip)
         self._channels = evidence.channels(loss.channel)
-        self._row_weight = self._normalised_row_weight()
-        self._uniform_vote = self._uniform_ensemble_vote()
+        self.facts = facts or find_facts(evidence, self._channels)
+        self._row_weight = self.facts.row_weight
+        self._uniform_vote = self.facts.uniform_vote
         self._kept_blocks = self._keep_blocks()
 
     @property
@@ -145,9 +154,19 @@ class SimplexObjective:
         return self.evidence.nbytes
 
     @property
+    def n_rows(self) -> int:
+        """Number of rows, M."""
+        return self.evidence.n_rows
+
+    @property
+    def has_mask(self) -> bool:
+        """Whether members vote only on the rows out of their bags."""
+        return self.evidence.oob_mask is not None
+
+    @property
     def is_well_posed(self) -> bool:
         """Whether every row keeps a vote on the whole simplex: no jumps of the loss."""
-        return self.prior_mass > 0 or self.evidence.oob_mask is None
+        return self.prior_mass > 0 or not self.has_mask
 
     @property
     def is_convex(self) -> bool:
@@ -157,7 +176,7 @@ class SimplexObjective:
         denominator is constant and it is linear.
         """
         convex_loss = bool(getattr(self.loss, "is_convex", False))
-        return self.evidence.oob_mask is None and convex_loss and self.penalty.is_convex
+        return not self.has_mask and convex_loss and self.penalty.is_convex
 
     @cached_property
     def scale(self) -> float:
@@ -308,9 +327,37 @@ class SimplexObjective:
         face = object.__new__(SimplexObjective)
         face.__dict__.update(self.__dict__)
         face.evidence = self.evidence.take_members(members)
+        face.penalty = restrict_penalty(self.penalty, members)
         face._channels = face.evidence.channels(self.loss.channel)
         face._kept_blocks = face._keep_blocks()
         return face
+
+    def can_hold(self, n_members: int) -> bool:
+        """Whether copying so many members' columns is worth it and within the memory allowed."""
+        share = n_members / self.n_members
+        nbytes = self.evidence.nbytes
+        return share < 1.0 and share * nbytes <= max(FACE_BYTES, nbytes / FACE_SHARE)
+
+    def row_sample(self, n_rows: int, seed: int) -> SimplexObjective:
+        """The same objective on rows drawn at random; all of them where there are no more."""
+        if n_rows >= self.n_rows:
+            return self
+        rows = np.random.default_rng(seed).choice(self.n_rows, n_rows, replace=False)
+        return self.at_rows(self.xp.asarray(np.sort(rows), device=self.device))
+
+    def at_rows(self, rows: Array) -> SimplexObjective:
+        """The same objective on some rows, with the votes of the whole ensemble as priors."""
+        weight = self._row_weight[rows]
+        total = float(self.xp.sum(weight))
+        facts = RowFacts(weight / total, self._uniform_vote[:, rows], total * self.facts.total)
+        return SimplexObjective(
+            self.evidence.take(rows),
+            self.loss,
+            self.penalty,
+            floor=self.floor,
+            prior_mass=self.prior_mass,
+            facts=facts,
+        )
 
     def with_prior_mass(self, prior_mass: float) -> SimplexObjective:
         """The same objective with another prior mass; shares the evidence."""
@@ -375,63 +422,27 @@ class SimplexObjective:
 
     # -- preparation -------------------------------------------------------------------------
 
-    def _normalised_row_weight(self) -> Array:
-        xp = self.xp
-        weight = xp.astype(self.evidence.covered(), xp.float64)
-        if self.evidence.sample_weight is not None:
-            given = self.evidence.sample_weight
-            weight = weight * (given / xp.max(given))  # huge weights would overflow their sum
-        total = float(xp.sum(weight))
-        if total == 0.0:
-            raise ValueError(
-                "no row with a positive sample_weight is out of bag for any member, so there is "
-                "nothing to judge the members by."
-            )
-        return weight / total
-
-    def _uniform_ensemble_vote(self) -> Array:
-        xp = self.xp
-        ones = xp.ones(self.n_members, dtype=xp.float64, device=self.device)
-        parts = []
-        for rows in row_blocks(self.evidence.votes):
-            total, count = self._passes_of(rows)[2].forward(ones)
-            parts.append(total / xp.clip(count, min=1.0))
-        return xp.concat(parts, axis=1)
-
     def _blocks(self) -> Iterable[_Block]:
         return self._cut_into_blocks() if self._kept_blocks is None else self._kept_blocks
 
     def _keep_blocks(self) -> list[_Block] | None:
         """The blocks, where they are views of the evidence; None where each would be a copy."""
-        return list(self._cut_into_blocks()) if self._reads_views else None
+        kept = reads_views(self.evidence, self._channels)
+        return list(self._cut_into_blocks()) if kept else None
 
     def _cut_into_blocks(self) -> Iterator[_Block]:
         for rows in row_blocks(self.evidence.votes):
-            votes, mask, passes = self._passes_of(rows)
+            votes = votes_of(self.evidence, self._channels, rows)
+            mask = self.evidence.oob_mask
+            mask = None if mask is None else mask[rows, :]
             yield _Block(
                 votes=votes,
                 mask=mask,
-                passes=passes,
+                passes=make_passes(votes, mask, self.xp, self._dtype),
                 uniform_vote=self._uniform_vote[:, rows],
                 targets=self._channels.targets[:, rows],
                 row_weight=self._row_weight[rows],
             )
-
-    @property
-    def _reads_views(self) -> bool:
-        """Whether passes read the evidence as it is: zero in the bag, or zeroed by the kernels."""
-        if self.evidence.is_zeroed or self.evidence.oob_mask is None:
-            return True
-        return can_fuse(self._channels.votes, self.evidence.oob_mask)
-
-    def _passes_of(self, rows: slice) -> tuple[tuple[Array, ...], Array | None, Passes]:
-        """A row block of every channel, zero where the rows were in the bag, and its products."""
-        votes = tuple(v[rows, :] for v in self._channels.votes)
-        mask = self.evidence.oob_mask
-        mask = None if mask is None else mask[rows, :]
-        if not self._reads_views:
-            votes = tuple(zero_in_bag(v, mask) for v in votes)
-        return votes, mask, make_passes(votes, mask, self.xp, self._dtype)
 
 
 def _dense(votes: Array) -> Array:
