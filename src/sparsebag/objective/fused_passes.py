@@ -8,7 +8,6 @@ Linux. CuPy arrays are lent to it without a copy (DLPack). Where Triton or PyTor
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
@@ -25,36 +24,6 @@ TRANSPOSED_TILE, TRANSPOSED_WARPS = (4, 1024), 4
 GROUPS_OF_ROWS = 64
 """Parts the rows are cut in for the transposed product: with the column tiles, more programs than
 a large card can hold at a time."""
-ONE_READ_TILE, ONE_READ_WARPS = 4096, 8
-"""Entries of a tile of `vote_and_gradient`."""
-ONE_READ_GROUP = 1 << 15
-"""Entries of a row group: what all programs hold at a time must fit the second-level cache."""
-PROGRAMS_EACH = 2
-"""Programs a multiprocessor: while one waits for its sums, the other reads."""
-
-
-@dataclass(frozen=True)
-class RowTerms:
-    """What turns a row's weighted vote into the loss's slope; see `SimplexObjective`.
-
-    Attributes
-    ----------
-    loss : {"log", "square"}
-    uniform_vote, target, row_weight : array of shape (B,)
-    prior_mass, least_denominator, least_vote, kept_share, floor, scale : float
-        τ, what guards the division, the loss's clip, 1-ε, ε/C, and the factor of the slope.
-    """
-
-    loss: str
-    uniform_vote: Array
-    target: Array
-    row_weight: Array
-    prior_mass: float
-    least_denominator: float
-    least_vote: float
-    kept_share: float
-    floor: float
-    scale: float
 
 
 class FusedPasses:
@@ -72,11 +41,6 @@ class FusedPasses:
         self._like = votes[0]
         self._votes = tuple(as_torch(v) for v in votes)
         self._mask = None if mask is None else bytes_as_torch(mask)
-
-    @property
-    def reads_once(self) -> bool:
-        """Whether `vote_and_gradient` may be called."""
-        return len(self._votes) == 1
 
     def forward(self, weights: Array) -> tuple[Array, Array]:
         """Weighted votes (K, B) and weighted mask (B,), in float64."""
@@ -138,48 +102,6 @@ class FusedPasses:
                 )
         return self._back(sums.sum(dim=(0, 1), dtype=torch.float64))
 
-    def vote_and_gradient(self, weights: Array, terms: RowTerms) -> tuple[Array, Array, Array]:
-        """Weighted votes (1, B), weighted mask (B,) and the loss's gradient (N,), in one read."""
-        import torch
-
-        w, votes = self._single(weights), self._votes[0]
-        n_rows, n_members = votes.shape
-        rows = _power_of_two(ONE_READ_GROUP // n_members, 1, 64)
-        columns = ONE_READ_TILE // rows
-        n_programs = min(PROGRAMS_EACH * _multiprocessors(w.device), -(-n_rows // rows))
-        found = torch.empty((2, n_rows), dtype=torch.float32, device=w.device)
-        sums = torch.zeros((n_programs, n_members), dtype=torch.float32, device=w.device)
-        per_row = (terms.uniform_vote, terms.target, terms.row_weight)
-        with _current(w.device):
-            _kernels().one_read_kernel[(n_programs,)](
-                votes,
-                self._mask_or(votes),
-                w,
-                *(as_torch(values).contiguous() for values in per_row),
-                found[0],
-                found[1],
-                sums,
-                n_rows,
-                n_members,
-                *self._strides(votes),
-                terms.prior_mass,
-                terms.least_denominator,
-                terms.least_vote,
-                terms.kept_share,
-                terms.floor,
-                terms.scale,
-                LOG=terms.loss == "log",
-                HAS_MASK=self._mask is not None,
-                ROWS=rows,
-                COLUMNS=columns,
-                num_warps=ONE_READ_WARPS,
-            )
-        found = found.to(torch.float64)
-        if self._mask is None:
-            found[1] = as_torch(weights).sum()
-        gradient = sums.sum(dim=0, dtype=torch.float64)
-        return self._back(found[:1]), self._back(found[1]), self._back(gradient)
-
     def _single(self, values: Array) -> Any:
         return as_torch(values).float().contiguous()
 
@@ -225,11 +147,6 @@ def _is_readable(matrix: Array, least_bytes: int, most_bytes: int) -> bool:
     return bool(step == 1 or matrix.shape[1] == 1)
 
 
-def _power_of_two(number: int, least: int, most: int) -> int:
-    """The largest power of two up to a number, within bounds."""
-    return min(max(1 << max(number, 1).bit_length() - 1, least), most)
-
-
 @cache
 def _triton_is_there() -> bool:
     try:
@@ -245,15 +162,6 @@ def _kernels() -> Any:
     from sparsebag.objective import triton_kernels
 
     return triton_kernels
-
-
-@cache
-def _multiprocessors(device: Any) -> int:
-    import torch
-
-    if device.type != "cuda":  # Triton's interpreter, in tests
-        return 2
-    return int(torch.cuda.get_device_properties(device).multi_processor_count)
 
 
 def _current(device: Any) -> Any:
