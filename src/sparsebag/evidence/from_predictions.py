@@ -8,7 +8,7 @@ import numpy as np
 import scipy.sparse as sp
 from array_api_compat import array_namespace, device, is_array_api_obj, is_numpy_array, size
 
-from sparsebag.evidence.arrays import detached, on_host
+from sparsebag.evidence.arrays import detached, is_on_cuda, on_host
 from sparsebag.evidence.blocks import row_blocks
 from sparsebag.evidence.evidence import PROBABILITY_TOLERANCE, OOBEvidence, zero_in_bag
 from sparsebag.evidence.labels import UnknownLabelError, class_positions
@@ -168,6 +168,8 @@ def _check_predictions(predictions: Array, task: Task) -> Array:
     if out.dtype in (xp.float32, xp.float64):
         return out
     half = xp.isdtype(out.dtype, "real floating") and out.dtype.itemsize == 2
+    if half and is_on_cuda(out):
+        return out  # the kernels there read it as it is, and multiply in float32
     try:
         return xp.astype(out, xp.float32 if half else xp.float64)
     except (TypeError, ValueError) as error:

@@ -8,7 +8,8 @@ from typing import Any
 from array_api_compat import array_namespace, device
 
 from sparsebag.evidence.blocks import row_blocks
-from sparsebag.evidence.evidence import Channels, OOBEvidence, zero_in_bag
+from sparsebag.evidence.evidence import Channels, OOBEvidence
+from sparsebag.objective.evidence_passes import passes_of
 
 Array = Any
 
@@ -67,37 +68,11 @@ def find_facts(evidence: OOBEvidence, channels: Channels) -> RowFacts:
     return RowFacts(weight / total, _uniform_vote(evidence, channels), total * largest)
 
 
-def votes_of(evidence: OOBEvidence, channels: Channels, rows: slice) -> tuple[Array, ...]:
-    """A row block of every channel, with zeros where the rows were in the bag.
-
-    Parameters
-    ----------
-    evidence : OOBEvidence
-    channels : Channels
-    rows : slice
-
-    Returns
-    -------
-    tuple of K matrices
-    """
-    votes = tuple(v[rows, :] for v in channels.votes)
-    if evidence.is_zeroed or evidence.oob_mask is None:
-        return votes
-    return tuple(zero_in_bag(v, evidence.oob_mask[rows, :]) for v in votes)
-
-
 def _uniform_vote(evidence: OOBEvidence, channels: Channels) -> Array:
     xp = array_namespace(evidence.votes)
-    on = device(evidence.votes)
-    ones = xp.ones(evidence.n_members, dtype=evidence.votes.dtype, device=on)
-    mask = evidence.oob_mask
+    ones = xp.ones(evidence.n_members, dtype=xp.float64, device=device(evidence.votes))
     parts = []
     for rows in row_blocks(evidence.votes):
-        block = votes_of(evidence, channels, rows)
-        total = xp.astype(xp.stack([v @ ones for v in block]), xp.float64)
-        if mask is None:
-            parts.append(total / evidence.n_members)
-        else:
-            count = xp.astype(xp.count_nonzero(mask[rows, :], axis=1), xp.float64)
-            parts.append(total / xp.clip(count, min=1.0))
+        total, count = passes_of(evidence, channels, rows)[2].forward(ones)
+        parts.append(total / xp.clip(count, min=1.0))
     return xp.concat(parts, axis=1)

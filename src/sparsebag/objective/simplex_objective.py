@@ -27,13 +27,15 @@ from typing import Any
 import numpy as np
 from array_api_compat import array_namespace, device
 
-from sparsebag.evidence.arrays import detached
+from sparsebag.evidence.arrays import detached, working_dtype
 from sparsebag.evidence.blocks import row_blocks
-from sparsebag.evidence.evidence import OOBEvidence
-from sparsebag.objective.losses import Loss, TwiceDifferentiableLoss
-from sparsebag.objective.passes import Passes, make_passes
+from sparsebag.evidence.evidence import OOBEvidence, zero_in_bag
+from sparsebag.objective.evidence_passes import passes_of, reads_views
+from sparsebag.objective.fused_passes import FusedPasses, RowTerms
+from sparsebag.objective.losses import Brier, LogLoss, Loss, SquaredError, TwiceDifferentiableLoss
+from sparsebag.objective.passes import Passes
 from sparsebag.objective.penalties import Penalty, restrict_penalty
-from sparsebag.objective.row_facts import RowFacts, find_facts, votes_of
+from sparsebag.objective.row_facts import RowFacts, find_facts
 
 Array = Any
 
@@ -47,6 +49,8 @@ NO_VOTE = 1e-15
 """Added to every denominator. The authors' own guard is not known; this one keeps their recorded
 tree rows within bounds, max(D, 1e-15) does not with our summation order. Where
 τ = 0 and no survivor has the row out of bag the vote is then 0, and log-loss meets its clip."""
+SLOPES_ON_DEVICE: dict[type, str] = {LogLoss: "log", SquaredError: "square", Brier: "square"}
+"""Losses whose slope the CUDA kernel knows, which then reads the evidence once, not twice."""
 
 
 @dataclass(frozen=True)
@@ -123,6 +127,7 @@ class SimplexObjective:
         self.prior_mass = prior_mass
         self.xp = array_namespace(evidence.votes)
         self.device = device(evidence.votes)
+        self._dtype = working_dtype(evidence.votes)
         clip = getattr(loss, "clip", None)
         self._smallest_vote = None if clip is None else self.asarray(clip)
         self._channels = evidence.channels(loss.channel)
@@ -193,7 +198,7 @@ class SimplexObjective:
         A regression vote is rounded relative to the target's size, the loss is made of what is
         left after subtracting the target: (f + δ - y)² differs by 2 δ |f - y|, with δ = eps |y|.
         """
-        eps = float(self.xp.finfo(self.evidence.votes.dtype).eps)
+        eps = float(self.xp.finfo(self._dtype).eps)
         if self.evidence.task == "classification":
             return eps
         square = float(self.xp.sum(self._row_weight * self._channels.targets[0, :] ** 2))
@@ -227,6 +232,12 @@ class SimplexObjective:
         total: Array = 0.0
         gradient = self.penalty.gradient(weights)
         for block in self._blocks():
+            terms = self._slope_on_device(block)
+            if terms is not None and isinstance(block.passes, FusedPasses):
+                *products, part = block.passes.vote_and_gradient(weights, terms)
+                total = total + self._loss_sum(block, self._vote_of(block, *products))
+                gradient = gradient + part
+                continue
             vote = self._vote(block, weights)
             slope = self._slope(block, vote) / vote.denominator
             on_mask = -xp.sum(slope * vote.ratio, axis=0)
@@ -269,7 +280,7 @@ class SimplexObjective:
         """
         xp = self.xp
         n = self.n_members
-        dtype = self.evidence.votes.dtype
+        dtype = self._dtype
         total = xp.zeros((n, n), dtype=xp.float64, device=self.device)
         for block in self._blocks():
             vote = self._vote(block, weights)
@@ -281,6 +292,7 @@ class SimplexObjective:
                 mask = xp.astype(block.mask, dtype)
             for k, votes in enumerate(block.votes):
                 ratio = xp.astype(vote.ratio[k, :], dtype)[:, None]
+                votes = votes if self.evidence.is_zeroed else zero_in_bag(votes, block.mask)
                 jacobian = xp.astype(_dense(votes), dtype) - ratio * mask
                 bent = xp.astype(curvature[k, :], dtype)[:, None] * jacobian
                 bent = bent - xp.astype(2.0 * slope[k, :], dtype)[:, None] * mask
@@ -293,7 +305,7 @@ class SimplexObjective:
         """For each member, the number of rows on which its own vote has the least loss."""
         xp = self.xp
         counts = xp.zeros(self.n_members, dtype=xp.float64, device=self.device)
-        dtype = self.evidence.votes.dtype  # whole blocks: twice as wide would be twice the memory
+        dtype = self._dtype  # whole blocks: twice as wide would be twice the memory
         for block in self._blocks():
             losses: Array = 0.0
             for k, votes in enumerate(block.votes):
@@ -365,8 +377,10 @@ class SimplexObjective:
     # -- one block ---------------------------------------------------------------------------
 
     def _vote(self, block: _Block, weights: Array) -> _Vote:
+        return self._vote_of(block, *block.passes.forward(weights))
+
+    def _vote_of(self, block: _Block, n: Array, d: Array) -> _Vote:
         xp = self.xp
-        n, d = block.passes.forward(weights)
         denominator = d + (self.prior_mass + NO_VOTE)
         ratio = (n + self.prior_mass * block.uniform_vote) / denominator
         if self._smallest_vote is not None:
@@ -384,6 +398,24 @@ class SimplexObjective:
         scale = self._channels.multiplicity * (1.0 - self.floor)
         return scale * block.row_weight * self.loss.gradient(vote.floored, block.targets)
 
+    def _slope_on_device(self, block: _Block) -> RowTerms | None:
+        """What a kernel needs to find the slope itself; None where it cannot."""
+        loss = SLOPES_ON_DEVICE.get(type(self.loss))
+        if loss is None or not (isinstance(block.passes, FusedPasses) and block.passes.reads_once):
+            return None
+        return RowTerms(
+            loss=loss,
+            uniform_vote=block.uniform_vote[0, :],
+            target=block.targets[0, :],
+            row_weight=block.row_weight,
+            prior_mass=self.prior_mass,
+            least_denominator=NO_VOTE,
+            least_vote=getattr(self.loss, "clip", -np.inf),
+            kept_share=1.0 - self.floor,
+            floor=self.floor / (self.evidence.n_classes or 1),
+            scale=self._channels.multiplicity * (1.0 - self.floor),
+        )
+
     def _curvature(self, block: _Block, vote: _Vote) -> Array:
         assert isinstance(self.loss, TwiceDifferentiableLoss)
         scale = self._channels.multiplicity * (1.0 - self.floor) ** 2
@@ -396,17 +428,15 @@ class SimplexObjective:
 
     def _keep_blocks(self) -> list[_Block] | None:
         """The blocks, where they are views of the evidence; None where each would be a copy."""
-        return list(self._cut_into_blocks()) if self.evidence.is_zeroed else None
+        return list(self._cut_into_blocks()) if reads_views(self.evidence, self._channels) else None
 
     def _cut_into_blocks(self) -> Iterator[_Block]:
         for rows in row_blocks(self.evidence.votes):
-            votes = votes_of(self.evidence, self._channels, rows)
-            mask = self.evidence.oob_mask
-            mask = None if mask is None else mask[rows, :]
+            votes, mask, passes = passes_of(self.evidence, self._channels, rows)
             yield _Block(
                 votes=votes,
                 mask=mask,
-                passes=make_passes(votes, mask, self.xp, self.evidence.votes.dtype),
+                passes=passes,
                 uniform_vote=self._uniform_vote[:, rows],
                 targets=self._channels.targets[:, rows],
                 row_weight=self._row_weight[rows],

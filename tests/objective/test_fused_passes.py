@@ -1,0 +1,93 @@
+"""The CUDA kernels equal the general products. Triton's interpreter runs them on any machine."""
+
+import os
+
+import numpy as np
+import pytest
+
+from problems import LOSSES, evidence, interior_point
+from sparsebag.objective import fused_passes
+from sparsebag.objective.fused_passes import FusedPasses, RowTerms, can_fuse
+from sparsebag.objective.passes import ArrayPasses
+from sparsebag.objective.penalties import ConcaveQuadratic
+from sparsebag.objective.simplex_objective import NO_VOTE, SimplexObjective
+
+os.environ.setdefault("TRITON_INTERPRET", "1")  # read where the kernels are first imported
+torch = pytest.importorskip("torch", reason="torch is not installed (make test-all installs it)")
+pytest.importorskip("triton", reason="triton is not installed (it comes with torch for CUDA)")
+
+DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
+
+
+def blocks(n_rows=37, n_members=70, dtype=torch.float32, seed=0):
+    rng = np.random.default_rng(seed)
+    mask = torch.asarray(rng.random((n_rows, n_members)) < 0.4, device=DEVICE)
+    votes = torch.asarray(rng.random((n_rows, n_members)), device=DEVICE).to(dtype)
+    weights = torch.asarray(rng.dirichlet(np.ones(n_members)), device=DEVICE)
+    return votes, mask, weights
+
+
+def close(ours, theirs):
+    np.testing.assert_allclose(ours.cpu().numpy(), theirs.cpu().numpy(), rtol=2e-6, atol=2e-6)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
+@pytest.mark.parametrize("channels", [1, 2])
+@pytest.mark.parametrize("masked", [True, False])
+def test_products_equal_the_general_ones(dtype, channels, masked):
+    given = [blocks(dtype=dtype, seed=k) for k in range(channels)]
+    mask, weights = given[0][1] if masked else None, given[0][2]
+    votes = tuple(v for v, _, _ in given)
+    # What stands where a row was in the bag is never read.
+    spoilt = tuple(v if mask is None else torch.where(mask, v, torch.nan) for v in votes)
+    zeroed = tuple(v if mask is None else v * mask for v in votes)
+    ours = FusedPasses(spoilt, mask)
+    general = ArrayPasses(zeroed, mask, _namespace(), torch.float32)
+    for a, b in zip(ours.forward(weights), general.forward(weights), strict=True):
+        close(a, b)
+    on_votes = torch.asarray(np.random.default_rng(1).normal(size=(channels, 37)), device=DEVICE)
+    close(ours.transposed(on_votes, on_votes[0]), general.transposed(on_votes, on_votes[0]))
+
+
+@pytest.mark.parametrize("loss", ["log_loss", "squared_error"])
+@pytest.mark.parametrize("n_members", [12, 40])
+def test_one_read_gives_vote_and_gradient(loss, n_members, monkeypatch):
+    monkeypatch.setattr(fused_passes, "ONE_READ_ENTRIES", 256)  # several tiles of several rows
+    e = evidence(loss, n_members=n_members, weighted=True, dtype=np.float32)
+    settings = {"floor": 1e-3, "prior_mass": 0.02}
+    objective = SimplexObjective(e, LOSSES[loss], ConcaveQuadratic(0.0), **settings)
+    (block,) = objective._blocks()
+    on = {"device": DEVICE}
+    fused = FusedPasses(
+        (torch.asarray(e.votes, **on),), torch.asarray(e.oob_mask, **on)
+    )
+    terms = RowTerms(
+        loss="log" if loss == "log_loss" else "square",
+        uniform_vote=torch.asarray(block.uniform_vote[0], **on),
+        target=torch.asarray(block.targets[0], **on),
+        row_weight=torch.asarray(block.row_weight, **on),
+        prior_mass=0.02,
+        least_denominator=NO_VOTE,
+        least_vote=getattr(LOSSES[loss], "clip", -np.inf),
+        kept_share=1.0 - objective.floor,
+        floor=objective.floor / (e.n_classes or 1),
+        scale=1.0 - objective.floor,
+    )
+    weights = interior_point(n_members)
+    n, d, gradient = fused.vote_and_gradient(torch.asarray(weights, **on), terms)
+    for ours, theirs in zip((n, d), block.passes.forward(weights), strict=True):
+        close(ours, torch.asarray(theirs))
+    close(gradient, torch.asarray(objective.gradient(weights)))
+    assert fused.reads_once
+
+
+def test_host_arrays_are_left_to_the_general_products():
+    votes, mask, _ = blocks()
+    assert can_fuse((votes,), mask) == (DEVICE == "cuda")
+    assert not can_fuse((np.ones((2, 2), np.float32),), None)
+
+
+def _namespace():
+    from array_api_compat import array_namespace
+
+    return array_namespace(torch.ones(1))
