@@ -115,6 +115,27 @@ class ArrayRows:
             self._zeroed_as_stored[number] = checked.votes is votes
         return checked
 
+    def with_block_bytes(self, block_bytes: int) -> ArrayRows:
+        """The same rows in blocks of at most so many bytes.
+
+        Parameters
+        ----------
+        block_bytes : int
+
+        Returns
+        -------
+        ArrayRows
+        """
+        shape = self._votes.shape
+        width = int(np.prod(shape[1:]))
+        rows = block_rows_for(width, int(getattr(self._votes.dtype, "itemsize", 4)), block_bytes)
+        if rows >= self.block_rows:
+            return self
+        other = object.__new__(ArrayRows)
+        other.__dict__.update(self.__dict__, block_rows=rows, n_blocks=-(-shape[0] // rows))
+        other._zeroed_as_stored = {}
+        return other
+
     def take(self, rows: np.ndarray) -> OOBEvidence:
         """Some rows, wherever they stand; of a memory map no others are read.
 

@@ -302,7 +302,9 @@ def _open_npy(folder: Path) -> dict[str, Any]:
     names = ("votes", "oob_mask", "y", "sample_weight")
     found = {name: folder / f"{name}.npy" for name in names}
     there = {name: path for name, path in found.items() if path.exists()}
-    wide = {name: NpyWindow(there[name]) for name in ("votes", "oob_mask") if name in there}
+    wide: dict[str, Any] = {
+        name: NpyWindow(there[name]) for name in ("votes", "oob_mask") if name in there
+    }
     return {**{name: np.load(path) for name, path in there.items() if name not in wide}, **wide}
 
 

@@ -104,6 +104,8 @@ class SimplexObjective:
     True
     """
 
+    is_streamed = False
+
     def __init__(
         self,
         evidence: OOBEvidence,
