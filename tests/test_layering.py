@@ -10,6 +10,7 @@ ORDER = ["evidence", "objective", "solvers", "selection", "refine", "deploy", "r
 # Modules at the root stand on all folders; among themselves they have an order too.
 TOP = [
     "settings",
+    "streaming",
     "weighting",
     "calibrating",
     "refining",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Literal
@@ -12,6 +13,7 @@ import scipy.sparse as sp
 from sparsebag.evidence.evidence import OOBEvidence, warn_uncovered
 from sparsebag.evidence.from_predictions import from_predictions
 from sparsebag.evidence.members import MemberPool
+from sparsebag.evidence.row_stream import RowStream
 from sparsebag.objective.losses import Loss, resolve_loss
 from sparsebag.objective.penalties import ConcaveQuadratic
 from sparsebag.objective.simplex_objective import SimplexObjective
@@ -35,6 +37,7 @@ from sparsebag.solvers.base import (
     one_blas_thread,
     warn_unless_converged,
 )
+from sparsebag.streaming import solve_stream
 
 Array = Any
 MOST_MIXED_ROWS = 5_000
@@ -157,9 +160,9 @@ def chosen_weights(selection: Selection, evidence: OOBEvidence, seconds: float) 
 
 
 def fit_weights(
-    predictions: Array,
-    oob_mask: Array | None,
-    y: Array,
+    predictions: Array | RowStream,
+    oob_mask: Array | None = None,
+    y: Array | None = None,
     *,
     loss: str | Loss = "log_loss",
     lam: float | None = None,
@@ -170,16 +173,20 @@ def fit_weights(
     sample_weight: Array | None = None,
     labels: Array | None = None,
     start: Array | None = None,
+    memory_limit: int | None = None,
+    checkpoint: str | os.PathLike[str] | None = None,
     verbose: int = 0,
 ) -> Solution:
     """Fit simplex weights to a user's own matrices, from any library or language.
 
     Parameters
     ----------
-    predictions : array of shape (M, N) or (M, N, C)
+    predictions : array of shape (M, N) or (M, N, C), or RowStream
         What member j says of row i: a regression prediction; the probability of the row's true
         class; or, with three axes, of every class. NumPy, PyTorch or CuPy; the work stays on
-        the array's device and in its precision.
+        the array's device and in its precision. Or a stream of row blocks, for evidence that is
+        larger than memory or made on the way (`sparsebag.stream_rows`, `sparsebag.open_evidence`,
+        `sparsebag.stream_members`); it carries its mask and targets itself.
     oob_mask : array of shape (M, N) or None
         Non-zero where row i was *not* used to train member j. None: no row was.
     y : array of shape (M,)
@@ -189,7 +196,8 @@ def fit_weights(
     lam : float, optional
         Strength λ of the concave penalty ``-λ‖w‖²``, in the unit of your loss: compare the two.
         Default 0 (the simplex alone makes weights sparse), or 0.05 with ``preset="paper"``.
-    solver : {"auto", "slsqp", "active_set", "projected_gradient"} or Solver
+    solver : {"auto", "slsqp", "active_set", "projected_gradient", "mirror", "projected_sgd"} or \
+            Solver
         ``"auto"`` follows `sparsebag.select_solver`.
     floor, prior_mass : float or "auto"
         ε and τ of the objective; see `sparsebag.compress`.
@@ -201,6 +209,10 @@ def fit_weights(
         Class order of the third axis; default: sorted distinct values of ``y``.
     start : array of shape (N,), optional
         Where to start; default: the simplex's centre.
+    memory_limit : int, optional
+        Streams only: bytes that may be held at a time; default 1 GiB.
+    checkpoint : path, optional
+        Streams only: a file that records every pass, so that the same call goes on after a kill.
     verbose : int, default 0
         Progress on standard error.
 
@@ -230,6 +242,29 @@ def fit_weights(
     settings = resolve_settings(
         lam=lam, loss=loss, solver=solver, floor=floor, prior_mass=prior_mass, preset=preset
     )
+    if isinstance(predictions, RowStream):
+        if not (oob_mask is None and y is None and sample_weight is None and labels is None):
+            raise ValueError(
+                "a stream carries its mask, targets, sample weights and labels itself; pass none "
+                "of them beside it."
+            )
+        if loss == "log_loss" and predictions.task == "regression":
+            settings = replace(settings, loss="auto")
+        return solve_stream(
+            predictions,
+            settings,
+            memory_limit=memory_limit,
+            checkpoint=checkpoint,
+            start=start,
+            verbose=verbose,
+        )
+    if memory_limit is not None or checkpoint is not None:
+        raise ValueError(
+            "memory_limit and checkpoint are for streams, whose rows are read block by block; pass "
+            "sparsebag.stream_rows(predictions, oob_mask, y), or leave them out."
+        )
+    if y is None:
+        raise ValueError("y is missing; pass one target a row.")
     evidence, chosen = _from_matrices(predictions, oob_mask, y, loss, sample_weight, labels)
     return solve_weights(evidence, replace(settings, loss=chosen), start=start, verbose=verbose)
 

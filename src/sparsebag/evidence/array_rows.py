@@ -12,7 +12,7 @@ from sparsebag.evidence.evidence import OOBEvidence
 from sparsebag.evidence.from_predictions import check_sample_weight
 from sparsebag.evidence.labels import class_positions
 from sparsebag.evidence.members import Task
-from sparsebag.evidence.row_stream import block_rows_for, concatenate, evidence_block
+from sparsebag.evidence.row_stream import block_rows_for, evidence_block
 
 Array = Any
 
@@ -109,10 +109,32 @@ class ArrayRows:
         if number in self._zeroed_as_stored:
             return self._known(rows, self._zeroed_as_stored[number])
         votes = np.asarray(self._votes[rows])
-        checked = self._checked(votes, rows)
+        mask = None if self._mask is None else np.asarray(self._mask[rows])
+        checked = self._checked(votes, rows, mask)
         if votes.ndim == 2 and not self._every_class:
             self._zeroed_as_stored[number] = checked.votes is votes
         return checked
+
+    def with_block_bytes(self, block_bytes: int) -> ArrayRows:
+        """The same rows in blocks of at most so many bytes.
+
+        Parameters
+        ----------
+        block_bytes : int
+
+        Returns
+        -------
+        ArrayRows
+        """
+        shape = self._votes.shape
+        width = int(np.prod(shape[1:]))
+        rows = block_rows_for(width, int(getattr(self._votes.dtype, "itemsize", 4)), block_bytes)
+        if rows >= self.block_rows:
+            return self
+        other = object.__new__(ArrayRows)
+        other.__dict__.update(self.__dict__, block_rows=rows, n_blocks=-(-shape[0] // rows))
+        other._zeroed_as_stored = {}
+        return other
 
     def take(self, rows: np.ndarray) -> OOBEvidence:
         """Some rows, wherever they stand; of a memory map no others are read.
@@ -125,19 +147,24 @@ class ArrayRows:
         -------
         OOBEvidence
         """
-        if isinstance(self._votes, np.ndarray):
-            return self._checked(np.asarray(self._votes[rows]), rows)
+        mask = None if self._mask is None else self._gather(self._mask, rows)
+        return self._checked(self._gather(self._votes, rows), rows, mask)
+
+    def _gather(self, array: Array, rows: np.ndarray) -> np.ndarray:
+        """Rows of an array that may only be sliced, a block at a time."""
+        if isinstance(array, np.ndarray):
+            return np.asarray(array[rows])
         parts = []
         for number in np.unique(rows // self.block_rows):
-            first = number * self.block_rows
+            first = int(number) * self.block_rows
             inside = rows[(rows >= first) & (rows < first + self.block_rows)] - first
-            parts.append(self.block(int(number)).take(inside))
-        return concatenate(parts)
+            parts.append(np.asarray(array[first : first + self.block_rows])[inside])
+        return np.concatenate(parts)
 
-    def _checked(self, votes: np.ndarray, rows: Any) -> OOBEvidence:
+    def _checked(self, votes: np.ndarray, rows: Any, mask: np.ndarray | None) -> OOBEvidence:
         return evidence_block(
             votes,
-            None if self._mask is None else np.asarray(self._mask[rows]),
+            mask,
             self._target[rows],
             None if self._sample_weight is None else self._sample_weight[rows],
             task=self.task,

@@ -40,6 +40,11 @@ class Objective(Protocol):
         ...
 
     @property
+    def is_streamed(self) -> bool:
+        """Whether every evaluation reads its rows anew from where they are."""
+        ...
+
+    @property
     def provides(self) -> frozenset[str]:
         """What a solver may ask: ``"gradient"``, ``"hessian"``."""
         ...

@@ -7,11 +7,9 @@ from typing import Any
 
 from array_api_compat import array_namespace, device
 
-from sparsebag.evidence.arrays import working_dtype
 from sparsebag.evidence.blocks import row_blocks
-from sparsebag.evidence.evidence import Channels, OOBEvidence, zero_in_bag
-from sparsebag.objective.fused_passes import can_fuse
-from sparsebag.objective.passes import make_passes
+from sparsebag.evidence.evidence import Channels, OOBEvidence
+from sparsebag.objective.evidence_passes import passes_of
 
 Array = Any
 
@@ -70,52 +68,11 @@ def find_facts(evidence: OOBEvidence, channels: Channels) -> RowFacts:
     return RowFacts(weight / total, _uniform_vote(evidence, channels), total * largest)
 
 
-def votes_of(evidence: OOBEvidence, channels: Channels, rows: slice) -> tuple[Array, ...]:
-    """A row block of every channel, with zeros where the rows were in the bag.
-
-    CUDA kernels put them there themselves and get the votes as they are.
-
-    Parameters
-    ----------
-    evidence : OOBEvidence
-    channels : Channels
-    rows : slice
-
-    Returns
-    -------
-    tuple of K matrices
-    """
-    votes = tuple(v[rows, :] for v in channels.votes)
-    if evidence.oob_mask is None or reads_views(evidence, channels):
-        return votes
-    return tuple(zero_in_bag(v, evidence.oob_mask[rows, :]) for v in votes)
-
-
-def reads_views(evidence: OOBEvidence, channels: Channels) -> bool:
-    """Whether products read the evidence as it is: zero in the bag, or zeroed by the kernels.
-
-    Parameters
-    ----------
-    evidence : OOBEvidence
-    channels : Channels
-
-    Returns
-    -------
-    bool
-    """
-    if evidence.is_zeroed or evidence.oob_mask is None:
-        return True
-    return can_fuse(channels.votes, evidence.oob_mask)
-
-
 def _uniform_vote(evidence: OOBEvidence, channels: Channels) -> Array:
     xp = array_namespace(evidence.votes)
     ones = xp.ones(evidence.n_members, dtype=xp.float64, device=device(evidence.votes))
     parts = []
     for rows in row_blocks(evidence.votes):
-        votes, mask = votes_of(evidence, channels, rows), evidence.oob_mask
-        mask = None if mask is None else mask[rows, :]
-        products = make_passes(votes, mask, xp, working_dtype(evidence.votes))
-        total, count = products.forward(ones)
+        total, count = passes_of(evidence, channels, rows)[2].forward(ones)
         parts.append(total / xp.clip(count, min=1.0))
     return xp.concat(parts, axis=1)

@@ -30,10 +30,11 @@ from array_api_compat import array_namespace, device
 from sparsebag.evidence.arrays import detached, working_dtype
 from sparsebag.evidence.blocks import row_blocks
 from sparsebag.evidence.evidence import OOBEvidence, zero_in_bag
+from sparsebag.objective.evidence_passes import passes_of, reads_views
 from sparsebag.objective.losses import Loss, TwiceDifferentiableLoss
-from sparsebag.objective.passes import Passes, make_passes
+from sparsebag.objective.passes import Passes
 from sparsebag.objective.penalties import Penalty, restrict_penalty
-from sparsebag.objective.row_facts import RowFacts, find_facts, reads_views, votes_of
+from sparsebag.objective.row_facts import RowFacts, find_facts
 
 Array = Any
 
@@ -99,6 +100,8 @@ class SimplexObjective:
     >>> bool(f.value(np.array([1.0, 0.0])) < f.value(np.array([0.5, 0.5])))
     True
     """
+
+    is_streamed = False
 
     def __init__(
         self,
@@ -398,18 +401,15 @@ class SimplexObjective:
 
     def _keep_blocks(self) -> list[_Block] | None:
         """The blocks, where they are views of the evidence; None where each would be a copy."""
-        kept = reads_views(self.evidence, self._channels)
-        return list(self._cut_into_blocks()) if kept else None
+        return list(self._cut_into_blocks()) if reads_views(self.evidence, self._channels) else None
 
     def _cut_into_blocks(self) -> Iterator[_Block]:
         for rows in row_blocks(self.evidence.votes):
-            votes = votes_of(self.evidence, self._channels, rows)
-            mask = self.evidence.oob_mask
-            mask = None if mask is None else mask[rows, :]
+            votes, mask, passes = passes_of(self.evidence, self._channels, rows)
             yield _Block(
                 votes=votes,
                 mask=mask,
-                passes=make_passes(votes, mask, self.xp, self._dtype),
+                passes=passes,
                 uniform_vote=self._uniform_vote[:, rows],
                 targets=self._channels.targets[:, rows],
                 row_weight=self._row_weight[rows],

@@ -71,6 +71,8 @@ class StreamObjective:
     (0.5625, 1.0)
     """
 
+    is_streamed = True
+
     def __init__(
         self,
         stream: RowStream,
@@ -236,14 +238,16 @@ class StreamObjective:
 
         Fewer rows where so many would not fit the memory allowed.
         """
-        evidence = self.sample_rows(n_rows, seed)
-        if self._members is not None:
-            return SimplexObjective(
-                evidence, self.loss, self.penalty, floor=self.floor, prior_mass=self.prior_mass
-            ).restrict(self._members)
-        return SimplexObjective(
-            evidence, self.loss, self.penalty, floor=self.floor, prior_mass=self.prior_mass
+        bytes_a_row = max(1, self._survey().nbytes // self.n_rows)
+        affordable = max(1, self.memory_limit // HELD_SHARE // bytes_a_row)
+        sample = SimplexObjective(
+            self.sample_rows(min(n_rows, affordable), seed),
+            self.loss,
+            self.penalty,
+            floor=self.floor,
+            prior_mass=self.prior_mass,
         )
+        return sample if self._members is None else sample.restrict(self._members)
 
     def sample_rows(self, n_rows: int, seed: int) -> OOBEvidence:
         """Rows drawn at random: read where they are, or picked from one pass."""

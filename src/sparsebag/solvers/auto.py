@@ -33,11 +33,12 @@ class SolverChoice:
 def select_solver(objective: Objective) -> SolverChoice:
     """Choose a solver for an objective; the first rule that applies wins.
 
-    1. The loss has no second derivative: ``projected_gradient``.
-    2. No prior mass, and rows can lose their last voter: ``active_set``, whose path over the
+    1. The rows are streamed, not in memory: ``mirror``, which reads them four or five times.
+    2. The loss has no second derivative: ``projected_gradient``.
+    3. No prior mass, and rows can lose their last voter: ``active_set``, whose path over the
        prior mass is the only one of ours that does not stall there.
-    3. Held-out evidence (no mask): ``active_set``; mixture weights are ill-conditioned.
-    4. Otherwise: ``projected_gradient``, within a few passes of the bandwidth bound.
+    4. Held-out evidence (no mask): ``active_set``; mixture weights are ill-conditioned.
+    5. Otherwise: ``projected_gradient``, within a few passes of the bandwidth bound.
 
     Parameters
     ----------
@@ -59,6 +60,8 @@ def select_solver(objective: Objective) -> SolverChoice:
     >>> select_solver(f).name
     'projected_gradient'
     """
+    if objective.is_streamed:
+        return SolverChoice("mirror", "rows that are streamed should be read few times")
     if "hessian" not in objective.provides:
         return SolverChoice("projected_gradient", "the loss has no second derivative")
     if not objective.is_well_posed:

@@ -128,6 +128,7 @@ class _Rounds:
         failures, n_rounds = 0, 0
         try:
             sample = self.solver.sample_of(self.objective)
+            is_whole = sample.n_rows >= self.objective.n_rows
             while self._may_go_on():
                 if best.gap <= self.goal:
                     status = Status.CONVERGED
@@ -148,9 +149,12 @@ class _Rounds:
                 if lower or (moved.value <= best.value and moved.gap < best.gap):
                     self.pull /= PULL_GROWTH
                     best, failures = moved, 0
+                    if is_whole and inner.status is not Status.CONVERGED:
+                        status = inner.status  # more rounds would ask the same question again
+                        break
                     continue
                 failures += 1
-                if failures > MOST_FAILURES or inner.status is Status.STALLED:
+                if failures > MOST_FAILURES or inner.status is Status.STALLED or is_whole:
                     status = Status.STALLED
                     break
                 self._pull_harder(best, moved)
