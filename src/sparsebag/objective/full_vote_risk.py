@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import scipy.sparse as sp
@@ -41,6 +41,14 @@ SMALLEST_SHARE = 1e-9
 
 class NoPairsError(ValueError):
     """No two members have a row of weight out of bag together."""
+
+    @classmethod
+    def of_no_rows(cls) -> NoPairsError:
+        """The sentence for the user."""
+        return cls(
+            "no two members have a row out of bag together, so nothing tells how they vote "
+            "together; use more members, or pass held-out rows with evidence='holdout'."
+        )
 
 
 @dataclass(frozen=True)
@@ -124,6 +132,16 @@ class PairMoments:
             self.pair_level - other.pair_level,
         )
 
+    def scaled(self, by: float) -> PairMoments:
+        """The same rows with that many times their weight."""
+        return PairMoments(
+            by * self.products,
+            by * self.counts,
+            by * self.row_weight,
+            by * self.own_level,
+            by * self.pair_level,
+        )
+
     def deviations(self, shares: np.ndarray | None = None) -> np.ndarray:
         """G less its row level, entry by entry; 0 for pairs that are never out of bag together.
 
@@ -166,6 +184,27 @@ class PairMoments:
         return np.asarray(np.where(seen, levels + self.deviations(), alike))
 
 
+class PairRisk(Protocol):
+    """What selection reads: each row's risks, and pair sums over any rows. See `FullVoteRisk`."""
+
+    n_members: int
+    row_weight: np.ndarray
+    own_risk: np.ndarray
+    pair_risk: np.ndarray
+
+    def kept_effects(self) -> tuple[float, float]:
+        """Share of a member's effects that the row levels leave."""
+        ...
+
+    def row_risk(self, weights: np.ndarray) -> np.ndarray:
+        """Each row's risk under some weights of held-out members."""
+        ...
+
+    def moments(self, rows: np.ndarray | None = None) -> PairMoments:
+        """Pair sums over some rows."""
+        ...
+
+
 class FullVoteRisk:
     """The full-vote risk of an ensemble's members, from their evidence.
 
@@ -180,8 +219,11 @@ class FullVoteRisk:
     ----------
     row_weight : ndarray of shape (M,)
         Row weights, summing to one; 0 for rows that fewer than two members have out of bag.
-    own_risk, pair_risk : ndarray of shape (M,)
-        Each row's mean squared residual, and mean product of two members' residuals.
+    total_weight : float
+        What they summed to before.
+    own_risk, pair_risk, voters : ndarray of shape (M,)
+        Each row's mean squared residual, mean product of two members' residuals, and number of
+        members that have it out of bag.
 
     Examples
     --------
@@ -210,16 +252,14 @@ class FullVoteRisk:
             # Squares of residuals are summed in the votes' precision, whatever the target's unit.
             self._unit = float(np.std(self._targets)) or 1.0
         self.own_risk, self.pair_risk, voters = self._row_risks()
-        self._voters = voters
+        self.voters = voters
         weight = (voters >= min(FEWEST_VOTERS, self.n_members)).astype(float)
         if evidence.sample_weight is not None:
             weight *= on_host(evidence.sample_weight)
         if not weight.sum() > 0:
-            raise NoPairsError(
-                "no two members have a row out of bag together, so nothing tells how they vote "
-                "together; use more members, or pass held-out rows with evidence='holdout'."
-            )
-        self.row_weight: np.ndarray = weight / weight.sum()
+            raise NoPairsError.of_no_rows()
+        self.total_weight = float(weight.sum())
+        self.row_weight: np.ndarray = weight / self.total_weight
 
     def uniform_row_risk(self) -> np.ndarray:
         """Each row's risk under all members with equal weights.
@@ -264,15 +304,9 @@ class FullVoteRisk:
         -------
         tuple of float
         """
-        n, c = self.n_members, self._voters
-        if self.evidence.oob_mask is None or n < 3:
+        if self.evidence.oob_mask is None:
             return 1.0, 1.0
-        used = (self.row_weight > 0) & (c >= FEWEST_VOTERS)
-        c, s = c[used], self.row_weight[used]
-        in_company, alone = s * c * (c - 1.0), s * c
-        lost_company = np.sum(in_company * (2.0 / c) * (n - c) / (n - 2.0)) / in_company.sum()
-        lost_alone = np.sum(alone * (n - c) / (c * (n - 1.0))) / alone.sum()
-        return max(float(1.0 - lost_company), 0.1), max(float(1.0 - lost_alone), 0.1)
+        return kept_effects(self.n_members, self.voters, self.row_weight)
 
     def moments(self, rows: np.ndarray | None = None) -> PairMoments:
         """Pair sums over some rows.
@@ -381,6 +415,29 @@ class FullVoteRisk:
                 e = xp.astype(e / self._unit if self._unit != 1.0 else e, dtype, copy=False)
                 residuals.append(zero_in_bag(e, seen))
             yield block, residuals, kept
+
+
+def kept_effects(n: int, voters: np.ndarray, row_weight: np.ndarray) -> tuple[float, float]:
+    """`FullVoteRisk.kept_effects`, from each row's number of voters.
+
+    Parameters
+    ----------
+    n : int
+        Number of members.
+    voters, row_weight : ndarray of shape (M,)
+
+    Returns
+    -------
+    tuple of float
+    """
+    if n < 3:
+        return 1.0, 1.0
+    used = (row_weight > 0) & (voters >= FEWEST_VOTERS)
+    c, s = voters[used], row_weight[used]
+    in_company, alone = s * c * (c - 1.0), s * c
+    lost_company = np.sum(in_company * (2.0 / c) * (n - c) / (n - 2.0)) / in_company.sum()
+    lost_alone = np.sum(alone * (n - c) / (c * (n - 1.0))) / alone.sum()
+    return max(float(1.0 - lost_company), 0.1), max(float(1.0 - lost_alone), 0.1)
 
 
 def _take(xp: Any, matrix: Any, rows: Any) -> Any:
