@@ -11,6 +11,9 @@ CPU_BLOCK_ENTRIES = 1 << 19
 """2 MiB of float32: a block's second use (the gradient) finds it in the cache."""
 ACCELERATOR_BLOCK_ENTRIES = 1 << 28
 """1 GiB of float32: large enough that kernel launches do not count."""
+ROW_GROUP = 128
+"""Rows that are added up in the votes' own precision; longer sums are doubles. Blocks hold whole
+groups, or a group whole blocks, so that sums do not depend on how rows are cut into blocks."""
 
 
 def row_blocks(matrix: Any, n_rows: int | None = None) -> Iterator[slice]:
@@ -39,7 +42,12 @@ def row_blocks(matrix: Any, n_rows: int | None = None) -> Iterator[slice]:
     entries = CPU_BLOCK_ENTRIES if on_cpu else ACCELERATOR_BLOCK_ENTRIES
     all_rows = int(matrix.shape[0])
     width = max(1, (size(matrix) or 0) // max(1, all_rows))
-    step = max(1, entries // width)
+    step = _whole_groups(max(1, entries // width))
     n_rows = all_rows if n_rows is None else n_rows
     for start in range(0, n_rows, step):
         yield slice(start, min(start + step, n_rows))
+
+
+def _whole_groups(n_rows: int) -> int:
+    """So many rows or fewer: whole groups, or a power of two that divides one."""
+    return n_rows - n_rows % ROW_GROUP if n_rows >= ROW_GROUP else 1 << n_rows.bit_length() - 1

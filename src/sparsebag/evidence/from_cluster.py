@@ -13,6 +13,7 @@ from typing import Any, Literal
 import numpy as np
 
 from sparsebag.evidence.arrays import on_host
+from sparsebag.evidence.blocks import ROW_GROUP
 from sparsebag.evidence.cluster_rows import ClusterBlocks, MissingDask, on_every_worker
 from sparsebag.evidence.collect import collect_evidence
 from sparsebag.evidence.evidence import OOBEvidence
@@ -194,7 +195,34 @@ def checked(matrix: Any, name: str) -> Any:
         raise ValueError(
             f"the row blocks of {name} have unknown sizes; call {name}.compute_chunk_sizes() first."
         )
-    return matrix.rechunk({axis: -1 for axis in range(1, matrix.ndim)})
+    return matrix.rechunk({0: whole_groups(matrix.chunks[0]), **_undivided(matrix)})
+
+
+def whole_groups(sizes: tuple[int, ...]) -> tuple[int, ...]:
+    """Row blocks cut at the nearest whole group of rows, so that sums do not depend on the cuts.
+
+    Parameters
+    ----------
+    sizes : tuple of int
+        Rows of each block.
+
+    Returns
+    -------
+    tuple of int
+
+    Examples
+    --------
+    >>> whole_groups((100, 500, 200))
+    (128, 512, 160)
+    """
+    ends = np.cumsum(sizes)
+    cuts = np.unique((ends[:-1] + ROW_GROUP // 2) // ROW_GROUP * ROW_GROUP)
+    cuts = cuts[(cuts > 0) & (cuts < ends[-1])]
+    return tuple(np.diff([0, *cuts, ends[-1]]).tolist())
+
+
+def _undivided(matrix: Any) -> dict[int, int]:
+    return {axis: -1 for axis in range(1, matrix.ndim)}
 
 
 def row_pieces(values: Any, sizes: tuple[int, ...], n_rows: int, name: str) -> list[Any]:
@@ -220,7 +248,7 @@ def row_pieces(values: Any, sizes: tuple[int, ...], n_rows: int, name: str) -> l
     if values.shape[0] != n_rows:
         raise ValueError(f"{name} has {values.shape[0]} rows and the others {n_rows}.")
     if is_on_cluster(values):
-        values = values.rechunk({0: sizes, **{axis: -1 for axis in range(1, values.ndim)}})
+        values = values.rechunk({0: sizes, **_undivided(values)})
         return list(values.to_delayed().ravel())
     ends = np.cumsum(sizes)
     return [values[end - size : end] for end, size in zip(ends, sizes, strict=True)]

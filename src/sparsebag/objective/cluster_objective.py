@@ -1,9 +1,9 @@
 """The objective of evidence that lives on the workers of a Dask cluster.
 
 Each worker's row blocks are evidence, so their parts of the objective are `SimplexObjective`s that
-stay where the rows are. With W_b the weight of a block's rows and f_b its own mean loss::
+stay where the rows are::
 
-    f(w) = Σ_b (W_b / Σ W) f_b(w) + penalty(w)
+    f(w) = Σ_b Σ_{i in b} s_i φ(p_i(w)) + penalty(w)      s: row weights, summing to one over all
 
 and likewise the gradient and the Hessian: sums over blocks, added up as a tree. Weights travel to
 the workers, sums come back; evidence never moves.
@@ -11,7 +11,7 @@ the workers, sums come back; evidence never moves.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -22,7 +22,7 @@ from sparsebag.evidence.evidence import OOBEvidence
 from sparsebag.evidence.row_stream import concatenate
 from sparsebag.objective.losses import Loss, TwiceDifferentiableLoss
 from sparsebag.objective.penalties import ConcaveQuadratic, Penalty, restrict_penalty
-from sparsebag.objective.row_facts import NoWeightError
+from sparsebag.objective.row_facts import NoWeightError, find_facts
 from sparsebag.objective.simplex_objective import (
     FACE_BYTES,
     FACE_SHARE,
@@ -46,8 +46,6 @@ class Survey:
         Rows that some member has out of bag.
     nbytes : int
         Votes and mask.
-    total : float
-        Weight of the rows.
     scale, square : float
         Weighted sums of the uniform ensemble's loss and of the squared targets.
     eps : float
@@ -57,7 +55,6 @@ class Survey:
     n_rows: tuple[int, ...]
     n_covered: int
     nbytes: int
-    total: float
     scale: float
     square: float
     eps: float
@@ -67,7 +64,6 @@ class Survey:
             self.n_rows + other.n_rows,
             self.n_covered + other.n_covered,
             self.nbytes + other.nbytes,
-            self.total + other.total,
             self.scale + other.scale,
             self.square + other.square,
             max(self.eps, other.eps),
@@ -111,16 +107,17 @@ class ClusterObjective:
         self.floor, self.prior_mass = floor, prior_mass
         self.xp: Any = np
         self.device: Any = "cpu"
-        self._parts = blocks.derived(_part, loss, floor)
         kinds = blocks.each(_kind)
         self.task: str = kinds[0][0]
         self._n_members: int = kinds[0][1]
         self._has_mask: bool = kinds[0][2]
         if any(kind != kinds[0] for kind in kinds):
             raise ValueError("the row blocks differ in their members, mask or task.")
-        self.survey: Survey = self._parts.sum(_survey)
-        if self.survey.total == 0.0:
+        self.total_weight: float = blocks.sum(_weight)
+        if self.total_weight == 0.0:
             raise NoWeightError
+        self._parts = blocks.derived(_part, loss, floor, self.total_weight)
+        self.survey: Survey = self._parts.sum(_survey)
 
     # -- what it is --------------------------------------------------------------------------
 
@@ -171,7 +168,7 @@ class ClusterObjective:
         """What tolerances are relative to; see `SimplexObjective.scale`."""
         if self.task == "classification":
             return 1.0
-        return max(self.survey.scale / self.survey.total, np.finfo(float).tiny)
+        return max(self.survey.scale, np.finfo(float).tiny)
 
     @property
     def rounding(self) -> float:
@@ -179,7 +176,7 @@ class ClusterObjective:
         eps = self.survey.eps
         if self.task == "classification":
             return eps
-        square = self.survey.square / self.survey.total
+        square = self.survey.square
         return float(eps * max(self.scale, (square * self.scale) ** 0.5, eps * square))
 
     def goal(self, tol: float) -> float:
@@ -204,7 +201,6 @@ class ClusterObjective:
         """Objective and gradient, in one pass over the evidence."""
         weights = self.asarray(weights)
         sums = self._parts.sum(_value_and_gradient, weights, self.prior_mass)
-        sums = sums / self.survey.total
         value = float(sums[0]) + float(self.penalty.value(weights))
         return value, sums[1:] + self.penalty.gradient(weights)
 
@@ -214,7 +210,7 @@ class ClusterObjective:
         sums = self._parts.sum(_hessian, weights, self.prior_mass)
         eye = np.eye(self.n_members)
         columns = [self.penalty.hessian_product(weights, line) for line in eye]
-        return np.asarray(sums / self.survey.total + np.stack(columns, axis=1))
+        return np.asarray(sums + np.stack(columns, axis=1))
 
     def rows_won(self) -> np.ndarray:
         """For each member, the number of rows on which its own vote has the least loss."""
@@ -308,11 +304,22 @@ class _Part:
     objective: SimplexObjective | None
 
 
-def _part(evidence: OOBEvidence, loss: Loss, floor: float) -> _Part:
+def _part(evidence: OOBEvidence, loss: Loss, floor: float, total: float) -> _Part:
+    """The part whose row weights sum to its share of ``total``, that of all blocks."""
     try:
-        return _Part(evidence, SimplexObjective(evidence, loss, NO_PENALTY, floor=floor))
+        facts = find_facts(evidence, evidence.channels(loss.channel))
     except NoWeightError:
         return _Part(evidence, None)
+    facts = replace(facts, row_weight=facts.row_weight * (facts.total / total))
+    objective = SimplexObjective(evidence, loss, NO_PENALTY, floor=floor, facts=facts)
+    return _Part(evidence, objective)
+
+
+def _weight(evidence: OOBEvidence) -> float:
+    covered = evidence.covered()
+    if evidence.sample_weight is None:
+        return float(np.count_nonzero(covered))
+    return float(np.sum(evidence.sample_weight[covered]))
 
 
 def _kind(evidence: OOBEvidence) -> tuple[str, int, bool]:
@@ -323,33 +330,24 @@ def _survey(part: _Part) -> Survey:
     evidence, objective = part.evidence, part.objective
     n_covered = int(np.count_nonzero(evidence.covered()))
     eps = float(np.finfo(evidence.votes.dtype).eps)
-    if objective is None:
-        return Survey((evidence.n_rows,), n_covered, evidence.nbytes, 0.0, 0.0, 0.0, eps)
-    total = objective.facts.total
-    square = float(objective.facts.row_weight @ evidence.target.astype(np.float64) ** 2)
-    return Survey(
-        (evidence.n_rows,),
-        n_covered,
-        evidence.nbytes,
-        total,
-        total * objective.scale,
-        total * square,
-        eps,
-    )
+    scale = square = 0.0
+    if objective is not None:
+        scale = objective.scale
+        square = float(objective.facts.row_weight @ evidence.target.astype(np.float64) ** 2)
+    return Survey((evidence.n_rows,), n_covered, evidence.nbytes, scale, square, eps)
 
 
 def _value_and_gradient(part: _Part, weights: np.ndarray, prior_mass: float) -> np.ndarray | None:
     if part.objective is None:
         return None
     value, gradient = part.objective.with_prior_mass(prior_mass).value_and_gradient(weights)
-    return part.objective.facts.total * np.concatenate([[value], gradient])
+    return np.concatenate([[value], gradient])
 
 
 def _hessian(part: _Part, weights: np.ndarray, prior_mass: float) -> np.ndarray | None:
     if part.objective is None:
         return None
-    hessian = part.objective.with_prior_mass(prior_mass).hessian(weights)
-    return np.asarray(part.objective.facts.total * hessian)
+    return np.asarray(part.objective.with_prior_mass(prior_mass).hessian(weights))
 
 
 def _rows_won(part: _Part) -> np.ndarray | None:

@@ -11,6 +11,7 @@ from typing import Any, Protocol
 import numpy as np
 from array_api_compat import is_numpy_array
 
+from sparsebag.evidence.blocks import ROW_GROUP
 from sparsebag.objective import _passes
 from sparsebag.objective.fused_passes import FusedPasses, can_fuse
 
@@ -98,10 +99,15 @@ class NativePasses:
 
     def transposed(self, on_votes: np.ndarray, on_mask: np.ndarray) -> np.ndarray:
         """``Vᵀ on_votes + Iᵀ on_mask``, shape (N,), in float64."""
-        sums = np.zeros(self._votes.shape[1], dtype=self._dtype)
         left, right = on_votes[0].astype(self._dtype), on_mask.astype(self._dtype)
-        _passes.transposed(self._votes, self._mask, left, right, sums)
-        return sums.astype(np.float64)
+        # Over thousands of rows float32 would lose three digits, and with them the weights' sixth.
+        total = np.zeros(self._votes.shape[1])
+        for start in range(0, len(left), ROW_GROUP):
+            rows = slice(start, start + ROW_GROUP)
+            sums = np.zeros(len(total), dtype=self._dtype)
+            _passes.transposed(self._votes[rows], self._mask[rows], left[rows], right[rows], sums)
+            total += sums
+        return total
 
 
 def make_passes(votes: tuple[Array, ...], mask: Array | None, xp: Any, dtype: Any) -> Passes:
