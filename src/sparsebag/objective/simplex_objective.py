@@ -367,6 +367,14 @@ class SimplexObjective:
         other.penalty = penalty
         return other
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Without the blocks: they are views, and a pickle would hold the evidence twice."""
+        return {**self.__dict__, "_kept_blocks": None}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._kept_blocks = self._keep_blocks()
+
     # -- one block ---------------------------------------------------------------------------
 
     def _vote(self, block: _Block, weights: Array) -> _Vote:
