@@ -146,7 +146,6 @@ def forest_problem(n_rows=600, n_trees=20):
     [
         ({"preset": "paper"}, 600),
         ({"lam": 0.01, "refine": None, "calibration": None}, 3000),
-        ({"lam": 0.01, "loss": "brier", "refine": None}, 1000),
         ({"max_estimators": 8, "tolerance": None}, 600),
     ],
 )
