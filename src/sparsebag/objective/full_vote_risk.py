@@ -179,6 +179,8 @@ class FullVoteRisk:
     ----------
     row_weight : ndarray of shape (M,)
         Row weights, summing to one; 0 for rows that fewer than two members have out of bag.
+    total_weight : float
+        What they summed to before.
     own_risk, pair_risk : ndarray of shape (M,)
         Each row's mean squared residual, and mean product of two members' residuals.
 
@@ -218,7 +220,8 @@ class FullVoteRisk:
                 "no two members have a row out of bag together, so nothing tells how they vote "
                 "together; use more members, or pass held-out rows with evidence='holdout'."
             )
-        self.row_weight: np.ndarray = weight / weight.sum()
+        self.total_weight = float(weight.sum())
+        self.row_weight: np.ndarray = weight / self.total_weight
 
     def uniform_row_risk(self) -> np.ndarray:
         """Each row's risk under all members with equal weights.
