@@ -215,7 +215,7 @@ class PredictedRows:
         """Votes of one member: of the true class or its prediction, or of every class."""
         member, X = self._pool.members[j], take_rows(self._X, rows)
         if self.classes is None:
-            return member.predict(X)
+            return np.asarray(member.predict(X))
         proba = member.predict_proba(X, len(self.classes))
         if self._every_class:
             return np.asarray(proba.T)
@@ -235,7 +235,8 @@ class PredictedRows:
     def _unseen_at(self, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
         assert self._unseen is not None
         bits = self._unseen[np.ix_(columns, rows >> 3)]
-        return (bits >> (7 - (rows & 7)).astype(np.uint8)[None, :] & 1).astype(np.bool_)
+        shift = (7 - (rows & 7)).astype(np.uint8)[None, :]
+        return np.asarray((bits >> shift) & 1, dtype=np.bool_)
 
 
 class LeafRows(PredictedRows):

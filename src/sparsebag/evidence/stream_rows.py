@@ -70,9 +70,9 @@ def stream_rows(
     ...     for seed in range(10):
     ...         rng = np.random.default_rng(seed)
     ...         truth = rng.normal(size=100)
-    ...         votes = truth[:, None] + rng.normal(size=(100, 8)) * np.linspace(0.2, 3.0, 8)
-    ...         yield votes, rng.random((100, 8)) < 0.37, truth
-    >>> stream = stream_rows(days, task="regression", n_members=8)
+    ...         votes = truth[:, None] + rng.normal(size=(100, 30)) * np.linspace(0.2, 3.0, 30)
+    ...         yield votes, rng.random((100, 30)) < 0.37, truth
+    >>> stream = stream_rows(days, task="regression", n_members=30)
     >>> sb.fit_weights(stream, loss="squared_error").solver
     'mirror'
     """
@@ -100,9 +100,9 @@ def stream_rows(
     return ArrayRows(
         _opened(predictions),
         _opened(oob_mask),
-        np.load(y) if _is_path(y) else y,
+        _loaded(y),
         task=task,
-        sample_weight=np.load(sample_weight) if _is_path(sample_weight) else sample_weight,
+        sample_weight=_loaded(sample_weight),
         labels=labels,
         every_class=every_class,
         block_rows=block_rows,
@@ -111,6 +111,10 @@ def stream_rows(
 
 def _is_path(given: Any) -> bool:
     return isinstance(given, (str, os.PathLike))
+
+
+def _loaded(given: Any) -> Any:
+    return np.load(given) if _is_path(given) else given
 
 
 def _opened(given: Any) -> Any:
