@@ -11,9 +11,11 @@ ORDER = ["evidence", "objective", "solvers", "selection", "refine", "deploy", "r
 TOP = [
     "settings",
     "streaming",
+    "cluster_weights",
     "weighting",
     "calibrating",
     "refining",
+    "cluster_survivors",
     "given_ensemble",
     "estimator_docs",
     "estimators",

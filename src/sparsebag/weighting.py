@@ -10,10 +10,13 @@ from typing import Any, Literal
 import numpy as np
 import scipy.sparse as sp
 
+from sparsebag.cluster_weights import fit_weights_on_cluster
 from sparsebag.evidence.evidence import OOBEvidence, warn_uncovered
+from sparsebag.evidence.from_cluster import is_on_cluster
 from sparsebag.evidence.from_predictions import from_predictions
-from sparsebag.evidence.members import MemberPool
+from sparsebag.evidence.members import MemberPool, Task
 from sparsebag.evidence.row_stream import RowStream
+from sparsebag.objective.full_vote_risk import PairRisk
 from sparsebag.objective.losses import Loss, resolve_loss
 from sparsebag.objective.penalties import ConcaveQuadratic
 from sparsebag.objective.simplex_objective import SimplexObjective
@@ -115,6 +118,7 @@ def member_selector(
     tolerance: float,
     X: Any = None,
     refitted: RefittedMembers | None = None,
+    risk: PairRisk | None = None,
     verbose: int = 0,
 ) -> MemberSelector:
     """Members with a path to choose from; weights may be refitted on the loss where that helps.
@@ -138,6 +142,7 @@ def member_selector(
         refitted=refitted,
         whole_weights=pool.own_weights,
         disagreement=None if X is None else disagreement_of(pool, X, evidence),
+        risk=risk,
         floor=settings.floor,
         noun="trees" if all(member.is_tree for member in pool.members) else "members",
         verbose=verbose,
@@ -184,9 +189,10 @@ def fit_weights(
     predictions : array of shape (M, N) or (M, N, C), or RowStream
         What member j says of row i: a regression prediction; the probability of the row's true
         class; or, with three axes, of every class. NumPy, PyTorch or CuPy; the work stays on
-        the array's device and in its precision. Or a stream of row blocks, for evidence that is
-        larger than memory or made on the way (`sparsebag.stream_rows`, `sparsebag.open_evidence`,
-        `sparsebag.stream_members`); it carries its mask and targets itself.
+        the array's device and in its precision. A Dask array is solved where its workers have it.
+        Or a stream of row blocks, for evidence that is larger than memory or made on the way
+        (`sparsebag.stream_rows`, `sparsebag.open_evidence`, `sparsebag.stream_members`); it
+        carries its mask and targets itself.
     oob_mask : array of shape (M, N) or None
         Non-zero where row i was *not* used to train member j. None: no row was.
     y : array of shape (M,)
@@ -255,6 +261,20 @@ def fit_weights(
             settings,
             memory_limit=memory_limit,
             checkpoint=checkpoint,
+            start=start,
+            verbose=verbose,
+        )
+    if is_on_cluster(predictions):
+        task, chosen = _task_and_loss(loss)
+        return fit_weights_on_cluster(
+            predictions,
+            oob_mask,
+            y,
+            settings,
+            task=task,
+            loss=chosen,
+            sample_weight=sample_weight,
+            labels=labels,
             start=start,
             verbose=verbose,
         )
@@ -347,9 +367,7 @@ def _from_matrices(
     sample_weight: Array | None,
     labels: Array | None,
 ) -> tuple[OOBEvidence, Loss]:
-    regression = loss == "squared_error" or getattr(loss, "channel", None) == "prediction"
-    task: Literal["classification", "regression"] = "regression" if regression else "classification"
-    chosen = resolve_loss(loss, task)
+    task, chosen = _task_and_loss(loss)
     evidence = from_predictions(
         predictions,
         oob_mask,
@@ -360,3 +378,9 @@ def _from_matrices(
         every_class=chosen.channel == "every_class",
     )
     return evidence, chosen
+
+
+def _task_and_loss(loss: str | Loss) -> tuple[Task, Loss]:
+    regression = loss == "squared_error" or getattr(loss, "channel", None) == "prediction"
+    task: Task = "regression" if regression else "classification"
+    return task, resolve_loss(loss, task)

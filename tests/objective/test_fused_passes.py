@@ -5,12 +5,8 @@ import os
 import numpy as np
 import pytest
 
-from problems import LOSSES, evidence, interior_point
-from sparsebag.objective import fused_passes
-from sparsebag.objective.fused_passes import FusedPasses, RowTerms, can_fuse
+from sparsebag.objective.fused_passes import FusedPasses, can_fuse
 from sparsebag.objective.passes import ArrayPasses
-from sparsebag.objective.penalties import ConcaveQuadratic
-from sparsebag.objective.simplex_objective import NO_VOTE, SimplexObjective
 
 os.environ.setdefault("TRITON_INTERPRET", "1")  # read where the kernels are first imported
 torch = pytest.importorskip("torch", reason="torch is not installed (make test-all installs it)")
@@ -47,38 +43,6 @@ def test_products_equal_the_general_ones(dtype, channels, masked):
         close(a, b)
     on_votes = torch.asarray(np.random.default_rng(1).normal(size=(channels, 37)), device=DEVICE)
     close(ours.transposed(on_votes, on_votes[0]), general.transposed(on_votes, on_votes[0]))
-
-
-@pytest.mark.parametrize("loss", ["log_loss", "squared_error"])
-@pytest.mark.parametrize("n_members", [12, 40])
-def test_one_read_gives_vote_and_gradient(loss, n_members, monkeypatch):
-    monkeypatch.setattr(fused_passes, "ONE_READ_ENTRIES", 256)  # several tiles of several rows
-    e = evidence(loss, n_members=n_members, weighted=True, dtype=np.float32)
-    settings = {"floor": 1e-3, "prior_mass": 0.02}
-    objective = SimplexObjective(e, LOSSES[loss], ConcaveQuadratic(0.0), **settings)
-    (block,) = objective._blocks()
-    on = {"device": DEVICE}
-    fused = FusedPasses(
-        (torch.asarray(e.votes, **on),), torch.asarray(e.oob_mask, **on)
-    )
-    terms = RowTerms(
-        loss="log" if loss == "log_loss" else "square",
-        uniform_vote=torch.asarray(block.uniform_vote[0], **on),
-        target=torch.asarray(block.targets[0], **on),
-        row_weight=torch.asarray(block.row_weight, **on),
-        prior_mass=0.02,
-        least_denominator=NO_VOTE,
-        least_vote=getattr(LOSSES[loss], "clip", -np.inf),
-        kept_share=1.0 - objective.floor,
-        floor=objective.floor / (e.n_classes or 1),
-        scale=1.0 - objective.floor,
-    )
-    weights = interior_point(n_members)
-    n, d, gradient = fused.vote_and_gradient(torch.asarray(weights, **on), terms)
-    for ours, theirs in zip((n, d), block.passes.forward(weights), strict=True):
-        close(ours, torch.asarray(theirs))
-    close(gradient, torch.asarray(objective.gradient(weights)))
-    assert fused.reads_once
 
 
 def test_host_arrays_are_left_to_the_general_products():

@@ -31,8 +31,7 @@ from sparsebag.evidence.arrays import detached, working_dtype
 from sparsebag.evidence.blocks import row_blocks
 from sparsebag.evidence.evidence import OOBEvidence, zero_in_bag
 from sparsebag.objective.evidence_passes import passes_of, reads_views
-from sparsebag.objective.fused_passes import FusedPasses, RowTerms
-from sparsebag.objective.losses import Brier, LogLoss, Loss, SquaredError, TwiceDifferentiableLoss
+from sparsebag.objective.losses import Loss, TwiceDifferentiableLoss
 from sparsebag.objective.passes import Passes
 from sparsebag.objective.penalties import Penalty, restrict_penalty
 from sparsebag.objective.row_facts import RowFacts, find_facts
@@ -49,8 +48,6 @@ NO_VOTE = 1e-15
 """Added to every denominator. The authors' own guard is not known; this one keeps their recorded
 tree rows within bounds, max(D, 1e-15) does not with our summation order. Where
 τ = 0 and no survivor has the row out of bag the vote is then 0, and log-loss meets its clip."""
-SLOPES_ON_DEVICE: dict[type, str] = {LogLoss: "log", SquaredError: "square", Brier: "square"}
-"""Losses whose slope the CUDA kernel knows, which then reads the evidence once, not twice."""
 
 
 @dataclass(frozen=True)
@@ -234,12 +231,6 @@ class SimplexObjective:
         total: Array = 0.0
         gradient = self.penalty.gradient(weights)
         for block in self._blocks():
-            terms = self._slope_on_device(block)
-            if terms is not None and isinstance(block.passes, FusedPasses):
-                *products, part = block.passes.vote_and_gradient(weights, terms)
-                total = total + self._loss_sum(block, self._vote_of(block, *products))
-                gradient = gradient + part
-                continue
             vote = self._vote(block, weights)
             slope = self._slope(block, vote) / vote.denominator
             on_mask = -xp.sum(slope * vote.ratio, axis=0)
@@ -379,10 +370,8 @@ class SimplexObjective:
     # -- one block ---------------------------------------------------------------------------
 
     def _vote(self, block: _Block, weights: Array) -> _Vote:
-        return self._vote_of(block, *block.passes.forward(weights))
-
-    def _vote_of(self, block: _Block, n: Array, d: Array) -> _Vote:
         xp = self.xp
+        n, d = block.passes.forward(weights)
         denominator = d + (self.prior_mass + NO_VOTE)
         ratio = (n + self.prior_mass * block.uniform_vote) / denominator
         if self._smallest_vote is not None:
@@ -399,24 +388,6 @@ class SimplexObjective:
     def _slope(self, block: _Block, vote: _Vote) -> Array:
         scale = self._channels.multiplicity * (1.0 - self.floor)
         return scale * block.row_weight * self.loss.gradient(vote.floored, block.targets)
-
-    def _slope_on_device(self, block: _Block) -> RowTerms | None:
-        """What a kernel needs to find the slope itself; None where it cannot."""
-        loss = SLOPES_ON_DEVICE.get(type(self.loss))
-        if loss is None or not (isinstance(block.passes, FusedPasses) and block.passes.reads_once):
-            return None
-        return RowTerms(
-            loss=loss,
-            uniform_vote=block.uniform_vote[0, :],
-            target=block.targets[0, :],
-            row_weight=block.row_weight,
-            prior_mass=self.prior_mass,
-            least_denominator=NO_VOTE,
-            least_vote=getattr(self.loss, "clip", -np.inf),
-            kept_share=1.0 - self.floor,
-            floor=self.floor / (self.evidence.n_classes or 1),
-            scale=self._channels.multiplicity * (1.0 - self.floor),
-        )
 
     def _curvature(self, block: _Block, vote: _Vote) -> Array:
         assert isinstance(self.loss, TwiceDifferentiableLoss)

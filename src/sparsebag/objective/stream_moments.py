@@ -39,10 +39,7 @@ def stream_moments(stream: RowStream, *, floor: float = 0.0) -> PairMoments:
         part = _scaled(risk.moments(), risk.total_weight)
         found = part if found is None else found + part
     if found is None:
-        raise NoPairsError(
-            "no two members have a row out of bag together, so nothing tells how they vote "
-            "together; use more members, or pass held-out rows."
-        )
+        raise NoPairsError.of_no_rows()
     return _scaled(found, 1.0 / found.row_weight)
 
 
