@@ -5,6 +5,7 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 
@@ -117,7 +118,7 @@ DISPATCH void transposed_f64(const double *v, const std::uint8_t *m, const doubl
 // share of the gradient while they are still in the first cache. `losses.py` has the slopes.
 struct RowTerms {
     const double *uniform_vote, *target, *row_weight;
-    double prior_mass, least_denominator, least_vote, kept_share, floor, scale;
+    double prior_mass, least_denominator, least_vote, kept_share, floor, multiplicity;
     bool log_loss;
 };
 
@@ -126,29 +127,33 @@ constexpr std::size_t SHORT_ROW = 512;
 constexpr std::size_t LONG_ROW = 4096;   // members whose weights take half the first cache
 constexpr std::size_t FLUSH_ROWS = 64;  // rows summed in single precision before doubles take over
 
-// A row's slope in its weighted vote and mask, from its products.
-INLINE void slope_of_row(const RowTerms &t, std::size_t i, double n, double d, float &on_votes,
-                         float &on_mask) {
+// A row's loss, from its products, and its slope in them.
+INLINE double loss_of_row(const RowTerms &t, std::size_t i, double n, double d, float &on_votes,
+                          float &on_mask) {
     const double denominator = d + t.prior_mass + t.least_denominator;
     double q = (n + t.prior_mass * t.uniform_vote[i]) / denominator;
     q = q > t.least_vote ? q : t.least_vote;
     const double p = t.kept_share * q + t.floor;
     const double slope = t.log_loss ? -1.0 / p : 2.0 * (p - t.target[i]);
-    const double found = t.scale * t.row_weight[i] * slope / denominator;
+    const double weight = t.multiplicity * t.row_weight[i];
+    const double found = t.kept_share * weight * slope / denominator;
     on_votes = static_cast<float>(found);
     on_mask = static_cast<float>(-found * q);
+    const double off = p - t.target[i];
+    return weight * (t.log_loss ? -std::log(p) : off * off);
 }
 
 // Wherever there are no kernels of our own below: two plain products of a few rows.
 struct Portable {
-    static void run(const float *v, const std::uint8_t *m, const float *w, std::size_t rows,
-                    std::size_t first, std::size_t c, const RowTerms &t, double *n, double *d,
-                    float *sums) {
+    static double run(const float *v, const std::uint8_t *m, const float *w, std::size_t rows,
+                      std::size_t first, std::size_t c, const RowTerms &t, float *sums) {
         float a[MOST_ROWS], b[MOST_ROWS];
-        forward_f32(v, m, w, rows, c, n + first, d + first);
+        double n[MOST_ROWS], d[MOST_ROWS], loss = 0.0;
+        forward_f32(v, m, w, rows, c, n, d);
         for (std::size_t r = 0; r < rows; ++r)
-            slope_of_row(t, first + r, n[first + r], d[first + r], a[r], b[r]);
+            loss += loss_of_row(t, first + r, n[r], d[r], a[r], b[r]);
         transposed_f32(v, m, a, b, rows, c, sums);
+        return loss;
     }
 };
 
@@ -245,50 +250,50 @@ struct Avx512 {
         }
     }
 
-    static void run(const float *v, const std::uint8_t *m, const float *w, std::size_t rows,
-                    std::size_t first, std::size_t c, const RowTerms &t, double *n, double *d,
-                    float *sums) {
+    static double run(const float *v, const std::uint8_t *m, const float *w, std::size_t rows,
+                      std::size_t first, std::size_t c, const RowTerms &t, float *sums) {
         float a[MOST_ROWS], b[MOST_ROWS];
+        double n[MOST_ROWS], d[MOST_ROWS], loss = 0.0;
         std::size_t r = 0;
         for (; c >= LONG_ROW && r + 4 <= rows; r += 4)
-            forward_four(v + r * c, m + r * c, w, c, n + first + r, d + first + r);
-        for (; r < rows; ++r)
-            forward(v + r * c, m + r * c, w, c, n[first + r], d[first + r]);
-        for (r = 0; r < rows; ++r)
-            slope_of_row(t, first + r, n[first + r], d[first + r], a[r], b[r]);
+            forward_four(v + r * c, m + r * c, w, c, n + r, d + r);
+        for (; r < rows; ++r) forward(v + r * c, m + r * c, w, c, n[r], d[r]);
+        for (r = 0; r < rows; ++r) loss += loss_of_row(t, first + r, n[r], d[r], a[r], b[r]);
         r = 0;
         for (; r + 4 <= rows; r += 4) transposed<4>(v + r * c, m + r * c, a + r, b + r, c, sums);
         for (; r < rows; ++r) transposed<1>(v + r * c, m + r * c, a + r, b + r, c, sums);
+        return loss;
     }
 };
 #endif
 
 template <typename KERNEL>
-void vote_and_gradient_by(const float *v, const std::uint8_t *m, const float *w, std::size_t rows,
-                          std::size_t c, const RowTerms &t, double *n, double *d, float *sums,
-                          double *gradient) {
+double loss_and_gradient_by(const float *v, const std::uint8_t *m, const float *w, std::size_t rows,
+                            std::size_t c, const RowTerms &t, float *sums, double *gradient) {
     const std::size_t group = c < SHORT_ROW || c >= LONG_ROW ? MOST_ROWS / 2 : MOST_ROWS;
+    double loss = 0.0;
     for (std::size_t i = 0; i < rows;) {
         const std::size_t end = i + FLUSH_ROWS < rows ? i + FLUSH_ROWS : rows;
         for (std::size_t k = 0; k < c; ++k) sums[k] = 0.0f;
         for (; i < end; i += group) {
             const std::size_t left = end - i < group ? end - i : group;
-            KERNEL::run(v + i * c, m + i * c, w, left, i, c, t, n, d, sums);
+            loss += KERNEL::run(v + i * c, m + i * c, w, left, i, c, t, sums);
         }
         i = end;
         for (std::size_t k = 0; k < c; ++k) gradient[k] += sums[k];
     }
+    return loss;
 }
 
-using Evaluate = decltype(&vote_and_gradient_by<Portable>);
+using Evaluate = decltype(&loss_and_gradient_by<Portable>);
 
 Evaluate choose_kernel() {
 #if defined(HAS_X86_KERNELS)
     if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
         __builtin_cpu_supports("avx512vl"))
-        return vote_and_gradient_by<Avx512>;
+        return loss_and_gradient_by<Avx512>;
 #endif
-    return vote_and_gradient_by<Portable>;
+    return loss_and_gradient_by<Portable>;
 }
 
 template <typename T>
@@ -322,24 +327,23 @@ void transposed(Matrix<T> votes, Matrix<std::uint8_t> mask, Vector<T> on_votes, 
     KERNEL(votes.data(), mask.data(), on_votes.data(), on_mask.data(), rows, members, sums.data());
 }
 
-void vote_and_gradient(Matrix<float> votes, Matrix<std::uint8_t> mask, Vector<float> weights,
-                       Vector<double> uniform_vote, Vector<double> target,
-                       Vector<double> row_weight, bool log_loss, double prior_mass,
-                       double least_denominator, double least_vote, double kept_share, double floor,
-                       double scale, Output<double> n, Output<double> d, Output<float> sums,
-                       Output<double> gradient) {
+double loss_and_gradient(Matrix<float> votes, Matrix<std::uint8_t> mask, Vector<float> weights,
+                         Vector<double> uniform_vote, Vector<double> target,
+                         Vector<double> row_weight, bool log_loss, double prior_mass,
+                         double least_denominator, double least_vote, double kept_share,
+                         double floor, double multiplicity, Output<float> sums,
+                         Output<double> gradient) {
     const std::size_t rows = votes.shape(0), members = votes.shape(1);
     check(mask.shape(0) == rows && mask.shape(1) == members && weights.shape(0) == members &&
           uniform_vote.shape(0) == rows && target.shape(0) == rows && row_weight.shape(0) == rows &&
-          n.shape(0) == rows && d.shape(0) == rows && sums.shape(0) == members &&
-          gradient.shape(0) == members);
+          sums.shape(0) == members && gradient.shape(0) == members);
     const RowTerms terms{uniform_vote.data(), target.data(), row_weight.data(), prior_mass,
                          least_denominator,   least_vote,    kept_share,        floor,
-                         scale,               log_loss};
-    nb::gil_scoped_release release;
+                         multiplicity,        log_loss};
     static const Evaluate evaluate = choose_kernel();
-    evaluate(votes.data(), mask.data(), weights.data(), rows, members, terms, n.data(),
-                       d.data(), sums.data(), gradient.data());
+    nb::gil_scoped_release release;
+    return evaluate(votes.data(), mask.data(), weights.data(), rows, members, terms, sums.data(),
+                    gradient.data());
 }
 
 }  // namespace
@@ -350,8 +354,8 @@ NB_MODULE(_passes, m) {
     const auto exact = nb::arg().noconvert();
     m.def("forward", &forward<float, forward_f32>, exact, exact, exact, exact, exact);
     m.def("forward", &forward<double, forward_f64>, exact, exact, exact, exact, exact);
-    m.def("vote_and_gradient", &vote_and_gradient, exact, exact, exact, exact, exact, exact, exact,
-          exact, exact, exact, exact, exact, exact, exact, exact, exact, exact);
+    m.def("loss_and_gradient", &loss_and_gradient, exact, exact, exact, exact, exact, exact, exact,
+          exact, exact, exact, exact, exact, exact, exact, exact);
     m.def("transposed", &transposed<float, transposed_f32>, exact, exact, exact, exact, exact);
     m.def("transposed", &transposed<double, transposed_f64>, exact, exact, exact, exact, exact);
 }

@@ -4,7 +4,7 @@ def forward(votes: ndarray, mask: ndarray, weights: ndarray, n: ndarray, d: ndar
 def transposed(
     votes: ndarray, mask: ndarray, on_votes: ndarray, on_mask: ndarray, sums: ndarray
 ) -> None: ...
-def vote_and_gradient(
+def loss_and_gradient(
     votes: ndarray,
     mask: ndarray,
     weights: ndarray,
@@ -17,9 +17,7 @@ def vote_and_gradient(
     least_vote: float,
     kept_share: float,
     floor: float,
-    scale: float,
-    n: ndarray,
-    d: ndarray,
+    multiplicity: float,
     sums: ndarray,
     gradient: ndarray,
-) -> None: ...
+) -> float: ...
