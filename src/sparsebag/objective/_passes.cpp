@@ -123,24 +123,42 @@ struct RowTerms {
 };
 
 constexpr std::size_t MOST_ROWS = 8;      // voted on, then differentiated, from the cache
-constexpr std::size_t SHORT_ROW = 512;
 constexpr std::size_t LONG_ROW = 4096;   // members whose weights take half the first cache
 constexpr std::size_t FLUSH_ROWS = 64;  // rows summed in single precision before doubles take over
 
-// A row's loss, from its products, and its slope in them.
-INLINE double loss_of_row(const RowTerms &t, std::size_t i, double n, double d, float &on_votes,
-                          float &on_mask) {
-    const double denominator = d + t.prior_mass + t.least_denominator;
-    double q = (n + t.prior_mass * t.uniform_vote[i]) / denominator;
-    q = q > t.least_vote ? q : t.least_vote;
-    const double p = t.kept_share * q + t.floor;
-    const double slope = t.log_loss ? -1.0 / p : 2.0 * (p - t.target[i]);
-    const double weight = t.multiplicity * t.row_weight[i];
-    const double found = t.kept_share * weight * slope / denominator;
-    on_votes = static_cast<float>(found);
-    on_mask = static_cast<float>(-found * q);
-    const double off = p - t.target[i];
-    return weight * (t.log_loss ? -std::log(p) : off * off);
+// Losses of a few rows, from their products, and the slopes in them. Rows of equal weight, the
+// usual case, share one logarithm: eight votes of at least 1e-15 multiply to no less than 1e-120.
+INLINE double losses_of_rows(const RowTerms &t, std::size_t first, std::size_t rows,
+                             const double *n, const double *d, float *on_votes, float *on_mask) {
+    double p[MOST_ROWS], weight[MOST_ROWS];
+    bool alike = true;
+    for (std::size_t r = 0; r < rows; ++r) {
+        const std::size_t i = first + r;
+        const double share = 1.0 / (d[r] + t.prior_mass + t.least_denominator);
+        double q = (n[r] + t.prior_mass * t.uniform_vote[i]) * share;
+        q = q > t.least_vote ? q : t.least_vote;
+        p[r] = t.kept_share * q + t.floor;
+        weight[r] = t.multiplicity * t.row_weight[i];
+        alike &= weight[r] == weight[0];
+        const double slope = t.log_loss ? -1.0 / p[r] : 2.0 * (p[r] - t.target[i]);
+        const double found = t.kept_share * weight[r] * slope * share;
+        on_votes[r] = static_cast<float>(found);
+        on_mask[r] = static_cast<float>(-found * q);
+    }
+    double loss = 0.0;
+    if (!t.log_loss) {
+        for (std::size_t r = 0; r < rows; ++r) {
+            const double off = p[r] - t.target[first + r];
+            loss += weight[r] * off * off;
+        }
+    } else if (alike) {
+        double product = 1.0;
+        for (std::size_t r = 0; r < rows; ++r) product *= p[r];
+        loss = -weight[0] * std::log(product);
+    } else {
+        for (std::size_t r = 0; r < rows; ++r) loss -= weight[r] * std::log(p[r]);
+    }
+    return loss;
 }
 
 // Wherever there are no kernels of our own below: two plain products of a few rows.
@@ -148,10 +166,9 @@ struct Portable {
     static double run(const float *v, const std::uint8_t *m, const float *w, std::size_t rows,
                       std::size_t first, std::size_t c, const RowTerms &t, float *sums) {
         float a[MOST_ROWS], b[MOST_ROWS];
-        double n[MOST_ROWS], d[MOST_ROWS], loss = 0.0;
+        double n[MOST_ROWS], d[MOST_ROWS];
         forward_f32(v, m, w, rows, c, n, d);
-        for (std::size_t r = 0; r < rows; ++r)
-            loss += loss_of_row(t, first + r, n[r], d[r], a[r], b[r]);
+        const double loss = losses_of_rows(t, first, rows, n, d, a, b);
         transposed_f32(v, m, a, b, rows, c, sums);
         return loss;
     }
@@ -253,13 +270,14 @@ struct Avx512 {
     static double run(const float *v, const std::uint8_t *m, const float *w, std::size_t rows,
                       std::size_t first, std::size_t c, const RowTerms &t, float *sums) {
         float a[MOST_ROWS], b[MOST_ROWS];
-        double n[MOST_ROWS], d[MOST_ROWS], loss = 0.0;
+        double n[MOST_ROWS], d[MOST_ROWS];
         std::size_t r = 0;
         for (; c >= LONG_ROW && r + 4 <= rows; r += 4)
             forward_four(v + r * c, m + r * c, w, c, n + r, d + r);
         for (; r < rows; ++r) forward(v + r * c, m + r * c, w, c, n[r], d[r]);
-        for (r = 0; r < rows; ++r) loss += loss_of_row(t, first + r, n[r], d[r], a[r], b[r]);
+        const double loss = losses_of_rows(t, first, rows, n, d, a, b);
         r = 0;
+        for (; r + 8 <= rows; r += 8) transposed<8>(v + r * c, m + r * c, a + r, b + r, c, sums);
         for (; r + 4 <= rows; r += 4) transposed<4>(v + r * c, m + r * c, a + r, b + r, c, sums);
         for (; r < rows; ++r) transposed<1>(v + r * c, m + r * c, a + r, b + r, c, sums);
         return loss;
@@ -270,7 +288,7 @@ struct Avx512 {
 template <typename KERNEL>
 double loss_and_gradient_by(const float *v, const std::uint8_t *m, const float *w, std::size_t rows,
                             std::size_t c, const RowTerms &t, float *sums, double *gradient) {
-    const std::size_t group = c < SHORT_ROW || c >= LONG_ROW ? MOST_ROWS / 2 : MOST_ROWS;
+    const std::size_t group = c >= LONG_ROW ? MOST_ROWS / 2 : MOST_ROWS;
     double loss = 0.0;
     for (std::size_t i = 0; i < rows;) {
         const std::size_t end = i + FLUSH_ROWS < rows ? i + FLUSH_ROWS : rows;

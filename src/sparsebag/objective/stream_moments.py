@@ -36,18 +36,8 @@ def stream_moments(stream: RowStream, *, floor: float = 0.0) -> PairMoments:
             risk = FullVoteRisk(block, floor=floor)
         except NoPairsError:
             continue
-        part = _scaled(risk.moments(), risk.total_weight)
+        part = risk.moments().scaled(risk.total_weight)
         found = part if found is None else found + part
     if found is None:
         raise NoPairsError.of_no_rows()
-    return _scaled(found, 1.0 / found.row_weight)
-
-
-def _scaled(moments: PairMoments, by: float) -> PairMoments:
-    return PairMoments(
-        by * moments.products,
-        by * moments.counts,
-        by * moments.row_weight,
-        by * moments.own_level,
-        by * moments.pair_level,
-    )
+    return found.scaled(1.0 / found.row_weight)
