@@ -7,6 +7,11 @@ from typing import Any
 
 import numpy as np
 
+_HEADERS = {
+    (1, 0): np.lib.format.read_array_header_1_0,
+    (2, 0): np.lib.format.read_array_header_2_0,
+}
+
 
 class NpyWindow:
     """Rows of an ``.npy`` file, mapped a slice at a time.
@@ -30,12 +35,19 @@ class NpyWindow:
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self._path = os.fspath(path)
-        whole = np.load(self._path, mmap_mode="r", allow_pickle=False)  # reads the header only
-        if not whole.flags.c_contiguous:
+        with open(self._path, "rb") as file:
+            version = np.lib.format.read_magic(file)
+            read = _HEADERS.get(version)
+            if read is None:
+                raise ValueError(f"{self._path} has .npy version {version}, which is not known.")
+            shape, fortran_order, dtype = read(file)
+            self._offset = file.tell()
+        if fortran_order and len(shape) > 1:
             raise ValueError(f"{self._path} is in Fortran order; store it in C order.")
-        self.shape: tuple[int, ...] = whole.shape
-        self.dtype: np.dtype[Any] = whole.dtype
-        self._offset = int(whole.offset)
+        if dtype.hasobject:
+            raise ValueError(f"{self._path} holds Python objects; store numbers.")
+        self.shape: tuple[int, ...] = shape
+        self.dtype: np.dtype[Any] = dtype
 
     def __getitem__(self, rows: slice) -> np.ndarray:
         start, stop, step = rows.indices(self.shape[0])

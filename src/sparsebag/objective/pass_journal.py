@@ -16,7 +16,7 @@ from zipfile import BadZipFile
 import numpy as np
 
 FORMAT = 1
-SAVE_EVERY_SECONDS = 2.0
+SAVE_EVERY_SECONDS = 0.5
 """How much work a kill may cost, at most, beside the block that was being read."""
 
 
@@ -147,7 +147,7 @@ class PassJournal:
         self._write()
 
     def save_if_due(self, sums: PassSums) -> None:
-        """The same, at most every other second.
+        """The same, at most twice a second.
 
         Parameters
         ----------

@@ -32,6 +32,7 @@ from sparsebag.evidence.blocks import row_blocks
 from sparsebag.evidence.evidence import OOBEvidence, zero_in_bag
 from sparsebag.objective.evidence_passes import passes_of, reads_views
 from sparsebag.objective.losses import Loss, TwiceDifferentiableLoss
+from sparsebag.objective.one_read import make_one_read
 from sparsebag.objective.passes import Passes
 from sparsebag.objective.penalties import Penalty, restrict_penalty
 from sparsebag.objective.row_facts import RowFacts, find_facts
@@ -133,7 +134,7 @@ class SimplexObjective:
         self.facts = facts or find_facts(evidence, self._channels)
         self._row_weight = self.facts.row_weight
         self._uniform_vote = self.facts.uniform_vote
-        self._kept_blocks = self._keep_blocks()
+        self._prepare_passes()
 
     @property
     def n_members(self) -> int:
@@ -227,6 +228,12 @@ class SimplexObjective:
 
     def value_and_gradient(self, weights: Array) -> tuple[float, Array]:
         """Objective and gradient, in one pass over the evidence."""
+        if self._one_read is not None:
+            loss, gradient = self._one_read.loss_and_gradient(
+                weights, prior_mass=self.prior_mass, least_denominator=NO_VOTE
+            )
+            value = loss + float(self.penalty.value(weights))
+            return value, gradient + self.penalty.gradient(weights)
         xp = self.xp
         total: Array = 0.0
         gradient = self.penalty.gradient(weights)
@@ -323,7 +330,7 @@ class SimplexObjective:
         face.evidence = self.evidence.take_members(members)
         face.penalty = restrict_penalty(self.penalty, members)
         face._channels = face.evidence.channels(self.loss.channel)
-        face._kept_blocks = face._keep_blocks()
+        face._prepare_passes()
         return face
 
     def can_hold(self, n_members: int) -> bool:
@@ -406,6 +413,12 @@ class SimplexObjective:
 
     def _blocks(self) -> Iterable[_Block]:
         return self._cut_into_blocks() if self._kept_blocks is None else self._kept_blocks
+
+    def _prepare_passes(self) -> None:
+        self._kept_blocks = self._keep_blocks()
+        self._one_read = make_one_read(
+            self.evidence, self._channels, self.facts, self.loss, self.floor
+        )
 
     def _keep_blocks(self) -> list[_Block] | None:
         """The blocks, where they are views of the evidence; None where each would be a copy."""

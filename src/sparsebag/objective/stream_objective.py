@@ -250,7 +250,7 @@ class StreamObjective:
         return sample if self._members is None else sample.restrict(self._members)
 
     def sample_rows(self, n_rows: int, seed: int) -> OOBEvidence:
-        """Rows drawn at random: read where they are, or picked from one pass."""
+        """Rows drawn at random: read where they are, kept from the first pass, or from one more."""
         total = self.stream.n_rows
         take = getattr(self.stream, "take", None)
         if total is not None and take is not None:
@@ -259,11 +259,18 @@ class StreamObjective:
             self._reads.passes += n_rows / total
             sample: OOBEvidence = take(np.sort(rows))
             return sample
-        reservoir = Reservoir(n_rows, seed)
-        for block in self.stream.blocks():
-            reservoir.add(block)
-        self._reads.passes += 1.0
-        return reservoir.evidence()
+        reservoir = self._reads.reservoir
+        self._reads.reservoir = None  # its rows are the caller's now
+        if reservoir is None:
+            reservoir = Reservoir(n_rows, seed)
+            for block in self.stream.blocks():
+                reservoir.add(block)
+            self._reads.passes += 1.0
+        kept = reservoir.evidence()
+        if kept.n_rows <= n_rows:
+            return kept
+        rows = np.random.default_rng(seed).choice(kept.n_rows, n_rows, replace=False)
+        return kept.take(np.sort(rows))
 
     def with_prior_mass(self, prior_mass: float) -> StreamObjective:
         """The same objective with another prior mass; shares the stream."""
@@ -284,9 +291,15 @@ class StreamObjective:
         weights = sums.weights
         began = sums.n_blocks
         part = None
+        # Rows that only come in order are sampled while they come the first time.
+        samples = self._known is None and began == 0 and not hasattr(self.stream, "take")
+        reservoir: Reservoir | None = None
         for part in self._parts(skip=began):
             sums = replace(sums, n_blocks=sums.n_blocks + 1)
             if part is not None:
+                if samples:
+                    reservoir = reservoir or Reservoir(self._affordable_rows(part.evidence))
+                    reservoir.add(part.evidence)
                 value, gradient = part.value_and_gradient(part.asarray(weights))
                 mass = part.facts.total
                 targets = on_host(part.evidence.target).astype(np.float64)
@@ -311,6 +324,7 @@ class StreamObjective:
             report.block(sums.n_blocks)
         if part is not None:
             self._reads.vote_eps = float(part.xp.finfo(part.evidence.votes.dtype).eps)
+        self._reads.reservoir = reservoir or self._reads.reservoir
         sums = replace(sums, is_done=True)
         if journal is not None:
             journal.save(sums)
@@ -353,6 +367,10 @@ class StreamObjective:
             # With the rows' prior votes known, other members' columns need not be read.
             members = self._members if self._facts.get(number) is not None else None
             yield number, self.stream.block(number, members)
+
+    def _affordable_rows(self, block: OOBEvidence) -> int:
+        bytes_a_row = max(1, block.nbytes // block.n_rows)
+        return max(1, self.memory_limit // HELD_SHARE // bytes_a_row)
 
     def _keeps_facts(self, part: SimplexObjective) -> bool:
         held = sum(f.row_weight.shape[0] for f in self._facts.values() if f is not None)
@@ -397,6 +415,7 @@ class _Reads:
 
     passes: float = 0.0
     vote_eps: float = float(np.finfo(np.float32).eps)
+    reservoir: Reservoir | None = None
 
 
 class _PassReport:

@@ -160,9 +160,9 @@ class Watch:
 
     def value_and_gradient(self, objective: Objective, weights: Array) -> tuple[float, Array]:
         """Evaluate and count."""
-        self.n_evaluations += 1
-        self.nbytes_read += objective.nbytes_per_pass
         value, gradient = objective.value_and_gradient(weights)
+        self.n_evaluations += 1
+        self.nbytes_read += objective.nbytes_per_pass  # streams know it once they have been read
         if not math.isfinite(value) or not bool(objective.xp.all(objective.xp.isfinite(gradient))):
             raise FloatingPointError(
                 "the objective or its gradient is not finite: the votes or targets are too large "

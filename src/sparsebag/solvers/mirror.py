@@ -26,7 +26,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from sparsebag.objective.objective import Objective
-from sparsebag.objective.penalties import Tilted
+from sparsebag.objective.penalties import ConcaveQuadratic, Tilted
 from sparsebag.objective.simplex_objective import SimplexObjective
 from sparsebag.solvers.active_set import ActiveSet
 from sparsebag.solvers.base import Solution, Solver, Status, Watch, one_blas_thread
@@ -55,6 +55,9 @@ INNER_SHARE = 0.002
 MOST_FAILURES = 8
 """Rounds in a row that may fail to lower the objective before the solve is called stalled."""
 PULL_GROWTH = 8.0
+
+
+NO_PENALTY = ConcaveQuadratic(0.0)
 
 
 @dataclass(frozen=True)
@@ -177,8 +180,12 @@ class _Rounds:
         _, at_anchor = sample.value_and_gradient(anchor.weights)
         self._count(sample, 1, sample.nbytes_per_pass)
         linear = anchor.gradient - at_anchor
-        penalty = Tilted(self.objective.penalty, linear, anchor.weights, self.pull)
-        tilted = sample.with_penalty(penalty)
+        own = self.objective.penalty
+        if is_first and not own.is_convex and sample.n_rows < self.objective.n_rows:
+            # A concave penalty decides for one of several like members; a sample decides wrongly,
+            # so the first round leaves the choice to later ones, which see more.
+            own = NO_PENALTY
+        tilted = sample.with_penalty(Tilted(own, linear, anchor.weights, self.pull))
         begin = anchor.weights
         if is_first:
             begin = stochastic_steps(tilted, anchor, self.solver.geometry, self.watch)

@@ -144,7 +144,7 @@ class OnlineSolve:
                 status = found.status
                 gap = stationarity_gap(found.weights, gradient)
             else:
-                tilted, level = self._tilted()
+                tilted, level = self._tilted(self.penalty)
                 found = self._minimise(tilted, self._anchors[-1].weights)
                 value = level + tilted.value(found.weights)
                 gap = self._gap_on_held_rows(found.weights)
@@ -167,10 +167,11 @@ class OnlineSolve:
     def _overflow(self) -> None:
         """The sample is full: its solution is the first anchor, its rows the first met there."""
         with one_blas_thread():
-            whole = self._whole()
+            # Without the penalty: a concave one decides for one of several like members, and the
+            # rows to come may decide otherwise.
+            whole = self._whole().with_penalty(NO_PENALTY)
             weights = self._minimise(whole, None).weights
-            loss_alone = whole.with_penalty(NO_PENALTY)
-            value, gradient = loss_alone.value_and_gradient(weights)
+            value, gradient = whole.value_and_gradient(weights)
         total = whole.facts.total
         self._anchors = [_Anchor(weights, total * on_host(gradient), total * value, total)]
         self._next_anchor_at = 2 * self.n_rows
@@ -189,7 +190,7 @@ class OnlineSolve:
 
     def _new_anchor(self) -> None:
         with one_blas_thread():
-            tilted, level = self._tilted()
+            tilted, level = self._tilted(self.penalty)
             found = self._minimise(tilted, self._anchors[-1].weights)
             value, gradient = tilted.value_and_gradient(found.weights)
         gap = stationarity_gap(found.weights, gradient)
@@ -199,21 +200,26 @@ class OnlineSolve:
 
     # -- the sample ------------------------------------------------------------------------------
 
-    def _tilted(self) -> tuple[SimplexObjective, float]:
+    def _tilted(self, penalty: Penalty) -> tuple[SimplexObjective, float]:
         """F, less a constant, and the constant: its value estimates the whole objective's."""
         assert self._sample is not None
         sample = self._objective(self._sample.evidence(), NO_PENALTY)
+        linear, level = self._correction(sample)
+        last = self._anchors[-1].weights
+        return sample.with_penalty(Tilted(penalty, linear, last)), level
+
+    def _correction(self, rows: SimplexObjective) -> tuple[np.ndarray, float]:
+        """What all rows met at the anchors say beyond these few: a gradient and a level."""
         met = [anchor for anchor in self._anchors if anchor.total > 0]
         total = sum(anchor.total for anchor in met)
-        linear, level = np.zeros(sample.n_members), 0.0
+        linear, level = np.zeros(rows.n_members), 0.0
         for anchor in met:
-            value, gradient = sample.value_and_gradient(sample.asarray(anchor.weights))
+            value, gradient = rows.value_and_gradient(rows.asarray(anchor.weights))
             share = anchor.total / total
             tilt = anchor.gradient / anchor.total - on_host(gradient)
             linear += share * tilt
             level += share * (anchor.value / anchor.total - value - float(tilt @ anchor.weights))
-        last = self._anchors[-1].weights
-        return sample.with_penalty(Tilted(self.penalty, linear, last)), level
+        return linear, level
 
     def _whole(self) -> SimplexObjective:
         """All rows so far, while they are all held."""
@@ -223,9 +229,12 @@ class OnlineSolve:
         return self._objective(concatenate(parts), self.penalty)
 
     def _gap_on_held_rows(self, weights: np.ndarray) -> float:
+        """The gap, with the held rows in the sample's place: they did not choose the weights."""
         assert self._held is not None
-        held = self._objective(self._held.evidence(), self.penalty)
-        return stationarity_gap(weights, on_host(held.value_and_gradient(weights)[1]))
+        held = self._objective(self._held.evidence(), NO_PENALTY)
+        linear, _ = self._correction(held)
+        gradient = on_host(held.value_and_gradient(weights)[1]) + linear
+        return stationarity_gap(weights, gradient + self.penalty.gradient(weights))
 
     def _minimise(self, objective: SimplexObjective, start: Any) -> Solution:
         solver = polisher(objective, self.tol, self.max_iter)
