@@ -8,6 +8,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <vector>
 
 #if defined(__GNUC__) && defined(__x86_64__)
 #include <immintrin.h>
@@ -119,7 +120,7 @@ DISPATCH void transposed_f64(const double *v, const std::uint8_t *m, const doubl
 struct RowTerms {
     const double *uniform_vote, *target, *row_weight;
     double prior_mass, least_denominator, least_vote, kept_share, floor, multiplicity;
-    bool log_loss;
+    bool log_loss, is_zeroed;
 };
 
 constexpr std::size_t MOST_ROWS = 8;      // voted on, then differentiated, from the cache
@@ -167,6 +168,13 @@ struct Portable {
                       std::size_t first, std::size_t c, const RowTerms &t, float *sums) {
         float a[MOST_ROWS], b[MOST_ROWS];
         double n[MOST_ROWS], d[MOST_ROWS];
+        // Votes in the bag may be anything, NaN included: a copy of these rows has zeros there.
+        static thread_local std::vector<float> kept;
+        if (!t.is_zeroed) {
+            kept.resize(rows * c);
+            for (std::size_t k = 0; k < rows * c; ++k) kept[k] = m[k] ? v[k] : 0.0f;
+            v = kept.data();
+        }
         forward_f32(v, m, w, rows, c, n, d);
         const double loss = losses_of_rows(t, first, rows, n, d, a, b);
         transposed_f32(v, m, a, b, rows, c, sums);
@@ -178,11 +186,11 @@ struct Portable {
 #define HAS_X86_KERNELS 1
 
 // Sixteen members at a time. The mask's bytes become a mask register, so that its products are
-// additions of the weights that are in.
+// additions of the weights that are in; votes in the bag, whatever they hold, are not loaded.
 struct Avx512 {
     __attribute__((target("avx512f,avx512bw,avx512vl"), always_inline)) static inline __mmask16
-    is_in(const std::uint8_t *m) {
-        const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i *>(m));
+    is_in(const std::uint8_t *m, __mmask16 here = 0xffff) {
+        const __m128i bytes = _mm_maskz_loadu_epi8(here, m);
         return _mm_test_epi8_mask(bytes, bytes);
     }
 
@@ -197,16 +205,16 @@ struct Avx512 {
             for (int l = 0; l < 4; ++l) {
                 const std::size_t k = j + 16 * l;
                 const __m512 weight = _mm512_loadu_ps(w + k);
-                sum_v[l] = _mm512_fmadd_ps(_mm512_loadu_ps(v + k), weight, sum_v[l]);
-                sum_m[l] = _mm512_mask_add_ps(sum_m[l], is_in(m + k), sum_m[l], weight);
+                const __mmask16 in = is_in(m + k);
+                sum_v[l] = _mm512_fmadd_ps(_mm512_maskz_loadu_ps(in, v + k), weight, sum_v[l]);
+                sum_m[l] = _mm512_mask_add_ps(sum_m[l], in, sum_m[l], weight);
             }
         for (; j < c; j += 16) {
             const __mmask16 here = c - j >= 16 ? 0xffff : (1u << (c - j)) - 1u;
             const __m512 weight = _mm512_maskz_loadu_ps(here, w + j);
-            const __m128i bytes = _mm_maskz_loadu_epi8(here, m + j);
-            sum_v[0] = _mm512_fmadd_ps(_mm512_maskz_loadu_ps(here, v + j), weight, sum_v[0]);
-            sum_m[0] = _mm512_mask_add_ps(sum_m[0], _mm_test_epi8_mask(bytes, bytes), sum_m[0],
-                                          weight);
+            const __mmask16 in = is_in(m + j, here);
+            sum_v[0] = _mm512_fmadd_ps(_mm512_maskz_loadu_ps(in, v + j), weight, sum_v[0]);
+            sum_m[0] = _mm512_mask_add_ps(sum_m[0], in, sum_m[0], weight);
         }
         n = _mm512_reduce_add_ps((sum_v[0] + sum_v[1]) + (sum_v[2] + sum_v[3]));
         d = _mm512_reduce_add_ps((sum_m[0] + sum_m[1]) + (sum_m[2] + sum_m[3]));
@@ -222,15 +230,17 @@ struct Avx512 {
         for (std::size_t j = 0; j < whole; j += 16) {
             const __m512 weight = _mm512_loadu_ps(w + j);
             for (int r = 0; r < 4; ++r) {
-                sum_v[r] = _mm512_fmadd_ps(_mm512_loadu_ps(v + r * c + j), weight, sum_v[r]);
-                sum_m[r] = _mm512_mask_add_ps(sum_m[r], is_in(m + r * c + j), sum_m[r], weight);
+                const __mmask16 in = is_in(m + r * c + j);
+                const __m512 votes = _mm512_maskz_loadu_ps(in, v + r * c + j);
+                sum_v[r] = _mm512_fmadd_ps(votes, weight, sum_v[r]);
+                sum_m[r] = _mm512_mask_add_ps(sum_m[r], in, sum_m[r], weight);
             }
         }
         for (int r = 0; r < 4; ++r) {
             n[r] = _mm512_reduce_add_ps(sum_v[r]);
             d[r] = _mm512_reduce_add_ps(sum_m[r]);
             for (std::size_t j = whole; j < c; ++j) {
-                n[r] += static_cast<double>(v[r * c + j] * w[j]);
+                n[r] += m[r * c + j] ? static_cast<double>(v[r * c + j] * w[j]) : 0.0;
                 d[r] += m[r * c + j] ? static_cast<double>(w[j]) : 0.0;
             }
         }
@@ -249,8 +259,9 @@ struct Avx512 {
         for (; j + 16 <= c; j += 16) {
             __m512 left = _mm512_loadu_ps(sums + j), right = _mm512_setzero_ps();
             for (std::size_t r = 0; r < R; ++r) {
-                left = _mm512_fmadd_ps(_mm512_loadu_ps(v + r * c + j), a[r], left);
-                right = _mm512_mask_add_ps(right, is_in(m + r * c + j), right, b[r]);
+                const __mmask16 in = is_in(m + r * c + j);
+                left = _mm512_fmadd_ps(_mm512_maskz_loadu_ps(in, v + r * c + j), a[r], left);
+                right = _mm512_mask_add_ps(right, in, right, b[r]);
             }
             _mm512_storeu_ps(sums + j, left + right);
         }
@@ -258,10 +269,9 @@ struct Avx512 {
             const __mmask16 here = (1u << (c - j)) - 1u;
             __m512 total = _mm512_maskz_loadu_ps(here, sums + j);
             for (std::size_t r = 0; r < R; ++r) {
-                const __m128i bytes = _mm_maskz_loadu_epi8(here, m + r * c + j);
-                const __m512 votes = _mm512_maskz_loadu_ps(here, v + r * c + j);
-                total = _mm512_fmadd_ps(votes, a[r], total);
-                total = _mm512_mask_add_ps(total, _mm_test_epi8_mask(bytes, bytes), total, b[r]);
+                const __mmask16 in = is_in(m + r * c + j, here);
+                total = _mm512_fmadd_ps(_mm512_maskz_loadu_ps(in, v + r * c + j), a[r], total);
+                total = _mm512_mask_add_ps(total, in, total, b[r]);
             }
             _mm512_mask_storeu_ps(sums + j, here, total);
         }
@@ -349,7 +359,7 @@ double loss_and_gradient(Matrix<float> votes, Matrix<std::uint8_t> mask, Vector<
                          Vector<double> uniform_vote, Vector<double> target,
                          Vector<double> row_weight, bool log_loss, double prior_mass,
                          double least_denominator, double least_vote, double kept_share,
-                         double floor, double multiplicity, Output<float> sums,
+                         double floor, double multiplicity, bool is_zeroed, Output<float> sums,
                          Output<double> gradient) {
     const std::size_t rows = votes.shape(0), members = votes.shape(1);
     check(mask.shape(0) == rows && mask.shape(1) == members && weights.shape(0) == members &&
@@ -357,7 +367,7 @@ double loss_and_gradient(Matrix<float> votes, Matrix<std::uint8_t> mask, Vector<
           sums.shape(0) == members && gradient.shape(0) == members);
     const RowTerms terms{uniform_vote.data(), target.data(), row_weight.data(), prior_mass,
                          least_denominator,   least_vote,    kept_share,        floor,
-                         multiplicity,        log_loss};
+                         multiplicity,        log_loss,      is_zeroed};
     static const Evaluate evaluate = choose_kernel();
     nb::gil_scoped_release release;
     return evaluate(votes.data(), mask.data(), weights.data(), rows, members, terms, sums.data(),
@@ -373,7 +383,7 @@ NB_MODULE(_passes, m) {
     m.def("forward", &forward<float, forward_f32>, exact, exact, exact, exact, exact);
     m.def("forward", &forward<double, forward_f64>, exact, exact, exact, exact, exact);
     m.def("loss_and_gradient", &loss_and_gradient, exact, exact, exact, exact, exact, exact, exact,
-          exact, exact, exact, exact, exact, exact, exact, exact);
+          exact, exact, exact, exact, exact, exact, exact, exact, exact);
     m.def("transposed", &transposed<float, transposed_f32>, exact, exact, exact, exact, exact);
     m.def("transposed", &transposed<double, transposed_f64>, exact, exact, exact, exact, exact);
 }

@@ -18,6 +18,7 @@ def loss_and_gradient(
     kept_share: float,
     floor: float,
     multiplicity: float,
+    is_zeroed: bool,
     sums: ndarray,
     gradient: ndarray,
 ) -> float: ...

@@ -38,6 +38,7 @@ class OneRead:
     kept_share: float
     floor: float
     multiplicity: float
+    is_zeroed: bool
 
     def loss_and_gradient(
         self, weights: np.ndarray, *, prior_mass: float, least_denominator: float
@@ -70,6 +71,7 @@ class OneRead:
             self.kept_share,
             self.floor,
             self.multiplicity,
+            self.is_zeroed,
             np.empty(len(weights), dtype=np.float32),
             gradient,
         )
@@ -100,7 +102,6 @@ def make_one_read(
     plain = (
         type(loss) in KNOWN_LOSSES
         and len(channels.votes) == 1
-        and evidence.is_zeroed
         and is_numpy_array(votes)
         and votes.dtype == np.float32
         and votes.flags.c_contiguous
@@ -121,4 +122,5 @@ def make_one_read(
         kept_share=1.0 - floor,
         floor=floor / (evidence.n_classes or 1),
         multiplicity=channels.multiplicity,
+        is_zeroed=evidence.is_zeroed,
     )
