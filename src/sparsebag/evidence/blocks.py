@@ -16,7 +16,9 @@ ROW_GROUP = 128
 groups, or a group whole blocks, so that sums do not depend on how rows are cut into blocks."""
 
 
-def row_blocks(matrix: Any, n_rows: int | None = None) -> Iterator[slice]:
+def row_blocks(
+    matrix: Any, n_rows: int | None = None, *, entries: int | None = None
+) -> Iterator[slice]:
     """Consecutive row slices of a matrix, sized for its device.
 
     The size depends on the shape and device alone, never on threads, so sums over blocks are
@@ -27,6 +29,8 @@ def row_blocks(matrix: Any, n_rows: int | None = None) -> Iterator[slice]:
     matrix : array of shape (rows, ...)
     n_rows : int, optional
         How many rows to cut, where it is a selection of the matrix's; default: all of them.
+    entries : int, optional
+        Entries of a block, where its device's usual number does not suit.
 
     Yields
     ------
@@ -39,7 +43,7 @@ def row_blocks(matrix: Any, n_rows: int | None = None) -> Iterator[slice]:
     [512, 88]
     """
     on_cpu = str(device(matrix)).startswith("cpu")
-    entries = CPU_BLOCK_ENTRIES if on_cpu else ACCELERATOR_BLOCK_ENTRIES
+    entries = entries or (CPU_BLOCK_ENTRIES if on_cpu else ACCELERATOR_BLOCK_ENTRIES)
     all_rows = int(matrix.shape[0])
     width = max(1, (size(matrix) or 0) // max(1, all_rows))
     step = _whole_groups(max(1, entries // width))

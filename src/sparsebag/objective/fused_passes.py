@@ -21,9 +21,9 @@ Array = Any
 FORWARD_TILE, FORWARD_WARPS = (1, 1024), 8
 TRANSPOSED_TILE, TRANSPOSED_WARPS = (4, 1024), 4
 """Rows and members of a tile, and the warps at it: the fastest of those tried on an H200."""
-GROUPS_OF_ROWS = 64
-"""Parts the rows are cut in for the transposed product: with the column tiles, more programs than
-a large card can hold at a time."""
+ROWS_EACH = 512
+"""Rows one program of the transposed product adds up: few enough for float32, and for more programs
+than a large card can hold at a time."""
 
 
 class FusedPasses:
@@ -78,14 +78,13 @@ class FusedPasses:
         a, b = self._single(on_votes), self._single(on_mask)
         n_rows, n_members = self._votes[0].shape
         rows, columns = TRANSPOSED_TILE
-        rows_each = rows * -(-n_rows // (rows * GROUPS_OF_ROWS))
-        groups = -(-n_rows // rows_each)
+        groups = -(-n_rows // ROWS_EACH)
         shape = (len(self._votes), groups, n_members)
         sums = torch.empty(shape, dtype=torch.float32, device=a.device)
         nothing = torch.zeros_like(b)
         with _current(a.device):
             for k, votes in enumerate(self._votes):
-                _kernels().transposed_kernel[(-(-n_members // columns), groups)](
+                _kernels().transposed_kernel[(-(-n_members // columns) * groups,)](
                     votes,
                     self._mask_or(votes),
                     a[k],
@@ -93,7 +92,7 @@ class FusedPasses:
                     sums[k],
                     n_rows,
                     n_members,
-                    rows_each,
+                    ROWS_EACH,
                     *self._strides(votes),
                     HAS_MASK=self._mask is not None,
                     ROWS=rows,

@@ -30,7 +30,7 @@ from array_api_compat import array_namespace, device
 from sparsebag.evidence.arrays import detached, working_dtype
 from sparsebag.evidence.blocks import row_blocks
 from sparsebag.evidence.evidence import OOBEvidence, zero_in_bag
-from sparsebag.objective.evidence_passes import passes_of, reads_views
+from sparsebag.objective.evidence_passes import pass_blocks, passes_of, reads_views
 from sparsebag.objective.losses import Loss, TwiceDifferentiableLoss
 from sparsebag.objective.one_read import make_one_read
 from sparsebag.objective.passes import Passes
@@ -282,7 +282,7 @@ class SimplexObjective:
         n = self.n_members
         dtype = self._dtype
         total = xp.zeros((n, n), dtype=xp.float64, device=self.device)
-        for block in self._blocks():
+        for block in self._dense_blocks():
             vote = self._vote(block, weights)
             d2 = vote.denominator**2
             slope, curvature = self._slope(block, vote) / d2, self._curvature(block, vote) / d2
@@ -306,7 +306,7 @@ class SimplexObjective:
         xp = self.xp
         counts = xp.zeros(self.n_members, dtype=xp.float64, device=self.device)
         dtype = self._dtype  # whole blocks: twice as wide would be twice the memory
-        for block in self._blocks():
+        for block in self._dense_blocks():
             losses: Array = 0.0
             for k, votes in enumerate(block.votes):
                 vote = xp.astype(_dense(votes), dtype, copy=False)
@@ -375,12 +375,12 @@ class SimplexObjective:
         return other
 
     def __getstate__(self) -> dict[str, Any]:
-        """Without the blocks: they are views, and a pickle would hold the evidence twice."""
-        return {**self.__dict__, "_kept_blocks": None}
+        """Without views of the evidence: a pickle would hold it twice."""
+        return {**self.__dict__, "_kept_blocks": None, "_one_read": None}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
-        self._kept_blocks = self._keep_blocks()
+        self._prepare_passes()
 
     # -- one block ---------------------------------------------------------------------------
 
@@ -414,6 +414,10 @@ class SimplexObjective:
     def _blocks(self) -> Iterable[_Block]:
         return self._cut_into_blocks() if self._kept_blocks is None else self._kept_blocks
 
+    def _dense_blocks(self) -> Iterable[_Block]:
+        """Blocks of which copies are made: never larger than usual on their device."""
+        return self._cut_into_blocks(row_blocks(self.evidence.votes))
+
     def _prepare_passes(self) -> None:
         self._kept_blocks = self._keep_blocks()
         self._one_read = make_one_read(
@@ -424,8 +428,8 @@ class SimplexObjective:
         """The blocks, where they are views of the evidence; None where each would be a copy."""
         return list(self._cut_into_blocks()) if reads_views(self.evidence, self._channels) else None
 
-    def _cut_into_blocks(self) -> Iterator[_Block]:
-        for rows in row_blocks(self.evidence.votes):
+    def _cut_into_blocks(self, slices: Iterable[slice] | None = None) -> Iterator[_Block]:
+        for rows in slices or pass_blocks(self.evidence, self._channels):
             votes, mask, passes = passes_of(self.evidence, self._channels, rows)
             yield _Block(
                 votes=votes,

@@ -74,8 +74,10 @@ def transposed_kernel(
     COLUMNS: tl.constexpr,
 ):
     """``Σ_i V_ij a_i + I_ij b_i`` over some rows; ``sums`` has one line a group of rows."""
-    columns = tl.program_id(0) * COLUMNS + tl.arange(0, COLUMNS)
-    first = tl.program_id(1).to(tl.int64) * rows_each
+    tiles = tl.cdiv(n_members, COLUMNS)  # neighbours in time are neighbours in memory
+    columns = (tl.program_id(0) % tiles) * COLUMNS + tl.arange(0, COLUMNS)
+    group = (tl.program_id(0) // tiles).to(tl.int64)
+    first = group * rows_each
     last = tl.minimum(first + rows_each, n_rows)
     total = tl.zeros((ROWS, COLUMNS), tl.float32)
     for start in tl.range(first, last, ROWS):
@@ -88,5 +90,5 @@ def transposed_kernel(
             votes, mask, rows[:, None], columns[None, :], here, votes_stride, mask_stride, HAS_MASK
         )
         total += v * a + m * b
-    line = sums + tl.program_id(1).to(tl.int64) * n_members + columns
+    line = sums + group * n_members + columns
     tl.store(line, tl.sum(total, axis=0), mask=columns < n_members)
