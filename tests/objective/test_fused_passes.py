@@ -9,11 +9,10 @@ from sparsebag.objective.fused_passes import FusedPasses, can_fuse
 from sparsebag.objective.passes import ArrayPasses
 
 torch = pytest.importorskip("torch", reason="torch is not installed (make test-all installs it)")
-pytest.importorskip("triton", reason="triton is not installed (it comes with torch for CUDA)")
-
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 if DEVICE == "cpu":
-    os.environ.setdefault("TRITON_INTERPRET", "1")  # read where the kernels are first imported
+    os.environ.setdefault("TRITON_INTERPRET", "1")  # read where Triton is first imported
+pytest.importorskip("triton", reason="triton is not installed (it comes with torch for CUDA)")
 
 
 def blocks(n_rows=37, n_members=70, dtype=torch.float32, seed=0):
