@@ -45,19 +45,42 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=RESULTS, help="file of results")
     parser.add_argument("--shrink", type=int, default=1, help="divide every number of rows by this")
     options = parser.parse_args()
+    reason = why_not()
+    if reason:
+        sys.exit(reason)
+    with kept_output(options.out):
+        sections(options.shrink)
+
+
+def run(*, quick: bool) -> bool:
+    """Print all sections; False where there is no device to measure."""
+    reason = why_not()
+    if reason:
+        print(f"{reason} benchmarks/results/scale_gpu.txt has what an H200 gave.")
+        return False
+    sections(20 if quick else 1)
+    return True
+
+
+def why_not() -> str | None:
     try:
         import torch
     except ImportError:
-        sys.exit("PyTorch is not installed, so there is nothing to measure.")
+        return "PyTorch is not installed, so there is nothing to measure."
     if not torch.cuda.is_available():
-        sys.exit("there is no CUDA device, so there is nothing to measure.")
-    with kept_output(options.out):
-        describe(torch)
-        copy, rate = ceilings(torch)
-        passes(torch, copy, options.shrink)
-        same_answer(torch, options.shrink)
-        gram_precision(torch, options.shrink)
-        large(torch, copy, rate, options.shrink)
+        return "There is no CUDA device, so there is nothing to measure."
+    return None
+
+
+def sections(shrink: int) -> None:
+    import torch
+
+    describe(torch)
+    copy, rate = ceilings(torch)
+    passes(torch, copy, shrink)
+    same_answer(torch, shrink)
+    gram_precision(torch, shrink)
+    large(torch, copy, rate, shrink)
 
 
 def describe(torch: Any) -> None:

@@ -231,8 +231,7 @@ class ClusterObjective:
         """Whether copying so many members' columns is worth it and within the memory allowed."""
         share = n_members / self.n_members
         nbytes = self.nbytes_per_pass
-        allowed = max(FACE_BYTES * len(self._parts), nbytes / FACE_SHARE)
-        return share < 1.0 and share * nbytes <= allowed
+        return share < 1.0 and share * nbytes <= max(FACE_BYTES, nbytes / FACE_SHARE)
 
     def row_sample(self, n_rows: int, seed: int) -> SimplexObjective:
         """The same objective on rows drawn at random, in memory."""
@@ -302,6 +301,9 @@ class _Part:
 
     evidence: OOBEvidence
     objective: SimplexObjective | None
+
+    def __sizeof__(self) -> int:
+        return object.__sizeof__(self) + self.evidence.nbytes
 
 
 def _part(evidence: OOBEvidence, loss: Loss, floor: float, total: float) -> _Part:

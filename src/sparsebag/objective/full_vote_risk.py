@@ -261,6 +261,9 @@ class FullVoteRisk:
         self.total_weight = float(weight.sum())
         self.row_weight: np.ndarray = weight / self.total_weight
 
+    def __sizeof__(self) -> int:
+        return object.__sizeof__(self) + self.evidence.nbytes
+
     def uniform_row_risk(self) -> np.ndarray:
         """Each row's risk under all members with equal weights.
 
