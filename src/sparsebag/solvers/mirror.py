@@ -52,6 +52,9 @@ NEGLIGIBLE = 0.01
 """Average weight, as a share of 1/N, below which a member is screened out after the steps."""
 INNER_SHARE = 0.002
 """Between passes the tilted sample is minimised to this share of the gap that is left."""
+FACE_NEWCOMERS = 2.0
+"""Members without weight in the exact polish, as a multiple of those with: columns cost memory, a
+member that was left out costs two passes."""
 MOST_FAILURES = 8
 """Rounds in a row that may fail to lower the objective before the solve is called stalled."""
 PULL_GROWTH = 8.0
@@ -136,8 +139,8 @@ class _Rounds:
                 if best.gap <= self.goal:
                     status = Status.CONVERGED
                     break
-                face = next_face(best, self.objective.xp)
-                if n_rounds and self._holds_all_rows_of(face, sample):
+                face = next_face(best, self.objective.xp, FACE_NEWCOMERS)
+                if n_rounds and self._may_polish(face, sample):
                     inner = self._polish(best, face)
                 else:
                     inner = self._round(sample, best, is_first=n_rounds == 0)
@@ -171,9 +174,10 @@ class _Rounds:
         few = self.n_passes < self.solver.max_passes
         return few and self.watch.n_iterations < self.solver.max_iter
 
-    def _holds_all_rows_of(self, face: Array, sample: SimplexObjective) -> bool:
+    def _may_polish(self, face: Array, sample: SimplexObjective) -> bool:
         whole = sample.n_rows >= self.objective.n_rows
-        return not whole and self.objective.can_hold(int(face.shape[0]))
+        enough = self.n_passes + 2 <= self.solver.max_passes  # its columns, then all members
+        return not whole and enough and self.objective.can_hold(int(face.shape[0]))
 
     def _round(self, sample: SimplexObjective, anchor: Point, *, is_first: bool) -> Solution:
         """Minimise the sample, tilted to have the whole's gradient at the anchor."""
