@@ -64,7 +64,7 @@ def test_rounds_on_the_sample_alone_converge(large, kind, monkeypatch):
     few = kind(sample_bytes=SAMPLE_BYTES, max_passes=5).solve(f)
     assert few.objective <= found.objective * (1 + 1e-4)
     values = [point.objective for point in found.trace]
-    assert values[-1] == min(values)
+    assert found.objective <= min(values) + f.rounding
 
 
 def test_the_sample_is_tilted_to_the_wholes_gradient(large):
