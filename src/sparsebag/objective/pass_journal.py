@@ -172,7 +172,7 @@ class PassJournal:
 
     def _read(self) -> list[PassSums]:
         try:
-            with np.load(self.path, allow_pickle=False) as found:
+            with open(self.path, "rb") as file, np.load(file, allow_pickle=False) as found:
                 arrays = {name: found[name] for name in found.files}
             if int(arrays["format"]) != FORMAT:
                 raise KeyError("format")

@@ -12,8 +12,6 @@ allowed, and read again where it does not.
 
 from __future__ import annotations
 
-import sys
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
@@ -26,6 +24,7 @@ from sparsebag.evidence.reservoir import Reservoir
 from sparsebag.evidence.row_stream import RowStream, concatenate
 from sparsebag.objective.losses import Loss, TwiceDifferentiableLoss
 from sparsebag.objective.pass_journal import PassJournal, PassSums
+from sparsebag.objective.pass_report import PassReport
 from sparsebag.objective.penalties import ConcaveQuadratic, Penalty, restrict_penalty
 from sparsebag.objective.row_facts import NoWeightError, RowFacts
 from sparsebag.objective.simplex_objective import GAP_PER_ROUNDING, SimplexObjective
@@ -40,7 +39,6 @@ FACTS_SHARE = 8
 """Likewise the rows' weights and prior votes."""
 FACTS_BYTES = 16
 NO_PENALTY = ConcaveQuadratic(0.0)
-PRINT_EVERY_SECONDS = 5.0
 
 
 class StreamObjective:
@@ -233,6 +231,12 @@ class StreamObjective:
         share = n_members / self.n_members
         return share * self.nbytes_per_pass <= self.memory_limit / HELD_SHARE
 
+    def face_sample(self, members: Array, seed: int) -> SimplexObjective:
+        """The same on a face, and on as many rows drawn at random as the memory allowed holds."""
+        members = on_host(members)
+        nbytes = self.nbytes_per_pass * len(members) / self.n_members
+        return self._in_memory(members, min(1.0, self.memory_limit / HELD_SHARE / nbytes), seed)
+
     def row_sample(self, n_rows: int, seed: int) -> SimplexObjective:
         """The same objective on rows drawn at random, in memory.
 
@@ -287,7 +291,7 @@ class StreamObjective:
     # -- blocks --------------------------------------------------------------------------------
 
     def _run_pass(self, sums: PassSums, journal: PassJournal | None) -> PassSums:
-        report = _PassReport(self, sums.n_blocks)
+        report = PassReport(self.stream.n_blocks, sums.n_blocks, self.verbose)
         weights = sums.weights
         began = sums.n_blocks
         part = None
@@ -377,10 +381,21 @@ class StreamObjective:
         allowed = self.memory_limit // FACTS_SHARE // FACTS_BYTES
         return bool(held + part.n_rows <= allowed)
 
-    def _in_memory(self, members: np.ndarray) -> SimplexObjective:
+    def _in_memory(
+        self, members: np.ndarray, share: float = 1.0, seed: int = 0
+    ) -> SimplexObjective:
+        """A face's columns, of all rows or of a share of every block's."""
         face = self._copy()
         face._members = members if self._members is None else self._members[members]
-        parts = [part for part in face._parts() if part is not None]
+        parts = []
+        for number, part in enumerate(face._parts()):
+            if part is not None and share < 1.0:
+                n_kept = max(1, int(share * part.n_rows))
+                draws = np.random.default_rng([seed, number])
+                kept = np.sort(draws.choice(part.n_rows, n_kept, replace=False))
+                part = part.at_rows(kept) if part.facts.row_weight[kept].sum() > 0 else None
+            if part is not None:
+                parts.append(part)
         self._reads.passes += 1.0
         total = sum(part.facts.total for part in parts)
         facts = RowFacts(
@@ -416,21 +431,3 @@ class _Reads:
     passes: float = 0.0
     vote_eps: float = float(np.finfo(np.float32).eps)
     reservoir: Reservoir | None = None
-
-
-class _PassReport:
-    """Progress within a pass that takes long."""
-
-    def __init__(self, objective: StreamObjective, first: int) -> None:
-        self._objective = objective
-        self._last = time.monotonic()
-        if first and objective.verbose:
-            print(f"[stream] going on from block {first}", file=sys.stderr, flush=True)
-
-    def block(self, number: int) -> None:
-        """One more block is read."""
-        now = time.monotonic()
-        if self._objective.verbose and now - self._last >= PRINT_EVERY_SECONDS:
-            self._last = now
-            of = self._objective.stream.n_blocks
-            print(f"[stream] block {number} of {of or 'unknown'}", file=sys.stderr, flush=True)

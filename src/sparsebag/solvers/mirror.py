@@ -18,12 +18,15 @@ Zhang 2013; with the sample minimised to the end, Shamir, Srebro and Zhang 2014)
 The next pass finds objective, gradient and stationarity gap there; its point is the next anchor.
 Where the columns of the members still in question fit the memory allowed, all their rows are read
 in one pass and F gives way to f itself on them: a pass later the gap over all members is final.
+Where only some of their rows fit, those make a far larger sample than rows of all members would.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from typing import Any
+
+import numpy as np
 
 from sparsebag.objective.objective import Objective
 from sparsebag.objective.penalties import ConcaveQuadratic, Tilted
@@ -52,6 +55,9 @@ NEGLIGIBLE = 0.01
 """Average weight, as a share of 1/N, below which a member is screened out after the steps."""
 INNER_SHARE = 0.002
 """Between passes the tilted sample is minimised to this share of the gap that is left."""
+FACE_NEWCOMERS = 2.0
+"""Members without weight in the exact polish, as a multiple of those with: columns cost memory, a
+member that was left out costs two passes."""
 MOST_FAILURES = 8
 """Rounds in a row that may fail to lower the objective before the solve is called stalled."""
 PULL_GROWTH = 8.0
@@ -124,6 +130,8 @@ class _Rounds:
         self.goal = objective.goal(solver.tol)
         self.pull = 0.0
         self.n_passes = watch.n_evaluations
+        self.face: Array = None
+        self.face_rows: SimplexObjective | None = None
 
     def run(self, best: Point) -> Solution:
         """Alternate until the gap over all rows meets the goal."""
@@ -136,9 +144,11 @@ class _Rounds:
                 if best.gap <= self.goal:
                     status = Status.CONVERGED
                     break
-                face = next_face(best, self.objective.xp)
-                if n_rounds and self._holds_all_rows_of(face, sample):
+                face = next_face(best, self.objective.xp, FACE_NEWCOMERS)
+                if n_rounds and self._may_polish(face, sample):
                     inner = self._polish(best, face)
+                elif n_rounds and self._may_sample_face(best, face, sample):
+                    inner = self._face_round(best)
                 else:
                     inner = self._round(sample, best, is_first=n_rounds == 0)
                 n_rounds += 1
@@ -171,9 +181,34 @@ class _Rounds:
         few = self.n_passes < self.solver.max_passes
         return few and self.watch.n_iterations < self.solver.max_iter
 
-    def _holds_all_rows_of(self, face: Array, sample: SimplexObjective) -> bool:
+    def _may_polish(self, face: Array, sample: SimplexObjective) -> bool:
         whole = sample.n_rows >= self.objective.n_rows
-        return not whole and self.objective.can_hold(int(face.shape[0]))
+        enough = self.n_passes + 2 <= self.solver.max_passes  # its columns, then all members
+        return not whole and enough and self.objective.can_hold(int(face.shape[0]))
+
+    def _may_sample_face(self, best: Point, face: Array, sample: SimplexObjective) -> bool:
+        """Draw rows of a face anew if the one at hand lacks a member that asks for weight."""
+        draw = getattr(self.objective, "face_sample", None)
+        if draw is None or sample.n_rows >= self.objective.n_rows:
+            return False
+        wanted = next_face(best, self.objective.xp)
+        if self.face is not None and np.isin(wanted, self.face).all():
+            return True
+        if self.n_passes + 2 > self.solver.max_passes or 2 * len(face) > self.objective.n_members:
+            return False
+        self.face, self.face_rows = face, draw(face, self.solver.seed)
+        self._count_columns()
+        return True
+
+    def _face_round(self, anchor: Point) -> Solution:
+        """A round on the face's sample, which has more rows for having fewer columns."""
+        assert self.face_rows is not None
+        face = self.face
+        inside = Point(anchor.weights[face], anchor.value, anchor.gradient[face])
+        inner = self._round(self.face_rows, inside, is_first=False)
+        weights = self.objective.xp.zeros_like(anchor.weights)
+        weights[face] = inner.weights
+        return replace(inner, weights=weights)
 
     def _round(self, sample: SimplexObjective, anchor: Point, *, is_first: bool) -> Solution:
         """Minimise the sample, tilted to have the whole's gradient at the anchor."""
@@ -199,9 +234,7 @@ class _Rounds:
         """Minimise exactly over the members with weight and those asking for some, on all rows."""
         xp = self.objective.xp
         restricted = self.objective.restrict(face)
-        self.watch.n_evaluations += 1  # reading the columns is a pass like any other
-        self.watch.nbytes_read += self.objective.nbytes_per_pass
-        self.n_passes += 1
+        self._count_columns()
         inner = self._solve(restricted, point.weights[face], self.goal / 2)
         self.watch.nbytes_read += inner.nbytes_read
         weights = xp.zeros_like(point.weights)
@@ -213,6 +246,12 @@ class _Rounds:
         inner = polisher(objective, wanted / objective.scale, left).solve(objective, begin)
         self.watch.n_iterations += inner.n_iterations
         return inner
+
+    def _count_columns(self) -> None:
+        """Reading a face's columns is a pass like any other."""
+        self.watch.n_evaluations += 1
+        self.watch.nbytes_read += self.objective.nbytes_per_pass
+        self.n_passes += 1
 
     def _count(self, sample: SimplexObjective, n_evaluations: int, nbytes: int) -> None:
         """What the sample costs; a sample of all rows is a pass like any other."""

@@ -213,11 +213,11 @@ class SpectralDescent:
         self.step = min(max(step, low), high)
 
 
-def next_face(point: Point, xp: Any) -> Array:
-    """Members with weight, and those without whose gradient asks loudest for some."""
+def next_face(point: Point, xp: Any, share: float = 1 / 8) -> Array:
+    """Members with weight, and a share as many without, whose gradient asks loudest for some."""
     inside = point.weights > 0
     n_inside = int(xp.sum(xp.astype(inside, xp.int64)))
-    n_new = max(NEWCOMERS, n_inside // 8)
+    n_new = max(NEWCOMERS, int(share * n_inside))
     asking = xp.where(inside, xp.max(point.gradient), point.gradient)
     average = float(xp.sum(point.weights * point.gradient))
     if n_new < asking.shape[0]:
