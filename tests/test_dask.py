@@ -35,7 +35,7 @@ def _no_cluster():
         yield
 
 
-def cut(e, size=128):
+def cut(e, size=256):
     """Evidence in blocks, as a cluster would hold it."""
     parts = [e.take(slice(i, i + size)) for i in range(0, e.n_rows, size)]
     return ClusterBlocks(lambda: [dask.delayed(part, traverse=False) for part in parts])
@@ -98,9 +98,9 @@ def test_pair_sums_of_any_rows_are_a_tree_reduction():
 
 
 def test_blocks_without_information_add_nothing():
-    e = evidence(n_rows=384, n_classes=2)
+    e = evidence(n_rows=768, n_classes=2)
     mask = e.oob_mask.copy()
-    mask[128:256] = False
+    mask[256:512] = False
     e = replace(e, oob_mask=mask, votes=e.votes * mask)
     how = {"floor": 1e-3, "prior_mass": 0.02}
     cluster = ClusterObjective(cut(e), LOSSES["log_loss"], ConcaveQuadratic(0.0), **how)
@@ -131,7 +131,7 @@ def test_fit_weights_takes_dask_arrays_cut_anyhow(loss):
         sample_weight=weight,
     )
     np.testing.assert_allclose(got.weights, expected.weights, atol=SAME)
-    assert got.objective == pytest.approx(expected.objective, abs=1e-9)
+    assert got.objective == pytest.approx(expected.objective, abs=np.finfo(np.float32).eps)
 
 
 def forest_problem(n_rows=600, n_trees=20):
@@ -210,7 +210,7 @@ def test_row_blocks_hold_whole_groups():
     assert whole_groups((1000,)) == (1000,)
     assert whole_groups((10, 10, 10)) == (30,)
     assert sum(whole_groups((777, 1, 3000, 50))) == 3828
-    assert all(size % 128 == 0 for size in whole_groups((777, 1, 3000, 50))[:-1])
+    assert all(size % 256 == 0 for size in whole_groups((777, 1, 3000, 50))[:-1])
 
 
 @pytest.mark.filterwarnings("ignore")

@@ -11,7 +11,7 @@ CPU_BLOCK_ENTRIES = 1 << 19
 """2 MiB of float32: a block's second use (the gradient) finds it in the cache."""
 ACCELERATOR_BLOCK_ENTRIES = 1 << 28
 """1 GiB of float32: large enough that kernel launches do not count."""
-ROW_GROUP = 128
+ROW_GROUP = 256
 """Rows that are added up in the votes' own precision; longer sums are doubles. Blocks hold whole
 groups, or a group whole blocks, so that sums do not depend on how rows are cut into blocks."""
 

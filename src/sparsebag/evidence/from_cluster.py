@@ -213,7 +213,7 @@ def whole_groups(sizes: tuple[int, ...]) -> tuple[int, ...]:
     Examples
     --------
     >>> whole_groups((100, 500, 200))
-    (128, 512, 160)
+    (512, 288)
     """
     ends = np.cumsum(sizes)
     cuts = np.unique((ends[:-1] + ROW_GROUP // 2) // ROW_GROUP * ROW_GROUP)
