@@ -131,7 +131,7 @@ def test_fit_weights_takes_dask_arrays_cut_anyhow(loss):
         sample_weight=weight,
     )
     np.testing.assert_allclose(got.weights, expected.weights, atol=SAME)
-    assert got.objective == pytest.approx(expected.objective, abs=np.finfo(np.float32).eps)
+    assert got.objective == pytest.approx(expected.objective, abs=float(np.finfo(np.float32).eps))
 
 
 def forest_problem(n_rows=600, n_trees=20):
