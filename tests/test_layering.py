@@ -10,9 +10,12 @@ ORDER = ["evidence", "objective", "solvers", "selection", "refine", "deploy", "r
 # Modules at the root stand on all folders; among themselves they have an order too.
 TOP = [
     "settings",
+    "streaming",
+    "cluster_weights",
     "weighting",
     "calibrating",
     "refining",
+    "cluster_survivors",
     "given_ensemble",
     "estimator_docs",
     "estimators",

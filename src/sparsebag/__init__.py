@@ -34,6 +34,10 @@ if TYPE_CHECKING:
         UncoveredRowsWarning,
         UnverifiedRowsWarning,
     )
+    from sparsebag.evidence.member_rows import stream_members
+    from sparsebag.evidence.row_stream import RowStream
+    from sparsebag.evidence.stored_rows import open_evidence, store_evidence
+    from sparsebag.evidence.stream_rows import stream_rows
     from sparsebag.report import metrics
     from sparsebag.report.compression_report import CompressionReport
     from sparsebag.selection.select import RegretWarning
@@ -41,6 +45,7 @@ if TYPE_CHECKING:
     from sparsebag.selection.table import PathTable
     from sparsebag.solvers.auto import select_solver
     from sparsebag.solvers.base import Solution, Status
+    from sparsebag.streaming import OnlineWeights
     from sparsebag.weighting import fit_weights, lambda_path
 
 __version__ = "0.1.0"
@@ -49,9 +54,15 @@ __all__ = [
     "compress",
     "fit_weights",
     "lambda_path",
+    "OnlineWeights",
     "SparseBaggingClassifier",
     "SparseBaggingRegressor",
     "OOBEvidence",
+    "RowStream",
+    "stream_rows",
+    "stream_members",
+    "store_evidence",
+    "open_evidence",
     "UncoveredRowsWarning",
     "UnverifiedRowsWarning",
     "RegretWarning",
@@ -75,7 +86,13 @@ _HOMES = {
     "lambda_path": "weighting",
     "SparseBaggingClassifier": "estimators",
     "SparseBaggingRegressor": "estimators",
+    "OnlineWeights": "streaming",
     "OOBEvidence": "evidence.evidence",
+    "RowStream": "evidence.row_stream",
+    "stream_rows": "evidence.stream_rows",
+    "stream_members": "evidence.member_rows",
+    "store_evidence": "evidence.stored_rows",
+    "open_evidence": "evidence.stored_rows",
     "UncoveredRowsWarning": "evidence.evidence",
     "UnverifiedRowsWarning": "evidence.evidence",
     "RegretWarning": "selection.select",

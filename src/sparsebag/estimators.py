@@ -14,12 +14,14 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from sparsebag.cluster_survivors import survivors_on_cluster
 from sparsebag.deploy.deployable import Deployable
 from sparsebag.deploy.from_members import compile_members
 from sparsebag.deploy.weighted_vote import WeightedVote
 from sparsebag.estimator_docs import documented
 from sparsebag.evidence.collect import collect_evidence
 from sparsebag.evidence.evidence import UnverifiedRowsWarning
+from sparsebag.evidence.from_cluster import is_on_cluster
 from sparsebag.evidence.from_ensemble import read_ensemble
 from sparsebag.evidence.members import Task
 from sparsebag.given_ensemble import (
@@ -108,43 +110,43 @@ class _SparseBagging(Deployable, MetaEstimatorMixin, BaseEstimator):  # type: ig
         budget = self._budget(settings)
         tolerance = check_tolerance(self.tolerance, budget if settings.lam is None else None)
         check_ensemble(self._ensemble_to_fit(), self._task)
+        if is_on_cluster(X):
+            if not self._is_frozen:
+                raise ValueError(
+                    "scikit-learn cannot fit an ensemble to a Dask array; fit it first and pass "
+                    "it to sparsebag.compress, or wrap it in sklearn.frozen.FrozenEstimator."
+                )
+            y = np.asarray(y)
         check_targets(y, self._task)
         X = X if hasattr(X, "shape") else np.asarray(X)
         validate_data(self, X, skip_check_array=True)
         ensemble = self._fitted_ensemble(X, y, sample_weight, fit_params)
         pool = read_ensemble(ensemble)
-        evidence = collect_evidence(
-            pool,
-            X,
-            y,
-            source=source,
-            sample_weight=sample_weight,
-            class_votes=_class_votes(settings, loss),
-            dtype=settings.evidence_dtype,
-            n_jobs=self.n_jobs,
-            verbose=self.verbose,
-        )
-        if self._is_frozen and source == "oob" and evidence.verified_by is None:
-            warnings.warn(
-                "nothing shows whether X, y are the ensemble's training rows in their original "
-                "order; check it yourself, or fit the ensemble with oob_score=True to have it "
-                "proved.",
-                UnverifiedRowsWarning,
-                stacklevel=2,
+        how: dict[str, Any] = {
+            "source": source,
+            "sample_weight": sample_weight,
+            "n_jobs": self.n_jobs,
+            "verbose": self.verbose,
+        }
+        goal: dict[str, Any] = {"budget": budget, "tolerance": tolerance}
+        class_votes = _class_votes(settings, loss)
+        if is_on_cluster(X):
+            found, verified_by = survivors_on_cluster(
+                pool, X, y, settings, class_votes=bool(class_votes), **goal, **how
             )
-        found = find_survivors(
-            evidence,
-            pool,
-            X,
-            settings,
-            budget=budget,
-            tolerance=tolerance,
-            n_jobs=self.n_jobs,
-            verbose=self.verbose,
-        )
+            self._warn_unverified(source, verified_by)
+        else:
+            evidence = collect_evidence(
+                pool, X, y, class_votes=class_votes, dtype=settings.evidence_dtype, **how
+            )
+            verified_by = evidence.verified_by
+            self._warn_unverified(source, verified_by)
+            found = find_survivors(
+                evidence, pool, X, settings, n_jobs=self.n_jobs, verbose=self.verbose, **goal
+            )
         self._keep(found, settings)
         self._full, self._accepts = ensemble, accepts(ensemble)
-        self.verified_by_ = evidence.verified_by
+        self.verified_by_ = verified_by
         return self
 
     def report(self, X: Any, y: Any, *, baseline: Any = None) -> CompressionReport:
@@ -197,6 +199,16 @@ class _SparseBagging(Deployable, MetaEstimatorMixin, BaseEstimator):  # type: ig
         return router.add(estimator=self._ensemble_to_fit(), method_mapping=mapping)
 
     # -- steps of fit ------------------------------------------------------------------------
+
+    def _warn_unverified(self, source: str, verified_by: str | None) -> None:
+        if self._is_frozen and source == "oob" and verified_by is None:
+            warnings.warn(
+                "nothing shows whether X, y are the ensemble's training rows in their original "
+                "order; check it yourself, or fit the ensemble with oob_score=True to have it "
+                "proved.",
+                UnverifiedRowsWarning,
+                stacklevel=3,
+            )
 
     @property
     def _is_frozen(self) -> bool:

@@ -14,6 +14,7 @@ from sparsebag.deploy.from_members import COLLAPSED, collapses_into_one
 from sparsebag.evidence.arrays import on_host
 from sparsebag.evidence.evidence import OOBEvidence
 from sparsebag.evidence.members import MemberPool
+from sparsebag.objective.full_vote_risk import PairRisk
 from sparsebag.refine.calibrate import Calibrated
 from sparsebag.refine.refinement import Refinement
 from sparsebag.refine.refitted_trees import RefittedTrees, why_no_refitting
@@ -62,6 +63,8 @@ def find_survivors(
     tolerance: float,
     n_jobs: int | None = None,
     verbose: int = 0,
+    solution: Solution | None = None,
+    risk: PairRisk | None = None,
 ) -> Survivors:
     """Choose members as they will be deployed, refit their leaves, calibrate their vote.
 
@@ -76,6 +79,10 @@ def find_survivors(
     tolerance : float
     n_jobs : int, optional
     verbose : int, default 0
+    solution : Solution, optional
+        Weights that were fitted elsewhere, on more rows than these.
+    risk : PairRisk, optional
+        Pairs of members compared elsewhere, on more rows than these.
 
     Returns
     -------
@@ -87,7 +94,13 @@ def find_survivors(
         with warnings.catch_warnings(record=True) as told:
             warnings.simplefilter("always")
             found = _with_refitted_leaves(
-                trees, calibration, settings, budget=budget, tolerance=tolerance, verbose=verbose
+                trees,
+                calibration,
+                settings,
+                budget=budget,
+                tolerance=tolerance,
+                verbose=verbose,
+                solution=solution,
             )
         if found.refinement.used:
             for warning in told:
@@ -105,6 +118,8 @@ def find_survivors(
             tolerance=tolerance,
             verbose=verbose,
             X=X,
+            solution=solution,
+            risk=risk,
         )
         active = np.flatnonzero(on_host(solution.weights))
         found = Survivors(pool.keep(active), solution, selection, refinement, None)
@@ -124,9 +139,11 @@ def _weights(
     verbose: int,
     trees: RefittedTrees | None = None,
     X: Any = None,
+    solution: Solution | None = None,
+    risk: PairRisk | None = None,
 ) -> tuple[Selection | None, Solution]:
     if settings.lam is not None:
-        return None, solve_weights(evidence, settings, verbose=verbose)
+        return None, solution or solve_weights(evidence, settings, verbose=verbose)
     started = time.perf_counter()
     selector = member_selector(
         evidence if trees is None else trees.refitted_evidence(),
@@ -136,6 +153,7 @@ def _weights(
         tolerance=tolerance,
         X=X,
         refitted=trees,
+        risk=risk,
         verbose=verbose,
     )
     selection = choose_calibrated(selector, calibration)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Literal
@@ -9,10 +10,14 @@ from typing import Any, Literal
 import numpy as np
 import scipy.sparse as sp
 
+from sparsebag.cluster_weights import fit_weights_on_cluster
 from sparsebag.deploy.from_members import collapses_into_one
 from sparsebag.evidence.evidence import OOBEvidence, warn_uncovered
+from sparsebag.evidence.from_cluster import is_on_cluster
 from sparsebag.evidence.from_predictions import from_predictions
-from sparsebag.evidence.members import MemberPool
+from sparsebag.evidence.members import MemberPool, Task
+from sparsebag.evidence.row_stream import RowStream
+from sparsebag.objective.full_vote_risk import PairRisk
 from sparsebag.objective.losses import Loss, resolve_loss
 from sparsebag.objective.penalties import ConcaveQuadratic
 from sparsebag.objective.simplex_objective import SimplexObjective
@@ -36,6 +41,7 @@ from sparsebag.solvers.base import (
     one_blas_thread,
     warn_unless_converged,
 )
+from sparsebag.streaming import solve_stream
 
 Array = Any
 MOST_MIXED_ROWS = 5_000
@@ -113,6 +119,7 @@ def member_selector(
     tolerance: float,
     X: Any = None,
     refitted: RefittedMembers | None = None,
+    risk: PairRisk | None = None,
     verbose: int = 0,
 ) -> MemberSelector:
     """Members with a path to choose from; weights may be refitted on the loss where that helps.
@@ -137,6 +144,7 @@ def member_selector(
         whole_weights=pool.own_weights,
         disagreement=None if X is None else disagreement_of(pool, X, evidence),
         whole_is_one=collapses_into_one(pool),
+        risk=risk,
         floor=settings.floor,
         noun="trees" if all(member.is_tree for member in pool.members) else "members",
         verbose=verbose,
@@ -159,9 +167,9 @@ def chosen_weights(selection: Selection, evidence: OOBEvidence, seconds: float) 
 
 
 def fit_weights(
-    predictions: Array,
-    oob_mask: Array | None,
-    y: Array,
+    predictions: Array | RowStream,
+    oob_mask: Array | None = None,
+    y: Array | None = None,
     *,
     loss: str | Loss = "log_loss",
     lam: float | None = None,
@@ -172,16 +180,21 @@ def fit_weights(
     sample_weight: Array | None = None,
     labels: Array | None = None,
     start: Array | None = None,
+    memory_limit: int | None = None,
+    checkpoint: str | os.PathLike[str] | None = None,
     verbose: int = 0,
 ) -> Solution:
     """Fit simplex weights to a user's own matrices, from any library or language.
 
     Parameters
     ----------
-    predictions : array of shape (M, N) or (M, N, C)
+    predictions : array of shape (M, N) or (M, N, C), or RowStream
         What member j says of row i: a regression prediction; the probability of the row's true
         class; or, with three axes, of every class. NumPy, PyTorch or CuPy; the work stays on
-        the array's device and in its precision.
+        the array's device and in its precision. A Dask array is solved where its workers have it.
+        Or a stream of row blocks, for evidence that is larger than memory or made on the way
+        (`sparsebag.stream_rows`, `sparsebag.open_evidence`, `sparsebag.stream_members`); it
+        carries its mask and targets itself.
     oob_mask : array of shape (M, N) or None
         Non-zero where row i was *not* used to train member j. None: no row was.
     y : array of shape (M,)
@@ -191,7 +204,8 @@ def fit_weights(
     lam : float, optional
         Strength λ of the concave penalty ``-λ‖w‖²``, in the unit of your loss: compare the two.
         Default 0 (the simplex alone makes weights sparse), or 0.05 with ``preset="paper"``.
-    solver : {"auto", "slsqp", "active_set", "projected_gradient"} or Solver
+    solver : {"auto", "slsqp", "active_set", "projected_gradient", "mirror", "projected_sgd"} or \
+            Solver
         ``"auto"`` follows `sparsebag.select_solver`.
     floor, prior_mass : float or "auto"
         ε and τ of the objective; see `sparsebag.compress`.
@@ -203,6 +217,10 @@ def fit_weights(
         Class order of the third axis; default: sorted distinct values of ``y``.
     start : array of shape (N,), optional
         Where to start; default: the simplex's centre.
+    memory_limit : int, optional
+        Streams only: bytes that may be held at a time; default 1 GiB.
+    checkpoint : path, optional
+        Streams only: a file that records every pass, so that the same call goes on after a kill.
     verbose : int, default 0
         Progress on standard error.
 
@@ -232,6 +250,43 @@ def fit_weights(
     settings = resolve_settings(
         lam=lam, loss=loss, solver=solver, floor=floor, prior_mass=prior_mass, preset=preset
     )
+    if isinstance(predictions, RowStream):
+        if not (oob_mask is None and y is None and sample_weight is None and labels is None):
+            raise ValueError(
+                "a stream carries its mask, targets, sample weights and labels itself; pass none "
+                "of them beside it."
+            )
+        if loss == "log_loss" and predictions.task == "regression":
+            settings = replace(settings, loss="auto")
+        return solve_stream(
+            predictions,
+            settings,
+            memory_limit=memory_limit,
+            checkpoint=checkpoint,
+            start=start,
+            verbose=verbose,
+        )
+    if is_on_cluster(predictions):
+        task, chosen = _task_and_loss(loss)
+        return fit_weights_on_cluster(
+            predictions,
+            oob_mask,
+            y,
+            settings,
+            task=task,
+            loss=chosen,
+            sample_weight=sample_weight,
+            labels=labels,
+            start=start,
+            verbose=verbose,
+        )
+    if memory_limit is not None or checkpoint is not None:
+        raise ValueError(
+            "memory_limit and checkpoint are for streams, whose rows are read block by block; pass "
+            "sparsebag.stream_rows(predictions, oob_mask, y), or leave them out."
+        )
+    if y is None:
+        raise ValueError("y is missing; pass one target a row.")
     evidence, chosen = _from_matrices(predictions, oob_mask, y, loss, sample_weight, labels)
     return solve_weights(evidence, replace(settings, loss=chosen), start=start, verbose=verbose)
 
@@ -314,9 +369,7 @@ def _from_matrices(
     sample_weight: Array | None,
     labels: Array | None,
 ) -> tuple[OOBEvidence, Loss]:
-    regression = loss == "squared_error" or getattr(loss, "channel", None) == "prediction"
-    task: Literal["classification", "regression"] = "regression" if regression else "classification"
-    chosen = resolve_loss(loss, task)
+    task, chosen = _task_and_loss(loss)
     evidence = from_predictions(
         predictions,
         oob_mask,
@@ -327,3 +380,9 @@ def _from_matrices(
         every_class=chosen.channel == "every_class",
     )
     return evidence, chosen
+
+
+def _task_and_loss(loss: str | Loss) -> tuple[Task, Loss]:
+    regression = loss == "squared_error" or getattr(loss, "channel", None) == "prediction"
+    task: Task = "regression" if regression else "classification"
+    return task, resolve_loss(loss, task)

@@ -10,7 +10,7 @@ import sparsebag as sb
 from problems import evidence, interior_point, objective
 from sparsebag.evidence import blocks
 from sparsebag.evidence.evidence import OOBEvidence
-from sparsebag.objective import simplex_objective
+from sparsebag.objective import evidence_passes
 from sparsebag.objective.losses import LOSSES, Brier, LogLoss, resolve_loss
 from sparsebag.objective.passes import make_passes
 from sparsebag.objective.penalties import ConcaveQuadratic
@@ -235,7 +235,7 @@ def test_single_precision_reaches_the_products_as_it_came(masked, solver, monkey
         precisions.update({np.dtype(dtype), *(v.dtype for v in votes)})
         return make_passes(votes, mask, xp, dtype)
 
-    monkeypatch.setattr(simplex_objective, "make_passes", watched)
+    monkeypatch.setattr(evidence_passes, "make_passes", watched)
     rng = np.random.default_rng(0)
     votes, mask = rng.random((400, 9), dtype=np.float32), rng.random((400, 9)) < 0.6
     mask[:, 0] = True

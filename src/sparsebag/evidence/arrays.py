@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from array_api_compat import is_cupy_array, is_torch_array
+from array_api_compat import array_namespace, is_cupy_array, is_torch_array
 
 Array = Any
 
@@ -52,3 +52,44 @@ def on_host(values: Array) -> np.ndarray:
     if is_torch_array(values):
         values = values.cpu()
     return np.asarray(values.get() if is_cupy_array(values) else values)
+
+
+def is_on_cuda(values: Array) -> bool:
+    """Whether an array lives on an NVIDIA device.
+
+    Parameters
+    ----------
+    values : object
+
+    Returns
+    -------
+    bool
+
+    Examples
+    --------
+    >>> is_on_cuda(np.ones(2))
+    False
+    """
+    return bool(is_cupy_array(values) or (is_torch_array(values) and values.is_cuda))
+
+
+def working_dtype(values: Array) -> Any:
+    """The precision products are taken in: the array's own, or float32 where that is half.
+
+    Half precision is a way to store votes, not to add them up.
+
+    Parameters
+    ----------
+    values : array of floats
+
+    Returns
+    -------
+    dtype
+
+    Examples
+    --------
+    >>> working_dtype(np.ones(2, dtype=np.float16)) == np.float32
+    True
+    """
+    xp = array_namespace(values)
+    return xp.float32 if xp.finfo(values.dtype).bits == 16 else values.dtype

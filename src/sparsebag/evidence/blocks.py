@@ -11,9 +11,14 @@ CPU_BLOCK_ENTRIES = 1 << 19
 """2 MiB of float32: a block's second use (the gradient) finds it in the cache."""
 ACCELERATOR_BLOCK_ENTRIES = 1 << 28
 """1 GiB of float32: large enough that kernel launches do not count."""
+ROW_GROUP = 256
+"""Rows that are added up in the votes' own precision; longer sums are doubles. Blocks hold whole
+groups, or a group whole blocks, so that sums do not depend on how rows are cut into blocks."""
 
 
-def row_blocks(matrix: Any, n_rows: int | None = None) -> Iterator[slice]:
+def row_blocks(
+    matrix: Any, n_rows: int | None = None, *, entries: int | None = None
+) -> Iterator[slice]:
     """Consecutive row slices of a matrix, sized for its device.
 
     The size depends on the shape and device alone, never on threads, so sums over blocks are
@@ -24,6 +29,8 @@ def row_blocks(matrix: Any, n_rows: int | None = None) -> Iterator[slice]:
     matrix : array of shape (rows, ...)
     n_rows : int, optional
         How many rows to cut, where it is a selection of the matrix's; default: all of them.
+    entries : int, optional
+        Entries of a block, where its device's usual number does not suit.
 
     Yields
     ------
@@ -36,10 +43,15 @@ def row_blocks(matrix: Any, n_rows: int | None = None) -> Iterator[slice]:
     [512, 88]
     """
     on_cpu = str(device(matrix)).startswith("cpu")
-    entries = CPU_BLOCK_ENTRIES if on_cpu else ACCELERATOR_BLOCK_ENTRIES
+    entries = entries or (CPU_BLOCK_ENTRIES if on_cpu else ACCELERATOR_BLOCK_ENTRIES)
     all_rows = int(matrix.shape[0])
     width = max(1, (size(matrix) or 0) // max(1, all_rows))
-    step = max(1, entries // width)
+    step = _whole_groups(max(1, entries // width))
     n_rows = all_rows if n_rows is None else n_rows
     for start in range(0, n_rows, step):
         yield slice(start, min(start + step, n_rows))
+
+
+def _whole_groups(n_rows: int) -> int:
+    """So many rows or fewer: whole groups, or a power of two that divides one."""
+    return n_rows - n_rows % ROW_GROUP if n_rows >= ROW_GROUP else 1 << n_rows.bit_length() - 1

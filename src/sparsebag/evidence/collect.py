@@ -100,7 +100,7 @@ def collect_evidence(
     if in_bag is not None and verify:
         verified_by = prove_training_rows(pool, members_X, target)
 
-    votes = np.zeros((n_rows, n_members), dtype=_storage(dtype, pool, target))
+    votes = np.zeros((n_rows, n_members), dtype=storage_of(dtype, pool, target))
     mask = None if in_bag is None else np.zeros((n_rows, n_members), dtype=np.bool_)
     n_classes = 0 if pool.classes is None else len(pool.classes)
     planes: list[list[Any]] = [[] for _ in range(n_members)]
@@ -209,8 +209,20 @@ def encode_target(pool: MemberPool, y: Any) -> np.ndarray:
         ) from None
 
 
-def _storage(dtype: Any, pool: MemberPool, target: np.ndarray) -> Any:
-    """The dtype that keeps the votes' differences: float64 where ``dtype`` would round them off."""
+def storage_of(dtype: Any, pool: MemberPool, target: np.ndarray) -> Any:
+    """The dtype that keeps the votes' differences: float64 where ``dtype`` would round them off.
+
+    Parameters
+    ----------
+    dtype : dtype
+        The one that is wanted.
+    pool : MemberPool
+    target : ndarray of shape (M,)
+
+    Returns
+    -------
+    dtype
+    """
     if pool.classes is not None:
         return dtype
     rounding = float(np.finfo(dtype).eps) * float(np.abs(target).max())

@@ -8,7 +8,7 @@ import numpy as np
 import scipy.sparse as sp
 from array_api_compat import array_namespace, device, is_array_api_obj, is_numpy_array, size
 
-from sparsebag.evidence.arrays import detached, on_host
+from sparsebag.evidence.arrays import detached, is_on_cuda, on_host
 from sparsebag.evidence.blocks import row_blocks
 from sparsebag.evidence.evidence import PROBABILITY_TOLERANCE, OOBEvidence, zero_in_bag
 from sparsebag.evidence.labels import UnknownLabelError, class_positions
@@ -33,6 +33,7 @@ def from_predictions(
     sample_weight: Array | None = None,
     labels: Array | None = None,
     every_class: bool = False,
+    is_part: bool = False,
 ) -> OOBEvidence:
     """Check a user's matrices and turn them into evidence.
 
@@ -54,6 +55,8 @@ def from_predictions(
         Class order of the third axis; default: sorted distinct values of ``y``.
     every_class : bool, default False
         Keep every class's votes (needs three axes unless there are two classes).
+    is_part : bool, default False
+        These are some rows of more, so that votes of zero alone need not be a mistake.
 
     Returns
     -------
@@ -87,7 +90,8 @@ def from_predictions(
         else:
             _check_class_axis(predictions, classes)
             votes, off = _true_class(predictions, mask, target)
-        unseen = mask is None or bool(xp.any(mask))  # else there is another sentence for it
+        # Without a row out of bag there is another sentence for it.
+        unseen = not is_part and (mask is None or bool(xp.any(mask)))
         if unseen and _all_zero(votes, None if zeroed else mask):
             raise ValueError(
                 "every member gives every row's true class probability zero; predictions must "
@@ -164,6 +168,8 @@ def _check_predictions(predictions: Array, task: Task) -> Array:
     if out.dtype in (xp.float32, xp.float64):
         return out
     half = xp.isdtype(out.dtype, "real floating") and out.dtype.itemsize == 2
+    if half and is_on_cuda(out):
+        return out  # the kernels there read it as it is, and multiply in float32
     try:
         return xp.astype(out, xp.float32 if half else xp.float64)
     except (TypeError, ValueError) as error:

@@ -70,12 +70,33 @@ def route(member: Member, rows: Any, draws: np.ndarray, target: np.ndarray) -> R
     -------
     RoutedBag
     """
+    return in_leaves(member, member.apply(rows), draws, target)
+
+
+def in_leaves(
+    member: Member, leaves: np.ndarray, draws: np.ndarray, target: np.ndarray
+) -> RoutedBag:
+    """A bag's distinct rows whose leaves are known.
+
+    Parameters
+    ----------
+    member : Member
+        One decision tree.
+    leaves : ndarray of shape (n,)
+        The node each row falls into.
+    draws, target : ndarray of shape (n,)
+        As in `route`.
+
+    Returns
+    -------
+    RoutedBag
+    """
     nodes = member.estimator.tree_
     ids = np.flatnonzero(nodes.children_left < 0)
     position = np.zeros(nodes.node_count, dtype=np.intp)
     position[ids] = np.arange(len(ids))
     return RoutedBag(
-        leaf=position[member.apply(rows)],
+        leaf=position[leaves],
         draws=draws,
         target=target,
         count=nodes.n_node_samples[ids],

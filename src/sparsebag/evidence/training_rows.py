@@ -14,7 +14,7 @@ import sklearn
 from sklearn.ensemble import BaggingClassifier, BaggingRegressor
 from sklearn.metrics import r2_score
 
-from sparsebag.evidence.leaves import RoutedBag, disagreement, route
+from sparsebag.evidence.leaves import RoutedBag, disagreement, in_leaves, route
 from sparsebag.evidence.members import MemberPool, take_rows
 
 TREES_CHECKED = 3
@@ -150,6 +150,57 @@ def prove_training_rows(pool: MemberPool, X: Any, target: np.ndarray) -> str | N
 def _check_leaves(pool: MemberPool, X: Any, target: np.ndarray) -> bool:
     """Check a few trees, more of them if they are small; whether there were any to check."""
     bags = _route_some(pool, X, target)
+    _check_bags(pool, bags)
+    return bool(bags)
+
+
+def trees_to_check(pool: MemberPool) -> list[int]:
+    """Trees whose leaves would prove the training rows; empty where they cannot.
+
+    Parameters
+    ----------
+    pool : MemberPool
+        With in-bag rows.
+
+    Returns
+    -------
+    list of int
+    """
+    trees = [j for j, member in enumerate(pool.members) if member.is_tree]
+    chosen: list[int] = []
+    if TREES_MISPLACE_NAN or not trees:
+        return chosen
+    n_leaves = 0
+    for j in _first_last_then_any(trees):
+        if len(chosen) >= TREES_CHECKED and n_leaves >= LEAVES_CHECKED:
+            break
+        chosen.append(j)
+        n_leaves += int(pool.members[j].estimator.tree_.n_leaves)
+    return chosen
+
+
+def prove_by_leaves(pool: MemberPool, leaves: dict[int, np.ndarray], target: np.ndarray) -> None:
+    """As `prove_training_rows`, of trees in which every row's leaf is known.
+
+    Parameters
+    ----------
+    pool : MemberPool
+        With in-bag rows.
+    leaves : dict of int to ndarray of shape (M,)
+        By member, the node each row falls into.
+    target : ndarray of shape (M,)
+        Encoded targets.
+    """
+    assert pool.in_bag is not None
+    bags = {}
+    for j, nodes in leaves.items():
+        rows, draws = np.unique(pool.in_bag[j], return_counts=True)
+        if len(rows):
+            bags[j] = in_leaves(pool.members[j], nodes[rows], draws, target[rows])
+    _check_bags(pool, bags)
+
+
+def _check_bags(pool: MemberPool, bags: dict[int, RoutedBag]) -> None:
     rows_weighted = _rows_may_be_weighted(pool, list(bags.values()))
     for j, bag in bags.items():
         models = (pool.source, pool.members[j].estimator)
@@ -162,7 +213,6 @@ def _check_leaves(pool: MemberPool, X: Any, target: np.ndarray) -> bool:
         )
         if found is not None:
             raise _not_training(f"for member {j}, {found}")
-    return bool(bags)
 
 
 def _route_some(pool: MemberPool, X: Any, target: np.ndarray) -> dict[int, RoutedBag]:

@@ -4,3 +4,21 @@ def forward(votes: ndarray, mask: ndarray, weights: ndarray, n: ndarray, d: ndar
 def transposed(
     votes: ndarray, mask: ndarray, on_votes: ndarray, on_mask: ndarray, sums: ndarray
 ) -> None: ...
+def loss_and_gradient(
+    votes: ndarray,
+    mask: ndarray,
+    weights: ndarray,
+    uniform_vote: ndarray,
+    target: ndarray,
+    row_weight: ndarray,
+    log_loss: bool,
+    prior_mass: float,
+    least_denominator: float,
+    least_vote: float,
+    kept_share: float,
+    floor: float,
+    multiplicity: float,
+    is_zeroed: bool,
+    sums: ndarray,
+    gradient: ndarray,
+) -> float: ...

@@ -20,16 +20,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import scipy.sparse as sp
 from array_api_compat import array_namespace, device
 
-from sparsebag.evidence.arrays import on_host
+from sparsebag.evidence.arrays import is_on_cuda, on_host, working_dtype
 from sparsebag.evidence.blocks import row_blocks
 from sparsebag.evidence.evidence import OOBEvidence, zero_in_bag
 from sparsebag.evidence.on_demand import OnDemandPlane
+from sparsebag.objective.gram import add_gram
 
 Array = Any
 FEWEST_VOTERS = 2
@@ -40,6 +41,14 @@ SMALLEST_SHARE = 1e-9
 
 class NoPairsError(ValueError):
     """No two members have a row of weight out of bag together."""
+
+    @classmethod
+    def of_no_rows(cls) -> NoPairsError:
+        """The sentence for the user."""
+        return cls(
+            "no two members have a row out of bag together, so nothing tells how they vote "
+            "together; use more members, or pass held-out rows with evidence='holdout'."
+        )
 
 
 @dataclass(frozen=True)
@@ -123,6 +132,16 @@ class PairMoments:
             self.pair_level - other.pair_level,
         )
 
+    def scaled(self, by: float) -> PairMoments:
+        """The same rows with that many times their weight."""
+        return PairMoments(
+            by * self.products,
+            by * self.counts,
+            by * self.row_weight,
+            by * self.own_level,
+            by * self.pair_level,
+        )
+
     def deviations(self, shares: np.ndarray | None = None) -> np.ndarray:
         """G less its row level, entry by entry; 0 for pairs that are never out of bag together.
 
@@ -165,6 +184,27 @@ class PairMoments:
         return np.asarray(np.where(seen, levels + self.deviations(), alike))
 
 
+class PairRisk(Protocol):
+    """What selection reads: each row's risks, and pair sums over any rows. See `FullVoteRisk`."""
+
+    n_members: int
+    row_weight: np.ndarray
+    own_risk: np.ndarray
+    pair_risk: np.ndarray
+
+    def kept_effects(self) -> tuple[float, float]:
+        """Share of a member's effects that the row levels leave."""
+        ...
+
+    def row_risk(self, weights: np.ndarray) -> np.ndarray:
+        """Each row's risk under some weights of held-out members."""
+        ...
+
+    def moments(self, rows: np.ndarray | None = None) -> PairMoments:
+        """Pair sums over some rows."""
+        ...
+
+
 class FullVoteRisk:
     """The full-vote risk of an ensemble's members, from their evidence.
 
@@ -179,8 +219,11 @@ class FullVoteRisk:
     ----------
     row_weight : ndarray of shape (M,)
         Row weights, summing to one; 0 for rows that fewer than two members have out of bag.
-    own_risk, pair_risk : ndarray of shape (M,)
-        Each row's mean squared residual, and mean product of two members' residuals.
+    total_weight : float
+        What they summed to before.
+    own_risk, pair_risk, voters : ndarray of shape (M,)
+        Each row's mean squared residual, mean product of two members' residuals, and number of
+        members that have it out of bag.
 
     Examples
     --------
@@ -209,16 +252,17 @@ class FullVoteRisk:
             # Squares of residuals are summed in the votes' precision, whatever the target's unit.
             self._unit = float(np.std(self._targets)) or 1.0
         self.own_risk, self.pair_risk, voters = self._row_risks()
-        self._voters = voters
+        self.voters = voters
         weight = (voters >= min(FEWEST_VOTERS, self.n_members)).astype(float)
         if evidence.sample_weight is not None:
             weight *= on_host(evidence.sample_weight)
         if not weight.sum() > 0:
-            raise NoPairsError(
-                "no two members have a row out of bag together, so nothing tells how they vote "
-                "together; use more members, or pass held-out rows with evidence='holdout'."
-            )
-        self.row_weight: np.ndarray = weight / weight.sum()
+            raise NoPairsError.of_no_rows()
+        self.total_weight = float(weight.sum())
+        self.row_weight: np.ndarray = weight / self.total_weight
+
+    def __sizeof__(self) -> int:
+        return object.__sizeof__(self) + self.evidence.nbytes
 
     def uniform_row_risk(self) -> np.ndarray:
         """Each row's risk under all members with equal weights.
@@ -263,15 +307,9 @@ class FullVoteRisk:
         -------
         tuple of float
         """
-        n, c = self.n_members, self._voters
-        if self.evidence.oob_mask is None or n < 3:
+        if self.evidence.oob_mask is None:
             return 1.0, 1.0
-        used = (self.row_weight > 0) & (c >= FEWEST_VOTERS)
-        c, s = c[used], self.row_weight[used]
-        in_company, alone = s * c * (c - 1.0), s * c
-        lost_company = np.sum(in_company * (2.0 / c) * (n - c) / (n - 2.0)) / in_company.sum()
-        lost_alone = np.sum(alone * (n - c) / (c * (n - 1.0))) / alone.sum()
-        return max(float(1.0 - lost_company), 0.1), max(float(1.0 - lost_alone), 0.1)
+        return kept_effects(self.n_members, self.voters, self.row_weight)
 
     def moments(self, rows: np.ndarray | None = None) -> PairMoments:
         """Pair sums over some rows.
@@ -285,36 +323,15 @@ class FullVoteRisk:
         -------
         PairMoments
         """
-        xp, n = self._xp, self.n_members
         rows = np.arange(self.evidence.n_rows) if rows is None else rows
         rows = rows[self.row_weight[rows] > 0]
         weight = self.row_weight[rows]
-        on = device(self.evidence.votes)
-        products = xp.zeros((n, n), dtype=xp.float64, device=on)
-        counts = xp.zeros((n, n), dtype=xp.float64, device=on)
-        levels = xp.zeros((n, n), dtype=xp.float64, device=on)
-        own = xp.zeros(n, dtype=xp.float64, device=on)
-        for block, residuals, mask in self._blocks(rows):
-            s = xp.asarray(self.row_weight[block], dtype=residuals[0].dtype, device=on)[:, None]
-            for e in residuals:
-                product = (s * e).T @ e
-                scale = self._channels.multiplicity * self._unit**2
-                products += scale * xp.astype(product, xp.float64)
-            if mask is not None:
-                square_unit = self._unit**2
-                d = self.pair_risk[block] / square_unit
-                d = xp.asarray(d, dtype=mask.dtype, device=on)[:, None]
-                counts += xp.astype((s * mask).T @ mask, xp.float64)
-                levels += square_unit * xp.astype((s * d * mask).T @ mask, xp.float64)
-                # On the diagonal a product is a square, and its level the row's mean square.
-                square = self.own_risk[block] / square_unit
-                square = xp.asarray(square, dtype=mask.dtype, device=on)[:, None]
-                own += square_unit * xp.sum(s * square * mask, axis=0, dtype=xp.float64)
-        total = float(weight.sum())
+        products, own, counts = self.pair_sums(rows)
+        total, n = float(weight.sum()), self.n_members
         if self.evidence.oob_mask is None:
             return PairMoments(on_host(products), np.full((n, n), total), total, 0.0, 0.0)
-        centred = on_host(products - levels)
-        np.fill_diagonal(centred, on_host(xp.linalg.diagonal(products) - own))
+        centred = on_host(products)  # these arrays are ours to write to
+        np.fill_diagonal(centred, on_host(own))
         return PairMoments(
             centred,
             on_host(counts),
@@ -322,6 +339,41 @@ class FullVoteRisk:
             float(weight @ self.own_risk[rows]),
             float(weight @ self.pair_risk[rows]),
         )
+
+    def pair_sums(self, rows: np.ndarray) -> tuple[Array, Array, Array]:
+        """Centred products (their diagonal aside), squares and counts, where the evidence lives.
+
+        Parameters
+        ----------
+        rows : ndarray of indices
+
+        Returns
+        -------
+        tuple of arrays of shape (N, N), (N,) and (N, N)
+        """
+        xp, n = self._xp, self.n_members
+        on = device(self.evidence.votes)
+        products = xp.zeros((n, n), dtype=xp.float64, device=on)
+        counts = xp.zeros((n, n), dtype=xp.float64, device=on)
+        levels = xp.zeros((n, n), dtype=xp.float64, device=on)
+        own = xp.zeros(n, dtype=xp.float64, device=on)
+        for block, residuals, mask in self._blocks(rows):
+            s = xp.asarray(self.row_weight[block], dtype=residuals[0].dtype, device=on)
+            for e in residuals:
+                add_gram(products, e, s, self._channels.multiplicity * self._unit**2)
+            if mask is not None:
+                square_unit = self._unit**2
+                d = self.pair_risk[block] / square_unit
+                d = xp.asarray(d, dtype=mask.dtype, device=on)
+                add_gram(counts, mask, s)
+                add_gram(levels, mask, s * d, square_unit)
+                # On the diagonal a product is a square, and its level the row's mean square.
+                square = self.own_risk[block] / square_unit
+                square = xp.asarray(square, dtype=mask.dtype, device=on)
+                own += square_unit * xp.sum((s * square)[:, None] * mask, axis=0, dtype=xp.float64)
+        own = xp.linalg.diagonal(products) - own
+        products -= levels
+        return products, own, counts
 
     # -- blocks of rows ----------------------------------------------------------------------
 
@@ -345,7 +397,10 @@ class FullVoteRisk:
     def _blocks(self, rows: np.ndarray) -> Iterator[tuple[np.ndarray, list[Array], Array | None]]:
         """Row indices, residuals a channel (0 where in bag), and the mask as floats."""
         xp, mask = self._xp, self.evidence.oob_mask
-        on, dtype = device(self.evidence.votes), self.evidence.votes.dtype
+        on, dtype = device(self.evidence.votes), working_dtype(self.evidence.votes)
+        # Where memory is read at terabytes a second, doubles are still twice the bytes.
+        single = is_on_cuda(self.evidence.votes) and self.evidence.task == "classification"
+        wide = dtype if single else xp.float64
         for place in row_blocks(self.evidence.votes, len(rows)):
             block = rows[place]
             index = xp.asarray(block, device=on)
@@ -353,16 +408,39 @@ class FullVoteRisk:
             kept = None if seen is None else xp.astype(seen, dtype)
             residuals = []
             for votes, target in zip(self._channels.votes, self._targets, strict=True):
-                v = _take(xp, votes, index)
+                v = xp.astype(_take(xp, votes, index), dtype, copy=False)
                 goal = target[block]
                 if self._floor:
                     # target - ((1-ε)v + ε/C), with the shift on the target's side
                     goal = goal - self._floor / (self.evidence.n_classes or 1)
                     v = (1.0 - self._floor) * v
-                t = xp.asarray(goal, dtype=xp.float64, device=on)[:, None]
-                e = xp.astype((t - v) / self._unit, dtype)
+                e = xp.asarray(goal, dtype=wide, device=on)[:, None] - v
+                e = xp.astype(e / self._unit if self._unit != 1.0 else e, dtype, copy=False)
                 residuals.append(zero_in_bag(e, seen))
             yield block, residuals, kept
+
+
+def kept_effects(n: int, voters: np.ndarray, row_weight: np.ndarray) -> tuple[float, float]:
+    """`FullVoteRisk.kept_effects`, from each row's number of voters.
+
+    Parameters
+    ----------
+    n : int
+        Number of members.
+    voters, row_weight : ndarray of shape (M,)
+
+    Returns
+    -------
+    tuple of float
+    """
+    if n < 3:
+        return 1.0, 1.0
+    used = (row_weight > 0) & (voters >= FEWEST_VOTERS)
+    c, s = voters[used], row_weight[used]
+    in_company, alone = s * c * (c - 1.0), s * c
+    lost_company = np.sum(in_company * (2.0 / c) * (n - c) / (n - 2.0)) / in_company.sum()
+    lost_alone = np.sum(alone * (n - c) / (c * (n - 1.0))) / alone.sum()
+    return max(float(1.0 - lost_company), 0.1), max(float(1.0 - lost_alone), 0.1)
 
 
 def _take(xp: Any, matrix: Any, rows: Any) -> Any:

@@ -1,7 +1,7 @@
 """The products an evaluation is made of: votes and mask of a row block with vectors.
 
 `ArrayPasses` is written once for every array library; `NativePasses` is the compiled shortcut for
-the common case, one NumPy matrix with a byte mask.
+the common case, one NumPy matrix with a byte mask, and `FusedPasses` the one for CUDA devices.
 """
 
 from __future__ import annotations
@@ -11,7 +11,9 @@ from typing import Any, Protocol
 import numpy as np
 from array_api_compat import is_numpy_array
 
+from sparsebag.evidence.blocks import ROW_GROUP
 from sparsebag.objective import _passes
+from sparsebag.objective.fused_passes import FusedPasses, can_fuse
 
 Array = Any
 
@@ -51,7 +53,7 @@ class ArrayPasses:
         """Weighted votes (K, B) and weighted mask (B,), in float64."""
         xp = self._xp
         cast = xp.astype(weights, self._dtype)
-        n = xp.astype(xp.stack([votes @ cast for votes in self._votes]), xp.float64)
+        n = xp.astype(xp.stack([self._wide(votes) @ cast for votes in self._votes]), xp.float64)
         if self._mask is None:
             return n, xp.zeros_like(n[0, :]) + xp.sum(weights)
         return n, xp.astype(xp.astype(self._mask, self._dtype) @ cast, xp.float64)
@@ -60,11 +62,16 @@ class ArrayPasses:
         """``Σ_k V_kᵀ on_votes_k + Iᵀ on_mask``, shape (N,), in float64."""
         xp = self._xp
         cast = xp.astype(on_votes, self._dtype)
-        total = sum(votes.T @ cast[k, :] for k, votes in enumerate(self._votes))
+        total = sum(self._wide(votes).T @ cast[k, :] for k, votes in enumerate(self._votes))
         if self._mask is None:
             return xp.astype(total, xp.float64) + xp.sum(on_mask)
         mask = xp.astype(self._mask, self._dtype)
         return xp.astype(total + mask.T @ xp.astype(on_mask, self._dtype), xp.float64)
+
+    def _wide(self, votes: Array) -> Array:
+        """Votes in the products' precision; those stored in half of it are widened here."""
+        half = getattr(getattr(votes, "dtype", None), "itemsize", 0) == 2
+        return self._xp.astype(votes, self._dtype) if half else votes
 
 
 class NativePasses:
@@ -92,10 +99,15 @@ class NativePasses:
 
     def transposed(self, on_votes: np.ndarray, on_mask: np.ndarray) -> np.ndarray:
         """``Vᵀ on_votes + Iᵀ on_mask``, shape (N,), in float64."""
-        sums = np.zeros(self._votes.shape[1], dtype=self._dtype)
         left, right = on_votes[0].astype(self._dtype), on_mask.astype(self._dtype)
-        _passes.transposed(self._votes, self._mask, left, right, sums)
-        return sums.astype(np.float64)
+        # Over thousands of rows float32 would lose three digits, and with them the weights' sixth.
+        total = np.zeros(self._votes.shape[1])
+        for start in range(0, len(left), ROW_GROUP):
+            rows = slice(start, start + ROW_GROUP)
+            sums = np.zeros(len(total), dtype=self._dtype)
+            _passes.transposed(self._votes[rows], self._mask[rows], left[rows], right[rows], sums)
+            total += sums
+        return total
 
 
 def make_passes(votes: tuple[Array, ...], mask: Array | None, xp: Any, dtype: Any) -> Passes:
@@ -123,4 +135,6 @@ def make_passes(votes: tuple[Array, ...], mask: Array | None, xp: Any, dtype: An
     )
     if plain and mask is not None:
         return NativePasses(votes[0], mask)
+    if can_fuse(votes, mask):
+        return FusedPasses(votes, mask)
     return ArrayPasses(votes, mask, xp, dtype)

@@ -90,3 +90,61 @@ class L1Norm:
     def hessian_product(self, weights: Array, direction: Array) -> Array:
         """Hessian times a direction."""
         return 0.0 * direction
+
+
+@dataclass(frozen=True)
+class Tilted:
+    """A penalty with a linear term and a pull towards an anchor, for steps of other solvers.
+
+    ``penalty(w) + linear·w + pull/2 ‖w - anchor‖²``. A sample's loss, tilted by the difference of
+    the whole's gradient and its own at the anchor, has the whole's gradient there.
+    """
+
+    penalty: Penalty
+    linear: Array
+    anchor: Array
+    pull: float = 0.0
+
+    @property
+    def is_convex(self) -> bool:
+        """As the penalty it is made of."""
+        return self.penalty.is_convex
+
+    def value(self, weights: Array) -> Array:
+        """Penalty of the weights, a scalar."""
+        xp = array_namespace(weights)
+        moved = weights - self.anchor
+        added = xp.sum(self.linear * weights) + 0.5 * self.pull * xp.sum(moved * moved)
+        return self.penalty.value(weights) + added
+
+    def gradient(self, weights: Array) -> Array:
+        """Gradient, one entry a member."""
+        return self.penalty.gradient(weights) + self.linear + self.pull * (weights - self.anchor)
+
+    def hessian_product(self, weights: Array, direction: Array) -> Array:
+        """Hessian times a direction."""
+        return self.penalty.hessian_product(weights, direction) + self.pull * direction
+
+    def restrict(self, members: Array) -> Tilted:
+        """The same on a face of the simplex that holds all the anchor's weight."""
+        inner = restrict_penalty(self.penalty, members)
+        return Tilted(inner, self.linear[members], self.anchor[members], self.pull)
+
+
+def restrict_penalty(penalty: Penalty, members: Array) -> Penalty:
+    """A penalty on a face; most treat all members alike and stay as they are.
+
+    Parameters
+    ----------
+    penalty : Penalty
+    members : array of indices
+
+    Returns
+    -------
+    Penalty
+    """
+    restrict = getattr(penalty, "restrict", None)
+    if restrict is None:
+        return penalty
+    restricted: Penalty = restrict(members)
+    return restricted

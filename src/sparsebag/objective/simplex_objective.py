@@ -27,17 +27,24 @@ from typing import Any
 import numpy as np
 from array_api_compat import array_namespace, device
 
-from sparsebag.evidence.arrays import detached
+from sparsebag.evidence.arrays import detached, working_dtype
 from sparsebag.evidence.blocks import row_blocks
 from sparsebag.evidence.evidence import OOBEvidence, zero_in_bag
+from sparsebag.objective.evidence_passes import pass_blocks, passes_of, reads_views
 from sparsebag.objective.losses import Loss, TwiceDifferentiableLoss
-from sparsebag.objective.passes import Passes, make_passes
-from sparsebag.objective.penalties import Penalty
+from sparsebag.objective.one_read import make_one_read
+from sparsebag.objective.passes import Passes
+from sparsebag.objective.penalties import Penalty, restrict_penalty
+from sparsebag.objective.row_facts import RowFacts, find_facts
 
 Array = Any
 
 GAP_PER_ROUNDING = 32
 """A gap this many times the value's rounding cannot be told from zero."""
+FACE_BYTES = 256 << 20
+"""A face may always copy this much evidence,"""
+FACE_SHARE = 8
+"""or an eighth of it, so that peak memory stays near the evidence itself."""
 NO_VOTE = 1e-15
 """Added to every denominator. The authors' own guard is not known; this one keeps their recorded
 tree rows within bounds, max(D, 1e-15) does not with our summation order. Where
@@ -81,6 +88,8 @@ class SimplexObjective:
     prior_mass : float, default 0
         τ: weight of the uniform ensemble's vote in each row; keeps rows defined that none of
         the survivors has out of bag.
+    facts : RowFacts, optional
+        Of these rows, where they are known, from the whole ensemble; default: from the evidence.
 
     Examples
     --------
@@ -93,6 +102,8 @@ class SimplexObjective:
     True
     """
 
+    is_streamed = False
+
     def __init__(
         self,
         evidence: OOBEvidence,
@@ -101,6 +112,7 @@ class SimplexObjective:
         *,
         floor: float = 0.0,
         prior_mass: float = 0.0,
+        facts: RowFacts | None = None,
     ) -> None:
         if not 0.0 <= floor < 1.0:
             raise ValueError(f"floor must be at least 0 and below 1, got {floor}.")
@@ -115,12 +127,14 @@ class SimplexObjective:
         self.prior_mass = prior_mass
         self.xp = array_namespace(evidence.votes)
         self.device = device(evidence.votes)
+        self._dtype = working_dtype(evidence.votes)
         clip = getattr(loss, "clip", None)
         self._smallest_vote = None if clip is None else self.asarray(clip)
         self._channels = evidence.channels(loss.channel)
-        self._row_weight = self._normalised_row_weight()
-        self._uniform_vote = self._uniform_ensemble_vote()
-        self._kept_blocks = self._keep_blocks()
+        self.facts = facts or find_facts(evidence, self._channels)
+        self._row_weight = self.facts.row_weight
+        self._uniform_vote = self.facts.uniform_vote
+        self._prepare_passes()
 
     @property
     def n_members(self) -> int:
@@ -141,9 +155,19 @@ class SimplexObjective:
         return self.evidence.nbytes
 
     @property
+    def n_rows(self) -> int:
+        """Number of rows, M."""
+        return self.evidence.n_rows
+
+    @property
+    def has_mask(self) -> bool:
+        """Whether members vote only on the rows out of their bags."""
+        return self.evidence.oob_mask is not None
+
+    @property
     def is_well_posed(self) -> bool:
         """Whether every row keeps a vote on the whole simplex: no jumps of the loss."""
-        return self.prior_mass > 0 or self.evidence.oob_mask is None
+        return self.prior_mass > 0 or not self.has_mask
 
     @property
     def is_convex(self) -> bool:
@@ -153,7 +177,7 @@ class SimplexObjective:
         denominator is constant and it is linear.
         """
         convex_loss = bool(getattr(self.loss, "is_convex", False))
-        return self.evidence.oob_mask is None and convex_loss and self.penalty.is_convex
+        return not self.has_mask and convex_loss and self.penalty.is_convex
 
     @cached_property
     def scale(self) -> float:
@@ -174,7 +198,7 @@ class SimplexObjective:
         A regression vote is rounded relative to the target's size, the loss is made of what is
         left after subtracting the target: (f + δ - y)² differs by 2 δ |f - y|, with δ = eps |y|.
         """
-        eps = float(self.xp.finfo(self.evidence.votes.dtype).eps)
+        eps = float(self.xp.finfo(self._dtype).eps)
         if self.evidence.task == "classification":
             return eps
         square = float(self.xp.sum(self._row_weight * self._channels.targets[0, :] ** 2))
@@ -204,6 +228,12 @@ class SimplexObjective:
 
     def value_and_gradient(self, weights: Array) -> tuple[float, Array]:
         """Objective and gradient, in one pass over the evidence."""
+        if self._one_read is not None:
+            loss, gradient = self._one_read.loss_and_gradient(
+                weights, prior_mass=self.prior_mass, least_denominator=NO_VOTE
+            )
+            value = loss + float(self.penalty.value(weights))
+            return value, gradient + self.penalty.gradient(weights)
         xp = self.xp
         total: Array = 0.0
         gradient = self.penalty.gradient(weights)
@@ -250,9 +280,9 @@ class SimplexObjective:
         """
         xp = self.xp
         n = self.n_members
-        dtype = self.evidence.votes.dtype
+        dtype = self._dtype
         total = xp.zeros((n, n), dtype=xp.float64, device=self.device)
-        for block in self._blocks():
+        for block in self._dense_blocks():
             vote = self._vote(block, weights)
             d2 = vote.denominator**2
             slope, curvature = self._slope(block, vote) / d2, self._curvature(block, vote) / d2
@@ -262,6 +292,7 @@ class SimplexObjective:
                 mask = xp.astype(block.mask, dtype)
             for k, votes in enumerate(block.votes):
                 ratio = xp.astype(vote.ratio[k, :], dtype)[:, None]
+                votes = votes if self.evidence.is_zeroed else zero_in_bag(votes, block.mask)
                 jacobian = xp.astype(_dense(votes), dtype) - ratio * mask
                 bent = xp.astype(curvature[k, :], dtype)[:, None] * jacobian
                 bent = bent - xp.astype(2.0 * slope[k, :], dtype)[:, None] * mask
@@ -274,8 +305,8 @@ class SimplexObjective:
         """For each member, the number of rows on which its own vote has the least loss."""
         xp = self.xp
         counts = xp.zeros(self.n_members, dtype=xp.float64, device=self.device)
-        dtype = self.evidence.votes.dtype  # whole blocks: twice as wide would be twice the memory
-        for block in self._blocks():
+        dtype = self._dtype  # whole blocks: twice as wide would be twice the memory
+        for block in self._dense_blocks():
             losses: Array = 0.0
             for k, votes in enumerate(block.votes):
                 vote = xp.astype(_dense(votes), dtype, copy=False)
@@ -297,9 +328,37 @@ class SimplexObjective:
         face = object.__new__(SimplexObjective)
         face.__dict__.update(self.__dict__)
         face.evidence = self.evidence.take_members(members)
+        face.penalty = restrict_penalty(self.penalty, members)
         face._channels = face.evidence.channels(self.loss.channel)
-        face._kept_blocks = face._keep_blocks()
+        face._prepare_passes()
         return face
+
+    def can_hold(self, n_members: int) -> bool:
+        """Whether copying so many members' columns is worth it and within the memory allowed."""
+        share = n_members / self.n_members
+        nbytes = self.evidence.nbytes
+        return share < 1.0 and share * nbytes <= max(FACE_BYTES, nbytes / FACE_SHARE)
+
+    def row_sample(self, n_rows: int, seed: int) -> SimplexObjective:
+        """The same objective on rows drawn at random; all of them where there are no more."""
+        if n_rows >= self.n_rows:
+            return self
+        rows = np.random.default_rng(seed).choice(self.n_rows, n_rows, replace=False)
+        return self.at_rows(self.xp.asarray(np.sort(rows), device=self.device))
+
+    def at_rows(self, rows: Array) -> SimplexObjective:
+        """The same objective on some rows, with the votes of the whole ensemble as priors."""
+        weight = self._row_weight[rows]
+        total = float(self.xp.sum(weight))
+        facts = RowFacts(weight / total, self._uniform_vote[:, rows], total * self.facts.total)
+        return SimplexObjective(
+            self.evidence.take(rows),
+            self.loss,
+            self.penalty,
+            floor=self.floor,
+            prior_mass=self.prior_mass,
+            facts=facts,
+        )
 
     def with_prior_mass(self, prior_mass: float) -> SimplexObjective:
         """The same objective with another prior mass; shares the evidence."""
@@ -314,6 +373,14 @@ class SimplexObjective:
         other.__dict__.update(self.__dict__)
         other.penalty = penalty
         return other
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Without views of the evidence: a pickle would hold it twice."""
+        return {**self.__dict__, "_kept_blocks": None, "_one_read": None}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._prepare_passes()
 
     # -- one block ---------------------------------------------------------------------------
 
@@ -344,62 +411,34 @@ class SimplexObjective:
 
     # -- preparation -------------------------------------------------------------------------
 
-    def _normalised_row_weight(self) -> Array:
-        xp = self.xp
-        weight = xp.astype(self.evidence.covered(), xp.float64)
-        if self.evidence.sample_weight is not None:
-            given = self.evidence.sample_weight
-            weight = weight * (given / xp.max(given))  # huge weights would overflow their sum
-        total = float(xp.sum(weight))
-        if total == 0.0:
-            raise ValueError(
-                "no row with a positive sample_weight is out of bag for any member, so there is "
-                "nothing to judge the members by."
-            )
-        return weight / total
-
-    def _uniform_ensemble_vote(self) -> Array:
-        xp = self.xp
-        ones = xp.ones(self.n_members, dtype=self.evidence.votes.dtype, device=self.device)
-        mask = self.evidence.oob_mask
-        parts = []
-        for rows in row_blocks(self.evidence.votes):
-            block = self._votes_of(rows)
-            total = xp.astype(xp.stack([v @ ones for v in block]), xp.float64)
-            if mask is None:
-                parts.append(total / self.n_members)
-            else:
-                count = xp.astype(xp.count_nonzero(mask[rows, :], axis=1), xp.float64)
-                parts.append(total / xp.clip(count, min=1.0))
-        return xp.concat(parts, axis=1)
-
     def _blocks(self) -> Iterable[_Block]:
         return self._cut_into_blocks() if self._kept_blocks is None else self._kept_blocks
 
+    def _dense_blocks(self) -> Iterable[_Block]:
+        """Blocks of which copies are made: never larger than usual on their device."""
+        return self._cut_into_blocks(row_blocks(self.evidence.votes))
+
+    def _prepare_passes(self) -> None:
+        self._kept_blocks = self._keep_blocks()
+        self._one_read = make_one_read(
+            self.evidence, self._channels, self.facts, self.loss, self.floor
+        )
+
     def _keep_blocks(self) -> list[_Block] | None:
         """The blocks, where they are views of the evidence; None where each would be a copy."""
-        return list(self._cut_into_blocks()) if self.evidence.is_zeroed else None
+        return list(self._cut_into_blocks()) if reads_views(self.evidence, self._channels) else None
 
-    def _cut_into_blocks(self) -> Iterator[_Block]:
-        for rows in row_blocks(self.evidence.votes):
-            votes = self._votes_of(rows)
-            mask = self.evidence.oob_mask
-            mask = None if mask is None else mask[rows, :]
+    def _cut_into_blocks(self, slices: Iterable[slice] | None = None) -> Iterator[_Block]:
+        for rows in slices or pass_blocks(self.evidence, self._channels):
+            votes, mask, passes = passes_of(self.evidence, self._channels, rows)
             yield _Block(
                 votes=votes,
                 mask=mask,
-                passes=make_passes(votes, mask, self.xp, self.evidence.votes.dtype),
+                passes=passes,
                 uniform_vote=self._uniform_vote[:, rows],
                 targets=self._channels.targets[:, rows],
                 row_weight=self._row_weight[rows],
             )
-
-    def _votes_of(self, rows: slice) -> tuple[Array, ...]:
-        """A row block of every channel, with zeros where the rows were in the bag."""
-        votes = tuple(v[rows, :] for v in self._channels.votes)
-        if self.evidence.is_zeroed or self.evidence.oob_mask is None:
-            return votes
-        return tuple(zero_in_bag(v, self.evidence.oob_mask[rows, :]) for v in votes)
 
 
 def _dense(votes: Array) -> Array:

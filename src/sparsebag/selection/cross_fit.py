@@ -11,8 +11,8 @@ import numpy as np
 
 from sparsebag.objective.full_vote_risk import (
     SMALLEST_SHARE,
-    FullVoteRisk,
     PairMoments,
+    PairRisk,
 )
 from sparsebag.objective.pair_shrinkage import (
     PRIOR_COVARIANCE,
@@ -48,7 +48,7 @@ SLOPE_ON_MADE_UP_ROWS, SD_ON_MADE_UP_ROWS = 0.7, 0.25
 
 
 def cross_fit(
-    risk: FullVoteRisk,
+    risk: PairRisk,
     limit: int,
     *,
     most: int | None = None,
@@ -68,7 +68,7 @@ def cross_fit(
 
     Parameters
     ----------
-    risk : FullVoteRisk
+    risk : PairRisk
     limit : int
         Most members of a point with fitted weights.
     most : int, optional
@@ -210,7 +210,7 @@ def _matrix(moments: PairMoments, deviation: np.ndarray) -> np.ndarray:
     return matrix
 
 
-def _folds(risk: FullVoteRisk, n_folds: int, seed: int) -> list[np.ndarray]:
+def _folds(risk: PairRisk, n_folds: int, seed: int) -> list[np.ndarray]:
     rows = np.flatnonzero(risk.row_weight > 0)
     rows = np.random.default_rng(seed).permutation(rows)
     affordable = MOST_FOLD_BYTES // (3 * 8 * risk.n_members**2)

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from sparsebag.evidence.evidence import OOBEvidence
-from sparsebag.objective.full_vote_risk import FullVoteRisk, NoPairsError
+from sparsebag.objective.full_vote_risk import FullVoteRisk, NoPairsError, PairRisk
 from sparsebag.objective.vote_disagreement import VoteDisagreement
 from sparsebag.selection.budget import Budget, Prices
 from sparsebag.selection.calibration_effect import CalibrationEffect
@@ -82,6 +82,8 @@ class MemberSelector:
         How the members' votes differ on rows without labels, where such rows can be made.
     whole_is_one : bool, default False
         All members are deployed as one model, so that nothing is saved by dropping any.
+    risk : PairRisk, optional
+        Pairs of members compared on more rows than the evidence's; default: on those.
     floor : float, default 0
         Share of the uniform class distribution in each vote, as deployed.
     noun : str
@@ -104,6 +106,7 @@ class MemberSelector:
         whole_weights: np.ndarray | None = None,
         disagreement: VoteDisagreement | None = None,
         whole_is_one: bool = False,
+        risk: PairRisk | None = None,
         floor: float = 0.0,
         noun: str = "members",
         seed: int = 0,
@@ -116,7 +119,7 @@ class MemberSelector:
         self.whole_weights, self.noun, self.seed = whole_weights, noun, seed
         self.whole = prices.of(np.arange(evidence.n_members))
         self._why_unjudged = ""
-        self.path = self._judged_path(disagreement, floor, verbose)
+        self.path = self._judged_path(disagreement, risk, floor, verbose)
         self._last: tuple[PathPoint, tuple[PathPoint, str | None]] | None = None
 
     def choose(self, calibration: CalibrationEffect | None = None) -> Selection:
@@ -226,13 +229,17 @@ class MemberSelector:
         return self._last[1]
 
     def _judged_path(
-        self, disagreement: VoteDisagreement | None, floor: float, verbose: int
+        self,
+        disagreement: VoteDisagreement | None,
+        risk: PairRisk | None,
+        floor: float,
+        verbose: int,
     ) -> CrossFittedPath | None:
         """None where nothing tells how members vote together, and all of them may be kept."""
         n = self.evidence.n_members
         with one_blas_thread():
             try:
-                risk = FullVoteRisk(self.evidence, floor=floor)
+                risk = risk or FullVoteRisk(self.evidence, floor=floor)
             except NoPairsError:
                 if not self.budget.allows(self.whole):
                     raise

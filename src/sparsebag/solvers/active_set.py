@@ -18,7 +18,7 @@ import numpy as np
 from scipy.linalg import LinAlgError, cho_factor
 
 from sparsebag.evidence.arrays import on_host
-from sparsebag.objective.simplex_objective import SimplexObjective
+from sparsebag.objective.objective import Objective
 from sparsebag.solvers.base import Solution, Status, Watch, one_blas_thread
 from sparsebag.solvers.projected_gradient import (
     SMALLEST_BACKTRACK,
@@ -74,12 +74,12 @@ class ActiveSet:
     name: str = "active_set"
     requires: frozenset[str] = frozenset({"gradient", "hessian"})
 
-    def solve(self, objective: SimplexObjective, start: Array | None = None) -> Solution:
+    def solve(self, objective: Objective, start: Array | None = None) -> Solution:
         """Minimise the objective from ``start`` (default: the simplex's centre)."""
         with one_blas_thread():
             return self._solve(objective, start)
 
-    def _solve(self, objective: SimplexObjective, start: Array | None) -> Solution:
+    def _solve(self, objective: Objective, start: Array | None) -> Solution:
         watch = Watch(self.name, self.verbose)
         begin = objective.uniform_weights() if start is None else objective.asarray(start)
         weights = check_start(begin, objective.n_members)
@@ -93,9 +93,7 @@ class ActiveSet:
             return watch.solution(point.weights, point.value, point.gradient, status)
         return self._follow_prior_mass(objective, weights, watch)
 
-    def _follow_prior_mass(
-        self, objective: SimplexObjective, weights: Array, watch: Watch
-    ) -> Solution:
+    def _follow_prior_mass(self, objective: Objective, weights: Array, watch: Watch) -> Solution:
         best = Point.at(objective, weights, watch)
         status = Status.OWN_TEST
         try:
@@ -114,7 +112,7 @@ class ActiveSet:
         return watch.solution(best.weights, best.value, best.gradient, status)
 
     def _descend(
-        self, objective: SimplexObjective, point: Point, watch: Watch, max_iter: int
+        self, objective: Objective, point: Point, watch: Watch, max_iter: int
     ) -> tuple[Point, Status]:
         xp = objective.xp
         goal = objective.goal(self.tol)
@@ -149,7 +147,7 @@ class ActiveSet:
         return point, Status.CONVERGED if point.gap <= goal else Status.MAX_ITERATIONS
 
     def _newton_on_face(
-        self, objective: SimplexObjective, point: Point, face: Array, watch: Watch, goal: float
+        self, objective: Objective, point: Point, face: Array, watch: Watch, goal: float
     ) -> tuple[Point, bool]:
         xp = objective.xp
         restricted = objective.restrict(face)
@@ -172,7 +170,7 @@ class ActiveSet:
         return Point.at(objective, weights, watch), interrupted
 
 
-def champions(objective: SimplexObjective) -> Array:
+def champions(objective: Objective) -> Array:
     """Weights on the members that are best on most rows, by how many rows those are."""
     xp = objective.xp
     counts = objective.rows_won()
@@ -181,7 +179,7 @@ def champions(objective: SimplexObjective) -> Array:
     return weights / xp.sum(weights)
 
 
-def cover_rows(objective: SimplexObjective, weights: Array, watch: Watch) -> Point:
+def cover_rows(objective: Objective, weights: Array, watch: Watch) -> Point:
     """Drop dust, then let in, one by one, the member that serves most rows without a vote.
 
     Such rows dwarf all others in the gradient, so its least entry names that member. A row that
@@ -203,7 +201,7 @@ def cover_rows(objective: SimplexObjective, weights: Array, watch: Watch) -> Poi
     return point
 
 
-def welcome_newcomers(objective: SimplexObjective, point: Point, watch: Watch) -> Point:
+def welcome_newcomers(objective: Objective, point: Point, watch: Watch) -> Point:
     """Give members without weight an equal share, if that lowers the objective.
 
     A row that only newcomers serve has a likelihood near zero, from which Newton steps on a
@@ -219,7 +217,7 @@ def welcome_newcomers(objective: SimplexObjective, point: Point, watch: Watch) -
     return candidate if candidate.value < point.value else point
 
 
-def newton_step(objective: SimplexObjective, point: Point, watch: Watch) -> Point | None:
+def newton_step(objective: Objective, point: Point, watch: Watch) -> Point | None:
     """One quadratic programme and a monotone search along its step; None if nothing is lower."""
     xp = objective.xp
     weights, gradient = on_host(point.weights), on_host(point.gradient)

@@ -6,9 +6,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from sparsebag.objective.simplex_objective import SimplexObjective
+from sparsebag.objective.objective import Objective
 from sparsebag.solvers.active_set import ActiveSet
 from sparsebag.solvers.base import Solver
+from sparsebag.solvers.mirror import Mirror, ProjectedSGD
 from sparsebag.solvers.projected_gradient import ProjectedGradient
 from sparsebag.solvers.slsqp import SLSQP
 
@@ -16,6 +17,8 @@ SOLVERS: dict[str, Callable[..., Solver]] = {
     "slsqp": SLSQP,
     "active_set": ActiveSet,
     "projected_gradient": ProjectedGradient,
+    "mirror": Mirror,
+    "projected_sgd": ProjectedSGD,
 }
 
 
@@ -27,18 +30,19 @@ class SolverChoice:
     reason: str
 
 
-def select_solver(objective: SimplexObjective) -> SolverChoice:
+def select_solver(objective: Objective) -> SolverChoice:
     """Choose a solver for an objective; the first rule that applies wins.
 
-    1. The loss has no second derivative: ``projected_gradient``.
-    2. No prior mass, and rows can lose their last voter: ``active_set``, whose path over the
+    1. The rows are streamed, not in memory: ``mirror``, which reads them four or five times.
+    2. The loss has no second derivative: ``projected_gradient``.
+    3. No prior mass, and rows can lose their last voter: ``active_set``, whose path over the
        prior mass is the only one of ours that does not stall there.
-    3. Held-out evidence (no mask): ``active_set``; mixture weights are ill-conditioned.
-    4. Otherwise: ``projected_gradient``, within a few passes of the bandwidth bound.
+    4. Held-out evidence (no mask): ``active_set``; mixture weights are ill-conditioned.
+    5. Otherwise: ``projected_gradient``, within a few passes of the bandwidth bound.
 
     Parameters
     ----------
-    objective : SimplexObjective
+    objective : Objective
 
     Returns
     -------
@@ -50,27 +54,30 @@ def select_solver(objective: SimplexObjective) -> SolverChoice:
     >>> from sparsebag.evidence.evidence import OOBEvidence
     >>> from sparsebag.objective.losses import SquaredError
     >>> from sparsebag.objective.penalties import ConcaveQuadratic
+    >>> from sparsebag.objective.simplex_objective import SimplexObjective
     >>> e = OOBEvidence(np.eye(2), np.eye(2) > 0, np.ones(2), "regression")
     >>> f = SimplexObjective(e, SquaredError(), ConcaveQuadratic(0.0), prior_mass=0.02)
     >>> select_solver(f).name
     'projected_gradient'
     """
+    if objective.is_streamed:
+        return SolverChoice("mirror", "rows that are streamed should be read few times")
     if "hessian" not in objective.provides:
         return SolverChoice("projected_gradient", "the loss has no second derivative")
     if not objective.is_well_posed:
         return SolverChoice("active_set", "without prior mass rows can lose their last voter")
-    if objective.evidence.oob_mask is None:
+    if not objective.has_mask:
         return SolverChoice("active_set", "held-out votes make an ill-conditioned mixture problem")
     return SolverChoice("projected_gradient", "prior mass makes first-order steps converge fast")
 
 
-def resolve_solver(solver: str | Solver, objective: SimplexObjective, verbose: int = 0) -> Solver:
+def resolve_solver(solver: str | Solver, objective: Objective, verbose: int = 0) -> Solver:
     """Turn a name, ``"auto"`` or a solver object into a solver object.
 
     Parameters
     ----------
     solver : str or Solver
-    objective : SimplexObjective
+    objective : Objective
         What ``"auto"`` looks at.
     verbose : int, default 0
         Passed to a solver that is named.

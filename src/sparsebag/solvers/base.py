@@ -18,7 +18,7 @@ from sklearn.exceptions import ConvergenceWarning
 from threadpoolctl import threadpool_limits
 
 from sparsebag.evidence.arrays import on_host
-from sparsebag.objective.simplex_objective import SimplexObjective
+from sparsebag.objective.objective import Objective
 from sparsebag.solvers.simplex import stationarity_gap
 
 Array = Any
@@ -122,7 +122,7 @@ class Solver(Protocol):
         """What the objective must provide."""
         ...
 
-    def solve(self, objective: SimplexObjective, start: Array | None = None) -> Solution:
+    def solve(self, objective: Objective, start: Array | None = None) -> Solution:
         """Minimise the objective from ``start`` (default: the simplex's centre)."""
         ...
 
@@ -158,13 +158,11 @@ class Watch:
         """Time since the solve began."""
         return time.perf_counter() - self.started
 
-    def value_and_gradient(
-        self, objective: SimplexObjective, weights: Array
-    ) -> tuple[float, Array]:
+    def value_and_gradient(self, objective: Objective, weights: Array) -> tuple[float, Array]:
         """Evaluate and count."""
-        self.n_evaluations += 1
-        self.nbytes_read += objective.nbytes_per_pass
         value, gradient = objective.value_and_gradient(weights)
+        self.n_evaluations += 1
+        self.nbytes_read += objective.nbytes_per_pass  # streams know it once they have been read
         if not math.isfinite(value) or not bool(objective.xp.all(objective.xp.isfinite(gradient))):
             raise FloatingPointError(
                 "the objective or its gradient is not finite: the votes or targets are too large "
@@ -241,13 +239,13 @@ _n_limited = 0
 _limits: Any = None
 
 
-def check_compatible(solver: Solver, objective: SimplexObjective) -> None:
+def check_compatible(solver: Solver, objective: Objective) -> None:
     """Raise one precise error if the solver needs what the objective lacks.
 
     Parameters
     ----------
     solver : Solver
-    objective : SimplexObjective
+    objective : Objective
     """
     missing = sorted(solver.requires - objective.provides)
     if missing:
@@ -275,15 +273,13 @@ def warn_unless_converged(solution: Solution) -> None:
         )
 
 
-def drop_small_weights(
-    solution: Solution, objective: SimplexObjective, threshold: float
-) -> Solution:
+def drop_small_weights(solution: Solution, objective: Objective, threshold: float) -> Solution:
     """Set weights up to ``threshold`` to exact zero and rescale the rest to sum to one.
 
     Parameters
     ----------
     solution : Solution
-    objective : SimplexObjective
+    objective : Objective
         Evaluates the weights that remain.
     threshold : float
         Largest weight that is dropped.

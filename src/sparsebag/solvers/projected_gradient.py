@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from sparsebag.objective.simplex_objective import SimplexObjective
+from sparsebag.objective.objective import Objective
 from sparsebag.solvers.base import Solution, Status, Watch, one_blas_thread
 from sparsebag.solvers.simplex import check_start, project_to_simplex, stationarity_gap
 
@@ -32,10 +32,6 @@ NEWCOMERS = 10
 """At least this many members without weight may enter a face at once."""
 ITERATIONS_PER_FACE = 25
 """Iterations on one face before all members are looked at again."""
-FACE_BYTES = 256 << 20
-"""A face may always copy this much evidence,"""
-FACE_SHARE = 8
-"""or an eighth of it, so that peak memory stays near the evidence itself."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +59,7 @@ class ProjectedGradient:
     name: str = "projected_gradient"
     requires: frozenset[str] = frozenset({"gradient"})
 
-    def solve(self, objective: SimplexObjective, start: Array | None = None) -> Solution:
+    def solve(self, objective: Objective, start: Array | None = None) -> Solution:
         """Minimise the objective from ``start`` (default: the simplex's centre)."""
         watch = Watch(self.name, self.verbose)
         begin = objective.uniform_weights() if start is None else objective.asarray(start)
@@ -86,7 +82,7 @@ class Point:
     gradient: Array
 
     @classmethod
-    def at(cls, objective: SimplexObjective, weights: Array, watch: Watch) -> Point:
+    def at(cls, objective: Objective, weights: Array, watch: Watch) -> Point:
         """Evaluate the objective at the weights."""
         value, gradient = watch.value_and_gradient(objective, weights)
         return cls(weights, value, gradient)
@@ -97,9 +93,7 @@ class Point:
         return stationarity_gap(self.weights, self.gradient)
 
 
-def leave_flat_centre(
-    objective: SimplexObjective, point: Point, watch: Watch, goal: float
-) -> Point:
+def leave_flat_centre(objective: Objective, point: Point, watch: Watch, goal: float) -> Point:
     """One member, where the centre is stationary and that member is no worse.
 
     Members that cannot be told apart (all right on every row, say) make the centre stationary;
@@ -115,7 +109,7 @@ def leave_flat_centre(
 
 
 def descend_over_faces(
-    objective: SimplexObjective,
+    objective: Objective,
     point: Point,
     watch: Watch,
     *,
@@ -134,7 +128,7 @@ def descend_over_faces(
         while watch.n_iterations < max_iter:
             allowed = min(allowed, max_iter - watch.n_iterations)
             before = point
-            if face is None or not fits(objective, face):
+            if face is None or not objective.can_hold(face.shape[0]):
                 point = descent.run(objective, point, goal, allowed)
             else:
                 inner = Point(point.weights[face], point.value, point.gradient[face])
@@ -176,7 +170,7 @@ class SpectralDescent:
         self.stalled = False
         self.interrupted = False
 
-    def run(self, objective: SimplexObjective, point: Point, goal: float, max_iter: int) -> Point:
+    def run(self, objective: Objective, point: Point, goal: float, max_iter: int) -> Point:
         """Descend until the gap meets the goal, no step helps, or the iterations are used."""
         self.stalled = False
         history = [point.value]
@@ -197,7 +191,7 @@ class SpectralDescent:
             self.interrupted = True
         return point
 
-    def _step(self, objective: SimplexObjective, point: Point, ceiling: float) -> Point | None:
+    def _step(self, objective: Objective, point: Point, ceiling: float) -> Point | None:
         xp = objective.xp
         if self.step is None:
             # The first step moves no weight by more than the average weight.
@@ -219,18 +213,11 @@ class SpectralDescent:
         self.step = min(max(step, low), high)
 
 
-def fits(objective: SimplexObjective, face: Array) -> bool:
-    """Whether copying the face's columns is worth it and within the memory allowed."""
-    share = float(face.shape[0]) / objective.n_members
-    nbytes = objective.evidence.nbytes
-    return share < 1.0 and share * nbytes <= max(FACE_BYTES, nbytes / FACE_SHARE)
-
-
-def next_face(point: Point, xp: Any) -> Array:
-    """Members with weight, and those without whose gradient asks loudest for some."""
+def next_face(point: Point, xp: Any, share: float = 1 / 8) -> Array:
+    """Members with weight, and a share as many without, whose gradient asks loudest for some."""
     inside = point.weights > 0
     n_inside = int(xp.sum(xp.astype(inside, xp.int64)))
-    n_new = max(NEWCOMERS, n_inside // 8)
+    n_new = max(NEWCOMERS, int(share * n_inside))
     asking = xp.where(inside, xp.max(point.gradient), point.gradient)
     average = float(xp.sum(point.weights * point.gradient))
     if n_new < asking.shape[0]:
@@ -239,7 +226,7 @@ def next_face(point: Point, xp: Any) -> Array:
 
 
 def _line_search(
-    objective: SimplexObjective, point: Point, direction: Array, ceiling: float, watch: Watch
+    objective: Objective, point: Point, direction: Array, ceiling: float, watch: Watch
 ) -> Point | None:
     """Backtrack by safeguarded quadratic interpolation; None when no step is accepted."""
     xp = objective.xp

@@ -9,7 +9,7 @@ import numpy as np
 from scipy.optimize import minimize
 
 from sparsebag.evidence.arrays import on_host
-from sparsebag.objective.simplex_objective import SimplexObjective
+from sparsebag.objective.objective import Objective
 from sparsebag.solvers.base import Solution, Status, Watch
 from sparsebag.solvers.simplex import SUM_TOLERANCE, check_start, stationarity_gap
 
@@ -41,7 +41,7 @@ class SLSQP:
     name: str = "slsqp"
     requires: frozenset[str] = frozenset({"gradient"})
 
-    def solve(self, objective: SimplexObjective, start: Array | None = None) -> Solution:
+    def solve(self, objective: Objective, start: Array | None = None) -> Solution:
         """Minimise the objective from ``start`` (default: the simplex's centre)."""
         watch = Watch(self.name, self.verbose)
         n = objective.n_members

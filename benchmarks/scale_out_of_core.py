@@ -1,0 +1,153 @@
+"""Evidence on disk, four times what memory allows: solved under a hard limit, killed, resumed.
+
+    python -m benchmarks.scale --only out_of_core [--quick]
+
+Stored evidence is solved three times, each time in a process of its own whose memory is limited by
+the system (RLIMIT_AS: every map and allocation counts, the interpreter and its libraries
+included), a quarter of the evidence on top of what the imports take. The second process is killed
+(SIGKILL) in the middle of a pass; the third is the same call and goes on from its checkpoint.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks.scale_data import SyntheticRows
+
+SHAPE, QUICK_SHAPE = (1_600_000, 500), (60_000, 400)
+SHARE = 4
+"""The evidence is this many times the memory a solve may take."""
+LAM = 0.0
+FORMATS = ("npy", "zarr", "parquet")
+
+
+def solve(folder: str, limit: int, checkpoint: str | None) -> dict[str, object]:
+    """In this process: import, set the limit, solve, and measure."""
+    import sparsebag as sb
+    from sparsebag.evidence.stored_rows import open_evidence
+
+    sb.fit_weights(np.eye(3) / 2 + 0.2, None, [0, 1, 1])  # everything is imported and mapped now
+    imported = _address_space()
+    resource.setrlimit(resource.RLIMIT_AS, (imported + limit, imported + limit))
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    start = time.perf_counter()
+    stream = open_evidence(folder)
+    found = sb.fit_weights(stream, lam=LAM, memory_limit=limit // 2, checkpoint=checkpoint)
+    return {
+        "weights": np.asarray(found.weights).tolist(),
+        "objective": found.objective,
+        "gap": found.stationarity_gap,
+        "kept": found.n_active,
+        "passes": found.n_evaluations,
+        "status": found.status.name,
+        "seconds": time.perf_counter() - start,
+        "grown": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 - before,
+    }
+
+
+def _address_space() -> int:
+    pages = int(Path("/proc/self/statm").read_text().split()[0])
+    return pages * os.sysconf("SC_PAGE_SIZE")
+
+
+def run_apart(folder: Path, limit: int, checkpoint: Path | None) -> subprocess.Popen[str]:
+    arguments = [str(folder), str(limit), *([str(checkpoint)] if checkpoint else [])]
+    return subprocess.Popen(
+        [sys.executable, "-m", "benchmarks.scale_out_of_core", *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"},
+    )
+
+
+def answer(process: subprocess.Popen[str]) -> dict[str, object]:
+    out, err = process.communicate()
+    if process.returncode:
+        raise RuntimeError(err.strip().splitlines()[-1] if err.strip() else "no message")
+    found: dict[str, object] = json.loads(out.strip().splitlines()[-1])
+    return found
+
+
+def kill_in_mid_pass(process: subprocess.Popen[str], checkpoint: Path, n_passes: int) -> str:
+    """SIGKILL once so many passes are on record and the next has begun."""
+    while process.poll() is None:
+        time.sleep(0.02)
+        try:
+            with np.load(checkpoint) as record:
+                done, blocks = record["is_done"], record["n_blocks"]
+        except (OSError, ValueError, EOFError, KeyError):
+            continue
+        if int(done.sum()) >= n_passes and not done[-1]:
+            process.send_signal(signal.SIGKILL)
+            process.wait()
+            return f"killed in pass {len(done)}, {int(blocks[-1])} blocks into it"
+    return "ended before it could be killed"
+
+
+def show(name: str, found: dict[str, object], limit: int) -> None:
+    print(
+        f"{name:<34}objective {found['objective']:.8f}, gap {found['gap']:.1e}, {found['kept']} "
+        f"members, {found['passes']} passes, {found['status']}, {found['seconds']:.1f} s; memory "
+        f"grew by {found['grown'] / 2**20:.0f} of {limit / 2**20:.0f} MiB",
+        flush=True,
+    )
+
+
+def run(*, quick: bool) -> None:
+    import sparsebag as sb
+    from sparsebag.evidence.generated_rows import GeneratedRows
+
+    n_rows, n_members = QUICK_SHAPE if quick else SHAPE
+    nbytes = n_rows * n_members * 5
+    limit = nbytes // SHARE
+    print(
+        f"\n## Out of core: M = {n_rows:,}, N = {n_members}, {nbytes / 2**20:.0f} MiB on disk, "
+        f"limit {limit / 2**20:.0f} MiB beyond the imports\n"
+    )
+    rows = SyntheticRows(n_rows, n_members)
+    stream = GeneratedRows(
+        rows.blocks, n_members, task="classification", labels=np.arange(2), n_rows=n_rows
+    )
+    folder = Path(tempfile.mkdtemp(dir=os.environ.get("TMPDIR", ".")))
+    try:
+        stored = folder / "npy"
+        sb.store_evidence(stream, stored)
+        whole = answer(run_apart(stored, limit, None))
+        show("memory-mapped .npy", whole, limit)
+        checkpoint = folder / "solve.ckpt"
+        process = run_apart(stored, limit, checkpoint)
+        print(f"{'the same, with a checkpoint':<34}{kill_in_mid_pass(process, checkpoint, 1)}")
+        resumed = answer(run_apart(stored, limit, checkpoint))
+        show("the same call again", resumed, limit)
+        same = resumed["weights"] == whole["weights"]
+        print(f"{'':<34}weights {'equal bit for bit' if same else 'DIFFER'}")
+        for kind in FORMATS[1:]:
+            if quick or n_rows > 400_000:
+                part = SyntheticRows(min(n_rows, 200_000), n_members)
+            small = GeneratedRows(
+                part.blocks, n_members, task="classification", labels=np.arange(2)
+            )
+            sb.store_evidence(small, folder / kind, format=kind)
+            show(
+                f"{kind}, {part.n_rows:,} rows",
+                answer(run_apart(folder / kind, part.n_rows * n_members * 5 // SHARE, None)),
+                part.n_rows * n_members * 5 // SHARE,
+            )
+    finally:
+        shutil.rmtree(folder)
+
+
+if __name__ == "__main__":
+    print(json.dumps(solve(sys.argv[1], int(sys.argv[2]), sys.argv[3] if sys.argv[3:] else None)))

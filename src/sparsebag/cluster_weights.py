@@ -1,0 +1,116 @@
+"""Weights from evidence on a Dask cluster: solved where the rows are."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import replace
+from typing import Any
+
+from sparsebag.evidence.cluster_rows import ClusterBlocks
+from sparsebag.evidence.evidence import UncoveredRowsWarning
+from sparsebag.evidence.from_cluster import blocks_of_matrices
+from sparsebag.evidence.members import Task
+from sparsebag.objective.cluster_objective import ClusterObjective
+from sparsebag.objective.losses import Loss, resolve_loss
+from sparsebag.objective.penalties import ConcaveQuadratic
+from sparsebag.settings import Settings
+from sparsebag.solvers.auto import resolve_solver
+from sparsebag.solvers.base import (
+    Solution,
+    check_compatible,
+    drop_small_weights,
+    one_blas_thread,
+    warn_unless_converged,
+)
+
+Array = Any
+
+
+def fit_weights_on_cluster(
+    predictions: Any,
+    oob_mask: Any,
+    y: Any,
+    settings: Settings,
+    *,
+    task: Task,
+    loss: Loss,
+    sample_weight: Any = None,
+    labels: Array | None = None,
+    start: Array | None = None,
+    verbose: int = 0,
+) -> Solution:
+    """`sparsebag.fit_weights` for Dask arrays.
+
+    Parameters
+    ----------
+    predictions : dask.array of shape (M, N) or (M, N, C)
+    oob_mask, y, sample_weight : dask.array or array, or None
+    settings : Settings
+    task : {"classification", "regression"}
+    loss : Loss
+    labels, start, verbose
+        As in `sparsebag.fit_weights`.
+
+    Returns
+    -------
+    Solution
+    """
+    blocks = blocks_of_matrices(
+        predictions,
+        oob_mask,
+        y,
+        task=task,
+        sample_weight=sample_weight,
+        labels=labels,
+        every_class=loss.channel == "every_class",
+        verbose=verbose,
+    )
+    return solve_blocks(blocks, replace(settings, loss=loss), task, start=start, verbose=verbose)
+
+
+def solve_blocks(
+    blocks: ClusterBlocks,
+    settings: Settings,
+    task: Task,
+    *,
+    start: Array | None = None,
+    verbose: int = 0,
+) -> Solution:
+    """Minimise the objective the settings describe over row blocks on the workers.
+
+    Parameters
+    ----------
+    blocks : ClusterBlocks
+        Of `OOBEvidence`.
+    settings : Settings
+    task : {"classification", "regression"}
+    start : array of shape (N,), optional
+    verbose : int, default 0
+
+    Returns
+    -------
+    Solution
+    """
+    objective = ClusterObjective(
+        blocks,
+        resolve_loss(settings.loss, task),
+        ConcaveQuadratic(settings.lam or 0.0),
+        floor=settings.floor if task == "classification" else 0.0,
+        prior_mass=settings.prior_mass,
+    )
+    if objective.n_members < 2:
+        raise ValueError("there is one member only; there is nothing to choose from.")
+    missing = objective.n_rows - objective.survey.n_covered
+    if missing:
+        warnings.warn(
+            f"{missing} of {objective.n_rows} rows are out of bag for no member and are left out; "
+            "more members, or a smaller max_samples, would cover them.",
+            UncoveredRowsWarning,
+            stacklevel=3,
+        )
+    with one_blas_thread():
+        solver = resolve_solver(settings.solver, objective, verbose)
+        check_compatible(solver, objective)
+        solution = solver.solve(objective, start)
+        warn_unless_converged(solution)
+        return drop_small_weights(solution, objective, settings.drop_threshold)

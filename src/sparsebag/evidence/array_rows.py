@@ -1,0 +1,190 @@
+"""Row blocks of arrays that can be sliced: in memory, memory-mapped, or in a Zarr store."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from sparsebag.evidence.arrays import on_host
+from sparsebag.evidence.evidence import OOBEvidence
+from sparsebag.evidence.from_predictions import check_sample_weight
+from sparsebag.evidence.labels import class_positions
+from sparsebag.evidence.members import Task
+from sparsebag.evidence.row_stream import block_rows_for, evidence_block
+
+Array = Any
+
+
+class ArrayRows:
+    """Row blocks of arrays that can be sliced: in memory, memory-mapped, or a Zarr array.
+
+    Only the slice of a block is ever read, so ``votes`` and ``oob_mask`` may be far larger than
+    memory. A block is checked the first time it is read.
+
+    Parameters
+    ----------
+    votes : array of shape (M, N) or (M, N, C)
+        As `sparsebag.fit_weights` takes ``predictions``.
+    oob_mask : array of shape (M, N) or None
+    y : array of shape (M,)
+    task : {"classification", "regression"}
+    sample_weight : array of shape (M,), optional
+    labels : array of shape (C,), optional
+        Classes, in the order of a third axis; default: sorted distinct values of ``y``.
+    every_class : bool, default False
+        Keep every class's votes of a block (needs three axes unless there are two classes).
+    block_rows : int, optional
+        Rows a block; default: some 32 MiB of them.
+
+    Examples
+    --------
+    >>> votes = np.array([[0.9, 0.2], [0.6, 0.7], [0.5, 0.5]])
+    >>> stream = ArrayRows(votes, None, [0, 1, 1], task="classification", block_rows=2)
+    >>> stream.n_blocks, stream.block(1).votes.tolist()
+    (2, [[0.5, 0.5]])
+    """
+
+    is_replayable = True
+
+    def __init__(
+        self,
+        votes: Array,
+        oob_mask: Array | None,
+        y: Array,
+        *,
+        task: Task,
+        sample_weight: Array | None = None,
+        labels: Array | None = None,
+        every_class: bool = False,
+        block_rows: int | None = None,
+    ) -> None:
+        shape = tuple(int(n) for n in votes.shape)
+        if len(shape) not in (2, 3) or 0 in shape:
+            raise ValueError(
+                f"votes must have shape (rows, members) or (rows, members, classes), got {shape}."
+            )
+        if oob_mask is not None and tuple(oob_mask.shape) != shape[:2]:
+            raise ValueError(
+                f"oob_mask has shape {tuple(oob_mask.shape)} but votes have {shape[:2]} (rows, "
+                "members); pass one mask entry a vote, or None if no member saw these rows."
+            )
+        self._votes, self._mask = votes, oob_mask
+        self._target = on_host(y)
+        if self._target.shape != shape[:1]:
+            raise ValueError(
+                f"y has shape {self._target.shape} for {shape[0]} rows; pass one target a row."
+            )
+        self._sample_weight = check_sample_weight(sample_weight, self._target)
+        self._every_class = every_class
+        self.task = task
+        self.classes = None
+        if task == "classification":
+            self.classes = np.unique(self._target) if labels is None else on_host(labels)
+        self.n_rows: int | None = shape[0]
+        self.n_members = shape[1]
+        self.has_mask = oob_mask is not None
+        width = int(np.prod(shape[1:]))
+        itemsize = int(getattr(votes.dtype, "itemsize", 4))
+        self.block_rows = block_rows or block_rows_for(width, itemsize)
+        self.n_blocks: int | None = -(-shape[0] // self.block_rows)
+        self._zeroed_as_stored: dict[int, bool] = {}
+
+    def block(self, number: int, members: np.ndarray | None = None) -> OOBEvidence:
+        """One block, by its number; only some members' columns where they are named."""
+        whole = self._block(number)
+        return whole if members is None else whole.take_members(members)
+
+    def blocks(self, members: np.ndarray | None = None) -> Iterator[OOBEvidence]:
+        """All blocks, in order."""
+        assert self.n_blocks is not None
+        return (self.block(number, members) for number in range(self.n_blocks))
+
+    def _block(self, number: int) -> OOBEvidence:
+        assert self.n_blocks is not None
+        if not 0 <= number < self.n_blocks:
+            raise IndexError(f"there is no block {number}; the stream has {self.n_blocks}.")
+        rows = slice(number * self.block_rows, (number + 1) * self.block_rows)
+        if number in self._zeroed_as_stored:
+            return self._known(rows, self._zeroed_as_stored[number])
+        votes = np.asarray(self._votes[rows])
+        mask = None if self._mask is None else np.asarray(self._mask[rows])
+        checked = self._checked(votes, rows, mask)
+        if votes.ndim == 2 and not self._every_class:
+            self._zeroed_as_stored[number] = checked.votes is votes
+        return checked
+
+    def with_block_bytes(self, block_bytes: int) -> ArrayRows:
+        """The same rows in blocks of at most so many bytes.
+
+        Parameters
+        ----------
+        block_bytes : int
+
+        Returns
+        -------
+        ArrayRows
+        """
+        shape = self._votes.shape
+        width = int(np.prod(shape[1:]))
+        rows = block_rows_for(width, int(getattr(self._votes.dtype, "itemsize", 4)), block_bytes)
+        if rows >= self.block_rows:
+            return self
+        other = object.__new__(ArrayRows)
+        other.__dict__.update(self.__dict__, block_rows=rows, n_blocks=-(-shape[0] // rows))
+        other._zeroed_as_stored = {}
+        return other
+
+    def take(self, rows: np.ndarray) -> OOBEvidence:
+        """Some rows, wherever they stand; of a memory map no others are read.
+
+        Parameters
+        ----------
+        rows : ndarray of ascending indices
+
+        Returns
+        -------
+        OOBEvidence
+        """
+        mask = None if self._mask is None else self._gather(self._mask, rows)
+        return self._checked(self._gather(self._votes, rows), rows, mask)
+
+    def _gather(self, array: Array, rows: np.ndarray) -> np.ndarray:
+        """Rows of an array that may only be sliced, a block at a time."""
+        if isinstance(array, np.ndarray):
+            return np.asarray(array[rows])
+        parts = []
+        for number in np.unique(rows // self.block_rows):
+            first = int(number) * self.block_rows
+            inside = rows[(rows >= first) & (rows < first + self.block_rows)] - first
+            parts.append(np.asarray(array[first : first + self.block_rows])[inside])
+        return np.concatenate(parts)
+
+    def _checked(self, votes: np.ndarray, rows: Any, mask: np.ndarray | None) -> OOBEvidence:
+        return evidence_block(
+            votes,
+            mask,
+            self._target[rows],
+            None if self._sample_weight is None else self._sample_weight[rows],
+            task=self.task,
+            labels=self.classes,
+            every_class=self._every_class,
+        )
+
+    def _known(self, rows: slice, is_zeroed: bool) -> OOBEvidence:
+        """A block that was checked before."""
+        votes = np.asarray(self._votes[rows])
+        mask = None if self._mask is None else np.asarray(self._mask[rows])
+        target = self._target[rows]
+        return OOBEvidence(
+            votes=votes if votes.dtype in (np.float32, np.float64) else votes.astype(np.float32),
+            oob_mask=mask if mask is None or mask.dtype == np.bool_ else mask != 0,
+            target=target.astype(np.float64)
+            if self.classes is None
+            else class_positions(target, self.classes),
+            task=self.task,
+            sample_weight=None if self._sample_weight is None else self._sample_weight[rows],
+            classes=self.classes,
+            is_zeroed=is_zeroed,
+        )

@@ -1,0 +1,238 @@
+"""Row blocks of evidence that live on the workers of a Dask cluster.
+
+A block is made where its rows are and stays there; what is asked of all of them is added up on the
+way back, eight at a time, so that no machine sees more than a few results. Any Dask scheduler will
+do. Where a worker of a distributed one is lost, the scheduler makes its blocks again from their
+rows; where too much is lost for that (members that were sent once, with the last worker that had
+them), everything is made anew from the recipe and the question is asked again.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+FAN_IN = 8
+"""Results added up by one task: a tree of a thousand blocks is four levels deep."""
+MOST_ATTEMPTS = 4
+WAIT_SECONDS = 2.0
+"""Between attempts: a lost worker's successor takes about as long to start."""
+
+Recipe = Callable[[], list[Any]]
+
+
+class MissingDask(ImportError):
+    """Dask is not installed."""
+
+    def __init__(self) -> None:
+        super().__init__("Dask is not installed; pip install 'sparsebag[dask]'.")
+
+
+class ClusterBlocks:
+    """Python objects, one a block of rows, on the workers.
+
+    Parameters
+    ----------
+    recipe : function without arguments
+        Makes the tasks (``dask.delayed`` objects) of all blocks, in the rows' order.
+    verbose : int, default 0
+        Word of lost workers, on standard error.
+
+    Examples
+    --------
+    >>> import pytest
+    >>> dask = pytest.importorskip("dask")
+    >>> blocks = ClusterBlocks(lambda: [dask.delayed(range)(n) for n in (3, 4)])
+    >>> blocks.sum(len), blocks.each(max)
+    (7, [2, 3])
+    """
+
+    def __init__(self, recipe: Recipe, verbose: int = 0) -> None:
+        self._recipe = recipe
+        self._verbose = verbose
+        self._parent: ClusterBlocks | None = None
+        self._blocks = _persisted(recipe())
+
+    def __len__(self) -> int:
+        return len(self._blocks)
+
+    def derived(self, function: Callable[..., Any], *args: Any) -> ClusterBlocks:
+        """``function(block, *args)`` of every block, kept on the workers beside it.
+
+        Parameters
+        ----------
+        function : function
+        *args : object
+            Sent to every worker once.
+
+        Returns
+        -------
+        ClusterBlocks
+        """
+
+        def recipe() -> list[Any]:
+            return _tasks(self._blocks, function, args)
+
+        made = ClusterBlocks(recipe, self._verbose)
+        made._parent = self
+        return made
+
+    def sum(
+        self, function: Callable[..., Any], *args: Any, own: Sequence[Any] | None = None
+    ) -> Any:
+        """The sum of ``function(block, *args)`` over all blocks, None left out.
+
+        Parameters
+        ----------
+        function : function
+            Its results can be added.
+        *args : object
+        own : sequence, optional
+            One more argument a block, put first.
+
+        Returns
+        -------
+        object
+            None where no block has anything to add.
+        """
+
+        def ask() -> Any:
+            level = _tasks(self._blocks, function, args, own)
+            while len(level) > 1:
+                groups = [level[i : i + FAN_IN] for i in range(0, len(level), FAN_IN)]
+                level = _tasks(groups, _added, ())
+            return _computed(level)[0]
+
+        return self._insist(ask)
+
+    def each(
+        self, function: Callable[..., Any], *args: Any, own: Sequence[Any] | None = None
+    ) -> list[Any]:
+        """``function(block, *args)`` of every block, brought here in the rows' order.
+
+        Parameters
+        ----------
+        function : function
+        *args : object
+        own : sequence, optional
+            One more argument a block, put first.
+
+        Returns
+        -------
+        list
+        """
+        found: list[Any] = self._insist(
+            lambda: _computed(_tasks(self._blocks, function, args, own))
+        )
+        return found
+
+    def _insist(self, ask: Callable[[], Any]) -> Any:
+        """Ask again, of blocks made anew, where workers were lost beyond the scheduler's help."""
+        for attempt in range(1, MOST_ATTEMPTS + 1):
+            try:
+                return ask()
+            except lost_worker_errors() as error:
+                if attempt == MOST_ATTEMPTS:
+                    raise
+                if self._verbose:
+                    print(f"[cluster] {error!r}; making the blocks again", file=sys.stderr)
+                time.sleep(WAIT_SECONDS)
+                self._make_again()
+        raise AssertionError("unreachable")
+
+    def _make_again(self) -> None:
+        if self._parent is not None:
+            self._parent._make_again()
+        self._blocks = _persisted(self._recipe())
+
+
+def lost_worker_errors() -> tuple[type[BaseException], ...]:
+    """What a distributed scheduler raises where data is gone for good.
+
+    Returns
+    -------
+    tuple of exception types
+        Empty where no distributed scheduler is in use.
+    """
+    if "distributed" not in sys.modules:
+        return ()
+    from concurrent.futures import CancelledError
+
+    from distributed.client import FutureCancelledError
+    from distributed.comm import CommClosedError
+    from distributed.scheduler import KilledWorker
+
+    return KilledWorker, FutureCancelledError, CancelledError, CommClosedError
+
+
+def on_every_worker(thing: Any) -> Any:
+    """Something large, sent to every worker once; itself where there are no workers.
+
+    Parameters
+    ----------
+    thing : object
+
+    Returns
+    -------
+    object
+        To be passed to tasks in its place.
+    """
+    client = current_client()
+    if client is None:
+        return _dask().delayed(thing, pure=False, traverse=False)
+    # Copies on all workers: the last of them would have to be lost for it to be sent again.
+    return client.scatter(thing, broadcast=True, hash=False)
+
+
+def current_client() -> Any:
+    """The distributed scheduler's client in use here, or None."""
+    if "distributed" not in sys.modules:
+        return None
+    from distributed import default_client
+
+    try:
+        return default_client()
+    except ValueError:
+        return None
+
+
+def _dask() -> Any:
+    try:
+        import dask
+        import dask.delayed
+    except ImportError as error:
+        raise MissingDask from error
+    return dask
+
+
+def _tasks(
+    blocks: Sequence[Any],
+    function: Callable[..., Any],
+    args: tuple[Any, ...],
+    own: Sequence[Any] | None = None,
+) -> list[Any]:
+    delayed = _dask().delayed
+    call = delayed(function, pure=False)
+    # One task holds each argument, so a vector of weights travels once, not once a block.
+    shared = [delayed(arg, pure=False, traverse=False) for arg in args]
+    if own is None:
+        return [call(block, *shared) for block in blocks]
+    return [call(block, mine, *shared) for block, mine in zip(blocks, own, strict=True)]
+
+
+def _added(parts: list[Any]) -> Any:
+    found = [part for part in parts if part is not None]
+    total = found[0] if found else None
+    for part in found[1:]:
+        total = total + part
+    return total
+
+
+def _persisted(tasks: list[Any]) -> list[Any]:
+    return list(_dask().persist(*tasks, optimize_graph=False))
+
+
+def _computed(tasks: list[Any]) -> list[Any]:
+    return list(_dask().compute(*tasks, optimize_graph=False))

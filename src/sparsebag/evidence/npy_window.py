@@ -1,0 +1,66 @@
+"""An ``.npy`` file of which only the rows asked for are mapped into memory."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import numpy as np
+
+_HEADERS = {
+    (1, 0): np.lib.format.read_array_header_1_0,
+    (2, 0): np.lib.format.read_array_header_2_0,
+}
+
+
+class NpyWindow:
+    """Rows of an ``.npy`` file, mapped a slice at a time.
+
+    A map of the whole file would count against an address-space limit as a whole, and its pages
+    against the resident memory until the system takes them back; a window goes with its last view.
+
+    Parameters
+    ----------
+    path : path
+        Of an array in C order.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> path = os.path.join(tempfile.mkdtemp(), "votes.npy")
+    >>> np.save(path, np.arange(6.0).reshape(3, 2))
+    >>> NpyWindow(path)[1:3].tolist()
+    [[2.0, 3.0], [4.0, 5.0]]
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self._path = os.fspath(path)
+        with open(self._path, "rb") as file:
+            version = np.lib.format.read_magic(file)
+            read = _HEADERS.get(version)
+            if read is None:
+                raise ValueError(f"{self._path} has .npy version {version}, which is not known.")
+            shape, fortran_order, dtype = read(file)
+            self._offset = file.tell()
+        if fortran_order and len(shape) > 1:
+            raise ValueError(f"{self._path} is in Fortran order; store it in C order.")
+        if dtype.hasobject:
+            raise ValueError(f"{self._path} holds Python objects; store numbers.")
+        self.shape: tuple[int, ...] = shape
+        self.dtype: np.dtype[Any] = dtype
+
+    def __getitem__(self, rows: slice) -> np.ndarray:
+        start, stop, step = rows.indices(self.shape[0])
+        if step != 1 or stop <= start:
+            return np.empty((0, *self.shape[1:]), dtype=self.dtype)
+        rest = self.shape[1:]
+        a_row = self.dtype.itemsize * int(np.prod(rest, dtype=np.int64))
+        return np.asarray(
+            np.memmap(
+                self._path,
+                dtype=self.dtype,
+                mode="r",
+                offset=self._offset + start * a_row,
+                shape=(stop - start, *rest),
+            )
+        )

@@ -1,0 +1,86 @@
+"""A uniform sample of the rows of a stream whose length nobody knows."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from sparsebag.evidence.evidence import OOBEvidence
+from sparsebag.evidence.row_stream import concatenate
+
+SLACK = 1.25
+"""Rows held before the surplus is dropped, as a multiple of those wanted."""
+
+
+class Reservoir:
+    """Keeps ``n_rows`` of all rows seen so far, every row with the same chance.
+
+    Each row draws a key; the rows with the smallest keys stay. Which rows these are depends on
+    the seed and the order of the rows alone.
+
+    Parameters
+    ----------
+    n_rows : int
+        How many to keep.
+    seed : int, default 0
+
+    Examples
+    --------
+    >>> reservoir = Reservoir(5)
+    >>> for _ in range(10):
+    ...     reservoir.add(OOBEvidence(np.ones((4, 2)), None, np.ones(4), "regression"))
+    >>> reservoir.evidence().n_rows, reservoir.n_seen
+    (5, 40)
+    """
+
+    def __init__(self, n_rows: int, seed: int = 0) -> None:
+        self.n_rows = n_rows
+        self.n_seen = 0
+        self._rng = np.random.default_rng(seed)
+        self._parts: list[OOBEvidence] = []
+        self._keys = np.zeros(0)
+        self._threshold = 1.0
+
+    def add(self, block: OOBEvidence) -> None:
+        """Offer the rows of a block.
+
+        Parameters
+        ----------
+        block : OOBEvidence
+        """
+        keys = self._rng.random(block.n_rows)
+        self.n_seen += block.n_rows
+        chosen = np.flatnonzero(keys < self._threshold)
+        if not len(chosen):
+            return
+        self._parts.append(block.take(chosen))  # a copy: the block itself can go
+        self._keys = np.concatenate([self._keys, keys[chosen]])
+        if len(self._keys) > SLACK * self.n_rows:
+            self._drop_surplus()
+
+    def evidence(self) -> OOBEvidence:
+        """The sample, in the order its rows came.
+
+        Returns
+        -------
+        OOBEvidence
+        """
+        if not self._parts:
+            raise ValueError("the stream gave no rows; there is nothing to sample.")
+        if len(self._keys) > self.n_rows:
+            self._drop_surplus()
+        if len(self._parts) > 1:
+            self._parts = [concatenate(self._parts)]
+        return self._parts[0]
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether every row seen is in the sample."""
+        return self.n_seen <= self.n_rows
+
+    def _drop_surplus(self) -> None:
+        self._threshold = float(np.partition(self._keys, self.n_rows)[self.n_rows])
+        stay = self._keys < self._threshold
+        whole = concatenate(self._parts)
+        self._parts = []
+        self._parts = [whole.take(np.flatnonzero(stay))]
+        self._keys = self._keys[stay]

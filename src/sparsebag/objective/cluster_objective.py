@@ -1,0 +1,367 @@
+"""The objective of evidence that lives on the workers of a Dask cluster.
+
+Each worker's row blocks are evidence, so their parts of the objective are `SimplexObjective`s that
+stay where the rows are::
+
+    f(w) = Σ_b Σ_{i in b} s_i φ(p_i(w)) + penalty(w)      s: row weights, summing to one over all
+
+and likewise the gradient and the Hessian: sums over blocks, added up as a tree. Weights travel to
+the workers, sums come back; evidence never moves.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from sparsebag.evidence.arrays import on_host
+from sparsebag.evidence.cluster_rows import ClusterBlocks
+from sparsebag.evidence.evidence import OOBEvidence
+from sparsebag.evidence.row_stream import concatenate
+from sparsebag.objective.losses import Loss, TwiceDifferentiableLoss
+from sparsebag.objective.penalties import ConcaveQuadratic, Penalty, restrict_penalty
+from sparsebag.objective.row_facts import NoWeightError, find_facts
+from sparsebag.objective.simplex_objective import (
+    FACE_BYTES,
+    FACE_SHARE,
+    GAP_PER_ROUNDING,
+    SimplexObjective,
+)
+
+Array = Any
+NO_PENALTY = ConcaveQuadratic(0.0)
+
+
+@dataclass(frozen=True)
+class Survey:
+    """What is known of blocks of rows; those of disjoint blocks add.
+
+    Attributes
+    ----------
+    n_rows : tuple of int
+        Rows of each block, in order.
+    n_covered : int
+        Rows that some member has out of bag.
+    nbytes : int
+        Votes and mask.
+    scale, square : float
+        Weighted sums of the uniform ensemble's loss and of the squared targets.
+    eps : float
+        Rounding of the votes.
+    """
+
+    n_rows: tuple[int, ...]
+    n_covered: int
+    nbytes: int
+    scale: float
+    square: float
+    eps: float
+
+    def __add__(self, other: Survey) -> Survey:
+        return Survey(
+            self.n_rows + other.n_rows,
+            self.n_covered + other.n_covered,
+            self.nbytes + other.nbytes,
+            self.scale + other.scale,
+            self.square + other.square,
+            max(self.eps, other.eps),
+        )
+
+
+class ClusterObjective:
+    """Weighted OOB loss plus penalty over row blocks on a cluster's workers.
+
+    Parameters
+    ----------
+    blocks : ClusterBlocks
+        Of `OOBEvidence`, all of the same members.
+    loss : Loss
+    penalty : Penalty
+    floor, prior_mass : float, default 0
+        As in `SimplexObjective`.
+
+    Examples
+    --------
+    >>> import pytest
+    >>> dask = pytest.importorskip("dask")
+    >>> from sparsebag.objective.losses import SquaredError
+    >>> half = OOBEvidence(np.eye(2), None, np.ones(2), "regression")
+    >>> blocks = ClusterBlocks(lambda: [dask.delayed(half), dask.delayed(half)])
+    >>> f = ClusterObjective(blocks, SquaredError(), NO_PENALTY)
+    >>> f.n_rows, round(f.value(f.uniform_weights()), 6)
+    (4, 0.25)
+    """
+
+    def __init__(
+        self,
+        blocks: ClusterBlocks,
+        loss: Loss,
+        penalty: Penalty,
+        *,
+        floor: float = 0.0,
+        prior_mass: float = 0.0,
+    ) -> None:
+        self.loss, self.penalty = loss, penalty
+        self.floor, self.prior_mass = floor, prior_mass
+        self.xp: Any = np
+        self.device: Any = "cpu"
+        kinds = blocks.each(_kind)
+        self.task: str = kinds[0][0]
+        self._n_members: int = kinds[0][1]
+        self._has_mask: bool = kinds[0][2]
+        if any(kind != kinds[0] for kind in kinds):
+            raise ValueError("the row blocks differ in their members, mask or task.")
+        self.total_weight: float = blocks.sum(_weight)
+        if self.total_weight == 0.0:
+            raise NoWeightError
+        self._parts = blocks.derived(_part, loss, floor, self.total_weight)
+        self.survey: Survey = self._parts.sum(_survey)
+
+    # -- what it is --------------------------------------------------------------------------
+
+    @property
+    def n_members(self) -> int:
+        """Number of weights, N."""
+        return self._n_members
+
+    @property
+    def n_rows(self) -> int:
+        """Number of rows, M."""
+        return sum(self.survey.n_rows)
+
+    @property
+    def has_mask(self) -> bool:
+        """Whether members vote only on the rows out of their bags."""
+        return self._has_mask
+
+    @property
+    def is_streamed(self) -> bool:
+        """Whether a pass reads rows from somewhere slower than memory; here it does not."""
+        return False
+
+    @property
+    def provides(self) -> frozenset[str]:
+        """What a solver may ask of this objective."""
+        twice = isinstance(self.loss, TwiceDifferentiableLoss)
+        return frozenset({"gradient", "hessian"} if twice else {"gradient"})
+
+    @property
+    def nbytes_per_pass(self) -> int:
+        """Bytes of evidence one value-and-gradient pass reads, on all workers together."""
+        return self.survey.nbytes
+
+    @property
+    def is_well_posed(self) -> bool:
+        """Whether every row keeps a vote on the whole simplex: no jumps of the loss."""
+        return self.prior_mass > 0 or not self.has_mask
+
+    @property
+    def is_convex(self) -> bool:
+        """Whether every stationary point is a global minimum, so that the start is free."""
+        convex_loss = bool(getattr(self.loss, "is_convex", False))
+        return not self.has_mask and convex_loss and self.penalty.is_convex
+
+    @property
+    def scale(self) -> float:
+        """What tolerances are relative to; see `SimplexObjective.scale`."""
+        if self.task == "classification":
+            return 1.0
+        return max(self.survey.scale, np.finfo(float).tiny)
+
+    @property
+    def rounding(self) -> float:
+        """Differences between two values smaller than this mean nothing."""
+        eps = self.survey.eps
+        if self.task == "classification":
+            return eps
+        square = self.survey.square
+        return float(eps * max(self.scale, (square * self.scale) ** 0.5, eps * square))
+
+    def goal(self, tol: float) -> float:
+        """The stationarity gap to stop at: ``tol`` on the loss's scale, or what rounding allows."""
+        return max(tol * self.scale, GAP_PER_ROUNDING * self.rounding)
+
+    def uniform_weights(self) -> np.ndarray:
+        """The simplex's centre, every solver's default start."""
+        return np.full(self.n_members, 1.0 / self.n_members)
+
+    def asarray(self, weights: Array) -> np.ndarray:
+        """Weights as float64."""
+        return np.asarray(on_host(weights), dtype=np.float64)
+
+    # -- passes ------------------------------------------------------------------------------
+
+    def value(self, weights: Array) -> float:
+        """Objective at the weights."""
+        return self.value_and_gradient(weights)[0]
+
+    def value_and_gradient(self, weights: Array) -> tuple[float, np.ndarray]:
+        """Objective and gradient, in one pass over the evidence."""
+        weights = self.asarray(weights)
+        sums = self._parts.sum(_value_and_gradient, weights, self.prior_mass)
+        value = float(sums[0]) + float(self.penalty.value(weights))
+        return value, sums[1:] + self.penalty.gradient(weights)
+
+    def hessian(self, weights: Array) -> np.ndarray:
+        """Dense Hessian (N × N); meant for restricted objectives."""
+        weights = self.asarray(weights)
+        sums = self._parts.sum(_hessian, weights, self.prior_mass)
+        eye = np.eye(self.n_members)
+        columns = [self.penalty.hessian_product(weights, line) for line in eye]
+        return np.asarray(sums + np.stack(columns, axis=1))
+
+    def rows_won(self) -> np.ndarray:
+        """For each member, the number of rows on which its own vote has the least loss."""
+        return np.asarray(self._parts.sum(_rows_won))
+
+    # -- other objectives of the same rows -----------------------------------------------------
+
+    def restrict(self, members: Array) -> ClusterObjective:
+        """The same objective on a face of the simplex; its columns are copied on the workers."""
+        members = on_host(members)
+        face = self._copy()
+        face._parts = self._parts.derived(_restricted, members)
+        face._n_members = len(members)
+        face.penalty = restrict_penalty(self.penalty, members)
+        return face
+
+    def can_hold(self, n_members: int) -> bool:
+        """Whether copying so many members' columns is worth it and within the memory allowed."""
+        share = n_members / self.n_members
+        nbytes = self.nbytes_per_pass
+        return share < 1.0 and share * nbytes <= max(FACE_BYTES, nbytes / FACE_SHARE)
+
+    def row_sample(self, n_rows: int, seed: int) -> SimplexObjective:
+        """The same objective on rows drawn at random, in memory."""
+        picked = picked_rows(self.survey.n_rows, n_rows, seed)
+        parts = self._parts.each(_rows_of, own=picked)
+        return SimplexObjective(
+            concatenate([part for part in parts if part is not None]),
+            self.loss,
+            self.penalty,
+            floor=self.floor,
+            prior_mass=self.prior_mass,
+        )
+
+    def with_prior_mass(self, prior_mass: float) -> ClusterObjective:
+        """The same objective with another prior mass; shares the evidence."""
+        other = self._copy()
+        other.prior_mass = prior_mass
+        return other
+
+    def with_penalty(self, penalty: Penalty) -> ClusterObjective:
+        """The same objective with another penalty; shares the evidence."""
+        other = self._copy()
+        other.penalty = penalty
+        return other
+
+    def _copy(self) -> ClusterObjective:
+        other = object.__new__(ClusterObjective)
+        other.__dict__.update(self.__dict__)
+        return other
+
+
+def picked_rows(sizes: tuple[int, ...], n_rows: int, seed: int) -> list[np.ndarray]:
+    """Rows drawn at random without replacement, as positions within each block.
+
+    Parameters
+    ----------
+    sizes : tuple of int
+        Rows of each block.
+    n_rows : int
+        How many to draw; all of them where there are no more.
+    seed : int
+
+    Returns
+    -------
+    list of ndarray
+
+    Examples
+    --------
+    >>> [rows.tolist() for rows in picked_rows((2, 1), 3, seed=0)]
+    [[0, 1], [0]]
+    """
+    total = sum(sizes)
+    drawn = np.arange(total)
+    if n_rows < total:
+        drawn = np.sort(np.random.default_rng(seed).choice(total, n_rows, replace=False))
+    ends = np.cumsum(sizes)
+    cuts = np.searchsorted(drawn, ends[:-1])
+    return [rows - first for rows, first in zip(np.split(drawn, cuts), ends - sizes, strict=True)]
+
+
+# -- what workers do -------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Part:
+    """A block's part of the objective; without one where none of its rows has weight."""
+
+    evidence: OOBEvidence
+    objective: SimplexObjective | None
+
+    def __sizeof__(self) -> int:
+        return object.__sizeof__(self) + self.evidence.nbytes
+
+
+def _part(evidence: OOBEvidence, loss: Loss, floor: float, total: float) -> _Part:
+    """The part whose row weights sum to its share of ``total``, that of all blocks."""
+    try:
+        facts = find_facts(evidence, evidence.channels(loss.channel))
+    except NoWeightError:
+        return _Part(evidence, None)
+    facts = replace(facts, row_weight=facts.row_weight * (facts.total / total))
+    objective = SimplexObjective(evidence, loss, NO_PENALTY, floor=floor, facts=facts)
+    return _Part(evidence, objective)
+
+
+def _weight(evidence: OOBEvidence) -> float:
+    covered = evidence.covered()
+    if evidence.sample_weight is None:
+        return float(np.count_nonzero(covered))
+    return float(np.sum(evidence.sample_weight[covered]))
+
+
+def _kind(evidence: OOBEvidence) -> tuple[str, int, bool]:
+    return evidence.task, evidence.n_members, evidence.oob_mask is not None
+
+
+def _survey(part: _Part) -> Survey:
+    evidence, objective = part.evidence, part.objective
+    n_covered = int(np.count_nonzero(evidence.covered()))
+    eps = float(np.finfo(evidence.votes.dtype).eps)
+    scale = square = 0.0
+    if objective is not None:
+        scale = objective.scale
+        square = float(objective.facts.row_weight @ evidence.target.astype(np.float64) ** 2)
+    return Survey((evidence.n_rows,), n_covered, evidence.nbytes, scale, square, eps)
+
+
+def _value_and_gradient(part: _Part, weights: np.ndarray, prior_mass: float) -> np.ndarray | None:
+    if part.objective is None:
+        return None
+    value, gradient = part.objective.with_prior_mass(prior_mass).value_and_gradient(weights)
+    return np.concatenate([[value], gradient])
+
+
+def _hessian(part: _Part, weights: np.ndarray, prior_mass: float) -> np.ndarray | None:
+    if part.objective is None:
+        return None
+    return np.asarray(part.objective.with_prior_mass(prior_mass).hessian(weights))
+
+
+def _rows_won(part: _Part) -> np.ndarray | None:
+    return None if part.objective is None else np.asarray(part.objective.rows_won())
+
+
+def _restricted(part: _Part, members: np.ndarray) -> _Part:
+    if part.objective is None:
+        return part
+    face = part.objective.restrict(members)
+    return _Part(face.evidence, face)
+
+
+def _rows_of(part: _Part, rows: np.ndarray) -> OOBEvidence | None:
+    return part.evidence.take(rows) if len(rows) else None

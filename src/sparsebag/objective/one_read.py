@@ -1,0 +1,126 @@
+"""Value and gradient of in-memory evidence in a single read of it, compiled.
+
+The general way reads every row block twice, for the forward and the transposed product, with the
+loss in between, in Python. Where the kernel knows the loss, it votes on a few rows,
+differentiates, and adds their share of the gradient while they are still in the cache.
+`make bench-scale` has its multiple of the bandwidth bound.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from array_api_compat import is_numpy_array
+
+from sparsebag.evidence.evidence import Channels, OOBEvidence
+from sparsebag.objective import _passes
+from sparsebag.objective.losses import Brier, LogLoss, Loss, SquaredError
+from sparsebag.objective.row_facts import RowFacts
+
+Array = Any
+
+KNOWN_LOSSES: tuple[type, ...] = (LogLoss, SquaredError, Brier)
+
+
+@dataclass(frozen=True)
+class OneRead:
+    """Evidence the kernel can read, and what it needs to know of the objective beside weights."""
+
+    votes: np.ndarray
+    mask: np.ndarray
+    uniform_vote: np.ndarray
+    target: np.ndarray
+    row_weight: np.ndarray
+    is_log_loss: bool
+    least_vote: float
+    kept_share: float
+    floor: float
+    multiplicity: float
+    is_zeroed: bool
+
+    def loss_and_gradient(
+        self, weights: np.ndarray, *, prior_mass: float, least_denominator: float
+    ) -> tuple[float, np.ndarray]:
+        """The loss of all rows and its gradient.
+
+        Parameters
+        ----------
+        weights : ndarray of shape (N,)
+        prior_mass, least_denominator : float
+            τ, and what is added to every denominator.
+
+        Returns
+        -------
+        loss : float
+        gradient : ndarray of shape (N,)
+        """
+        gradient = np.zeros(len(weights))
+        loss = _passes.loss_and_gradient(
+            self.votes,
+            self.mask,
+            weights.astype(np.float32),
+            self.uniform_vote,
+            self.target,
+            self.row_weight,
+            self.is_log_loss,
+            float(prior_mass),
+            float(least_denominator),
+            self.least_vote,
+            self.kept_share,
+            self.floor,
+            self.multiplicity,
+            self.is_zeroed,
+            np.empty(len(weights), dtype=np.float32),
+            gradient,
+        )
+        return loss, gradient
+
+
+def make_one_read(
+    evidence: OOBEvidence, channels: Channels, facts: RowFacts, loss: Loss, floor: float
+) -> OneRead | None:
+    """What the kernel reads; None where the evidence or the loss is not of its kind.
+
+    Doubles go the general way: who asks for them asks for its summation order too.
+
+    Parameters
+    ----------
+    evidence : OOBEvidence
+    channels : Channels
+    facts : RowFacts
+    loss : Loss
+    floor : float
+        ε, zero for regression.
+
+    Returns
+    -------
+    OneRead or None
+    """
+    votes, mask = channels.votes[0], evidence.oob_mask
+    plain = (
+        type(loss) in KNOWN_LOSSES
+        and len(channels.votes) == 1
+        and is_numpy_array(votes)
+        and votes.dtype == np.float32
+        and votes.flags.c_contiguous
+        and mask is not None
+        and mask.dtype in (np.bool_, np.uint8)
+        and mask.flags.c_contiguous
+    )
+    if not plain or mask is None:
+        return None
+    return OneRead(
+        votes=votes,
+        mask=mask.view(np.uint8),
+        uniform_vote=np.ascontiguousarray(facts.uniform_vote[0]),
+        target=np.ascontiguousarray(channels.targets[0]),
+        row_weight=np.ascontiguousarray(facts.row_weight),
+        is_log_loss=isinstance(loss, LogLoss),
+        least_vote=float(getattr(loss, "clip", -np.inf)),
+        kept_share=1.0 - floor,
+        floor=floor / (evidence.n_classes or 1),
+        multiplicity=channels.multiplicity,
+        is_zeroed=evidence.is_zeroed,
+    )

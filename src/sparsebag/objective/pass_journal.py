@@ -1,0 +1,198 @@
+"""What passes over a stream have found, on disk: a killed solve goes on where it was.
+
+Solvers are deterministic, so their state need not be saved: a solve that starts again asks for the
+same passes in the same order, and the journal answers those already made without reading the
+evidence. A pass that was cut short goes on from its last saved block, with the very sums it had.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from zipfile import BadZipFile
+
+import numpy as np
+
+FORMAT = 1
+SAVE_EVERY_SECONDS = 0.5
+"""How much work a kill may cost, at most, beside the block that was being read."""
+
+
+class JournalError(ValueError):
+    """A checkpoint that cannot be used, and why."""
+
+
+@dataclass(frozen=True)
+class PassSums:
+    """Sums over the first blocks of a stream, at some weights.
+
+    Attributes
+    ----------
+    weights, gradient : ndarray of shape (N,)
+        Where the pass was made; the loss's gradient, weighted by rows.
+    value : float
+        The loss, weighted by rows.
+    total : float
+        Weight of the rows.
+    scale, square : float
+        Row-weighted loss of the uniform ensemble, and squared target (regression).
+    n_rows, n_covered, nbytes : int
+        Rows read, those some member has out of bag, and bytes of votes and masks.
+    n_blocks : int
+        Blocks read.
+    is_done : bool
+        Whether those are all.
+    """
+
+    weights: np.ndarray
+    gradient: np.ndarray
+    value: float = 0.0
+    total: float = 0.0
+    scale: float = 0.0
+    square: float = 0.0
+    n_rows: int = 0
+    n_covered: int = 0
+    nbytes: int = 0
+    n_blocks: int = 0
+    is_done: bool = False
+
+    @classmethod
+    def start(cls, weights: np.ndarray) -> PassSums:
+        """Nothing read yet.
+
+        Parameters
+        ----------
+        weights : ndarray of shape (N,)
+
+        Returns
+        -------
+        PassSums
+        """
+        return cls(weights.copy(), np.zeros(len(weights)))
+
+
+SCALARS = [name for name in PassSums.__dataclass_fields__ if name not in ("weights", "gradient")]
+
+
+class PassJournal:
+    """A file of pass sums, replaced as a whole or not at all.
+
+    Parameters
+    ----------
+    path : path
+        The checkpoint file. One that exists is read, and must be of the same evidence and
+        objective.
+    fingerprint : str
+        What the sums belong to: the evidence's fingerprint and the objective's settings.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from dataclasses import replace
+    >>> path = Path(tempfile.mkdtemp()) / "solve.ckpt"
+    >>> journal = PassJournal(path, "these rows, this loss")
+    >>> w = np.array([0.5, 0.5])
+    >>> journal.save(replace(PassSums.start(w), value=1.5, is_done=True))
+    >>> PassJournal(path, "these rows, this loss").recall(w).value
+    1.5
+    """
+
+    def __init__(self, path: str | os.PathLike[str], fingerprint: str) -> None:
+        self.path = Path(path)
+        self.fingerprint = fingerprint
+        self._passes: list[PassSums] = []
+        self._cursor = 0
+        self._last_save = time.monotonic()
+        if self.path.exists():
+            self._passes = self._read()
+
+    @property
+    def n_recorded(self) -> int:
+        """Passes on record, the unfinished one included."""
+        return len(self._passes)
+
+    def recall(self, weights: np.ndarray) -> PassSums:
+        """What is known of the next pass: all, some blocks, or nothing.
+
+        Parameters
+        ----------
+        weights : ndarray of shape (N,)
+            Where the pass is to be made. If the record has another place here, it and what
+            follows are forgotten.
+
+        Returns
+        -------
+        PassSums
+        """
+        if self._cursor < len(self._passes):
+            known = self._passes[self._cursor]
+            if np.array_equal(known.weights, weights):
+                self._cursor += known.is_done
+                return known
+            del self._passes[self._cursor :]
+        return PassSums.start(weights)
+
+    def save(self, sums: PassSums) -> None:
+        """Put the sums of the current pass on record.
+
+        Parameters
+        ----------
+        sums : PassSums
+        """
+        del self._passes[self._cursor :]
+        self._passes.append(sums)
+        self._cursor += sums.is_done
+        self._write()
+
+    def save_if_due(self, sums: PassSums) -> None:
+        """The same, at most twice a second.
+
+        Parameters
+        ----------
+        sums : PassSums
+        """
+        if time.monotonic() - self._last_save >= SAVE_EVERY_SECONDS:
+            self.save(sums)
+
+    def _write(self) -> None:
+        arrays = {"format": np.array(FORMAT), "fingerprint": np.array(self.fingerprint)}
+        arrays["weights"] = np.array([p.weights for p in self._passes])
+        arrays["gradient"] = np.array([p.gradient for p in self._passes])
+        for name in SCALARS:
+            arrays[name] = np.array([getattr(p, name) for p in self._passes])
+        draft = self.path.with_name(self.path.name + ".part")
+        with open(draft, "wb") as file:
+            np.savez(file, **arrays)  # type: ignore[arg-type]
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(draft, self.path)  # a kill leaves the old file or the new one, never half
+        self._last_save = time.monotonic()
+
+    def _read(self) -> list[PassSums]:
+        try:
+            with open(self.path, "rb") as file, np.load(file, allow_pickle=False) as found:
+                arrays = {name: found[name] for name in found.files}
+            if int(arrays["format"]) != FORMAT:
+                raise KeyError("format")
+            owner = str(arrays["fingerprint"])
+        except (OSError, ValueError, KeyError, EOFError, BadZipFile) as error:
+            raise JournalError(
+                f"checkpoint {self.path} is not one of ours or is damaged ({error}); delete it to "
+                "start afresh."
+            ) from error
+        if owner != self.fingerprint:
+            raise JournalError(
+                f"checkpoint {self.path} belongs to other evidence or other settings; delete it to "
+                "start afresh, or name another file."
+            )
+        n_passes = len(arrays["weights"])
+        return [
+            PassSums(
+                arrays["weights"][k],
+                arrays["gradient"][k],
+                **{name: arrays[name][k].item() for name in SCALARS},
+            )
+            for k in range(n_passes)
+        ]

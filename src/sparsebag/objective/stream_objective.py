@@ -1,0 +1,433 @@
+"""The objective of evidence that is read block by block: larger than memory, or made on the way.
+
+A block is evidence, so its part of the objective is a `SimplexObjective`. With W_b the weight of a
+block's rows and f_b its own mean loss, everything is a weighted sum over blocks::
+
+    f(w) = Σ_b (W_b / Σ W) f_b(w) + penalty(w)
+
+and likewise the gradient and the Hessian. A pass holds one block at a time. What is worth holding
+longer (a face's columns, a sample of rows, the rows' prior votes) is held while it fits the memory
+allowed, and read again where it does not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from sparsebag.evidence.arrays import on_host
+from sparsebag.evidence.evidence import OOBEvidence
+from sparsebag.evidence.reservoir import Reservoir
+from sparsebag.evidence.row_stream import RowStream, concatenate
+from sparsebag.objective.losses import Loss, TwiceDifferentiableLoss
+from sparsebag.objective.pass_journal import PassJournal, PassSums
+from sparsebag.objective.pass_report import PassReport
+from sparsebag.objective.penalties import ConcaveQuadratic, Penalty, restrict_penalty
+from sparsebag.objective.row_facts import NoWeightError, RowFacts
+from sparsebag.objective.simplex_objective import GAP_PER_ROUNDING, SimplexObjective
+
+Array = Any
+
+DEFAULT_MEMORY = 1 << 30
+HELD_SHARE = 4
+"""A sample of rows, or a face's columns, may take this part of the memory allowed: a sample, a face
+of it, and the copy while either is put together, leave as much again for blocks."""
+FACTS_SHARE = 8
+"""Likewise the rows' weights and prior votes."""
+FACTS_BYTES = 16
+NO_PENALTY = ConcaveQuadratic(0.0)
+
+
+class StreamObjective:
+    """Weighted OOB loss plus penalty over a stream of row blocks.
+
+    Parameters
+    ----------
+    stream : RowStream
+        Must be replayable: every evaluation reads it once.
+    loss : Loss
+    penalty : Penalty
+    floor, prior_mass : float, default 0
+        As in `SimplexObjective`.
+    memory_limit : int, default 1 GiB
+        Bytes that may be held beside a few blocks.
+    journal : PassJournal, optional
+        Where passes are recorded, so that a killed solve can go on.
+    verbose : int, default 0
+        Progress within passes, on standard error.
+
+    Examples
+    --------
+    >>> from sparsebag.evidence.array_rows import ArrayRows
+    >>> from sparsebag.objective.losses import SquaredError
+    >>> stream = ArrayRows(np.eye(4), None, np.ones(4), task="regression", block_rows=3)
+    >>> f = StreamObjective(stream, SquaredError(), NO_PENALTY)
+    >>> round(f.value(f.uniform_weights()), 6), f.n_passes
+    (0.5625, 1.0)
+    """
+
+    is_streamed = True
+
+    def __init__(
+        self,
+        stream: RowStream,
+        loss: Loss,
+        penalty: Penalty,
+        *,
+        floor: float = 0.0,
+        prior_mass: float = 0.0,
+        memory_limit: int = DEFAULT_MEMORY,
+        journal: PassJournal | None = None,
+        verbose: int = 0,
+    ) -> None:
+        self.stream, self.loss, self.penalty = stream, loss, penalty
+        self.floor, self.prior_mass = floor, prior_mass
+        self.memory_limit, self.journal, self.verbose = memory_limit, journal, verbose
+        self.xp: Any = np
+        self.device: Any = "cpu"
+        self._reads = _Reads()
+        self._members: np.ndarray | None = None
+        self._facts: dict[int, RowFacts | None] = {}
+        self._known: PassSums | None = None
+
+    # -- what it is --------------------------------------------------------------------------
+
+    @property
+    def n_members(self) -> int:
+        """Number of weights, N."""
+        return self.stream.n_members if self._members is None else len(self._members)
+
+    @property
+    def n_rows(self) -> int:
+        """Number of rows, M; where the stream does not say, one pass counts them."""
+        return self.stream.n_rows if self.stream.n_rows is not None else self._survey().n_rows
+
+    @property
+    def n_passes(self) -> float:
+        """How often the stream was read, parts of it included."""
+        return self._reads.passes
+
+    @property
+    def has_mask(self) -> bool:
+        """Whether members vote only on the rows out of their bags."""
+        return self.stream.has_mask
+
+    @property
+    def provides(self) -> frozenset[str]:
+        """What a solver may ask of this objective."""
+        twice = isinstance(self.loss, TwiceDifferentiableLoss)
+        return frozenset({"gradient", "hessian"} if twice else {"gradient"})
+
+    @property
+    def nbytes_per_pass(self) -> int:
+        """Bytes of evidence one value-and-gradient pass reads."""
+        return self._survey().nbytes * self.n_members // self.stream.n_members
+
+    @property
+    def is_well_posed(self) -> bool:
+        """Whether every row keeps a vote on the whole simplex: no jumps of the loss."""
+        return self.prior_mass > 0 or not self.has_mask
+
+    @property
+    def is_convex(self) -> bool:
+        """Whether every stationary point is a global minimum, so that the start is free."""
+        convex_loss = bool(getattr(self.loss, "is_convex", False))
+        return not self.has_mask and convex_loss and self.penalty.is_convex
+
+    @property
+    def n_uncovered(self) -> int:
+        """Rows no member has out of bag."""
+        survey = self._survey()
+        return survey.n_rows - survey.n_covered
+
+    @property
+    def scale(self) -> float:
+        """What tolerances are relative to; see `SimplexObjective.scale`."""
+        if self.stream.task == "classification":
+            return 1.0
+        survey = self._survey()
+        return max(survey.scale / survey.total, np.finfo(float).tiny)
+
+    @property
+    def rounding(self) -> float:
+        """Differences between two values smaller than this mean nothing."""
+        eps = self._reads.vote_eps
+        if self.stream.task == "classification":
+            return eps
+        survey = self._survey()
+        square = survey.square / survey.total
+        return float(eps * max(self.scale, (square * self.scale) ** 0.5, eps * square))
+
+    def goal(self, tol: float) -> float:
+        """The stationarity gap to stop at: ``tol`` on the loss's scale, or what rounding allows."""
+        return max(tol * self.scale, GAP_PER_ROUNDING * self.rounding)
+
+    def uniform_weights(self) -> np.ndarray:
+        """The simplex's centre, every solver's default start."""
+        return np.full(self.n_members, 1.0 / self.n_members)
+
+    def asarray(self, weights: Array) -> np.ndarray:
+        """Weights as float64."""
+        return np.asarray(on_host(weights), dtype=np.float64)
+
+    # -- passes ------------------------------------------------------------------------------
+
+    def value(self, weights: Array) -> float:
+        """Objective at the weights."""
+        return self.value_and_gradient(weights)[0]
+
+    def value_and_gradient(self, weights: Array) -> tuple[float, np.ndarray]:
+        """Objective and gradient, in one pass over the stream."""
+        weights = self.asarray(weights)
+        whole = self._members is None
+        journal = self.journal if whole else None
+        sums = PassSums.start(weights) if journal is None else journal.recall(weights)
+        if not sums.is_done:
+            sums = self._run_pass(sums, journal)
+        if whole:
+            self._known = sums
+        if sums.total == 0.0:
+            raise NoWeightError
+        value = sums.value / sums.total + float(self.penalty.value(weights))
+        return value, sums.gradient / sums.total + self.penalty.gradient(weights)
+
+    def hessian(self, weights: Array) -> np.ndarray:
+        """Dense Hessian (N × N); meant for restricted objectives."""
+        n = self.n_members
+        products, total = np.zeros((n, n)), 0.0
+        for part in self._parts():
+            if part is not None:
+                at = part.asarray(weights)
+                products += part.facts.total * on_host(part.hessian(at))
+                total += part.facts.total
+        self._reads.passes += 1.0
+        eye = np.eye(n)
+        columns = [self.penalty.hessian_product(weights, eye[:, j]) for j in range(n)]
+        return np.asarray(products / total + np.stack(columns, axis=1))
+
+    def rows_won(self) -> np.ndarray:
+        """For each member, the number of rows on which its own vote has the least loss."""
+        self._reads.passes += 1.0
+        parts = (on_host(part.rows_won()) for part in self._parts() if part is not None)
+        return np.asarray(sum(parts, np.zeros(self.n_members)))
+
+    # -- other objectives of the same rows -----------------------------------------------------
+
+    def restrict(self, members: Array) -> SimplexObjective | StreamObjective:
+        """The same objective on a face of the simplex, in memory where its columns fit."""
+        members = on_host(members)
+        if self.can_hold(len(members)):
+            return self._in_memory(members)
+        face = self._copy()
+        face._members = members if self._members is None else self._members[members]
+        face.penalty = restrict_penalty(self.penalty, members)
+        return face
+
+    def can_hold(self, n_members: int) -> bool:
+        """Whether so many members' columns fit the memory allowed."""
+        share = n_members / self.n_members
+        return share * self.nbytes_per_pass <= self.memory_limit / HELD_SHARE
+
+    def face_sample(self, members: Array, seed: int) -> SimplexObjective:
+        """The same on a face, and on as many rows drawn at random as the memory allowed holds."""
+        members = on_host(members)
+        nbytes = self.nbytes_per_pass * len(members) / self.n_members
+        return self._in_memory(members, min(1.0, self.memory_limit / HELD_SHARE / nbytes), seed)
+
+    def row_sample(self, n_rows: int, seed: int) -> SimplexObjective:
+        """The same objective on rows drawn at random, in memory.
+
+        Fewer rows where so many would not fit the memory allowed.
+        """
+        bytes_a_row = max(1, self._survey().nbytes // self.n_rows)
+        affordable = max(1, self.memory_limit // HELD_SHARE // bytes_a_row)
+        sample = SimplexObjective(
+            self.sample_rows(min(n_rows, affordable), seed),
+            self.loss,
+            self.penalty,
+            floor=self.floor,
+            prior_mass=self.prior_mass,
+        )
+        return sample if self._members is None else sample.restrict(self._members)
+
+    def sample_rows(self, n_rows: int, seed: int) -> OOBEvidence:
+        """Rows drawn at random: read where they are, kept from the first pass, or from one more."""
+        total = self.stream.n_rows
+        take = getattr(self.stream, "take", None)
+        if total is not None and take is not None:
+            n_rows = min(n_rows, total)
+            rows = np.random.default_rng(seed).choice(total, n_rows, replace=False)
+            self._reads.passes += n_rows / total
+            sample: OOBEvidence = take(np.sort(rows))
+            return sample
+        reservoir = self._reads.reservoir
+        self._reads.reservoir = None  # its rows are the caller's now
+        if reservoir is None:
+            reservoir = Reservoir(n_rows, seed)
+            for block in self.stream.blocks():
+                reservoir.add(block)
+            self._reads.passes += 1.0
+        kept = reservoir.evidence()
+        if kept.n_rows <= n_rows:
+            return kept
+        rows = np.random.default_rng(seed).choice(kept.n_rows, n_rows, replace=False)
+        return kept.take(np.sort(rows))
+
+    def with_prior_mass(self, prior_mass: float) -> StreamObjective:
+        """The same objective with another prior mass; shares the stream."""
+        other = self._copy()
+        other.prior_mass, other.journal = prior_mass, None
+        return other
+
+    def with_penalty(self, penalty: Penalty) -> StreamObjective:
+        """The same objective with another penalty; shares the stream."""
+        other = self._copy()
+        other.penalty = penalty
+        return other
+
+    # -- blocks --------------------------------------------------------------------------------
+
+    def _run_pass(self, sums: PassSums, journal: PassJournal | None) -> PassSums:
+        report = PassReport(self.stream.n_blocks, sums.n_blocks, self.verbose)
+        weights = sums.weights
+        began = sums.n_blocks
+        part = None
+        # Rows that only come in order are sampled while they come the first time.
+        samples = self._known is None and began == 0 and not hasattr(self.stream, "take")
+        reservoir: Reservoir | None = None
+        for part in self._parts(skip=began):
+            sums = replace(sums, n_blocks=sums.n_blocks + 1)
+            if part is not None:
+                if samples:
+                    reservoir = reservoir or Reservoir(self._affordable_rows(part.evidence))
+                    reservoir.add(part.evidence)
+                value, gradient = part.value_and_gradient(part.asarray(weights))
+                mass = part.facts.total
+                targets = on_host(part.evidence.target).astype(np.float64)
+                row_weight = on_host(part.facts.row_weight)
+                square = float(row_weight @ targets**2)
+                idle = row_weight == 0
+                if part.evidence.sample_weight is not None:
+                    idle &= on_host(part.evidence.sample_weight) > 0
+                sums = replace(
+                    sums,
+                    value=sums.value + mass * value,
+                    gradient=sums.gradient + mass * on_host(gradient),
+                    total=sums.total + mass,
+                    scale=sums.scale + mass * part.scale,
+                    square=sums.square + mass * square,
+                    n_rows=sums.n_rows + part.n_rows,
+                    n_covered=sums.n_covered + part.n_rows - int(idle.sum()),
+                    nbytes=sums.nbytes + part.nbytes_per_pass,
+                )
+            if journal is not None:
+                journal.save_if_due(sums)
+            report.block(sums.n_blocks)
+        if part is not None:
+            self._reads.vote_eps = float(part.xp.finfo(part.evidence.votes.dtype).eps)
+        self._reads.reservoir = reservoir or self._reads.reservoir
+        sums = replace(sums, is_done=True)
+        if journal is not None:
+            journal.save(sums)
+        n_blocks = max(sums.n_blocks, 1)
+        self._reads.passes += (sums.n_blocks - began) / n_blocks
+        return sums
+
+    def _parts(self, skip: int = 0) -> Iterator[SimplexObjective | None]:
+        """Each block's part; None for a block without a row of weight."""
+        for number, block in self._numbered_blocks(skip):
+            known = self._facts.get(number)
+            if number in self._facts and known is None:
+                yield None
+                continue
+            try:
+                part = SimplexObjective(
+                    block,
+                    self.loss,
+                    NO_PENALTY,
+                    floor=self.floor,
+                    prior_mass=self.prior_mass,
+                    facts=known,
+                )
+            except NoWeightError:
+                self._facts[number] = None
+                yield None
+                continue
+            if known is None and self._keeps_facts(part):
+                self._facts[number] = part.facts
+            already = self._members is not None and block.n_members == len(self._members)
+            yield part if self._members is None or already else part.restrict(self._members)
+
+    def _numbered_blocks(self, skip: int) -> Iterator[tuple[int, OOBEvidence]]:
+        if self.stream.n_blocks is None:
+            for number, block in enumerate(self.stream.blocks()):
+                if number >= skip:
+                    yield number, block
+            return
+        for number in range(skip, self.stream.n_blocks):
+            # With the rows' prior votes known, other members' columns need not be read.
+            members = self._members if self._facts.get(number) is not None else None
+            yield number, self.stream.block(number, members)
+
+    def _affordable_rows(self, block: OOBEvidence) -> int:
+        bytes_a_row = max(1, block.nbytes // block.n_rows)
+        return max(1, self.memory_limit // HELD_SHARE // bytes_a_row)
+
+    def _keeps_facts(self, part: SimplexObjective) -> bool:
+        held = sum(f.row_weight.shape[0] for f in self._facts.values() if f is not None)
+        allowed = self.memory_limit // FACTS_SHARE // FACTS_BYTES
+        return bool(held + part.n_rows <= allowed)
+
+    def _in_memory(
+        self, members: np.ndarray, share: float = 1.0, seed: int = 0
+    ) -> SimplexObjective:
+        """A face's columns, of all rows or of a share of every block's."""
+        face = self._copy()
+        face._members = members if self._members is None else self._members[members]
+        parts = []
+        for number, part in enumerate(face._parts()):
+            if part is not None and share < 1.0:
+                n_kept = max(1, int(share * part.n_rows))
+                draws = np.random.default_rng([seed, number])
+                kept = np.sort(draws.choice(part.n_rows, n_kept, replace=False))
+                part = part.at_rows(kept) if part.facts.row_weight[kept].sum() > 0 else None
+            if part is not None:
+                parts.append(part)
+        self._reads.passes += 1.0
+        total = sum(part.facts.total for part in parts)
+        facts = RowFacts(
+            np.concatenate([on_host(p.facts.row_weight) * (p.facts.total / total) for p in parts]),
+            np.concatenate([on_host(p.facts.uniform_vote) for p in parts], axis=1),
+            total,
+        )
+        return SimplexObjective(
+            concatenate([part.evidence for part in parts]),
+            self.loss,
+            restrict_penalty(self.penalty, members),
+            floor=self.floor,
+            prior_mass=self.prior_mass,
+            facts=facts,
+        )
+
+    def _survey(self) -> PassSums:
+        if self._known is None:
+            self.value_and_gradient(self.uniform_weights())
+        assert self._known is not None
+        return self._known
+
+    def _copy(self) -> StreamObjective:
+        other = object.__new__(StreamObjective)
+        other.__dict__.update(self.__dict__)
+        return other
+
+
+@dataclass
+class _Reads:
+    """What objectives that share a stream have read of it."""
+
+    passes: float = 0.0
+    vote_eps: float = float(np.finfo(np.float32).eps)
+    reservoir: Reservoir | None = None

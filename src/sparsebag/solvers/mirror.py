@@ -1,0 +1,304 @@
+"""Simplex SGD: stochastic mirror descent over row minibatches, for rows that are read few times.
+
+A pass over all rows is what costs, so it is made for its gradient at one point, the anchor, and
+everything between two passes happens on a sample of rows held in memory. With f the whole
+objective, f_S the sample's and a the anchor, the sample is tilted::
+
+    F(w) = f_S(w) + (∇f(a) - ∇f_S(a))·w
+
+so that ∇F(a) = ∇f(a): the sample's noise is gone to first order (variance reduction: Johnson and
+Zhang 2013; with the sample minimised to the end, Shamir, Srebro and Zhang 2014). Between passes:
+
+1. stochastic steps over minibatches of the sample, each with the minibatch's gradient at w, less
+   the one at a, plus ∇f(a). Multiplicative (exponentiated gradient) or projected; the step length
+   follows from the gradients seen (Streeter and McMahan 2010), the iterates are averaged.
+2. members whose average weight is negligible are screened out, and F is minimised exactly on the
+   rest, which makes the zeros exact; its gradient can bring a member back.
+
+The next pass finds objective, gradient and stationarity gap there; its point is the next anchor.
+Where the columns of the members still in question fit the memory allowed, all their rows are read
+in one pass and F gives way to f itself on them: a pass later the gap over all members is final.
+Where only some of their rows fit, those make a far larger sample than rows of all members would.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from sparsebag.objective.objective import Objective
+from sparsebag.objective.penalties import ConcaveQuadratic, Tilted
+from sparsebag.objective.simplex_objective import SimplexObjective
+from sparsebag.solvers.active_set import ActiveSet
+from sparsebag.solvers.base import Solution, Solver, Status, Watch, one_blas_thread
+from sparsebag.solvers.geometry import Entropy, Euclid, Geometry
+from sparsebag.solvers.projected_gradient import (
+    Point,
+    ProjectedGradient,
+    leave_flat_centre,
+    next_face,
+)
+from sparsebag.solvers.simplex import check_start
+
+Array = Any
+
+SAMPLE_BYTES = 256 << 20
+"""Evidence of the rows held between passes."""
+FEWEST_ROWS = 4096
+"""Rows the sample has at least, where there are so many."""
+BATCHES = 32
+"""Minibatches the sample is cut into; one stochastic step each."""
+FEWEST_BATCH_ROWS = 64
+NEGLIGIBLE = 0.01
+"""Average weight, as a share of 1/N, below which a member is screened out after the steps."""
+INNER_SHARE = 0.002
+"""Between passes the tilted sample is minimised to this share of the gap that is left."""
+FACE_NEWCOMERS = 2.0
+"""Members without weight in the exact polish, as a multiple of those with: columns cost memory, a
+member that was left out costs two passes."""
+MOST_FAILURES = 8
+"""Rounds in a row that may fail to lower the objective before the solve is called stalled."""
+PULL_GROWTH = 8.0
+
+
+NO_PENALTY = ConcaveQuadratic(0.0)
+
+
+@dataclass(frozen=True)
+class Mirror:
+    """Variance-reduced stochastic mirror descent, with an exact end.
+
+    Parameters
+    ----------
+    tol : float, default 1e-5
+        Stop when the stationarity gap over all rows is below ``tol`` times the objective's scale.
+    max_iter : int, default 5000
+        Iteration limit: stochastic steps, and iterations on the sample.
+    max_passes : int, default 30
+        Most passes over all rows.
+    sample_bytes : int, default 256 MiB
+        Evidence of the rows held in memory between passes.
+    seed : int, default 0
+        Of the sample.
+    verbose : int, default 0
+        Progress on standard error.
+    """
+
+    tol: float = 1e-5
+    max_iter: int = 5000
+    max_passes: int = 30
+    sample_bytes: int = SAMPLE_BYTES
+    seed: int = 0
+    verbose: int = 0
+    name: str = "mirror"
+    requires: frozenset[str] = frozenset({"gradient"})
+    geometry: Geometry = field(default_factory=Entropy)
+
+    def solve(self, objective: Objective, start: Array | None = None) -> Solution:
+        """Minimise the objective from ``start`` (default: the simplex's centre)."""
+        watch = Watch(self.name, self.verbose)
+        begin = objective.uniform_weights() if start is None else objective.asarray(start)
+        begin = check_start(begin, objective.n_members)
+        with one_blas_thread():
+            point = Point.at(objective, begin, watch)
+            if start is None:
+                point = leave_flat_centre(objective, point, watch, objective.goal(self.tol))
+            return _Rounds(self, objective, watch).run(point)
+
+    def sample_of(self, objective: Objective) -> SimplexObjective:
+        """The rows held between passes."""
+        bytes_a_row = max(1, objective.nbytes_per_pass // objective.n_rows)
+        n_rows = max(FEWEST_ROWS, self.sample_bytes // bytes_a_row)
+        return objective.row_sample(min(n_rows, objective.n_rows), self.seed)
+
+
+@dataclass(frozen=True)
+class ProjectedSGD(Mirror):
+    """The projected sibling of `Mirror`: Euclidean steps, everything else alike."""
+
+    name: str = "projected_sgd"
+    geometry: Geometry = field(default_factory=Euclid)
+
+
+class _Rounds:
+    """A pass, work on the sample, a pass, and so on."""
+
+    def __init__(self, solver: Mirror, objective: Objective, watch: Watch) -> None:
+        self.solver, self.objective, self.watch = solver, objective, watch
+        self.goal = objective.goal(solver.tol)
+        self.pull = 0.0
+        self.n_passes = watch.n_evaluations
+        self.face: Array = None
+        self.face_rows: SimplexObjective | None = None
+
+    def run(self, best: Point) -> Solution:
+        """Alternate until the gap over all rows meets the goal."""
+        status = Status.MAX_ITERATIONS
+        failures, n_rounds = 0, 0
+        try:
+            sample = self.solver.sample_of(self.objective)
+            is_whole = sample.n_rows >= self.objective.n_rows
+            while self._may_go_on():
+                if best.gap <= self.goal:
+                    status = Status.CONVERGED
+                    break
+                face = next_face(best, self.objective.xp, FACE_NEWCOMERS)
+                if n_rounds and self._may_polish(face, sample):
+                    inner = self._polish(best, face)
+                elif n_rounds and self._may_sample_face(best, face, sample):
+                    inner = self._face_round(best)
+                else:
+                    inner = self._round(sample, best, is_first=n_rounds == 0)
+                n_rounds += 1
+                if inner.status is Status.INTERRUPTED:
+                    status = Status.INTERRUPTED
+                    break
+                moved = Point.at(self.objective, inner.weights, self.watch)
+                self.n_passes += 1
+                self.watch.iteration(moved.value, moved.gap, int((moved.weights > 0).sum()))
+                lower = moved.value < best.value - self.objective.rounding
+                if lower or (moved.value <= best.value and moved.gap < best.gap):
+                    self.pull /= PULL_GROWTH
+                    best, failures = moved, 0
+                    if is_whole and inner.status is not Status.CONVERGED:
+                        status = inner.status  # more rounds would ask the same question again
+                        break
+                    continue
+                failures += 1
+                if failures > MOST_FAILURES or inner.status is Status.STALLED or is_whole:
+                    status = Status.STALLED
+                    break
+                self._pull_harder(best, moved)
+            if best.gap <= self.goal:
+                status = Status.CONVERGED
+        except KeyboardInterrupt:
+            status = Status.INTERRUPTED
+        return self.watch.solution(best.weights, best.value, best.gradient, status)
+
+    def _may_go_on(self) -> bool:
+        few = self.n_passes < self.solver.max_passes
+        return few and self.watch.n_iterations < self.solver.max_iter
+
+    def _may_polish(self, face: Array, sample: SimplexObjective) -> bool:
+        whole = sample.n_rows >= self.objective.n_rows
+        enough = self.n_passes + 2 <= self.solver.max_passes  # its columns, then all members
+        return not whole and enough and self.objective.can_hold(int(face.shape[0]))
+
+    def _may_sample_face(self, best: Point, face: Array, sample: SimplexObjective) -> bool:
+        """Draw rows of a face anew if the one at hand lacks a member that asks for weight."""
+        draw = getattr(self.objective, "face_sample", None)
+        if draw is None or sample.n_rows >= self.objective.n_rows:
+            return False
+        wanted = next_face(best, self.objective.xp)
+        if self.face is not None and np.isin(wanted, self.face).all():
+            return True
+        if self.n_passes + 2 > self.solver.max_passes or 2 * len(face) > self.objective.n_members:
+            return False
+        self.face, self.face_rows = face, draw(face, self.solver.seed)
+        self._count_columns()
+        return True
+
+    def _face_round(self, anchor: Point) -> Solution:
+        """A round on the face's sample, which has more rows for having fewer columns."""
+        assert self.face_rows is not None
+        face = self.face
+        inside = Point(anchor.weights[face], anchor.value, anchor.gradient[face])
+        inner = self._round(self.face_rows, inside, is_first=False)
+        weights = self.objective.xp.zeros_like(anchor.weights)
+        weights[face] = inner.weights
+        return replace(inner, weights=weights)
+
+    def _round(self, sample: SimplexObjective, anchor: Point, *, is_first: bool) -> Solution:
+        """Minimise the sample, tilted to have the whole's gradient at the anchor."""
+        _, at_anchor = sample.value_and_gradient(anchor.weights)
+        self._count(sample, 1, sample.nbytes_per_pass)
+        linear = anchor.gradient - at_anchor
+        own = self.objective.penalty
+        if is_first and not own.is_convex and sample.n_rows < self.objective.n_rows:
+            # A concave penalty decides for one of several like members; a sample decides wrongly,
+            # so the first round leaves the choice to later ones, which see more.
+            own = NO_PENALTY
+        tilted = sample.with_penalty(Tilted(own, linear, anchor.weights, self.pull))
+        begin = anchor.weights
+        if is_first:
+            begin = stochastic_steps(tilted, anchor, self.solver.geometry, self.watch)
+        is_whole = sample.n_rows >= self.objective.n_rows
+        wanted = self.goal / 2 if is_whole else max(self.goal / 4, INNER_SHARE * anchor.gap)
+        inner = self._solve(tilted, begin, wanted)
+        self._count(sample, inner.n_evaluations, inner.nbytes_read)
+        return inner
+
+    def _polish(self, point: Point, face: Array) -> Solution:
+        """Minimise exactly over the members with weight and those asking for some, on all rows."""
+        xp = self.objective.xp
+        restricted = self.objective.restrict(face)
+        self._count_columns()
+        inner = self._solve(restricted, point.weights[face], self.goal / 2)
+        self.watch.nbytes_read += inner.nbytes_read
+        weights = xp.zeros_like(point.weights)
+        weights[face] = inner.weights
+        return replace(inner, weights=weights)
+
+    def _solve(self, objective: Objective, begin: Array, wanted: float) -> Solution:
+        left = max(1, self.solver.max_iter - self.watch.n_iterations)
+        inner = polisher(objective, wanted / objective.scale, left).solve(objective, begin)
+        self.watch.n_iterations += inner.n_iterations
+        return inner
+
+    def _count_columns(self) -> None:
+        """Reading a face's columns is a pass like any other."""
+        self.watch.n_evaluations += 1
+        self.watch.nbytes_read += self.objective.nbytes_per_pass
+        self.n_passes += 1
+
+    def _count(self, sample: SimplexObjective, n_evaluations: int, nbytes: int) -> None:
+        """What the sample costs; a sample of all rows is a pass like any other."""
+        self.watch.nbytes_read += nbytes
+        if sample.n_rows >= self.objective.n_rows:
+            self.watch.n_evaluations += n_evaluations
+
+    def _pull_harder(self, best: Point, moved: Point) -> None:
+        """Trust the sample less far from the anchor: as much as its curvature there, then more."""
+        xp = self.objective.xp
+        step, bend = moved.weights - best.weights, moved.gradient - best.gradient
+        curvature = abs(float(xp.sum(step * bend))) / max(float(xp.sum(step * step)), 1e-300)
+        self.pull = max(PULL_GROWTH * self.pull, curvature)
+
+
+def polisher(objective: Objective, tol: float, max_iter: int) -> Solver:
+    """The exact solver for an objective in memory; `select_solver` has the reasons."""
+    stiff = not objective.is_well_posed or not objective.has_mask
+    if stiff and "hessian" in objective.provides:
+        return ActiveSet(tol=tol, max_iter=max_iter)
+    return ProjectedGradient(tol=tol, max_iter=max_iter)
+
+
+def stochastic_steps(
+    objective: SimplexObjective, anchor: Point, geometry: Geometry, watch: Watch
+) -> Array:
+    """One epoch of variance-reduced steps from the anchor; the average iterate, screened.
+
+    ``objective`` is the tilted sample, so a minibatch's gradient less the one at the anchor, plus
+    the anchor's, has the tilted gradient for a mean and no noise at the anchor.
+    """
+    xp = objective.xp
+    n_batches = max(1, min(BATCHES, objective.n_rows // FEWEST_BATCH_ROWS))
+    weights = anchor.weights
+    average = 0.0 * weights
+    squares = 0.0
+    for k in range(n_batches):
+        batch = objective.at_rows(slice(k, None, n_batches))
+        _, here = batch.value_and_gradient(weights)
+        _, there = batch.value_and_gradient(anchor.weights)
+        watch.nbytes_read += 2 * batch.nbytes_per_pass
+        watch.n_iterations += 1
+        gradient = here - there + anchor.gradient
+        squares += geometry.dual_norm(gradient) ** 2
+        length = geometry.radius(objective.n_members) / max(squares, 1e-300) ** 0.5
+        weights = geometry.step(weights, gradient, length)
+        average = average + (k + 1) * weights  # later iterates count more
+    average = average / xp.sum(average)
+    kept = xp.where(average >= NEGLIGIBLE / objective.n_members, average, 0.0 * average)
+    return kept / xp.sum(kept)

@@ -1,0 +1,292 @@
+"""Weights from evidence that is streamed: solved in few passes, or as it arrives."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import warnings
+from typing import Any, Literal
+
+import numpy as np
+
+from sparsebag.evidence.array_rows import ArrayRows
+from sparsebag.evidence.arrays import on_host
+from sparsebag.evidence.evidence import UncoveredRowsWarning
+from sparsebag.evidence.row_stream import RowStream, evidence_block, fingerprint
+from sparsebag.objective.losses import Loss, resolve_loss
+from sparsebag.objective.pass_journal import PassJournal
+from sparsebag.objective.penalties import ConcaveQuadratic
+from sparsebag.objective.stream_objective import DEFAULT_MEMORY, HELD_SHARE, StreamObjective
+from sparsebag.settings import Settings, resolve_settings
+from sparsebag.solvers.auto import resolve_solver
+from sparsebag.solvers.base import (
+    Solution,
+    check_compatible,
+    drop_small_weights,
+    one_blas_thread,
+    warn_unless_converged,
+)
+from sparsebag.solvers.online import OnlineSolve
+
+Array = Any
+
+SMALLEST_MEMORY = 1 << 20
+BLOCK_SHARE = 32
+"""A block takes at most this part of the memory allowed: checking one makes several copies."""
+
+
+def solve_stream(
+    stream: RowStream,
+    settings: Settings,
+    *,
+    memory_limit: int | None = None,
+    checkpoint: str | os.PathLike[str] | None = None,
+    start: Array | None = None,
+    verbose: int = 0,
+) -> Solution:
+    """Minimise the objective the settings describe over a stream.
+
+    Parameters
+    ----------
+    stream : RowStream
+    settings : Settings
+    memory_limit : int, optional
+        Bytes that may be held at a time; default 1 GiB.
+    checkpoint : path, optional
+        Where passes are recorded, so that a killed solve goes on from there.
+    start : array of shape (N,), optional
+    verbose : int, default 0
+
+    Returns
+    -------
+    Solution
+    """
+    if stream.n_members < 2:
+        raise ValueError("there is one member only; there is nothing to choose from.")
+    memory = _check_memory(memory_limit)
+    loss = resolve_loss(settings.loss, stream.task)
+    floor = settings.floor if stream.task == "classification" else 0.0
+    penalty = ConcaveQuadratic(settings.lam or 0.0)
+    if not stream.is_replayable:
+        return _solve_once(stream, settings, loss, memory, checkpoint, verbose)
+    if isinstance(stream, ArrayRows):
+        stream = stream.with_block_bytes(memory // BLOCK_SHARE)
+    journal = None
+    if checkpoint is not None:
+        what = repr((fingerprint(stream), loss, penalty, floor, settings.prior_mass))
+        journal = PassJournal(checkpoint, hashlib.blake2b(what.encode()).hexdigest()[:32])
+    with one_blas_thread():
+        objective = StreamObjective(
+            stream,
+            loss,
+            penalty,
+            floor=floor,
+            prior_mass=settings.prior_mass,
+            memory_limit=memory,
+            journal=journal,
+            verbose=verbose,
+        )
+        solver = resolve_solver(settings.solver, objective, verbose)
+        check_compatible(solver, objective)
+        solution = solver.solve(objective, start)
+        warn_unless_converged(solution)
+        solution = drop_small_weights(solution, objective, settings.drop_threshold)
+    if objective.n_uncovered:
+        warnings.warn(
+            f"{objective.n_uncovered} of {objective.n_rows} rows are out of bag for no member and "
+            "are left out; more members, or a smaller max_samples, would cover them.",
+            UncoveredRowsWarning,
+            stacklevel=3,
+        )
+    return solution
+
+
+def _solve_once(
+    stream: RowStream,
+    settings: Settings,
+    loss: Loss,
+    memory: int,
+    checkpoint: str | os.PathLike[str] | None,
+    verbose: int,
+) -> Solution:
+    """One pass over rows that will not come again."""
+    if settings.solver not in ("auto", "mirror"):
+        raise ValueError(
+            f"solver={settings.solver!r} reads the rows more than once, but these come once; use "
+            "solver='mirror', or a stream that can be read again."
+        )
+    if checkpoint is not None:
+        raise ValueError(
+            "a checkpoint needs rows that can be read again; store them with store_evidence first."
+        )
+    online = OnlineSolve(
+        loss,
+        ConcaveQuadratic(settings.lam or 0.0),
+        floor=settings.floor,
+        prior_mass=settings.prior_mass,
+        sample_bytes=memory // HELD_SHARE,
+        verbose=verbose,
+    )
+    for block in stream.blocks():
+        online.add(block)
+    return online.solution()
+
+
+class OnlineWeights:
+    """Weights of members whose evidence arrives over time, in blocks that are not kept.
+
+    A bounded sample of all rows so far is held, and every row corrects what the sample alone would
+    say; after one look at each row the weights are close to those of all rows at once.
+
+    Parameters
+    ----------
+    loss : {"log_loss", "brier", "squared_error"} or Loss, default "log_loss"
+        As in `sparsebag.fit_weights`.
+    labels : array of shape (C,), optional
+        All classes; needed in classification, since no block need show all of them.
+    lam : float, optional
+        Strength of the concave penalty; default 0.
+    floor, prior_mass : float or "auto"
+        ε and τ of the objective; see `sparsebag.compress`.
+    memory_limit : int, optional
+        Bytes that may be held; default 1 GiB. A quarter of it is the sample.
+    random_state : int, default 0
+        Seed of the sample.
+    verbose : int, default 0
+        Progress on standard error.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> online = OnlineWeights(loss="squared_error")
+    >>> for day in range(5):
+    ...     truth = rng.normal(size=200)
+    ...     votes = truth[:, None] + rng.normal(size=(200, 20)) * np.linspace(0.2, 3.0, 20)
+    ...     online = online.partial_fit(votes, rng.random((200, 20)) < 0.37, truth)
+    >>> online.n_rows_, bool(online.weights_[:5].sum() > online.weights_[5:].sum())
+    (1000, True)
+    """
+
+    def __init__(
+        self,
+        *,
+        loss: str | Loss = "log_loss",
+        labels: Array | None = None,
+        lam: float | None = None,
+        floor: float | Literal["auto"] = "auto",
+        prior_mass: float | Literal["auto"] = "auto",
+        memory_limit: int | None = None,
+        random_state: int = 0,
+        verbose: int = 0,
+    ) -> None:
+        self.loss, self.labels, self.lam = loss, labels, lam
+        self.floor, self.prior_mass = floor, prior_mass
+        self.memory_limit, self.random_state, self.verbose = memory_limit, random_state, verbose
+        self._online: OnlineSolve | None = None
+        self._n_members = 0
+        self._solution: Solution | None = None
+
+    def partial_fit(
+        self,
+        predictions: Array,
+        oob_mask: Array | None,
+        y: Array,
+        sample_weight: Array | None = None,
+    ) -> OnlineWeights:
+        """Take in more rows.
+
+        Parameters
+        ----------
+        predictions : array of shape (B, N) or (B, N, C)
+        oob_mask : array of shape (B, N) or None
+        y : array of shape (B,)
+        sample_weight : array of shape (B,), optional
+            All as in `sparsebag.fit_weights`.
+
+        Returns
+        -------
+        OnlineWeights
+            Itself.
+        """
+        regression = (
+            self.loss == "squared_error" or getattr(self.loss, "channel", None) == "prediction"
+        )
+        task: Literal["classification", "regression"] = (
+            "regression" if regression else "classification"
+        )
+        loss = resolve_loss(self.loss, task)
+        if not regression and self.labels is None:
+            raise ValueError(
+                "labels= is needed for classification: no block need hold every class; pass all "
+                "of them, in the order of predict_proba."
+            )
+        block = evidence_block(
+            on_host(predictions),
+            None if oob_mask is None else on_host(oob_mask),
+            on_host(y),
+            sample_weight,
+            task=task,
+            labels=self.labels,
+            every_class=loss.channel == "every_class",
+        )
+        if self._online is None:
+            self._online = self._begin(loss, classification=not regression)
+            self._n_members = block.n_members
+        if block.n_members != self._n_members:
+            raise ValueError(
+                f"this block has {block.n_members} members, those before had {self._n_members}; "
+                "pass one column a member, always in the same order."
+            )
+        self._online.add(block)
+        self._solution = None
+        return self
+
+    @property
+    def solution_(self) -> Solution:
+        """Solution: of the rows so far; solved when it is asked for."""
+        if self._online is None:
+            raise ValueError("no rows yet; call partial_fit with some first.")
+        if self._solution is None:
+            self._solution = self._online.solution()
+        return self._solution
+
+    @property
+    def weights_(self) -> np.ndarray:
+        """Ndarray of shape (N,): weights on the simplex, with exact zeros."""
+        return np.asarray(self.solution_.weights)
+
+    @property
+    def n_rows_(self) -> int:
+        """int: rows seen so far."""
+        return 0 if self._online is None else self._online.n_rows
+
+    def _begin(self, loss: Loss, *, classification: bool) -> OnlineSolve:
+        settings = resolve_settings(
+            lam=self.lam,
+            loss=loss,
+            solver="mirror",
+            floor=self.floor,
+            prior_mass=self.prior_mass,
+            preset=None,
+        )
+        return OnlineSolve(
+            loss,
+            ConcaveQuadratic(settings.lam or 0.0),
+            floor=settings.floor if classification else 0.0,
+            prior_mass=settings.prior_mass,
+            sample_bytes=_check_memory(self.memory_limit) // HELD_SHARE,
+            seed=self.random_state,
+            verbose=self.verbose,
+        )
+
+
+def _check_memory(memory_limit: int | None) -> int:
+    if memory_limit is None:
+        return DEFAULT_MEMORY
+    whole = isinstance(memory_limit, (int, np.integer)) and not isinstance(memory_limit, bool)
+    if not whole or memory_limit < SMALLEST_MEMORY:
+        raise ValueError(
+            f"memory_limit must be a number of bytes, at least {SMALLEST_MEMORY} (1 MiB), got "
+            f"{memory_limit!r}."
+        )
+    return int(memory_limit)

@@ -1,0 +1,258 @@
+"""Row streams: the same rows whatever they come from."""
+
+import itertools
+
+import numpy as np
+import pytest
+from sklearn.datasets import load_iris
+from sklearn.ensemble import BaggingClassifier, RandomForestClassifier, RandomForestRegressor
+from sklearn.linear_model import LogisticRegression
+
+import sparsebag as sb
+from problems import evidence
+from sparsebag.evidence.array_rows import ArrayRows
+from sparsebag.evidence.collect import collect_evidence
+from sparsebag.evidence.from_ensemble import read_ensemble
+from sparsebag.evidence.generated_rows import GeneratedRows
+from sparsebag.evidence.member_rows import LeafRows, PredictedRows
+from sparsebag.evidence.npy_window import NpyWindow
+from sparsebag.evidence.reservoir import Reservoir
+from sparsebag.evidence.row_stream import RowStream, block_rows_for, concatenate, fingerprint
+from sparsebag.evidence.stored_rows import open_evidence, store_evidence
+
+LABELS = [0, 1, 2]
+
+
+def rows_of(e, **settings):
+    settings.setdefault("block_rows", 30)
+    labels = LABELS if e.classes is not None else None
+    return ArrayRows(
+        e.votes,
+        e.oob_mask,
+        e.target,
+        task=e.task,
+        sample_weight=e.sample_weight,
+        labels=labels,
+        **settings,
+    )
+
+
+def whole(stream, members=None):
+    return concatenate(list(stream.blocks(members)))
+
+
+def same(left, right):
+    pairs = [(getattr(left, n), getattr(right, n)) for n in ("votes", "oob_mask", "target")]
+    pairs.append((left.sample_weight, right.sample_weight))
+    return left.is_zeroed and all(
+        (a is None and b is None) or np.array_equal(a, b) for a, b in pairs
+    )
+
+
+@pytest.mark.parametrize("loss", ["log_loss", "squared_error"])
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("holdout", [False, True])
+def test_blocks_hold_the_rows(loss, weighted, holdout):
+    e = evidence(loss, weighted=weighted, holdout=holdout)
+    stream = rows_of(e)
+    assert isinstance(stream, RowStream)
+    assert stream.n_blocks == 4
+    for _ in range(2):  # a block is checked the first time, and trusted the second
+        assert same(whole(stream), e)
+    assert same(stream.take(np.array([3, 50, 119])), e.take(np.array([3, 50, 119])))
+    some = np.array([4, 1])
+    assert same(whole(stream, some), e.take_members(some))
+    with pytest.raises(IndexError, match="no block 4"):
+        stream.block(4)
+
+
+def test_what_is_in_the_bag_is_zeroed():
+    e = evidence()
+    dirty = np.where(e.oob_mask, e.votes, np.nan)
+    stream = ArrayRows(dirty, e.oob_mask, e.target, task="classification", block_rows=50)
+    first = whole(stream)
+    assert np.array_equal(first.votes, e.votes)
+    again = whole(stream)  # blocks are not trusted to be zero where the file is not
+    assert np.array_equal(again.votes, e.votes)
+
+
+@pytest.mark.parametrize("kind", ["npy", "zarr", "parquet"])
+@pytest.mark.parametrize("loss", ["log_loss", "squared_error"])
+@pytest.mark.parametrize("holdout", [False, True])
+def test_stored_rows_come_back(kind, loss, holdout, tmp_path):
+    if kind != "npy":
+        pytest.importorskip("zarr" if kind == "zarr" else "pyarrow")
+    e = evidence(loss, weighted=True, holdout=holdout, dtype=np.float32)
+    stored = store_evidence(rows_of(e), tmp_path / "rows", format=kind)
+    opened = open_evidence(tmp_path / "rows")
+    for stream in (stored, opened):
+        assert stream.n_rows == 120
+        assert same(whole(stream), e)
+    if kind != "parquet":
+        assert open_evidence(tmp_path / "rows", block_rows=50).n_blocks == 3
+        assert same(opened.take(np.array([7, 100])), e.take(np.array([7, 100])))
+    with pytest.raises(ValueError, match="holds evidence already"):
+        store_evidence(rows_of(e), tmp_path / "rows")
+
+
+def test_labels_that_are_words_are_stored(tmp_path):
+    e = evidence(n_classes=2)
+    words = np.array(["no", "yes"])[e.target]
+    stream = sb.stream_rows(e.votes, e.oob_mask, words)
+    stored = store_evidence(stream, tmp_path / "rows")
+    assert stored.classes.tolist() == ["no", "yes"]
+    assert np.array_equal(whole(stored).target, e.target)
+
+
+def test_an_unfinished_store_is_not_opened(tmp_path):
+    (tmp_path / "rows").mkdir()
+    np.save(tmp_path / "rows" / "votes.npy", np.ones((3, 2)))
+    with pytest.raises(ValueError, match="no evidence that was stored to the end"):
+        open_evidence(tmp_path / "rows")
+    with pytest.raises(ValueError, match=r"format='csv' is not known"):
+        store_evidence(rows_of(evidence()), tmp_path / "other", format="csv")
+
+
+def test_a_window_maps_what_it_is_asked_for(tmp_path):
+    path = tmp_path / "votes.npy"
+    values = np.arange(24.0).reshape(8, 3)
+    np.save(path, values)
+    window = NpyWindow(path)
+    assert window.shape == (8, 3)
+    assert np.array_equal(window[2:5], values[2:5])
+    assert np.array_equal(window[6:99], values[6:])
+    assert window[5:5].shape == (0, 3)
+    np.save(path, np.asfortranarray(values))
+    with pytest.raises(ValueError, match="Fortran order"):
+        NpyWindow(path)
+
+
+def test_paths_are_opened_as_windows(tmp_path):
+    e = evidence(dtype=np.float32)
+    for name, values in (("v", e.votes), ("m", e.oob_mask), ("y", e.target)):
+        np.save(tmp_path / f"{name}.npy", values)
+    stream = sb.stream_rows(tmp_path / "v.npy", tmp_path / "m.npy", tmp_path / "y.npy")
+    assert same(whole(stream), e)
+
+
+def test_a_generator_is_read_once_and_a_function_again():
+    e = evidence()
+
+    def parts():
+        for rows in (slice(0, 70), slice(70, None)):
+            yield e.votes[rows], e.oob_mask[rows], e.target[rows]
+
+    again = GeneratedRows(parts, 12, task="classification", labels=LABELS)
+    assert again.is_replayable
+    assert same(whole(again), e)
+    assert same(whole(again), e)
+    once = GeneratedRows(parts(), 12, task="classification", labels=LABELS)
+    assert not once.is_replayable
+    assert same(whole(once), e)
+    with pytest.raises(ValueError, match="cannot start again"):
+        whole(once)
+    with pytest.raises(IndexError, match="in order only"):
+        once.block(0)
+
+
+def test_bad_blocks_are_one_sentence():
+    e = evidence()
+    good = (e.votes, e.oob_mask, e.target)
+
+    def stream(*blocks, **settings):
+        return GeneratedRows(list(blocks), 12, task="classification", labels=LABELS, **settings)
+
+    with pytest.raises(ValueError, match="a block has 11 members but the stream has 12"):
+        whole(stream((e.votes[:, :11], e.oob_mask[:, :11], e.target)))
+    with pytest.raises(ValueError, match="every block carries an oob_mask or none"):
+        whole(stream(good, (e.votes, None, e.target)))
+    with pytest.raises(ValueError, match=r"probabilities between 0 and 1"):
+        whole(stream((e.votes + 1, e.oob_mask, e.target)))
+    with pytest.raises(ValueError, match="120 finite numbers"):
+        whole(stream((*good, -np.ones(120))))
+    with pytest.raises(ValueError, match="labels= is needed"):
+        GeneratedRows([good], 12, task="classification")
+    with pytest.raises(ValueError, match="n_members= is needed"):
+        sb.stream_rows(iter([good]), labels=LABELS)
+    with pytest.raises(ValueError, match="y is missing"):
+        sb.stream_rows(e.votes, e.oob_mask)
+    with pytest.raises(ValueError, match=r"oob_mask has shape \(120, 11\)"):
+        sb.stream_rows(e.votes, e.oob_mask[:, :11], e.target)
+
+
+def test_fingerprints_tell_evidence_apart():
+    e = evidence()
+    name = fingerprint(rows_of(e))
+    assert name == fingerprint(rows_of(e))
+    changed = e.votes.copy()
+    changed[-1, -1] += 0.125
+    assert name != fingerprint(ArrayRows(changed, e.oob_mask, e.target, task=e.task, block_rows=30))
+
+
+def test_block_sizes():
+    assert block_rows_for(1000) * 5000 <= 32 << 20
+    assert block_rows_for(10**9) == 1
+    stream = rows_of(evidence(), block_rows=None).with_block_bytes(12 * 9 * 8)
+    assert stream.block_rows == 8
+
+
+def test_a_reservoir_is_a_uniform_sample():
+    counts = np.zeros(60)
+    for seed in range(400):
+        reservoir = Reservoir(15, seed)
+        for rows in np.array_split(np.arange(60), 7):
+            e = evidence("squared_error", n_rows=len(rows), n_members=2)
+            e = sb.OOBEvidence(e.votes, e.oob_mask, rows.astype(float), "regression")
+            reservoir.add(e)
+        kept = reservoir.evidence().target
+        assert len(kept) == len(set(kept.tolist())) == 15
+        counts[kept.astype(int)] += 1
+    # Binomial(400, 1/4): mean 100, deviation 8.7
+    assert counts.min() > 60
+    assert counts.max() < 140
+    assert not reservoir.is_complete
+
+
+X, y = load_iris(return_X_y=True)
+
+
+@pytest.mark.parametrize("store", ["leaves", "nothing"])
+@pytest.mark.parametrize("every_class", [False, True])
+def test_members_predict_what_is_collected(store, every_class):
+    forest = RandomForestClassifier(12, random_state=0).fit(X, y)
+    stream = sb.stream_members(
+        forest, X, y, store=store, every_class=every_class, block_rows=40, sample_weight=y + 1.0
+    )
+    assert isinstance(stream, LeafRows if store == "leaves" else PredictedRows)
+    collected = collect_evidence(read_ensemble(forest), X, y, class_votes=every_class)
+    found = whole(stream)
+    assert np.array_equal(found.votes, collected.votes)
+    assert np.array_equal(found.oob_mask, collected.oob_mask)
+    assert np.array_equal(found.sample_weight, y + 1.0)
+    some = np.array([5, 2])
+    assert np.array_equal(whole(stream, some).votes, collected.votes[:, some])
+    if every_class:
+        for ours, theirs in itertools.zip_longest(found.class_votes, collected.class_votes):
+            assert np.array_equal(ours, theirs.toarray())
+
+
+def test_members_of_other_kinds_and_regression():
+    bag = BaggingClassifier(LogisticRegression(max_iter=500), 6, random_state=0).fit(X, y)
+    stream = sb.stream_members(bag, X, y, block_rows=64)
+    assert type(stream) is PredictedRows
+    collected = collect_evidence(read_ensemble(bag), X, y)
+    assert whole(stream).votes == pytest.approx(collected.votes, abs=1e-6)
+    with pytest.raises(ValueError, match="store='leaves' is for trees"):
+        sb.stream_members(bag, X, y, store="leaves")
+    forest = RandomForestRegressor(8, random_state=0).fit(X[:, :3], X[:, 3])
+    stream = sb.stream_members(forest, X[:, :3], X[:, 3], block_rows=64)
+    collected = collect_evidence(read_ensemble(forest), X[:, :3], X[:, 3])
+    assert np.array_equal(whole(stream).votes, collected.votes)
+
+
+def test_leaves_take_two_bytes_whatever_the_classes():
+    forest = RandomForestClassifier(12, random_state=0).fit(X, y)
+    entries = 12 * len(X)
+    stream = sb.stream_members(forest, X, y)
+    tables = sum(tree.tree_.node_count * 3 * 4 for tree in forest.estimators_)
+    assert stream.nbytes <= 2 * entries + entries // 8 + 12 + tables

@@ -1,0 +1,94 @@
+"""The compiled one-read evaluation gives what the general way gives."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from problems import LOSSES, evidence, interior_point
+from sparsebag.objective.penalties import ConcaveQuadratic
+from sparsebag.objective.simplex_objective import SimplexObjective
+
+CASES = [("log_loss", 3), ("squared_error", 3), ("brier", 2)]
+
+
+def both(e, loss, weights):
+    f = SimplexObjective(e, LOSSES[loss], ConcaveQuadratic(0.02), floor=1e-3, prior_mass=0.02)
+    assert f._one_read is not None
+    one = f.value_and_gradient(weights)
+    f._one_read = None
+    return one, f.value_and_gradient(weights)
+
+
+@pytest.mark.parametrize(("loss", "n_classes"), CASES)
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("n_members", [1, 15, 16, 17, 63, 64, 65, 131, 4101])
+@pytest.mark.parametrize("n_rows", [1, 7, 8, 75])
+def test_as_the_general_way(loss, n_classes, weighted, n_members, n_rows):
+    e = evidence(
+        loss,
+        n_rows=n_rows,
+        n_members=n_members,
+        n_classes=n_classes,
+        weighted=weighted,
+        dtype=np.float32,
+        seed=n_members,
+    )
+    e.oob_mask[:, 0] = True  # no row without a voter: one row alone must have weight
+    (value, gradient), (general, slow) = both(e, loss, interior_point(n_members))
+    # Votes of size 1 summed in single precision are off by some 1e-7; so is what is left of a
+    # regression vote after its target is subtracted, however small that is.
+    assert value == pytest.approx(general, rel=1e-5, abs=1e-6)
+    assert gradient == pytest.approx(slow, rel=1e-4, abs=1e-5 * max(np.abs(slow).max(), 0.1))
+
+
+@pytest.mark.parametrize("loss", ["log_loss", "squared_error"])
+def test_what_is_in_the_bag_is_never_read(loss):
+    e = evidence(loss, n_members=37, dtype=np.float32)
+    clean, _ = both(e, loss, interior_point(37))
+    for junk in (np.nan, np.inf, -1e30):
+        dirty = replace(e, votes=np.where(e.oob_mask, e.votes, np.float32(junk)), is_zeroed=False)
+        found, _ = both(dirty, loss, interior_point(37))
+        assert found[0] == clean[0]
+        assert np.array_equal(found[1], clean[1])
+
+
+def test_votes_of_zero_meet_the_clip():
+    e = evidence(n_members=9, dtype=np.float32)
+    hard = replace(e, votes=np.zeros_like(e.votes))
+    f = SimplexObjective(hard, LOSSES["log_loss"], ConcaveQuadratic(0.0), prior_mass=0.02)
+    assert f._one_read is not None
+    value, _ = f.value_and_gradient(f.uniform_weights())
+    assert value == pytest.approx(-np.log(1e-15), rel=1e-6)
+
+
+def test_cuts_do_not_move_the_sums():
+    """The gradient of parts adds up to that of the whole, to single precision's last digits."""
+    e = evidence(n_rows=1000, n_members=50, dtype=np.float32)
+    whole = SimplexObjective(e, LOSSES["log_loss"], ConcaveQuadratic(0.0), prior_mass=0.02)
+    w = interior_point(50)
+    total, mass = np.zeros(50), 0.0
+    for rows in (slice(0, 333), slice(333, 700), slice(700, None)):
+        part = SimplexObjective(
+            e.take(rows), LOSSES["log_loss"], ConcaveQuadratic(0.0), prior_mass=0.02
+        )
+        total += part.facts.total * part.value_and_gradient(w)[1]
+        mass += part.facts.total
+    gradient = whole.value_and_gradient(w)[1]
+    assert total / mass == pytest.approx(gradient, abs=1e-6 * np.abs(gradient).max())
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda e: replace(e, votes=e.votes.astype(np.float64)),
+        lambda e: replace(e, oob_mask=None),
+        lambda e: replace(e, votes=np.asfortranarray(e.votes)),
+    ],
+    ids=["doubles", "no mask", "columns"],
+)
+def test_other_evidence_goes_the_general_way(change):
+    e = change(evidence(dtype=np.float32))
+    f = SimplexObjective(e, LOSSES["log_loss"], ConcaveQuadratic(0.0), prior_mass=0.02)
+    assert f._one_read is None
+    assert np.isfinite(f.value_and_gradient(f.uniform_weights())[0])

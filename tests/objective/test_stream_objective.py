@@ -1,0 +1,201 @@
+"""The objective over a stream is the objective of all its rows at once."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from problems import LOSSES, evidence, interior_point
+from sparsebag.evidence.array_rows import ArrayRows
+from sparsebag.evidence.evidence import OOBEvidence
+from sparsebag.evidence.generated_rows import GeneratedRows
+from sparsebag.objective.full_vote_risk import FullVoteRisk
+from sparsebag.objective.pass_journal import JournalError, PassJournal, PassSums
+from sparsebag.objective.penalties import ConcaveQuadratic
+from sparsebag.objective.simplex_objective import SimplexObjective
+from sparsebag.objective.stream_moments import stream_moments
+from sparsebag.objective.stream_objective import StreamObjective
+
+SETTINGS = {"floor": 1e-3, "prior_mass": 0.02}
+
+
+def pair(loss="log_loss", *, block_rows=50, memory_limit=1 << 30, n_classes=2, **made):
+    e = evidence(loss, n_rows=230, n_members=9, n_classes=n_classes, **made)
+    penalty = ConcaveQuadratic(0.05)
+    floor = 1e-3 if e.task == "classification" else 0.0
+    rows = ArrayRows(
+        e.votes,
+        e.oob_mask,
+        e.target,
+        task=e.task,
+        sample_weight=e.sample_weight,
+        block_rows=block_rows,
+    )
+    whole = SimplexObjective(e, LOSSES[loss], penalty, floor=floor, prior_mass=0.02)
+    stream = StreamObjective(
+        rows, LOSSES[loss], penalty, floor=floor, prior_mass=0.02, memory_limit=memory_limit
+    )
+    return whole, stream
+
+
+@pytest.mark.parametrize("loss", ["log_loss", "squared_error", "brier"])
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("holdout", [False, True])
+@pytest.mark.parametrize("memory_limit", [1 << 30, 1])
+def test_every_quantity_is_the_same(loss, weighted, holdout, memory_limit):
+    whole, stream = pair(loss, weighted=weighted, holdout=holdout, memory_limit=memory_limit)
+    w = interior_point(9)
+    value, gradient = whole.value_and_gradient(w)
+    for _ in range(2):  # what is known of rows is found in the first pass and kept
+        ours = stream.value_and_gradient(w)
+        assert ours[0] == pytest.approx(value, rel=1e-12)
+        assert ours[1] == pytest.approx(gradient, abs=1e-12)
+    assert stream.hessian(w) == pytest.approx(whole.hessian(w), abs=1e-9)
+    assert np.array_equal(stream.rows_won(), whole.rows_won())
+    assert stream.scale == pytest.approx(whole.scale)
+    assert stream.rounding == pytest.approx(whole.rounding)
+    assert (stream.n_rows, stream.n_members) == (230, 9)
+    assert stream.provides == whole.provides
+    assert stream.is_convex == whole.is_convex
+    assert stream.nbytes_per_pass == whole.nbytes_per_pass
+
+
+@pytest.mark.parametrize("memory_limit", [1 << 30, 1])
+def test_faces_keep_the_whole_ensembles_prior(memory_limit):
+    whole, stream = pair(weighted=True, memory_limit=memory_limit)
+    members = np.array([7, 2, 3])
+    w = interior_point(3)
+    theirs, ours = whole.restrict(members), stream.restrict(members)
+    assert isinstance(ours, SimplexObjective if memory_limit > 1 else StreamObjective)
+    assert stream.can_hold(3) == (memory_limit > 1)
+    value, gradient = theirs.value_and_gradient(w)
+    found = ours.value_and_gradient(w)
+    assert found[0] == pytest.approx(value, rel=1e-12)
+    assert found[1] == pytest.approx(gradient, abs=1e-12)
+
+
+def test_samples_are_rows_of_the_stream():
+    whole, stream = pair(weighted=True)
+    sample = stream.row_sample(40, 3)
+    theirs = whole.row_sample(40, 3)
+    w = interior_point(9)
+    assert sample.n_rows == 40
+    assert sample.value(w) == pytest.approx(theirs.value(w))
+    assert stream.row_sample(10**6, 0).value(w) == pytest.approx(whole.value(w))
+
+
+def test_rows_that_come_in_order_are_sampled_on_the_way():
+    e = evidence(n_rows=230, n_members=9, n_classes=2)
+
+    def blocks():
+        for start in range(0, 230, 50):
+            part = e.take(slice(start, start + 50))
+            yield part.votes, part.oob_mask, part.target
+
+    rows = GeneratedRows(blocks, 9, task="classification", labels=[0, 1])
+    stream = StreamObjective(rows, LOSSES["log_loss"], ConcaveQuadratic(0.0), **SETTINGS)
+    stream.value_and_gradient(stream.uniform_weights())
+    assert stream.n_passes == 1
+    assert stream.row_sample(60, 0).n_rows == 60
+    assert stream.n_passes == 1  # kept from the first pass
+    assert stream.row_sample(60, 0).n_rows == 60
+    assert stream.n_passes == 2  # drawn anew
+
+
+def test_blocks_without_weight_are_passed_over():
+    e = evidence(n_rows=120, n_members=6, n_classes=2)
+    mask = e.oob_mask.copy()
+    mask[30:60] = False
+    e = replace(e, oob_mask=mask, votes=e.votes * mask)
+    rows = ArrayRows(e.votes, e.oob_mask, e.target, task=e.task, block_rows=30)
+    args = LOSSES["log_loss"], ConcaveQuadratic(0.0)
+    stream = StreamObjective(rows, *args, **SETTINGS)
+    whole = SimplexObjective(e, *args, **SETTINGS)
+    w = interior_point(6)
+    for _ in range(2):
+        assert stream.value(w) == pytest.approx(whole.value(w), rel=1e-12)
+    empty = ArrayRows(0 * e.votes, 0 * e.oob_mask, e.target, task=e.task, block_rows=30)
+    with pytest.raises(ValueError, match="nothing to judge the members by"):
+        StreamObjective(empty, *args, **SETTINGS).value(w)
+
+
+class Stop(Exception):
+    pass
+
+
+class Failing(ArrayRows):
+    """Rows whose reading breaks off."""
+
+    reads = 0
+    fail_at = -1
+
+    def block(self, number, members=None):
+        type(self).reads += 1
+        if type(self).reads == type(self).fail_at:
+            raise Stop
+        return super().block(number, members)
+
+
+def test_a_pass_goes_on_where_it_was_cut_short(tmp_path, monkeypatch):
+    monkeypatch.setattr("sparsebag.objective.pass_journal.SAVE_EVERY_SECONDS", 0.0)
+    e = evidence(n_rows=230, n_members=9, n_classes=2)
+    rows = Failing(e.votes, e.oob_mask, e.target, task=e.task, block_rows=30)
+    args = LOSSES["log_loss"], ConcaveQuadratic(0.0)
+    first, second = interior_point(9, 0), interior_point(9, 1)
+
+    def objective():
+        journal = PassJournal(tmp_path / "ckpt", "mine")
+        return StreamObjective(rows, *args, **SETTINGS, journal=journal)
+
+    plain = StreamObjective(rows, *args, **SETTINGS)
+    expected = [plain.value_and_gradient(w) for w in (first, second)]
+    Failing.reads, Failing.fail_at = 0, 8 + 5  # five blocks into the second pass
+    broken = objective()
+    broken.value_and_gradient(first)
+    with pytest.raises(Stop):
+        broken.value_and_gradient(second)
+    Failing.reads, Failing.fail_at = 0, -1
+    resumed = objective()
+    found = [resumed.value_and_gradient(w) for w in (first, second)]
+    assert Failing.reads == 8 - 4  # nothing of the first pass, four blocks of the second known
+    for ours, theirs in zip(found, expected, strict=True):
+        assert ours[0] == theirs[0]
+        assert np.array_equal(ours[1], theirs[1])
+
+
+def test_a_journal_knows_what_it_belongs_to(tmp_path):
+    path = tmp_path / "ckpt"
+    w = np.array([0.5, 0.5])
+    journal = PassJournal(path, "mine")
+    journal.save(replace(PassSums.start(w), value=2.0, is_done=True))
+    with pytest.raises(JournalError, match="belongs to other evidence or other settings"):
+        PassJournal(path, "yours")
+    again = PassJournal(path, "mine")
+    assert again.n_recorded == 1
+    other = np.array([0.25, 0.75])
+    assert not again.recall(other).is_done  # asked elsewhere: the record does not apply
+    path.write_bytes(path.read_bytes()[:50])
+    with pytest.raises(JournalError, match="is damaged"):
+        PassJournal(path, "mine")
+    assert not list(tmp_path.glob("*.part"))
+
+
+@pytest.mark.parametrize("loss", ["squared_error", "log_loss"])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_pair_sums_of_a_stream(loss, weighted):
+    e = evidence(loss, n_rows=230, n_members=9, n_classes=2, weighted=weighted)
+    rows = ArrayRows(
+        e.votes,
+        e.oob_mask,
+        e.target,
+        task=e.task,
+        sample_weight=e.sample_weight,
+        block_rows=50,
+    )
+    ours, theirs = stream_moments(rows, floor=1e-3), FullVoteRisk(e, floor=1e-3).moments()
+    assert ours.matrix() == pytest.approx(theirs.matrix(), rel=1e-9)
+    assert ours.row_weight == pytest.approx(1.0)
+    lonely = OOBEvidence(e.votes, np.eye(230, 9) > 0, e.target, e.task, classes=e.classes)
+    rows = ArrayRows(lonely.votes, lonely.oob_mask, lonely.target, task=e.task)
+    with pytest.raises(ValueError, match="no two members have a row out of bag together"):
+        stream_moments(rows)

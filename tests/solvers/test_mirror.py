@@ -1,0 +1,175 @@
+"""Simplex SGD: few passes, exact zeros, the exact solver's objective."""
+
+import numpy as np
+import pytest
+
+from problems import LOSSES, evidence, interior_point
+from sparsebag.evidence.array_rows import ArrayRows
+from sparsebag.objective.penalties import ConcaveQuadratic, Tilted
+from sparsebag.objective.simplex_objective import SimplexObjective
+from sparsebag.objective.stream_objective import StreamObjective
+from sparsebag.solvers import mirror
+from sparsebag.solvers.auto import select_solver
+from sparsebag.solvers.base import Status, Watch
+from sparsebag.solvers.geometry import Entropy, Euclid
+from sparsebag.solvers.mirror import Mirror, ProjectedSGD, stochastic_steps
+from sparsebag.solvers.online import OnlineSolve
+from sparsebag.solvers.projected_gradient import Point, ProjectedGradient
+
+N_ROWS, N_MEMBERS = 20_000, 60
+SAMPLE_ROWS = 4000
+SAMPLE_BYTES = SAMPLE_ROWS * N_MEMBERS * 5
+
+
+@pytest.fixture(scope="module")
+def large():
+    return {
+        loss: evidence(loss, n_rows=N_ROWS, n_members=N_MEMBERS, n_classes=2, dtype=np.float32)
+        for loss in ("log_loss", "squared_error")
+    }
+
+
+@pytest.fixture(autouse=True)
+def _small_samples(monkeypatch):
+    monkeypatch.setattr(mirror, "FEWEST_ROWS", 256)
+
+
+def objective(e, loss, lam):
+    floor = 1e-3 if e.task == "classification" else 0.0
+    return SimplexObjective(e, LOSSES[loss], ConcaveQuadratic(lam), floor=floor, prior_mass=0.02)
+
+
+@pytest.mark.parametrize("loss", ["log_loss", "squared_error"])
+@pytest.mark.parametrize("lam", [0.0, 0.02])
+@pytest.mark.parametrize("kind", [Mirror, ProjectedSGD])
+def test_the_exact_objective_in_five_passes(large, loss, lam, kind):
+    f = objective(large[loss], loss, lam)
+    exact = ProjectedGradient().solve(f)
+    found = kind(sample_bytes=SAMPLE_BYTES, max_passes=5).solve(f)
+    assert found.n_evaluations <= 5
+    assert found.objective <= exact.objective + 1e-4 * abs(exact.objective)
+    if loss == "log_loss":  # regression keeps every member here: no face to be exact on
+        assert found.status is Status.CONVERGED
+        assert np.array_equal(found.active, exact.active)
+        assert (found.weights == 0).sum() > 10
+
+
+@pytest.mark.parametrize("kind", [Mirror, ProjectedSGD])
+def test_rounds_on_the_sample_alone_converge(large, kind, monkeypatch):
+    """Where no face fits the memory, the tilted sample alone must do it."""
+    f = objective(large["log_loss"], "log_loss", 0.0)
+    monkeypatch.setattr(SimplexObjective, "can_hold", lambda self, n_members: False)
+    found = kind(sample_bytes=SAMPLE_BYTES).solve(f)
+    assert found.status is Status.CONVERGED
+    few = kind(sample_bytes=SAMPLE_BYTES, max_passes=5).solve(f)
+    assert few.objective <= found.objective * (1 + 1e-4)
+    values = [point.objective for point in found.trace]
+    assert found.objective <= min(values) + f.rounding
+
+
+def test_the_sample_is_tilted_to_the_wholes_gradient(large):
+    f = objective(large["log_loss"], "log_loss", 0.01)
+    w = interior_point(N_MEMBERS)
+    sample = f.row_sample(500, 0)
+    gradient = f.gradient(w)
+    tilt = gradient - sample.gradient(w)
+    tilted = sample.with_penalty(Tilted(f.penalty, tilt, w, pull=3.0))
+    assert tilted.gradient(w) == pytest.approx(gradient, abs=1e-12)
+    face = np.array([3, 8, 30])
+    v = interior_point(3)
+    full = np.zeros(N_MEMBERS)
+    full[face] = v
+    assert tilted.restrict(face).gradient(v) == pytest.approx(tilted.gradient(full)[face], rel=1e-4)
+
+
+def test_tilted_penalty_has_its_derivatives():
+    rng = np.random.default_rng(0)
+    w, a, d = rng.random(5), rng.random(5), rng.random(5)
+    penalty = Tilted(ConcaveQuadratic(0.3), rng.normal(size=5), a, pull=0.7)
+    step = 1e-6
+    slope = (penalty.value(w + step * d) - penalty.value(w - step * d)) / (2 * step)
+    assert slope == pytest.approx(penalty.gradient(w) @ d, rel=1e-6)
+    bend = (penalty.gradient(w + step * d) - penalty.gradient(w - step * d)) / (2 * step)
+    assert bend == pytest.approx(penalty.hessian_product(w, d), rel=1e-6)
+
+
+@pytest.mark.parametrize("geometry", [Entropy(), Euclid()], ids=["entropy", "euclid"])
+def test_stochastic_steps_descend_and_stay_on_the_simplex(large, geometry):
+    f = objective(large["log_loss"], "log_loss", 0.0)
+    watch = Watch("test")
+    centre = Point.at(f, f.uniform_weights(), watch)
+    moved = stochastic_steps(f, centre, geometry, watch)
+    assert moved.min() >= 0
+    assert moved.sum() == pytest.approx(1.0)
+    best = ProjectedGradient().solve(f).objective
+    assert f.value(moved) - best < 0.5 * (centre.value - best)
+
+
+@pytest.mark.parametrize("geometry", [Entropy(), Euclid()], ids=["entropy", "euclid"])
+def test_geometries_do_not_see_constants(geometry):
+    rng = np.random.default_rng(0)
+    w, g = rng.dirichlet(np.ones(7)), rng.normal(size=7)
+    assert geometry.step(w, g + 5.0, 0.3) == pytest.approx(geometry.step(w, g, 0.3))
+    assert geometry.dual_norm(g + 5.0) == pytest.approx(geometry.dual_norm(g))
+    assert geometry.step(w, g, 0.0) == pytest.approx(w)
+    assert geometry.radius(7) > 0
+
+
+def test_the_seed_decides(large):
+    f = objective(large["log_loss"], "log_loss", 0.0)
+    one, same = (Mirror(sample_bytes=SAMPLE_BYTES, max_passes=2).solve(f) for _ in range(2))
+    other = Mirror(sample_bytes=SAMPLE_BYTES, max_passes=2, seed=1).solve(f)
+    assert np.array_equal(one.weights, same.weights)
+    assert not np.array_equal(one.weights, other.weights)
+
+
+def test_streams_are_solved_by_mirror(large):
+    e = large["log_loss"]
+    rows = ArrayRows(e.votes, e.oob_mask, e.target, task=e.task)
+    f = StreamObjective(rows, LOSSES["log_loss"], ConcaveQuadratic(0.0))
+    choice = select_solver(f)
+    assert choice.name == "mirror"
+    assert "few times" in choice.reason
+
+
+@pytest.mark.parametrize("loss", ["log_loss", "squared_error"])
+@pytest.mark.parametrize("lam", [0.0, 0.02])
+def test_one_pass_comes_close(large, loss, lam):
+    e = large[loss]
+    f = objective(e, loss, lam)
+    exact = ProjectedGradient().solve(f)
+    online = OnlineSolve(
+        LOSSES[loss], f.penalty, floor=f.floor, prior_mass=0.02, sample_bytes=SAMPLE_BYTES
+    )
+    for start in range(0, N_ROWS, 700):
+        online.add(e.take(slice(start, start + 700)))
+    found = online.solution()
+    assert online.n_rows == N_ROWS
+    assert found.status is Status.OWN_TEST
+    # A sample of as many rows alone is off by more: what the other rows say is used.
+    alone = ProjectedGradient().solve(f.row_sample(SAMPLE_ROWS, 0)).weights
+    centre = f.value(f.uniform_weights())
+    excess = f.value(found.weights) - exact.objective
+    assert excess < 0.005 * (centre - exact.objective)
+    assert excess < 0.5 * (f.value(alone) - exact.objective)
+    assert found.objective == pytest.approx(f.value(found.weights), abs=0.02 * f.scale)
+    assert 0 < found.stationarity_gap < 0.2 * f.scale
+
+
+def test_while_all_rows_are_held_the_answer_is_exact():
+    e = evidence(n_rows=400, n_members=20, n_classes=2)
+    online = OnlineSolve(
+        LOSSES["log_loss"],
+        ConcaveQuadratic(0.0),
+        floor=1e-3,
+        prior_mass=0.02,
+        sample_bytes=1 << 20,
+    )
+    with pytest.raises(ValueError, match="no rows yet"):
+        online.solution()
+    for start in range(0, 400, 90):
+        online.add(e.take(slice(start, start + 90)))
+    f = objective(e, "log_loss", 0.0)
+    found = online.solution()
+    assert found.objective == pytest.approx(ProjectedGradient().solve(f).objective, abs=1e-7)
+    assert found.status is Status.CONVERGED

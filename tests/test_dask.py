@@ -1,0 +1,240 @@
+"""Rows on a Dask cluster: the same weights as in memory, whatever happens to the workers."""
+
+import os
+import signal
+import warnings
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from sklearn.datasets import make_classification, make_regression
+from sklearn.ensemble import BaggingRegressor, RandomForestClassifier
+from sklearn.linear_model import Ridge
+
+import sparsebag as sb
+from problems import LOSSES, evidence
+from sparsebag.cluster_survivors import SampledRowsWarning
+from sparsebag.evidence.cluster_rows import ClusterBlocks
+from sparsebag.evidence.from_cluster import whole_groups
+from sparsebag.objective.cluster_objective import ClusterObjective
+from sparsebag.objective.cluster_risk import ClusterRisk
+from sparsebag.objective.full_vote_risk import FullVoteRisk
+from sparsebag.objective.penalties import ConcaveQuadratic
+from sparsebag.objective.simplex_objective import SimplexObjective
+from sparsebag.solvers.auto import SOLVERS
+
+dask = pytest.importorskip("dask", reason="dask is not installed (pip install 'sparsebag[dask]')")
+da = pytest.importorskip("dask.array", reason="dask.array is not installed")
+
+SAME = 1e-6
+
+
+@pytest.fixture(autouse=True)
+def _no_cluster():
+    with dask.config.set(scheduler="sync"):
+        yield
+
+
+def cut(e, size=256):
+    """Evidence in blocks, as a cluster would hold it."""
+    parts = [e.take(slice(i, i + size)) for i in range(0, e.n_rows, size)]
+    return ClusterBlocks(lambda: [dask.delayed(part, traverse=False) for part in parts])
+
+
+def both(loss="log_loss", *, prior_mass=0.02, **kind):
+    e = evidence(loss, n_rows=700, n_members=25, weighted=True, **kind)
+    how = {"floor": 0.0 if loss == "squared_error" else 1e-3, "prior_mass": prior_mass}
+    penalty = ConcaveQuadratic(0.01)
+    cluster = ClusterObjective(cut(e), LOSSES[loss], penalty, **how)
+    return cluster, SimplexObjective(e, LOSSES[loss], penalty, **how)
+
+
+@pytest.mark.parametrize("loss", sorted(LOSSES))
+@pytest.mark.parametrize("holdout", [False, True])
+def test_objective_and_derivatives_equal_those_in_memory(loss, holdout):
+    cluster, memory = both(loss, holdout=holdout)
+    w = np.random.default_rng(0).dirichlet(np.ones(25))
+    assert cluster.value(w) == pytest.approx(memory.value(w), rel=1e-12)
+    np.testing.assert_allclose(cluster.value_and_gradient(w)[1], memory.gradient(w), rtol=1e-10)
+    np.testing.assert_allclose(cluster.rows_won(), memory.rows_won())
+    for name in ("scale", "rounding", "is_convex", "is_well_posed", "n_rows", "n_members"):
+        assert getattr(cluster, name) == pytest.approx(getattr(memory, name))
+    face = np.array([3, 7, 20])
+    ours, theirs = cluster.restrict(face), memory.restrict(face)
+    v = np.array([0.2, 0.3, 0.5])
+    np.testing.assert_allclose(ours.hessian(v), theirs.hessian(v), rtol=1e-8)
+
+
+def well_conditioned(n_rows=2000, n_members=40):
+    """Rows of unequal difficulty. On others hundreds of steps make 1e-4 of a double's rounding."""
+    rng = np.random.default_rng(0)
+    logit = rng.normal(1.0, 0.3, n_members) + 1.5 * rng.normal(size=(n_rows, 1))
+    votes = 1.0 / (1.0 + np.exp(-logit - 1.5 * rng.normal(size=(n_rows, n_members))))
+    mask = rng.random((n_rows, n_members)) < 0.37
+    return (votes * mask).astype(np.float32), mask, np.arange(n_rows) % 2
+
+
+@pytest.mark.parametrize("solver", sorted(SOLVERS))
+def test_every_solver_finds_the_same_weights(solver):
+    votes, mask, y = well_conditioned()
+    theirs = sb.fit_weights(votes, mask, y, lam=0.01, solver=solver)
+    cut_anyhow = da.from_array(votes, chunks=(300, 40)), da.from_array(mask, chunks=(700, 9)), y
+    ours = sb.fit_weights(*cut_anyhow, lam=0.01, solver=solver)
+    np.testing.assert_allclose(ours.weights, theirs.weights, atol=SAME)
+    assert ours.n_evaluations == theirs.n_evaluations
+
+
+def test_pair_sums_of_any_rows_are_a_tree_reduction():
+    e = evidence("brier", n_rows=700, weighted=True)
+    cluster, memory = ClusterRisk(cut(e), floor=1e-3), FullVoteRisk(e, floor=1e-3)
+    np.testing.assert_allclose(cluster.row_weight, memory.row_weight)
+    np.testing.assert_allclose(cluster.own_risk, memory.own_risk)
+    assert cluster.kept_effects() == pytest.approx(memory.kept_effects())
+    rows = np.random.default_rng(0).permutation(700)[:300]
+    for some in (None, rows):
+        ours, theirs = cluster.moments(some), memory.moments(some)
+        np.testing.assert_allclose(ours.matrix(), theirs.matrix(), rtol=1e-9)
+        np.testing.assert_allclose(ours.counts, theirs.counts, rtol=1e-9)
+
+
+def test_blocks_without_information_add_nothing():
+    e = evidence(n_rows=768, n_classes=2)
+    mask = e.oob_mask.copy()
+    mask[256:512] = False
+    e = replace(e, oob_mask=mask, votes=e.votes * mask)
+    how = {"floor": 1e-3, "prior_mass": 0.02}
+    cluster = ClusterObjective(cut(e), LOSSES["log_loss"], ConcaveQuadratic(0.0), **how)
+    memory = SimplexObjective(e, LOSSES["log_loss"], ConcaveQuadratic(0.0), **how)
+    w = memory.uniform_weights()
+    assert cluster.value(w) == pytest.approx(memory.value(w), rel=1e-12)
+    assert cluster.survey.n_covered == int(memory.evidence.covered().sum())
+    risk = ClusterRisk(cut(e))
+    np.testing.assert_allclose(risk.moments().matrix(), FullVoteRisk(e).moments().matrix())
+
+
+@pytest.mark.parametrize("loss", sorted(LOSSES))
+def test_fit_weights_takes_dask_arrays_cut_anyhow(loss):
+    rng = np.random.default_rng(0)
+    mask = rng.random((900, 15)) < 0.6
+    y = rng.normal(size=900) if loss == "squared_error" else rng.integers(0, 3, 900)
+    predictions = rng.dirichlet(np.ones(3), (900, 15)).astype(np.float32)
+    if loss == "squared_error":
+        predictions = (y[:, None] + rng.normal(size=(900, 15))).astype(np.float32)
+    weight = rng.random(900)
+    expected = sb.fit_weights(predictions, mask, y, loss=loss, lam=0.01, sample_weight=weight)
+    got = sb.fit_weights(
+        da.from_array(predictions, chunks=200),
+        da.from_array(mask, chunks=(333, 15)),
+        da.from_array(y, chunks=450),
+        loss=loss,
+        lam=0.01,
+        sample_weight=weight,
+    )
+    np.testing.assert_allclose(got.weights, expected.weights, atol=SAME)
+    assert got.objective == pytest.approx(expected.objective, abs=float(np.finfo(np.float32).eps))
+
+
+def forest_problem(n_rows=600, n_trees=20):
+    X, y = make_classification(n_rows, 8, n_informative=5, n_classes=3, random_state=0)
+    X = X.astype(np.float32)
+    forest = RandomForestClassifier(n_trees, min_samples_leaf=3, random_state=0).fit(X, y)
+    return forest, X, y, da.from_array(X, chunks=(150, 4)), da.from_array(y, chunks=200)
+
+
+@pytest.mark.parametrize(
+    ("how", "n_rows"),
+    [
+        ({"preset": "paper"}, 600),
+        ({"lam": 0.01, "refine": None, "calibration": None}, 3000),
+        ({"max_estimators": 8, "tolerance": None}, 600),
+    ],
+)
+def test_compress_gives_the_same_ensemble(how, n_rows):
+    forest, X, y, dX, dy = forest_problem(n_rows, 30)
+    here, there = sb.compress(forest, X, y, **how), sb.compress(forest, dX, dy, **how)
+    np.testing.assert_allclose(there.weights_, here.weights_, atol=SAME)
+    np.testing.assert_allclose(there.predict_proba(X), here.predict_proba(X), atol=1e-5)
+    assert there.verified_by_ == "leaf counts"
+
+
+def test_what_needs_rows_side_by_side_gets_a_stated_sample():
+    forest, X, _, dX, dy = forest_problem()
+    with (
+        dask.config.set({"sparsebag.rows-in-memory": 300}),
+        pytest.warns(SampledRowsWarning, match="all 600 rows.*random sample of 300"),
+    ):
+        found = sb.compress(forest, dX, dy, max_estimators=8, tolerance=None)
+    assert found.n_active_ <= 8
+    assert "random sample of 300" in str(found.selection_)
+    assert "only a sample" in str(found.refinement_)
+    assert found.predict_proba(X).shape == (600, 3)
+
+
+def test_held_out_rows_and_members_that_are_no_trees():
+    X, y = make_regression(500, 6, noise=20.0, random_state=0)
+    bag = BaggingRegressor(Ridge(), 12, max_features=0.5, random_state=0).fit(X[:250], y[:250])
+    how = {"lam": 0.0, "refine": None, "evidence": "holdout"}
+    here = sb.compress(bag, X[250:], y[250:], **how)
+    there = sb.compress(bag, da.from_array(X[250:], chunks=(90, 6)), y[250:], **how)
+    np.testing.assert_allclose(there.weights_, here.weights_, atol=SAME)
+
+
+def test_other_rows_than_the_training_rows_are_refused():
+    forest, X, _, _, dy = forest_problem()
+    shuffled = da.from_array(X[::-1].copy(), chunks=(150, 8))
+    with pytest.raises(ValueError, match="not the ensemble's training rows"):
+        sb.compress(forest, shuffled, dy, lam=0.01)
+
+
+def test_bad_input_gets_one_sentence():
+    forest, X, y, dX, dy = forest_problem()
+    with pytest.raises(ValueError, match="compute_chunk_sizes"):
+        sb.fit_weights(da.from_array(X)[da.from_array(y) > 0], None, y)
+    with pytest.raises(ValueError, match="oob_mask has 10 rows and the others 600"):
+        sb.fit_weights(dX, np.ones((10, 8), bool), y)
+    with pytest.raises(ValueError, match="cannot fit an ensemble to a Dask array"):
+        sb.SparseBaggingClassifier(forest).fit(dX, dy)
+    with (
+        dask.config.set({"sparsebag.rows-in-memory": "many"}),
+        pytest.raises(ValueError, match="must be a whole number of rows"),
+    ):
+        sb.compress(forest, dX, dy)
+    with (
+        dask.config.set({"sparsebag.rows-in-memory": 100}),
+        pytest.raises(ValueError, match="refine='leaves' cannot refit leaves"),
+    ):
+        sb.compress(forest, dX, dy, refine="leaves")
+
+
+def test_row_blocks_hold_whole_groups():
+    assert whole_groups((1000,)) == (1000,)
+    assert whole_groups((10, 10, 10)) == (30,)
+    assert sum(whole_groups((777, 1, 3000, 50))) == 3828
+    assert all(size % 256 == 0 for size in whole_groups((777, 1, 3000, 50))[:-1])
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_killed_worker_costs_time_not_the_result(monkeypatch):
+    distributed = pytest.importorskip("distributed", reason="distributed is not installed")
+    forest, X, y, dX, dy = forest_problem(1500)
+    how = {"lam": 0.01, "refine": None, "calibration": None}
+    here = sb.compress(forest, X, y, **how)
+    evaluate, calls = ClusterObjective.value_and_gradient, []
+
+    def evaluate_or_kill(objective, weights):
+        calls.append(weights)
+        if len(calls) == 4:
+            os.kill(next(iter(client.run(os.getpid).values())), signal.SIGKILL)
+        return evaluate(objective, weights)
+
+    monkeypatch.setattr(ClusterObjective, "value_and_gradient", evaluate_or_kill)
+    settings = {"processes": True, "threads_per_worker": 1, "dashboard_address": None}
+    with (
+        dask.config.set(scheduler=None),
+        distributed.LocalCluster(n_workers=2, silence_logs=50, **settings) as cluster,
+        distributed.Client(cluster) as client,
+        warnings.catch_warnings(),
+    ):
+        there = sb.compress(forest, dX, dy, **how)
+    assert len(calls) > 4
+    np.testing.assert_allclose(there.weights_, here.weights_, atol=SAME)

@@ -1,0 +1,162 @@
+"""fit_weights on streams, checkpoints that outlive a kill, and weights of rows that come once."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+from sklearn.datasets import load_iris
+from sklearn.ensemble import RandomForestClassifier
+
+import sparsebag as sb
+from problems import evidence
+from sparsebag.objective.pass_journal import JournalError
+
+MEMORY = 1 << 21
+SOLVE = """
+import sys
+import numpy as np
+import sparsebag as sb
+import sparsebag.objective.pass_journal as journal
+from sparsebag.evidence.array_rows import ArrayRows
+journal.SAVE_EVERY_SECONDS = 0.0
+slow = ArrayRows.block
+def block(self, number, members=None):
+    import time
+    time.sleep(float(sys.argv[3]))
+    return slow(self, number, members)
+ArrayRows.block = block
+found = sb.fit_weights(sb.open_evidence(sys.argv[1]), memory_limit=1 << 21, checkpoint=sys.argv[2])
+np.save(sys.argv[4], found.weights)
+"""
+
+
+@pytest.fixture(scope="module")
+def rows():
+    return evidence(n_rows=6000, n_members=40, n_classes=2, dtype=np.float32)
+
+
+def streamed(e, **settings):
+    return sb.stream_rows(e.votes, e.oob_mask, e.target, task=e.task, **settings)
+
+
+@pytest.mark.parametrize("solver", ["auto", "mirror", "projected_gradient", "active_set"])
+def test_a_stream_gives_what_matrices_give(rows, solver):
+    theirs = sb.fit_weights(rows.votes, rows.oob_mask, rows.target, solver="active_set")
+    ours = sb.fit_weights(streamed(rows, block_rows=999), solver=solver)
+    assert ours.objective == pytest.approx(theirs.objective, abs=1e-6)
+    assert ours.weights == pytest.approx(theirs.weights, abs=2e-3)
+    assert ours.status.success
+
+
+def test_little_memory_gives_the_same(rows):
+    plenty = sb.fit_weights(streamed(rows))
+    little = sb.fit_weights(streamed(rows), memory_limit=MEMORY)
+    assert little.objective == pytest.approx(plenty.objective, abs=1e-6)
+
+
+@pytest.mark.parametrize("loss", ["log_loss", "brier"])
+def test_a_forest_of_three_classes_by_its_leaves(loss):
+    X, y = load_iris(return_X_y=True)
+    forest = RandomForestClassifier(60, random_state=0).fit(X, y)
+    stream = sb.stream_members(forest, X, y, every_class=loss == "brier", block_rows=50)
+    ours = sb.fit_weights(stream, loss=loss)
+    from sparsebag.evidence.collect import collect_evidence
+    from sparsebag.evidence.from_ensemble import read_ensemble
+    from sparsebag.settings import resolve_settings
+    from sparsebag.weighting import solve_weights
+
+    collected = collect_evidence(read_ensemble(forest), X, y, class_votes=True)
+    settings = resolve_settings(
+        lam=None, loss=loss, solver="auto", floor="auto", prior_mass="auto", preset=None
+    )
+    theirs = solve_weights(collected, settings)
+    assert ours.objective == pytest.approx(theirs.objective, abs=1e-6)
+
+
+def test_bad_calls_are_one_sentence(rows, tmp_path):
+    stream = streamed(rows)
+    with pytest.raises(ValueError, match="a stream carries its mask"):
+        sb.fit_weights(stream, rows.oob_mask, rows.target)
+    with pytest.raises(ValueError, match="memory_limit and checkpoint are for streams"):
+        sb.fit_weights(rows.votes, rows.oob_mask, rows.target, memory_limit=MEMORY)
+    with pytest.raises(ValueError, match="y is missing"):
+        sb.fit_weights(rows.votes, rows.oob_mask)
+    with pytest.raises(ValueError, match="memory_limit must be a number of bytes"):
+        sb.fit_weights(stream, memory_limit=3)
+    once = sb.stream_rows(
+        iter([(rows.votes, rows.oob_mask, rows.target)]), n_members=40, labels=[0, 1]
+    )
+    with pytest.raises(ValueError, match="reads the rows more than once"):
+        sb.fit_weights(once, solver="active_set")
+    with pytest.raises(ValueError, match="a checkpoint needs rows that can be read again"):
+        sb.fit_weights(once, checkpoint=tmp_path / "c")
+    checkpoint = tmp_path / "ckpt"
+    sb.fit_weights(stream, memory_limit=MEMORY, checkpoint=checkpoint)
+    with pytest.raises(JournalError, match="other evidence or other settings"):
+        sb.fit_weights(stream, lam=0.01, memory_limit=MEMORY, checkpoint=checkpoint)
+
+
+def test_uncovered_rows_are_counted(rows):
+    mask = rows.oob_mask.copy()
+    mask[:7] = False
+    stream = sb.stream_rows(rows.votes * mask, mask, rows.target)
+    with pytest.warns(sb.UncoveredRowsWarning, match="7 of 6000 rows"):
+        sb.fit_weights(stream)
+
+
+def start(folder, checkpoint, pause, out):
+    arguments = [str(folder), str(checkpoint), str(pause), str(out)]
+    return subprocess.Popen([sys.executable, "-c", SOLVE, *arguments], env={**os.environ})
+
+
+def test_killed_and_called_again_the_weights_are_the_same(rows, tmp_path):
+    folder, checkpoint = tmp_path / "rows", tmp_path / "ckpt"
+    sb.store_evidence(streamed(rows), folder)
+    whole = start(folder, tmp_path / "other", 0.0, tmp_path / "whole.npy")
+    killed = start(folder, checkpoint, 0.02, tmp_path / "killed.npy")
+    done = 0
+    while killed.poll() is None and done < 1:
+        time.sleep(0.01)
+        if checkpoint.exists():
+            with np.load(checkpoint) as record:
+                done = int(record["is_done"].sum())
+    killed.send_signal(signal.SIGKILL)
+    assert killed.wait() == -signal.SIGKILL
+    assert whole.wait() == 0
+    again = start(folder, checkpoint, 0.0, tmp_path / "again.npy")
+    assert again.wait() == 0
+    assert not (tmp_path / "killed.npy").exists()
+    assert np.array_equal(np.load(tmp_path / "again.npy"), np.load(tmp_path / "whole.npy"))
+
+
+def test_online_weights(rows):
+    online = sb.OnlineWeights(labels=[0, 1], memory_limit=MEMORY)
+    assert online.n_rows_ == 0
+    with pytest.raises(ValueError, match="no rows yet"):
+        online.weights_
+    for first in range(0, 6000, 500):
+        part = rows.take(slice(first, first + 500))
+        online.partial_fit(part.votes, part.oob_mask, part.target)
+    assert online.n_rows_ == 6000
+    assert online.weights_.sum() == pytest.approx(1.0)
+    theirs = sb.fit_weights(rows.votes, rows.oob_mask, rows.target)
+    assert online.solution_.objective == pytest.approx(theirs.objective, abs=5e-3)
+    with pytest.raises(ValueError, match="this block has 39 members, those before had 40"):
+        online.partial_fit(rows.votes[:, 1:], rows.oob_mask[:, 1:], rows.target)
+    with pytest.raises(ValueError, match="labels= is needed"):
+        sb.OnlineWeights().partial_fit(rows.votes, rows.oob_mask, rows.target)
+
+
+def test_rows_that_come_once(rows):
+    def blocks():
+        for first in range(0, 6000, 500):
+            part = rows.take(slice(first, first + 500))
+            yield part.votes, part.oob_mask, part.target
+
+    found = sb.fit_weights(sb.stream_rows(blocks(), n_members=40, labels=[0, 1]))
+    theirs = sb.fit_weights(rows.votes, rows.oob_mask, rows.target)
+    assert found.objective == pytest.approx(theirs.objective, abs=1e-6)  # all rows were held
