@@ -10,7 +10,7 @@ TORCH ?= torch==2.13.0
 # Two tests at a time, each with one BLAS thread: CI and the smallest laptops have two cores.
 PYTEST = OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal
 
-.PHONY: help install demo test test-all lint bench-solvers bench-passes bench-selection bench-quality bench-latency bench-exports bench-paper-preset bench-paper bench-paper-seeds paper-figures paper-page fuzz clean
+.PHONY: help install demo test test-all lint bench-solvers bench-passes bench-scale bench-selection bench-quality bench-latency bench-exports bench-paper-preset bench-paper bench-paper-seeds paper-figures paper-page fuzz clean
 
 help:  ## Show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
@@ -46,6 +46,9 @@ bench-solvers: $(STAMP)  ## Every solver against SLSQP, the bandwidth bound and 
 
 bench-passes: $(STAMP)  ## The compiled products against NumPy's BLAS
 	$(BIN)/python -m benchmarks.passes
+
+bench-scale: $(STAMP)  ## Growth with rows and members, Simplex SGD, evidence on disk, import time
+	$(BIN)/python -m benchmarks.scale
 
 bench-selection: $(BENCH)  ## Expected risk against deployed, the guard, equal-size baselines, cost
 	$(BIN)/python -m benchmarks.selection

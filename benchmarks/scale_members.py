@@ -20,10 +20,10 @@ from sklearn.tree import DecisionTreeClassifier
 import sparsebag as sb
 from sparsebag.settings import DEFAULT_FLOOR
 
-SHAPE, QUICK_SHAPE = (20_000, 10_000), (5_000, 500)
+SHAPE, QUICK_SHAPE = (10_000, 10_000), (5_000, 500)
 N_CLASSES = 10
 TEST_ROWS = 5_000
-BAG_ROWS = 1_000
+BAG_ROWS = 500
 
 
 def run(*, quick: bool) -> None:
@@ -41,7 +41,7 @@ def run(*, quick: bool) -> None:
     )
     X, X_test = X[:n_rows].astype(np.float32), X[n_rows:].astype(np.float32)
     y, y_test = y[:n_rows], y[n_rows:]
-    tree = DecisionTreeClassifier(max_leaf_nodes=64, max_features=6)
+    tree = DecisionTreeClassifier(max_leaf_nodes=48, max_features=6)
     start = time.process_time()
     bag = BaggingClassifier(tree, n_members, max_samples=BAG_ROWS, random_state=0).fit(X, y)
     print(f"fitting the trees: {time.process_time() - start:.0f} s")

@@ -158,8 +158,10 @@ class _Rounds:
                 moved = Point.at(self.objective, inner.weights, self.watch)
                 self.n_passes += 1
                 self.watch.iteration(moved.value, moved.gap, int((moved.weights > 0).sum()))
-                lower = moved.value < best.value - self.objective.rounding
-                if lower or (moved.value <= best.value and moved.gap < best.gap):
+                rounding = self.objective.rounding
+                lower = moved.value < best.value - rounding
+                # Near the end values no longer tell two points apart, gaps still do.
+                if lower or (moved.value <= best.value + rounding and moved.gap < best.gap):
                     self.pull /= PULL_GROWTH
                     best, failures = moved, 0
                     if is_whole and inner.status is not Status.CONVERGED:
