@@ -101,9 +101,10 @@ class NativePasses:
         """``Vᵀ on_votes + Iᵀ on_mask``, shape (N,), in float64."""
         left, right = on_votes[0].astype(self._dtype), on_mask.astype(self._dtype)
         # Over thousands of rows float32 would lose three digits, and with them the weights' sixth.
+        group = ROW_GROUP if self._dtype == np.float32 else max(len(left), 1)
         total = np.zeros(self._votes.shape[1])
-        for start in range(0, len(left), ROW_GROUP):
-            rows = slice(start, start + ROW_GROUP)
+        for start in range(0, len(left), group):
+            rows = slice(start, start + group)
             sums = np.zeros(len(total), dtype=self._dtype)
             _passes.transposed(self._votes[rows], self._mask[rows], left[rows], right[rows], sums)
             total += sums
