@@ -1,0 +1,128 @@
+"""`sparsebag compress`, `fit` and `demo`: what they write, and what they say for machines."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.datasets import load_diabetes
+
+import sparsebag as sb
+
+
+@pytest.mark.parametrize("table", ["train", "parquet"])
+def test_compress_gives_what_the_library_gives(table, files, run):
+    done = run(
+        "compress", files.skops, getattr(files, table), "--target", "target",
+        "--max-estimators", 9, "-o", "out.sbag", "--json",
+    )  # fmt: skip
+    assert done.code == 0, done.err
+    assert done.left == ["out.sbag"]
+    told = json.loads(done.out)
+    assert told["members"] == files.model.n_active_ <= 9
+    assert told["of_members"] == 40
+    assert np.allclose(told["weights"], files.model.weights_)
+    X = files.frame.drop(columns="target")
+    assert (sb.load("out.sbag").predict_proba(X) == files.model.predict_proba(X)).all()
+
+
+def test_a_report_on_test_rows(files, run):
+    done = run(
+        "compress", files.skops, files.train, "-t", "target", "--test", files.test,
+        "--max-estimators", 9, "--report", "report.html", "--json", "-o", "out.sbag",
+    )  # fmt: skip
+    assert done.code == 0, done.err
+    assert done.left == ["out.sbag", "report.html"]
+    told = json.loads(done.out)["test"]
+    assert told["rows"] == len(files.frame)
+    X, y = files.frame.drop(columns="target"), files.frame["target"]
+    small = told["models"][f"sparsebag ({files.model.n_active_})"]
+    assert small["accuracy"] == pytest.approx(files.model.score(X, y))
+    assert set(told["changes"]) == {"log-loss", "ECE", "Brier", "accuracy"}
+
+
+def test_a_report_without_test_rows_says_so(files, run):
+    done = run("compress", files.skops, files.train, "-t", "target", "--report", "r.html", "-q")
+    assert done.code == 0, done.err
+    assert done.left == ["r.html", "small.sbag"]
+    with open("r.html", encoding="utf-8") as page:
+        assert "No test rows were given" in page.read()
+
+
+def test_a_pickle_is_loaded_only_when_it_is_trusted(files, run):
+    command = ["compress", files.joblib, files.train, "-t", "target", "--max-estimators", 9]
+    refused = run(*command)
+    assert refused.code == 3
+    assert "--trust-pickle" in refused.err
+    assert "could run any code" in refused.err
+    assert refused.left == []
+    assert run(*command, "--trust-pickle").code == 0
+
+
+def test_what_a_person_reads_goes_to_standard_output_and_progress_does_not(files, run):
+    done = run("compress", files.skops, files.train, "-t", "target", "--tolerance", 0.5)
+    assert done.code == 0, done.err
+    assert done.out.startswith("Kept ")
+    assert "Model written to small.sbag" in done.out
+    assert "compressing ..." in done.err
+    assert "compressing" not in done.out
+    quiet = run("compress", files.skops, files.train, "-t", "target", "--tolerance", 0.5, "-q")
+    assert quiet.err == ""
+
+
+def test_columns_are_taken_by_name_and_the_others_left_out(files, run, tmp_path):
+    table = pd.read_csv(files.train)
+    shuffled = table[table.columns[::-1]].assign(name="text")
+    shuffled.to_csv(tmp_path / "shuffled.csv", index=False)
+    done = run("compress", files.skops, "shuffled.csv", "-t", "target", "--max-estimators", 9)
+    assert done.code == 0, done.err
+
+
+def test_fit_trains_the_forest_itself(files, run):
+    done = run(
+        "fit", files.train, "-t", "target", "--test", files.test, "--trees", 40, "--json",
+        "--report", "report.md",
+    )  # fmt: skip
+    assert done.code == 0, done.err
+    assert done.left == ["report.md", "small.sbag"]
+    told = json.loads(done.out)
+    assert told["of_members"] == 40
+    assert told["task"] == "classification"
+    assert told["test"]["rows"] == len(files.frame)
+
+
+def test_fit_on_numbers_with_gaps_is_a_regression(run, tmp_path):
+    frame = load_diabetes(as_frame=True).frame
+    frame.loc[::7, "bmi"] = np.nan
+    frame.to_csv(tmp_path / "d.csv.gz", index=False)
+    done = run("fit", "d.csv.gz", "-t", "target", "--trees", 40, "--json", "--holdout", 0.25)
+    assert done.code == 0, done.err
+    told = json.loads(done.out)
+    assert told["task"] == "regression"
+    assert told["test"]["rows"] == 111
+    assert set(told["test"]["changes"]) == {"MSE", "R²"}
+
+
+def test_trees_grown_in_parts_are_those_grown_at_once(files):
+    from sklearn.ensemble import RandomForestClassifier
+
+    from sparsebag.cli.fit import Task, grow_forest
+    from sparsebag.cli.terminal import Steps
+
+    X, y = files.frame.drop(columns="target"), files.frame["target"].to_numpy()
+    ours = grow_forest(Steps(quiet=True), X, y, Task.CLASSIFICATION, 25, 3, 1)
+    whole = RandomForestClassifier(25, random_state=3).fit(X, y)
+    assert (ours.predict_proba(X) == whole.predict_proba(X)).all()
+    assert [t.random_state for t in ours] == [t.random_state for t in whole]
+
+
+@pytest.mark.slow
+def test_demo_writes_a_model_and_a_report(run):
+    done = run("demo", "--json")
+    assert done.code == 0, done.err
+    assert done.left == ["sparsebag_demo.sbag", "sparsebag_report.html"]
+    told = json.loads(done.out)
+    assert told["members"] < told["of_members"] == 300
+    assert told["test"]["changes"]["log-loss"]["verdict"] == "better"
