@@ -220,11 +220,13 @@ def test_ctrl_c_leaves_nothing(files, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_reader_that_goes_away_is_no_error(files, tmp_path):
+@pytest.mark.parametrize("unbuffered", ["", pytest.param("1", marks=pytest.mark.slow)])
+def test_a_reader_that_goes_away_is_no_error(unbuffered, files, tmp_path):
     many = pd.concat([files.frame] * 3000)
     many.to_csv(tmp_path / "many.csv", index=False)
     process = subprocess.Popen(
         command("predict", files.small, tmp_path / "many.csv"),
+        env={**os.environ, "PYTHONUNBUFFERED": unbuffered},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -120,7 +121,12 @@ def _predicted(
 def _sink(output: Path) -> Iterator[Callable[[pa.Table], None]]:
     """What takes the batches: a file that is whole or not there, or standard output."""
     if output == STDOUT:
-        yield _CsvLines(sys.stdout.buffer).write
+        out = sys.stdout.buffer
+        if isinstance(out, io.RawIOBase):  # PYTHONUNBUFFERED: writes part of what it is given
+            out = io.BufferedWriter(out)
+        yield _CsvLines(out).write
+        if out is not sys.stdout.buffer:
+            out.detach()  # or it would close standard output when it goes
         return
     with written_whole(output) as file:
         if output.suffix.lower() in PARQUET:

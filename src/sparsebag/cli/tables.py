@@ -17,7 +17,7 @@ import pyarrow.parquet
 from sparsebag.cli.failures import CommandError, one_line
 
 PARQUET = (".parquet", ".pq")
-BATCH_BYTES = 1 << 23
+BATCH_BYTES = 1 << 20
 """Bytes of CSV read at a time: predicting needs a few times this, whatever the file's size."""
 SHOWN_COLUMNS = 12
 
@@ -94,7 +94,7 @@ def read_batches(
                 stream = pa.CompressedInputStream(stream, "gzip")
             reader = pyarrow.csv.open_csv(
                 stream,
-                read_options=pyarrow.csv.ReadOptions(block_size=BATCH_BYTES),
+                read_options=pyarrow.csv.ReadOptions(block_size=BATCH_BYTES, use_threads=False),
                 convert_options=pyarrow.csv.ConvertOptions(
                     column_types={**text, **numbers}, include_columns=columns
                 ),
