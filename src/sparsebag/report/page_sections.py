@@ -85,7 +85,8 @@ def cards(report: CompressionReport) -> str:
     return (
         "<div class='sb-cards'>"
         + "".join(
-            f"<div class='sb-card'><b>{html.escape(head)}</b><span>{html.escape(text)}</span></div>"
+            f"<p class='sb-card'><strong>{html.escape(head)}</strong> "
+            f"<span>{html.escape(text)}</span></p>"
             for head, text in shown
         )
         + "</div>"
@@ -169,8 +170,8 @@ def tables(report: CompressionReport) -> str:
         parts.append(table("Change on the same rows, paired bootstrap", head, changed, left=(5,)))
         parts.append(
             f"<p class='sb-soft'>“random” is the mean of {RANDOM_DRAWS} draws of as many members, "
-            "equally weighted: what a size is worth without choosing. Times are medians on the "
-            "machine that made this report, one thread.</p>"
+            "equally weighted: what a size is worth without choosing. Times are the best "
+            "of five calls on the machine that made this report, one thread.</p>"
         )
     parts += [f"<p>{html.escape(note)}</p>" for note in report.notes]
     return "".join(parts)
