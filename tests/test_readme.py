@@ -9,12 +9,32 @@ ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 
-def test_first_example_runs(capsys):
-    (example,) = re.findall(r"```python\n(.*?)```", README, flags=re.DOTALL)[:1]
-    exec(compile(example, "README.md", "exec"), {})
+def test_its_examples_run_as_they_stand(capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)  # they write files
+    short, first, production = re.findall(r"```python\n(.*?)```", README, flags=re.DOTALL)
+    assert len([line for line in short.splitlines() if line.strip()]) == 5
+    scope: dict = {}
+    for example in (first, short, production):  # the short one has a forest already
+        exec(compile(example, "README.md", "exec"), scope)
     out = capsys.readouterr().out
     assert re.search(r"Kept \d+ of 300 trees", out)
     assert "random" in out
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["model.onnx", "model.sbag", "report.html"]
+
+
+def test_its_commands_exist():
+    from typer.testing import CliRunner
+
+    from sparsebag.cli.app import app
+
+    helped = {}
+    for command, options in re.findall(r"^sparsebag (\w+)(.*)$", README, flags=re.MULTILINE):
+        if command not in helped:
+            helped[command] = CliRunner().invoke(app, [command, "--help"], terminal_width=200)
+            assert helped[command].exit_code == 0, command
+        for option in re.findall(r"--[a-z-]+", options.split("#")[0]):
+            assert option in helped[command].stdout, f"{command} {option}"
+    assert set(helped) >= {"demo", "fit", "compress", "predict"}
 
 
 def test_no_placeholder_is_left():
@@ -33,7 +53,7 @@ def test_its_two_commands_come_first():
 
 
 def test_every_relative_link_exists():
-    for name in ("README.md", "CONTRIBUTING.md", "docs/method.md"):
+    for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md", "docs/method.md"):
         page = ROOT / name
         for link in re.findall(r"\]\(([^)#]+)\)", page.read_text(encoding="utf-8")):
             if "://" not in link:
