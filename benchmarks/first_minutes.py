@@ -79,7 +79,7 @@ def main() -> None:
 
 def _is_noise(text: str) -> bool:
     """What the package index and the browser say about themselves."""
-    words = ("WARNING: Location", "dbus", "ERROR:", "[notice]", "Fontconfig")
+    words = ("WARNING: Location", "dbus", "ERROR:", "[notice]", "Fontconfig", "unexpected operator")
     return any(word in text for word in words) or not text.strip()
 
 

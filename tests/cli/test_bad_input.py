@@ -42,6 +42,7 @@ def assert_refused(done, code, *words, left=()):
         ("a,a,target\n1,2,0\n", ("two columns named 'a'",)),
         ("a,b,label\n1,2,0\n", ("no column 'target'", "it has 'a', 'b', 'label'")),
         ("a,b,targets\n1,2,0\n", ("did you mean 'targets'?",)),
+        ("age,b\n1,2\n", ("no column 'target' to predict; it has 'age', 'b'",)),
         ("a,b,target\n1,2,0\n1,2,\n", ("no target in 1 of its rows (the first is row 2)",)),
         ("target\n1\n0\n", ("no column but 'target'",)),
         ("a,target\nred,0\nblue,1\n", ("column 'a'", "'red'", "no number")),
@@ -55,6 +56,7 @@ def assert_refused(done, code, *words, left=()):
         "twice",
         "no target",
         "nearly",
+        "not nearly",
         "gaps",
         "alone",
         "text",
@@ -186,7 +188,9 @@ def test_a_full_disk_leaves_what_was_there(old, files, tmp_path):
     if old is not None:
         out.write_bytes(old)
     done = subprocess.run(
-        command("compress", files.skops, files.train, "-t", "target", "-o", out),
+        command(
+            "compress", files.skops, files.train, "-t", "target", "-o", out, "--max-estimators", 9
+        ),
         preexec_fn=limit_file_size,
         capture_output=True,
         text=True,

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 
+import joblib
 import numpy as np
 import pandas as pd
 import pytest
-from sklearn.datasets import load_diabetes
+from sklearn.datasets import load_diabetes, load_iris
+from sklearn.ensemble import VotingClassifier
+from sklearn.tree import DecisionTreeClassifier
 
 import sparsebag as sb
 
@@ -44,7 +47,8 @@ def test_a_report_on_test_rows(files, run):
 
 
 def test_a_report_without_test_rows_says_so(files, run):
-    done = run("compress", files.skops, files.train, "-t", "target", "--report", "r.html", "-q")
+    size = ("--max-estimators", 9)
+    done = run("compress", files.skops, files.train, "-t", "target", *size, "--report", "r.html")
     assert done.code == 0, done.err
     assert done.left == ["r.html", "small.sbag"]
     with open("r.html", encoding="utf-8") as page:
@@ -80,9 +84,25 @@ def test_columns_are_taken_by_name_and_the_others_left_out(files, run, tmp_path)
     assert done.code == 0, done.err
 
 
+def test_held_out_rows_judge_an_ensemble_without_bags(run, tmp_path):
+    table = load_iris(as_frame=True).frame
+    models = [(f"t{d}", DecisionTreeClassifier(max_depth=d, random_state=0)) for d in (1, 2, 3)]
+    voter = VotingClassifier(models, voting="soft")
+    voter.fit(table[::2].drop(columns="target"), table[::2]["target"])
+    joblib.dump(voter, tmp_path / "voter.joblib")
+    table[1::2].to_csv(tmp_path / "unseen.csv", index=False)
+    command = ["compress", "voter.joblib", "unseen.csv", "-t", "target", "--trust-pickle", "--json"]
+    done = run(*command, "--evidence", "holdout")
+    assert done.code == 0, done.err
+    assert json.loads(done.out)["of_members"] == 3
+    refused = run(*command)
+    assert refused.code == 3
+    assert "evidence='holdout'" in json.loads(refused.out)["error"]
+
+
 def test_fit_trains_the_forest_itself(files, run):
     done = run(
-        "fit", files.train, "-t", "target", "--test", files.test, "--trees", 40, "--json",
+        "fit", files.train, "-t", "target", "--test", files.test, "--trees", 40, "--json", "--max-estimators", 9,
         "--report", "report.md",
     )  # fmt: skip
     assert done.code == 0, done.err

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import warnings
+from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -12,9 +13,15 @@ from sparsebag.cli import options
 from sparsebag.cli.compressing import Destination, Size, compress_and_write, print_result
 from sparsebag.cli.failures import guarded
 from sparsebag.cli.models import columns_for, read_ensemble_file
-from sparsebag.cli.tables import as_numbers, read_table, split_target
+from sparsebag.cli.tables import as_numbers, check_readable, read_table, split_target
 from sparsebag.cli.terminal import Steps
-from sparsebag.given_ensemble import check_ensemble, unfrozen
+
+
+class Evidence(StrEnum):
+    """Which rows judge the members."""
+
+    OOB = "oob"
+    HOLDOUT = "holdout"
 
 
 @guarded
@@ -39,6 +46,13 @@ def compress(
         list[str] | None,
         typer.Option(help="A type in a skops file to trust; may be given again."),
     ] = None,
+    evidence: Annotated[
+        Evidence,
+        typer.Option(
+            help="oob: DATA holds the rows it was trained on. holdout: DATA holds rows it has "
+            "never seen, for ensembles without bootstrap."
+        ),
+    ] = Evidence.OOB,
     jobs: options.Jobs = -1,
     as_json: options.AsJson = False,
     quiet: options.Quiet = False,
@@ -53,21 +67,26 @@ def compress(
     """
     destination = Destination(output, report)
     destination.check(model, data, test)
+    check_readable(model)
     with Steps(quiet or as_json) as steps:
+        # Tables first: they are read in no time, and their faults are the common ones.
+        with steps.step(f"reading {data}"):
+            rows = split_target(data, read_table(data), target)
+        unseen = None
+        if test is not None:
+            with steps.step(f"reading {test}"):
+                unseen = split_target(test, read_table(test), target)
         with steps.step(f"reading {model}"), warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             ensemble = read_ensemble_file(
                 model, trust_pickle=trust_pickle, trusted=trust_type or ()
             )
         steps.notes(caught)
+        from sparsebag.given_ensemble import check_ensemble, unfrozen
+
         ensemble = unfrozen(ensemble)
         check_ensemble(ensemble)
-        with steps.step(f"reading {data}"):
-            X, y = _rows(data, target, ensemble)
-        unseen = None
-        if test is not None:
-            with steps.step(f"reading {test}"):
-                unseen = _rows(test, target, ensemble)
+        X, y = _as_trained(ensemble, data, *rows)
         result = compress_and_write(
             steps,
             ensemble,
@@ -75,15 +94,16 @@ def compress(
             y,
             size=Size(max_estimators, max_nodes, max_bytes, tolerance),
             destination=destination,
-            test=unseen,
+            test=None if test is None or unseen is None else _as_trained(ensemble, test, *unseen),
+            evidence=evidence,
             jobs=jobs,
             trust_pickle=trust_pickle,
         )
     print_result(result, as_json=as_json)
 
 
-def _rows(path: Path, target: str, ensemble: object) -> tuple[object, object]:
-    features, y = split_target(path, read_table(path), target)
+def _as_trained(ensemble: Any, path: Path, features: Any, y: Any) -> tuple[Any, Any]:
+    """Rows in the form the ensemble was trained on: named columns in its order, or an array."""
     columns = columns_for(ensemble, path, features)
     if hasattr(columns, "columns"):
         return as_numbers(path, columns), y.to_numpy()

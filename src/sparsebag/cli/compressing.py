@@ -13,7 +13,6 @@ import numpy as np
 from sparsebag.cli.failures import CommandError, ExitCode
 from sparsebag.cli.outputs import check_can_be_written
 from sparsebag.cli.terminal import Steps, finite, print_json, print_text
-from sparsebag.compress import compress
 
 REPORTS = (".html", ".md")
 
@@ -96,6 +95,7 @@ def compress_and_write(
     test: tuple[Any, Any] | None = None,
     jobs: int = -1,
     trust_pickle: bool = False,
+    evidence: str = "oob",
 ) -> dict[str, Any]:
     """Compress a fitted ensemble, save it and its report, and tell what came of it.
 
@@ -111,17 +111,21 @@ def compress_and_write(
         Rows nobody has trained on.
     jobs : int
     trust_pickle : bool
+    evidence : {"oob", "holdout"}
 
     Returns
     -------
     dict
         For ``--json``; ``"text"`` holds it in words.
     """
+    from sparsebag.compress import compress  # scikit-learn takes a second; not all commands need it
+
     started = time.perf_counter()
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         with steps.step("compressing") as step, step.following_the_library():
-            small = compress(ensemble, X, y, n_jobs=jobs, verbose=1, **size.settings())
+            how = {**size.settings(), "evidence": str(evidence)}
+            small = compress(ensemble, X, y, n_jobs=jobs, verbose=1, **how)
         seconds = time.perf_counter() - started
         report = None
         if test is not None or destination.report is not None:

@@ -7,8 +7,6 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from sklearn.datasets import load_digits
-from sklearn.model_selection import train_test_split
 
 from sparsebag.cli import options
 from sparsebag.cli.compressing import Destination, Size, compress_and_write, print_result
@@ -35,6 +33,9 @@ def demo(
 
     Example: sparsebag demo --open
     """
+    from sklearn.datasets import load_digits
+    from sklearn.model_selection import train_test_split
+
     destination = Destination(folder / "sparsebag_demo.sbag", folder / "sparsebag_report.html")
     destination.check()
     X, y = load_digits(return_X_y=True)

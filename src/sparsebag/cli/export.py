@@ -17,7 +17,6 @@ from sparsebag.cli.models import read_compiled
 from sparsebag.cli.outputs import check_can_be_written, written_whole
 from sparsebag.cli.terminal import print_json, print_text
 from sparsebag.deploy.compiled import CompiledEnsemble
-from sparsebag.deploy.to_members import as_members
 
 
 class Form(StrEnum):
@@ -78,6 +77,7 @@ def _treelite(compiled: CompiledEnsemble, path: Path) -> tuple[bytes, str]:
 
 def _sklearn(compiled: CompiledEnsemble, path: Path) -> tuple[bytes, str]:
     from sparsebag.deploy.export_sklearn import export_sklearn
+    from sparsebag.deploy.to_members import as_members
 
     ensemble = export_sklearn(compiled, *as_members(compiled))
     if path.suffix.lower() == ".skops":

@@ -9,8 +9,6 @@ from typing import Annotated, Any
 import numpy as np
 import pandas as pd
 import typer
-from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
-from sklearn.model_selection import train_test_split
 
 from sparsebag.cli import options
 from sparsebag.cli.compressing import Destination, Size, compress_and_write, print_result
@@ -119,6 +117,8 @@ def grow_forest(
     -------
     RandomForestClassifier or RandomForestRegressor
     """
+    from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
+
     kind = RandomForestClassifier if task is Task.CLASSIFICATION else RandomForestRegressor
     forest = kind(warm_start=True, random_state=seed, n_jobs=jobs)
     with steps.step(f"growing {trees} trees", total=trees) as step:
@@ -144,6 +144,8 @@ def _task(y: pd.Series, task: Task) -> Task:
 
 
 def _split(X: pd.DataFrame, y: pd.Series, task: Task, share: float, seed: int) -> Any:
+    from sklearn.model_selection import train_test_split
+
     stratify = y if task is Task.CLASSIFICATION else None
     try:
         return train_test_split(X, y, test_size=share, random_state=seed, stratify=stratify)

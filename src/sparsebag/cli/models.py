@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from sklearn.tree._tree import Tree
 
 from sparsebag.cli.failures import CommandError, ExitCode, one_line
 from sparsebag.cli.tables import check_readable, shown_names
@@ -99,6 +98,8 @@ def check_trees(model: Any) -> None:
     model : object
         Whatever a file held.
     """
+    from sklearn.tree._tree import Tree
+
     seen: set[int] = set()
     pending = [model]
     while pending:

@@ -121,7 +121,7 @@ def _predicted(
 def _sink(output: Path) -> Iterator[Callable[[pa.Table], None]]:
     """What takes the batches: a file that is whole or not there, or standard output."""
     if output == STDOUT:
-        out = sys.stdout.buffer
+        out: Any = sys.stdout.buffer
         if isinstance(out, io.RawIOBase):  # PYTHONUNBUFFERED: writes part of what it is given
             out = io.BufferedWriter(out)
         yield _CsvLines(out).write

@@ -20,6 +20,8 @@ PARQUET = (".parquet", ".pq")
 BATCH_BYTES = 1 << 20
 """Bytes of CSV read at a time: predicting needs a few times this, whatever the file's size."""
 SHOWN_COLUMNS = 12
+ALIKE = 0.75
+"""How alike two names must be, from 0 to 1, to be taken for a slip of the pen."""
 
 
 def read_table(path: Path) -> pd.DataFrame:
@@ -146,7 +148,7 @@ def split_target(path: Path, table: pd.DataFrame, target: str) -> tuple[pd.DataF
     """
     names = [str(name) for name in table.columns]
     if target not in names:
-        near = difflib.get_close_matches(target, names, n=1)
+        near = difflib.get_close_matches(target, names, n=1, cutoff=ALIKE)
         hint = f"; did you mean '{near[0]}'?" if near else f"; it has {shown_names(names)}."
         raise CommandError(f"'{path}' has no column '{target}' to predict{hint}")
     y = table[target]
