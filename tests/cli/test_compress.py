@@ -102,7 +102,8 @@ def test_held_out_rows_judge_an_ensemble_without_bags(run, tmp_path):
 
 def test_fit_trains_the_forest_itself(files, run):
     done = run(
-        "fit", files.train, "-t", "target", "--test", files.test, "--trees", 40, "--json", "--max-estimators", 9,
+        "fit", files.train, "-t", "target", "--test", files.test, "--trees", 40, "--json",
+        "--max-estimators", 9,
         "--report", "report.md",
     )  # fmt: skip
     assert done.code == 0, done.err

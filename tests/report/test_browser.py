@@ -109,6 +109,14 @@ def test_dark_mode_and_print_have_their_colours(opened):
     assert page.locator("#sb-size").is_hidden()
 
 
+def test_what_is_folded_away_is_printed(opened):
+    page, _ = opened
+    count = "document.querySelectorAll('details:not([open])').length"
+    assert page.evaluate(count) > 0
+    page.evaluate("window.dispatchEvent(new Event('beforeprint'))")
+    assert page.evaluate(count) == 0
+
+
 def test_text_is_readable_in_both_modes(opened):
     """Contrast of text on its background is at least 4.5 to 1 (WCAG AA)."""
     page, _ = opened

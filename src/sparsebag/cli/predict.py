@@ -64,12 +64,12 @@ def predict(
     kept = list(keep or [])
     features = _features(compiled, data, kept)
     with Steps(quiet or as_json or to_stdout) as steps:
-        with steps.step(f"predicting {data}", total=1.0) as step, _sink(output) as write:
+        with steps.step(f"predicting {data}", total=100) as step, _sink(output) as write:
             rows = 0
             for batch, share in read_batches(data, features, kept):
                 write(_predicted(compiled, batch, features, kept, proba=proba, jobs=jobs))
                 rows += len(batch)
-                step.at(share)
+                step.at(round(100 * share))
         seconds = time.perf_counter() - started
         if not to_stdout:
             steps.say(f"{rows:,} rows predicted in {seconds:.1f} s, written to {output}")

@@ -2,6 +2,10 @@
 // The slider walks along the frontier: markers move, figures are rewritten. Without this script the
 // page shows the size that was kept.
 (() => {
+  // What is folded away on screen belongs on paper.
+  window.addEventListener("beforeprint", () => {
+    for (const folded of document.querySelectorAll("details")) folded.open = true;
+  });
   const data = document.getElementById("sb-frontier-data");
   const slider = document.getElementById("sb-size");
   if (!data || !slider) return;
