@@ -4,6 +4,8 @@ import re
 from pathlib import Path
 
 import pytest
+from sklearn.datasets import load_iris
+from sklearn.ensemble import RandomForestClassifier
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -13,10 +15,14 @@ def test_its_examples_run_as_they_stand(capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)  # they write files
     short, first, production = re.findall(r"```python\n(.*?)```", README, flags=re.DOTALL)
     assert len([line for line in short.splitlines() if line.strip()]) == 5
-    scope: dict = {}
-    for example in (first, short, production):  # the short one has a forest already
-        exec(compile(example, "README.md", "exec"), scope)
+    exec(compile(first, "README.md", "exec"), {})
     out = capsys.readouterr().out
+    X, y = load_iris(return_X_y=True)  # the short ones have a forest and rows already
+    rows = {"X": X[::2], "y": y[::2], "X_test": X[1::2], "y_test": y[1::2]}
+    forest = RandomForestClassifier(30, random_state=0).fit(rows["X"], rows["y"])
+    scope: dict = {"forest": forest, **rows}
+    for example in (short, production):
+        exec(compile(example, "README.md", "exec"), scope)
     assert re.search(r"Kept \d+ of 300 trees", out)
     assert "random" in out
     assert sorted(p.name for p in tmp_path.iterdir()) == ["model.onnx", "model.sbag", "report.html"]

@@ -64,8 +64,9 @@ def test_draws_are_those_of_a_plain_bootstrap():
     assert found["ECE"].high == pytest.approx(high)
 
 
-def test_the_interval_covers_the_truth_as_often_as_it_says():
+def test_the_interval_covers_the_truth_as_often_as_it_says(monkeypatch):
     """Two models of known squared error: 95 % of intervals hold the true difference."""
+    monkeypatch.setattr(module, "DRAWS", 300)
     rng = np.random.default_rng(2)
     covered = 0
     for trial in range(100):
