@@ -114,6 +114,35 @@ def test_fit_trains_the_forest_itself(files, run):
     assert told["test"]["rows"] == len(files.frame)
 
 
+def test_row_numbers_and_keys_are_not_learned_from(files, run, tmp_path):
+    table = pd.read_csv(files.train).assign(key="k", size=1.0)
+    table.to_csv(tmp_path / "indexed.csv")  # with pandas' index, which has no name
+    small = ("--trees", 20, "--max-estimators", 3, "--holdout", 0)
+    done = run("fit", "indexed.csv", "-t", "target", "--drop", "key", "--drop", "size", *small)
+    assert done.code == 0, done.err
+    assert "counts the rows; it is left out" in done.err
+    assert sb.load("small.sbag").feature_names == tuple(files.frame.columns[:-1])
+    refused = run("fit", "indexed.csv", "-t", "target", "--drop", "keys", *small)
+    assert refused.code == 3
+    assert "no column 'keys' to drop" in refused.err
+
+
+def test_test_rows_without_a_column(files, run, tmp_path):
+    pd.read_csv(files.test).drop(columns="petal width").to_csv(tmp_path / "t.csv", index=False)
+    done = run("fit", files.train, "-t", "target", "--test", "t.csv", "--trees", 20)
+    assert done.code == 3
+    assert "'petal width' is not in 't.csv'" in done.err
+
+
+def test_true_and_false_are_classes(run, tmp_path):
+    X, y = load_iris(return_X_y=True, as_frame=True)
+    X.assign(big=y > 1).to_csv(tmp_path / "b.csv", index=False)
+    done = run("fit", "b.csv", "-t", "big", "--trees", 20, "--max-estimators", 3, "--json")
+    assert done.code == 0, done.err
+    assert json.loads(done.out)["task"] == "classification"
+    assert sb.load("small.sbag").classes.tolist() == [False, True]
+
+
 def test_fit_on_numbers_with_gaps_is_a_regression(run, tmp_path):
     frame = load_diabetes(as_frame=True).frame
     frame.loc[::7, "bmi"] = np.nan

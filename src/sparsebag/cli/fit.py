@@ -13,7 +13,8 @@ import typer
 from sparsebag.cli import options
 from sparsebag.cli.compressing import Destination, Size, compress_and_write, print_result
 from sparsebag.cli.failures import CommandError, guarded
-from sparsebag.cli.tables import as_numbers, read_table, split_target
+from sparsebag.cli.models import check_columns
+from sparsebag.cli.tables import as_numbers, read_table, shown_names, split_target
 from sparsebag.cli.terminal import Steps
 
 MOST_CLASSES = 20
@@ -44,6 +45,10 @@ def fit(
             max=0.9,
         ),
     ] = 0.2,
+    drop: Annotated[
+        list[str] | None,
+        typer.Option(help="A column not to learn from, such as a key; may be given again."),
+    ] = None,
     task: Annotated[
         Task,
         typer.Option(
@@ -72,14 +77,15 @@ def fit(
     with Steps(quiet or as_json) as steps:
         with steps.step(f"reading {data}"):
             features, y = split_target(data, read_table(data), target)
-            X = as_numbers(data, features)
+            X = as_numbers(data, _wanted(data, features, drop or [], steps))
         kind = _task(y, task)
         steps.say(f"target '{target}': {kind}, {len(X)} rows, {X.shape[1]} columns")
         unseen = None
         if test is not None:
             with steps.step(f"reading {test}"):
                 features, y_test = split_target(test, read_table(test), target)
-                unseen = as_numbers(test, features)[list(X.columns)], y_test.to_numpy()
+                check_columns(list(X.columns), list(features.columns), test)
+                unseen = as_numbers(test, features[list(X.columns)]), y_test.to_numpy()
         elif holdout > 0.0:
             X, X_test, y, y_test = _split(X, y, kind, holdout, seed)
             unseen = X_test, y_test.to_numpy()
@@ -97,6 +103,20 @@ def fit(
         )
     result["trees"] = trees
     print_result(result, as_json=as_json)
+
+
+def _wanted(data: Path, X: pd.DataFrame, drop: list[str], steps: Steps) -> pd.DataFrame:
+    """The columns to learn from: without those named, and without a row number nobody named."""
+    unknown = [name for name in drop if name not in X.columns]
+    if unknown:
+        raise CommandError(f"'{data}' has no column {shown_names(unknown)} to drop.")
+    if "" in X.columns and X[""].to_numpy().tolist() == list(range(len(X))):
+        steps.say("note: the column without a name counts the rows; it is left out.")
+        drop = [*drop, ""]
+    X = X.drop(columns=drop)
+    if not X.shape[1]:
+        raise CommandError(f"no column of '{data}' is left to learn from.")
+    return X
 
 
 def grow_forest(

@@ -19,7 +19,7 @@ from sparsebag.report.coverage import Coverage
 from sparsebag.report.details import Details, cautions, shown_settings, versions
 from sparsebag.report.frontier import measured_frontier, milliseconds
 from sparsebag.report.prediction_changes import prediction_changes
-from sparsebag.report.score_changes import reliability, score_changes
+from sparsebag.report.score_changes import explained, reliability, score_changes
 from sparsebag.selection.selection import Selection
 
 SPEED = "ms / 1000 rows"
@@ -170,11 +170,8 @@ def _says(vote: WeightedVote, X: Any) -> np.ndarray:
 
 def _score(said: np.ndarray, target: np.ndarray) -> dict[str, float]:
     if said.ndim == 1:
-        error = said - target
-        return {
-            "MSE": float(np.mean(error**2)),
-            "R²": 1.0 - float(np.mean(error**2) / max(np.var(target), np.finfo(float).tiny)),
-        }
+        mse = np.mean((said - target) ** 2)
+        return {"MSE": float(mse), "R²": float(explained(mse, np.var(target)))}
     labels = np.arange(said.shape[1])
     return {
         "log-loss": metrics.log_loss(target, said, labels=labels),

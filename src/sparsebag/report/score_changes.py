@@ -127,11 +127,32 @@ def _regression(
         n = len(target)
         mse = sums[:, :2] / n
         spread = sums[:, 3] / n - (sums[:, 2] / n) ** 2
-        spread = np.maximum(spread, np.finfo(float).tiny)
-        r2 = 1.0 - mse / spread[:, None]
+        r2 = explained(mse, np.maximum(spread, 0.0)[:, None])
         return np.stack([mse, r2], axis=1)
 
     return _intervals(("MSE", "R²"), (True, False), np.column_stack(columns), scores, seed)
+
+
+def explained(mse: np.ndarray, spread: np.ndarray) -> np.ndarray:
+    """R²; where the targets do not vary, 1 for a perfect prediction and 0 else, as scikit-learn.
+
+    Parameters
+    ----------
+    mse, spread : ndarray
+        Mean squared error, and the targets' variance.
+
+    Returns
+    -------
+    ndarray
+
+    Examples
+    --------
+    >>> explained(np.array([0.25, 0.25]), np.array([1.0, 0.0])).tolist()
+    [0.75, 0.0]
+    """
+    varies = spread > 0.0
+    ratio = mse / np.where(varies, spread, 1.0)
+    return np.where(varies, 1.0 - ratio, np.where(mse > 0.0, 0.0, 1.0))
 
 
 def _classification(
