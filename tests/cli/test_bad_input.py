@@ -8,15 +8,19 @@ import resource
 import signal
 import subprocess
 import sys
+from fractions import Fraction
 
 import joblib
 import numpy as np
 import pandas as pd
 import pytest
-from sklearn.ensemble import RandomForestClassifier
+import skops.io
+from sklearn.datasets import load_iris
+from sklearn.ensemble import BaggingClassifier, RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
+from sklearn.svm import SVC
 
 BROKEN = "a,b,target\n1,2,0\n3,4\n5,6,1\n"
 COMPRESS = ("--target", "target", "-o", "out.sbag", "--report", "out.html")
@@ -114,6 +118,43 @@ def test_models_that_cannot_be_compressed(files, run, tmp_path):
     for name, words in (("one", "cannot compress a LogisticRegression"), ("pipe", "a Pipeline")):
         done = run("compress", f"{name}.joblib", files.train, *COMPRESS, "--trust-pickle")
         assert_refused(done, 3, words, left=left)
+
+
+def test_members_a_file_cannot_hold_are_refused_before_the_work(run, tmp_path):
+    X, y = load_iris(return_X_y=True, as_frame=True)
+    bag = BaggingClassifier(SVC(), 10, random_state=0).fit(X, y)
+    skops.io.dump(bag, tmp_path / "svms.skops")
+    X.assign(target=y).to_csv(tmp_path / "t.csv", index=False)
+    done = run("compress", "svms.skops", "t.csv", *COMPRESS)
+    assert_refused(done, 3, "members such as a SVC", "--trust-pickle", left=["svms.skops", "t.csv"])
+    assert run("compress", "svms.skops", "t.csv", *COMPRESS, "--trust-pickle").code == 0
+    assert run("inspect", "out.sbag").code == 3
+    assert run("inspect", "out.sbag", "--trust-pickle").code == 0
+
+
+def test_skops_files_with_types_nobody_knows(files, run, tmp_path):
+    X, y = load_iris(return_X_y=True, as_frame=True)
+    forest = RandomForestClassifier(20, random_state=0).fit(X, y)
+    forest.half = Fraction(1, 2)
+    skops.io.dump(forest, tmp_path / "odd.skops")
+    X.assign(target=y).to_csv(tmp_path / "t.csv", index=False)
+    command = ["compress", "odd.skops", "t.csv", *COMPRESS, "--max-estimators", 3]
+    done = run(*command)
+    assert_refused(done, 3, "--trust-type fractions.Fraction", left=["odd.skops", "t.csv"])
+    assert run(*command, "--trust-type", "fractions.Fraction").code == 0
+
+
+@pytest.mark.parametrize("where", ["left_child", "feature"])
+def test_forged_trees_are_refused(where, run, tmp_path):
+    X, y = load_iris(return_X_y=True, as_frame=True)
+    forest = RandomForestClassifier(20, random_state=0).fit(X, y)
+    state = forest.estimators_[7].tree_.__getstate__()
+    state["nodes"][where][0] = 10**6
+    forest.estimators_[7].tree_.__setstate__(state)
+    skops.io.dump(forest, tmp_path / "forged.skops")
+    X.assign(target=y).to_csv(tmp_path / "t.csv", index=False)
+    done = run("compress", "forged.skops", "t.csv", *COMPRESS)
+    assert_refused(done, 3, "a tree's nodes lead outside it", left=["forged.skops", "t.csv"])
 
 
 def test_a_model_trained_on_other_columns(files, run, tmp_path):
@@ -246,6 +287,7 @@ def test_a_reader_that_goes_away_is_no_error(unbuffered, files, tmp_path):
 def test_without_the_extra_it_says_what_to_install():
     code = """
 import sys
+from fractions import Fraction
 class Absent:
     def find_spec(self, name, path, target=None):
         if name.partition(".")[0] == "typer":

@@ -12,7 +12,7 @@ import typer
 from sparsebag.cli import options
 from sparsebag.cli.compressing import Destination, Size, compress_and_write, print_result
 from sparsebag.cli.failures import guarded
-from sparsebag.cli.models import columns_for, read_ensemble_file
+from sparsebag.cli.models import check_can_be_stored, columns_for, read_ensemble_file
 from sparsebag.cli.tables import as_numbers, check_readable, read_table, split_target
 from sparsebag.cli.terminal import Steps
 
@@ -86,6 +86,8 @@ def compress(
 
         ensemble = unfrozen(ensemble)
         check_ensemble(ensemble)
+        if not trust_pickle:
+            check_can_be_stored(ensemble)
         X, y = _as_trained(ensemble, data, *rows)
         result = compress_and_write(
             steps,

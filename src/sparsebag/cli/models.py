@@ -90,6 +90,29 @@ def _from_skops(path: Path, trusted: Sequence[str]) -> Any:
     )
 
 
+def check_can_be_stored(ensemble: Any) -> None:
+    """Refuse members a file could only hold as pickles, before they are compressed in vain.
+
+    Parameters
+    ----------
+    ensemble : fitted ensemble
+    """
+    from sparsebag.deploy.from_members import compile_members
+    from sparsebag.deploy.other import OtherMembers
+    from sparsebag.evidence.from_ensemble import read_ensemble
+
+    pool = read_ensemble(ensemble)
+    if all(member.is_tree for member in pool.members):
+        return
+    n = len(pool.members)
+    if any(isinstance(g, OtherMembers) for g in compile_members(pool, np.full(n, 1 / n)).groups):
+        name = next(type(m.estimator).__name__ for m in pool.members if not m.is_tree)
+        raise CommandError(
+            f"members such as a {name} have no form but a pickle, which runs code when it is "
+            "loaded; add --trust-pickle to store them all the same."
+        )
+
+
 def check_trees(model: Any) -> None:
     """Refuse a tree whose nodes lead outside its arrays, or in a circle.
 

@@ -17,7 +17,7 @@ import pyarrow.parquet
 import typer
 
 from sparsebag.cli import options
-from sparsebag.cli.failures import CommandError, guarded
+from sparsebag.cli.failures import CommandError, ExitCode, guarded
 from sparsebag.cli.models import check_columns, read_compiled
 from sparsebag.cli.outputs import check_can_be_written, written_whole
 from sparsebag.cli.tables import PARQUET, column_names, read_batches, shown_names
@@ -57,7 +57,9 @@ def predict(
     started = time.perf_counter()
     to_stdout = output == STDOUT
     if to_stdout and as_json:
-        raise CommandError("--json and predictions cannot share standard output; name a file: -o.")
+        raise CommandError(
+            "--json and predictions cannot share standard output; name a file: -o.", ExitCode.USAGE
+        )
     if not to_stdout:
         check_can_be_written(output, unlike=(model, data))
     compiled = read_compiled(model, trust_pickle=trust_pickle)

@@ -135,7 +135,7 @@ def warnings_box(report: CompressionReport) -> str:
     if not told:
         return ""
     lines = "".join(f"<li>{html.escape(text)}</li>" for text in told)
-    return f"<ul class='sb-warnings' role='note' aria-label='Warnings'>{lines}</ul>"
+    return f"<div class='sb-warnings' role='note' aria-label='Warnings'><ul>{lines}</ul></div>"
 
 
 def tables(report: CompressionReport) -> str:
@@ -214,7 +214,7 @@ def _frontier(details: Details) -> str:
         f"<input id='sb-size' type='range' min='0' max='{len(frontier.table) - 1}' step='1' "
         f"value='{chosen}' aria-valuetext='{html.escape(first['words'], quote=True)}' "
         "aria-describedby='sb-size-help'>"
-        f"<dl aria-live='polite'>{readout}</dl></div>"
+        f"<dl>{readout}</dl></div>"
         "<p class='sb-soft' id='sb-size-help'>Arrow keys move by one size. The expected risk comes "
         "from the training rows alone (out of bag, cross-fitted"
         f"{', both sides calibrated' if frontier.score == 'Brier score' else ''}); the kept size "
