@@ -79,13 +79,14 @@ def told(folder: Path, *arguments: str, limit: int | None = None) -> list[str]:
     assert process.stdout is not None
     output = process.stdout.read()
     _, status, usage = os.wait4(process.pid, 0)
-    seconds = time.perf_counter() - started
+    seconds, processor = time.perf_counter() - started, usage.ru_utime + usage.ru_stime
     new = sorted({path.name for path in folder.iterdir()} - before)
     return [
         f"$ sparsebag {' '.join(arguments)}",
         *(line for line in output.splitlines() if line.strip()),
-        f"[exit code {os.waitstatus_to_exitcode(status)}, {seconds:.1f} s, "
-        f"{usage.ru_maxrss / 1024:.0f} MiB at most, new files: {', '.join(new) or 'none'}]",
+        f"[exit code {os.waitstatus_to_exitcode(status)}, {seconds:.1f} s "
+        f"({processor:.1f} s of processor), {usage.ru_maxrss / 1024:.0f} MiB at most, "
+        f"new files: {', '.join(new) or 'none'}]",
         "",
     ]
 
