@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import os
 import re
+import resource
 import shutil
 import subprocess
 import sys
@@ -71,7 +72,11 @@ def main() -> None:
         print(lines[-1], file=sys.stderr, flush=True)
         if done.returncode:
             break
-    lines.append(f"{total:.0f} s from clone to an opened report.")
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    lines.append(
+        f"{total:.0f} s from clone to an opened report, {used.ru_utime + used.ru_stime:.0f} s of them "
+        f"of processor ({os.cpu_count()} cores, load average {os.getloadavg()[1]:.1f})."
+    )
     text = "\n".join(lines)
     RESULT.write_text(re.sub(re.escape(str(folder)), "<folder>", text) + "\n", encoding="utf-8")
     print(text)
