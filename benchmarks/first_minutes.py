@@ -73,9 +73,10 @@ def main() -> None:
         if done.returncode:
             break
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    processor = used.ru_utime + used.ru_stime
     lines.append(
-        f"{total:.0f} s from clone to an opened report, {used.ru_utime + used.ru_stime:.0f} s of them "
-        f"of processor ({os.cpu_count()} cores, load average {os.getloadavg()[1]:.1f})."
+        f"{total:.0f} s from clone to an opened report, {processor:.0f} s of them of processor "
+        f"({os.cpu_count()} cores, load average {os.getloadavg()[1]:.1f})."
     )
     text = "\n".join(lines)
     RESULT.write_text(re.sub(re.escape(str(folder)), "<folder>", text) + "\n", encoding="utf-8")
