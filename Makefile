@@ -5,12 +5,13 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 BENCH := $(VENV)/.installed-bench
+DOCS := $(VENV)/.installed-docs
 # The CPU build of PyTorch the tests know; `make test-all` installs it, nothing else needs it.
 TORCH ?= torch==2.13.0
 # Two tests at a time, each with one BLAS thread: CI and the smallest laptops have two cores.
 PYTEST = OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal
 
-.PHONY: help install demo test test-all lint bench-solvers bench-passes bench-scale bench-selection bench-quality bench-latency bench-exports bench-paper-preset bench-paper bench-paper-seeds paper-figures paper-page fuzz clean
+.PHONY: help install demo test test-all lint bench-solvers bench-passes bench-scale bench-selection bench-quality bench-latency bench-exports bench-paper-preset bench-paper bench-paper-seeds paper-figures paper-page fuzz docs screenshot clean
 
 help:  ## Show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
@@ -27,7 +28,7 @@ $(BENCH): $(STAMP)
 install: $(STAMP)  ## Make .venv with sparsebag and its test tools
 
 demo: $(STAMP)  ## Compress a 300-tree forest on bundled data; print before/after, write a report
-	$(BIN)/python examples/demo.py
+	$(BIN)/sparsebag demo
 
 lint: $(STAMP)  ## Style (ruff) and types (mypy, strict)
 	$(BIN)/ruff check .
@@ -37,8 +38,8 @@ lint: $(STAMP)  ## Style (ruff) and types (mypy, strict)
 test: lint  ## Everything CI runs: lint, types, the fast tests, doctests
 	$(PYTEST) -m "not slow"
 
-test-all: lint  ## The slow tests too, PyTorch included
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check "$(TORCH)"
+test-all: lint $(DOCS)  ## The slow tests too: PyTorch, examples, the documentation, a browser if there is one
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check "$(TORCH)" "playwright>=1.48"
 	$(PYTEST)
 
 bench-solvers: $(STAMP)  ## Every solver against SLSQP, the bandwidth bound and R's mixsqp
@@ -83,5 +84,16 @@ bench-exports: $(BENCH)  ## Every export beside the model on the paper's data, r
 fuzz: $(STAMP)  ## A million mutated model files: no crash, no hang
 	$(BIN)/python tests/fuzz_files.py
 
+$(DOCS): $(STAMP)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[test,docs]"
+	touch $@
+
+docs: $(DOCS)  ## The documentation, gallery run, warnings are errors: docs/_build/html/index.html
+	$(BIN)/sphinx-build -W --keep-going -q -b html docs docs/_build/html
+
+screenshot: $(DOCS)  ## docs/pictures/report.png in a headless browser (needs a Chromium)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check "playwright>=1.48"
+	$(BIN)/python docs/screenshot.py
+
 clean:  ## Remove the environment and what runs left behind
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist sparsebag_report.html
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist sparsebag_report.html sparsebag_demo.sbag docs/_build docs/gallery

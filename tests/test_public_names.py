@@ -27,7 +27,10 @@ NO_EXAMPLE_NEEDED = {
     "ReliabilityCurve": "its function carries the example",
 }
 # Seen elsewhere while writing this; whoever mends one takes it off the list.
-EXTRAS = ["torch", "pandas", "matplotlib", "dask", "cupy", "typer", "jinja2", "onnx", "treelite"]
+EXTRAS = [
+    *("torch", "pandas", "matplotlib", "dask", "cupy", "typer", "jinja2", "onnx", "treelite"),
+    *("rich", "pyarrow", "skops"),
+]
 
 
 PUBLIC = [

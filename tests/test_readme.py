@@ -4,17 +4,43 @@ import re
 from pathlib import Path
 
 import pytest
+from sklearn.datasets import load_iris
+from sklearn.ensemble import RandomForestClassifier
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 
-def test_first_example_runs(capsys):
-    (example,) = re.findall(r"```python\n(.*?)```", README, flags=re.DOTALL)[:1]
-    exec(compile(example, "README.md", "exec"), {})
+def test_its_examples_run_as_they_stand(capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)  # they write files
+    short, first, production = re.findall(r"```python\n(.*?)```", README, flags=re.DOTALL)
+    assert len([line for line in short.splitlines() if line.strip()]) == 5
+    exec(compile(first, "README.md", "exec"), {})
     out = capsys.readouterr().out
+    X, y = load_iris(return_X_y=True)  # the short ones have a forest and rows already
+    rows = {"X": X[::2], "y": y[::2], "X_test": X[1::2], "y_test": y[1::2]}
+    forest = RandomForestClassifier(30, random_state=0).fit(rows["X"], rows["y"])
+    scope: dict = {"forest": forest, **rows}
+    for example in (short, production):
+        exec(compile(example, "README.md", "exec"), scope)
     assert re.search(r"Kept \d+ of 300 trees", out)
     assert "random" in out
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["model.onnx", "model.sbag", "report.html"]
+
+
+def test_its_commands_exist():
+    from typer.testing import CliRunner
+
+    from sparsebag.cli.app import app
+
+    helped = {}
+    for command, options in re.findall(r"^sparsebag (\w+)(.*)$", README, flags=re.MULTILINE):
+        if command not in helped:
+            helped[command] = CliRunner().invoke(app, [command, "--help"], terminal_width=200)
+            assert helped[command].exit_code == 0, command
+        for option in re.findall(r"--[a-z-]+", options.split("#")[0]):
+            assert option in helped[command].stdout, f"{command} {option}"
+    assert set(helped) >= {"demo", "fit", "compress", "predict"}
 
 
 def test_no_placeholder_is_left():
@@ -33,7 +59,7 @@ def test_its_two_commands_come_first():
 
 
 def test_every_relative_link_exists():
-    for name in ("README.md", "CONTRIBUTING.md", "docs/method.md"):
+    for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md", "docs/method.md"):
         page = ROOT / name
         for link in re.findall(r"\]\(([^)#]+)\)", page.read_text(encoding="utf-8")):
             if "://" not in link:

@@ -67,7 +67,7 @@ SHARED_DOC = """
     ----------
     weights_ : ndarray of shape (N,)
         On the simplex, with exact zeros.
-    active_ : ndarray of shape (n_active_,)
+    active_ : ndarray of shape (n_active,)
         Indices of the survivors.
     n_active_ : int
         How many they are.

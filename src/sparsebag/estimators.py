@@ -33,7 +33,9 @@ from sparsebag.given_ensemble import (
 )
 from sparsebag.objective.losses import Loss, resolve_loss
 from sparsebag.refining import Survivors, find_survivors
-from sparsebag.report.compression_report import CompressionReport, compare
+from sparsebag.report.compare import Fitted, compare
+from sparsebag.report.compression_report import CompressionReport
+from sparsebag.report.coverage import oob_coverage
 from sparsebag.selection.budget import Budget
 from sparsebag.selection.select import check_tolerance
 from sparsebag.settings import Settings, check_n_jobs, check_verbose, resolve_settings
@@ -135,6 +137,7 @@ class _SparseBagging(Deployable, MetaEstimatorMixin, BaseEstimator):  # type: ig
                 pool, X, y, settings, class_votes=bool(class_votes), **goal, **how
             )
             self._warn_unverified(source, verified_by)
+            self._coverage = None  # the rows are on the workers
         else:
             evidence = collect_evidence(
                 pool, X, y, class_votes=class_votes, dtype=settings.evidence_dtype, **how
@@ -144,19 +147,21 @@ class _SparseBagging(Deployable, MetaEstimatorMixin, BaseEstimator):  # type: ig
             found = find_survivors(
                 evidence, pool, X, settings, n_jobs=self.n_jobs, verbose=self.verbose, **goal
             )
+            self._coverage = oob_coverage(evidence, found.solution.weights)
         self._keep(found, settings)
         self._full, self._accepts = ensemble, accepts(ensemble)
         self.verified_by_ = verified_by
         return self
 
-    def report(self, X: Any, y: Any, *, baseline: Any = None) -> CompressionReport:
+    def report(self, X: Any = None, y: Any = None, *, baseline: Any = None) -> CompressionReport:
         """Compare the full ensemble with its survivors on rows neither has seen.
 
         Parameters
         ----------
-        X : array-like, sparse matrix or DataFrame of shape (rows, n_features)
-            Test rows.
-        y : array-like of shape (rows,)
+        X : array-like, sparse matrix or DataFrame of shape (rows, n_features), optional
+            Test rows. Without them the report tells what was chosen and what it is expected to
+            cost, and nothing is checked.
+        y : array-like of shape (rows,), optional
             Their targets.
         baseline : fitted ensemble or list of fitted models, optional
             The full ensemble, where this object no longer has it (pickles and copies leave it
@@ -165,7 +170,7 @@ class _SparseBagging(Deployable, MetaEstimatorMixin, BaseEstimator):  # type: ig
         Returns
         -------
         CompressionReport
-            ``str()`` it, or take ``.to_markdown()``, ``.to_frame()``, ``.save(path)``.
+            ``print`` it, or take ``.to_markdown()``, ``.to_frame()``, ``.save("report.html")``.
         """
         check_is_fitted(self, "weights_")
         full = unfrozen(self._full if baseline is None else baseline)
@@ -183,7 +188,15 @@ class _SparseBagging(Deployable, MetaEstimatorMixin, BaseEstimator):  # type: ig
         n = len(pool.members)
         own = np.full(n, 1.0 / n) if pool.own_weights is None else pool.own_weights
         before = WeightedVote(pool, own)
-        return compare(before, self._vote, self._check_X(X), y, self._compiled)
+        told = Fitted(
+            weights=self.weights_,
+            selection=self.selection_,
+            coverage=getattr(self, "_coverage", None),
+            verified_by=self.verified_by_,
+            params=self.get_params(deep=False),
+        )
+        rows = None if X is None else self._check_X(X)
+        return compare(before, self._vote, rows, y, self._compiled, told)
 
     def get_metadata_routing(self) -> MetadataRouter:
         """What ``fit`` takes itself and what it routes to the ensemble's ``fit``.

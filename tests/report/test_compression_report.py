@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import pickle
 import sys
 
@@ -151,7 +153,7 @@ def test_frame_and_markdown_hold_the_same_figures(classification):
     assert list(frame.index) == list(report.rows)
     assert list(frame.columns) == report.columns
     assert_allclose(frame.to_numpy(), [list(row.values()) for row in report.rows.values()])
-    lines = report.to_markdown().splitlines()
+    lines = report.to_markdown().split("\n\n")[0].splitlines()
     assert len(lines) == 2 + len(report.rows)
     assert len({len(line) for line in lines}) == 1, "columns are aligned"
     assert [cell.strip() for cell in lines[0].strip("|").split("|")] == ["", *report.columns]
@@ -160,7 +162,8 @@ def test_frame_and_markdown_hold_the_same_figures(classification):
 def test_the_headline_says_what_was_kept(classification):
     _, small, _, y, report = classification
     assert report.headline() == f"{small.n_active_} of {N} members kept"
-    assert str(report).startswith(f"{report.headline()} ({len(y)} test rows)\n| ")
+    assert str(report).startswith(f"{report.headline()} ({len(y)} test rows)\n\n")
+    assert max(map(len, str(report).splitlines())) <= 80, "fits a terminal"
 
 
 def test_html_is_one_page_and_notebooks_get_only_its_body(classification):
@@ -170,9 +173,11 @@ def test_html_is_one_page_and_notebooks_get_only_its_body(classification):
     assert page.endswith("</html>")
     assert "http" not in page, "self-contained: nothing is fetched"
     body = report._repr_html_()
-    assert body in page
-    assert "<style>" not in body
-    assert page.count("<tr>") == 1 + len(report.rows)
+    assert "<style" not in body
+    assert "<script" not in body
+    for name in report.rows:
+        assert name in body
+        assert name in page
 
 
 def test_names_are_escaped():
@@ -214,11 +219,11 @@ def test_a_failed_save_leaves_the_old_report_and_no_scraps(classification, tmp_p
     target = tmp_path / "report.md"
     target.write_text("old")
 
-    def disk_full(self, *args):
-        raise OSError("No space left on device")
+    def disk_full(*args):
+        raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(type(target), "replace", disk_full)
-    with pytest.raises(OSError, match="No space left"):
+    monkeypatch.setattr(os, "replace", disk_full)
+    with pytest.raises(OSError, match=r"could not be written \(no space left on device\)"):
         report.save(target)
     assert target.read_text() == "old"
     assert [path.name for path in tmp_path.iterdir()] == ["report.md"]

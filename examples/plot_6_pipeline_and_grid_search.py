@@ -1,0 +1,49 @@
+"""
+Pipelines and grid search
+=========================
+
+``SparseBaggingClassifier`` is an ordinary scikit-learn estimator: it fits the ensemble, then
+compresses it, inside pipelines, grid searches and cross-validation.
+"""
+
+from sklearn.datasets import load_breast_cancer
+from sklearn.ensemble import RandomForestClassifier
+from sklearn.model_selection import GridSearchCV, train_test_split
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+import sparsebag as sb
+
+X, y = load_breast_cancer(return_X_y=True, as_frame=True)
+X, X_test, y, y_test = train_test_split(X, y, random_state=0)
+
+pipe = make_pipeline(
+    StandardScaler(),
+    sb.SparseBaggingClassifier(
+        RandomForestClassifier(60, random_state=0), max_estimators=10, tolerance=None
+    ),
+)
+
+# %%
+# The forest's own parameters are searched through the compressor, which is judged as deployed.
+
+search = GridSearchCV(
+    pipe,
+    {
+        "sparsebaggingclassifier__max_estimators": [5, 15],
+        "sparsebaggingclassifier__estimator__max_features": [0.2, "sqrt"],
+    },
+    scoring="neg_log_loss",
+    cv=3,
+).fit(X, y)
+print(search.best_params_, f"log-loss {-search.best_score_:.4f}")
+
+# %%
+# The diagram scikit-learn draws of it:
+
+search.best_estimator_
+
+# %%
+# A forest that is fitted already goes in with ``sb.compress``, or wrapped in ``FrozenEstimator``.
+
+print(search.score(X_test, y_test))

@@ -1,0 +1,52 @@
+"""
+Into production: one file, or ONNX
+==================================
+
+Three ways out: a checksummed ``.sbag`` file without pickle, an ONNX graph, and an ordinary
+scikit-learn forest. Each is compared with the model before you get it.
+"""
+
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+from sklearn.datasets import load_digits
+from sklearn.ensemble import RandomForestClassifier
+
+import sparsebag as sb
+
+X, y = load_digits(return_X_y=True)
+forest = RandomForestClassifier(200, random_state=0).fit(X, y)
+small = sb.compress(forest, X, y, max_estimators=30, tolerance=None)
+folder = Path(tempfile.mkdtemp())
+
+# %%
+# One file. Reading it needs NumPy only; neither scikit-learn nor SciPy is imported.
+
+small.save(folder / "digits.sbag")
+served = sb.load(folder / "digits.sbag")
+print(served)
+print(f"{(folder / 'digits.sbag').stat().st_size:,} bytes")
+
+# %%
+# One row at a time, as a service does it.
+
+row = X[0].astype(np.float32)
+served.predict_one(row)
+start = time.perf_counter()
+for _ in range(1000):
+    served.predict_proba_one(row)
+print(f"{1e3 * (time.perf_counter() - start):.1f} µs a row, here and now")
+
+# %%
+# ONNX: trees, floor and calibrator in one graph.
+
+export = small.to_onnx(folder / "digits.onnx")
+print(export.verify(X))
+
+# %%
+# And back to scikit-learn, for tools that want its objects.
+
+again = small.to_sklearn()
+print(type(again).__name__, np.abs(again.predict_proba(X) - small.predict_proba(X)).max())

@@ -1,0 +1,44 @@
+"""
+A reliability story
+===================
+
+A forest says "70 %" and is right 98 times of a hundred: its votes are honest counts of trees, and
+no honest probabilities. Here is what calibration at the deployed size does about it.
+"""
+
+import matplotlib.pyplot as plt
+from sklearn.datasets import load_digits
+from sklearn.ensemble import RandomForestClassifier
+from sklearn.model_selection import train_test_split
+
+import sparsebag as sb
+
+X, y = load_digits(return_X_y=True)
+X, X_test, y, y_test = train_test_split(X, y, test_size=0.4, random_state=0)
+forest = RandomForestClassifier(200, random_state=0).fit(X, y)
+
+# %%
+# The same twenty trees, with and without a calibrator. It is fitted on votes of *twenty* trees on
+# rows they never saw: a calibrator fitted on the whole forest's votes would not fit theirs.
+
+plain = sb.compress(forest, X, y, max_estimators=20, tolerance=None, calibration=None)
+small = sb.compress(forest, X, y, max_estimators=20, tolerance=None)
+print(small.calibration_)
+
+# %%
+# On the diagonal, "70 %" means 70 %. Above it a model is too unsure, below it too sure.
+
+figure, axis = plt.subplots(figsize=(5, 4.5), layout="constrained")
+axis.plot([0, 1], [0, 1], "--", color="grey")
+for name, model in (
+    ("all 200 trees", forest),
+    ("20 trees", plain),
+    ("20 trees, calibrated", small),
+):
+    p = model.predict_proba(X_test)
+    curve = sb.metrics.reliability_curve(y_test, p, n_bins=10, binning="mass")
+    error = sb.metrics.expected_calibration_error(y_test, p)
+    axis.plot(curve.confidence, curve.accuracy, "o-", label=f"{name} (ECE {error:.3f})")
+axis.set(xlabel="stated confidence", ylabel="share that is right", ylim=(0, 1.02))
+axis.legend(loc="lower right")
+plt.show()

@@ -1,0 +1,5 @@
+"""``python -m sparsebag.cli`` is the ``sparsebag`` script."""
+
+from sparsebag.cli.entry import main
+
+main()

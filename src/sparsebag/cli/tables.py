@@ -1,0 +1,258 @@
+"""Tables in: CSV (gzipped too) and Parquet, whole or in batches; one sentence for each fault."""
+
+from __future__ import annotations
+
+import difflib
+import os
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet
+
+from sparsebag.cli.failures import CommandError, one_line
+
+PARQUET = (".parquet", ".pq")
+BATCH_BYTES = 1 << 20
+"""Bytes of CSV read at a time: predicting needs a few times this, whatever the file's size."""
+SHOWN_COLUMNS = 12
+ALIKE = 0.75
+"""How alike two names must be, from 0 to 1, to be taken for a slip of the pen."""
+
+
+def read_table(path: Path) -> pd.DataFrame:
+    """A whole table.
+
+    Parameters
+    ----------
+    path : Path
+        Parquet by its suffix, else CSV with a header.
+
+    Returns
+    -------
+    pandas.DataFrame
+    """
+    check_readable(path)
+    try:
+        if path.suffix.lower() in PARQUET:
+            table = pyarrow.parquet.read_table(path)
+        else:
+            table = _read_csv(path)
+    except (pa.ArrowException, OSError, UnicodeDecodeError, EOFError) as error:
+        raise unsound(path, error) from None
+    _check_names(path, table.column_names)
+    if table.num_rows == 0:
+        raise CommandError(f"'{path}' has a header but no rows.")
+    return table.to_pandas()
+
+
+def _read_csv(path: Path) -> Any:
+    try:
+        return pyarrow.csv.read_csv(path)
+    except pa.ArrowInvalid:
+        if path.is_file():  # again, on one thread: only so does the message name the line
+            pyarrow.csv.read_csv(path, pyarrow.csv.ReadOptions(use_threads=False))
+        raise
+
+
+def read_batches(
+    path: Path, features: Sequence[str], kept: Sequence[str] = ()
+) -> Iterator[tuple[pd.DataFrame, float]]:
+    """A table batch by batch, so that it may be larger than memory.
+
+    Parameters
+    ----------
+    path : Path
+    features : sequence of str
+        Columns read as numbers.
+    kept : sequence of str
+        Other columns, read as they are.
+
+    Yields
+    ------
+    pandas.DataFrame, float
+        A batch, and how much of the file is read by then, from 0 to 1.
+    """
+    columns = [*dict.fromkeys([*features, *kept])]
+    total = max(path.stat().st_size, 1)
+    row = 0
+    try:
+        if path.suffix.lower() in PARQUET:
+            file = pyarrow.parquet.ParquetFile(path)
+            rows = max(file.metadata.num_rows, 1)
+            for batch in file.iter_batches(columns=columns):
+                row += batch.num_rows
+                yield batch.to_pandas(), row / rows
+            return
+        text = {name: pa.string() for name in kept if name not in features}
+        numbers = {name: pa.float64() for name in features}
+        with open(path, "rb") as raw:
+            stream: Any = pa.PythonFile(raw, mode="r")
+            if path.suffix.lower() == ".gz":
+                stream = pa.CompressedInputStream(stream, "gzip")
+            reader = pyarrow.csv.open_csv(
+                stream,
+                read_options=pyarrow.csv.ReadOptions(block_size=BATCH_BYTES, use_threads=False),
+                convert_options=pyarrow.csv.ConvertOptions(
+                    column_types={**text, **numbers}, include_columns=columns
+                ),
+            )
+            for batch in reader:
+                yield batch.to_pandas(), min(raw.tell() / total, 1.0)
+    except (pa.ArrowException, UnicodeDecodeError, EOFError) as error:
+        raise unsound(path, error) from None
+
+
+def column_names(path: Path) -> list[str]:
+    """The columns of a table, from its head only.
+
+    Parameters
+    ----------
+    path : Path
+
+    Returns
+    -------
+    list of str
+    """
+    check_readable(path)
+    try:
+        if path.suffix.lower() in PARQUET:
+            names = pyarrow.parquet.read_schema(path).names
+        else:
+            with pyarrow.csv.open_csv(path) as reader:
+                names = reader.schema.names
+    except (pa.ArrowException, OSError, UnicodeDecodeError, EOFError) as error:
+        raise unsound(path, error) from None
+    _check_names(path, names)
+    return [str(name) for name in names]
+
+
+def split_target(path: Path, table: pd.DataFrame, target: str) -> tuple[pd.DataFrame, pd.Series]:
+    """Features and targets of a table.
+
+    Parameters
+    ----------
+    path : Path
+        Where it came from, for messages.
+    table : pandas.DataFrame
+    target : str
+
+    Returns
+    -------
+    features : pandas.DataFrame
+    targets : pandas.Series
+    """
+    names = [str(name) for name in table.columns]
+    if target not in names:
+        near = difflib.get_close_matches(target, names, n=1, cutoff=ALIKE)
+        hint = f"; did you mean '{near[0]}'?" if near else f"; it has {shown_names(names)}."
+        raise CommandError(f"'{path}' has no column '{target}' to predict{hint}")
+    y = table[target]
+    missing = y.isna()
+    if missing.any():
+        first = int(missing.to_numpy().argmax()) + 1
+        raise CommandError(
+            f"'{path}' has no target in {int(missing.sum())} of its rows (the first is row "
+            f"{first}): fill in '{target}', or leave those rows out."
+        )
+    X = table.drop(columns=[target])
+    if X.shape[1] == 0:
+        raise CommandError(
+            f"'{path}' has no column but '{target}'; there is nothing to learn from."
+        )
+    return X, y
+
+
+def as_numbers(path: Path, X: pd.DataFrame) -> pd.DataFrame:
+    """Features as the members read them; one sentence for a column of text.
+
+    Parameters
+    ----------
+    path : Path
+    X : pandas.DataFrame
+
+    Returns
+    -------
+    pandas.DataFrame
+    """
+    for name in X.columns:
+        column = X[name]
+        numeric = pd.api.types.is_numeric_dtype(column) or pd.api.types.is_bool_dtype(column)
+        if not numeric and not column.isna().all():
+            example = column.dropna().iloc[0]
+            raise CommandError(
+                f"column '{name}' of '{path}' holds {str(example)!r}, which is no number; encode "
+                "such columns first (scikit-learn's OrdinalEncoder or OneHotEncoder), or leave "
+                "them out."
+            )
+    return X.astype(float)
+
+
+def check_readable(path: Path) -> None:
+    """Refuse what is no readable file.
+
+    Parameters
+    ----------
+    path : Path
+    """
+    if not path.exists():
+        raise CommandError(f"'{path}' does not exist.")
+    if path.is_dir():
+        raise CommandError(f"'{path}' is a folder; name a file.")
+    if not os.access(path, os.R_OK):
+        raise CommandError(f"'{path}' may not be read: permission denied.")
+    if path.is_file() and path.stat().st_size == 0:
+        raise CommandError(f"'{path}' is empty.")
+
+
+def unsound(path: Path, error: Exception) -> CommandError:
+    """The sentence for a table that cannot be read as one.
+
+    Parameters
+    ----------
+    path : Path
+    error : Exception
+
+    Returns
+    -------
+    CommandError
+    """
+    if isinstance(error, OSError) and not isinstance(error, pa.ArrowException) and error.errno:
+        return CommandError(f"'{path}' cannot be read ({os.strerror(error.errno).lower()}).")
+    kind = "Parquet" if path.suffix.lower() in PARQUET else "CSV"
+    text = one_line(error)
+    found = re.search(r"(?:Row #(\d+): )?Expected (\d+) columns, got (\d+)", text)
+    if found:
+        row = f"line {found[1]}" if found[1] else "a line"
+        text = f"{row} has {found[3]} fields where the header has {found[2]}"
+    return CommandError(f"'{path}' is not a sound {kind} table: {text.rstrip('.')[:300]}.")
+
+
+def shown_names(names: Sequence[str]) -> str:
+    """Column names for a message, not too many.
+
+    Parameters
+    ----------
+    names : sequence of str
+
+    Returns
+    -------
+    str
+
+    Examples
+    --------
+    >>> shown_names(["a", "b"])
+    "'a', 'b'"
+    """
+    more = f" and {len(names) - SHOWN_COLUMNS} more" if len(names) > SHOWN_COLUMNS else ""
+    return ", ".join(f"'{name}'" for name in names[:SHOWN_COLUMNS]) + more
+
+
+def _check_names(path: Path, names: Sequence[str]) -> None:
+    if len(set(names)) < len(names):
+        twice = next(name for name in names if list(names).count(name) > 1)
+        raise CommandError(f"'{path}' has two columns named '{twice}'; rename one.")

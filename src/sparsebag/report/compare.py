@@ -1,0 +1,202 @@
+"""Before and after on the same rows: the full ensemble, its survivors, as many random members."""
+
+from __future__ import annotations
+
+import pickle
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from sparsebag.deploy.compiled import CompiledEnsemble
+from sparsebag.deploy.from_members import COLLAPSED, collapses_into_one
+from sparsebag.deploy.weighted_vote import WeightedVote
+from sparsebag.evidence.collect import encode_target
+from sparsebag.report import metrics
+from sparsebag.report.compression_report import RANDOM_DRAWS, CompressionReport
+from sparsebag.report.coverage import Coverage
+from sparsebag.report.details import Details, cautions, shown_settings, versions
+from sparsebag.report.frontier import measured_frontier, milliseconds
+from sparsebag.report.prediction_changes import prediction_changes
+from sparsebag.report.score_changes import explained, reliability, score_changes
+from sparsebag.selection.selection import Selection
+
+SPEED = "ms / 1000 rows"
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """What a fit leaves that a report tells of.
+
+    Attributes
+    ----------
+    weights : ndarray of shape (N,)
+    selection : Selection or None
+    coverage : Coverage or None
+        None in objects pickled before it was kept.
+    verified_by : str or None
+    params : dict
+        The estimator's parameters.
+    """
+
+    weights: np.ndarray
+    selection: Selection | None
+    coverage: Coverage | None
+    verified_by: str | None
+    params: dict[str, Any]
+
+
+def compare(
+    full: WeightedVote,
+    small: WeightedVote,
+    X: Any,
+    y: Any,
+    deployed: CompiledEnsemble | None = None,
+    fitted: Fitted | None = None,
+) -> CompressionReport:
+    """Score the full ensemble, the survivors and random members of the same number.
+
+    Where the survivors' leaves were refitted or their vote calibrated, also as they were before.
+
+    Parameters
+    ----------
+    full, small : WeightedVote
+        Before and after.
+    X, y : array-like or None
+        Test rows; None: sizes only.
+    deployed : CompiledEnsemble, optional
+        What serves the survivors; timed in their place.
+    fitted : Fitted, optional
+        What the page tells beside the table.
+
+    Returns
+    -------
+    CompressionReport
+    """
+    k, n = len(small.weights), len(full.weights)
+    notes = (COLLAPSED,) if collapses_into_one(small.pool) else ()
+    if X is None:
+        rows = {f"full ensemble ({n})": _size(full), f"sparsebag ({k})": _size(small)}
+        report = CompressionReport(_with_common_columns(rows), n_rows=0, notes=notes)
+        return replace(report, details=_details(full, fitted, 0))
+    target = encode_target(full.pool, y)
+    X = X.tocsr() if sp.issparse(X) else X
+    n_rows = X.shape[0] if hasattr(X, "shape") else len(X)
+    if n_rows != len(target):
+        raise ValueError(f"X has {n_rows} rows but y has {len(target)}.")
+    said_before, said_after = _says(full, X), _says(small, X)
+    draws = []
+    for seed in range(RANDOM_DRAWS):
+        members = np.sort(np.random.default_rng(seed).choice(n, k, replace=False))
+        random_k = WeightedVote(full.pool.keep(members), np.full(k, 1.0 / k), small.floor)
+        draws.append(_score(_says(random_k, X), target))
+    mean = {name: float(np.mean([d[name] for d in draws])) for name in draws[0]}
+    rows = {
+        f"full ensemble ({n})": {
+            **_size(full),
+            **_speed(full, X),
+            **_score(said_before, target),
+        },
+        f"sparsebag ({k})": {
+            **_size(small),
+            **_speed(deployed or small, X),
+            **_score(said_after, target),
+        },
+    }
+    plain = _as_they_were(small)
+    if plain is not None:
+        scores = _score(_says(plain, X), target)
+        rows[f"its members as they were ({k})"] = {**_size(plain), **_speed(plain, X), **scores}
+    rows[f"random ({k})"] = {**_size(random_k), **_speed(random_k, X), **mean}
+    report = CompressionReport(
+        rows=_with_common_columns(rows),
+        n_rows=n_rows,
+        notes=notes,
+        changes=score_changes(target, said_before, said_after),
+    )
+    details = _details(full, fitted, n_rows, X, rows[f"sparsebag ({k})"][SPEED])
+    if details is None:
+        return report
+    is_vote = full.pool.classes is not None
+    curves = tuple(reliability(target, said) for said in (said_before, said_after) if is_vote)
+    changed = prediction_changes(target, said_before, said_after, full.pool.classes)
+    return replace(
+        report,
+        details=replace(
+            details, changed=changed, reliability=(curves[0], curves[1]) if is_vote else None
+        ),
+    )
+
+
+def _details(
+    full: WeightedVote,
+    fitted: Fitted | None,
+    n_rows: int,
+    X: Any = None,
+    deployed_ms: float | None = None,
+) -> Details | None:
+    if fitted is None:
+        return None
+    chosen = fitted.selection
+    trees = all(member.is_tree for member in full.pool.members)
+    return Details(
+        weights=fitted.weights,
+        noun="trees" if trees else "members",
+        selection=chosen,
+        frontier=None
+        if chosen is None
+        else measured_frontier(chosen.table, full.pool, X, deployed_ms),
+        reliability=None,
+        changed=None,
+        coverage=fitted.coverage,
+        cautions=cautions(chosen, fitted.coverage, fitted.verified_by, n_rows),
+        settings=shown_settings(fitted.params),
+        versions=versions(),
+    )
+
+
+def _as_they_were(vote: WeightedVote) -> WeightedVote | None:
+    """The survivors with their own leaves and no calibrator, where they have others or one."""
+    if vote.calibrator is None and all(m.leaf_values is None for m in vote.pool.members):
+        return None
+    members = tuple(replace(member, leaf_values=None) for member in vote.pool.members)
+    return replace(vote, pool=replace(vote.pool, members=members), calibrator=None)
+
+
+def _says(vote: WeightedVote, X: Any) -> np.ndarray:
+    return vote.predict(X) if vote.pool.classes is None else vote.predict_proba(X)
+
+
+def _score(said: np.ndarray, target: np.ndarray) -> dict[str, float]:
+    if said.ndim == 1:
+        mse = np.mean((said - target) ** 2)
+        return {"MSE": float(mse), "R²": float(explained(mse, np.var(target)))}
+    labels = np.arange(said.shape[1])
+    return {
+        "log-loss": metrics.log_loss(target, said, labels=labels),
+        "ECE": metrics.expected_calibration_error(target, said, labels=labels),
+        "Brier": metrics.brier_score(target, said, labels=labels),
+        "accuracy": float(np.mean(np.argmax(said, axis=1) == target)),
+    }
+
+
+def _size(vote: WeightedVote) -> dict[str, float]:
+    estimators = [member.estimator for member in vote.pool.members]
+    size: dict[str, float] = {"members": float(len(estimators))}
+    if all(member.is_tree for member in vote.pool.members):
+        size["nodes"] = float(sum(e.tree_.node_count for e in estimators))
+    size["size (kB)"] = len(pickle.dumps(estimators, protocol=5)) / 1000
+    return size
+
+
+def _with_common_columns(rows: dict[str, dict[str, float]]) -> dict[str, dict[str, float]]:
+    """Without the column of nodes where trees stand among others: there is no number for all."""
+    if all("nodes" in row for row in rows.values()):
+        return rows
+    return {name: {c: v for c, v in row.items() if c != "nodes"} for name, row in rows.items()}
+
+
+def _speed(vote: WeightedVote | CompiledEnsemble, X: Any) -> dict[str, float]:
+    classes = vote.classes if isinstance(vote, CompiledEnsemble) else vote.pool.classes
+    return {SPEED: milliseconds(vote.predict if classes is None else vote.predict_proba, X)}

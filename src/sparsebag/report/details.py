@@ -1,0 +1,158 @@
+"""What a report holds beside its table: everything the page draws, as plain data."""
+
+from __future__ import annotations
+
+import datetime
+import platform
+from dataclasses import dataclass
+from importlib import metadata
+from typing import Any
+
+import numpy as np
+import scipy
+import sklearn
+
+from sparsebag.report.coverage import Coverage
+from sparsebag.report.frontier import Frontier
+from sparsebag.report.metrics import ReliabilityCurve
+from sparsebag.report.prediction_changes import PredictionChanges
+from sparsebag.selection.selection import Selection
+
+FEW_TEST_ROWS = 200
+"""Below this many rows the test figures themselves are little more than luck."""
+
+
+@dataclass(frozen=True)
+class Details:
+    """The page's data.
+
+    Attributes
+    ----------
+    weights : ndarray of shape (N,)
+    noun : str
+        What members are called.
+    selection : Selection or None
+    frontier : Frontier or None
+    reliability : tuple of two ReliabilityCurve, or None
+        Before and after.
+    changed : PredictionChanges or None
+    coverage : Coverage or None
+    cautions : tuple of str
+    settings, versions : dict of str to str
+    """
+
+    weights: np.ndarray
+    noun: str
+    selection: Selection | None
+    frontier: Frontier | None
+    reliability: tuple[ReliabilityCurve, ReliabilityCurve] | None
+    changed: PredictionChanges | None
+    coverage: Coverage | None
+    cautions: tuple[str, ...]
+    settings: dict[str, str]
+    versions: dict[str, str]
+
+
+def cautions(
+    selection: Selection | None,
+    coverage: Coverage | None,
+    verified_by: str | None,
+    n_test_rows: int,
+) -> tuple[str, ...]:
+    """What a reader must know before believing the figures.
+
+    Parameters
+    ----------
+    selection : Selection or None
+    coverage : Coverage or None
+    verified_by : str or None
+        What proved that the rows are the training rows.
+    n_test_rows : int
+        Zero where there are none.
+
+    Returns
+    -------
+    tuple of str
+
+    Examples
+    --------
+    >>> cautions(None, None, "leaf counts", 50)
+    ('There are only 50 test rows: the figures on them are uncertain, as the intervals show.',)
+    """
+    found = []
+    if selection is not None and not selection.meets_tolerance and selection.tolerance >= 0.0:
+        found.append(
+            f"The promise is not kept: the expected increase is {selection.increase:+.1%} (at most "
+            f"{selection.bound:+.1%} with 95 % confidence), more than the "
+            f"{selection.tolerance:.1%} accepted. The budget allows nothing better."
+        )
+    if coverage is not None:
+        if coverage.source == "oob" and verified_by is None:
+            found.append(
+                "Nothing proved that the rows given were the ensemble's training rows, in order; "
+                "fit the ensemble with oob_score=True to have it proved."
+            )
+        if coverage.n_uncovered:
+            share = coverage.n_uncovered / coverage.n_rows
+            found.append(
+                f"{coverage.n_uncovered} of {coverage.n_rows} rows ({share:.1%}) are out of bag "
+                "for no member and had no say."
+            )
+    if n_test_rows == 0:
+        found.append(
+            "No test rows were given, so nothing here is checked on unseen rows: pass some to "
+            "report(X_test, y_test), or --test on the command line."
+        )
+    elif n_test_rows < FEW_TEST_ROWS:
+        found.append(
+            f"There are only {n_test_rows} test rows: the figures on them are uncertain, as the "
+            "intervals show."
+        )
+    return tuple(found)
+
+
+def versions() -> dict[str, str]:
+    """What made the report, and when.
+
+    Returns
+    -------
+    dict of str to str
+    """
+    now = datetime.datetime.now(datetime.UTC)
+    return {
+        "made": now.strftime("%Y-%m-%d %H:%M UTC"),
+        "sparsebag": metadata.version("sparsebag"),
+        "scikit-learn": sklearn.__version__,
+        "NumPy": np.__version__,
+        "SciPy": scipy.__version__,
+        "Python": platform.python_version(),
+        "machine": f"{platform.system()} {platform.machine()}",
+    }
+
+
+def shown_settings(params: dict[str, Any]) -> dict[str, str]:
+    """An estimator's parameters in words; the ensemble by its kind only.
+
+    Parameters
+    ----------
+    params : dict
+
+    Returns
+    -------
+    dict of str to str
+
+    Examples
+    --------
+    >>> shown_settings({"tolerance": 0.01, "loss": "auto"})
+    {'tolerance': '0.01', 'loss': 'auto'}
+    """
+    return {name: _shown(value) for name, value in params.items()}
+
+
+def _shown(value: Any) -> str:
+    inner = getattr(value, "estimator", None)
+    if inner is not None and type(value).__name__ == "FrozenEstimator":
+        return f"{type(inner).__name__}, fitted beforehand"
+    if value is None or isinstance(value, (str, int, float, bool)):
+        return str(value)
+    return type(value).__name__

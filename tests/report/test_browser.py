@@ -1,0 +1,154 @@
+"""The page in a real browser: no errors, no requests, the slider moves the numbers."""
+
+from __future__ import annotations
+
+import shutil
+
+import pytest
+from sklearn.datasets import load_digits
+from sklearn.ensemble import RandomForestClassifier
+from sklearn.model_selection import train_test_split
+
+import sparsebag as sb
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def browser():
+    playwright = pytest.importorskip("playwright.sync_api", reason="needs playwright")
+    program = next(
+        filter(None, map(shutil.which, ("chromium", "chromium-browser", "chrome"))), None
+    )
+    with playwright.sync_playwright() as tools:
+        try:
+            found = tools.chromium.launch(executable_path=program, args=["--no-sandbox"])
+        except playwright.Error as error:
+            pytest.skip(f"no browser: {str(error).splitlines()[0]}")
+        yield found
+        found.close()
+
+
+@pytest.fixture(scope="module")
+def page_file(tmp_path_factory):
+    X, X_test, y, y_test = train_test_split(*load_digits(return_X_y=True), random_state=0)
+    forest = RandomForestClassifier(60, random_state=0).fit(X, y)
+    small = sb.compress(forest, X, y, max_estimators=20)
+    path = tmp_path_factory.mktemp("page") / "report.html"
+    small.report(X_test, y_test).save(path)
+    return small, path
+
+
+@pytest.fixture
+def opened(browser, page_file):
+    page = browser.new_page(viewport={"width": 1100, "height": 900})
+    said, asked = [], []
+    page.on("console", lambda message: said.append(message.text))
+    page.on("pageerror", lambda error: said.append(str(error)))
+    page.on("request", lambda request: asked.append(request.url))
+    page.goto(page_file[1].as_uri())
+    yield page, page_file[0]
+    page.close()
+    assert said == []
+    assert [url for url in asked if not url.startswith("file:")] == []
+
+
+def figures(page):
+    return {
+        cell.get_attribute("data-figure"): cell.inner_text()
+        for cell in page.query_selector_all("[data-figure]")
+    }
+
+
+def markers(page):
+    return [
+        (float(m.get_attribute("cx")), float(m.get_attribute("cy")))
+        for m in page.query_selector_all(".sb-marker")
+    ]
+
+
+def test_the_slider_moves_the_numbers(opened):
+    page, small = opened
+    slider = page.locator("#sb-size")
+    kept, at_first = figures(page), markers(page)
+    assert kept["members"] == f"{small.n_active_} (kept)"
+    slider.focus()
+    page.keyboard.press("Home")
+    least = figures(page)
+    assert least["members"].split()[0] == "1"
+    assert all(new[0] < old[0] for new, old in zip(markers(page), at_first, strict=True))
+    page.keyboard.press("ArrowRight")
+    assert figures(page)["members"].split()[0] == "2"
+    assert "2 members" in slider.get_attribute("aria-valuetext")
+    page.keyboard.press("End")
+    most = figures(page)
+    assert most["members"] == "60"
+    assert most["change"] == "+0.0%"
+    page.locator("#sb-back").click()
+    assert figures(page) == kept
+    assert markers(page) == at_first
+
+
+def test_the_keyboard_reaches_everything(opened):
+    page, _ = opened
+    reached = set()
+    for _ in range(40):
+        page.keyboard.press("Tab")
+        reached.add(page.evaluate("document.activeElement.id || document.activeElement.tagName"))
+    assert {"sb-size", "sb-back", "SUMMARY", "A"} <= reached
+
+
+def test_dark_mode_and_print_have_their_colours(opened):
+    page, _ = opened
+    colour = "getComputedStyle(document.body).backgroundColor"
+    assert page.evaluate(colour) == "rgb(255, 255, 255)"
+    page.emulate_media(color_scheme="dark")
+    assert page.evaluate(colour) == "rgb(20, 24, 29)"
+    page.emulate_media(media="print", color_scheme="light")
+    assert page.evaluate("getComputedStyle(document.querySelector('nav')).display") == "none"
+    assert page.locator("#sb-size").is_hidden()
+
+
+def test_what_is_folded_away_is_printed(opened):
+    page, _ = opened
+    count = "document.querySelectorAll('details:not([open])').length"
+    assert page.evaluate(count) > 0
+    page.evaluate("window.dispatchEvent(new Event('beforeprint'))")
+    assert page.evaluate(count) == 0
+
+
+def test_text_is_readable_in_both_modes(opened):
+    """Contrast of text on its background is at least 4.5 to 1 (WCAG AA)."""
+    page, _ = opened
+    script = """() => {
+      const light = (c) => { const [r, g, b] = c.match(/[\\d.]+/g).slice(0, 3).map(Number)
+          .map(v => v / 255).map(v => v <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4);
+        return 0.2126 * r + 0.7152 * g + 0.0722 * b; };
+      const behind = (e) => { for (; e; e = e.parentElement) {
+          const c = getComputedStyle(e).backgroundColor;
+          if (!c.startsWith('rgba(0, 0, 0, 0')) return c; } return 'rgb(255,255,255)'; };
+      let worst = 21;
+      for (const e of document.querySelectorAll('p,td,th,li,a,b,span,dt,dd,h1,h2,caption,pre')) {
+        const [a, b] = [light(getComputedStyle(e).color), light(behind(e))];
+        worst = Math.min(worst, (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05));
+      }
+      return worst; }"""
+    for scheme in ("light", "dark"):
+        page.emulate_media(color_scheme=scheme)
+        assert page.evaluate(script) >= 4.5, scheme
+
+
+def test_nothing_sticks_out_of_a_narrow_screen(opened):
+    page, _ = opened
+    page.set_viewport_size({"width": 390, "height": 800})
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+
+
+def test_what_a_screen_reader_finds(opened):
+    page, _ = opened
+    assert page.get_by_role("slider", name="Walk along the frontier").count() == 1
+    assert page.get_by_role("main").count() == 1
+    assert page.get_by_role("img").count() == 6
+    assert page.get_by_role("table").count() >= 4
+    for image in page.get_by_role("img").all():
+        assert image.evaluate("e => e.querySelector('title').textContent.length") > 5

@@ -1,0 +1,265 @@
+"""The report page: sound HTML, every part of it right, nothing fetched."""
+
+from __future__ import annotations
+
+import json
+import re
+from html.parser import HTMLParser
+from xml.etree import ElementTree
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.datasets import load_breast_cancer, load_diabetes
+from sklearn.ensemble import (
+    BaggingClassifier,
+    RandomForestClassifier,
+    RandomForestRegressor,
+    VotingClassifier,
+)
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import train_test_split
+from sklearn.naive_bayes import GaussianNB
+from sklearn.tree import DecisionTreeClassifier
+
+import sparsebag as sb
+from sparsebag.report.prediction_changes import prediction_changes
+from sparsebag.report.svg import Axis
+
+VOID = {"meta", "input", "link", "br", "img"}
+
+
+class Checker(HTMLParser):
+    """Every tag is closed in order, ids are unique, references lead somewhere."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.stack, self.ids, self.refs, self.headings = [], [], [], []
+        self.feed(text)
+        self.close()
+        assert not self.stack
+        assert len(self.ids) == len(set(self.ids))
+        assert set(self.refs) <= set(self.ids)
+
+    def handle_starttag(self, tag, attrs):
+        found = dict(attrs)
+        if tag not in VOID:
+            self.stack.append(tag)
+        if "id" in found:
+            self.ids.append(found["id"])
+        for name in ("aria-labelledby", "aria-describedby", "for"):
+            self.refs += (found.get(name) or "").split()
+        if (found.get("href") or "").startswith("#"):
+            self.refs.append(found["href"][1:])
+        if re.fullmatch(r"h\d", tag):
+            self.headings.append(int(tag[1]))
+        assert "src" not in found
+        assert tag != "link"
+
+    def handle_startendtag(self, tag, attrs):
+        self.handle_starttag(tag, attrs)
+        if tag not in VOID:
+            self.stack.pop()
+
+    def handle_endtag(self, tag):
+        assert self.stack.pop() == tag
+
+
+@pytest.fixture(scope="module")
+def classified():
+    X, y = load_breast_cancer(return_X_y=True)
+    names = np.array(["<malignant>", "benign & well"])[y]
+    X, X_test, y, y_test = train_test_split(X, names, random_state=0)
+    forest = RandomForestClassifier(40, random_state=0).fit(X, y)
+    small = sb.compress(forest, X, y, max_estimators=8, tolerance=None)
+    return small, X_test, y_test, small.report(X_test, y_test)
+
+
+@pytest.fixture(scope="module")
+def regressed():
+    X, X_test, y, y_test = train_test_split(*load_diabetes(return_X_y=True), random_state=0)
+    forest = RandomForestRegressor(40, random_state=0).fit(X, y)
+    small = sb.compress(forest, X, y, tolerance=0.1)
+    return small, X_test, y_test, small.report(X_test, y_test)
+
+
+@pytest.mark.parametrize("kind", ["classified", "regressed", "untested", "penalised", "bare"])
+def test_every_page_is_sound(kind, classified, regressed):
+    report = {
+        "classified": lambda: classified[3],
+        "regressed": lambda: regressed[3],
+        "untested": lambda: classified[0].report(),
+        "penalised": penalised,
+        "bare": lambda: sb.CompressionReport(
+            {"full (2)": {"members": 2.0}, "sparsebag (1)": {"members": 1.0}}, n_rows=0
+        ),
+    }[kind]()
+    page = report.to_html()
+    checked = Checker(page)
+    assert "http" not in page
+    assert "url(" not in page.replace("url(#", "")
+    assert checked.headings[0] == 1
+    assert all(b <= a + 1 for a, b in zip(checked.headings, checked.headings[1:], strict=False))
+    Checker(report._repr_html_())
+    for svg in re.findall(r"<svg.*?</svg>", page, flags=re.S):
+        tree = ElementTree.fromstring(svg)
+        assert tree.get("role") == "img"
+        assert tree[0].tag == "title"
+        assert tree[1].tag == "desc"
+        assert "nan" not in svg
+
+
+def penalised():
+    X, y = load_breast_cancer(return_X_y=True)
+    bag = BaggingClassifier(LogisticRegression(max_iter=5000), 25, random_state=0)
+    X = (X - X.mean(axis=0)) / X.std(axis=0)
+    small = sb.compress(bag.fit(X[::2], y[::2]), X[::2], y[::2], lam=0.0)
+    return small.report(X[1::2], y[1::2])
+
+
+def test_the_sentence_says_what_was_kept_and_what_it_cost(classified, regressed):
+    small, _, y, report = classified
+    told = report.sentence()
+    assert told.startswith(f"Kept {small.n_active_} of 40 trees (")
+    assert f"on {len(y)} test rows it predicts" in told
+    assert "log-loss went from" in told
+    assert "MSE went from" in regressed[3].sentence()
+    assert "is expected to change by" in small.report().sentence()
+    assert told in report.to_html().replace("&#x27;", "'")
+
+
+def test_the_slider_has_every_size(classified):
+    small, *_, report = classified
+    page = report.to_html()
+    points = json.loads(re.search(r"id='sb-frontier-data'>(.*?)</script>", page)[1])
+    assert len(points) == len(small.path_)
+    chosen = int(np.flatnonzero(small.path_.chosen)[0])
+    assert points[chosen]["members"] == f"{small.path_.k[chosen]} (kept)"
+    assert f"max='{len(points) - 1}' step='1' value='{chosen}'" in page
+    assert points[chosen]["risk"].startswith(f"{small.path_.expected_risk[chosen]:.4g} ±")
+    for path in re.findall(r"data-path='(.*?)'", page):
+        assert len(json.loads(path)["x"]) == len(points)
+    assert len(re.findall(r"class=\"sb-marker\"", page)) == 3
+
+
+def test_latency_is_measured_and_rises_with_size(classified):
+    frontier = classified[3].details.frontier
+    assert frontier.measured[frontier.chosen]
+    assert frontier.measured[-1]
+    others = np.delete(frontier.latency, frontier.chosen)
+    assert np.all(np.diff(others) >= 0)
+    assert np.all(frontier.latency > 0)
+
+
+def test_labels_are_escaped(classified):
+    page = classified[3].to_html()
+    assert "<malignant>" not in page
+    assert "&lt;malignant&gt;" in page
+
+
+def test_changed_predictions_are_counted(classified):
+    small, X, y, report = classified
+    before, after = small._full.predict(X), small.predict(X)
+    found = report.details.changed
+    assert found.n_changed == np.sum(before != after)
+    assert found.mended == np.sum((before != y) & (after == y))
+    assert found.broken == np.sum((before == y) & (after != y))
+    assert sum(c.n_rows for c in found.classes) == len(y)
+    for row in found.rows:
+        assert str(before[row.row]) == row.before
+        assert str(after[row.row]) == row.after
+        assert str(y[row.row]) == row.truth
+    assert sum(n for _, _, n in found.moves) == found.n_changed
+
+
+def test_changed_numbers_are_counted(regressed):
+    small, X, y, report = regressed
+    moved = np.abs(small._full.predict(X) - small.predict(X))
+    found = report.details.changed
+    assert found.n_changed == np.sum(moved > 0.1 * np.std(y))
+    assert found.mended + found.broken == found.n_changed
+    assert found.quantiles["largest"] == pytest.approx(moved.max())
+    assert found.rows[0].row == moved.argmax()
+
+
+def test_nothing_changed():
+    p = np.array([[0.9, 0.1], [0.2, 0.8]])
+    found = prediction_changes(np.array([0, 1]), p, p, np.array([0, 1]))
+    assert found.n_changed == len(found.rows) == len(found.moves) == 0
+
+
+def test_coverage_and_cautions(classified):
+    small, X, y, report = classified
+    coverage = report.details.coverage
+    assert coverage.n_rows == 426
+    assert coverage.voters == pytest.approx(0.37 * 40, rel=0.05)
+    assert coverage.survivors == pytest.approx(0.37 * small.n_active_, rel=0.15)
+    assert any("only 143 test rows" in text for text in report.details.cautions)
+    few = small.report(X[:20], y[:20])
+    assert any("only 20 test rows" in text for text in few.details.cautions)
+    assert "Warnings are at the top" in few.to_html()
+
+
+def test_a_broken_promise_is_a_warning():
+    X, y = load_breast_cancer(return_X_y=True)
+    forest = RandomForestClassifier(40, random_state=0).fit(X, y)
+    with pytest.warns(sb.RegretWarning):
+        small = sb.compress(forest, X, y, max_estimators=1, tolerance=0.0)
+    assert any("promise is not kept" in text for text in small.report().details.cautions)
+
+
+def test_held_out_evidence_covers_every_row():
+    X, y = load_breast_cancer(return_X_y=True)
+    members = [(f"tree{d}", DecisionTreeClassifier(max_depth=d)) for d in (1, 2, 3)]
+    voter = VotingClassifier([*members, ("nb", GaussianNB())], voting="soft").fit(X[::2], y[::2])
+    small = sb.compress(
+        voter, X[1::2], y[1::2], evidence="holdout", max_estimators=2, tolerance=None
+    )
+    coverage = small.report().details.coverage
+    assert (coverage.source, coverage.n_uncovered, coverage.voters) == ("holdout", 0, 4.0)
+
+
+def test_settings_and_versions_are_told(classified):
+    details = classified[3].details
+    assert details.settings["max_estimators"] == "8"
+    assert details.settings["estimator"] == "RandomForestClassifier, fitted beforehand"
+    assert details.versions["sparsebag"] == sb.__version__
+    assert set(details.settings) == set(classified[0].get_params(deep=False))
+
+
+def test_scikit_learns_diagram_and_the_notebook(classified):
+    small, *_, report = classified
+    assert "SparseBaggingClassifier" in small._repr_html_()
+    assert "SparseBaggingClassifier" in small._repr_mimebundle_()["text/html"]
+    cell = report._repr_html_()
+    assert cell.count("<svg") == 2
+    assert report.sentence() in cell
+
+
+def test_the_diagram_of_a_list_of_models():
+    X, y = load_breast_cancer(return_X_y=True)
+    models = [DecisionTreeClassifier(max_depth=d).fit(X[::2], y[::2]) for d in (1, 2, 3)]
+    small = sb.compress(models, X[1::2], y[1::2], evidence="holdout")
+    assert "SparseBaggingClassifier" in small._repr_html_()
+
+
+def test_frames_with_names_are_reported_too():
+    X, y = load_breast_cancer(return_X_y=True, as_frame=True)
+    forest = RandomForestClassifier(40, random_state=0).fit(X[:400], y[:400])
+    small = sb.compress(forest, X[:400], y[:400], max_estimators=5, tolerance=None)
+    report = small.report(X[400:], pd.Series(y[400:]))
+    assert report.details.frontier.latency is not None
+
+
+@pytest.mark.parametrize(
+    ("axis", "expected"),
+    [
+        (Axis("", 0.0, 10.0), [0.0, 2.0, 4.0, 6.0, 8.0, 10.0]),
+        (Axis("", 0.035, 0.071), [0.04, 0.05, 0.06, 0.07]),
+        (Axis("", 1.0, 300.0, is_log=True), [1.0, 10.0, 100.0]),
+        (Axis("", 2.0, 30.0, is_log=True), [2.0, 5.0, 10.0, 20.0]),
+        (Axis("", 3.0, 3.0), [3.0]),
+    ],
+)
+def test_ticks_are_round(axis, expected):
+    assert axis.ticks() == pytest.approx(expected)

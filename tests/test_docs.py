@@ -1,0 +1,141 @@
+"""The documentation: every public name is in it, every page is reached, its code runs."""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import sparsebag
+from sparsebag import metrics
+
+ROOT = Path(__file__).parent.parent
+DOCS = ROOT / "docs"
+PAGES = sorted(p for p in DOCS.rglob("*.md") if not {"_build", "gallery"} & set(p.parts))
+EXAMPLES = sorted((ROOT / "examples").glob("plot_*.py"))
+
+
+def code_blocks(page: Path) -> list[str]:
+    return re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), flags=re.DOTALL)
+
+
+def test_every_public_name_is_in_the_reference():
+    text = (DOCS / "api.rst").read_text()
+    described = set(re.findall(r"^\.\. auto\w+:: (?:sparsebag\.)?(\w+)$", text, flags=re.MULTILINE))
+    public = {*sparsebag.__all__, *metrics.__all__} - {"metrics"}
+    assert public <= described | {"metrics"}, public - described
+    assert ".. automodule:: sparsebag.report.metrics" in text
+
+
+def test_every_public_method_is_in_the_reference():
+    text = (DOCS / "api.rst").read_text()
+    for name in ("SparseBaggingClassifier", "SparseBaggingRegressor"):
+        listed = re.search(rf"autoclass:: {name}\n   :members: (.*)", text)[1].split(", ")
+        cls = getattr(sparsebag, name)
+        own = {
+            method
+            for method in dir(cls)
+            if not method.startswith("_")
+            and getattr(getattr(cls, method), "__module__", "").startswith("sparsebag")
+        }
+        assert own <= set(listed), own - set(listed)
+
+
+def test_every_page_is_in_the_contents():
+    contents = (DOCS / "index.md").read_text()
+    for page in PAGES:
+        name = str(page.relative_to(DOCS).with_suffix(""))
+        assert name == "index" or re.search(rf"^{re.escape(name)}$", contents, re.M), name
+
+
+def test_what_was_promised_is_there():
+    named = {p.stem for p in PAGES}
+    assert {"start", "how_it_works", "faq", "calibration", "scaling", "own_matrices"} <= named
+    assert {"other_languages", "add_a_loss", "add_a_solver", "add_an_export"} <= named
+    assert len(EXAMPLES) >= 8
+    assert "XGBoost" in (DOCS / "faq.md").read_text()
+
+
+def test_every_command_and_exit_code_is_described():
+    from sparsebag.cli.failures import ExitCode
+
+    text = (DOCS / "command_line.md").read_text()
+    for command in ("demo", "fit", "compress", "predict", "inspect", "export", "bench"):
+        assert f"`sparsebag {command}" in text
+    for code in ExitCode:
+        assert f"| {int(code)} |" in text
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.stem)
+def test_code_on_every_page_is_python(page):
+    for block in code_blocks(page):
+        ast.parse(block)
+
+
+@pytest.mark.parametrize("name", ["howto/add_a_loss", "howto/add_a_solver", "howto/add_an_export"])
+def test_how_to_pages_run(name, capsys):
+    scope: dict = {}
+    for block in code_blocks(DOCS / f"{name}.md"):
+        exec(compile(block, name, "exec"), scope)
+    out = capsys.readouterr().out
+    if name.endswith("loss"):
+        assert "below the tolerance" in out
+    if name.endswith("solver"):
+        assert abs(float(out.split()[-1])) < 1e-5
+
+
+def test_the_first_block_of_own_matrices_runs():
+    scope: dict = {}
+    exec(code_blocks(DOCS / "guide" / "own_matrices.md")[0], scope)
+    assert scope["solution"].status.success
+
+
+def test_pictures_exist_and_are_small():
+    for page in PAGES:
+        for link in re.findall(r"!\[[^\]]*\]\(([^)]+)\)", page.read_text(encoding="utf-8")):
+            assert (page.parent / link).exists(), f"{page.name}: {link}"
+    assert (DOCS / "pictures" / "report.png").stat().st_size < 150_000
+
+
+def test_the_tag_of_a_release_must_be_its_version():
+    check = [sys.executable, ROOT / ".github" / "check_tag.py"]
+    good = subprocess.run([*check, f"v{sparsebag.__version__}"], check=False, capture_output=True)
+    assert good.returncode == 0
+    bad = subprocess.run([*check, "v9.9.9"], check=False, capture_output=True, text=True)
+    assert bad.returncode == 1
+    assert "the tag is v9.9.9" in bad.stderr
+    assert f"version: {sparsebag.__version__}" in (ROOT / "CITATION.cff").read_text()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda p: p.stem)
+def test_examples_run(example, tmp_path):
+    pytest.importorskip("matplotlib", reason="examples draw")
+    done = subprocess.run(
+        [sys.executable, example],
+        cwd=tmp_path,
+        env={**os.environ, "MPLBACKEND": "Agg"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.slow
+def test_the_documentation_builds_without_a_warning(tmp_path):
+    pytest.importorskip("sphinx_gallery", reason="needs the docs extra")
+    pytest.importorskip("furo", reason="needs the docs extra")
+    pytest.importorskip("myst_parser", reason="needs the docs extra")
+    command = [sys.executable, "-m", "sphinx", "-W", "--keep-going", "-q", "-b", "html"]
+    done = subprocess.run([*command, DOCS, tmp_path], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    for name in sparsebag.__all__:
+        if name != "metrics":
+            assert f"sparsebag.{name}" in (tmp_path / "api.html").read_text(encoding="utf-8")
