@@ -42,8 +42,9 @@ LEAST_FLOOR = 1e-6
 """Of votes a calibrator is fitted on: it reads their logarithms."""
 ROWS_FOR_EFFECT = 2000
 """Rows that tell what a calibrator leaves of the risk; the one that is deployed sees more."""
-FEWER = 4.0
-"""How many times fewer voters the second measurement of that has."""
+FEWER, FEW = 4.0, 9.0
+"""How many times fewer voters the second measurement of that has, and how many at most: the line
+through two sizes far apart is the surer one."""
 
 
 class VoteCalibration:
@@ -118,10 +119,12 @@ class VoteCalibration:
         return self._share(None)
 
     def _share(self, trees: RefittedTrees | None) -> CalibratedShare:
-        """Measured with all voters a row has, up to a number, and with a quarter of them."""
+        """Measured with all voters a row has, and with few of them."""
         voters = self._voters(trees)
-        most = min(float(np.mean(voters)), float(MOST_VOTES_MATCHED))
-        sizes = most, max(1.0, most / FEWER)
+        most = float(np.mean(voters))
+        if trees is not None:
+            most = min(most, float(MOST_VOTES_MATCHED))
+        sizes = most, max(1.0, min(most / FEWER, FEW))
         many, few = (self._held_out(trees, size) for size in sizes)
         low, high = (float(np.mean(1.0 / np.minimum(voters, size))) for size in sizes)
         n_rows, weight = self.evidence.n_rows, many.weight
