@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 import os
 import pickle
 import struct
@@ -212,3 +213,42 @@ def test_arrays_may_not_overlap():
     header = b'{"arrays": [' + b", ".join([entry] * 50) + b"]}"
     with pytest.raises(sb.ArtifactError, match="its arrays overlap"):
         loads(sealed(header, bytes(64)))
+
+
+@pytest.mark.parametrize("name", ["forest", "logistic", "networks"])
+def test_a_mapped_file_may_be_cut_while_its_model_predicts(name, tmp_path):
+    """Reading past the end of a mapped file ends the process: small arrays are copies."""
+    model, path = compiled(name), tmp_path / "model.sbag"
+    path.write_bytes(dumps(model))
+    loaded = sb.load(path, mmap=True)
+    os.truncate(path, 0)
+    assert same(model, loaded, IRIS[0])
+
+
+def test_large_coefficients_are_shared_through_the_map(tmp_path):
+    rng, path = np.random.default_rng(0), tmp_path / "model.sbag"
+    X, y = rng.normal(size=(30, 70_000)), rng.integers(0, 2, 30)
+    bag = BaggingClassifier(LogisticRegression(max_iter=3), 2, random_state=0).fit(X, y)
+    model = compile_members(read_ensemble(bag), np.full(2, 0.5))
+    path.write_bytes(dumps(model))
+    loaded = sb.load(path, mmap=True)
+    (group,) = loaded.groups
+    assert isinstance(_owner(group.coef), mmap.mmap)
+    assert not isinstance(_owner(group.class_columns), mmap.mmap)
+    assert same(model, loaded, X)
+
+
+def _owner(array):
+    """What an array's memory belongs to."""
+    while isinstance(array, np.ndarray) and array.base is not None:
+        array = array.base
+    return array.obj if isinstance(array, memoryview) else array
+
+
+def test_arrays_of_trees_are_checked_where_nobody_else_writes(tmp_path):
+    """What is checked in a map could be changed before it is used."""
+    path = tmp_path / "model.sbag"
+    path.write_bytes(dumps(compiled("forest")))
+    (trees,) = sb.load(path, mmap=True).groups
+    for array in trees.arrays().values():
+        assert isinstance(_owner(array), (bytes, np.ndarray))

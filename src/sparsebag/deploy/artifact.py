@@ -25,7 +25,7 @@ from sparsebag.deploy.mlp import StackedNetworks
 from sparsebag.deploy.not_exportable import NotExportable
 from sparsebag.deploy.other import OtherMembers
 from sparsebag.deploy.trees import FlatTrees
-from sparsebag.deploy.whole_file import read_whole, write_whole
+from sparsebag.deploy.whole_file import mapped_file, read_whole, write_whole
 
 MAGIC = b"\x89SBAG\r\n\x1a"
 """Not text, and broken by transfers that translate line ends."""
@@ -38,6 +38,9 @@ MAX_HEADER = 2**24
 """Bytes of JSON; a header lists arrays and labels, not data."""
 MAX_DIMENSIONS = 3
 DTYPES = ("<f4", "<f8", "<i4", "<i8", "|u1", "|b1")
+MAPPED_KINDS = (LinearVotes.kind, StackedNetworks.kind)
+MAPPED_BYTES = 2**20
+"""An array below this is not worth a mapping that a cut file would make fatal."""
 GROUPS: dict[str, Any] = {kind.kind: kind for kind in (FlatTrees, LinearVotes, StackedNetworks)}
 
 
@@ -89,8 +92,10 @@ def load(path: Any, *, mmap: bool = False, allow_pickle: bool = False) -> Compil
     ----------
     path : path-like
     mmap : bool
-        Map the file instead of reading it: processes share its memory. The file must not change
-        while it is in use.
+        Map large arrays of linear models and networks (a megabyte and more) instead of keeping a
+        copy: processes that load the same file share their memory. Replacing the file, as `save`
+        does, is fine; it must not be cut or changed in place while the model is in use. Trees
+        and small arrays are read either way: the kernel of the trees has a copy of its own.
     allow_pickle : bool
         Whether members stored as pickles may be loaded. A pickle can run any code: only for
         files you made yourself.
@@ -112,8 +117,10 @@ def load(path: Any, *, mmap: bool = False, allow_pickle: bool = False) -> Compil
     ...     sb.load(f"{folder}/model.sbag").n_features
     4
     """
-    content = read_whole(path, start=MAGIC, mmap=mmap)
-    return loads(content, allow_pickle=allow_pickle)
+    content = read_whole(path, start=MAGIC)
+    if mmap and content.startswith(MAGIC):
+        return _loaded(content, allow_pickle, mapped_file(path))
+    return _loaded(content, allow_pickle)
 
 
 def dumps(model: CompiledEnsemble, *, allow_pickle: bool = False) -> bytes:
@@ -164,15 +171,21 @@ def loads(content: Any, *, allow_pickle: bool = False) -> CompiledEnsemble:
 
     Parameters
     ----------
-    content : bytes or memory map
+    content : bytes
     allow_pickle : bool
 
     Returns
     -------
     CompiledEnsemble
     """
+    return _loaded(content, allow_pickle)
+
+
+def _loaded(content: bytes, allow_pickle: bool, mapped: Any = None) -> CompiledEnsemble:
+    # Everything is checked in `content`, which nobody else can change; `mapped`, the same file in
+    # memory shared with others, only lends linear models and networks their large arrays.
     with _one_clear_error():
-        header, arrays = _taken_apart(content)
+        header, arrays, shared = _taken_apart(content, mapped)
         n_features = _whole(header["n_features"]) if header["n_features"] is not None else None
         classes = _read_labels(header["classes"], arrays)
         if (header["task"] == "classification") != (classes is not None):
@@ -181,7 +194,7 @@ def loads(content: Any, *, allow_pickle: bool = False) -> CompiledEnsemble:
         used = [i for entry in header["groups"] for i in entry["arrays"].values()]
         if len(set(used)) < len(used):
             raise ArtifactError("its members share arrays")
-        groups = tuple(_group(entry, arrays, allow_pickle) for entry in header["groups"])
+        groups = tuple(_group(entry, arrays, shared, allow_pickle) for entry in header["groups"])
         paths = tuple(str(path) for path in header["paths"])
         if sum(group.n_members for group in groups) != len(paths):
             raise ArtifactError("its number of members is wrong")
@@ -237,7 +250,10 @@ def _assembled(header: dict[str, Any], arrays: list[np.ndarray]) -> bytes:
     return PREAMBLE.pack(MAGIC, VERSION, len(text), end, digest) + content
 
 
-def _taken_apart(content: Any) -> tuple[dict[str, Any], list[np.ndarray]]:
+def _taken_apart(
+    content: bytes, mapped: Any
+) -> tuple[dict[str, Any], list[np.ndarray], list[np.ndarray] | None]:
+    """Header, arrays, and the same arrays in the mapped file, if there is one."""
     view = memoryview(content)
     if len(view) < PREAMBLE.size or view[: len(MAGIC)] != MAGIC:
         raise ArtifactError("it does not begin as a .sbag file does")
@@ -260,7 +276,11 @@ def _taken_apart(content: Any) -> tuple[dict[str, Any], list[np.ndarray]]:
     arrays = [_array(entry, view, first) for entry in header["arrays"]]
     if sum(array.nbytes for array in arrays) > len(view):  # overlaps would multiply the work
         raise ArtifactError("its arrays overlap")
-    return header, arrays
+    if mapped is None:
+        return header, arrays, None
+    if len(mapped) != len(view):
+        raise ArtifactError("it was cut or added to while it was read")
+    return header, arrays, [_array(e, memoryview(mapped), first) for e in header["arrays"]]
 
 
 def _array(entry: Mapping[str, Any], view: memoryview, first: int) -> np.ndarray:
@@ -297,8 +317,17 @@ def _named(entry: Mapping[str, Any], arrays: list[np.ndarray]) -> dict[str, np.n
     return {str(name): arrays[_whole(position)] for name, position in entry.items()}
 
 
-def _group(entry: Mapping[str, Any], arrays: list[np.ndarray], allow_pickle: bool) -> Group:
+def _group(
+    entry: Mapping[str, Any],
+    arrays: list[np.ndarray],
+    shared: list[np.ndarray] | None,
+    allow_pickle: bool,
+) -> Group:
     named, kind = _named(entry["arrays"], arrays), str(entry["kind"])
+    if shared is not None and kind in MAPPED_KINDS:
+        mapped = _named(entry["arrays"], shared)
+        # Copies of the small ones: a view would keep the whole content alive.
+        named = {k: mapped[k] if a.nbytes >= MAPPED_BYTES else a.copy() for k, a in named.items()}
     if kind == OtherMembers.kind:
         if not allow_pickle:
             raise ArtifactError(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import mmap as memory_map
+import mmap
 import os
 import secrets
 import stat
@@ -42,7 +42,7 @@ def write_whole(path: Any, content: bytes) -> None:
             os.unlink(partial)
 
 
-def read_whole(path: Any, *, start: bytes, mmap: bool = False) -> Any:
+def read_whole(path: Any, *, start: bytes) -> bytes:
     """The content of a file, or no more than its start where that is not the expected one.
 
     Parameters
@@ -50,24 +50,37 @@ def read_whole(path: Any, *, start: bytes, mmap: bool = False) -> Any:
     path : path-like
     start : bytes
         How the file should begin.
-    mmap : bool
-        Map it instead of reading it.
 
     Returns
     -------
-    bytes or mmap
+    bytes
     """
     name = os.fsdecode(path)
     _check_ordinary(Path(name), "loaded")
     try:
         with open(name, "rb") as file:
             found = file.read(len(start))
-            if found != start:
-                return found
-            if mmap:
-                return memory_map.mmap(file.fileno(), 0, access=memory_map.ACCESS_READ)
-            return found + file.read()
+            return found + file.read() if found == start else found
     except OSError as error:
+        raise _unread(error, name) from None
+
+
+def mapped_file(path: Any) -> mmap.mmap:
+    """A file as memory that processes share; to read from it after the file was cut is fatal.
+
+    Parameters
+    ----------
+    path : path-like
+
+    Returns
+    -------
+    mmap
+    """
+    name = os.fsdecode(path)
+    try:
+        with open(name, "rb") as file:
+            return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    except (OSError, ValueError) as error:  # ValueError: it is empty by now
         raise _unread(error, name) from None
 
 
@@ -90,8 +103,10 @@ def _check_ordinary(path: Path, what: str) -> None:
         raise OSError(f"{str(path)!r} is a device or a pipe; a model is {what} as a file.")
 
 
-def _unread(error: OSError, name: str) -> OSError:
+def _unread(error: OSError | ValueError, name: str) -> OSError:
     """The same error in a sentence."""
+    if not isinstance(error, OSError):
+        return OSError(f"{name!r} cannot be loaded ({error}).")
     if isinstance(error, FileNotFoundError):
         told: OSError = FileNotFoundError(f"{name!r} cannot be loaded: there is no such file.")
     else:
