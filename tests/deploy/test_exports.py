@@ -268,6 +268,43 @@ def test_what_scikit_learn_cannot_express(case, message):
         export_sklearn(model, pool, weights)
 
 
+def test_a_draw_goes_to_the_first_class():
+    """Without an intercept all scores of a row of zeros are equal."""
+    pytest.importorskip("onnxruntime")
+    from sparsebag.deploy.export_onnx import export_onnx
+
+    bag = BaggingClassifier(LinearSVC(fit_intercept=False), 5, random_state=0)
+    model, *_, X = made((bag, IRIS))
+    export = export_onnx(model)
+    zeros = np.zeros((1, 4))
+    assert np.abs(export.predict(zeros) - model.predict_proba(zeros)).max() < 1e-12
+    assert model.predict(zeros).tolist() == [0]
+    assert export.verify(np.concatenate([X, zeros])).label_flips == 0
+    assert np.all(probe_rows(model)[0] == 0.0)
+
+
+@pytest.mark.parametrize("before", [False, True])
+def test_a_graph_that_was_changed_does_not_verify(before, tmp_path):
+    pytest.importorskip("onnxruntime")
+    from onnx import numpy_helper
+
+    from sparsebag.deploy.export_onnx import export_onnx
+
+    model, *_, X = made(TREES["two classes"])
+    export = export_onnx(model)
+    if before:
+        export.verify(X)
+    (node,) = [n for n in export.graph.graph.node if n.op_type == "TreeEnsemble"]
+    (leaves,) = [a for a in node.attribute if a.name == "leaf_weights"]
+    values = numpy_helper.to_array(leaves.t)[::-1]
+    leaves.t.CopyFrom(numpy_helper.from_array(values.copy(), "leaf_weights"))
+    with pytest.raises(ExportMismatch):
+        export.verify(X)
+    with pytest.raises(ExportMismatch):
+        export.save(tmp_path / "model.onnx")
+    assert not (tmp_path / "model.onnx").exists()
+
+
 def test_members_without_a_graph():
     pytest.importorskip("onnxruntime")
     pytest.importorskip("treelite")

@@ -7,8 +7,7 @@ export another calibrator, add its nodes to `CALIBRATOR_NODES`.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -42,16 +41,15 @@ class OnnxExport(Export):
 
     graph: Any
     model: CompiledEnsemble
+    _opened: dict[str, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 
-    @cached_property
+    @property
     def session(self) -> Any:
-        """An ONNX Runtime session on one thread."""
-        import onnxruntime
-
-        options = onnxruntime.SessionOptions()
-        options.intra_op_num_threads = 1
+        """An ONNX Runtime session on one thread, for the graph as it is now."""
         content = self.graph.SerializeToString()
-        return onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
+        if self._opened.get("content") != content:  # new, or changed since
+            self._opened.update(content=content, session=_session(content))
+        return self._opened["session"]
 
     def predict(self, X: Any) -> np.ndarray:
         """Probabilities, or numbers (regression), by ONNX Runtime.
@@ -69,14 +67,30 @@ class OnnxExport(Export):
         (out,) = self.session.run([name], {"X": rows})
         return np.asarray(out)
 
+    def prove(self) -> None:
+        """Verify the graph on rows at the model's thresholds."""
+        self.verify(probe_rows(self.model))
+        self._opened["proven"] = self._opened["content"]
+
     def save(self, path: Any) -> None:
-        """Write the graph.
+        """Write the graph; one that was changed since it was verified is verified again.
 
         Parameters
         ----------
         path : path-like
         """
-        write_whole(path, self.graph.SerializeToString())
+        content = self.graph.SerializeToString()
+        if self._opened.get("proven") != content:
+            self.prove()
+        write_whole(path, content)
+
+
+def _session(content: bytes) -> Any:
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = 1
+    return onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
 
 
 def export_onnx(model: CompiledEnsemble) -> OnnxExport:
@@ -98,7 +112,7 @@ def export_onnx(model: CompiledEnsemble) -> OnnxExport:
     else:
         outputs = _vote(graph, model, total)
     export = OnnxExport(graph.finished(_width(model), _input_dtype(model), outputs), model)
-    export.verify(probe_rows(model))
+    export.prove()
     return export
 
 
@@ -122,7 +136,7 @@ def _scores(graph: Graph, group: Any) -> str:
         z = graph.add("Add", z, graph.constant(group.intercept))
         per_member = graph.ints([0, len(group.weights), -1])
         z = graph.add("Transpose", graph.add("Reshape", z, per_member), perm=[1, 0, 2])
-        return _weighted(graph, _link(graph, z, group.link), group)
+        return _weighted(graph, _link(graph, z, group.link, _n_votes(group)), group)
     if isinstance(group, StackedNetworks):
         # (rows, features) against (members, features, width) broadcasts to (members, rows, width)
         z = graph.cast("X", np.float64)
@@ -131,7 +145,7 @@ def _scores(graph: Graph, group: Any) -> str:
                 z = graph.add(ACTIVATION_NODES[group.activation], z)
             z = graph.add("MatMul", z, graph.constant(layer))
             z = graph.add("Add", z, graph.constant(bias))
-        return _weighted(graph, _link(graph, z, group.link), group)
+        return _weighted(graph, _link(graph, z, group.link, _n_votes(group)), group)
     raise NotExportable(
         f"{group.n_members} members predict for themselves and have no ONNX form; only trees, "
         "linear models and scikit-learn's networks can be exported."
@@ -195,7 +209,7 @@ def _trees(graph: Graph, trees: FlatTrees) -> str:
     return out
 
 
-def _link(graph: Graph, z: str, link: str) -> str:
+def _link(graph: Graph, z: str, link: str, n_votes: int) -> str:
     """Scores of shape (members, rows, q) to votes, as `linear.LINKS` does."""
     if link == "identity":
         return z
@@ -208,13 +222,20 @@ def _link(graph: Graph, z: str, link: str) -> str:
         z = graph.add("Sub", graph.add("Min", z, graph.constant(0.0)), log_odds)
         return graph.add("Softmax", z, axis=-1)
     if link == "largest":
-        best = graph.add("ReduceMax", z, graph.ints([-1]), keepdims=1)
-        return graph.cast(graph.add("Equal", z, best), np.float64)
+        # Not "equal to the largest": of equal scores the first alone gets the vote.
+        best = graph.add("ArgMax", z, axis=-1, keepdims=1)
+        columns = graph.ints(list(range(n_votes)))
+        return graph.cast(graph.add("Equal", best, columns), np.float64)
     if link == "sign":
         p = graph.cast(graph.add("Greater", z, graph.constant(0.0)), np.float64)
     else:
         p = graph.add("Sigmoid", z)
     return graph.add("Concat", graph.add("Sub", graph.constant(1.0), p), p, axis=-1)
+
+
+def _n_votes(group: LinearVotes | StackedNetworks) -> int:
+    """Classes a member votes for."""
+    return int(group.class_columns.shape[1])
 
 
 def _weighted(graph: Graph, votes: str, group: LinearVotes | StackedNetworks) -> str:

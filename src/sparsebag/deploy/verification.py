@@ -168,6 +168,7 @@ def probe_rows(model: CompiledEnsemble, seed: int = 0) -> np.ndarray:
             beside = np.nextafter(chosen, side)
             X[:, feature] = np.where(rng.random(PROBE_ROWS) < 0.5, chosen, beside)
     X[~np.isfinite(X)] = 0.0
+    X[0] = 0.0  # scores without an intercept are equal there: who wins a draw?
     if model.allow_nan:
-        X[rng.random(X.shape) < MISSING_SHARE] = np.nan
+        X[1:][rng.random(X[1:].shape) < MISSING_SHARE] = np.nan
     return X
