@@ -2,9 +2,9 @@
 //
 // Why it is fast: every number of a row becomes an unsigned key with the order of float32
 // (kernel/keys.h). The splits of the trees are compared with 64 rows at a time, and rows then go
-// down as bits of a word (kernel/tops.h); what large trees have below their tops, and few rows,
-// are walked side by side, without branches to mispredict (kernel/walk.h). `make bench-latency`
-// shows what that is worth.
+// down as bits of a word (kernel/tops.h); what large trees have below their tops, and rows for
+// which words cost more (kernel/choice.h), are walked side by side, without branches to mispredict
+// (kernel/walk.h). `make bench-latency` shows what that is worth.
 //
 // Why it is safe: the constructor checks every index it is given and keeps its own copy, so no
 // file and no later write to an array can send a walk out of bounds or round in circles.
@@ -26,6 +26,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "kernel/choice.h"
 #include "kernel/compare.h"
 #include "kernel/keys.h"
 #include "kernel/layout.h"
@@ -45,7 +46,6 @@ constexpr std::size_t MAX_BLOCK_ROWS = 1024;      // rows whose keys are made at
 constexpr std::size_t MIN_BLOCK_ROWS = WORD;
 constexpr std::size_t BLOCK_BYTES = 256 * 1024;   // of keys: a part of the second-level cache
 constexpr std::size_t KEPT_BYTES = 4 * BLOCK_BYTES;  // of keys, by a thread between calls
-constexpr std::size_t ROWS_TO_INTERLEAVE = 32;    // below, walk all trees of one row at a time
 constexpr std::size_t WALKS_TO_THREAD = 50000;    // a thread costs about as much as this many
 
 template <typename T, int N>
@@ -177,6 +177,8 @@ class Forest {
                 if (missing_left_[i])
                     layout.nodes[i].feature += static_cast<std::uint32_t>(columns_.size()) * LANES;
             layout.bunches = make_bunches(layout.nodes, roots_);
+            measure_levels(layout.nodes, roots_, layout.effort);
+            measure_words(layout.bunches, layout.effort);
             missing_ = std::move(layout);
             missing_nbytes_ = missing_.nbytes();
         });
@@ -249,7 +251,7 @@ class Forest {
     template <int W>
     static void number_rows(const Bunch &bunch, const Keys &keys, std::size_t i, std::size_t n,
                             std::uint8_t *numbers, std::size_t stride, Work &work) {
-        const Compare compare = chosen_compare().load(std::memory_order_relaxed);
+        const Compare compare = chosen_instructions().load(std::memory_order_relaxed)->compare;
         for (int w = 0; w < W && i + w * WORD < n; ++w)  // a last word may have no rows
             compare(bunch.splits, keys.row(i + w * WORD), keys.width, work.above.data() + w, W);
         for (std::size_t t = 0; t < bunch.tops.size(); ++t)
@@ -350,20 +352,22 @@ class Forest {
             layout = &layout_for_missing();
             special.infinity = make_missing_keys<T>(rows, columns_, work.keys);
         }
-        if (n < ROWS_TO_INTERLEAVE) {
-            work.leaves.resize(roots_.size());
-            for (std::size_t i = 0; i < n; ++i)
-                one_row(*layout, work.keys.row(i), work.leaves.data(), out + i * n_outputs());
-        } else if (complement_) {
-            work.sums.resize(n);
-            rows_of_each_tree(*layout, work.keys, n, work.sums.data(), work);
-            for (std::size_t i = 0; i < n; ++i) {
+        const double split_cost =
+            chosen_instructions().load(std::memory_order_relaxed)->split_cost;
+        const std::size_t by_words = rows_by_words(layout->effort, n, split_cost);
+        if (by_words > 0 && complement_) {
+            work.sums.resize(by_words);
+            rows_of_each_tree(*layout, work.keys, by_words, work.sums.data(), work);
+            for (std::size_t i = 0; i < by_words; ++i) {
                 out[2 * i] = total_ - work.sums[i];
                 out[2 * i + 1] = work.sums[i];
             }
-        } else {
-            rows_of_each_tree(*layout, work.keys, n, out, work);
+        } else if (by_words > 0) {
+            rows_of_each_tree(*layout, work.keys, by_words, out, work);
         }
+        work.leaves.resize(roots_.size());
+        for (std::size_t i = by_words; i < n; ++i)
+            one_row(*layout, work.keys.row(i), work.leaves.data(), out + i * n_outputs());
         for (std::size_t i = 0; i < n; ++i) finish(out + i * n_outputs(), n_outputs());
         return special;
     }
@@ -384,7 +388,7 @@ std::vector<std::string> instruction_sets() {
 void use_instructions(const std::string &name) {
     for (const Instructions &one : instructions())
         if (name == one.name) {
-            chosen_compare().store(one.compare);
+            chosen_instructions().store(&one);
             return;
         }
     throw nb::value_error(("this machine has no instructions named " + name + ".").c_str());
