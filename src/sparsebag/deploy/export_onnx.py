@@ -24,6 +24,8 @@ from sparsebag.deploy.whole_file import write_whole
 
 SUM, LESS_OR_EQUAL = 1, 0
 """Codes of TreeEnsemble's attributes."""
+MAX_LEAVES = 2**15
+"""Leaves times classes that are written out in the trees, about 2 MB; more become a table."""
 ACTIVATION_NODES = {"logistic": "Sigmoid", "tanh": "Tanh", "relu": "Relu"}
 
 
@@ -64,6 +66,8 @@ class OnnxExport(Export):
         """
         name = "prediction" if self.model.classes is None else "probabilities"
         rows = np.asarray(dense(X), dtype=_input_dtype(self.model))
+        if rows.ndim == 2 and rows.shape[1] != (width := _width(self.model)):
+            raise ValueError(f"X has {rows.shape[1]} features, but {width} were fitted.")
         (out,) = self.session.run([name], {"X": rows})
         return np.asarray(out)
 
@@ -163,9 +167,10 @@ def _trees(graph: Graph, trees: FlatTrees) -> str:
     feature = np.concatenate([feature, np.zeros(len(alone), dtype=feature.dtype)])
     threshold = np.concatenate([threshold, np.zeros(len(alone))])
     missing = np.concatenate([missing, np.ones(len(alone), dtype=np.int64)])
-    # A leaf of this operator adds one number to one target. One output: its value. Several: the
-    # row of the table of values, to a target a tree; the table is looked up after it.
-    direct = width == 1
+    # A leaf of this operator adds one number to one target. Of several classes each gets a copy
+    # of the trees; where that would be too much, leaves say their row of the table of values, to
+    # a target a tree, and the table is looked up after it.
+    direct = np.sum(children < 0) * width <= MAX_LEAVES or width == 1
     tree_of, level = np.zeros(len(feature), dtype=np.int64), roots.astype(np.int64)
     tree_of[roots] = np.arange(len(roots))
     while len(level):  # a level of all trees at a time
@@ -175,16 +180,22 @@ def _trees(graph: Graph, trees: FlatTrees) -> str:
     is_leaf = children < 0
     slots = np.flatnonzero(is_leaf.ravel())
     rows = ~children.ravel()[slots]
-    leaf_weights = trees.values[rows, 0] if direct else rows.astype(np.float64)
-    targets = np.zeros(len(slots), dtype=np.int64) if direct else tree_of[slots // 2]
+    copies = width if direct else 1
+    leaf_weights = trees.values[rows].T.ravel() if direct else rows.astype(np.float64)
+    targets = np.repeat(np.arange(width), len(slots)) if direct else tree_of[slots // 2]
     index = children.astype(np.int64)
     index[is_leaf] = np.arange(len(slots))
+    step = np.where(is_leaf, len(slots), len(feature))
+    index = np.concatenate([index + c * step for c in range(copies)])
+    roots = np.concatenate([roots.astype(np.int64) + c * len(feature) for c in range(copies)])
+    feature, threshold, missing = (np.tile(a, copies) for a in (feature, threshold, missing))
+    is_leaf = np.tile(is_leaf, (copies, 1))
     tensor = graph.onnx.numpy_helper.from_array
     out = graph.add(
         "TreeEnsemble",
         graph.cast(graph.cast("X", np.float32), np.float64),
         domain="ai.onnx.ml",
-        n_targets=1 if direct else len(roots),
+        n_targets=width if direct else len(roots),
         aggregate_function=SUM,
         post_transform=0,
         tree_roots=roots.astype(np.int64).tolist(),
@@ -200,13 +211,23 @@ def _trees(graph: Graph, trees: FlatTrees) -> str:
         leaf_weights=tensor(leaf_weights.astype(np.float64), "leaf_weights"),
     )
     if not direct:
-        said = graph.add("Gather", graph.constant(trees.values), graph.cast(out, np.int64), axis=0)
-        return graph.add("ReduceSum", said, graph.ints([1]), keepdims=0)
+        return _looked_up(graph, trees.values, graph.cast(out, np.int64), len(roots))
     if trees.complement:
         return graph.add(
             "Concat", graph.add("Sub", graph.constant([[trees.total]]), out), out, axis=1
         )
     return out
+
+
+def _looked_up(graph: Graph, values: np.ndarray, rows: str, n_trees: int) -> str:
+    """The sum of the trees' rows of a table, tree after tree: all at once would be an array of
+    rows x trees x classes."""
+    table, total = graph.constant(values), ""
+    for tree in range(n_trees):
+        own = graph.add("Gather", rows, graph.constant(tree, np.int64), axis=1)
+        said = graph.add("Gather", table, own, axis=0)
+        total = graph.add("Add", total, said) if total else said
+    return total
 
 
 def _link(graph: Graph, z: str, link: str, n_votes: int) -> str:
