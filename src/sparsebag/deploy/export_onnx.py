@@ -211,7 +211,7 @@ def _trees(graph: Graph, trees: FlatTrees) -> str:
         leaf_weights=tensor(leaf_weights.astype(np.float64), "leaf_weights"),
     )
     if not direct:
-        return _looked_up(graph, trees.values, graph.cast(out, np.int64))
+        return _looked_up(graph, trees.values, graph.cast(out, np.int64), len(roots))
     if trees.complement:
         return graph.add(
             "Concat", graph.add("Sub", graph.constant([[trees.total]]), out), out, axis=1
@@ -219,14 +219,19 @@ def _trees(graph: Graph, trees: FlatTrees) -> str:
     return out
 
 
-def _looked_up(graph: Graph, values: np.ndarray, rows: str) -> str:
-    """The sum of the trees' rows of a table, tree after tree: all at once would be an array of
-    rows x trees x classes, and an engine may take nodes without a loop in any order."""
+def _looked_up(graph: Graph, values: np.ndarray, rows: str, n_trees: int) -> str:
+    """The sum of the trees' rows of a table, tree after tree."""
+    # All at once would be an array of rows x trees x classes; and without a loop an engine may
+    # take the nodes in any order.
     table = graph.constant(values)
     rows = graph.add("Transpose", rows, perm=[1, 0])
     first = graph.add("Gather", rows, graph.constant(0, np.int64), axis=0)
-    others = graph.add("Slice", rows, graph.ints([1]), graph.ints([np.iinfo(np.int64).max]), graph.ints([0]))
     start = graph.add("Gather", table, first, axis=0)
+    if n_trees == 1:
+        return start
+    others = graph.add(
+        "Slice", rows, graph.ints([1]), graph.ints([np.iinfo(np.int64).max]), graph.ints([0])
+    )
     body = graph.sum_of_rows(table, values.shape[1])
     return graph.add("Scan", start, others, body=body, num_scan_inputs=1)
 
