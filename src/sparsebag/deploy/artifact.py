@@ -143,6 +143,11 @@ def load(path: Any, *, mmap: bool = False, allow_pickle: bool = False) -> Compil
     ...     sb.load(f"{folder}/model.sbag").n_features
     4
     """
+    if isinstance(path, bytes | bytearray | memoryview) and bytes(path[: len(MAGIC)]) == MAGIC:
+        raise TypeError(
+            "load reads a file by its path, and these are the bytes of one; write them to a file, "
+            "or pass them to sparsebag.deploy.artifact.loads."
+        )
     content = read_whole(path, start=MAGIC)
     if mmap and content.startswith(MAGIC):
         return _loaded(content, allow_pickle, mapped_file(path))
@@ -317,7 +322,8 @@ def _group(
         mapped = _named(entry["arrays"], shared)
         named = {k: mapped[k] if a.nbytes >= MAPPED_BYTES else a for k, a in named.items()}
     settings = {name: SETTINGS[kind][name](value) for name, value in settings.items()}
-    rebuilt: Group = GROUPS[kind].rebuild(_typed(kind, named), settings)
+    rebuilt: FlatTrees | LinearVotes | StackedNetworks
+    rebuilt = GROUPS[kind].rebuild(_typed(kind, named), settings)
     with_keys(named, tuple(rebuilt.arrays()))
     return rebuilt
 

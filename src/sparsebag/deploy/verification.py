@@ -138,10 +138,11 @@ def _prediction(model: CompiledEnsemble, export: Any) -> Callable[[Any], Any]:
     if isinstance(export, Export):
         return export.predict
     classes = getattr(export, "classes_", None)
-    if classes is not None and not np.array_equal(classes, model.classes):
+    known = [] if model.classes is None else model.classes.tolist()
+    if classes is not None and list(classes) != known:
         raise ExportMismatch(
             f"the export does not match the model: its classes are {list(classes)[:5]}, those of "
-            f"the model {list(model.classes)[:5] if model.classes is not None else None}."
+            f"the model {known[:5]}."
         )
     name = "predict" if model.classes is None else "predict_proba"
     predict = getattr(export, name, export)

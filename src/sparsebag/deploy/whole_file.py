@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import mmap
 import os
 import secrets
 import stat
+import time
 from pathlib import Path
 from typing import Any
 
+LEFTOVER_SECONDS = 24 * 3600
+"""Older partial files are nobody's any more."""
 PRIVATE, USUAL = 0o600, 0o666
 """Permissions of a new file, before the user's umask."""
 
@@ -25,9 +29,10 @@ def write_whole(path: Any, content: bytes) -> None:
     content : bytes
     """
     target = Path(os.path.realpath(os.fsdecode(path)))
-    partial = target.with_name(f".{secrets.token_hex(8)}.part")
+    partial = target.with_name(f"{_prefix(target)}{secrets.token_hex(8)}.part")
     try:
         mode = _mode_to_keep(target)
+        _remove_leftovers(target)
         with _new_file(partial, USUAL if mode is None else PRIVATE) as file:
             if mode is not None:
                 os.chmod(partial, mode)
@@ -82,6 +87,20 @@ def mapped_file(path: Any) -> mmap.mmap:
             return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
     except (OSError, ValueError) as error:  # ValueError: it is empty by now
         raise _unread(error, name) from None
+
+
+def _prefix(target: Path) -> str:
+    """How partial files of a target begin; a digest, because names have a longest length."""
+    return f".{hashlib.sha256(os.fsencode(target.name)).hexdigest()[:16]}-"
+
+
+def _remove_leftovers(target: Path) -> None:
+    """What a process that was killed while it wrote this target left behind, a day ago or more."""
+    oldest = time.time() - LEFTOVER_SECONDS
+    for path in target.parent.glob(f"{_prefix(target)}*.part"):
+        with contextlib.suppress(OSError):  # another process may do the same
+            if path.stat().st_mtime < oldest:
+                path.unlink()
 
 
 def _new_file(path: Path, mode: int) -> Any:
