@@ -262,6 +262,7 @@ NOT_AS_PROMISED = {
         "number of",
     ),
     "overlap": ("forest", overlapping, "overlap"),
+    "other columns": ("regression", top(n_features=64), "another number of features"),
     "no total": ("two classes", settings(total=0.0), "make no probabilities"),
     "a total below zero": ("forest", settings(total=-1.0), "make no probabilities"),
 }

@@ -265,8 +265,12 @@ def _check_groups(
 ) -> None:
     if not groups or any(g.n_outputs != n_outputs for g in groups):
         raise ArtifactError("its members vote for other classes")
-    if n_features is not None and any(g.n_features > n_features for g in groups):
-        raise ArtifactError("its members read features that do not exist")
+    if n_features is not None:
+        of_arrays = [g for g in groups if not isinstance(g, OtherMembers)]
+        if any(g.n_features != n_features for g in of_arrays):
+            raise ArtifactError("its members read another number of features")
+        if any(g.n_features > n_features for g in groups):
+            raise ArtifactError("its members read features that do not exist")
     for group in groups:
         if isinstance(group, FlatTrees):
             largest = float(np.abs(group.values).max(initial=0.0)) * group.n_members
