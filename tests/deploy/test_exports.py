@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 import warnings
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -502,3 +503,12 @@ def test_sklearn_keeps_the_names_of_columns(calibration):
     assert np.abs(ours - theirs).max() < 1e-12
     with pytest.raises(ValueError, match="feature names"):
         exported.predict_proba(X[X.columns[::-1]])
+
+
+def test_the_example_of_the_docs_runs(tmp_path, monkeypatch, capsys):
+    pytest.importorskip("onnxruntime")
+    pytest.importorskip("treelite")
+    page = (Path(__file__).parents[2] / "docs" / "deploy.md").read_text(encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    exec(page.partition("```python\n")[2].partition("```")[0], {})
+    assert capsys.readouterr().out.startswith("150 rows: largest difference")
