@@ -10,7 +10,7 @@ from pathlib import Path
 
 import sparsebag
 
-SOURCE_SUFFIXES = (".py", ".cpp")
+SOURCE_SUFFIXES = (".py", ".cpp", ".h")
 SOURCE_DIGITS = 12
 
 

@@ -22,11 +22,13 @@ from sparsebag.deploy.artifact import (
     VERSION,
     ArtifactError,
     dumps,
+    load,
     loads,
 )
 from sparsebag.deploy.calibrators import Isotonic, TemperedFloor, VectorScaling
 from sparsebag.deploy.compiled import CompiledEnsemble
 from sparsebag.deploy.from_members import compile_members
+from sparsebag.deploy.trees import FlatTrees
 from sparsebag.evidence.from_ensemble import read_ensemble
 
 HOSTILE = (0, 1, -1, 2, 3, 64, 2**31 - 1, 2**31, -(2**31), 2**62, 2**64, 1e308, 0.5, "", None, [])
@@ -119,6 +121,7 @@ def seeds() -> dict[str, bytes]:
         "networks": BaggingClassifier(
             MLPClassifier((4, 3), max_iter=400, random_state=0), 2, random_state=0
         ).fit(X, Y),
+        "large trees, missing values": _large_trees(),
     }
     calibrators = {
         "trees": TemperedFloor(0.5, 0.01),
@@ -136,10 +139,26 @@ def seeds() -> dict[str, bytes]:
     return out
 
 
-def try_out(content: bytes) -> str:
-    """Load a file and, if it loads, predict with it."""
+def _large_trees() -> RandomForestRegressor:
+    """Trees of more than 255 splits, which have a part below their tops."""
+    rng = np.random.default_rng(0)
+    rows = np.where(rng.random((700, 4)) < 0.1, np.nan, rng.normal(size=(700, 4)))
+    forest = RandomForestRegressor(2, random_state=0).fit(rows, rng.normal(size=700))
+    assert all(tree.tree_.n_leaves > 300 for tree in forest.estimators_)
+    return forest
+
+
+def try_out(content: bytes, path: Any = None) -> str:
+    """Load a file and, if it loads, predict with it: rows, a row, rows with missing values.
+
+    With a path, the file is written there and loaded through a memory map.
+    """
     try:
-        model = loads(content)
+        if path is None:
+            model = loads(content)
+        else:
+            path.write_bytes(content)
+            model = load(path, mmap=True)
     except ArtifactError:
         return "refused"
     assert isinstance(model, CompiledEnsemble)
@@ -147,9 +166,16 @@ def try_out(content: bytes) -> str:
     if not 0 < width < MAX_COLUMNS:
         return "loaded"
     rows = np.resize(X, (ROWS, width))
-    if model.classes is None:
-        assert model.predict(rows).shape == (ROWS,)
-    else:
-        with np.errstate(all="ignore"):
+    with np.errstate(all="ignore"):
+        if model.classes is None:
+            assert model.predict(rows).shape == (ROWS,)
+        else:
             assert model.predict_proba(rows).shape == (ROWS, len(model.classes))
-    return "loaded"
+            assert model.predict_proba_one(rows[0]).shape == (len(model.classes),)
+        model.predict_one(rows[0])
+        if model.allow_nan:
+            holes = np.where(np.arange(rows.size).reshape(rows.shape) % 3 == 0, np.nan, rows)
+            if all(isinstance(group, FlatTrees) for group in model.groups):
+                assert model.predict(holes).shape == (ROWS,)
+                model.predict_one(holes[0])
+    return "predicted"

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from sparsebag.compress import compress
     from sparsebag.deploy.artifact import ArtifactError, load
     from sparsebag.deploy.compiled import CompiledEnsemble
+    from sparsebag.deploy.verification import ExportMismatch, Verification, verify
     from sparsebag.estimators import SparseBaggingClassifier, SparseBaggingRegressor
     from sparsebag.evidence.evidence import (
         OOBEvidence,
@@ -75,6 +76,9 @@ __all__ = [
     "CompiledEnsemble",
     "load",
     "ArtifactError",
+    "verify",
+    "Verification",
+    "ExportMismatch",
     "metrics",
 ]
 
@@ -105,6 +109,9 @@ _HOMES = {
     "CompiledEnsemble": "deploy.compiled",
     "load": "deploy.artifact",
     "ArtifactError": "deploy.artifact",
+    "verify": "deploy.verification",
+    "Verification": "deploy.verification",
+    "ExportMismatch": "deploy.verification",
     "metrics": "report.metrics",  # a module
 }
 

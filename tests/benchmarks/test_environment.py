@@ -15,3 +15,10 @@ def test_an_edit_or_a_renamed_file_is_other_source(tmp_path):
     second = source_hash(tmp_path)
     (tmp_path / "a.py").rename(tmp_path / "b.py")
     assert len({first, second, source_hash(tmp_path)}) == 3
+
+
+def test_headers_of_the_kernel_are_source(tmp_path):
+    (tmp_path / "walk.h").write_text("int a;")
+    first = source_hash(tmp_path)
+    (tmp_path / "walk.h").write_text("int b;")
+    assert source_hash(tmp_path) != first

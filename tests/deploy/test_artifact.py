@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
+import mmap
 import os
 import pickle
 import struct
 import subprocess
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -22,7 +25,7 @@ from sklearn.neural_network import MLPClassifier
 from sklearn.svm import SVC
 
 import sparsebag as sb
-from deploy_mutations import sealed
+from deploy_mutations import parts, sealed
 from sparsebag.deploy.artifact import dumps, loads
 from sparsebag.deploy.calibrators import Isotonic, Temperature, TemperedFloor, VectorScaling
 from sparsebag.deploy.from_members import compile_members
@@ -212,3 +215,141 @@ def test_arrays_may_not_overlap():
     header = b'{"arrays": [' + b", ".join([entry] * 50) + b"]}"
     with pytest.raises(sb.ArtifactError, match="its arrays overlap"):
         loads(sealed(header, bytes(64)))
+
+
+def rewritten(name, change, encode=json.dumps):
+    """A file whose header was changed, sealed again."""
+    header, body = parts(dumps(compiled(name)))
+    table = json.loads(header)
+    change(table)
+    text = encode(table)
+    return sealed(text if isinstance(text, bytes) else text.encode(), body)
+
+
+def overlapping(table):
+    arrays, used = table["arrays"], table["groups"][0]["arrays"]
+    arrays[used["values"]]["offset"] = arrays[used["children"]]["offset"]
+
+
+def settings(**values):
+    return lambda table: table["groups"][0]["settings"].update(values)
+
+
+def top(**values):
+    return lambda table: table.update(values)
+
+
+NOT_AS_PROMISED = {
+    "a flag as a string": ("forest", top(allow_nan="no"), "true or false"),
+    "a flag as a number": ("forest", top(allow_nan=1), "true or false"),
+    "a setting as a string": ("two classes", settings(complement="false"), "true or false"),
+    "columns as a string": ("forest", settings(n_features="4"), "whole number"),
+    "columns as a fraction": ("forest", settings(n_features=4.9), "whole number"),
+    "a share as a string": ("forest", top(floor="0.5"), "finite number"),
+    "a share as a flag": ("forest", top(floor=False), "finite number"),
+    "a path that is none": ("forest", top(paths=["evil\n"] * 5), "paths are not those"),
+    "paths in a string": ("forest", top(paths="trees"), "a list"),
+    "another kind's path": ("forest", top(paths=["linear"] * 5), "paths are not those"),
+    "names in a string": ("forest", top(feature_names="abcd"), "a list"),
+    "a class twice": ("forest", top(classes={"strings": ["a", "a", "b"]}), "a class twice"),
+    "an unknown task": ("regression", top(task="banana"), "task and its classes"),
+    "an unknown key": ("forest", top(colour=1), "no table of"),
+    "an unknown setting": ("forest", settings(colour=1), "no table of"),
+    "no members": ("ridge", lambda t: (settings(n_members=0)(t), t.update(paths=[])), "number of"),
+    "fewer members": (
+        "logistic",
+        lambda t: (settings(n_members=1)(t), t.update(paths=["linear"])),
+        "number of",
+    ),
+    "overlap": ("forest", overlapping, "overlap"),
+    "other columns": ("regression", top(n_features=64), "another number of features"),
+    "no total": ("two classes", settings(total=0.0), "make no probabilities"),
+    "a total below zero": ("forest", settings(total=-1.0), "make no probabilities"),
+}
+
+
+@pytest.mark.parametrize("case", NOT_AS_PROMISED)
+def test_what_the_format_does_not_allow_is_refused(case):
+    name, change, message = NOT_AS_PROMISED[case]
+    with pytest.raises(sb.ArtifactError, match=f"this is not a sound model file: .*{message}"):
+        loads(rewritten(name, change))
+
+
+def test_a_header_says_a_thing_once_and_in_utf8():
+    def twice(table):
+        return json.dumps(table).replace('{"task"', '{"task": "regression", "task"')
+
+    with pytest.raises(sb.ArtifactError, match="says a thing twice"):
+        loads(rewritten("forest", lambda _: None, twice))
+    for encoding in ("utf-16", "utf-32", "utf-8-sig"):
+        content = rewritten("forest", lambda _: None, lambda t, e=encoding: json.dumps(t).encode(e))
+        with pytest.raises(sb.ArtifactError, match="this is not a sound model file"):
+            loads(content)
+
+
+def test_votes_that_make_no_probabilities():
+    model = compiled("logistic")
+    (group,) = model.groups
+    for weights in (np.zeros_like(group.weights), -group.weights):
+        broken = replace(model, groups=(replace(group, weights=weights),))
+        with pytest.raises(sb.ArtifactError, match="make no probabilities"):
+            loads(dumps(broken))
+    model = compiled("forest")
+    (trees,) = model.groups
+    huge = replace(model, groups=(replace(trees, values=np.full_like(trees.values, 1e308)),))
+    with pytest.raises(sb.ArtifactError, match="more than can be summed"):
+        loads(dumps(huge))
+    nothing = replace(trees, values=np.zeros_like(trees.values))
+    empty = loads(dumps(replace(model, floor=0.0, groups=(nothing,))))
+    assert np.allclose(empty.predict_proba(IRIS[0]), 1 / 3)  # as the format says
+
+
+def test_a_damaged_pickle_is_one_clear_error():
+    bag = BaggingClassifier(SVC(), 3, random_state=0).fit(*IRIS)
+    model = compile_members(read_ensemble(bag), np.full(3, 1 / 3))
+    header, body = parts(dumps(model, allow_pickle=True))
+    renamed = body.replace(b"sparsebag.deploy.other", b"sparsebag.deploy.othxx")
+    start = body.index(b"\x80\x05")  # of protocol 5
+    foreign = body[:start] + b"\xff" + body[start + 1 :]
+    for broken in (foreign, body[: start + 200] + bytes(len(body) - start - 200), renamed):
+        with pytest.raises(sb.ArtifactError, match="its pickle cannot be read"):
+            loads(sealed(header, broken), allow_pickle=True)
+
+
+@pytest.mark.parametrize("name", ["forest", "logistic", "networks"])
+def test_a_mapped_file_may_be_cut_while_its_model_predicts(name, tmp_path):
+    """Reading past the end of a mapped file ends the process: small arrays are copies."""
+    model, path = compiled(name), tmp_path / "model.sbag"
+    path.write_bytes(dumps(model))
+    loaded = sb.load(path, mmap=True)
+    os.truncate(path, 0)
+    assert same(model, loaded, IRIS[0])
+
+
+def test_large_coefficients_are_shared_through_the_map(tmp_path):
+    rng, path = np.random.default_rng(0), tmp_path / "model.sbag"
+    X, y = rng.normal(size=(30, 70_000)), rng.integers(0, 2, 30)
+    bag = BaggingClassifier(LogisticRegression(max_iter=3), 2, random_state=0).fit(X, y)
+    model = compile_members(read_ensemble(bag), np.full(2, 0.5))
+    path.write_bytes(dumps(model))
+    loaded = sb.load(path, mmap=True)
+    (group,) = loaded.groups
+    assert isinstance(_owner(group.coef), mmap.mmap)
+    assert not isinstance(_owner(group.class_columns), mmap.mmap)
+    assert same(model, loaded, X)
+
+
+def _owner(array):
+    """What an array's memory belongs to."""
+    while isinstance(array, np.ndarray) and array.base is not None:
+        array = array.base
+    return array.obj if isinstance(array, memoryview) else array
+
+
+def test_arrays_of_trees_are_checked_where_nobody_else_writes(tmp_path):
+    """What is checked in a map could be changed before it is used."""
+    path = tmp_path / "model.sbag"
+    path.write_bytes(dumps(compiled("forest")))
+    (trees,) = sb.load(path, mmap=True).groups
+    for array in trees.arrays().values():
+        assert isinstance(_owner(array), (bytes, np.ndarray))

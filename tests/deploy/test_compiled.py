@@ -335,6 +335,24 @@ def test_bad_single_rows_get_one_sentence():
         compiled.predict_one(np.full(4, np.inf))
 
 
+@pytest.mark.parametrize("n_rows", [2, 150])
+def test_infinity_beside_nan_is_refused(n_rows):
+    """The kernel looks for the largest magnitude, and that of NaN is above infinity's."""
+    X, y = IRIS
+    holes = np.where(np.random.default_rng(0).random(X.shape) < 0.1, np.nan, X)
+    compiled, _ = both(read_ensemble(RandomForestClassifier(6, random_state=0).fit(holes, y)))
+    rows = X[:n_rows].copy()
+    rows[0, 0] = np.nan
+    assert compiled.predict_proba(rows).shape == (n_rows, 3)
+    for row, value in ((0, np.inf), (1, -np.inf)):
+        bad = rows.copy()
+        bad[row, 1] = value
+        with pytest.raises(ValueError, match="infinity or a value too large"):
+            compiled.predict_proba(bad)
+    with pytest.raises(ValueError, match="infinity or a value too large"):
+        compiled.predict_proba_one(np.array([np.nan, np.inf, 1.0, 1.0]))
+
+
 @pytest.mark.parametrize("case", ["multinomial", "networks", "ridge"])
 def test_members_that_cannot_read_nan_say_so(case):
     _, make, (X, _) = CASES[case]

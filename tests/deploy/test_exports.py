@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 import warnings
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -268,6 +269,65 @@ def test_what_scikit_learn_cannot_express(case, message):
         export_sklearn(model, pool, weights)
 
 
+@pytest.mark.parametrize("name", ["three classes", "missing values", "a missed class"])
+def test_leaves_of_several_classes(name, monkeypatch):
+    """In the leaves of the one node; where that is too much, in a table, a tree at a time."""
+    pytest.importorskip("onnxruntime")
+    from onnx import numpy_helper
+
+    from sparsebag.deploy import export_onnx
+
+    model, *_, X = made(TREES[name])
+    (trees,) = model.groups
+    for limit in (export_onnx.MAX_LEAVES, 0):
+        monkeypatch.setattr(export_onnx, "MAX_LEAVES", limit)
+        export = export_onnx.export_onnx(model)
+        assert export.verify(X).largest_difference < 1e-12
+        nodes = export.graph.graph.node
+        (node,) = [n for n in nodes if n.op_type == "TreeEnsemble"]
+        (leaves,) = [a for a in node.attribute if a.name == "leaf_weights"]
+        values = numpy_helper.to_array(leaves.t)
+        assert (set(values) <= set(trees.values.ravel())) == (limit > 0)
+        assert sum(n.op_type == "Scan" for n in nodes) == (0 if limit else 1)
+
+
+def test_a_draw_goes_to_the_first_class():
+    """Without an intercept all scores of a row of zeros are equal."""
+    pytest.importorskip("onnxruntime")
+    from sparsebag.deploy.export_onnx import export_onnx
+
+    bag = BaggingClassifier(LinearSVC(fit_intercept=False), 5, random_state=0)
+    model, *_, X = made((bag, IRIS))
+    export = export_onnx(model)
+    zeros = np.zeros((1, 4))
+    assert np.abs(export.predict(zeros) - model.predict_proba(zeros)).max() < 1e-12
+    assert model.predict(zeros).tolist() == [0]
+    assert export.verify(np.concatenate([X, zeros])).label_flips == 0
+    assert np.all(probe_rows(model)[0] == 0.0)
+
+
+@pytest.mark.parametrize("before", [False, True])
+def test_a_graph_that_was_changed_does_not_verify(before, tmp_path):
+    pytest.importorskip("onnxruntime")
+    from onnx import numpy_helper
+
+    from sparsebag.deploy.export_onnx import export_onnx
+
+    model, *_, X = made(TREES["two classes"])
+    export = export_onnx(model)
+    if before:
+        export.verify(X)
+    (node,) = [n for n in export.graph.graph.node if n.op_type == "TreeEnsemble"]
+    (leaves,) = [a for a in node.attribute if a.name == "leaf_weights"]
+    values = numpy_helper.to_array(leaves.t)[::-1]
+    leaves.t.CopyFrom(numpy_helper.from_array(values.copy(), "leaf_weights"))
+    with pytest.raises(ExportMismatch):
+        export.verify(X)
+    with pytest.raises(ExportMismatch):
+        export.save(tmp_path / "model.onnx")
+    assert not (tmp_path / "model.onnx").exists()
+
+
 def test_members_without_a_graph():
     pytest.importorskip("onnxruntime")
     pytest.importorskip("treelite")
@@ -310,6 +370,60 @@ def test_differences_are_relative_to_the_predictions(unit):
     assert verify(model, model.predict, X, 1e-9).largest_difference == 0.0
     with pytest.raises(ExportMismatch):
         verify(model, lambda rows: 1.0001 * model.predict(rows), X, 1e-9)
+
+
+def test_a_few_huge_predictions_hide_no_difference():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(300, 3))
+    y = np.where(X[:, 0] > 2.5, 1e12, X[:, 1])
+    model, *_ = made((RandomForestRegressor(5, random_state=0), (X, y)))
+    assert np.median(np.abs(model.predict(X))) < 10 < 1e10 < np.abs(model.predict(X)).max()
+    for shift in (5.0, 1e-6):
+        with pytest.raises(ExportMismatch):
+            verify(model, lambda rows, shift=shift: model.predict(rows) + shift, X)
+    turned = replace(model, groups=tuple(_trees_reversed(group) for group in model.groups))
+    assert verify(model, turned, X).largest_difference < 1e-12  # another order of the sum
+
+
+def _trees_reversed(trees):
+    return replace(trees, roots=np.ascontiguousarray(trees.roots[::-1]))
+
+
+@pytest.mark.parametrize("case", ["three classes", "regression", "multinomial"])
+def test_every_export_is_verified_in_one_way(case, tmp_path):
+    ensemble, (X, y) = {**TREES, **OTHERS}[case]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        small = sb.compress(ensemble.fit(X, y), X, y, max_estimators=4, tolerance=None)
+    small.save(tmp_path / "model.sbag")
+    loaded = sb.load(tmp_path / "model.sbag")
+    for export in (small.to_sklearn(), loaded, small.compile()):
+        for found in (small.verify(export, X), sb.verify(loaded, export, X)):
+            assert found.n_rows == len(X)
+            assert found.largest_difference < 1e-12
+    with pytest.raises(sb.ExportMismatch):
+        small.verify(ensemble, X)  # the whole ensemble
+    with pytest.raises(TypeError, match="a str is no export: pass what to_onnx"):
+        small.verify("model.onnx", X)
+
+
+def test_an_export_with_other_classes_does_not_verify():
+    model, pool, weights, X = made(TREES["three classes"])
+    forest = export_sklearn(model, pool, weights)
+    forest.classes_ = forest.classes_[::-1]
+    with pytest.raises(ExportMismatch, match="its classes are"):
+        verify(model, forest, X)
+
+
+def test_too_few_columns_are_told_as_the_model_tells_them():
+    pytest.importorskip("onnxruntime")
+    from sparsebag.deploy.export_onnx import export_onnx
+
+    model, *_, X = made(TREES["three classes"])
+    export = export_onnx(model)
+    for call in (export.verify, export.predict):
+        with pytest.raises(ValueError, match="X has 3 features, but 4 were fitted"):
+            call(X[:, :3])
 
 
 def test_sparse_rows_are_verified_too():
@@ -389,3 +503,12 @@ def test_sklearn_keeps_the_names_of_columns(calibration):
     assert np.abs(ours - theirs).max() < 1e-12
     with pytest.raises(ValueError, match="feature names"):
         exported.predict_proba(X[X.columns[::-1]])
+
+
+def test_the_example_of_the_docs_runs(tmp_path, monkeypatch, capsys):
+    pytest.importorskip("onnxruntime")
+    pytest.importorskip("treelite")
+    page = (Path(__file__).parents[2] / "docs" / "deploy.md").read_text(encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    exec(page.partition("```python\n")[2].partition("```")[0], {})
+    assert capsys.readouterr().out.startswith("150 rows: largest difference")

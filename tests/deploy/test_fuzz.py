@@ -9,12 +9,14 @@ from deploy_mutations import mutated, seeds, try_out
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-def test_mutated_files():
+def test_mutated_files(tmp_path):
     rng = np.random.default_rng(0)
-    results = {name: [] for name in ("refused", "loaded")}
+    results = {name: [] for name in ("refused", "loaded", "predicted")}
     for name, content in seeds().items():
-        assert try_out(content) == "loaded"
-        for _ in range(400):
-            results[try_out(mutated(content, rng))].append(name)
+        assert try_out(content) == "predicted"
+        for i in range(400):
+            path = tmp_path / "mapped.sbag" if i % 10 == 0 else None
+            results[try_out(mutated(content, rng), path)].append(name)
     assert len(results["refused"]) > 1000  # most damage is noticed
-    assert len(results["loaded"]) > 50  # and some, in numbers, is a model of its own
+    assert len(results["predicted"]) > 50  # and some, in numbers, is a model of its own
+    assert set(results["predicted"]) == set(seeds())

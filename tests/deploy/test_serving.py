@@ -57,6 +57,31 @@ def test_columns_in_another_order_are_refused(named):
         assert model.predict_one(TABLE.iloc[0]) == model.predict_one(X[0])
 
 
+def test_rows_of_a_new_user_get_one_sentence(named):
+    model = named.compile()
+    row = dict(zip(NAMES, X[0], strict=True))
+    for call in (model.predict_one, model.predict_proba_one):
+        with pytest.raises(TypeError, match="not a dict; pass \\[row"):
+            call(row)
+        with pytest.raises(TypeError, match="not a dict; 'width' is missing; pass"):
+            call({"length": 1.0})
+        with pytest.raises(ValueError, match="column 'width' holds 'blue', which is no number"):
+            call(["1", "blue", "3", "4"])
+        with pytest.raises(ValueError, match=r"one row has one dimension, not shape \(\)"):
+            call("abc")
+        with pytest.raises(ValueError, match="3 features, but 4 were fitted"):
+            call([1.0, 2.0, 3.0])
+    with pytest.raises(ValueError, match="column 'length' holds 'red'"):
+        model.predict(TABLE.astype(object).replace({"length": {5.1: "red"}}))
+    with pytest.raises(ValueError, match="but 4 were fitted; 'petal width' is missing"):
+        model.predict(TABLE[NAMES[:3]])
+
+
+def test_bytes_of_a_file_are_no_path(named):
+    with pytest.raises(TypeError, match="load reads a file by its path, and these are the bytes"):
+        sb.load(dumps(named.compile()))
+
+
 def test_names_that_do_not_fit_are_a_broken_file(named):
     for names in (("a",), (1, 2, 3, 4)):
         broken = dumps(replace(named.compile(), feature_names=names))

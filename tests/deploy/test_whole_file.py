@@ -153,3 +153,17 @@ def test_a_model_in_use_can_be_replaced(small, tmp_path):
     before = mapped.predict_proba(X)
     small.save(path)
     assert np.array_equal(mapped.predict_proba(X), before)
+
+
+def test_what_a_killed_process_left_is_removed_the_next_day(small, tmp_path, monkeypatch):
+    path, other = tmp_path / "m.sbag", tmp_path / "other.sbag"
+    with monkeypatch.context() as killed:  # nothing after the crash runs
+        killed.setattr(os, "replace", lambda *_: None)
+        killed.setattr(os, "unlink", lambda *_: None)
+        for target in (path, path, other):
+            write_whole(target, b"half")
+    old, young, foreign = sorted(tmp_path.iterdir(), key=lambda p: p.stat().st_mtime_ns)
+    for leftover in (old, foreign):
+        os.utime(leftover, (0, 0))
+    small.save(path)
+    assert set(os.listdir(tmp_path)) == {"m.sbag", young.name, foreign.name}

@@ -2,9 +2,9 @@
 //
 // Why it is fast: every number of a row becomes an unsigned key with the order of float32
 // (kernel/keys.h). The splits of the trees are compared with 64 rows at a time, and rows then go
-// down as bits of a word (kernel/tops.h); what large trees have below their tops, and few rows,
-// are walked side by side, without branches to mispredict (kernel/walk.h). `make bench-latency`
-// shows what that is worth.
+// down as bits of a word (kernel/tops.h); what large trees have below their tops, and rows for
+// which words cost more (kernel/choice.h), are walked side by side, without branches to mispredict
+// (kernel/walk.h). `make bench-latency` shows what that is worth.
 //
 // Why it is safe: the constructor checks every index it is given and keeps its own copy, so no
 // file and no later write to an array can send a walk out of bounds or round in circles.
@@ -26,6 +26,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "kernel/choice.h"
 #include "kernel/compare.h"
 #include "kernel/keys.h"
 #include "kernel/layout.h"
@@ -45,7 +46,6 @@ constexpr std::size_t MAX_BLOCK_ROWS = 1024;      // rows whose keys are made at
 constexpr std::size_t MIN_BLOCK_ROWS = WORD;
 constexpr std::size_t BLOCK_BYTES = 256 * 1024;   // of keys: a part of the second-level cache
 constexpr std::size_t KEPT_BYTES = 4 * BLOCK_BYTES;  // of keys, by a thread between calls
-constexpr std::size_t ROWS_TO_INTERLEAVE = 32;    // below, walk all trees of one row at a time
 constexpr std::size_t WALKS_TO_THREAD = 50000;    // a thread costs about as much as this many
 
 template <typename T, int N>
@@ -95,13 +95,13 @@ class Forest {
         check(X.shape(1) == n_features_, "X has the wrong number of columns");
         check(out.shape(0) == n && out.shape(1) == n_outputs(), "out has the wrong shape");
         const Finish finish{vote, floor, inverse_temperature, share};
-        std::uint32_t largest = 0;
+        Special special;
         {
             nb::gil_scoped_release release;
             const Rows<T> rows{X.data(), X.stride(0), X.stride(1), n};
-            largest = predict_rows<T>(rows, out.data(), n_threads, finish);
+            special = predict_rows<T>(rows, out.data(), n_threads, finish);
         }
-        check_numbers(largest, allow_nan, allow_inf);
+        check_numbers(special, allow_nan, allow_inf);
     }
 
     // One row, with the GIL held: releasing it costs more than the walk.
@@ -118,13 +118,10 @@ class Forest {
         thread_local std::vector<std::int32_t> leaves;
         const Rows<T> rows{x.data(), 0, x.stride(0), 1};
         keys.fit(1, columns_.size());
-        const std::uint32_t largest = make_row_keys<T>(rows, columns_, keys);
-        check_numbers(largest, allow_nan, false);
-        const Layout *layout = &layout_;
-        if (largest > INFINITE) {
-            make_missing_keys<T>(rows, columns_, keys);
-            layout = &layout_for_missing();
-        }
+        Special special = special_of(make_row_keys<T>(rows, columns_, keys));
+        if (special.nan) special.infinity = make_missing_keys<T>(rows, columns_, keys);
+        check_numbers(special, allow_nan, false);
+        const Layout *layout = special.nan ? &layout_for_missing() : &layout_;
         leaves.resize(roots_.size());
         one_row(*layout, keys.row(0), leaves.data(), out.data());
         Finish{vote, floor, inverse_temperature, share}(out.data(), n_outputs());
@@ -151,11 +148,20 @@ class Forest {
         std::vector<std::uint64_t> above, reach, walks, next;
     };
 
-    static void check_numbers(std::uint32_t largest, bool allow_nan, bool allow_inf) {
-        // `largest` is the largest magnitude seen; NaN is above infinity.
-        if (largest < INFINITE) return;
-        check(allow_nan || largest <= INFINITE, "Input X contains NaN.");
-        check(allow_inf || largest != INFINITE,
+    // What X holds besides numbers.
+    struct Special {
+        bool nan = false, infinity = false;
+    };
+
+    // From the largest magnitude seen. NaN is above infinity and hides it: only the keys for
+    // missing values, which are made then, tell whether there is any.
+    static Special special_of(std::uint32_t largest) {
+        return {largest > INFINITE, largest == INFINITE};
+    }
+
+    static void check_numbers(Special special, bool allow_nan, bool allow_inf) {
+        check(allow_nan || !special.nan, "Input X contains NaN.");
+        check(allow_inf || !special.infinity,
               "Input X contains infinity or a value too large for dtype('float32').");
     }
 
@@ -171,6 +177,8 @@ class Forest {
                 if (missing_left_[i])
                     layout.nodes[i].feature += static_cast<std::uint32_t>(columns_.size()) * LANES;
             layout.bunches = make_bunches(layout.nodes, roots_);
+            measure_levels(layout.nodes, roots_, layout.effort);
+            measure_words(layout.bunches, layout.effort);
             missing_ = std::move(layout);
             missing_nbytes_ = missing_.nbytes();
         });
@@ -243,7 +251,7 @@ class Forest {
     template <int W>
     static void number_rows(const Bunch &bunch, const Keys &keys, std::size_t i, std::size_t n,
                             std::uint8_t *numbers, std::size_t stride, Work &work) {
-        const Compare compare = chosen_compare().load(std::memory_order_relaxed);
+        const Compare compare = chosen_instructions().load(std::memory_order_relaxed)->compare;
         for (int w = 0; w < W && i + w * WORD < n; ++w)  // a last word may have no rows
             compare(bunch.splits, keys.row(i + w * WORD), keys.width, work.above.data() + w, W);
         for (std::size_t t = 0; t < bunch.tops.size(); ++t)
@@ -282,8 +290,8 @@ class Forest {
     }
 
     template <typename T>
-    std::uint32_t predict_rows(const Rows<T> &rows, double *out, std::size_t n_threads,
-                               const Finish &finish) {
+    Special predict_rows(const Rows<T> &rows, double *out, std::size_t n_threads,
+                         const Finish &finish) {
         const std::size_t n = rows.n;
         const std::size_t fitting = BLOCK_BYTES / (4 * columns_.size());
         n_threads = std::min(n_threads, n * roots_.size() / WALKS_TO_THREAD + 1);
@@ -293,22 +301,20 @@ class Forest {
         const std::size_t n_blocks = (n + block - 1) / block;
         n_threads = std::max<std::size_t>(1, std::min(n_threads, n_blocks));
         std::atomic<std::size_t> next{0};
-        std::atomic<std::uint32_t> largest{0};
+        std::atomic<bool> nan{false}, infinity{false};
         const auto work = [&] {
             // Fresh pages for every call would cost a tenth of it. Behind a pointer: a thread's
             // own object would be looked up again at every use.
             thread_local std::unique_ptr<Work> kept;
             if (!kept) kept = std::make_unique<Work>();
             Work &room = *kept;
-            std::uint32_t mine = 0;
             for (std::size_t b; (b = next.fetch_add(1)) < n_blocks;) {
                 const std::size_t first = b * block;
                 const Rows<T> part = rows.part(first, std::min(block, n - first));
-                mine = std::max(mine, predict_block<T>(part, out + first * n_outputs(), room,
-                                                       finish));
-            }
-            std::uint32_t seen = largest.load();
-            while (seen < mine && !largest.compare_exchange_weak(seen, mine)) {
+                const Special found =
+                    predict_block<T>(part, out + first * n_outputs(), room, finish);
+                if (found.nan) nan = true;
+                if (found.infinity) infinity = true;
             }
             if (room.keys.values.size() * 4 > KEPT_BYTES) kept.reset();
         };
@@ -333,36 +339,37 @@ class Forest {
         guarded();
         for (std::thread &helper : helpers) helper.join();
         if (failure) std::rethrow_exception(failure);
-        return largest.load();
+        return {nan.load(), infinity.load()};
     }
 
     template <typename T>
-    std::uint32_t predict_block(const Rows<T> &rows, double *out, Work &work,
-                                const Finish &finish) {
+    Special predict_block(const Rows<T> &rows, double *out, Work &work, const Finish &finish) {
         const std::size_t n = rows.n;
         const Layout *layout = &layout_;
         work.keys.fit(n, columns_.size());
-        const std::uint32_t largest = make_keys<T>(rows, columns_, work.keys);
-        if (largest > INFINITE) {
+        Special special = special_of(make_keys<T>(rows, columns_, work.keys));
+        if (special.nan) {
             layout = &layout_for_missing();
-            make_missing_keys<T>(rows, columns_, work.keys);
+            special.infinity = make_missing_keys<T>(rows, columns_, work.keys);
         }
-        if (n < ROWS_TO_INTERLEAVE) {
-            work.leaves.resize(roots_.size());
-            for (std::size_t i = 0; i < n; ++i)
-                one_row(*layout, work.keys.row(i), work.leaves.data(), out + i * n_outputs());
-        } else if (complement_) {
-            work.sums.resize(n);
-            rows_of_each_tree(*layout, work.keys, n, work.sums.data(), work);
-            for (std::size_t i = 0; i < n; ++i) {
+        const double split_cost =
+            chosen_instructions().load(std::memory_order_relaxed)->split_cost;
+        const std::size_t by_words = rows_by_words(layout->effort, n, split_cost);
+        if (by_words > 0 && complement_) {
+            work.sums.resize(by_words);
+            rows_of_each_tree(*layout, work.keys, by_words, work.sums.data(), work);
+            for (std::size_t i = 0; i < by_words; ++i) {
                 out[2 * i] = total_ - work.sums[i];
                 out[2 * i + 1] = work.sums[i];
             }
-        } else {
-            rows_of_each_tree(*layout, work.keys, n, out, work);
+        } else if (by_words > 0) {
+            rows_of_each_tree(*layout, work.keys, by_words, out, work);
         }
+        work.leaves.resize(roots_.size());
+        for (std::size_t i = by_words; i < n; ++i)
+            one_row(*layout, work.keys.row(i), work.leaves.data(), out + i * n_outputs());
         for (std::size_t i = 0; i < n; ++i) finish(out + i * n_outputs(), n_outputs());
-        return largest;
+        return special;
     }
 };
 
@@ -381,7 +388,7 @@ std::vector<std::string> instruction_sets() {
 void use_instructions(const std::string &name) {
     for (const Instructions &one : instructions())
         if (name == one.name) {
-            chosen_compare().store(one.compare);
+            chosen_instructions().store(&one);
             return;
         }
     throw nb::value_error(("this machine has no instructions named " + name + ".").c_str());

@@ -7,51 +7,80 @@ and the kernel that will follow them. Loading imports no scikit-learn.
 from __future__ import annotations
 
 import contextlib
-import hashlib
-import io
-import json
-import math
 import pickle
-import struct
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
 
 from sparsebag.deploy.calibrators import check_can_be_carried, rebuild_calibrator
 from sparsebag.deploy.compiled import CompiledEnsemble, Group
+from sparsebag.deploy.container import (
+    ALIGNMENT,
+    MAGIC,
+    MAX_HEADER,
+    PREAMBLE,
+    VERSION,
+    ArtifactError,
+    assembled,
+    flag,
+    listed,
+    number,
+    string,
+    taken_apart,
+    whole,
+    with_keys,
+)
 from sparsebag.deploy.linear import LinearVotes
 from sparsebag.deploy.mlp import StackedNetworks
 from sparsebag.deploy.not_exportable import NotExportable
 from sparsebag.deploy.other import OtherMembers
 from sparsebag.deploy.trees import FlatTrees
-from sparsebag.deploy.whole_file import read_whole, write_whole
+from sparsebag.deploy.whole_file import mapped_file, read_whole, write_whole
 
-MAGIC = b"\x89SBAG\r\n\x1a"
-"""Not text, and broken by transfers that translate line ends."""
-VERSION = 1
-PREAMBLE = struct.Struct("<8sIIQ32s")
-"""Magic, version, length of the header, length of the file, SHA-256 of all that follows."""
-ALIGNMENT = 64
-"""Arrays start at multiples of this, so that they can be mapped as they are."""
-MAX_HEADER = 2**24
-"""Bytes of JSON; a header lists arrays and labels, not data."""
-MAX_DIMENSIONS = 3
-DTYPES = ("<f4", "<f8", "<i4", "<i8", "|u1", "|b1")
+__all__ = [
+    "ALIGNMENT",
+    "MAGIC",
+    "PREAMBLE",
+    "VERSION",
+    "ArtifactError",
+    "dumps",
+    "load",
+    "loads",
+    "save",
+]
+
+HEADER = (
+    "task",
+    "n_features",
+    "feature_names",
+    "classes",
+    "floor",
+    "allow_nan",
+    "paths",
+    "groups",
+    "calibrator",
+    "arrays",
+)
+SETTINGS: dict[str, dict[str, Callable[[Any], Any]]] = {
+    FlatTrees.kind: {"n_features": whole, "complement": flag, "total": number},
+    LinearVotes.kind: {"link": string, "n_outputs": whole, "n_members": whole},
+    StackedNetworks.kind: {
+        "n_layers": whole,
+        "activation": string,
+        "link": string,
+        "n_outputs": whole,
+    },
+    OtherMembers.kind: {},
+}
+"""What the settings of each kind of group are, and how each is read."""
+LARGEST_VOTE = 1e150
+"""Sums of leaves stay far from where float64 ends."""
+MAPPED_KINDS = (LinearVotes.kind, StackedNetworks.kind)
+MAPPED_BYTES = 2**20
+"""An array below this is not worth a mapping that a cut file would make fatal."""
 GROUPS: dict[str, Any] = {kind.kind: kind for kind in (FlatTrees, LinearVotes, StackedNetworks)}
-
-
-class ArtifactError(ValueError):
-    """A file that is not a sound ``.sbag`` model.
-
-    Examples
-    --------
-    >>> try:
-    ...     loads(b"something else")
-    ... except ArtifactError as error:
-    ...     print(error)
-    this is not a sound model file: it does not begin as a .sbag file does.
-    """
 
 
 def save(model: CompiledEnsemble, path: Any, *, allow_pickle: bool = False) -> None:
@@ -89,8 +118,10 @@ def load(path: Any, *, mmap: bool = False, allow_pickle: bool = False) -> Compil
     ----------
     path : path-like
     mmap : bool
-        Map the file instead of reading it: processes share its memory. The file must not change
-        while it is in use.
+        Map large arrays of linear models and networks (a megabyte and more) instead of keeping a
+        copy: processes that load the same file share their memory. Replacing the file, as `save`
+        does, is fine; it must not be cut or changed in place while the model is in use. Trees
+        and small arrays are read either way: the kernel of the trees has a copy of its own.
     allow_pickle : bool
         Whether members stored as pickles may be loaded. A pickle can run any code: only for
         files you made yourself.
@@ -112,8 +143,15 @@ def load(path: Any, *, mmap: bool = False, allow_pickle: bool = False) -> Compil
     ...     sb.load(f"{folder}/model.sbag").n_features
     4
     """
-    content = read_whole(path, start=MAGIC, mmap=mmap)
-    return loads(content, allow_pickle=allow_pickle)
+    if isinstance(path, bytes | bytearray | memoryview) and bytes(path[: len(MAGIC)]) == MAGIC:
+        raise TypeError(
+            "load reads a file by its path, and these are the bytes of one; write them to a file, "
+            "or pass them to sparsebag.deploy.artifact.loads."
+        )
+    content = read_whole(path, start=MAGIC)
+    if mmap and content.startswith(MAGIC):
+        return _loaded(content, allow_pickle, mapped_file(path))
+    return _loaded(content, allow_pickle)
 
 
 def dumps(model: CompiledEnsemble, *, allow_pickle: bool = False) -> bytes:
@@ -156,7 +194,7 @@ def dumps(model: CompiledEnsemble, *, allow_pickle: bool = False) -> bytes:
         else:
             named, settings = group.arrays(), group.settings()
         header["groups"].append({"kind": group.kind, "settings": settings, "arrays": stored(named)})
-    return _assembled(header, arrays)
+    return assembled(header, arrays)
 
 
 def loads(content: Any, *, allow_pickle: bool = False) -> CompiledEnsemble:
@@ -164,155 +202,144 @@ def loads(content: Any, *, allow_pickle: bool = False) -> CompiledEnsemble:
 
     Parameters
     ----------
-    content : bytes or memory map
+    content : bytes
     allow_pickle : bool
 
     Returns
     -------
     CompiledEnsemble
     """
+    return _loaded(content, allow_pickle)
+
+
+def _loaded(content: bytes, allow_pickle: bool, mapped: Any = None) -> CompiledEnsemble:
+    # Everything is checked in `content`, which nobody else can change; `mapped`, the same file in
+    # memory shared with others, only lends linear models and networks their large arrays.
     with _one_clear_error():
-        header, arrays = _taken_apart(content)
-        n_features = _whole(header["n_features"]) if header["n_features"] is not None else None
+        header, arrays, shared = taken_apart(content, mapped)
+        if shared is not None:  # small ones as copies: a view would keep the whole content alive
+            arrays = [a.copy() if a.nbytes < MAPPED_BYTES else a for a in arrays]
+        header = dict(with_keys({"feature_names": None, **header}, HEADER))
+        n_features = None if header["n_features"] is None else whole(header["n_features"])
         classes = _read_labels(header["classes"], arrays)
-        if (header["task"] == "classification") != (classes is not None):
+        if header["task"] != ("regression" if classes is None else "classification"):
             raise ArtifactError("its task and its classes disagree")
         n_outputs = 1 if classes is None else len(classes)
-        used = [i for entry in header["groups"] for i in entry["arrays"].values()]
-        if len(set(used)) < len(used):
-            raise ArtifactError("its members share arrays")
-        groups = tuple(_group(entry, arrays, allow_pickle) for entry in header["groups"])
-        paths = tuple(str(path) for path in header["paths"])
-        if sum(group.n_members for group in groups) != len(paths):
-            raise ArtifactError("its number of members is wrong")
-        if not groups or any(g.n_outputs != n_outputs for g in groups):
-            raise ArtifactError("its members vote for other classes")
-        if n_features is not None and any(g.n_features > n_features for g in groups):
-            raise ArtifactError("its members read features that do not exist")
-        floor = float(header["floor"])
+        _check_used_once(header)
+        groups = tuple(
+            _group(entry, arrays, shared, allow_pickle) for entry in listed(header["groups"])
+        )
+        _check_groups(groups, n_outputs, n_features, is_vote=classes is not None)
+        floor = number(header["floor"])
         if not 0.0 <= floor < 1.0:
             raise ArtifactError("its floor is not a share")
-        calibrator = None
-        if header["calibrator"] is not None:
-            entry = header["calibrator"]
-            named = _named(entry["arrays"], arrays)
-            calibrator = rebuild_calibrator(str(entry["kind"]), named, n_outputs)
         return CompiledEnsemble(
             groups=groups,
-            paths=paths,
+            paths=_paths(header["paths"], groups),
             classes=classes,
             n_features=n_features,
             floor=floor,
-            calibrator=calibrator,
-            allow_nan=bool(header["allow_nan"]),
-            feature_names=_feature_names(header.get("feature_names"), n_features),
+            calibrator=_calibrator(header["calibrator"], arrays, n_outputs),
+            allow_nan=flag(header["allow_nan"]),
+            feature_names=_feature_names(header["feature_names"], n_features),
         )
-
-
-# -- bytes -----------------------------------------------------------------------------------
-
-
-def _aligned(position: int) -> int:
-    return -(-position // ALIGNMENT) * ALIGNMENT
-
-
-def _assembled(header: dict[str, Any], arrays: list[np.ndarray]) -> bytes:
-    arrays = [np.ascontiguousarray(a, dtype=a.dtype.newbyteorder("<")) for a in arrays]
-    # Offsets count from the first array, so that they do not depend on the header's length.
-    position = 0
-    table: list[dict[str, Any]] = []
-    for array in arrays:
-        table.append({"dtype": array.dtype.str, "shape": list(array.shape), "offset": position})
-        position = _aligned(position + array.nbytes)
-    text = json.dumps({**header, "arrays": table}, allow_nan=False).encode()
-    first = _aligned(PREAMBLE.size + len(text))
-    body = io.BytesIO()
-    body.write(text)
-    for array, entry in zip(arrays, table, strict=True):
-        body.seek(first - PREAMBLE.size + entry["offset"])
-        body.write(array.tobytes())
-    end = first + (table[-1]["offset"] + arrays[-1].nbytes if arrays else 0)
-    content = body.getvalue().ljust(end - PREAMBLE.size, b"\0")
-    digest = hashlib.sha256(content).digest()
-    return PREAMBLE.pack(MAGIC, VERSION, len(text), end, digest) + content
-
-
-def _taken_apart(content: Any) -> tuple[dict[str, Any], list[np.ndarray]]:
-    view = memoryview(content)
-    if len(view) < PREAMBLE.size or view[: len(MAGIC)] != MAGIC:
-        raise ArtifactError("it does not begin as a .sbag file does")
-    _, version, n_header, n_file, digest = PREAMBLE.unpack(view[: PREAMBLE.size])
-    if version != VERSION:
-        raise ArtifactError(
-            f"it is in version {version} of the format and this sparsebag reads {VERSION}"
-        )
-    if n_file != len(view):
-        raise ArtifactError(f"it has {len(view)} bytes of {n_file}: it was cut or added to")
-    if hashlib.sha256(view[PREAMBLE.size :]).digest() != digest:
-        raise ArtifactError("its checksum is wrong: it was damaged")
-    if n_header > min(MAX_HEADER, len(view) - PREAMBLE.size):
-        raise ArtifactError("its header is too long")
-    text = bytes(view[PREAMBLE.size : PREAMBLE.size + n_header])
-    header = json.loads(text, parse_constant=_no_constant)
-    if not isinstance(header, dict):
-        raise ArtifactError("its header is no table")
-    first = _aligned(PREAMBLE.size + n_header)
-    arrays = [_array(entry, view, first) for entry in header["arrays"]]
-    if sum(array.nbytes for array in arrays) > len(view):  # overlaps would multiply the work
-        raise ArtifactError("its arrays overlap")
-    return header, arrays
-
-
-def _array(entry: Mapping[str, Any], view: memoryview, first: int) -> np.ndarray:
-    dtype, shape, offset = entry["dtype"], entry["shape"], _whole(entry["offset"])
-    if dtype not in DTYPES or len(shape) > MAX_DIMENSIONS:
-        raise ArtifactError("an array is of a type that models do not hold")
-    sizes = tuple(_whole(size) for size in shape)
-    count = math.prod(sizes)
-    if offset % ALIGNMENT or first + offset + count * np.dtype(dtype).itemsize > len(view):
-        raise ArtifactError("an array lies outside the file")
-    if count == 0:
-        return np.empty(sizes, dtype=dtype) if max(sizes) <= len(view) else _too_large()
-    return np.frombuffer(view, dtype=dtype, count=count, offset=first + offset).reshape(sizes)
-
-
-def _too_large() -> np.ndarray:
-    raise ArtifactError("an array lies outside the file")
-
-
-def _whole(value: Any) -> int:
-    if type(value) is not int or not 0 <= value < 2**62:
-        raise ArtifactError(f"{str(value)[:20]!r} stands where a whole number should")
-    return value
-
-
-def _no_constant(name: str) -> float:
-    raise ArtifactError(f"its header holds {name}")
 
 
 # -- parts of a model ------------------------------------------------------------------------
 
 
 def _named(entry: Mapping[str, Any], arrays: list[np.ndarray]) -> dict[str, np.ndarray]:
-    return {str(name): arrays[_whole(position)] for name, position in entry.items()}
+    return {name: arrays[whole(position)] for name, position in entry.items()}
 
 
-def _group(entry: Mapping[str, Any], arrays: list[np.ndarray], allow_pickle: bool) -> Group:
-    named, kind = _named(entry["arrays"], arrays), str(entry["kind"])
+def _check_used_once(header: Mapping[str, Any]) -> None:
+    entries = [*listed(header["groups"]), header["calibrator"] or {"arrays": {}}]
+    used = [whole(i) for entry in entries for i in entry["arrays"].values()]
+    used += [whole(header["classes"]["array"])] if "array" in (header["classes"] or ()) else []
+    if len(set(used)) < len(used):
+        raise ArtifactError("its members share arrays")
+
+
+def _check_groups(
+    groups: tuple[Group, ...], n_outputs: int, n_features: int | None, *, is_vote: bool
+) -> None:
+    if not groups or any(g.n_outputs != n_outputs for g in groups):
+        raise ArtifactError("its members vote for other classes")
+    if n_features is not None:
+        of_arrays = [g for g in groups if not isinstance(g, OtherMembers)]
+        if any(g.n_features != n_features for g in of_arrays):
+            raise ArtifactError("its members read another number of features")
+        if any(g.n_features > n_features for g in groups):
+            raise ArtifactError("its members read features that do not exist")
+    for group in groups:
+        if isinstance(group, FlatTrees):
+            largest = float(np.abs(group.values).max(initial=0.0)) * group.n_members
+            if not largest <= LARGEST_VOTE:
+                raise ArtifactError("its leaves say more than can be summed")
+            sound = 0.0 < group.total <= LARGEST_VOTE
+        else:
+            total = float(np.sum(group.weights))
+            sound = bool(np.all(group.weights >= 0.0)) and 0.0 < total <= LARGEST_VOTE
+        if is_vote and not sound:
+            raise ArtifactError("its members' weights make no probabilities")
+
+
+def _paths(paths: Any, groups: tuple[Group, ...]) -> tuple[str, ...]:
+    found = tuple(string(path) for path in listed(paths))
+    members: Counter[str] = Counter()
+    for group in groups:
+        members[group.kind] += group.n_members
+    if Counter(found) != members:
+        raise ArtifactError("its paths are not those of its members")
+    return found
+
+
+def _calibrator(entry: Any, arrays: list[np.ndarray], n_outputs: int) -> Any:
+    if entry is None:
+        return None
+    entry = with_keys(entry, ("kind", "arrays"))
+    named = _named(entry["arrays"], arrays)
+    calibrator = rebuild_calibrator(string(entry["kind"]), named, n_outputs)
+    with_keys(named, tuple(calibrator.params))
+    return calibrator
+
+
+def _group(
+    entry: Mapping[str, Any],
+    arrays: list[np.ndarray],
+    shared: list[np.ndarray] | None,
+    allow_pickle: bool,
+) -> Group:
+    entry = with_keys(entry, ("kind", "settings", "arrays"))
+    named, kind = _named(entry["arrays"], arrays), string(entry["kind"])
+    if kind not in SETTINGS:
+        raise ArtifactError(f"it holds members of a kind, {kind[:20]!r}, that is not known")
+    settings = with_keys(entry["settings"], tuple(SETTINGS[kind]))
     if kind == OtherMembers.kind:
         if not allow_pickle:
             raise ArtifactError(
                 "it holds members stored as a pickle, which runs code when it is loaded; if you "
                 "made the file yourself, pass allow_pickle=True"
             )
-        group = pickle.loads(named["pickle"].tobytes())
-        if not isinstance(group, OtherMembers):
-            raise ArtifactError("its pickle holds something else than members")
-        return group
-    if kind not in GROUPS:
-        raise ArtifactError(f"it holds members of a kind, {kind[:20]!r}, that is not known")
-    rebuilt: Group = GROUPS[kind].rebuild(_typed(kind, named), entry["settings"])
+        return _unpickled(with_keys(named, ("pickle",))["pickle"])
+    if shared is not None and kind in MAPPED_KINDS:
+        mapped = _named(entry["arrays"], shared)
+        named = {k: mapped[k] if a.nbytes >= MAPPED_BYTES else a for k, a in named.items()}
+    settings = {name: SETTINGS[kind][name](value) for name, value in settings.items()}
+    rebuilt: FlatTrees | LinearVotes | StackedNetworks
+    rebuilt = GROUPS[kind].rebuild(_typed(kind, named), settings)
+    with_keys(named, tuple(rebuilt.arrays()))
     return rebuilt
+
+
+def _unpickled(stored: np.ndarray) -> OtherMembers:
+    try:
+        group = pickle.loads(stored.tobytes())
+    except Exception as error:  # a damaged pickle raises anything
+        raise ArtifactError(f"its pickle cannot be read ({type(error).__name__})") from None
+    if not isinstance(group, OtherMembers):
+        raise ArtifactError("its pickle holds something else than members")
+    return group
 
 
 def _typed(kind: str, named: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
@@ -329,7 +356,7 @@ def _typed(kind: str, named: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
 def _feature_names(names: Any, n_features: int | None) -> tuple[str, ...] | None:
     if names is None:
         return None
-    if not all(isinstance(name, str) for name in names) or len(names) != n_features:
+    if not all(isinstance(name, str) for name in listed(names)) or len(names) != n_features:
         raise ArtifactError("its names of features are not one string a feature")
     return tuple(names)
 
@@ -367,15 +394,16 @@ def _read_labels(entry: Any, arrays: list[np.ndarray]) -> np.ndarray | None:
     if entry is None:
         return None
     if "strings" in entry:
-        if not all(isinstance(label, str) for label in entry["strings"]):
-            raise ArtifactError("a label is no string")
-        if len(entry["strings"]) * max(map(len, entry["strings"]), default=0) > MAX_HEADER:
+        strings = [string(label) for label in listed(with_keys(entry, ("strings",))["strings"])]
+        if len(strings) * max(map(len, strings), default=0) > MAX_HEADER:
             raise ArtifactError("its labels are too long")  # an array pads all to the longest
-        labels = np.array(entry["strings"], dtype=np.str_)
+        labels = np.array(strings, dtype=np.str_)
     else:
-        labels = arrays[_whole(entry["array"])]
+        labels = arrays[whole(with_keys(entry, ("array",))["array"])]
     if labels.ndim != 1 or len(labels) < 2:
         raise ArtifactError("its classes are not a list of labels")
+    if len(np.unique(labels)) < len(labels):
+        raise ArtifactError("it has a class twice")
     return labels
 
 

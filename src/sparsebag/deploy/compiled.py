@@ -8,6 +8,7 @@ from __future__ import annotations
 import operator
 import os
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -228,9 +229,18 @@ class CompiledEnsemble:
                 "row.reshape(1, -1), or use predict_one."
             )
         if self.n_features is not None and X.shape[1] != self.n_features:
-            raise ValueError(f"X has {X.shape[1]} features, but {self.n_features} were fitted.")
+            raise ValueError(
+                f"X has {X.shape[1]} features, but {self.n_features} were fitted"
+                f"{self._first_missing(getattr(X, 'columns', None))}."
+            )
         self._check_names(getattr(X, "columns", None))
         return X
+
+    def _first_missing(self, names: Any) -> str:
+        """The first column that is not there, where columns have names."""
+        found = set() if names is None else {str(name) for name in names}
+        missing = [name for name in self.feature_names or () if name not in found]
+        return f"; {missing[0]!r} is missing" if found and missing else ""
 
     def _check_names(self, names: Any) -> None:
         """Columns in another order would be read as if they were in the right one."""
@@ -245,20 +255,24 @@ class CompiledEnsemble:
 
     def _one_row(self, row: Any) -> np.ndarray:
         """A table of one row, for what the kernel does not read as it is."""
+        if isinstance(row, Mapping):
+            raise TypeError(
+                f"a row is numbers in the order of the columns, not a {type(row).__name__}"
+                f"{self._first_missing(row)}; pass [row[name] for name in model.feature_names]."
+            )
         if hasattr(row, "iloc") and len(row.shape) == 1:  # a pandas Series
             self._check_names(row.index)
-        row = as_numbers(row.toarray() if hasattr(row, "toarray") else row)
-        if row.ndim != 1:
-            raise ValueError(
-                f"one row has one dimension, not shape {row.shape}; use predict for many."
-            )
-        return readable(row)[None]
+        row = row.toarray() if hasattr(row, "toarray") else row
+        shape = np.shape(row)
+        if len(shape) != 1:
+            raise ValueError(f"one row has one dimension, not shape {shape}; use predict for many.")
+        return readable(as_numbers(row, self.feature_names))[None]
 
     def _numbers(self, X: Any, group: Group) -> Any:
         """The columns a group of arrays reads, as numbers, dense or sparse."""
         if X.shape[1] < group.n_features:
             raise ValueError(f"X has {X.shape[1]} features, but {group.n_features} were fitted.")
-        X = X.tocsr() if hasattr(X, "toarray") else as_numbers(X)
+        X = X.tocsr() if hasattr(X, "toarray") else as_numbers(X, self.feature_names)
         return X if X.shape[1] == group.n_features else X[:, : group.n_features]
 
     def _raw(self, X: Any, n_threads: int) -> np.ndarray:
@@ -308,12 +322,14 @@ def resolve_threads(n_jobs: int | None) -> int:
     return max(1, (os.cpu_count() or 1) + 1 + n_jobs)
 
 
-def as_numbers(X: Any) -> np.ndarray:
+def as_numbers(X: Any, names: Sequence[str] | None = None) -> np.ndarray:
     """X as an array of real numbers; whatever pandas calls missing becomes NaN.
 
     Parameters
     ----------
     X : array-like or DataFrame
+    names : sequence of str, optional
+        Of the columns, for the error.
 
     Returns
     -------
@@ -331,7 +347,24 @@ def as_numbers(X: Any) -> np.ndarray:
         raise ValueError("X holds complex numbers; pass real ones.")
     if hasattr(X, "isna"):  # pandas' NA is no float
         array = np.where(X.isna(), np.nan, array)
-    return array.astype(np.float64)  # or a clear error from NumPy
+    try:
+        return array.astype(np.float64)
+    except (TypeError, ValueError):
+        raise _not_a_number(array, names) from None
+
+
+def _not_a_number(array: np.ndarray, names: Sequence[str] | None) -> ValueError:
+    """A sentence on the first value that is none, and the column it is in."""
+    for index, value in np.ndenumerate(array):
+        try:
+            float(value)
+        except (TypeError, ValueError):
+            column: Any = index[-1] if index else 0
+            if names is not None and column < len(names):
+                column = repr(names[column])
+            told = repr(value if not isinstance(value, np.generic) else value.item())
+            return ValueError(f"column {column} holds {told[:40]}, which is no number.")
+    return ValueError("X holds something else than numbers.")
 
 
 def _finish_in_kernel(calibrator: Calibrator | None) -> tuple[float, float]:

@@ -9,6 +9,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from sparsebag.deploy.artifact import save
 from sparsebag.deploy.compiled import CompiledEnsemble
+from sparsebag.deploy.verification import TOLERANCE, Verification, verify
 from sparsebag.deploy.weighted_vote import WeightedVote
 
 if TYPE_CHECKING:
@@ -56,6 +57,24 @@ class Deployable:
         """
         save(self.compile(), path, allow_pickle=allow_pickle)
 
+    def verify(self, export: Any, X: Any, tolerance: float = TOLERANCE) -> Verification:
+        """Compare an export of this model with it; raise where they differ.
+
+        Parameters
+        ----------
+        export : OnnxExport, TreeliteExport, scikit-learn estimator or CompiledEnsemble
+            What ``to_onnx``, ``to_treelite``, ``to_sklearn`` or `sparsebag.load` returned.
+        X : array-like, sparse matrix or DataFrame of shape (rows, n_features)
+        tolerance : float
+            Largest difference of an export that matches.
+
+        Returns
+        -------
+        Verification
+            Largest difference, label flips, and rows whose label hangs on rounding.
+        """
+        return verify(self, export, X, tolerance)
+
     def to_onnx(self, path: Any = None) -> OnnxExport:
         """An ONNX graph, verified against this model with ONNX Runtime.
 
@@ -90,6 +109,8 @@ class Deployable:
 
     def to_sklearn(self) -> Any:
         """An ordinary scikit-learn ensemble that predicts the same, verified.
+
+        ``small.verify(exported, X)`` compares it with this model on rows of yours.
 
         Returns
         -------

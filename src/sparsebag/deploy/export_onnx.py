@@ -7,8 +7,7 @@ export another calibrator, add its nodes to `CALIBRATOR_NODES`.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -25,6 +24,8 @@ from sparsebag.deploy.whole_file import write_whole
 
 SUM, LESS_OR_EQUAL = 1, 0
 """Codes of TreeEnsemble's attributes."""
+MAX_LEAVES = 2**15
+"""Leaves times classes that are written out in the trees, about 2 MB; more become a table."""
 ACTIVATION_NODES = {"logistic": "Sigmoid", "tanh": "Tanh", "relu": "Relu"}
 
 
@@ -42,16 +43,15 @@ class OnnxExport(Export):
 
     graph: Any
     model: CompiledEnsemble
+    _opened: dict[str, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 
-    @cached_property
+    @property
     def session(self) -> Any:
-        """An ONNX Runtime session on one thread."""
-        import onnxruntime
-
-        options = onnxruntime.SessionOptions()
-        options.intra_op_num_threads = 1
+        """An ONNX Runtime session on one thread, for the graph as it is now."""
         content = self.graph.SerializeToString()
-        return onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
+        if self._opened.get("content") != content:  # new, or changed since
+            self._opened.update(content=content, session=_session(content))
+        return self._opened["session"]
 
     def predict(self, X: Any) -> np.ndarray:
         """Probabilities, or numbers (regression), by ONNX Runtime.
@@ -66,17 +66,35 @@ class OnnxExport(Export):
         """
         name = "prediction" if self.model.classes is None else "probabilities"
         rows = np.asarray(dense(X), dtype=_input_dtype(self.model))
+        if rows.ndim == 2 and rows.shape[1] != (width := _width(self.model)):
+            raise ValueError(f"X has {rows.shape[1]} features, but {width} were fitted.")
         (out,) = self.session.run([name], {"X": rows})
         return np.asarray(out)
 
+    def prove(self) -> None:
+        """Verify the graph on rows at the model's thresholds."""
+        self.verify(probe_rows(self.model))
+        self._opened["proven"] = self._opened["content"]
+
     def save(self, path: Any) -> None:
-        """Write the graph.
+        """Write the graph; one that was changed since it was verified is verified again.
 
         Parameters
         ----------
         path : path-like
         """
-        write_whole(path, self.graph.SerializeToString())
+        content = self.graph.SerializeToString()
+        if self._opened.get("proven") != content:
+            self.prove()
+        write_whole(path, content)
+
+
+def _session(content: bytes) -> Any:
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = 1
+    return onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
 
 
 def export_onnx(model: CompiledEnsemble) -> OnnxExport:
@@ -98,7 +116,7 @@ def export_onnx(model: CompiledEnsemble) -> OnnxExport:
     else:
         outputs = _vote(graph, model, total)
     export = OnnxExport(graph.finished(_width(model), _input_dtype(model), outputs), model)
-    export.verify(probe_rows(model))
+    export.prove()
     return export
 
 
@@ -122,7 +140,7 @@ def _scores(graph: Graph, group: Any) -> str:
         z = graph.add("Add", z, graph.constant(group.intercept))
         per_member = graph.ints([0, len(group.weights), -1])
         z = graph.add("Transpose", graph.add("Reshape", z, per_member), perm=[1, 0, 2])
-        return _weighted(graph, _link(graph, z, group.link), group)
+        return _weighted(graph, _link(graph, z, group.link, _n_votes(group)), group)
     if isinstance(group, StackedNetworks):
         # (rows, features) against (members, features, width) broadcasts to (members, rows, width)
         z = graph.cast("X", np.float64)
@@ -131,7 +149,7 @@ def _scores(graph: Graph, group: Any) -> str:
                 z = graph.add(ACTIVATION_NODES[group.activation], z)
             z = graph.add("MatMul", z, graph.constant(layer))
             z = graph.add("Add", z, graph.constant(bias))
-        return _weighted(graph, _link(graph, z, group.link), group)
+        return _weighted(graph, _link(graph, z, group.link, _n_votes(group)), group)
     raise NotExportable(
         f"{group.n_members} members predict for themselves and have no ONNX form; only trees, "
         "linear models and scikit-learn's networks can be exported."
@@ -149,9 +167,10 @@ def _trees(graph: Graph, trees: FlatTrees) -> str:
     feature = np.concatenate([feature, np.zeros(len(alone), dtype=feature.dtype)])
     threshold = np.concatenate([threshold, np.zeros(len(alone))])
     missing = np.concatenate([missing, np.ones(len(alone), dtype=np.int64)])
-    # A leaf of this operator adds one number to one target. One output: its value. Several: the
-    # row of the table of values, to a target a tree; the table is looked up after it.
-    direct = width == 1
+    # A leaf of this operator adds one number to one target. Of several classes each gets a copy
+    # of the trees; where that would be too much, leaves say their row of the table of values, to
+    # a target a tree, and the table is looked up after it.
+    direct = np.sum(children < 0) * width <= MAX_LEAVES or width == 1
     tree_of, level = np.zeros(len(feature), dtype=np.int64), roots.astype(np.int64)
     tree_of[roots] = np.arange(len(roots))
     while len(level):  # a level of all trees at a time
@@ -161,16 +180,22 @@ def _trees(graph: Graph, trees: FlatTrees) -> str:
     is_leaf = children < 0
     slots = np.flatnonzero(is_leaf.ravel())
     rows = ~children.ravel()[slots]
-    leaf_weights = trees.values[rows, 0] if direct else rows.astype(np.float64)
-    targets = np.zeros(len(slots), dtype=np.int64) if direct else tree_of[slots // 2]
+    copies = width if direct else 1
+    leaf_weights = trees.values[rows].T.ravel() if direct else rows.astype(np.float64)
+    targets = np.repeat(np.arange(width), len(slots)) if direct else tree_of[slots // 2]
     index = children.astype(np.int64)
     index[is_leaf] = np.arange(len(slots))
+    step = np.where(is_leaf, len(slots), len(feature))
+    index = np.concatenate([index + c * step for c in range(copies)])
+    roots = np.concatenate([roots.astype(np.int64) + c * len(feature) for c in range(copies)])
+    feature, threshold, missing = (np.tile(a, copies) for a in (feature, threshold, missing))
+    is_leaf = np.tile(is_leaf, (copies, 1))
     tensor = graph.onnx.numpy_helper.from_array
     out = graph.add(
         "TreeEnsemble",
         graph.cast(graph.cast("X", np.float32), np.float64),
         domain="ai.onnx.ml",
-        n_targets=1 if direct else len(roots),
+        n_targets=width if direct else len(roots),
         aggregate_function=SUM,
         post_transform=0,
         tree_roots=roots.astype(np.int64).tolist(),
@@ -186,8 +211,7 @@ def _trees(graph: Graph, trees: FlatTrees) -> str:
         leaf_weights=tensor(leaf_weights.astype(np.float64), "leaf_weights"),
     )
     if not direct:
-        said = graph.add("Gather", graph.constant(trees.values), graph.cast(out, np.int64), axis=0)
-        return graph.add("ReduceSum", said, graph.ints([1]), keepdims=0)
+        return _looked_up(graph, trees.values, graph.cast(out, np.int64), len(roots))
     if trees.complement:
         return graph.add(
             "Concat", graph.add("Sub", graph.constant([[trees.total]]), out), out, axis=1
@@ -195,7 +219,24 @@ def _trees(graph: Graph, trees: FlatTrees) -> str:
     return out
 
 
-def _link(graph: Graph, z: str, link: str) -> str:
+def _looked_up(graph: Graph, values: np.ndarray, rows: str, n_trees: int) -> str:
+    """The sum of the trees' rows of a table, tree after tree."""
+    # All at once would be an array of rows x trees x classes; and without a loop an engine may
+    # take the nodes in any order.
+    table = graph.constant(values)
+    rows = graph.add("Transpose", rows, perm=[1, 0])
+    first = graph.add("Gather", rows, graph.constant(0, np.int64), axis=0)
+    start = graph.add("Gather", table, first, axis=0)
+    if n_trees == 1:
+        return start
+    others = graph.add(
+        "Slice", rows, graph.ints([1]), graph.ints([np.iinfo(np.int64).max]), graph.ints([0])
+    )
+    body = graph.sum_of_rows(table, values.shape[1])
+    return graph.add("Scan", start, others, body=body, num_scan_inputs=1)
+
+
+def _link(graph: Graph, z: str, link: str, n_votes: int) -> str:
     """Scores of shape (members, rows, q) to votes, as `linear.LINKS` does."""
     if link == "identity":
         return z
@@ -208,13 +249,20 @@ def _link(graph: Graph, z: str, link: str) -> str:
         z = graph.add("Sub", graph.add("Min", z, graph.constant(0.0)), log_odds)
         return graph.add("Softmax", z, axis=-1)
     if link == "largest":
-        best = graph.add("ReduceMax", z, graph.ints([-1]), keepdims=1)
-        return graph.cast(graph.add("Equal", z, best), np.float64)
+        # Not "equal to the largest": of equal scores the first alone gets the vote.
+        best = graph.add("ArgMax", z, axis=-1, keepdims=1)
+        columns = graph.ints(list(range(n_votes)))
+        return graph.cast(graph.add("Equal", best, columns), np.float64)
     if link == "sign":
         p = graph.cast(graph.add("Greater", z, graph.constant(0.0)), np.float64)
     else:
         p = graph.add("Sigmoid", z)
     return graph.add("Concat", graph.add("Sub", graph.constant(1.0), p), p, axis=-1)
+
+
+def _n_votes(group: LinearVotes | StackedNetworks) -> int:
+    """Classes a member votes for."""
+    return int(group.class_columns.shape[1])
 
 
 def _weighted(graph: Graph, votes: str, group: LinearVotes | StackedNetworks) -> str:

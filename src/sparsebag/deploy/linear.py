@@ -93,6 +93,9 @@ class LinearVotes:
             or self.class_columns.shape[0] != members
         ):
             raise ValueError("the arrays of the linear members do not fit together.")
+        one_each = self.link != "identity"  # regressors collapse into one
+        if self.n_members < members or (one_each and self.n_members != members):
+            raise ValueError("the number of linear members is wrong.")
         check_class_columns(self.class_columns, self.n_outputs)
         for array in (self.coef, self.intercept, self.weights):
             if not np.all(np.isfinite(array)):

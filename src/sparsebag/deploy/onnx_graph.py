@@ -51,6 +51,20 @@ class Graph:
         """ONNX's number for a type."""
         return int(self.onnx.helper.np_dtype_to_tensor_dtype(np.dtype(dtype)))
 
+    def sum_of_rows(self, table: str, width: int) -> Any:
+        """Body of a Scan that adds rows of a table, known outside of it, to a running sum."""
+        helper = self.onnx.helper
+        number, whole = self.type_of(np.float64), self.type_of(np.int64)
+        before, after = (
+            helper.make_tensor_value_info(name, number, [None, width]) for name in ("sum", "sum_on")
+        )
+        index = helper.make_tensor_value_info("own_rows", whole, [None])
+        nodes = [
+            helper.make_node("Gather", [table, "own_rows"], ["said"], axis=0),
+            helper.make_node("Add", ["sum", "said"], ["sum_on"]),
+        ]
+        return helper.make_graph(nodes, "sum_of_rows", [before, index], [after])
+
     def output(
         self,
         op: str,

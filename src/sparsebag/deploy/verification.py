@@ -21,8 +21,25 @@ TOLERANCE = 1e-9
 """Largest difference of an export that matches: sums in another order, other exp and log."""
 
 
+SMALL_SHARE = 1e-3
+
+
 class ExportMismatch(RuntimeError):
-    """An export that predicts something else than the model."""
+    """An export that predicts something else than the model.
+
+    Examples
+    --------
+    >>> import sparsebag as sb
+    >>> from sklearn.datasets import load_iris
+    >>> from sklearn.ensemble import RandomForestClassifier
+    >>> X, y = load_iris(return_X_y=True)
+    >>> forest = RandomForestClassifier(50, random_state=0).fit(X, y)
+    >>> try:  # the forest is no export of the compressed one
+    ...     sb.verify(sb.compress(forest, X, y), forest, X)
+    ... except sb.ExportMismatch as error:
+    ...     print(str(error)[:35])
+    the export does not match the model
+    """
 
 
 @dataclass(frozen=True)
@@ -33,11 +50,17 @@ class Verification:
     ----------
     n_rows : int
     largest_difference : float
-        In probability, or in the prediction relative to its largest magnitude (regression).
+        In probability; in regression each row's is relative to its prediction (near zero, to a
+        thousandth of a usual one).
     label_flips : int
         Rows that get another label.
     boundary_rows : int
         Rows whose two best classes are closer than the tolerance: their label hangs on rounding.
+
+    Examples
+    --------
+    >>> print(Verification(150, 2e-16, 0, 1))
+    150 rows: largest difference 2.0e-16, 0 label flips, 1 boundary rows
     """
 
     n_rows: int
@@ -52,22 +75,24 @@ class Verification:
         )
 
 
-def verify(
-    model: CompiledEnsemble, predict: Callable[[Any], np.ndarray], X: Any, tolerance: float
-) -> Verification:
-    """Compare an export with the model; raise where they differ.
+def verify(model: Any, export: Any, X: Any, tolerance: float = TOLERANCE) -> Verification:
+    """Compare an export, of any kind, with the model it was made from; raise where they differ.
 
     Parameters
     ----------
-    model : CompiledEnsemble
-    predict : callable
-        The export's probabilities, or numbers (regression).
-    X : array-like
+    model : fitted SparseBagging* or CompiledEnsemble
+        What `sparsebag.compress` returns, or its ``compile()``, or a loaded file.
+    export : OnnxExport, TreeliteExport, scikit-learn estimator, CompiledEnsemble or callable
+        What ``to_onnx``, ``to_treelite``, ``to_sklearn`` and `sparsebag.load` return, or any
+        function of X that gives probabilities (numbers, in regression).
+    X : array-like, sparse matrix or DataFrame of shape (rows, n_features)
     tolerance : float
+        Largest difference of an export that matches.
 
     Returns
     -------
     Verification
+        Largest difference, label flips, and rows whose label hangs on rounding.
 
     Examples
     --------
@@ -76,29 +101,68 @@ def verify(
     >>> from sklearn.ensemble import RandomForestClassifier
     >>> X, y = load_iris(return_X_y=True)
     >>> small = sb.compress(RandomForestClassifier(50, random_state=0).fit(X, y), X, y)
-    >>> print(verify(small.compile(), small.predict_proba, X, 1e-9))
-    150 rows: largest difference 0.0e+00, 0 label flips, 0 boundary rows
+    >>> found = sb.verify(small, small.to_sklearn(), X)
+    >>> found.n_rows, found.label_flips, found.largest_difference < 1e-12
+    (150, 0, True)
     """
+    model = model.compile() if hasattr(model, "compile") else model
+    predict = _prediction(model, export)
     X = dense(X)
+    ours = model.predict(X) if model.classes is None else model.predict_proba(X)
     theirs = np.asarray(predict(X))
+    if theirs.size != ours.size:
+        raise ExportMismatch(
+            f"the export does not match the model: it predicts an array of shape {theirs.shape}, "
+            f"not {ours.shape}."
+        )
+    theirs = theirs.reshape(ours.shape)
+    scale: Any = 1.0
+    flips = boundary = flips_elsewhere = 0
     if model.classes is None:
-        ours = model.predict(X)
-        theirs = theirs.reshape(ours.shape)
-        scale = float(np.abs(ours).max(initial=0.0)) or 1.0
-        flips = boundary = 0
+        scale = _row_scale(ours)
     else:
-        ours, scale = model.predict_proba(X), 1.0
         best = np.sort(ours, axis=1)
         is_boundary = best[:, -1] - best[:, -2] <= tolerance
         flipped = np.argmax(ours, axis=1) != np.argmax(theirs, axis=1)
         flips, boundary = int(np.sum(flipped)), int(np.sum(is_boundary))
         flips_elsewhere = int(np.sum(flipped & ~is_boundary))
-    difference = np.abs(ours - theirs).max(initial=0.0) / scale
-    found = Verification(len(ours), float(difference), flips, boundary)
-    wrong = not difference <= tolerance  # NaN is wrong too
-    if wrong or (model.classes is not None and flips_elsewhere):
+    difference = float((np.abs(ours - theirs) / scale).max(initial=0.0))
+    found = Verification(len(ours), difference, flips, boundary)
+    if not difference <= tolerance or flips_elsewhere:  # NaN is wrong too
         raise ExportMismatch(f"the export does not match the model: {found}.")
     return found
+
+
+def _prediction(model: CompiledEnsemble, export: Any) -> Callable[[Any], Any]:
+    """The function of an export that gives what the model's probabilities or numbers are."""
+    if isinstance(export, Export):
+        return export.predict
+    classes = getattr(export, "classes_", None)
+    known = [] if model.classes is None else model.classes.tolist()
+    if classes is not None and list(classes) != known:
+        raise ExportMismatch(
+            f"the export does not match the model: its classes are {list(classes)[:5]}, those of "
+            f"the model {known[:5]}."
+        )
+    name = "predict" if model.classes is None else "predict_proba"
+    predict = getattr(export, name, export)
+    if not callable(predict):
+        raise TypeError(
+            f"a {type(export).__name__} is no export: pass what to_onnx, to_treelite, to_sklearn "
+            "or sparsebag.load returned, or a function that predicts."
+        )
+    return predict  # type: ignore[no-any-return]
+
+
+def _row_scale(ours: np.ndarray) -> Any:
+    """What a row's difference is measured against in regression: its own prediction.
+
+    Near zero, where the terms of a sum are much larger than the sum, a thousandth of a usual
+    prediction: the median, which a few huge ones do not move.
+    """
+    size = np.abs(ours)
+    usual = float(np.median(size[size > 0.0])) if np.any(size > 0.0) else 1.0
+    return np.maximum(size, SMALL_SHARE * usual)
 
 
 class Export(ABC):
@@ -168,6 +232,7 @@ def probe_rows(model: CompiledEnsemble, seed: int = 0) -> np.ndarray:
             beside = np.nextafter(chosen, side)
             X[:, feature] = np.where(rng.random(PROBE_ROWS) < 0.5, chosen, beside)
     X[~np.isfinite(X)] = 0.0
+    X[0] = 0.0  # scores without an intercept are equal there: who wins a draw?
     if model.allow_nan:
-        X[rng.random(X.shape) < MISSING_SHARE] = np.nan
+        X[1:][rng.random(X[1:].shape) < MISSING_SHARE] = np.nan
     return X

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import contextlib
-import mmap as memory_map
+import hashlib
+import mmap
 import os
 import secrets
 import stat
+import time
 from pathlib import Path
 from typing import Any
 
+LEFTOVER_SECONDS = 24 * 3600
+"""Older partial files are nobody's any more."""
 PRIVATE, USUAL = 0o600, 0o666
 """Permissions of a new file, before the user's umask."""
 
@@ -25,9 +29,10 @@ def write_whole(path: Any, content: bytes) -> None:
     content : bytes
     """
     target = Path(os.path.realpath(os.fsdecode(path)))
-    partial = target.with_name(f".{secrets.token_hex(8)}.part")
+    partial = target.with_name(f"{_prefix(target)}{secrets.token_hex(8)}.part")
     try:
         mode = _mode_to_keep(target)
+        _remove_leftovers(target)
         with _new_file(partial, USUAL if mode is None else PRIVATE) as file:
             if mode is not None:
                 os.chmod(partial, mode)
@@ -42,7 +47,7 @@ def write_whole(path: Any, content: bytes) -> None:
             os.unlink(partial)
 
 
-def read_whole(path: Any, *, start: bytes, mmap: bool = False) -> Any:
+def read_whole(path: Any, *, start: bytes) -> bytes:
     """The content of a file, or no more than its start where that is not the expected one.
 
     Parameters
@@ -50,25 +55,52 @@ def read_whole(path: Any, *, start: bytes, mmap: bool = False) -> Any:
     path : path-like
     start : bytes
         How the file should begin.
-    mmap : bool
-        Map it instead of reading it.
 
     Returns
     -------
-    bytes or mmap
+    bytes
     """
     name = os.fsdecode(path)
     _check_ordinary(Path(name), "loaded")
     try:
         with open(name, "rb") as file:
             found = file.read(len(start))
-            if found != start:
-                return found
-            if mmap:
-                return memory_map.mmap(file.fileno(), 0, access=memory_map.ACCESS_READ)
-            return found + file.read()
+            return found + file.read() if found == start else found
     except OSError as error:
         raise _unread(error, name) from None
+
+
+def mapped_file(path: Any) -> mmap.mmap:
+    """A file as memory that processes share; to read from it after the file was cut is fatal.
+
+    Parameters
+    ----------
+    path : path-like
+
+    Returns
+    -------
+    mmap
+    """
+    name = os.fsdecode(path)
+    try:
+        with open(name, "rb") as file:
+            return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    except (OSError, ValueError) as error:  # ValueError: it is empty by now
+        raise _unread(error, name) from None
+
+
+def _prefix(target: Path) -> str:
+    """How partial files of a target begin; a digest, because names have a longest length."""
+    return f".{hashlib.sha256(os.fsencode(target.name)).hexdigest()[:16]}-"
+
+
+def _remove_leftovers(target: Path) -> None:
+    """What a process that was killed while it wrote this target left behind, a day ago or more."""
+    oldest = time.time() - LEFTOVER_SECONDS
+    for path in target.parent.glob(f"{_prefix(target)}*.part"):
+        with contextlib.suppress(OSError):  # another process may do the same
+            if path.stat().st_mtime < oldest:
+                path.unlink()
 
 
 def _new_file(path: Path, mode: int) -> Any:
@@ -90,8 +122,10 @@ def _check_ordinary(path: Path, what: str) -> None:
         raise OSError(f"{str(path)!r} is a device or a pipe; a model is {what} as a file.")
 
 
-def _unread(error: OSError, name: str) -> OSError:
+def _unread(error: OSError | ValueError, name: str) -> OSError:
     """The same error in a sentence."""
+    if not isinstance(error, OSError):
+        return OSError(f"{name!r} cannot be loaded ({error}).")
     if isinstance(error, FileNotFoundError):
         told: OSError = FileNotFoundError(f"{name!r} cannot be loaded: there is no such file.")
     else:

@@ -126,20 +126,24 @@ __attribute__((target("avx2"))) inline void compare_avx2(const Splits &splits,
 struct Instructions {
     const char *name;
     Compare compare;
+    double split_cost;  // of one split against a word of rows, in choice.h's unit
 };
 
 // What this machine can run, the fastest last.
-inline std::vector<Instructions> instructions() {
-    std::vector<Instructions> out{{"portable", compare_portable}};
+inline const std::vector<Instructions> &instructions() {
+    static const std::vector<Instructions> all = [] {
+        std::vector<Instructions> out{{"portable", compare_portable, 9.8}};
 #if defined(SPARSEBAG_X86)
-    out.push_back({"sse2", compare_sse2});
-    if (__builtin_cpu_supports("avx2")) out.push_back({"avx2", compare_avx2});
+        out.push_back({"sse2", compare_sse2, 3.0});
+        if (__builtin_cpu_supports("avx2")) out.push_back({"avx2", compare_avx2, 1.6});
 #endif
-    return out;
+        return out;
+    }();
+    return all;
 }
 
-inline std::atomic<Compare> &chosen_compare() {
-    static std::atomic<Compare> chosen{instructions().back().compare};
+inline std::atomic<const Instructions *> &chosen_instructions() {
+    static std::atomic<const Instructions *> chosen{&instructions().back()};
     return chosen;
 }
 

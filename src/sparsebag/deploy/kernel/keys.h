@@ -99,11 +99,12 @@ std::uint32_t make_row_keys(const Rows<T> &rows, const std::vector<std::uint32_t
 }
 
 // Keys of rows with missing values come twice: with NaN above every threshold (it goes right),
-// then below (it goes left); nodes read the one they need.
+// then below (it goes left); nodes read the one they need. Returns whether a number is infinite.
 template <typename T>
-void make_missing_keys(const Rows<T> &rows, const std::vector<std::uint32_t> &columns,
+bool make_missing_keys(const Rows<T> &rows, const std::vector<std::uint32_t> &columns,
                        Keys &keys) {
     keys.fit(rows.n, 2 * columns.size());
+    bool infinite = false;
     for (std::size_t i = 0; i < rows.n; ++i) {
         const T *row = rows.row(i);
         std::uint32_t *right = keys.row(i), *left = right + columns.size() * LANES;
@@ -111,10 +112,12 @@ void make_missing_keys(const Rows<T> &rows, const std::vector<std::uint32_t> &co
             const float value = static_cast<float>(
                 row[static_cast<std::int64_t>(columns[f]) * rows.column_stride]);
             const bool missing = std::isnan(value);
+            infinite |= std::isinf(value);
             right[f * LANES] = missing ? LAST_KEY : key_of(value);
             left[f * LANES] = missing ? 0 : key_of(value);
         }
     }
+    return infinite;
 }
 
 }  // namespace sparsebag

@@ -8,6 +8,7 @@
 #include <stdexcept>
 #include <vector>
 
+#include "choice.h"
 #include "keys.h"
 #include "nodes.h"
 #include "tops.h"
@@ -33,6 +34,7 @@ struct Arrays {
 struct Layout {
     std::vector<Node> nodes;     // tree after tree, breadth first, leaves included
     std::vector<Bunch> bunches;  // their tops
+    Effort effort;
 
     std::size_t nbytes() const {
         std::size_t total = nodes.size() * sizeof(Node);
@@ -112,6 +114,8 @@ inline std::vector<std::uint32_t> add_trees(const Arrays &trees,
         add_tree(trees, trees.roots[t], columns, layout.nodes, missing_left);
     }
     layout.bunches = make_bunches(layout.nodes, roots);
+    measure_levels(layout.nodes, roots, layout.effort);
+    measure_words(layout.bunches, layout.effort);
     return roots;
 }
 

@@ -41,7 +41,7 @@ struct Finish {
             }
             total += p[c];
         }
-        if (!below) return;
+        if (!below && total > 0.0) return;
         const double uniform = 1.0 / static_cast<double>(n_classes);
         for (std::size_t c = 0; c < n_classes; ++c) p[c] = total > 0.0 ? p[c] / total : uniform;
     }
