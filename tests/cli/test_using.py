@@ -129,7 +129,9 @@ def test_exports_predict_the_same(form, files, run, tmp_path):
     else:
         trusted = skops.io.get_untrusted_types(file=out)
         again = skops.io.load(out, trusted=trusted)
-        assert np.allclose(again.predict_proba(files.frame.drop(columns="target")), expected, atol=1e-9)
+        assert np.allclose(
+            again.predict_proba(files.frame.drop(columns="target")), expected, atol=1e-9
+        )
 
 
 @pytest.mark.parametrize("kind", ["binary", "binary, plain", "regression"])

@@ -320,7 +320,7 @@ def _warn_of_uneven(weight: np.ndarray) -> None:
     """Say so where a few rows weigh so much that they decide alone."""
     share = weight[weight > 0] / weight.max()
     counted = float(share.sum()) ** 2 / float(share @ share)
-    if counted < min(FEWEST_COUNTED, len(weight)):
+    if counted < FEWEST_COUNTED <= len(weight):
         warnings.warn(
             f"sample_weight lets {len(weight)} rows count for no more than {counted:.0f} of equal "
             "weight; members are judged by these few, and what is expected is hardly known.",
