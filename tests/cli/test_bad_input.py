@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 from fractions import Fraction
+from functools import partial
 
 import joblib
 import numpy as np
@@ -253,6 +254,8 @@ def test_ctrl_c_leaves_nothing(files, tmp_path):
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
+        # A shell in the background hands SIGINT down ignored, and Python then leaves it so.
+        preexec_fn=partial(signal.signal, signal.SIGINT, signal.SIG_DFL),
     )
     for line in process.stderr:
         if line.startswith("growing"):
