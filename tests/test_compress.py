@@ -416,3 +416,10 @@ def test_one_row_of_weight_says_nothing_of_any_size():
         small = compress(forest, X, y, sample_weight=weight)
     assert small.n_active_ == 60
     assert "nothing tells how fewer would do" in str(small.selection_)
+
+
+def test_targets_beyond_single_precision():
+    X, y = load_diabetes(return_X_y=True)
+    forest = RandomForestRegressor(20, random_state=0).fit(X, y * 1e200)
+    with pytest.raises(ValueError, match=r"^y holds numbers above 1e\+36, .*scale the targets"):
+        compress(forest, X, y * 1e200)

@@ -16,6 +16,9 @@ from sklearn.utils.multiclass import check_classification_targets
 from sparsebag.evidence.from_ensemble import READERS
 from sparsebag.evidence.members import FittedMembers, Task, does_classification
 
+LARGEST_TARGET = 1e36
+"""Votes are kept in single precision, which ends at 3e38."""
+
 
 class LeftOutOfPickle(BaseEstimator):  # type: ignore[misc]
     """Stands for the full ensemble in a pickle, or copy, of its compressed version."""
@@ -123,6 +126,11 @@ def check_targets(y: Any, task: Task) -> None:
         raise ValueError("y holds NaN or infinity; drop those rows before fitting the ensemble.")
     if task == "classification":
         check_classification_targets(y)
+    elif np.abs(values.astype(np.float64)).max(initial=0.0) > LARGEST_TARGET:
+        raise ValueError(
+            f"y holds numbers above {LARGEST_TARGET:.0e}, more than single precision holds; "
+            "scale the targets before fitting the ensemble."
+        )
 
 
 def accepts(ensemble: Any) -> Accepts:

@@ -261,7 +261,10 @@ def test_ctrl_c_leaves_nothing(files, tmp_path):
         if line.startswith("growing"):
             process.send_signal(signal.SIGINT)
             break
-    out, err = process.communicate(timeout=60)
+    try:
+        out, err = process.communicate(timeout=60)
+    finally:
+        process.kill()  # a million trees are not for the next test to wait for
     assert process.returncode == 130, err
     assert out == ""
     assert err.splitlines()[-1] == "sparsebag: interrupted; nothing was left half-written."

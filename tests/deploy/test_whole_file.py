@@ -14,6 +14,7 @@ from sklearn.datasets import load_iris
 from sklearn.ensemble import RandomForestClassifier
 
 import sparsebag as sb
+from sparsebag.deploy.container import PREAMBLE
 from sparsebag.deploy.whole_file import write_whole
 
 X, Y = load_iris(return_X_y=True)
@@ -144,6 +145,27 @@ def test_a_foreign_file_is_not_read_to_its_end(tmp_path, monkeypatch):
     for mmap in (False, True):
         with pytest.raises(sb.ArtifactError, match=r"does not begin as a \.sbag file"):
             sb.load(path, mmap=mmap)
+
+
+def test_a_model_with_a_terabyte_behind_it_is_not_read_to_its_end(small, tmp_path):
+    path = tmp_path / "m.sbag"
+    small.save(path)
+    os.truncate(path, 2**40)
+    for mmap in (False, True):
+        with pytest.raises(sb.ArtifactError, match=r"has 1099511627776 bytes of \d+"):
+            sb.load(path, mmap=mmap)
+
+
+def test_a_model_larger_than_memory_says_so(small, tmp_path):
+    path = tmp_path / "m.sbag"
+    small.save(path)
+    os.truncate(path, 2**43)
+    with open(path, "r+b") as file:  # a liar: its first bytes promise all of that
+        first = list(PREAMBLE.unpack(file.read(PREAMBLE.size)))
+        file.seek(0)
+        file.write(PREAMBLE.pack(*first[:3], 2**43, first[4]))
+    with pytest.raises(OSError, match=r"m\.sbag' cannot be loaded: it does not fit into memory\.$"):
+        sb.load(path)
 
 
 def test_a_model_in_use_can_be_replaced(small, tmp_path):

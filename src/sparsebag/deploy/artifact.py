@@ -24,6 +24,7 @@ from sparsebag.deploy.container import (
     VERSION,
     ArtifactError,
     assembled,
+    checked_preamble,
     flag,
     listed,
     number,
@@ -148,10 +149,8 @@ def load(path: Any, *, mmap: bool = False, allow_pickle: bool = False) -> Compil
             "load reads a file by its path, and these are the bytes of one; write them to a file, "
             "or pass them to sparsebag.deploy.artifact.loads."
         )
-    content = read_whole(path, start=MAGIC)
-    if mmap and content.startswith(MAGIC):
-        return _loaded(content, allow_pickle, mapped_file(path))
-    return _loaded(content, allow_pickle)
+    content = read_whole(path, n_first=PREAMBLE.size, check=_check_preamble)
+    return _loaded(content, allow_pickle, mapped_file(path) if mmap else None)
 
 
 def dumps(model: CompiledEnsemble, *, allow_pickle: bool = False) -> bytes:
@@ -210,6 +209,11 @@ def loads(content: Any, *, allow_pickle: bool = False) -> CompiledEnsemble:
     CompiledEnsemble
     """
     return _loaded(content, allow_pickle)
+
+
+def _check_preamble(first: bytes, n_bytes: int) -> None:
+    with _one_clear_error():
+        checked_preamble(first, n_bytes)
 
 
 def _loaded(content: bytes, allow_pickle: bool, mapped: Any = None) -> CompiledEnsemble:

@@ -86,6 +86,33 @@ def assembled(header: dict[str, Any], arrays: list[np.ndarray]) -> bytes:
     return PREAMBLE.pack(MAGIC, VERSION, len(text), end, digest) + content
 
 
+def checked_preamble(first: Any, n_bytes: int) -> tuple[int, bytes]:
+    """What a file's first bytes say of the rest, checked against its size.
+
+    Parameters
+    ----------
+    first : bytes
+        As many as the preamble has.
+    n_bytes : int
+        Of the whole file.
+
+    Returns
+    -------
+    int, bytes
+        Length of the header, and checksum.
+    """
+    if len(first) < PREAMBLE.size or first[: len(MAGIC)] != MAGIC:
+        raise ArtifactError("it does not begin as a .sbag file does")
+    _, version, n_header, n_file, digest = PREAMBLE.unpack(first)
+    if version != VERSION:
+        raise ArtifactError(
+            f"it is in version {version} of the format and this sparsebag reads {VERSION}"
+        )
+    if n_file != n_bytes:
+        raise ArtifactError(f"it has {n_bytes} bytes of {n_file}: it was cut or added to")
+    return n_header, digest
+
+
 def taken_apart(
     content: bytes, mapped: Any = None
 ) -> tuple[dict[str, Any], list[np.ndarray], list[np.ndarray] | None]:
@@ -102,15 +129,7 @@ def taken_apart(
     dict, list of ndarray, list of ndarray or None
     """
     view = memoryview(content)
-    if len(view) < PREAMBLE.size or view[: len(MAGIC)] != MAGIC:
-        raise ArtifactError("it does not begin as a .sbag file does")
-    _, version, n_header, n_file, digest = PREAMBLE.unpack(view[: PREAMBLE.size])
-    if version != VERSION:
-        raise ArtifactError(
-            f"it is in version {version} of the format and this sparsebag reads {VERSION}"
-        )
-    if n_file != len(view):
-        raise ArtifactError(f"it has {len(view)} bytes of {n_file}: it was cut or added to")
+    n_header, digest = checked_preamble(view[: PREAMBLE.size], len(view))
     if hashlib.sha256(view[PREAMBLE.size :]).digest() != digest:
         raise ArtifactError("its checksum is wrong: it was damaged")
     if n_header > min(MAX_HEADER, len(view) - PREAMBLE.size):

@@ -9,6 +9,7 @@ import os
 import secrets
 import stat
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -47,14 +48,16 @@ def write_whole(path: Any, content: bytes) -> None:
             os.unlink(partial)
 
 
-def read_whole(path: Any, *, start: bytes) -> bytes:
-    """The content of a file, or no more than its start where that is not the expected one.
+def read_whole(path: Any, *, n_first: int, check: Callable[[bytes, int], None]) -> bytes:
+    """The content of a file, read only where its first bytes and its size promise one.
 
     Parameters
     ----------
     path : path-like
-    start : bytes
-        How the file should begin.
+    n_first : int
+        How many bytes are looked at first.
+    check : callable
+        Takes these and the file's size, and raises where no more should be read.
 
     Returns
     -------
@@ -64,8 +67,12 @@ def read_whole(path: Any, *, start: bytes) -> bytes:
     _check_ordinary(Path(name), "loaded")
     try:
         with open(name, "rb") as file:
-            found = file.read(len(start))
-            return found + file.read() if found == start else found
+            first = file.read(n_first)
+            size = os.fstat(file.fileno()).st_size
+            check(first, size)
+            return first + file.read(max(size - len(first), 0))
+    except MemoryError:
+        raise OSError(f"{name!r} cannot be loaded: it does not fit into memory.") from None
     except OSError as error:
         raise _unread(error, name) from None
 
