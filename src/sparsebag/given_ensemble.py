@@ -112,6 +112,8 @@ def check_targets(y: Any, task: Task) -> None:
         )
     values = np.asarray(y)
     shape = values.shape
+    if np.iscomplexobj(values):
+        raise ValueError("Complex data not supported: y must hold real numbers or labels.")
     if len(shape) == 2 and shape[1] > 1:
         raise ValueError(
             f"y has shape {shape}; multi-output problems are not supported, fit one estimator an "
