@@ -20,15 +20,11 @@ from sparsebag.evidence.arrays import on_host
 from sparsebag.evidence.cluster_rows import ClusterBlocks
 from sparsebag.evidence.evidence import OOBEvidence
 from sparsebag.evidence.row_stream import concatenate
-from sparsebag.objective.losses import Loss, TwiceDifferentiableLoss
+from sparsebag.objective.losses import Loss
+from sparsebag.objective.on_simplex import HostObjective
 from sparsebag.objective.penalties import ConcaveQuadratic, Penalty, restrict_penalty
 from sparsebag.objective.row_facts import NoWeightError, find_facts
-from sparsebag.objective.simplex_objective import (
-    FACE_BYTES,
-    FACE_SHARE,
-    GAP_PER_ROUNDING,
-    SimplexObjective,
-)
+from sparsebag.objective.simplex_objective import FACE_BYTES, FACE_SHARE, SimplexObjective
 
 Array = Any
 NO_PENALTY = ConcaveQuadratic(0.0)
@@ -70,7 +66,7 @@ class Survey:
         )
 
 
-class ClusterObjective:
+class ClusterObjective(HostObjective):
     """Weighted OOB loss plus penalty over row blocks on a cluster's workers.
 
     Parameters
@@ -105,8 +101,6 @@ class ClusterObjective:
     ) -> None:
         self.loss, self.penalty = loss, penalty
         self.floor, self.prior_mass = floor, prior_mass
-        self.xp: Any = np
-        self.device: Any = "cpu"
         kinds = blocks.each(_kind)
         self.task: str = kinds[0][0]
         self._n_members: int = kinds[0][1]
@@ -142,30 +136,13 @@ class ClusterObjective:
         return False
 
     @property
-    def provides(self) -> frozenset[str]:
-        """What a solver may ask of this objective."""
-        twice = isinstance(self.loss, TwiceDifferentiableLoss)
-        return frozenset({"gradient", "hessian"} if twice else {"gradient"})
-
-    @property
     def nbytes_per_pass(self) -> int:
         """Bytes of evidence one value-and-gradient pass reads, on all workers together."""
         return self.survey.nbytes
 
     @property
-    def is_well_posed(self) -> bool:
-        """Whether every row keeps a vote on the whole simplex: no jumps of the loss."""
-        return self.prior_mass > 0 or not self.has_mask
-
-    @property
-    def is_convex(self) -> bool:
-        """Whether every stationary point is a global minimum, so that the start is free."""
-        convex_loss = bool(getattr(self.loss, "is_convex", False))
-        return not self.has_mask and convex_loss and self.penalty.is_convex
-
-    @property
     def scale(self) -> float:
-        """What tolerances are relative to; see `SimplexObjective.scale`."""
+        """What tolerances are relative to: see `ObjectiveOnSimplex`."""
         if self.task == "classification":
             return 1.0
         return max(self.survey.scale, np.finfo(float).tiny)
@@ -176,26 +153,9 @@ class ClusterObjective:
         eps = self.survey.eps
         if self.task == "classification":
             return eps
-        square = self.survey.square
-        return float(eps * max(self.scale, (square * self.scale) ** 0.5, eps * square))
-
-    def goal(self, tol: float) -> float:
-        """The stationarity gap to stop at: ``tol`` on the loss's scale, or what rounding allows."""
-        return max(tol * self.scale, GAP_PER_ROUNDING * self.rounding)
-
-    def uniform_weights(self) -> np.ndarray:
-        """The simplex's centre, every solver's default start."""
-        return np.full(self.n_members, 1.0 / self.n_members)
-
-    def asarray(self, weights: Array) -> np.ndarray:
-        """Weights as float64."""
-        return np.asarray(on_host(weights), dtype=np.float64)
+        return self._rounding_of_regression(eps, self.survey.square)
 
     # -- passes ------------------------------------------------------------------------------
-
-    def value(self, weights: Array) -> float:
-        """Objective at the weights."""
-        return self.value_and_gradient(weights)[0]
 
     def value_and_gradient(self, weights: Array) -> tuple[float, np.ndarray]:
         """Objective and gradient, in one pass over the evidence."""
@@ -208,9 +168,7 @@ class ClusterObjective:
         """Dense Hessian (N × N); meant for restricted objectives."""
         weights = self.asarray(weights)
         sums = self._parts.sum(_hessian, weights, self.prior_mass)
-        eye = np.eye(self.n_members)
-        columns = [self.penalty.hessian_product(weights, line) for line in eye]
-        return np.asarray(sums + np.stack(columns, axis=1))
+        return np.asarray(sums + self._penalty_hessian(weights))
 
     def rows_won(self) -> np.ndarray:
         """For each member, the number of rows on which its own vote has the least loss."""

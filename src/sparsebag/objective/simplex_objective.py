@@ -32,6 +32,7 @@ from sparsebag.evidence.blocks import row_blocks
 from sparsebag.evidence.evidence import OOBEvidence, zero_in_bag
 from sparsebag.objective.evidence_passes import pass_blocks, passes_of, reads_views
 from sparsebag.objective.losses import Loss, TwiceDifferentiableLoss
+from sparsebag.objective.on_simplex import ObjectiveOnSimplex
 from sparsebag.objective.one_read import make_one_read
 from sparsebag.objective.passes import Passes
 from sparsebag.objective.penalties import Penalty, restrict_penalty
@@ -39,8 +40,6 @@ from sparsebag.objective.row_facts import RowFacts, find_facts
 
 Array = Any
 
-GAP_PER_ROUNDING = 32
-"""A gap this many times the value's rounding cannot be told from zero."""
 FACE_BYTES = 256 << 20
 """A face may always copy this much evidence,"""
 FACE_SHARE = 8
@@ -72,7 +71,7 @@ class _Vote:
     denominator: Array
 
 
-class SimplexObjective:
+class SimplexObjective(ObjectiveOnSimplex):
     """Weighted OOB loss plus penalty, as a function of the members' weights.
 
     Parameters
@@ -142,14 +141,6 @@ class SimplexObjective:
         return self.evidence.n_members
 
     @property
-    def provides(self) -> frozenset[str]:
-        """What a solver may ask of this objective."""
-        offers = {"gradient"}
-        if isinstance(self.loss, TwiceDifferentiableLoss):
-            offers.add("hessian")
-        return frozenset(offers)
-
-    @property
     def nbytes_per_pass(self) -> int:
         """Bytes of evidence one value-and-gradient pass reads."""
         return self.evidence.nbytes
@@ -164,28 +155,9 @@ class SimplexObjective:
         """Whether members vote only on the rows out of their bags."""
         return self.evidence.oob_mask is not None
 
-    @property
-    def is_well_posed(self) -> bool:
-        """Whether every row keeps a vote on the whole simplex: no jumps of the loss."""
-        return self.prior_mass > 0 or not self.has_mask
-
-    @property
-    def is_convex(self) -> bool:
-        """Whether every stationary point is a global minimum, so that the start is free.
-
-        The out-of-bag ratio is not convex in the weights, whatever the loss; without a mask its
-        denominator is constant and it is linear.
-        """
-        convex_loss = bool(getattr(self.loss, "is_convex", False))
-        return not self.has_mask and convex_loss and self.penalty.is_convex
-
     @cached_property
     def scale(self) -> float:
-        """What tolerances are relative to.
-
-        The uniform ensemble's loss in regression, whose unit is the user's; one nat or Brier
-        point in classification.
-        """
+        """What tolerances are relative to: see `ObjectiveOnSimplex`."""
         if self.evidence.task == "classification":
             return 1.0
         losses = self.xp.sum(self.loss.value(self._uniform_vote, self._channels.targets), axis=0)
@@ -193,20 +165,12 @@ class SimplexObjective:
 
     @cached_property
     def rounding(self) -> float:
-        """Differences between two values smaller than this mean nothing.
-
-        A regression vote is rounded relative to the target's size, the loss is made of what is
-        left after subtracting the target: (f + δ - y)² differs by 2 δ |f - y|, with δ = eps |y|.
-        """
+        """Differences between two values smaller than this mean nothing."""
         eps = float(self.xp.finfo(self._dtype).eps)
         if self.evidence.task == "classification":
             return eps
         square = float(self.xp.sum(self._row_weight * self._channels.targets[0, :] ** 2))
-        return float(eps * max(self.scale, (square * self.scale) ** 0.5, eps * square))
-
-    def goal(self, tol: float) -> float:
-        """The stationarity gap to stop at: ``tol`` on the loss's scale, or what rounding allows."""
-        return max(tol * self.scale, GAP_PER_ROUNDING * self.rounding)
+        return self._rounding_of_regression(eps, square)
 
     def uniform_weights(self) -> Array:
         """The simplex's centre, every solver's default start."""

@@ -22,12 +22,13 @@ from sparsebag.evidence.arrays import on_host
 from sparsebag.evidence.evidence import OOBEvidence
 from sparsebag.evidence.reservoir import Reservoir
 from sparsebag.evidence.row_stream import RowStream, concatenate
-from sparsebag.objective.losses import Loss, TwiceDifferentiableLoss
+from sparsebag.objective.losses import Loss
+from sparsebag.objective.on_simplex import HostObjective
 from sparsebag.objective.pass_journal import PassJournal, PassSums
 from sparsebag.objective.pass_report import PassReport
 from sparsebag.objective.penalties import ConcaveQuadratic, Penalty, restrict_penalty
 from sparsebag.objective.row_facts import NoWeightError, RowFacts
-from sparsebag.objective.simplex_objective import GAP_PER_ROUNDING, SimplexObjective
+from sparsebag.objective.simplex_objective import SimplexObjective
 
 Array = Any
 
@@ -41,7 +42,7 @@ FACTS_BYTES = 16
 NO_PENALTY = ConcaveQuadratic(0.0)
 
 
-class StreamObjective:
+class StreamObjective(HostObjective):
     """Weighted OOB loss plus penalty over a stream of row blocks.
 
     Parameters
@@ -86,8 +87,6 @@ class StreamObjective:
         self.stream, self.loss, self.penalty = stream, loss, penalty
         self.floor, self.prior_mass = floor, prior_mass
         self.memory_limit, self.journal, self.verbose = memory_limit, journal, verbose
-        self.xp: Any = np
-        self.device: Any = "cpu"
         self._reads = _Reads()
         self._members: np.ndarray | None = None
         self._facts: dict[int, RowFacts | None] = {}
@@ -116,26 +115,9 @@ class StreamObjective:
         return self.stream.has_mask
 
     @property
-    def provides(self) -> frozenset[str]:
-        """What a solver may ask of this objective."""
-        twice = isinstance(self.loss, TwiceDifferentiableLoss)
-        return frozenset({"gradient", "hessian"} if twice else {"gradient"})
-
-    @property
     def nbytes_per_pass(self) -> int:
         """Bytes of evidence one value-and-gradient pass reads."""
         return self._survey().nbytes * self.n_members // self.stream.n_members
-
-    @property
-    def is_well_posed(self) -> bool:
-        """Whether every row keeps a vote on the whole simplex: no jumps of the loss."""
-        return self.prior_mass > 0 or not self.has_mask
-
-    @property
-    def is_convex(self) -> bool:
-        """Whether every stationary point is a global minimum, so that the start is free."""
-        convex_loss = bool(getattr(self.loss, "is_convex", False))
-        return not self.has_mask and convex_loss and self.penalty.is_convex
 
     @property
     def n_uncovered(self) -> int:
@@ -145,7 +127,7 @@ class StreamObjective:
 
     @property
     def scale(self) -> float:
-        """What tolerances are relative to; see `SimplexObjective.scale`."""
+        """What tolerances are relative to: see `ObjectiveOnSimplex`."""
         if self.stream.task == "classification":
             return 1.0
         survey = self._survey()
@@ -158,26 +140,9 @@ class StreamObjective:
         if self.stream.task == "classification":
             return eps
         survey = self._survey()
-        square = survey.square / survey.total
-        return float(eps * max(self.scale, (square * self.scale) ** 0.5, eps * square))
-
-    def goal(self, tol: float) -> float:
-        """The stationarity gap to stop at: ``tol`` on the loss's scale, or what rounding allows."""
-        return max(tol * self.scale, GAP_PER_ROUNDING * self.rounding)
-
-    def uniform_weights(self) -> np.ndarray:
-        """The simplex's centre, every solver's default start."""
-        return np.full(self.n_members, 1.0 / self.n_members)
-
-    def asarray(self, weights: Array) -> np.ndarray:
-        """Weights as float64."""
-        return np.asarray(on_host(weights), dtype=np.float64)
+        return self._rounding_of_regression(eps, survey.square / survey.total)
 
     # -- passes ------------------------------------------------------------------------------
-
-    def value(self, weights: Array) -> float:
-        """Objective at the weights."""
-        return self.value_and_gradient(weights)[0]
 
     def value_and_gradient(self, weights: Array) -> tuple[float, np.ndarray]:
         """Objective and gradient, in one pass over the stream."""
@@ -204,9 +169,7 @@ class StreamObjective:
                 products += part.facts.total * on_host(part.hessian(at))
                 total += part.facts.total
         self._reads.passes += 1.0
-        eye = np.eye(n)
-        columns = [self.penalty.hessian_product(weights, eye[:, j]) for j in range(n)]
-        return np.asarray(products / total + np.stack(columns, axis=1))
+        return np.asarray(products / total + self._penalty_hessian(self.asarray(weights)))
 
     def rows_won(self) -> np.ndarray:
         """For each member, the number of rows on which its own vote has the least loss."""
