@@ -218,7 +218,7 @@ def _affordable(budget: Budget, pool: MemberPool) -> int | None:
 def _with_refitted_leaves(
     trees: RefittedTrees, calibration: VoteCalibration, settings: Settings, **options: Any
 ) -> Survivors:
-    """Survivors with refitted leaves, or word that these do not help."""
+    """Survivors with refitted leaves, or word that none of them keeps the promise."""
     pool = trees.pool
     selection, solution = _weights(
         trees.evidence, pool, settings, calibration, trees=trees, **options
@@ -228,25 +228,16 @@ def _with_refitted_leaves(
     kept_all = selection is not None and bool(selection.table.chosen[-1])
     if kept_all:  # what was judged is the ensemble as it is, so that is what is kept
         return Survivors(pool, solution, selection, Refinement(False, reason=NOT_SURE), None)
-    point = PathPoint(active, weights[active])
-    measured = trees.measure(point)
-    before, after = trees.risks(point, measured)
-    if calibration.is_wanted:  # leaves that are less sure may be no worse when calibrated
-        alone = float(point.weights @ point.weights)
-        before *= float(calibration.effect.whole.of(alone))
-        after *= float(calibration.effect.small.of(alone if measured is None else measured))
-    if after >= before and settings.refine == "auto":
-        reason = "refitted ones were measured to do no better"
-        return Survivors(pool, solution, selection, Refinement(False, reason=reason), None)
+    trees.measure(PathPoint(active, weights[active]))
     refinement = Refinement(
         used=True,
         twicing=trees.strength.twicing,
         smoothing=trees.strength.lam,
         distilled=trees.distils,
         n_synthetic=trees.n_synthetic,
-        risk_before=before,
-        risk_after=after,
-        score="squared error" if pool.classes is None else "Brier score",
+        risk_before=trees.strength.plain_score,
+        risk_after=trees.strength.score,
+        score="squared error" if pool.classes is None else "calibrated log-loss",
         reason=trees.why_not_distilled,
     )
     return Survivors(trees.survivors(active), solution, selection, refinement, None)

@@ -23,8 +23,9 @@ class Refinement:
     n_synthetic : int
         Synthetic rows that was done on.
     risk_before, risk_after : float or None
-        Expected Brier score, or squared error, of as many trees with their own leaves, and of the
-        survivors with refitted ones; both before calibration, on rows that had no part in them.
+        Squared error, or log-loss after calibration, expected of as many random trees with their
+        own leaves, and with refitted ones; by rows that had no part in these, nor in how strongly
+        they were refitted. What ``refine="auto"`` decides by.
     score : str
         What these figures are.
     reason : str
@@ -52,6 +53,6 @@ class Refinement:
         elif self.reason:
             how += f" (not to what all refitted trees say, because {self.reason})"
         return (
-            f"Their leaf values were {how}: expected {self.score} {self.risk_after:.4g}, and "
-            f"{self.risk_before:.4g} with as many trees as they were."
+            f"Their leaf values were {how}: as many trees are expected to have a {self.score} of "
+            f"{self.risk_after:.4g} so, and {self.risk_before:.4g} as they were."
         )

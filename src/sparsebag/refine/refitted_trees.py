@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -186,7 +185,6 @@ class RefittedTrees:
         self.levels = self._levels(weight, size)
         self._distillery: Distillery | None = None
         self._values: tuple[PathPoint, list[np.ndarray]] | None = None
-        self._gain_of: Callable[[PathPoint], float] | None = None
 
     @property
     def votes_a_member(self) -> float:
@@ -225,7 +223,6 @@ class RefittedTrees:
         rows = RowRisks(levels.refitted.own, levels.refitted.pair, levels.weight, levels.full)
         shared = 1.0 / self._distil().n_teachers if self.distils else 0.0
         votes = RISKED_VOTES_A_MEMBER if self.distils else 1.0
-        self._gain_of = path.gain_of
         doubt = (DOUBT_OF_RISK, DOUBT_OF_ADDED) if self.distils else (0.0, 0.0)
         return path.as_deployed(rows, levels.own, votes_a_member=votes, shared=shared, doubt=doubt)
 
@@ -273,16 +270,6 @@ class RefittedTrees:
         size = self.votes_a_member / float(point.weights @ point.weights)
         finish = float(weight @ self._finish(votes, size)) - self.levels.finish
         return 1.0 / distillery.n_teachers + (missed + finish) / max(spread, 1e-300)
-
-    def risks(self, point: PathPoint, measured: float | None) -> tuple[float, float]:
-        """Expected risk of a point's trees with their own leaves, and with refitted ones."""
-        squares = float(point.weights @ point.weights)
-        now = self.levels.refitted.at(squares if measured is None else measured, self.levels.weight)
-        plain = float(self.levels.own.at(squares))
-        if self._gain_of is not None:  # they would have been chosen with their own leaves too
-            gain = self._gain_of(point)
-            plain, now = plain + gain, now + (0.0 if self.distils else gain)
-        return plain, now
 
     def survivors(self, members: np.ndarray) -> MemberPool:
         """Copies of the trees that were measured last, with their refitted leaves.
