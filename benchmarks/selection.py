@@ -241,6 +241,13 @@ def rounded(value: Any) -> Any:
     return float(f"{value:.{DIGITS}g}") if isinstance(value, float) else value
 
 
+def made_on_by_size() -> dict[str, dict[str, str]]:
+    """Source, versions and machine that made the rows of each ensemble size."""
+    if not MADE_ON.exists():
+        return {}
+    return dict(json.loads(MADE_ON.read_text(encoding="utf-8")))
+
+
 def run(args: argparse.Namespace) -> None:
     store = ResultsStore(RESULTS, COLUMNS, KEY)
     names = [name for name in {**PAPER, **SUITE} if not args.data or name in args.data]
@@ -253,7 +260,8 @@ def run(args: argparse.Namespace) -> None:
     ]
     todo = [job for job in work if not store.is_finished((*map(str, job), "chosen"))]
     if todo:  # beside the results: the same words on every row would be most of the file
-        MADE_ON.write_text(json.dumps(environment(), indent=1) + "\n", encoding="utf-8")
+        made_on = made_on_by_size() | {str(job[2]): environment() for job in todo}
+        MADE_ON.write_text(json.dumps(made_on, indent=1) + "\n", encoding="utf-8")
     progress = Progress(max(len(todo), 1))
     for job in todo:
         try:
@@ -277,7 +285,7 @@ def main() -> None:
     if "run" in args.only:
         run(args)
     if "summary" in args.only:
-        text = selection_summary.summary(RESULTS, json.loads(MADE_ON.read_text(encoding="utf-8")))
+        text = selection_summary.summary(RESULTS, made_on_by_size())
         print(text)
         RESULTS.with_suffix(".txt").write_text(text + "\n", encoding="utf-8")
     if "cost" in args.only:

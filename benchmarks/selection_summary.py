@@ -13,21 +13,23 @@ MOST_ERROR, MOST_RATIO, SHARE_SAFE, SHARE_BETTER, COVERAGE = 0.05, 1.03, 0.9, 0.
 NORMAL = 1.96
 
 
-def summary(path: Path, machine: dict[str, str]) -> str:
-    """What a results file says, and the environment it was made in."""
+def summary(path: Path, made_on: dict[str, dict[str, str]]) -> str:
+    """What a results file says, and the environment each ensemble size was run in."""
     text = io.StringIO()
     with redirect_stdout(text):
-        _print(path, machine)
+        _print(path, made_on)
     return text.getvalue().strip("\n")
 
 
-def _print(path: Path, machine: dict[str, str]) -> None:
+def _print(path: Path, made_on: dict[str, dict[str, str]]) -> None:
     import pandas as pd
 
     table = pd.read_csv(path)
     table["point"] = table["point"].astype(str)
     whole = table[table["status"] == "ok"]
-    print(f"\n{path.name}: " + ", ".join(f"{name} {value}" for name, value in machine.items()))
+    for size, machine in made_on.items():
+        told = ", ".join(f"{name} {value}" for name, value in machine.items())
+        print(f"\n{path.name}, ensembles of {size}: {told}")
     for n_members, part in whole.groupby("members"):
         _of_size(int(n_members), part)
 
