@@ -242,9 +242,21 @@ def _seconds(rows: Any) -> None:
 # -- the paper's own split -------------------------------------------------------------------
 
 
+def _luck(group: Any) -> str:
+    """What one test set can tell of ours against SCSB, and the ECE of exact probabilities."""
+    ours = group[group["method"] == "both"]
+    error = float(np.sqrt(np.sum(ours["over_scsb_error"] ** 2))) / max(len(ours), 1)
+    words = f"{ours['over_scsb'].mean():+.3g} ± {error:.2g}"
+    exact = ours["ece_if_right"].mean()
+    return words + (f"; {exact:.4f}" if np.isfinite(exact) else "")
+
+
 def _paper(rows: Any) -> None:
     print("\n## The paper's sets, its own split and scores; ours at no more survivors than SCSB\n")
-    _line("", ["uniform", "SCSB", "ours", "whole budget", "survivors of each"])
+    print("over SCSB: ours less SCSB's on the same rows, ± the standard error over these rows;")
+    print("ECE if right: what ours would be on as many rows if every probability were exact\n")
+    columns = ["uniform", "SCSB", "ours", "whole budget", "survivors of each"]
+    _line("", [*columns, "over SCSB; ECE if right"])
     for what, seeds in (("seed 42", [42]), ("mean over seeds", rows["seed"].unique().tolist())):
         part = rows[rows["seed"].isin(seeds)]
         print(what)
@@ -258,7 +270,7 @@ def _paper(rows: Any) -> None:
                 score, ece = means.loc[method, "score"], means.loc[method, "ece"]
                 cells.append(f"{score:.4g}" + (f" / {ece:.4f}" if np.isfinite(ece) else ""))
             kept = ", ".join(f"{means.loc[m, 'survivors']:.0f}" for m in ("paper", *OURS))
-            _line(f"  {name}", [*cells, kept])
+            _line(f"  {name}", [*cells, kept, _luck(group)])
             for (ours, column), counts in won.items():
                 found = means[column]
                 if np.isfinite(found[ours]):
