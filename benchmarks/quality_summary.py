@@ -256,7 +256,7 @@ def _paper(rows: Any) -> None:
     print("over SCSB: ours less SCSB's on the same rows, ± the standard error over these rows;")
     print("ECE if right: what ours would be on as many rows if every probability were exact\n")
     columns = ["uniform", "SCSB", "ours", "whole budget", "survivors of each"]
-    _line("", [*columns, "over SCSB; ECE if right"])
+    _line("", [*columns, "  over SCSB; ECE if right"])
     for what, seeds in (("seed 42", [42]), ("mean over seeds", rows["seed"].unique().tolist())):
         part = rows[rows["seed"].isin(seeds)]
         print(what)
@@ -270,7 +270,7 @@ def _paper(rows: Any) -> None:
                 score, ece = means.loc[method, "score"], means.loc[method, "ece"]
                 cells.append(f"{score:.4g}" + (f" / {ece:.4f}" if np.isfinite(ece) else ""))
             kept = ", ".join(f"{means.loc[m, 'survivors']:.0f}" for m in ("paper", *OURS))
-            _line(f"  {name}", [*cells, kept, _luck(group)])
+            _line(f"  {name}", [*cells, kept, "  " + _luck(group)])
             for (ours, column), counts in won.items():
                 found = means[column]
                 if np.isfinite(found[ours]):
