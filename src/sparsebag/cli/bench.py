@@ -20,6 +20,7 @@ from sparsebag.cli.failures import CommandError, ExitCode, guarded
 from sparsebag.cli.models import check_columns, columns_for, read_compiled, read_ensemble_file
 from sparsebag.cli.tables import as_numbers, read_table
 from sparsebag.cli.terminal import Steps, print_json
+from sparsebag.cli.text_columns import with_codes
 
 BATCH = 1000
 SECONDS_EACH = 1.0
@@ -59,7 +60,7 @@ def speed(
     if names is not None:
         check_columns(list(names), [str(c) for c in table.columns], data)
         table = table[list(names)]
-    X = as_numbers(data, table).to_numpy(dtype=np.float32)
+    X = as_numbers(data, with_codes(table, compiled.categories or {})).to_numpy(dtype=np.float32)
     batch = np.resize(X, (BATCH, X.shape[1]))
     regression = compiled.classes is None
     many = compiled.predict if regression else compiled.predict_proba

@@ -60,7 +60,7 @@ def _read_csv(path: Path) -> Any:
 
 
 def read_batches(
-    path: Path, features: Sequence[str], kept: Sequence[str] = ()
+    path: Path, features: Sequence[str], kept: Sequence[str] = (), texts: Sequence[str] = ()
 ) -> Iterator[tuple[pd.DataFrame, float]]:
     """A table batch by batch, so that it may be larger than memory.
 
@@ -68,9 +68,11 @@ def read_batches(
     ----------
     path : Path
     features : sequence of str
-        Columns read as numbers.
+        Columns the model reads, as numbers unless named in ``texts``.
     kept : sequence of str
         Other columns, read as they are.
+    texts : sequence of str
+        Features that hold text.
 
     Yields
     ------
@@ -88,8 +90,9 @@ def read_batches(
                 row += batch.num_rows
                 yield batch.to_pandas(), row / rows
             return
-        text = {name: pa.string() for name in kept if name not in features}
-        numbers = {name: pa.float64() for name in features}
+        text = {name: pa.string() for name in [*kept, *texts]}
+        flags = {name: pa.bool_() for name in flag_columns(path) if name not in text}
+        numbers = {name: pa.float64() for name in features if name not in text}
         with open(path, "rb") as raw:
             stream: Any = pa.PythonFile(raw, mode="r")
             if path.suffix.lower() == ".gz":
@@ -98,7 +101,7 @@ def read_batches(
                 stream,
                 read_options=pyarrow.csv.ReadOptions(block_size=BATCH_BYTES, use_threads=False),
                 convert_options=pyarrow.csv.ConvertOptions(
-                    column_types={**text, **numbers}, include_columns=columns
+                    column_types={**numbers, **text, **flags}, include_columns=columns
                 ),
             )
             for batch in reader:
@@ -129,6 +132,21 @@ def column_names(path: Path) -> list[str]:
         raise unsound(path, error) from None
     _check_names(path, names)
     return [str(name) for name in names]
+
+
+def flag_columns(path: Path) -> list[str]:
+    """Columns of a CSV file that say true or false, by its first lines.
+
+    Parameters
+    ----------
+    path : Path
+
+    Returns
+    -------
+    list of str
+    """
+    with pyarrow.csv.open_csv(path) as reader:
+        return [field.name for field in reader.schema if pa.types.is_boolean(field.type)]
 
 
 def split_target(path: Path, table: pd.DataFrame, target: str) -> tuple[pd.DataFrame, pd.Series]:
@@ -180,16 +198,35 @@ def as_numbers(path: Path, X: pd.DataFrame) -> pd.DataFrame:
     pandas.DataFrame
     """
     for name in X.columns:
-        column = X[name]
-        numeric = pd.api.types.is_numeric_dtype(column) or pd.api.types.is_bool_dtype(column)
-        if not numeric and not column.isna().all():
-            example = column.dropna().iloc[0]
+        if not is_numeric(X[name]):
+            example = X[name].dropna().iloc[0]
             raise CommandError(
-                f"column '{name}' of '{path}' holds {str(example)!r}, which is no number; encode "
-                "such columns first (scikit-learn's OrdinalEncoder or OneHotEncoder), or leave "
-                "them out."
+                f"column '{name}' of '{path}' holds {str(example)!r}, which is no number, and the "
+                "model reads numbers: write the encoded table it was trained on to a file and pass "
+                "that, or train with `sparsebag fit`, which encodes text itself."
             )
     return X.astype(float)
+
+
+def is_numeric(column: pd.Series) -> bool:
+    """Whether a column holds numbers, true and false, or nothing at all.
+
+    Parameters
+    ----------
+    column : pandas.Series
+
+    Returns
+    -------
+    bool
+
+    Examples
+    --------
+    >>> is_numeric(pd.Series([True, None])), is_numeric(pd.Series(["a", None]))
+    (True, False)
+    """
+    if pd.api.types.is_numeric_dtype(column) or pd.api.types.is_bool_dtype(column):
+        return True
+    return all(isinstance(value, bool) for value in column.dropna())
 
 
 def check_readable(path: Path) -> None:

@@ -16,10 +16,18 @@ from sparsebag.evidence.collect import encode_target
 from sparsebag.report import metrics
 from sparsebag.report.compression_report import RANDOM_DRAWS, CompressionReport
 from sparsebag.report.coverage import Coverage
-from sparsebag.report.details import Details, cautions, shown_settings, versions
+from sparsebag.report.details import (
+    MOSTLY_SEEN,
+    Details,
+    cautions,
+    seen_before,
+    shown_settings,
+    versions,
+)
 from sparsebag.report.frontier import measured_frontier, milliseconds
 from sparsebag.report.prediction_changes import prediction_changes
 from sparsebag.report.score_changes import explained, reliability, score_changes
+from sparsebag.report.seen_rows import share_seen
 from sparsebag.selection.selection import Selection
 
 SPEED = "ms / 1000 rows"
@@ -85,6 +93,10 @@ def compare(
     n_rows = X.shape[0] if hasattr(X, "shape") else len(X)
     if n_rows != len(target):
         raise ValueError(f"X has {n_rows} rows but y has {len(target)}.")
+    coverage = None if fitted is None else fitted.coverage
+    share = 0.0 if coverage is None else share_seen(coverage.seen, X)
+    if share >= MOSTLY_SEEN:
+        notes = (*notes, seen_before(share, n_rows))
     said_before, said_after = _says(full, X), _says(small, X)
     draws = []
     for seed in range(RANDOM_DRAWS):
@@ -114,8 +126,9 @@ def compare(
         n_rows=n_rows,
         notes=notes,
         changes=score_changes(target, said_before, said_after),
+        rows_are="training rows" if share >= MOSTLY_SEEN else "test rows",
     )
-    details = _details(full, fitted, n_rows, X, rows[f"sparsebag ({k})"][SPEED])
+    details = _details(full, fitted, n_rows, X, rows[f"sparsebag ({k})"][SPEED], share)
     if details is None:
         return report
     is_vote = full.pool.classes is not None
@@ -135,6 +148,7 @@ def _details(
     n_rows: int,
     X: Any = None,
     deployed_ms: float | None = None,
+    share: float = 0.0,
 ) -> Details | None:
     if fitted is None:
         return None
@@ -150,7 +164,7 @@ def _details(
         reliability=None,
         changed=None,
         coverage=fitted.coverage,
-        cautions=cautions(chosen, fitted.coverage, fitted.verified_by, n_rows),
+        cautions=cautions(chosen, fitted.coverage, fitted.verified_by, n_rows, share),
         settings=shown_settings(fitted.params),
         versions=versions(),
     )

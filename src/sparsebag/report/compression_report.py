@@ -42,6 +42,8 @@ class CompressionReport:
         Every score before and after, with a paired bootstrap interval of the difference.
     details : Details or None
         What the page draws beside the table: frontier, reliability, weights, changed rows.
+    rows_are : {"test rows", "training rows"}
+        What the rows are; "training rows" where most of them were seen in training.
 
     Examples
     --------
@@ -67,6 +69,7 @@ class CompressionReport:
     notes: tuple[str, ...] = ()
     changes: tuple[ScoreChange, ...] = ()
     details: Details | None = None
+    rows_are: str = "test rows"
 
     @property
     def columns(self) -> list[str]:
@@ -114,7 +117,7 @@ class CompressionReport:
         shown = [c for c in self.changes if c.name in ("log-loss", "accuracy", "MSE", "R²")]
         told += [f"{c.name} went from {c.before:.4g} to {c.after:.4g} ({c.verdict})" for c in shown]
         if told:
-            return f"{kept}: on {self.n_rows:,} test rows {_listed(told)}."
+            return f"{kept}: on {self.n_rows:,} {self.rows_are} {_listed(told)}."
         chosen = None if self.details is None else self.details.selection
         if chosen is None:
             return f"{kept}."
@@ -184,7 +187,7 @@ class CompressionReport:
     def __str__(self) -> str:
         head = self.headline()
         if self.n_rows:
-            head += f" ({self.n_rows} test rows)"
+            head += f" ({self.n_rows:,} {self.rows_are})"
         return "\n\n".join([head, self._as_text(), *self._changes_as_text(), *self.notes])
 
     def _repr_html_(self) -> str:

@@ -151,7 +151,11 @@ def tables(report: CompressionReport) -> str:
     """
     from sparsebag.report.compression_report import RANDOM_DRAWS, figure
 
-    caption = f"{report.n_rows:,} test rows" if report.n_rows else "Sizes; no test rows were given"
+    caption = (
+        f"{report.n_rows:,} {report.rows_are}"
+        if report.n_rows
+        else "Sizes; no test rows were given"
+    )
     lines = [[name, *(figure(c, v) for c, v in row.items())] for name, row in report.rows.items()]
     parts = [table(caption, ["", *report.columns], lines)]
     if report.changes:
@@ -325,7 +329,7 @@ def _changed_rows(changed: PredictionChanges) -> str:
         ]
         for row in changed.rows
     ]
-    head = ["test row (from 0)", "truth", "before", "after"]
+    head = ["row (from 0)", "truth", "before", "after"]
     rows = table("Rows whose prediction moved most", head, lines)
     return f"<details><summary>{len(lines)} rows that moved most</summary>{rows}</details>"
 

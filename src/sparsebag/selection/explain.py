@@ -121,7 +121,7 @@ def explain(
         as_many = f"\nTo do as well, about {many} drawn at random would be needed."
     whole_risk = f"{path.full_risk:.4g}"
     if uncalibrated is not None:
-        whole_risk += f" calibrated likewise, {uncalibrated:.4g} as they are"
+        whole_risk += f" once they are calibrated too, {uncalibrated:.4g} as they are"
     weights = ""
     if refitted is not None:
         loss = refitted.replace("_", "-")
