@@ -40,11 +40,14 @@ def frontier_chart(frontier: Frontier, by: str) -> str:
     x, order = cost.astype(float), np.argsort(cost, kind="stable")
     risk, error = table.expected_risk, table.standard_error
     seen = table.k >= min(SHOWN_FROM, int(table.k.max()))
-    low, high = padded(np.concatenate([(risk - error)[seen], (risk + error)[seen]]))
+    around = np.concatenate([(risk - error)[seen], (risk + error)[seen]])
+    # Risks fall by factors: a logarithmic axis shows what is won at the end, too.
+    is_log = bool(np.min(around) > 0.0 and np.max(around) > 2.0 * np.min(around))
+    low, high = np.exp(padded(np.log(around))) if is_log else padded(around)
     spread = x[x > 0]
     chart = Chart(
         Axis(label, float(spread.min()), float(spread.max()), is_log=True),
-        Axis(f"expected {frontier.score}", max(low, 0.0), high),
+        Axis(f"expected {frontier.score}", max(float(low), 0.0), float(high), is_log=is_log),
     )
     chart.band(x[order], (risk - error)[order], (risk + error)[order], AFTER)
     chart.line(x[order], table.random_risk[order], RANDOM, dashed=True)
@@ -87,11 +90,13 @@ def reliability_chart(before: ReliabilityCurve, after: ReliabilityCurve) -> str:
     chart = Chart(Axis("stated confidence", 0.0, 1.0), Axis("share that is right", 0.0, 1.0))
     chart.line([0.0, 1.0], [0.0, 1.0], RANDOM, dashed=True)
     for curve, colour in ((before, BEFORE), (after, AFTER)):
-        chart.line(curve.confidence, curve.accuracy, colour)
+        chart.line(curve.confidence, curve.accuracy, colour, faint=True)
         largest = float(np.max(curve.count))
         for confidence, accuracy, count in zip(
             curve.confidence, curve.accuracy, curve.count, strict=True
         ):
+            low, high = share_interval(accuracy, count)
+            chart.line([confidence, confidence], [low, high], colour, faint=True)
             chart.dots(
                 [confidence], [accuracy], colour, radius=2.0 + 4.0 * (count / largest) ** 0.5
             )
@@ -99,9 +104,32 @@ def reliability_chart(before: ReliabilityCurve, after: ReliabilityCurve) -> str:
         "sb-reliability",
         "Reliability diagram",
         "Points on the diagonal are honest: of predictions stated with confidence p, a share p is "
-        "right. Above it a model is too unsure, below it too sure. Larger points hold more rows. "
+        "right. Above it a model is too unsure, below it too sure. Larger points hold more rows; "
+        "the thin bars are 95 % intervals of the share. "
         "The table of bins has the figures.",
     )
+
+
+def share_interval(share: float, n: float, z: float = 1.96) -> tuple[float, float]:
+    """Where a share is with 95 % confidence, from how many rows it comes (Wilson's interval).
+
+    Parameters
+    ----------
+    share, n : float
+    z : float
+
+    Returns
+    -------
+    tuple of float
+
+    Examples
+    --------
+    >>> [round(end, 2) for end in share_interval(1.0, 2)]
+    [0.34, 1.0]
+    """
+    centre = (share + z * z / (2.0 * n)) / (1.0 + z * z / n)
+    half = z / (1.0 + z * z / n) * (share * (1.0 - share) / n + z * z / (4.0 * n * n)) ** 0.5
+    return max(centre - half, 0.0), min(centre + half, 1.0)
 
 
 def bin_counts_chart(before: ReliabilityCurve, after: ReliabilityCurve) -> str:

@@ -9,8 +9,10 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from sparsebag.deploy.artifact import dumps
 from sparsebag.deploy.compiled import CompiledEnsemble
 from sparsebag.deploy.from_members import COLLAPSED, collapses_into_one
+from sparsebag.deploy.not_exportable import NotExportable
 from sparsebag.deploy.weighted_vote import WeightedVote
 from sparsebag.evidence.collect import encode_target
 from sparsebag.report import metrics
@@ -87,7 +89,7 @@ def compare(
     if X is None:
         rows = {f"full ensemble ({n})": _size(full), f"sparsebag ({k})": _size(small)}
         report = CompressionReport(_with_common_columns(rows), n_rows=0, notes=notes)
-        return replace(report, details=_details(full, fitted, 0))
+        return replace(report, details=_details(full, fitted, 0, deployed=deployed))
     target = encode_target(full.pool, y)
     X = X.tocsr() if sp.issparse(X) else X
     n_rows = X.shape[0] if hasattr(X, "shape") else len(X)
@@ -128,7 +130,8 @@ def compare(
         changes=score_changes(target, said_before, said_after),
         rows_are="training rows" if share >= MOSTLY_SEEN else "test rows",
     )
-    details = _details(full, fitted, n_rows, X, rows[f"sparsebag ({k})"][SPEED], share)
+    speed = rows[f"sparsebag ({k})"][SPEED]
+    details = _details(full, fitted, n_rows, X, speed, share, deployed)
     if details is None:
         return report
     is_vote = full.pool.classes is not None
@@ -149,12 +152,14 @@ def _details(
     X: Any = None,
     deployed_ms: float | None = None,
     share: float = 0.0,
+    deployed: CompiledEnsemble | None = None,
 ) -> Details | None:
     if fitted is None:
         return None
     chosen = fitted.selection
     trees = all(member.is_tree for member in full.pool.members)
     return Details(
+        file_bytes=_file_bytes(deployed),
         weights=fitted.weights,
         noun="trees" if trees else "members",
         selection=chosen,
@@ -168,6 +173,13 @@ def _details(
         settings=shown_settings(fitted.params),
         versions=versions(),
     )
+
+
+def _file_bytes(deployed: CompiledEnsemble | None) -> int | None:
+    try:
+        return None if deployed is None else len(dumps(deployed))
+    except NotExportable:
+        return None
 
 
 def _as_they_were(vote: WeightedVote) -> WeightedVote | None:

@@ -41,6 +41,8 @@ class Details:
     coverage : Coverage or None
     cautions : tuple of str
     settings, versions : dict of str to str
+    file_bytes : int or None
+        Of the ``.sbag`` file; None where members have no form but a pickle.
     """
 
     weights: np.ndarray
@@ -53,6 +55,7 @@ class Details:
     cautions: tuple[str, ...]
     settings: dict[str, str]
     versions: dict[str, str]
+    file_bytes: int | None = None
 
 
 def cautions(

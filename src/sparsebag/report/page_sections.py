@@ -77,7 +77,11 @@ def cards(report: CompressionReport) -> str:
     ]
     for column, what in (("size (kB)", "smaller"), ("ms / 1000 rows", "as fast")):
         if column in full:
-            shown.append((ratio(full[column], small[column], what), _of(full, small, column)))
+            cost = _of(full, small, column)
+            shown.append((ratio(full[column], small[column]), f"{what}: {cost}"))
+        if column == "size (kB)" and report.details and report.details.file_bytes:
+            kilobytes = report.details.file_bytes / 1000
+            shown.append((f"{kilobytes:,.0f} kB", "as a .sbag file, ready to serve"))
     for change in report.changes[:1] + report.changes[3:]:
         shown.append(
             (f"{change.after:.4g}", f"{change.name}, was {change.before:.4g}: {change.verdict}")
@@ -93,13 +97,12 @@ def cards(report: CompressionReport) -> str:
     )
 
 
-def ratio(before: float, after: float, what: str) -> str:
-    """How many times smaller or faster, in words.
+def ratio(before: float, after: float) -> str:
+    """How many times smaller or faster.
 
     Parameters
     ----------
     before, after : float
-    what : str
 
     Returns
     -------
@@ -107,11 +110,11 @@ def ratio(before: float, after: float, what: str) -> str:
 
     Examples
     --------
-    >>> ratio(300.0, 60.0, "smaller"), ratio(1.0, 1.0, "as fast")
-    ('5.0× smaller', '1.0× as fast')
+    >>> ratio(300.0, 60.0), ratio(1000.0, 1.0)
+    ('5.0×', '1,000×')
     """
     times = before / max(after, 1e-9)
-    return f"{times:.1f}× {what}" if times < 10.0 else f"{times:,.0f}× {what}"
+    return f"{times:.1f}×" if times < 10.0 else f"{times:,.0f}×"
 
 
 def _of(full: dict[str, float], small: dict[str, float], column: str) -> str:

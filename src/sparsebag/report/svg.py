@@ -78,7 +78,7 @@ class Axis:
             return [self.low]
         if self.is_log:
             powers = range(math.floor(math.log10(self.low)), math.ceil(math.log10(self.high)) + 1)
-            few = len(powers) <= 3
+            few = len(powers) <= 4
             marks = [m * 10.0**p for p in powers for m in ((1, 2, 5) if few else (1,))]
             return [m for m in marks if self.low * 0.999 <= m <= self.high * 1.001]
         rough = (self.high - self.low) / TICKS
@@ -132,14 +132,22 @@ class Chart:
         """
         return round(TOP + (1.0 - self.y.share(value)) * (self.height - TOP - BOTTOM), 2)
 
-    def line(self, xs: Numbers, ys: Numbers, colour: str, *, dashed: bool = False) -> Chart:
+    def line(
+        self,
+        xs: Numbers,
+        ys: Numbers,
+        colour: str,
+        *,
+        dashed: bool = False,
+        faint: bool = False,
+    ) -> Chart:
         """A line through points.
 
         Parameters
         ----------
         xs, ys : sequence of float
         colour : str
-        dashed : bool
+        dashed, faint : bool
 
         Returns
         -------
@@ -147,8 +155,10 @@ class Chart:
         """
         points = " ".join(f"{self.left(a)},{self.top(b)}" for a, b in zip(xs, ys, strict=True))
         dash = ";stroke-dasharray:6 4" if dashed else ""
+        width = "1;stroke-opacity:.55" if faint else "2"
         self.clipped.append(
-            f'<polyline points="{points}" style="fill:none;stroke:{colour};stroke-width:2{dash}"/>'
+            f'<polyline points="{points}" '
+            f'style="fill:none;stroke:{colour};stroke-width:{width}{dash}"/>'
         )
         return self
 
