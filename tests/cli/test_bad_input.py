@@ -156,6 +156,28 @@ def test_forged_trees_are_refused(where, run, tmp_path):
     assert_refused(done, 3, "a tree's nodes lead outside it", left=["forged.skops", "t.csv"])
 
 
+@pytest.mark.parametrize("what", ["columns", "classes", "subset"])
+def test_models_that_lie_about_their_trees_are_refused(what, run, tmp_path):
+    """scikit-learn's kernel believes them and reads outside memory."""
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(60, 400)), np.arange(60) % 3
+    if what == "subset":
+        model = BaggingClassifier(n_estimators=5, max_features=0.5, random_state=0).fit(X, y)
+        model.estimators_features_[2][0] = 10**6
+    else:
+        model = RandomForestClassifier(5, random_state=0).fit(X, y)
+        for liar in (model, *model.estimators_):
+            if what == "columns":
+                liar.n_features_in_ = 4
+            else:
+                liar.classes_, liar.n_classes_ = np.arange(2), 2
+    skops.io.dump(model, tmp_path / "lies.skops")
+    table = pd.DataFrame(X[:, :4], columns=list("abcd")).assign(target=y % 2)
+    table.to_csv(tmp_path / "t.csv", index=False)
+    done = run("compress", "lies.skops", "t.csv", *COMPRESS, "--evidence", "holdout")
+    assert_refused(done, 3, "is no sound skops file", left=["lies.skops", "t.csv"])
+
+
 def test_a_model_trained_on_other_columns(files, run, tmp_path):
     table = pd.read_csv(files.train)
     renamed = table.rename(columns={"petal width": "width"})

@@ -94,6 +94,8 @@ def _told(error: Exception) -> tuple[str, ExitCode]:
     if isinstance(error, ImportError):
         return one_line(error), ExitCode.MISSING_EXTRA
     if isinstance(error, OSError):
+        if error.errno == errno.ENOSPC and not error.filename:
+            return "standard output could not be written (disk full).", ExitCode.CANNOT_WRITE
         full = error.errno in (errno.ENOSPC, errno.EFBIG, errno.EDQUOT, errno.EROFS, errno.EACCES)
         return one_line(error), ExitCode.CANNOT_WRITE if full else ExitCode.BAD_INPUT
     if isinstance(error, MemoryError):
@@ -124,7 +126,8 @@ def one_line(error: BaseException) -> str:
     >>> one_line(ValueError("two\n  lines"))
     'two lines'
     """
-    return " ".join(str(error).split()) or type(error).__name__
+    text = " ".join(str(error).split()) or type(error).__name__
+    return text.replace("evidence='holdout'", "--evidence holdout")  # as the shell has it
 
 
 def _close_quietly() -> None:

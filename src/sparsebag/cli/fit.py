@@ -170,10 +170,10 @@ def grow_forest(
 
 def _task(y: pd.Series, task: Task) -> Task:
     if y.nunique() < 2:
-        raise CommandError(f"every row has the same target ({y.iloc[0]!r}); nothing to learn.")
+        raise CommandError(f"every row has the same target ({y.iloc[0]}); nothing to learn.")
     numeric = pd.api.types.is_numeric_dtype(y) and not pd.api.types.is_bool_dtype(y)
     if task is Task.REGRESSION and not numeric:
-        raise CommandError(f"the target holds {y.iloc[0]!r}, which is no number to regress on.")
+        raise CommandError(f"the target holds '{y.iloc[0]}', which is no number to regress on.")
     if task is not Task.AUTO:
         return task
     whole = not numeric or bool(np.all(np.mod(y.to_numpy(dtype=float), 1.0) == 0.0))

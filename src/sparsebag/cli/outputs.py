@@ -26,6 +26,11 @@ def check_can_be_written(path: Path | None, *, unlike: tuple[Path | None, ...] =
     folder = path.absolute().parent
     if path.is_dir():
         raise CommandError(f"'{path}' is a folder; name a file in it.", ExitCode.CANNOT_WRITE)
+    if path.exists() and not path.is_file():
+        raise CommandError(
+            f"'{path}' is a device or a pipe; name a file, which is written whole or not at all.",
+            ExitCode.CANNOT_WRITE,
+        )
     if not folder.is_dir():
         raise CommandError(
             f"'{path}' cannot be written: the folder '{folder}' does not exist.",

@@ -17,6 +17,7 @@ import pyarrow.parquet
 import typer
 
 from sparsebag.cli import options
+from sparsebag.cli.csv_source import CsvSource
 from sparsebag.cli.failures import CommandError, ExitCode, guarded
 from sparsebag.cli.models import check_columns, read_compiled
 from sparsebag.cli.outputs import check_can_be_written, written_whole
@@ -26,12 +27,19 @@ from sparsebag.cli.text_columns import UnknownTexts, with_codes
 from sparsebag.deploy.compiled import CompiledEnsemble
 
 STDOUT = Path("-")
+WRITTEN = (".csv", ".txt", "", *PARQUET)
 
 
 @guarded
 def predict(
     model: Annotated[Path, typer.Argument(help="A .sbag file.")],
-    data: Annotated[Path, typer.Argument(help="Rows to predict: CSV (.gz too) or Parquet.")],
+    data: Annotated[
+        Path,
+        typer.Argument(
+            help="Rows to predict: CSV (.gz too) or Parquet; - is standard input (CSV).",
+            allow_dash=True,
+        ),
+    ],
     output: Annotated[
         Path,
         typer.Option(
@@ -54,6 +62,8 @@ def predict(
     failed run leaves no output file.
 
     Example: sparsebag predict small.sbag new_rows.csv -o predictions.csv
+
+    In a pipe: cat new_rows.csv | sparsebag predict small.sbag - | head
     """
     started = time.perf_counter()
     to_stdout = output == STDOUT
@@ -63,14 +73,21 @@ def predict(
         )
     if not to_stdout:
         check_can_be_written(output, unlike=(model, data))
+        if output.suffix.lower() not in WRITTEN:
+            raise CommandError(
+                f"predictions cannot be written to '{output}'; use .csv or .parquet, or - for "
+                "standard output.",
+                ExitCode.USAGE,
+            )
     compiled = read_compiled(model, trust_pickle=trust_pickle)
     kept = list(keep or [])
-    features = _features(compiled, data, kept)
+    source = CsvSource(data)
+    features = _features(compiled, source, kept)
     unknown = UnknownTexts(compiled.categories or {})
     with Steps(quiet or as_json or to_stdout) as steps:
         with steps.step(f"predicting {data}", total=100) as step, _sink(output) as write:
             rows = 0
-            for batch, share in read_batches(data, features, kept, list(unknown.known)):
+            for batch, share in read_batches(source, features, kept, list(unknown.known)):
                 unknown.count(batch)
                 X = as_numbers(data, with_codes(batch[features], compiled.categories or {}))
                 write(_predicted(compiled, X, batch[kept], proba=proba, jobs=jobs))
@@ -88,9 +105,9 @@ def predict(
         print_json({**facts, "warnings": notes})
 
 
-def _features(compiled: CompiledEnsemble, data: Path, kept: list[str]) -> list[str]:
+def _features(compiled: CompiledEnsemble, source: CsvSource, kept: list[str]) -> list[str]:
     """The columns the model reads, in its order."""
-    found = column_names(data)
+    data, found = source.path, column_names(source)
     unknown = [name for name in kept if name not in found]
     if unknown:
         raise CommandError(f"'{data}' has no column {shown_names(unknown)} to keep.")

@@ -38,6 +38,8 @@ def find_categories(path: Path, X: pd.DataFrame) -> Categories:
             continue
         values = column.dropna()
         example = values.iloc[0]
+        if isinstance(example, bytes):
+            raise CommandError(f"column '{name}' of '{path}' is not written in UTF-8; save it so.")
         if not isinstance(example, str):
             raise CommandError(
                 f"column '{name}' of '{path}' holds {str(example)!r}, which is neither a number "
