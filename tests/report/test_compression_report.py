@@ -171,7 +171,8 @@ def test_html_is_one_page_and_notebooks_get_only_its_body(classification):
     page = report.to_html()
     assert page.startswith("<!doctype html>")
     assert page.endswith("</html>")
-    assert "http" not in page, "self-contained: nothing is fetched"
+    assert "://" not in page, "self-contained: nothing is fetched"
+    assert "Content-Security-Policy' content=\"default-src 'none'" in page
     body = report._repr_html_()
     assert "<style" not in body
     assert "<script" not in body

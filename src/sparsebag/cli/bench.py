@@ -40,8 +40,8 @@ bench = typer.Typer(no_args_is_help=True, help="Measure a model here, or rerun t
 @bench.command()
 @guarded
 def speed(
-    model: Annotated[Path, typer.Argument(help="A .sbag file.")],
-    data: Annotated[Path, typer.Argument(help="Rows to predict: CSV or Parquet.")],
+    model: Annotated[Path, typer.Argument(help="A .sbag file.", metavar="MODEL")],
+    data: Annotated[Path, typer.Argument(help="Rows to predict: CSV or Parquet.", metavar="DATA")],
     against: Annotated[
         Path | None,
         typer.Option(help="The ensemble it was made of (skops, or a pickle), timed beside it."),
@@ -97,7 +97,7 @@ def speed(
 @guarded
 def run(
     context: typer.Context,
-    name: Annotated[str, typer.Argument(help=f"One of {', '.join(SUITES)}.")],
+    name: Annotated[str, typer.Argument(help=f"One of {', '.join(SUITES)}.", metavar="NAME")],
 ) -> None:
     """Rerun one of the project's benchmarks, in a clone of the repository.
 

@@ -35,7 +35,7 @@ TEXT_AS_CODES = (
 
 @guarded
 def export(
-    model: Annotated[Path, typer.Argument(help="A .sbag file.")],
+    model: Annotated[Path, typer.Argument(help="A .sbag file.", metavar="MODEL")],
     to: Annotated[Form, typer.Option(help="The form to write.")],
     output: Annotated[
         Path | None,

@@ -34,7 +34,14 @@ class Task(StrEnum):
 
 @guarded
 def fit(
-    data: Annotated[Path, typer.Argument(help="Rows to learn from: CSV (.gz too) or Parquet.")],
+    data: Annotated[
+        Path,
+        typer.Argument(
+            help="Rows to learn from: CSV (.gz too) or Parquet; - is standard input.",
+            metavar="DATA",
+            allow_dash=True,
+        ),
+    ],
     target: options.Target,
     output: options.Output = Path("small.sbag"),
     report: options.Report = None,

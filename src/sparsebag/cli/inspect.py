@@ -24,7 +24,7 @@ SHOWN_CLASSES = 12
 
 @guarded
 def inspect(
-    model: Annotated[Path, typer.Argument(help="A .sbag file.")],
+    model: Annotated[Path, typer.Argument(help="A .sbag file.", metavar="MODEL")],
     trust_pickle: options.TrustPickle = False,
     as_json: options.AsJson = False,
 ) -> None:

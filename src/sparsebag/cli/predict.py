@@ -32,12 +32,13 @@ WRITTEN = (".csv", ".txt", "", *PARQUET)
 
 @guarded
 def predict(
-    model: Annotated[Path, typer.Argument(help="A .sbag file.")],
+    model: Annotated[Path, typer.Argument(help="A .sbag file.", metavar="MODEL")],
     data: Annotated[
         Path,
         typer.Argument(
             help="Rows to predict: CSV (.gz too) or Parquet; - is standard input (CSV).",
             allow_dash=True,
+            metavar="DATA",
         ),
     ],
     output: Annotated[

@@ -32,7 +32,7 @@ def table(
     Examples
     --------
     >>> table("Scores", ["", "before"], [["log-loss", "0.3"]])[:30]
-    "<div class='sb-scroll'><table>"
+    "<div class='sb-scroll' tabind"
     """
     heads = "".join(
         f"<th scope='col'{_left(i, left)}>{html.escape(name)}</th>" if name else "<td></td>"
@@ -46,7 +46,9 @@ def table(
         for line in lines
     )
     return (
-        f"<div class='sb-scroll'><table><caption>{html.escape(caption)}</caption>"
+        # A wide table scrolls by keyboard too.
+        f"<div class='sb-scroll' tabindex='0' role='region' aria-label='{html.escape(caption)}'>"
+        f"<table><caption>{html.escape(caption)}</caption>"
         f"<thead><tr>{heads}</tr></thead><tbody>{body}</tbody></table></div>"
     )
 

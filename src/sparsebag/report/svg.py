@@ -182,7 +182,9 @@ class Chart:
         )
         return self
 
-    def dots(self, xs: Numbers, ys: Numbers, colour: str, *, radius: float = 3.5) -> Chart:
+    def dots(
+        self, xs: Numbers, ys: Numbers, colour: str, *, radius: float = 3.5, hollow: bool = False
+    ) -> Chart:
         """A point for each pair.
 
         Parameters
@@ -190,37 +192,42 @@ class Chart:
         xs, ys : sequence of float
         colour : str
         radius : float
+        hollow : bool
 
         Returns
         -------
         Chart
         """
+        paint = f"fill:var(--sb-page, #fff);stroke:{colour};stroke-width:2"
         for a, b in zip(xs, ys, strict=True):
             self.marks.append(
-                f'<circle cx="{self.left(a)}" cy="{self.top(b)}" r="{radius}" '
-                f'style="fill:{colour}"/>'
+                f'<circle cx="{self.left(a)}" cy="{self.top(b)}" r="{radius:.3g}" '
+                f'style="{paint if hollow else f"fill:{colour}"}"/>'
             )
         return self
 
-    def bar(self, start: float, end: float, value: float, colour: str, base: float = 0.0) -> Chart:
-        """A bar from ``base`` to a value.
+    def bar(
+        self, start: float, end: float, value: float, colour: str, *, hollow: bool = False
+    ) -> Chart:
+        """A bar from zero to a value.
 
         Parameters
         ----------
         start, end : float
         value : float
         colour : str
-        base : float
+        hollow : bool
 
         Returns
         -------
         Chart
         """
         left, right = self.left(start), self.left(end)
-        above, below = self.top(value), self.top(base)
+        above, below = self.top(value), self.top(0.0)
+        paint = f"fill:{colour};fill-opacity:.25;stroke:{colour}" if hollow else f"fill:{colour}"
         self.marks.append(
             f'<rect x="{left}" y="{above}" width="{max(right - left, 0.8):.2f}" '
-            f'height="{max(below - above, 0.0):.2f}" style="fill:{colour}"/>'
+            f'height="{max(below - above, 0.0):.2f}" style="{paint}"/>'
         )
         return self
 
@@ -287,7 +294,8 @@ class Chart:
             parts.append(
                 f'<line x1="{at}" x2="{at}" y1="{bottom:g}" y2="{bottom + 4:g}" '
                 'style="stroke:currentColor"/>'
-                f'<text x="{at}" y="{bottom + 17:g}" text-anchor="middle">{shown(value)}</text>'
+                f'<text x="{at}" y="{bottom + 17:g}" text-anchor="{_anchor(at, right)}">'
+                f"{shown(value)}</text>"
             )
         middle = (LEFT + right) / 2.0
         across = (TOP + bottom) / 2.0
@@ -300,6 +308,11 @@ class Chart:
             f'transform="rotate(-90 13 {across:g})">{html.escape(self.y.label)}</text>'
         )
         return "".join(parts)
+
+
+def _anchor(at: float, right: float) -> str:
+    """A label at the right edge ends there, or it would be cut."""
+    return "end" if at > right - 4.0 else "middle"
 
 
 def shown(value: float) -> str:
