@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
 import subprocess
@@ -57,6 +58,22 @@ def test_predictions_as_parquet_and_on_standard_output(name, files, run):
     assert labels == list(files.model.predict(X))
 
 
+@pytest.mark.parametrize("packed", [False, True], ids=["plain", "gzip"])
+def test_rows_from_a_pipe(packed, files, tmp_path):
+    """A pipe can be read only once, and longer than what is looked at first."""
+    many = pd.concat([files.frame] * 1500)
+    text = many.to_csv(index=False).encode()
+    assert len(text) > 1 << 20
+    done = subprocess.run(
+        [sys.executable, "-m", "sparsebag.cli", "predict", files.small, "-", "--no-proba"],
+        input=gzip.compress(text, 1) if packed else text,
+        capture_output=True,
+        check=True,
+    )
+    labels = done.stdout.decode().split()[1:]
+    assert labels == list(files.model.predict(files.frame.drop(columns="target"))) * 1500
+
+
 def test_rows_that_cannot_be_predicted(files, run, tmp_path):
     text = files.test.read_text().splitlines()
     spoilt = text[3].split(",")
@@ -64,7 +81,8 @@ def test_rows_that_cannot_be_predicted(files, run, tmp_path):
     (tmp_path / "spoilt.csv").write_text("\n".join([*text[:3], ",".join(spoilt), *text[4:]]))
     done = run("predict", files.small, "spoilt.csv", "-o", "out.csv")
     assert done.code == 3
-    assert "'tall'" in done.err
+    assert "column 'sepal width', line 4," in done.err
+    assert "holds 'tall', which is no number" in done.err
     assert done.left == ["spoilt.csv"]
     done = run("predict", files.small, files.test, "-o", "out.csv", "--keep", "name")
     assert done.code == 3

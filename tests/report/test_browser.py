@@ -33,7 +33,7 @@ def browser():
 def page_file(tmp_path_factory):
     X, X_test, y, y_test = train_test_split(*load_digits(return_X_y=True), random_state=0)
     forest = RandomForestClassifier(60, random_state=0).fit(X, y)
-    small = sb.compress(forest, X, y, max_estimators=20)
+    small = sb.compress(forest, X, y, max_estimators=20, tolerance=None)
     path = tmp_path_factory.mktemp("page") / "report.html"
     small.report(X_test, y_test).save(path)
     return small, path

@@ -152,6 +152,7 @@ def compress_and_write(
     if report is not None and report.n_rows:
         result["test"] = {"rows": report.n_rows, "models": report.rows}
         result["test"]["changes"] = {c.name: c.as_dict() for c in report.changes}
+        result["warnings"] += report.details.cautions
     result["text"] = _in_words(small, report, destination, result["file_bytes"])
     return result
 
@@ -188,7 +189,7 @@ def _facts(
         "increase": finite(chosen.increase),
         "bound": finite(chosen.bound),
         "tolerance": finite(chosen.tolerance) if chosen.tolerance >= 0 else None,
-        "meets_tolerance": bool(chosen.meets_tolerance),
+        "meets_tolerance": bool(chosen.meets_tolerance) if chosen.tolerance >= 0 else None,
         "rows_verified_by": small.verified_by_,
         "seconds": round(seconds, 3),
         "weights": np.asarray(small.weights_),

@@ -14,7 +14,14 @@ from sparsebag.cli import options
 from sparsebag.cli.compressing import Destination, Size, compress_and_write, print_result
 from sparsebag.cli.failures import CommandError, guarded
 from sparsebag.cli.models import check_columns
-from sparsebag.cli.tables import as_numbers, read_table, shown_names, split_target
+from sparsebag.cli.tables import (
+    as_numbers,
+    is_numeric,
+    labels_as_written,
+    read_table,
+    shown_names,
+    split_target,
+)
 from sparsebag.cli.terminal import Steps
 from sparsebag.cli.text_columns import UnknownTexts, find_categories, with_codes
 from sparsebag.deploy.text_columns import Categories
@@ -89,6 +96,8 @@ def fit(
             features, y = split_target(data, read_table(data), target)
             X = _wanted(data, features, drop or [], steps)
             kind, categories = _task(y, task), find_categories(data, X)
+            if kind is Task.CLASSIFICATION:
+                y = labels_as_written(data, target, y)
             X = as_numbers(data, with_codes(X, categories))
         of_text = f", {len(categories)} of them text" if categories else ""
         steps.say(f"target '{target}': {kind}, {len(X)} rows, {X.shape[1]} columns{of_text}")
@@ -96,6 +105,8 @@ def fit(
         if test is not None:
             with steps.step(f"reading {test}"):
                 features, y_test = split_target(test, read_table(test), target)
+                if not is_numeric(y):
+                    y_test = labels_as_written(test, target, y_test, always=True)
                 check_columns(list(X.columns), list(features.columns), test)
                 unseen = (
                     _coded(test, features[list(X.columns)], categories, steps),

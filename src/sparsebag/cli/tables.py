@@ -6,6 +6,7 @@ import difflib
 import io
 import os
 import re
+import zlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -99,17 +100,23 @@ def read_batches(
         text = {name: pa.string() for name in [*set(kept).difference(features), *texts]}
         flags = {name: pa.bool_() for name in flag_columns(source) if name not in text}
         numbers = {name: pa.float64() for name in features if name not in text}
+        convert = pyarrow.csv.ConvertOptions(
+            column_types={**numbers, **text, **flags}, include_columns=columns
+        )
+        if source.is_piped:
+            for block in source.blocks(BATCH_BYTES):
+                table = pyarrow.csv.read_csv(io.BytesIO(block), convert_options=convert)
+                yield table.to_pandas(), 0.0
+            return
         with source.whole() as stream:
             reader = pyarrow.csv.open_csv(
                 stream,
                 read_options=pyarrow.csv.ReadOptions(block_size=BATCH_BYTES, use_threads=False),
-                convert_options=pyarrow.csv.ConvertOptions(
-                    column_types={**numbers, **text, **flags}, include_columns=columns
-                ),
+                convert_options=convert,
             )
             for batch in reader:
                 yield batch.to_pandas(), source.share_read()
-    except (pa.ArrowException, UnicodeDecodeError, EOFError) as error:
+    except (pa.ArrowException, UnicodeDecodeError, EOFError, zlib.error) as error:
         raise unsound(path, error, column_names(source)) from None
 
 
@@ -192,6 +199,38 @@ def split_target(path: Path, table: pd.DataFrame, target: str) -> tuple[pd.DataF
             f"'{path}' has no column but '{target}'; there is nothing to learn from."
         )
     return X, y
+
+
+def labels_as_written(path: Path, target: str, y: pd.Series, *, always: bool = False) -> pd.Series:
+    """Labels as the CSV file has them, where numbers would be written otherwise: 007, 1e5.
+
+    Parameters
+    ----------
+    path : Path
+    target : str
+    y : pandas.Series
+        As they were read.
+    always : bool
+        Whether numbers that are written as such become text too.
+
+    Returns
+    -------
+    pandas.Series
+    """
+    numeric = pd.api.types.is_numeric_dtype(y) and not pd.api.types.is_bool_dtype(y)
+    if not numeric or path.suffix.lower() in PARQUET or is_pipe(path):
+        return y
+    only = pyarrow.csv.ConvertOptions(include_columns=[target], column_types={target: pa.string()})
+    written = pyarrow.csv.read_csv(path, convert_options=only)[target].to_pandas().str.strip()
+    if written.map(_is_plain).all() and not always:
+        return y
+    return pd.Series(written.to_numpy(dtype=object), index=y.index, name=target)
+
+
+def _is_plain(text: str) -> bool:
+    """Whether a number is written as it would be written again."""
+    value = float(text)
+    return text == repr(value) or (value.is_integer() and text == str(int(value)))
 
 
 def as_numbers(path: Path, X: pd.DataFrame) -> pd.DataFrame:

@@ -31,8 +31,8 @@ def table(
 
     Examples
     --------
-    >>> table("Scores", ["", "before"], [["log-loss", "0.3"]])[:30]
-    "<div class='sb-scroll' tabind"
+    >>> table("Scores", ["", "before"], [["log-loss", "0.3"]])[:31]
+    "<div class='sb-scroll' tabindex"
     """
     heads = "".join(
         f"<th scope='col'{_left(i, left)}>{html.escape(name)}</th>" if name else "<td></td>"

@@ -184,7 +184,7 @@ def tables(report: CompressionReport) -> str:
         parts.append(
             f"<p class='sb-soft'>“random” is the mean of {RANDOM_DRAWS} draws of as many members, "
             "equally weighted: what a size is worth without choosing. Times are the best "
-            "of five calls on the machine that made this report, one thread.</p>"
+            "of five calls on the machine that made this report, one thread; sizes are pickled.</p>"
         )
     parts += [f"<p>{html.escape(note)}</p>" for note in report.notes]
     return "".join(parts)
