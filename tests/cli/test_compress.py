@@ -97,7 +97,7 @@ def test_held_out_rows_judge_an_ensemble_without_bags(run, tmp_path):
     assert json.loads(done.out)["of_members"] == 3
     refused = run(*command)
     assert refused.code == 3
-    assert "evidence='holdout'" in json.loads(refused.out)["error"]
+    assert "--evidence holdout" in json.loads(refused.out)["error"]
 
 
 def test_fit_trains_the_forest_itself(files, run):
@@ -145,7 +145,7 @@ def test_true_and_false_are_classes(run, tmp_path):
 
 @pytest.mark.parametrize(
     ("labels", "kept"),
-    [(["007", "1e5"], ["007", "1e5"]), (["0", "1"], [0, 1]), (["1.0", "2.5"], [1.0, 2.5])],
+    [(["007", "1e5"], ["007", "1e5"]), (["0", "1"], [0, 1]), (["1.0", "2.0"], [1.0, 2.0])],
 )
 def test_labels_stay_as_they_were_written(labels, kept, run, tmp_path):
     X, y = load_iris(return_X_y=True, as_frame=True)
