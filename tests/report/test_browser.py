@@ -33,7 +33,7 @@ def browser():
 def page_file(tmp_path_factory):
     X, X_test, y, y_test = train_test_split(*load_digits(return_X_y=True), random_state=0)
     forest = RandomForestClassifier(60, random_state=0).fit(X, y)
-    small = sb.compress(forest, X, y, max_estimators=20, tolerance=None)
+    small = sb.compress(forest, X, y, max_estimators=20)
     path = tmp_path_factory.mktemp("page") / "report.html"
     small.report(X_test, y_test).save(path)
     return small, path
@@ -92,7 +92,7 @@ def test_the_slider_moves_the_numbers(opened):
 def test_the_keyboard_reaches_everything(opened):
     page, _ = opened
     reached = set()
-    for _ in range(60):
+    for _ in range(40):
         page.keyboard.press("Tab")
         reached.add(page.evaluate("document.activeElement.id || document.activeElement.tagName"))
     assert {"sb-size", "sb-back", "SUMMARY", "A"} <= reached
@@ -109,30 +109,8 @@ def test_dark_mode_and_print_have_their_colours(opened):
     assert page.locator("#sb-size").is_hidden()
 
 
-def test_without_a_script_nothing_is_dead(browser, page_file):
-    context = browser.new_context(java_script_enabled=False)
-    page = context.new_page()
-    page.goto(page_file[1].as_uri())
-    assert page.locator("#sb-size").is_hidden()
-    assert page.locator("#sb-back").is_hidden()
-    assert page.locator("[data-figure=members]").inner_text().endswith("(kept)")
-    context.close()
-
-
-def test_wide_tables_scroll_by_keyboard(opened):
-    page, _ = opened
-    regions = page.locator(".sb-scroll")
-    assert regions.count() >= 4
-    for region in regions.all():
-        assert region.get_attribute("tabindex") == "0"
-        assert region.get_attribute("aria-label")
-
-
 def test_what_is_folded_away_is_printed(opened):
     page, _ = opened
-    page.emulate_media(media="print")
-    assert page.locator("details table").first.is_visible()
-    page.emulate_media(media="screen")
     count = "document.querySelectorAll('details:not([open])').length"
     assert page.evaluate(count) > 0
     page.evaluate("window.dispatchEvent(new Event('beforeprint'))")

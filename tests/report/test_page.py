@@ -23,8 +23,6 @@ from sklearn.naive_bayes import GaussianNB
 from sklearn.tree import DecisionTreeClassifier
 
 import sparsebag as sb
-from sparsebag.report import page_sections
-from sparsebag.report.charts import share_interval
 from sparsebag.report.prediction_changes import prediction_changes
 from sparsebag.report.svg import Axis
 
@@ -98,7 +96,7 @@ def test_every_page_is_sound(kind, classified, regressed):
     }[kind]()
     page = report.to_html()
     checked = Checker(page)
-    assert "://" not in page
+    assert "http" not in page
     assert "url(" not in page.replace("url(#", "")
     assert checked.headings[0] == 1
     assert all(b <= a + 1 for a, b in zip(checked.headings, checked.headings[1:], strict=False))
@@ -266,48 +264,3 @@ def test_frames_with_names_are_reported_too():
 )
 def test_ticks_are_round(axis, expected):
     assert axis.ticks() == pytest.approx(expected)
-
-
-def test_two_reports_in_one_notebook_do_not_mix(classified):
-    report = classified[3]
-    both = report._repr_html_() + report._repr_html_()
-    Checker(both)  # ids are unique, references lead somewhere
-    assert "random members" in both, "the marks are named"
-    assert "sparsebag (filled)" in both
-
-
-def test_sizes_nobody_judged_are_not_drawn_as_if(classified):
-    small, *_, report = classified
-    frontier = report.details.frontier
-    k = small.path_.k
-    (gap,) = frontier.gaps
-    assert (k[gap[0]], k[gap[1]]) == (8, 40)
-    page = report.to_html()
-    assert "Sizes between 8 and 40 were not judged" in page
-    bands = re.findall(r'<polygon points="([^"]*)"', page)
-    assert len(bands) == 6, "one on each side of the gap, in three charts"
-    ends = 2 * (len(k) - 1)
-    assert [len(points.split()) for points in bands] == [ends, 2] * 3
-
-
-def test_the_sentence_tells_the_compilers_share_of_the_speed(classified):
-    *_, report = classified
-    assert re.search(r"times as fast \([\d.,]+ times as all 40 compiled alike\)", report.sentence())
-
-
-def test_many_classes_are_folded_away():
-    rng = np.random.default_rng(0)
-    target = np.repeat(np.arange(60), 3)
-    before, after = rng.dirichlet(np.ones(60), size=(2, 180))
-    changed = prediction_changes(target, before, after, np.arange(60))
-    text = page_sections._changed(changed)
-    first, folded = text.split("40 other classes")
-    assert first.count("<tr>") == 21
-    assert folded.split("</details>")[0].count("<tr>") == 41
-
-
-@pytest.mark.parametrize(("share", "n"), [(0.5, 10), (0.0, 3), (1.0, 1000)])
-def test_intervals_of_shares_hold_them(share, n):
-    low, high = share_interval(share, n)
-    assert 0.0 <= low <= share <= high <= 1.0
-    assert high - low < share_interval(share, n / 2)[1] - share_interval(share, n / 2)[0]

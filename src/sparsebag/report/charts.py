@@ -49,14 +49,9 @@ def frontier_chart(frontier: Frontier, by: str) -> str:
         Axis(label, float(spread.min()), float(spread.max()), is_log=True),
         Axis(f"expected {frontier.score}", max(float(low), 0.0), float(high), is_log=is_log),
     )
+    chart.band(x[order], (risk - error)[order], (risk + error)[order], AFTER)
     chart.line(x[order], table.random_risk[order], RANDOM, dashed=True)
-    for part in np.split(order, [b for _, b in frontier.gaps]):
-        chart.band(x[part], (risk - error)[part], (risk + error)[part], AFTER)
-        chart.line(x[part], risk[part], AFTER)
-    for gap in frontier.gaps:  # sizes nobody judged: a line that only connects
-        ends = list(gap)
-        chart.line(x[ends], risk[ends], AFTER, faint=True, dashed=True)
-        chart.dots(x[ends], risk[ends], AFTER, radius=2.5)
+    chart.line(x[order], risk[order], AFTER)
     if by == "latency":
         at = frontier.measured
         chart.dots(x[at], risk[at], AFTER, radius=2.5)
@@ -94,7 +89,7 @@ def reliability_chart(before: ReliabilityCurve, after: ReliabilityCurve) -> str:
     """
     chart = Chart(Axis("stated confidence", 0.0, 1.0), Axis("share that is right", 0.0, 1.0))
     chart.line([0.0, 1.0], [0.0, 1.0], RANDOM, dashed=True)
-    for curve, colour, hollow in ((before, BEFORE, True), (after, AFTER, False)):
+    for curve, colour in ((before, BEFORE), (after, AFTER)):
         chart.line(curve.confidence, curve.accuracy, colour, faint=True)
         largest = float(np.max(curve.count))
         for confidence, accuracy, count in zip(
@@ -103,11 +98,7 @@ def reliability_chart(before: ReliabilityCurve, after: ReliabilityCurve) -> str:
             low, high = share_interval(accuracy, count)
             chart.line([confidence, confidence], [low, high], colour, faint=True)
             chart.dots(
-                [confidence],
-                [accuracy],
-                colour,
-                radius=2.0 + 4.0 * (count / largest) ** 0.5,
-                hollow=hollow,
+                [confidence], [accuracy], colour, radius=2.0 + 4.0 * (count / largest) ** 0.5
             )
     return chart.svg(
         "sb-reliability",
@@ -157,8 +148,7 @@ def bin_counts_chart(before: ReliabilityCurve, after: ReliabilityCurve) -> str:
     for curve, colour, first in ((before, BEFORE, 0.06), (after, AFTER, 0.5)):
         for (low, high), count in zip(curve.edges, curve.count, strict=True):
             width = high - low
-            ends = low + first * width, low + (first + 0.44) * width
-            chart.bar(*ends, count, colour, hollow=curve is before)
+            chart.bar(low + first * width, low + (first + 0.44) * width, count, colour)
     return chart.svg(
         "sb-bins",
         "Rows in each bin of confidence",

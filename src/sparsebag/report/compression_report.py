@@ -108,7 +108,12 @@ class CompressionReport:
             kept += f" ({_bytes(small['size (kB)'])} of {_bytes(full['size (kB)'])})"
         told = []
         if "ms / 1000 rows" in full:
-            told.append(self._speed(full["ms / 1000 rows"], small["ms / 1000 rows"]))
+            times = full["ms / 1000 rows"] / max(small["ms / 1000 rows"], 1e-9)
+            told.append(
+                f"it predicts {times:.2g} times as fast"
+                if times < 10
+                else f"it predicts {times:,.0f} times as fast"
+            )
         shown = [c for c in self.changes if c.name in ("log-loss", "accuracy", "MSE", "R²")]
         told += [f"{c.name} went from {c.before:.4g} to {c.after:.4g} ({c.verdict})" for c in shown]
         if told:
@@ -191,16 +196,6 @@ class CompressionReport:
 
         return fragment(self)
 
-    def _speed(self, before: float, after: float) -> str:
-        """How much faster, and how much of that is the compiler's doing."""
-        frontier = None if self.details is None else self.details.frontier
-        whole = None if frontier is None else frontier.whole_ms
-        text = f"it predicts {_times(before, after)} times as fast"
-        if whole is None:
-            return text
-        n = next(iter(self.rows.values()))["members"]
-        return f"{text} ({_times(whole, after)} times as all {n:.0f} compiled alike)"
-
     def _score(self) -> str:
         assert self.details is not None
         return "risk" if self.details.frontier is None else self.details.frontier.score
@@ -251,11 +246,6 @@ def figure(name: str, value: float) -> str:
 def _change_cells(change: ScoreChange) -> list[str]:
     interval = f"{change.low:+.3g} to {change.high:+.3g}"
     return [change.name, f"{change.difference:+.3g}", interval, change.verdict]
-
-
-def _times(before: float, after: float) -> str:
-    times = before / max(after, 1e-9)
-    return f"{times:.2g}" if times < 10 else f"{times:,.0f}"
 
 
 def _four_digits(value: float) -> str:

@@ -21,10 +21,6 @@ SLOW_MS = 200.0
 """A whole ensemble slower than this, for a thousand rows, is timed at two sizes only."""
 
 
-GAP = 1.5
-"""Sizes farther apart than this factor have unjudged ones between them."""
-
-
 @dataclass(frozen=True)
 class Frontier:
     """The path of sizes with measured latency.
@@ -44,17 +40,6 @@ class Frontier:
     latency: np.ndarray | None
     measured: np.ndarray
     score: str
-
-    @property
-    def gaps(self) -> list[tuple[int, int]]:
-        """Positions between which sizes were not judged: beyond a budget only the whole one is."""
-        k = self.table.k
-        return [(i, i + 1) for i in range(len(k) - 1) if k[i + 1] > max(k[i] + 1, GAP * k[i])]
-
-    @property
-    def whole_ms(self) -> float | None:
-        """Milliseconds of all members, compiled; None where nothing was timed."""
-        return None if self.latency is None else float(self.latency[-1])
 
     @property
     def chosen(self) -> int:

@@ -31,8 +31,8 @@ def table(
 
     Examples
     --------
-    >>> table("Scores", ["", "before"], [["log-loss", "0.3"]])[:31]
-    "<div class='sb-scroll' tabindex"
+    >>> table("Scores", ["", "before"], [["log-loss", "0.3"]])[:30]
+    "<div class='sb-scroll'><table>"
     """
     heads = "".join(
         f"<th scope='col'{_left(i, left)}>{html.escape(name)}</th>" if name else "<td></td>"
@@ -46,9 +46,7 @@ def table(
         for line in lines
     )
     return (
-        # A wide table scrolls by keyboard too.
-        f"<div class='sb-scroll' tabindex='0' role='region' aria-label='{html.escape(caption)}'>"
-        f"<table><caption>{html.escape(caption)}</caption>"
+        f"<div class='sb-scroll'><table><caption>{html.escape(caption)}</caption>"
         f"<thead><tr>{heads}</tr></thead><tbody>{body}</tbody></table></div>"
     )
 

@@ -9,7 +9,6 @@
   const data = document.getElementById("sb-frontier-data");
   const slider = document.getElementById("sb-size");
   if (!data || !slider) return;
-  for (const part of slider.parentElement.querySelectorAll("[hidden]")) part.hidden = false;
   const points = JSON.parse(data.textContent);
   const markers = [...document.querySelectorAll(".sb-marker")].map((marker) => {
     const path = JSON.parse(marker.dataset.path);

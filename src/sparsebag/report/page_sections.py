@@ -9,7 +9,6 @@ import numpy as np
 
 from sparsebag.report import charts
 from sparsebag.report.details import Details
-from sparsebag.report.frontier import Frontier
 from sparsebag.report.html_table import table
 from sparsebag.report.metrics import ReliabilityCurve
 from sparsebag.report.prediction_changes import PredictionChanges
@@ -19,8 +18,6 @@ from sparsebag.report.svg import AFTER, BEFORE, RANDOM
 if TYPE_CHECKING:
     from sparsebag.report.compression_report import CompressionReport
 
-SHOWN_CLASSES = 20
-"""Beyond this many, classes that changed little are folded away."""
 VERDICTS = {"better": "sb-better", "worse": "sb-worse"}
 
 
@@ -47,7 +44,7 @@ def sections(report: CompressionReport) -> list[Section]:
     details = report.details
     if details is None:
         return found
-    found.append(Section("frontier", "The frontier: sizes and their price", _frontier(details)))
+    found.append(Section("frontier", "The frontier: every size and its price", _frontier(details)))
     if details.reliability is not None:
         found.append(
             Section("reliability", "Can its probabilities be believed?", _reliability(details))
@@ -81,9 +78,6 @@ def cards(report: CompressionReport) -> str:
     for column, what in (("size (kB)", "smaller"), ("ms / 1000 rows", "as fast")):
         if column in full:
             cost = _of(full, small, column)
-            frontier = None if report.details is None else report.details.frontier
-            if column.startswith("ms") and frontier is not None and frontier.whole_ms is not None:
-                cost += f"; {ratio(frontier.whole_ms, small[column])} all of them compiled"
             shown.append((ratio(full[column], small[column]), f"{what}: {cost}"))
         if column == "size (kB)" and report.details and report.details.file_bytes:
             kilobytes = report.details.file_bytes / 1000
@@ -184,7 +178,7 @@ def tables(report: CompressionReport) -> str:
         parts.append(
             f"<p class='sb-soft'>“random” is the mean of {RANDOM_DRAWS} draws of as many members, "
             "equally weighted: what a size is worth without choosing. Times are the best "
-            "of five calls on the machine that made this report, one thread; sizes are pickled.</p>"
+            "of five calls on the machine that made this report, one thread.</p>"
         )
     parts += [f"<p>{html.escape(note)}</p>" for note in report.notes]
     return "".join(parts)
@@ -216,15 +210,15 @@ def _frontier(details: Details) -> str:
             ("latency", "1000 rows"),
         )
     )
+    key = _key(("chosen members, ± one standard error", AFTER, ""), ("random members", RANDOM, "d"))
     words = "" if details.selection is None else f"<pre>{html.escape(str(details.selection))}</pre>"
     return (
         f"{words}"
-        f"{frontier_key()}"
+        f"{key}"
         f"<div class='sb-row'>{figures}</div>"
-        # Hidden until the script is there to move them.
-        "<div class='sb-slider'><label for='sb-size' hidden>Walk along the frontier</label> "
-        "<button type='button' id='sb-back' hidden>back to the size that was kept</button>"
-        f"<input id='sb-size' hidden type='range' min='0' max='{len(frontier.table) - 1}' step='1' "
+        "<div class='sb-slider'><label for='sb-size'>Walk along the frontier</label> "
+        "<button type='button' id='sb-back'>back to the size that was kept</button>"
+        f"<input id='sb-size' type='range' min='0' max='{len(frontier.table) - 1}' step='1' "
         f"value='{chosen}' aria-valuetext='{html.escape(first['words'], quote=True)}' "
         "aria-describedby='sb-size-help'>"
         f"<dl>{readout}</dl></div>"
@@ -232,17 +226,8 @@ def _frontier(details: Details) -> str:
         "from the training rows alone (out of bag, cross-fitted"
         f"{', both sides calibrated' if frontier.score == 'Brier score' else ''}); the kept size "
         "may lie above the line because the optimism of having been picked is added to it. Sizes "
-        "of one and two members lie above the top. Times between the dots are interpolated."
-        f"{_unjudged(frontier)}</p>"
+        "of one and two members lie above the top. Times between the dots are interpolated.</p>"
     )
-
-
-def _unjudged(frontier: Frontier) -> str:
-    k = frontier.table.k
-    between = [f"{int(k[a])} and {int(k[b])}" for a, b in frontier.gaps]
-    if not between:
-        return ""
-    return f" Sizes between {' or '.join(between)} were not judged; the dotted line only connects."
 
 
 def _reliability(details: Details) -> str:
@@ -255,36 +240,10 @@ def _reliability(details: Details) -> str:
     head = ["confidence", *("rows before", "stated", "right"), *("rows after", "stated", "right")]
     bins = table("Bins of the predicted class's probability", head, lines)
     return (
-        f"{reliability_key()}"
+        f"{_key(('full ensemble', BEFORE, ''), ('sparsebag', AFTER, ''), ('honest', RANDOM, 'd'))}"
         f"<div class='sb-row'><figure>{charts.reliability_chart(before, after)}</figure>"
         f"<figure>{charts.bin_counts_chart(before, after)}</figure></div>"
         f"<details><summary>The bins as a table</summary>{bins}</details>"
-    )
-
-
-def reliability_key() -> str:
-    """What the marks of the reliability diagram are, told by shape as well as by colour.
-
-    Returns
-    -------
-    str
-    """
-    return _key(
-        ("full ensemble (hollow)", BEFORE, "h"),
-        ("sparsebag (filled)", AFTER, ""),
-        ("honest", RANDOM, "d"),
-    )
-
-
-def frontier_key() -> str:
-    """What the lines of the frontier are.
-
-    Returns
-    -------
-    str
-    """
-    return _key(
-        ("chosen members, ± one standard error", AFTER, ""), ("random members", RANDOM, "d")
     )
 
 
@@ -343,8 +302,6 @@ def _changed(changed: PredictionChanges) -> str:
             f"otherwise: {changed.mended:,} were wrong and are right now, {changed.broken:,} were "
             "right and are wrong now."
         )
-        ordered = sorted(changed.classes, key=lambda c: -c.changed)
-        many = len(ordered) > SHOWN_CLASSES
         lines = [
             [
                 c.label,
@@ -353,26 +310,14 @@ def _changed(changed: PredictionChanges) -> str:
                 f"{c.right_after:,}",
                 f"{c.changed:,}",
             ]
-            for c in (ordered if many else changed.classes)
+            for c in changed.classes
         ]
-        tables_of = _by_class(changed, lines)
+        head = ["class", "rows", "right before", "right after", "predicted otherwise"]
+        tables_of = table("Rows by their true class", head, lines)
         if changed.moves:
             moves = [[f"{a} → {b}", f"{n:,}"] for a, b, n in changed.moves]
             tables_of += table("Most frequent moves", ["label before → after", "rows"], moves)
     return f"<p>{text}</p><div class='sb-row'>{tables_of}</div>{_changed_rows(changed)}"
-
-
-def _by_class(changed: PredictionChanges, lines: list[list[str]]) -> str:
-    """A line a class; of many classes those that changed most, the others folded away."""
-    head = ["class", "rows", "right before", "right after", "predicted otherwise"]
-    if len(lines) <= SHOWN_CLASSES:
-        return table("Rows by their true class", head, lines)
-    first, rest = lines[:SHOWN_CLASSES], lines[SHOWN_CLASSES:]
-    others = table("Rows by their true class, the others", head, rest)
-    return (
-        table(f"Rows by their true class: the {SHOWN_CLASSES} that changed most", head, first)
-        + f"<details><summary>{len(rest):,} other classes</summary>{others}</details>"
-    )
 
 
 def _changed_rows(changed: PredictionChanges) -> str:
@@ -422,18 +367,10 @@ def _settings(details: Details) -> str:
     return f"<div class='sb-row'>{settings}{made}</div>"
 
 
-STROKES = {"": "solid", "d": "dashed", "h": "double"}
-
-
 def _key(*entries: tuple[str, str, str]) -> str:
-    # Styled in place: notebooks have no style sheet of ours.
     lines = "".join(
-        "<li style='list-style:none'><i aria-hidden='true' style='display:inline-block;width:1.4em;"
-        f"vertical-align:.25em;margin-right:.4em;border-top:3px {STROKES[stroke]} {colour}'></i>"
-        f"{html.escape(text)}</li>"
-        for text, colour, stroke in entries
+        f"<li><i aria-hidden='true'{' class=sb-dash' if dashed else ''} "
+        f"style='border-color:{colour}'></i>{html.escape(text)}</li>"
+        for text, colour, dashed in entries
     )
-    return (
-        "<ul class='sb-key' style='display:flex;flex-wrap:wrap;gap:.3em 1.2em;padding:0;"
-        f"margin:.2em 0 .8em'>{lines}</ul>"
-    )
+    return f"<ul class='sb-key'>{lines}</ul>"

@@ -35,16 +35,11 @@ def slider_points(frontier: Frontier) -> list[dict[str, str]]:
                 "risk": f"{risk:.4g} ± {float(table.standard_error[i]):.2g}",
                 "change": f"{change:+.1%}",
                 "random": f"{float(table.random_risk[i]):.4g}",
-                "words": f"{_members(int(table.k[i]))}{kept}, expected {frontier.score} "
-                f"{risk:.4g}, {change:+.1%} against all, {_bytes(float(table.bytes[i]))}, "
-                f"1000 rows {ms}",
+                "words": f"{int(table.k[i])} members{kept}, expected {frontier.score} {risk:.4g}, "
+                f"{change:+.1%} against all",
             }
         )
     return points
-
-
-def _members(k: int) -> str:
-    return f"{k} member" if k == 1 else f"{k} members"
 
 
 def _bytes(size: float) -> str:

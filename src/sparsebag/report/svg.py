@@ -182,9 +182,7 @@ class Chart:
         )
         return self
 
-    def dots(
-        self, xs: Numbers, ys: Numbers, colour: str, *, radius: float = 3.5, hollow: bool = False
-    ) -> Chart:
+    def dots(self, xs: Numbers, ys: Numbers, colour: str, *, radius: float = 3.5) -> Chart:
         """A point for each pair.
 
         Parameters
@@ -192,42 +190,37 @@ class Chart:
         xs, ys : sequence of float
         colour : str
         radius : float
-        hollow : bool
 
         Returns
         -------
         Chart
         """
-        paint = f"fill:var(--sb-page, #fff);stroke:{colour};stroke-width:2"
         for a, b in zip(xs, ys, strict=True):
             self.marks.append(
-                f'<circle cx="{self.left(a)}" cy="{self.top(b)}" r="{radius:.3g}" '
-                f'style="{paint if hollow else f"fill:{colour}"}"/>'
+                f'<circle cx="{self.left(a)}" cy="{self.top(b)}" r="{radius}" '
+                f'style="fill:{colour}"/>'
             )
         return self
 
-    def bar(
-        self, start: float, end: float, value: float, colour: str, *, hollow: bool = False
-    ) -> Chart:
-        """A bar from zero to a value.
+    def bar(self, start: float, end: float, value: float, colour: str, base: float = 0.0) -> Chart:
+        """A bar from ``base`` to a value.
 
         Parameters
         ----------
         start, end : float
         value : float
         colour : str
-        hollow : bool
+        base : float
 
         Returns
         -------
         Chart
         """
         left, right = self.left(start), self.left(end)
-        above, below = self.top(value), self.top(0.0)
-        paint = f"fill:{colour};fill-opacity:.25;stroke:{colour}" if hollow else f"fill:{colour}"
+        above, below = self.top(value), self.top(base)
         self.marks.append(
             f'<rect x="{left}" y="{above}" width="{max(right - left, 0.8):.2f}" '
-            f'height="{max(below - above, 0.0):.2f}" style="{paint}"/>'
+            f'height="{max(below - above, 0.0):.2f}" style="fill:{colour}"/>'
         )
         return self
 
@@ -294,8 +287,7 @@ class Chart:
             parts.append(
                 f'<line x1="{at}" x2="{at}" y1="{bottom:g}" y2="{bottom + 4:g}" '
                 'style="stroke:currentColor"/>'
-                f'<text x="{at}" y="{bottom + 17:g}" text-anchor="{_anchor(at, right)}">'
-                f"{shown(value)}</text>"
+                f'<text x="{at}" y="{bottom + 17:g}" text-anchor="middle">{shown(value)}</text>'
             )
         middle = (LEFT + right) / 2.0
         across = (TOP + bottom) / 2.0
@@ -308,11 +300,6 @@ class Chart:
             f'transform="rotate(-90 13 {across:g})">{html.escape(self.y.label)}</text>'
         )
         return "".join(parts)
-
-
-def _anchor(at: float, right: float) -> str:
-    """A label at the right edge ends there, or it would be cut."""
-    return "end" if at > right - 4.0 else "middle"
 
 
 def shown(value: float) -> str:

@@ -127,8 +127,7 @@ def explain(
         loss = refitted.replace("_", "-")
         weights = f"\nTheir weights were refitted on {loss}, which was lower on held-out rows."
     return (
-        f"Kept {k} of {_count(n, noun)}{of_nodes} "
-        f"({_kb(size)} of {_kb(all_bytes)} in scikit-learn).\n"
+        f"Kept {k} of {_count(n, noun)}{of_nodes} ({_kb(size)} of {_kb(all_bytes)}).\n"
         f"Expected {score} on new rows: {facts.expected:.4g} (standard error "
         f"{facts.standard_error:.2g}); that is {facts.increase:+.1%} against all {n} "
         f"({whole_risk}), and with {CONFIDENCE:.0%} confidence at most {facts.bound:+.1%}: "
