@@ -76,6 +76,10 @@ def frontier_chart(frontier: Frontier, by: str, prefix: str = "sb") -> str:
         Axis(f"expected {frontier.score}", max(float(low), 0.0), float(high), is_log=is_log),
     )
     for run in frontier.runs():
+        if len(run) == 1:
+            ends = (risk[run] - error[run]).item(), (risk[run] + error[run]).item()
+            chart.line(np.repeat(x[run], 2), ends, AFTER, faint=True)
+            continue
         at = run[np.argsort(cost[run], kind="stable")]
         chart.band(x[at], (risk - error)[at], (risk + error)[at], AFTER)
         chart.line(x[at], table.random_risk[at], RANDOM, drawn="dashed")

@@ -67,7 +67,7 @@ def policy(style: str, script: str) -> str:
 
     Examples
     --------
-    >>> policy("", "")[:75]
+    >>> policy("", "")[:76]
     "default-src 'none'; base-uri 'none'; form-action 'none'; script-src 'sha256-"
     """
     return (
