@@ -143,6 +143,16 @@ def test_of_many_classes_those_that_changed_most_are_shown():
     assert "The other" not in changed_section(few)
 
 
+@pytest.mark.parametrize("by", ["members", "latency"])
+def test_the_kept_size_is_in_sight_where_few_were_judged(by):
+    svg = ElementTree.fromstring(charts.frontier_chart(frontier_of([1, 40]), by))
+    kept = next(m for m in svg.findall("circle") if m.get("class") == "sb-chosen")
+    assert 20.0 < float(kept.get("cy")) < 220.0
+    assert [m.get("cy") for m in svg.findall("circle") if m.get("class") == "sb-marker"] == [
+        kept.get("cy")
+    ]
+
+
 @pytest.mark.parametrize("high", [10.0, 1500.0, 100_000.0])
 def test_the_last_label_of_an_axis_is_not_cut(high):
     chart = Chart(Axis("members", 0.0, high), Axis("weight", 0.0, 1.0), width=560.0)

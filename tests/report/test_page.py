@@ -329,6 +329,7 @@ def test_frames_with_names_are_reported_too():
         (Axis("", 1.0, 300.0, is_log=True), [1, 2, 5, 10, 20, 50, 100, 200]),
         (Axis("", 1.0, 3000.0, is_log=True), [1.0, 10.0, 100.0, 1000.0]),
         (Axis("", 2.0, 30.0, is_log=True), [2.0, 5.0, 10.0, 20.0]),
+        (Axis("", 1.3, 1.9, is_log=True), [1.4, 1.6, 1.8]),
         (Axis("", 3.0, 3.0), [3.0]),
     ],
 )

@@ -13,6 +13,8 @@ from sparsebag.report.svg import AFTER, BEFORE, PAGE, RANDOM, Axis, Chart, padde
 
 SHOWN_FROM = 3
 """One and two members lose so much that the rest would be a flat line; they lie above the top."""
+FEW_SIZES = 4
+"""Fewer than this are all shown: there is nothing that they would flatten."""
 DRAWN_WEIGHTS = 400
 """Bars beyond this many would be thinner than a pixel."""
 
@@ -65,7 +67,9 @@ def frontier_chart(frontier: Frontier, by: str, prefix: str = "sb") -> str:
     assert cost is not None
     x = cost.astype(float)
     risk, error = table.expected_risk, table.standard_error
-    seen = table.k >= min(SHOWN_FROM, int(table.k.max()))
+    seen = (table.k >= SHOWN_FROM) | table.chosen
+    if np.sum(seen) < FEW_SIZES:
+        seen[:] = True
     around = np.concatenate([(risk - error)[seen], (risk + error)[seen]])
     # Risks fall by factors: a logarithmic axis shows what is won at the end, too.
     is_log = bool(np.min(around) > 0.0 and np.max(around) > 2.0 * np.min(around))

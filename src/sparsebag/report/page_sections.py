@@ -85,7 +85,7 @@ def cards(report: CompressionReport) -> str:
         times = f"as fast: {small[SPEED]:.2f} of {full[SPEED]:.2f} ms for 1000 rows"
         shown.append((ratio(full[SPEED], small[SPEED]), times))
     if COMPILED in full:
-        alike = f"as fast as all {n} compiled alike, which take {full[COMPILED]:.2f} ms"
+        alike = f"as fast as all {n} compiled alike ({full[COMPILED]:.2f} ms)"
         shown.append((ratio(full[COMPILED], small[COMPILED]), alike))
     for change in report.changes[:1] + report.changes[3:]:
         shown.append(
@@ -251,7 +251,7 @@ def _frontier(details: Details) -> str:
         "from the training rows alone (out of bag, cross-fitted"
         f"{', both sides calibrated' if frontier.score == 'Brier score' else ''}); the kept size "
         "may lie above the line because the optimism of having been picked is added to it. Sizes "
-        "of one and two members lie above the top. Times between the dots are interpolated.</p>"
+        "that lose far more lie above the top. Times between the dots are interpolated.</p>"
     )
 
 

@@ -84,7 +84,9 @@ class Axis:
             powers = range(math.floor(math.log10(self.low)), math.ceil(math.log10(self.high)) + 1)
             few = len(powers) <= 4
             marks = [m * 10.0**p for p in powers for m in ((1, 2, 5) if few else (1,))]
-            return [m for m in marks if self.low * 0.999 <= m <= self.high * 1.001]
+            within = [m for m in marks if self.low * 0.999 <= m <= self.high * 1.001]
+            if len(within) > 1:
+                return within
         rough = (self.high - self.low) / TICKS
         power = 10.0 ** math.floor(math.log10(rough))
         step = next(s * power for s in STEPS if s * power >= rough * 0.999)
