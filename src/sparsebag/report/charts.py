@@ -81,8 +81,8 @@ def frontier_chart(frontier: Frontier, by: str, prefix: str = "sb") -> str:
     )
     for run in frontier.runs():
         if len(run) == 1:
-            ends = (risk[run] - error[run]).item(), (risk[run] + error[run]).item()
-            chart.line(np.repeat(x[run], 2), ends, AFTER, faint=True)
+            interval = np.append(risk[run] - error[run], risk[run] + error[run])
+            chart.line(np.repeat(x[run], 2), interval, AFTER, faint=True)
             continue
         at = run[np.argsort(cost[run], kind="stable")]
         chart.band(x[at], (risk - error)[at], (risk + error)[at], AFTER)
@@ -240,8 +240,8 @@ def spectrum_chart(weights: np.ndarray) -> str:
     chart = Chart(
         Axis("members, by weight", 0.0, float(n)),
         Axis("weight", 0.0, float(ordered[0]) * 1.08),
-        width=560.0,
-        height=220.0,
+        width=460.0,
+        height=200.0,
     )
     kept = np.flatnonzero(ordered)
     for i in kept[:DRAWN_WEIGHTS]:

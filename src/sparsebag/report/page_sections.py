@@ -288,7 +288,7 @@ def _weights(details: Details) -> str:
         f"{effective_members(weights):.1f} equal ones would. The largest is {kept.max():.4g}, the "
         f"smallest {kept.min():.4g}.</p>"
         f"{charts.spectrum_key()}"
-        f"<figure style='max-width:40rem'>{charts.spectrum_chart(weights)}</figure>"
+        f"<figure style='max-width:34rem'>{charts.spectrum_chart(weights)}</figure>"
     )
 
 
