@@ -10,7 +10,6 @@ and else on a random sample. How many, Dask's configuration says::
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import replace
 from typing import Any, Literal
 
@@ -18,6 +17,7 @@ import numpy as np
 
 from sparsebag.cluster_weights import solve_blocks
 from sparsebag.evidence.arrays import on_host
+from sparsebag.evidence.callers_warning import warn_caller
 from sparsebag.evidence.cluster_rows import ClusterBlocks
 from sparsebag.evidence.collect import encode_target, storage_of
 from sparsebag.evidence.evidence import OOBEvidence
@@ -163,7 +163,7 @@ def _of_a_sample(
         f"random sample of {most}, and leaves were not refitted "
         "(Dask's setting sparsebag.rows-in-memory)."
     )
-    warnings.warn(told, SampledRowsWarning, stacklevel=4)
+    warn_caller(told, SampledRowsWarning)
     return replace(settings, refine=None), told
 
 

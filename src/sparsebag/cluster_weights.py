@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import replace
 from typing import Any
 
+from sparsebag.evidence.callers_warning import warn_caller
 from sparsebag.evidence.cluster_rows import ClusterBlocks
 from sparsebag.evidence.evidence import UncoveredRowsWarning
 from sparsebag.evidence.from_cluster import blocks_of_matrices
@@ -102,11 +102,10 @@ def solve_blocks(
         raise ValueError("there is one member only; there is nothing to choose from.")
     missing = objective.n_rows - objective.survey.n_covered
     if missing:
-        warnings.warn(
+        warn_caller(
             f"{missing} of {objective.n_rows} rows are out of bag for no member and are left out; "
             "more members, or a smaller max_samples, would cover them.",
             UncoveredRowsWarning,
-            stacklevel=3,
         )
     with one_blas_thread():
         solver = resolve_solver(settings.solver, objective, verbose)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -19,6 +18,7 @@ from sparsebag.deploy.deployable import Deployable
 from sparsebag.deploy.from_members import compile_members
 from sparsebag.deploy.weighted_vote import WeightedVote
 from sparsebag.estimator_docs import documented
+from sparsebag.evidence.callers_warning import warn_caller
 from sparsebag.evidence.collect import collect_evidence
 from sparsebag.evidence.evidence import UnverifiedRowsWarning
 from sparsebag.evidence.from_cluster import is_on_cluster
@@ -147,7 +147,7 @@ class _SparseBagging(Deployable, MetaEstimatorMixin, BaseEstimator):  # type: ig
             found = find_survivors(
                 evidence, pool, X, settings, n_jobs=self.n_jobs, verbose=self.verbose, **goal
             )
-            self._coverage = oob_coverage(evidence, found.solution.weights)
+            self._coverage = oob_coverage(evidence, found.solution.weights, X)
         self._keep(found, settings)
         self._full, self._accepts = ensemble, accepts(ensemble)
         self.verified_by_ = verified_by
@@ -215,12 +215,11 @@ class _SparseBagging(Deployable, MetaEstimatorMixin, BaseEstimator):  # type: ig
 
     def _warn_unverified(self, source: str, verified_by: str | None) -> None:
         if self._is_frozen and source == "oob" and verified_by is None:
-            warnings.warn(
+            warn_caller(
                 "nothing shows whether X, y are the ensemble's training rows in their original "
                 "order; check it yourself, or fit the ensemble with oob_score=True to have it "
                 "proved.",
                 UnverifiedRowsWarning,
-                stacklevel=3,
             )
 
     @property

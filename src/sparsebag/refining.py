@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-import warnings
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -12,6 +11,7 @@ import numpy as np
 from sparsebag.calibrating import VoteCalibration, choose_calibrated
 from sparsebag.deploy.from_members import COLLAPSED, collapses_into_one
 from sparsebag.evidence.arrays import on_host
+from sparsebag.evidence.callers_warning import warn_caller, warnings_held_back
 from sparsebag.evidence.evidence import OOBEvidence
 from sparsebag.evidence.members import MemberPool
 from sparsebag.objective.full_vote_risk import PairRisk
@@ -91,8 +91,7 @@ def find_survivors(
     trees, refinement = _consider(evidence, pool, X, settings, budget, tolerance, n_jobs)
     found, calibration = None, VoteCalibration(evidence, settings, pool.own_weights, trees)
     if trees is not None:
-        with warnings.catch_warnings(record=True) as told:
-            warnings.simplefilter("always")
+        with warnings_held_back() as told:
             found = _with_refitted_leaves(
                 trees,
                 calibration,
@@ -104,7 +103,7 @@ def find_survivors(
             )
         if found.refinement.used:
             for warning in told:
-                warnings.warn(warning.message, warning.category, stacklevel=3)
+                warn_caller(str(warning.message), warning.category)
         else:  # what the attempt had to say does not count
             refinement, found = found.refinement, None
             calibration = calibration.of_plain_members()

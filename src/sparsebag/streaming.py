@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import os
-import warnings
 from typing import Any, Literal
 
 import numpy as np
 
 from sparsebag.evidence.array_rows import ArrayRows
 from sparsebag.evidence.arrays import on_host
+from sparsebag.evidence.callers_warning import warn_caller
 from sparsebag.evidence.evidence import UncoveredRowsWarning
 from sparsebag.evidence.row_stream import RowStream, evidence_block, fingerprint
 from sparsebag.objective.losses import Loss, resolve_loss
@@ -92,11 +92,10 @@ def solve_stream(
         warn_unless_converged(solution)
         solution = drop_small_weights(solution, objective, settings.drop_threshold)
     if objective.n_uncovered:
-        warnings.warn(
+        warn_caller(
             f"{objective.n_uncovered} of {objective.n_rows} rows are out of bag for no member and "
             "are left out; more members, or a smaller max_samples, would cover them.",
             UncoveredRowsWarning,
-            stacklevel=3,
         )
     return solution
 

@@ -50,9 +50,12 @@ def assert_refused(done, code, *words, left=()):
         ("age,b\n1,2\n", ("no column 'target' to predict; it has 'age', 'b'",)),
         ("a,b,target\n1,2,0\n1,2,\n", ("no target in 1 of its rows (the first is row 2)",)),
         ("target\n1\n0\n", ("no column but 'target'",)),
-        ("a,target\nred,0\nblue,1\n", ("column 'a'", "'red'", "no number")),
         ("a,target\n1,x\n2,x\n", ("every row has the same target",)),
-        (b"\x00\xff\xfe\x01" * 40, ("bad.csv",)),
+        (b"\x00\xff\xfe\x01" * 40, ("'bad.csv' is no CSV table: it holds no text",)),
+        ("a,b,target\n1,2,x\n1,2,\n3,1,y\n", ("no target in 1 of its rows (the first is row 2)",)),
+        ("a;b;target\n1;2;0\n", ("seems to separate its columns by ';'",)),
+        ("a,target\n1,é\n2,x\n".encode("latin-1"), ("column 'target'", "not written in UTF-8")),
+        ("a,target\né,1\nx,2\n".encode("latin-1"), ("column 'a'", "not written in UTF-8")),
     ],
     ids=[
         "ragged",
@@ -64,9 +67,12 @@ def assert_refused(done, code, *words, left=()):
         "not nearly",
         "gaps",
         "alone",
-        "text",
         "constant",
         "binary",
+        "gaps in text",
+        "semicolons",
+        "latin-1 target",
+        "latin-1",
     ],
 )
 def test_tables_that_cannot_be_used(content, words, run, tmp_path):
@@ -158,6 +164,28 @@ def test_forged_trees_are_refused(where, run, tmp_path):
     assert_refused(done, 3, "a tree's nodes lead outside it", left=["forged.skops", "t.csv"])
 
 
+@pytest.mark.parametrize("what", ["columns", "classes", "subset"])
+def test_models_that_lie_about_their_trees_are_refused(what, run, tmp_path):
+    """scikit-learn's kernel believes them and reads outside memory."""
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(60, 400)), np.arange(60) % 3
+    if what == "subset":
+        model = BaggingClassifier(n_estimators=5, max_features=0.5, random_state=0).fit(X, y)
+        model.estimators_features_[2][0] = 10**6
+    else:
+        model = RandomForestClassifier(5, random_state=0).fit(X, y)
+        for liar in (model, *model.estimators_):
+            if what == "columns":
+                liar.n_features_in_ = 4
+            else:
+                liar.classes_, liar.n_classes_ = np.arange(2), 2
+    skops.io.dump(model, tmp_path / "lies.skops")
+    table = pd.DataFrame(X[:, :4], columns=list("abcd")).assign(target=y % 2)
+    table.to_csv(tmp_path / "t.csv", index=False)
+    done = run("compress", "lies.skops", "t.csv", *COMPRESS, "--evidence", "holdout")
+    assert_refused(done, 3, "is no sound skops file", left=["lies.skops", "t.csv"])
+
+
 def test_a_model_trained_on_other_columns(files, run, tmp_path):
     table = pd.read_csv(files.train)
     renamed = table.rename(columns={"petal width": "width"})
@@ -167,6 +195,15 @@ def test_a_model_trained_on_other_columns(files, run, tmp_path):
     assert_refused(done, 3, *words, left=["other.csv"])
     assert_refused(run("predict", files.small, "other.csv", "-o", "p.csv"), 3, *words,
                    left=["other.csv"])  # fmt: skip
+
+
+def test_text_where_the_model_reads_numbers(files, run, tmp_path):
+    table = pd.read_csv(files.train)
+    table["petal width"] = "wide"
+    table.to_csv(tmp_path / "text.csv", index=False)
+    done = run("compress", files.skops, "text.csv", *COMPRESS)
+    assert_refused(done, 3, "column 'petal width'", "'wide'", "no number", "sparsebag fit",
+                   left=["text.csv"])  # fmt: skip
 
 
 def test_a_model_trained_on_other_rows(files, run):
@@ -203,6 +240,41 @@ def test_outputs_are_checked_before_the_work(files, run, tmp_path):
 def test_for_machines_the_error_is_an_object(files, run):
     done = run("compress", "no.skops", files.train, "-t", "target", "--json")
     assert json.loads(done.out) == {"error": "'no.skops' does not exist.", "exit_code": 3}
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [((), "Missing option '--target'"), (("-t", "y", "--tolerance", "-1"), "--tolerance")],
+)
+def test_wrong_options_are_an_object_too(options, words, monkeypatch, capsys):
+    from sparsebag.cli.usage import run as run_as_the_script_does
+
+    monkeypatch.setattr(sys, "argv", ["sparsebag", "fit", "t.csv", "--json", *options])
+    with pytest.raises(SystemExit) as ended:
+        run_as_the_script_does()
+    assert ended.value.code == 2
+    told = json.loads(capsys.readouterr().out)
+    assert words in told["error"]
+    assert told["exit_code"] == 2
+
+
+@pytest.mark.parametrize("name", ["fifo", "device"])
+def test_pipes_and_devices_are_not_replaced(name, files, run, tmp_path):
+    path = tmp_path / "fifo"
+    os.mkfifo(path)
+    out = path if name == "fifo" else "/dev/null"
+    for arguments in (
+        ("predict", files.small, files.test, "-o", out),
+        ("export", files.small, "--to", "onnx", "-o", out),
+        ("compress", files.skops, files.train, "-t", "target", "-o", out),
+    ):
+        assert_refused(run(*arguments), 4, "is a device or a pipe", left=["fifo"])
+    assert path.is_fifo()
+
+
+def test_predictions_under_another_name(files, run):
+    done = run("predict", files.small, files.test, "-o", "p.xlsx")
+    assert_refused(done, 2, "use .csv or .parquet")
 
 
 def test_options_that_do_not_exist(files, run):
@@ -268,6 +340,51 @@ def test_ctrl_c_leaves_nothing(files, tmp_path):
     assert process.returncode == 130, err
     assert out == ""
     assert err.splitlines()[-1] == "sparsebag: interrupted; nothing was left half-written."
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("number", "code"),
+    [(signal.SIGTERM, 143), pytest.param(signal.SIGHUP, 129, marks=pytest.mark.slow)],
+)
+def test_whatever_stops_it_leaves_nothing(number, code, files, tmp_path):
+    out = tmp_path / "out"
+    out.mkdir()
+    header, rows = files.test.read_text().split("\n", 1)
+    (tmp_path / "rows").mkdir()
+    pipe = tmp_path / "rows" / "endless.csv"
+    os.mkfifo(pipe)
+    process = subprocess.Popen(
+        command("predict", files.small, pipe, "-o", out / "p.csv"),
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=partial(signal.signal, number, signal.SIG_DFL),
+    )
+    try:
+        with open(pipe, "w") as feed:
+            feed.write(header + "\n")
+            while not list(out.iterdir()) and process.poll() is None:
+                feed.write(rows * 1000)
+                feed.flush()
+            assert [p.name.startswith(".p.csv.") for p in out.iterdir()] == [True]
+            process.send_signal(number)
+            err = process.stderr.read()
+        process.wait(timeout=60)
+    finally:
+        process.kill()
+        process.stderr.close()
+    assert process.returncode == code, err
+    assert "nothing was left half-written" in err
+    assert list(out.iterdir()) == []
+
+
+def test_a_signal_that_was_swallowed_is_not_forgotten(monkeypatch, tmp_path):
+    from sparsebag.cli import signals
+    from sparsebag.cli.outputs import written_whole
+
+    monkeypatch.setattr(signals, "_came", [signal.SIGINT])
+    with pytest.raises(signals.Stopped), written_whole(tmp_path / "x.csv") as file:
+        file.write(b"late")
     assert list(tmp_path.iterdir()) == []
 
 

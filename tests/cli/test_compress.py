@@ -97,7 +97,7 @@ def test_held_out_rows_judge_an_ensemble_without_bags(run, tmp_path):
     assert json.loads(done.out)["of_members"] == 3
     refused = run(*command)
     assert refused.code == 3
-    assert "evidence='holdout'" in json.loads(refused.out)["error"]
+    assert "--evidence holdout" in json.loads(refused.out)["error"]
 
 
 def test_fit_trains_the_forest_itself(files, run):
@@ -141,6 +141,27 @@ def test_true_and_false_are_classes(run, tmp_path):
     assert done.code == 0, done.err
     assert json.loads(done.out)["task"] == "classification"
     assert sb.load("small.sbag").classes.tolist() == [False, True]
+
+
+@pytest.mark.parametrize(
+    ("labels", "kept"),
+    [(["007", "1e5"], ["007", "1e5"]), (["0", "1"], [0, 1]), (["1.0", "2.0"], [1.0, 2.0])],
+)
+def test_labels_stay_as_they_were_written(labels, kept, run, tmp_path):
+    X, y = load_iris(return_X_y=True, as_frame=True)
+    X.assign(kind=np.array(labels)[(y > 1).to_numpy().astype(int)]).to_csv("l.csv", index=False)
+    small = ("--trees", 20, "--max-estimators", 3, "--task", "classification")
+    done = run("fit", "l.csv", "-t", "kind", "--test", "l.csv", *small)
+    assert done.code == 0, done.err
+    assert sb.load("small.sbag").classes.tolist() == kept
+
+
+def test_test_rows_that_were_trained_on_are_told(files, run):
+    small = ("--max-estimators", 3, "--json")
+    done = run("compress", files.skops, files.train, "-t", "target", "--test", files.train, *small)
+    told = json.loads(done.out)
+    assert any("were trained or chosen on" in text for text in told["warnings"])
+    assert told["tolerance"] is told["meets_tolerance"] is None
 
 
 def test_fit_on_numbers_with_gaps_is_a_regression(run, tmp_path):

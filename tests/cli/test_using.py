@@ -2,19 +2,30 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
 import subprocess
 import sys
+import warnings
 
 import joblib
 import numpy as np
 import pandas as pd
 import pytest
 import skops.io
-from sklearn.datasets import load_breast_cancer, load_diabetes
-from sklearn.ensemble import BaggingRegressor, RandomForestClassifier, RandomForestRegressor
-from sklearn.linear_model import Ridge
+from sklearn.datasets import load_breast_cancer, load_diabetes, load_iris
+from sklearn.ensemble import (
+    BaggingClassifier,
+    BaggingRegressor,
+    RandomForestClassifier,
+    RandomForestRegressor,
+    VotingClassifier,
+)
+from sklearn.linear_model import LogisticRegression, Ridge
+from sklearn.neural_network import MLPClassifier
+from sklearn.svm import LinearSVC
+from sklearn.tree import DecisionTreeClassifier
 
 import sparsebag as sb
 from sparsebag.cli import tables
@@ -47,6 +58,22 @@ def test_predictions_as_parquet_and_on_standard_output(name, files, run):
     assert labels == list(files.model.predict(X))
 
 
+@pytest.mark.parametrize("packed", [False, True], ids=["plain", "gzip"])
+def test_rows_from_a_pipe(packed, files, tmp_path):
+    """A pipe can be read only once, and longer than what is looked at first."""
+    many = pd.concat([files.frame] * 1500)
+    text = many.to_csv(index=False).encode()
+    assert len(text) > 1 << 20
+    done = subprocess.run(
+        [sys.executable, "-m", "sparsebag.cli", "predict", files.small, "-", "--no-proba"],
+        input=gzip.compress(text, 1) if packed else text,
+        capture_output=True,
+        check=True,
+    )
+    labels = done.stdout.decode().split()[1:]
+    assert labels == list(files.model.predict(files.frame.drop(columns="target"))) * 1500
+
+
 def test_rows_that_cannot_be_predicted(files, run, tmp_path):
     text = files.test.read_text().splitlines()
     spoilt = text[3].split(",")
@@ -54,7 +81,8 @@ def test_rows_that_cannot_be_predicted(files, run, tmp_path):
     (tmp_path / "spoilt.csv").write_text("\n".join([*text[:3], ",".join(spoilt), *text[4:]]))
     done = run("predict", files.small, "spoilt.csv", "-o", "out.csv")
     assert done.code == 3
-    assert "'tall'" in done.err
+    assert "column 'sepal width', line 4," in done.err
+    assert "holds 'tall', which is no number" in done.err
     assert done.left == ["spoilt.csv"]
     done = run("predict", files.small, files.test, "-o", "out.csv", "--keep", "name")
     assert done.code == 3
@@ -157,13 +185,49 @@ def test_a_file_becomes_a_scikit_learn_forest_again(kind, run, tmp_path):
         assert np.allclose(again.predict_proba(X), small.predict_proba(X), atol=1e-9)
 
 
-def test_members_that_are_no_trees_say_why_they_cannot(run, tmp_path):
-    X, y = load_diabetes(return_X_y=True)
-    bag = BaggingRegressor(Ridge(), 25, random_state=0).fit(X, y)
+@pytest.mark.parametrize("kind", ["ridge", "logistic", "two classes", "networks", "both"])
+def test_members_that_are_no_trees_become_scikit_learn_models_again(kind, run, tmp_path):
+    X, y = load_iris(return_X_y=True)
+    if kind == "two classes":
+        X, y = X[50:], y[50:]
+    bags = {
+        "logistic": lambda: BaggingClassifier(LogisticRegression(max_iter=2000), 12),
+        "two classes": lambda: BaggingClassifier(LogisticRegression(max_iter=2000), 12),
+        "networks": lambda: BaggingClassifier(
+            MLPClassifier((6,), solver="lbfgs", max_iter=40, random_state=0), 6
+        ),
+        "both": lambda: VotingClassifier(
+            [("forest", DecisionTreeClassifier(max_depth=3)), ("line", LogisticRegression())],
+            voting="soft",
+        ),
+        "ridge": lambda: BaggingRegressor(Ridge(), 12),
+    }
+    bag = bags[kind]()
+    if kind != "both":
+        bag.set_params(random_state=0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        bag.fit(X[::2], y[::2])
+        small = sb.compress(
+            bag, X[1::2], y[1::2], evidence="holdout", max_estimators=4, tolerance=None
+        )
+    small.save(tmp_path / "m.sbag")
+    done = run("export", "m.sbag", "--to", "sklearn", "-o", "m.joblib")
+    assert done.code == 0, done.err
+    again = joblib.load("m.joblib")
+    if kind == "ridge":
+        assert np.allclose(again.predict(X), small.predict(X))
+    else:
+        assert np.allclose(again.predict_proba(X), small.predict_proba(X), atol=1e-9)
+
+
+def test_members_that_vote_for_one_class_say_why_they_cannot(run, tmp_path):
+    X, y = load_iris(return_X_y=True)
+    bag = BaggingClassifier(LinearSVC(), 30, random_state=0).fit(X, y)
     sb.compress(bag, X, y).save(tmp_path / "m.sbag")
     done = run("export", "m.sbag", "--to", "sklearn")
     assert done.code == 3
-    assert "call to_sklearn()" in done.err
+    assert "vote for one class" in done.err
     assert done.left == ["m.sbag"]
 
 

@@ -186,7 +186,8 @@ def test_auto_prefers_the_tempered_floor_and_gains():
     assert found.temperature == pytest.approx(0.4, rel=0.1)
     assert found.loss_after == pytest.approx(log_loss(truth, target), abs=0.01)
     assert set(found.considered) == {"tempered_floor", "vector_scaling"}
-    assert f"calibrated by tempered floor (temperature {found.temperature:.3g}, share" in str(found)
+    assert f"a temperature of {found.temperature:.3g} sharpens its probabilities" in str(found)
+    assert "tempered" not in str(found)
 
 
 def test_the_richer_family_needs_a_clear_gain_and_enough_rows():

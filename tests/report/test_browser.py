@@ -33,7 +33,7 @@ def browser():
 def page_file(tmp_path_factory):
     X, X_test, y, y_test = train_test_split(*load_digits(return_X_y=True), random_state=0)
     forest = RandomForestClassifier(60, random_state=0).fit(X, y)
-    small = sb.compress(forest, X, y, max_estimators=20)
+    small = sb.compress(forest, X, y, max_estimators=20, tolerance=None)
     path = tmp_path_factory.mktemp("page") / "report.html"
     small.report(X_test, y_test).save(path)
     return small, path
@@ -60,6 +60,15 @@ def figures(page):
     }
 
 
+def wait_for(page, condition):
+    """Playwright's own wait evaluates text in the page, which the page's policy forbids."""
+    for _ in range(100):
+        if page.evaluate(condition):
+            return
+        page.wait_for_timeout(50)
+    raise AssertionError(condition)
+
+
 def markers(page):
     return [
         (float(m.get_attribute("cx")), float(m.get_attribute("cy")))
@@ -83,6 +92,7 @@ def test_the_slider_moves_the_numbers(opened):
     page.keyboard.press("End")
     most = figures(page)
     assert most["members"] == "60"
+    assert most["note"].startswith("Sizes 21 to 59 were not judged")
     assert most["change"] == "+0.0%"
     page.locator("#sb-back").click()
     assert figures(page) == kept
@@ -115,6 +125,90 @@ def test_what_is_folded_away_is_printed(opened):
     assert page.evaluate(count) > 0
     page.evaluate("window.dispatchEvent(new Event('beforeprint'))")
     assert page.evaluate(count) == 0
+
+
+def test_print_unfolds_without_the_script_too(opened):
+    page, _ = opened
+    seen = "[...document.querySelectorAll('details table')].map(e => e.checkVisibility())"
+    assert not any(page.evaluate(seen))
+    page.emulate_media(media="print")
+    assert page.evaluate(seen) == [True, True]
+    page.emulate_media(media="print", color_scheme="dark")
+    colour = "getComputedStyle(document.querySelector('.sb-better')).color"
+    assert page.evaluate(colour) == "rgb(20, 113, 59)"
+
+
+def test_folds_are_as_before_after_printing(opened):
+    page, _ = opened
+    page.evaluate("document.querySelector('details').open = true")
+    for event in ("beforeprint", "afterprint"):
+        page.evaluate(f"window.dispatchEvent(new Event('{event}'))")
+    assert page.evaluate("[...document.querySelectorAll('details')].map(e => e.open)") == [
+        True,
+        False,
+    ]
+
+
+def test_wide_tables_scroll_by_keyboard(opened):
+    page, _ = opened
+    stops = page.locator(".sb-scroll[tabindex]:visible")
+    count = (
+        "[...document.querySelectorAll('.sb-scroll[tabindex]')]"
+        ".filter((box) => box.checkVisibility()).length"
+    )
+    page.set_viewport_size({"width": 1280, "height": 800})
+    wait_for(page, f"{count} === 0")
+    page.set_viewport_size({"width": 390, "height": 800})
+    wait_for(page, f"{count} > 0")
+    assert page.get_by_role("region", name="450 test rows").count() == 1
+    stops.first.focus()
+    page.keyboard.press("ArrowRight")
+    wait_for(page, "document.activeElement.scrollLeft > 0")
+    head = stops.first.locator("tbody th").first
+    assert head.bounding_box()["x"] >= 0  # which row it is stays in sight
+
+
+def test_without_scripts_nothing_dead_is_shown(browser, page_file):
+    context = browser.new_context(java_script_enabled=False)
+    page = context.new_page()
+    page.goto(page_file[1].as_uri())
+    assert page.locator("#sb-size").is_hidden()
+    assert page.locator("#sb-back").is_hidden()
+    assert page.locator("[data-figure=members]").inner_text().endswith("(kept)")
+    context.close()
+
+
+def test_the_browser_refuses_to_fetch_and_to_run_anything_else(browser, page_file):
+    page = browser.new_page()
+    stopped, answered = [], []
+    page.on("requestfailed", lambda request: stopped.append((request.url, request.failure)))
+    page.goto(page_file[1].as_uri())
+    page.on("response", lambda response: answered.append(response.url))
+    refused = page.evaluate("""async () => {
+      const refused = [];
+      document.addEventListener("securitypolicyviolation", (e) =>
+        refused.push(e.effectiveDirective));
+      const image = document.createElement("img");
+      image.src = "https://example.invalid/a.png";
+      const script = document.createElement("script");
+      script.textContent = "window.ran = true";
+      document.body.append(image, script);
+      await new Promise((done) => setTimeout(done, 200));
+      return [refused.sort(), window.ran === true];
+    }""")
+    assert refused == [["img-src", "script-src-elem"], False]
+    assert stopped == [("https://example.invalid/a.png", "csp")]
+    assert answered == []
+    page.close()
+
+
+def test_no_label_of_a_chart_is_cut(opened):
+    page, _ = opened
+    cut = page.evaluate("""() => [...document.querySelectorAll("svg.sb-chart text")].filter((t) => {
+      const a = t.getBoundingClientRect(), b = t.closest("svg").getBoundingClientRect();
+      return a.left < b.left - 0.5 || a.right > b.right + 0.5;
+    }).map((t) => t.textContent)""")
+    assert cut == []
 
 
 def test_text_is_readable_in_both_modes(opened):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import json
 import re
 from html.parser import HTMLParser
@@ -96,12 +98,12 @@ def test_every_page_is_sound(kind, classified, regressed):
     }[kind]()
     page = report.to_html()
     checked = Checker(page)
-    assert "http" not in page
+    assert not re.search("https?:", page)
     assert "url(" not in page.replace("url(#", "")
     assert checked.headings[0] == 1
     assert all(b <= a + 1 for a, b in zip(checked.headings, checked.headings[1:], strict=False))
     Checker(report._repr_html_())
-    for svg in re.findall(r"<svg.*?</svg>", page, flags=re.S):
+    for svg in re.findall(r'<svg class="sb-chart".*?</svg>', page, flags=re.S):
         tree = ElementTree.fromstring(svg)
         assert tree.get("role") == "img"
         assert tree[0].tag == "title"
@@ -122,10 +124,78 @@ def test_the_sentence_says_what_was_kept_and_what_it_cost(classified, regressed)
     told = report.sentence()
     assert told.startswith(f"Kept {small.n_active_} of 40 trees (")
     assert f"on {len(y)} test rows it predicts" in told
+    full, sparse = list(report.rows.values())[:2]
+    alike = full["ms, compiled"] / sparse["ms, compiled"]
+    shown = f"{alike:.2g}" if alike < 10 else f"{alike:,.0f}"
+    assert f"({shown} times as fast as all 40 trees compiled alike)" in told
     assert "log-loss went from" in told
     assert "MSE went from" in regressed[3].sentence()
     assert "is expected to change by" in small.report().sentence()
     assert told in report.to_html().replace("&#x27;", "'")
+
+
+def test_every_size_says_what_it_is(classified, tmp_path):
+    """A pickle, arrays in memory and a file are three sizes of one model."""
+    small, *_, report = classified
+    small.save(tmp_path / "small.sbag")
+    file_bytes = (tmp_path / "small.sbag").stat().st_size
+    page = report.to_html()
+    assert re.search(r"\d kB of \d+ kB pickled; \d+ kB as a \.sbag file\)", report.sentence())
+    assert f"{file_bytes / 1000:.0f} kB as a .sbag file" in report.sentence()
+    assert "kB, pickled</span>" in page
+    assert "kB in memory)" in str(small.selection_)
+    in_memory = small.path_.bytes[small.path_.chosen][0]
+    assert f"In memory their nodes and leaves take {in_memory / 1000:,.0f} kB" in page
+    assert "bytes in memory" in page
+    assert f"The .sbag file has {file_bytes / 1000:,.0f} kB" in page
+    assert report.columns[2] == "pickled (kB)"
+
+
+def test_the_whole_ensemble_compiled_has_one_time(classified):
+    """The table's and the slider's: two figures for one thing would be told apart by nobody."""
+    report = classified[3]
+    assert report.details.frontier.latency[-1] == report.rows["full ensemble (40)"]["ms, compiled"]
+    assert "as fast as all 40 compiled alike" in report.to_html()
+
+
+def test_the_page_may_run_its_own_script_and_fetch_nothing(classified):
+    page = classified[3].to_html()
+    allowed = re.search(r'Content-Security-Policy" content="(.*?)"', page)[1]
+    assert "default-src 'none'" in allowed
+    for tag in ("script", "style"):
+        (body,) = re.findall(f"<{tag}>(.*?)</{tag}>", page, flags=re.S)
+        digest = base64.b64encode(hashlib.sha256(body.encode()).digest()).decode()
+        assert f"'sha256-{digest}'" in allowed, tag
+    assert "'unsafe-eval'" not in allowed
+    assert "script-src 'unsafe-inline'" not in allowed
+
+
+def test_what_needs_the_script_is_hidden_without_it(classified):
+    page = classified[3].to_html()
+    controls = re.search(r"<div id='sb-controls' hidden>(.*?)</div>", page)[1]
+    assert "<input id='sb-size'" in controls
+    assert "<button" in controls
+    assert page.count("<input") == page.count("<button") == 1
+
+
+def test_tables_that_scroll_are_reached_by_the_tab_key(classified):
+    page = classified[3].to_html()
+    boxes = re.findall(r"<div class='sb-scroll'([^>]*)><table><caption>(.*?)</caption>", page)
+    assert len(boxes) == page.count("<table>") >= 6
+    for attributes, caption in boxes:
+        assert "role='region' tabindex='0'" in attributes
+        assert f"aria-label='{caption}'" in attributes
+
+
+def test_reports_in_one_notebook_share_no_id(classified):
+    report = classified[3]
+    Checker(report._repr_html_() + report._repr_html_())
+
+
+def test_charts_in_a_notebook_have_their_key(classified):
+    cell = classified[3]._repr_html_()
+    for text in ("chosen members", "as many random members", "full ensemble: open", "honest"):
+        assert text in re.sub(r"<desc.*?</desc>", "", cell), text
 
 
 def test_the_slider_has_every_size(classified):
@@ -232,7 +302,7 @@ def test_scikit_learns_diagram_and_the_notebook(classified):
     assert "SparseBaggingClassifier" in small._repr_html_()
     assert "SparseBaggingClassifier" in small._repr_mimebundle_()["text/html"]
     cell = report._repr_html_()
-    assert cell.count("<svg") == 2
+    assert cell.count('<svg class="sb-chart"') == 2
     assert report.sentence() in cell
 
 
@@ -256,8 +326,10 @@ def test_frames_with_names_are_reported_too():
     [
         (Axis("", 0.0, 10.0), [0.0, 2.0, 4.0, 6.0, 8.0, 10.0]),
         (Axis("", 0.035, 0.071), [0.04, 0.05, 0.06, 0.07]),
-        (Axis("", 1.0, 300.0, is_log=True), [1.0, 10.0, 100.0]),
+        (Axis("", 1.0, 300.0, is_log=True), [1, 2, 5, 10, 20, 50, 100, 200]),
+        (Axis("", 1.0, 3000.0, is_log=True), [1.0, 10.0, 100.0, 1000.0]),
         (Axis("", 2.0, 30.0, is_log=True), [2.0, 5.0, 10.0, 20.0]),
+        (Axis("", 1.3, 1.9, is_log=True), [1.4, 1.6, 1.8]),
         (Axis("", 3.0, 3.0), [3.0]),
     ],
 )

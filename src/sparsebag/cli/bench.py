@@ -20,6 +20,7 @@ from sparsebag.cli.failures import CommandError, ExitCode, guarded
 from sparsebag.cli.models import check_columns, columns_for, read_compiled, read_ensemble_file
 from sparsebag.cli.tables import as_numbers, read_table
 from sparsebag.cli.terminal import Steps, print_json
+from sparsebag.cli.text_columns import with_codes
 
 BATCH = 1000
 SECONDS_EACH = 1.0
@@ -39,8 +40,8 @@ bench = typer.Typer(no_args_is_help=True, help="Measure a model here, or rerun t
 @bench.command()
 @guarded
 def speed(
-    model: Annotated[Path, typer.Argument(help="A .sbag file.")],
-    data: Annotated[Path, typer.Argument(help="Rows to predict: CSV or Parquet.")],
+    model: Annotated[Path, typer.Argument(help="A .sbag file.", metavar="MODEL")],
+    data: Annotated[Path, typer.Argument(help="Rows to predict: CSV or Parquet.", metavar="DATA")],
     against: Annotated[
         Path | None,
         typer.Option(help="The ensemble it was made of (skops, or a pickle), timed beside it."),
@@ -59,7 +60,7 @@ def speed(
     if names is not None:
         check_columns(list(names), [str(c) for c in table.columns], data)
         table = table[list(names)]
-    X = as_numbers(data, table).to_numpy(dtype=np.float32)
+    X = as_numbers(data, with_codes(table, compiled.categories or {})).to_numpy(dtype=np.float32)
     batch = np.resize(X, (BATCH, X.shape[1]))
     regression = compiled.classes is None
     many = compiled.predict if regression else compiled.predict_proba
@@ -96,7 +97,7 @@ def speed(
 @guarded
 def run(
     context: typer.Context,
-    name: Annotated[str, typer.Argument(help=f"One of {', '.join(SUITES)}.")],
+    name: Annotated[str, typer.Argument(help=f"One of {', '.join(SUITES)}.", metavar="NAME")],
 ) -> None:
     """Rerun one of the project's benchmarks, in a clone of the repository.
 

@@ -27,11 +27,16 @@ class Evidence(StrEnum):
 @guarded
 def compress(
     model: Annotated[
-        Path, typer.Argument(help="The fitted ensemble: a skops file, or a pickle (joblib).")
+        Path,
+        typer.Argument(
+            help="The fitted ensemble: a skops file, or a pickle (joblib).", metavar="MODEL"
+        ),
     ],
     data: Annotated[
         Path,
-        typer.Argument(help="The rows it was trained on, in order: CSV (.gz too) or Parquet."),
+        typer.Argument(
+            help="The rows it was trained on, in order: CSV (.gz too) or Parquet.", metavar="DATA"
+        ),
     ],
     target: options.Target,
     output: options.Output = Path("small.sbag"),

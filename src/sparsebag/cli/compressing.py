@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,8 @@ import numpy as np
 from sparsebag.cli.failures import CommandError, ExitCode
 from sparsebag.cli.outputs import check_can_be_written
 from sparsebag.cli.terminal import Steps, finite, print_json, print_text
+from sparsebag.deploy.artifact import save
+from sparsebag.deploy.text_columns import Categories
 
 REPORTS = (".html", ".md")
 
@@ -96,6 +98,7 @@ def compress_and_write(
     jobs: int = -1,
     trust_pickle: bool = False,
     evidence: str = "oob",
+    categories: Categories | None = None,
 ) -> dict[str, Any]:
     """Compress a fitted ensemble, save it and its report, and tell what came of it.
 
@@ -112,6 +115,8 @@ def compress_and_write(
     jobs : int
     trust_pickle : bool
     evidence : {"oob", "holdout"}
+    categories : mapping of str to tuple of str, optional
+        Texts the columns of X are codes of; the file carries them.
 
     Returns
     -------
@@ -134,7 +139,8 @@ def compress_and_write(
                 report = small.report(*(test or ()))
     notes = steps.notes(caught)
     with steps.step(f"writing {destination.model}"):
-        small.save(destination.model, allow_pickle=trust_pickle)
+        deployed = replace(small.compile(), categories=categories or None)
+        save(deployed, destination.model, allow_pickle=trust_pickle)
     if report is not None and destination.report is not None:
         try:
             report.save(destination.report)
@@ -146,6 +152,7 @@ def compress_and_write(
     if report is not None and report.n_rows:
         result["test"] = {"rows": report.n_rows, "models": report.rows}
         result["test"]["changes"] = {c.name: c.as_dict() for c in report.changes}
+        result["warnings"] += report.details.cautions
     result["text"] = _in_words(small, report, destination, result["file_bytes"])
     return result
 
@@ -182,7 +189,7 @@ def _facts(
         "increase": finite(chosen.increase),
         "bound": finite(chosen.bound),
         "tolerance": finite(chosen.tolerance) if chosen.tolerance >= 0 else None,
-        "meets_tolerance": bool(chosen.meets_tolerance),
+        "meets_tolerance": bool(chosen.meets_tolerance) if chosen.tolerance >= 0 else None,
         "rows_verified_by": small.verified_by_,
         "seconds": round(seconds, 3),
         "weights": np.asarray(small.weights_),

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import sys
 
+from sparsebag.cli.signals import die_quietly, tidy_up
+
 EXTRA = {"typer", "click", "rich", "pandas", "pyarrow"}
 """What the ``cli`` extra installs."""
-INTERRUPTED = 130
-"""As shells have it: 128 plus the number of SIGINT."""
 
 
 def main() -> None:
     """Run the command line; never shows a traceback for what a user can mend."""
+    die_quietly()
     try:
-        from sparsebag.cli.app import app
+        from sparsebag.cli.usage import run
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] not in EXTRA:
             raise
@@ -21,6 +22,5 @@ def main() -> None:
             f"sparsebag: the command line needs {error.name}, which is not installed; "
             "run: pip install 'sparsebag[cli]'"
         )
-    except KeyboardInterrupt:
-        sys.exit(INTERRUPTED)
-    app()
+    tidy_up()
+    run()

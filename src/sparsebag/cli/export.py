@@ -27,9 +27,15 @@ class Form(StrEnum):
     SKLEARN = "sklearn"
 
 
+TEXT_AS_CODES = (
+    "Columns of text must be passed as numbers: the position of each text in the lists that "
+    "`sparsebag inspect {model} --json` shows under categories, and NaN for any other."
+)
+
+
 @guarded
 def export(
-    model: Annotated[Path, typer.Argument(help="A .sbag file.")],
+    model: Annotated[Path, typer.Argument(help="A .sbag file.", metavar="MODEL")],
     to: Annotated[Form, typer.Option(help="The form to write.")],
     output: Annotated[
         Path | None,
@@ -40,6 +46,7 @@ def export(
             "writes a pickle).",
         ),
     ] = None,
+    trust_pickle: options.TrustPickle = False,
     as_json: options.AsJson = False,
 ) -> None:
     """Write a compressed model for ONNX Runtime, treelite or scikit-learn.
@@ -51,8 +58,10 @@ def export(
     """
     path = output or model.with_suffix(SUFFIXES[to])
     check_can_be_written(path, unlike=(model,))
-    compiled = read_compiled(model)
+    compiled = read_compiled(model, trust_pickle=trust_pickle)
     content, note = WRITERS[to](compiled, path)
+    if compiled.categories:
+        note = f"{note} {TEXT_AS_CODES.format(model=model)}".strip()
     with written_whole(path) as file:
         file.write(content)
     if as_json:

@@ -7,6 +7,7 @@ import errno
 import functools
 import json
 import os
+import signal
 import sys
 from collections.abc import Callable
 from enum import IntEnum
@@ -24,8 +25,10 @@ class ExitCode(IntEnum):
     BAD_INPUT = 3
     CANNOT_WRITE = 4
     MISSING_EXTRA = 5
+    HUNG_UP = 129
     INTERRUPTED = 130
     CLOSED_PIPE = 141
+    TERMINATED = 143
 
 
 class CommandError(Exception):
@@ -70,9 +73,12 @@ def guarded(command: Callable[..., None]) -> Callable[..., None]:
             sys.stdout.flush()
         except (typer.Exit, typer.Abort, typer.BadParameter):
             raise
-        except KeyboardInterrupt:
+        except KeyboardInterrupt as stopped:
+            code = 128 + getattr(stopped, "number", signal.SIGINT)
             print("sparsebag: interrupted; nothing was left half-written.", file=sys.stderr)
-            raise typer.Exit(ExitCode.INTERRUPTED) from None
+            if options.get("as_json"):
+                print(json.dumps({"error": "interrupted", "exit_code": code}))
+            raise typer.Exit(code) from None
         except BrokenPipeError:
             _close_quietly()
             raise typer.Exit(ExitCode.CLOSED_PIPE) from None
@@ -94,6 +100,8 @@ def _told(error: Exception) -> tuple[str, ExitCode]:
     if isinstance(error, ImportError):
         return one_line(error), ExitCode.MISSING_EXTRA
     if isinstance(error, OSError):
+        if error.errno == errno.ENOSPC and not error.filename:
+            return "standard output could not be written (disk full).", ExitCode.CANNOT_WRITE
         full = error.errno in (errno.ENOSPC, errno.EFBIG, errno.EDQUOT, errno.EROFS, errno.EACCES)
         return one_line(error), ExitCode.CANNOT_WRITE if full else ExitCode.BAD_INPUT
     if isinstance(error, MemoryError):
@@ -124,7 +132,8 @@ def one_line(error: BaseException) -> str:
     >>> one_line(ValueError("two\n  lines"))
     'two lines'
     """
-    return " ".join(str(error).split()) or type(error).__name__
+    text = " ".join(str(error).split()) or type(error).__name__
+    return text.replace("evidence='holdout'", "--evidence holdout")  # as the shell has it
 
 
 def _close_quietly() -> None:

@@ -14,8 +14,17 @@ from sparsebag.cli import options
 from sparsebag.cli.compressing import Destination, Size, compress_and_write, print_result
 from sparsebag.cli.failures import CommandError, guarded
 from sparsebag.cli.models import check_columns
-from sparsebag.cli.tables import as_numbers, read_table, shown_names, split_target
+from sparsebag.cli.tables import (
+    as_numbers,
+    is_numeric,
+    labels_as_written,
+    read_table,
+    shown_names,
+    split_target,
+)
 from sparsebag.cli.terminal import Steps
+from sparsebag.cli.text_columns import UnknownTexts, find_categories, with_codes
+from sparsebag.deploy.text_columns import Categories
 
 MOST_CLASSES = 20
 """Distinct whole numbers in a target beyond which it is taken for a quantity."""
@@ -32,7 +41,14 @@ class Task(StrEnum):
 
 @guarded
 def fit(
-    data: Annotated[Path, typer.Argument(help="Rows to learn from: CSV (.gz too) or Parquet.")],
+    data: Annotated[
+        Path,
+        typer.Argument(
+            help="Rows to learn from: CSV (.gz too) or Parquet; - is standard input.",
+            metavar="DATA",
+            allow_dash=True,
+        ),
+    ],
     target: options.Target,
     output: options.Output = Path("small.sbag"),
     report: options.Report = None,
@@ -68,7 +84,8 @@ def fit(
 ) -> None:
     """Train a random forest on a table and make it small, in one go.
 
-    Columns must be numbers (empty cells are allowed: trees route them); the target may be text.
+    Columns are numbers or text; the model carries a code for every text, and one it never saw is
+    read as missing. Empty cells are allowed: trees route them. The target may be text.
 
     Example: sparsebag fit data.csv --target y -o small.sbag --report report.html
     """
@@ -77,15 +94,24 @@ def fit(
     with Steps(quiet or as_json) as steps:
         with steps.step(f"reading {data}"):
             features, y = split_target(data, read_table(data), target)
-            X = as_numbers(data, _wanted(data, features, drop or [], steps))
-        kind = _task(y, task)
-        steps.say(f"target '{target}': {kind}, {len(X)} rows, {X.shape[1]} columns")
+            X = _wanted(data, features, drop or [], steps)
+            kind, categories = _task(y, task), find_categories(data, X)
+            if kind is Task.CLASSIFICATION:
+                y = labels_as_written(data, target, y)
+            X = as_numbers(data, with_codes(X, categories))
+        of_text = f", {len(categories)} of them text" if categories else ""
+        steps.say(f"target '{target}': {kind}, {len(X)} rows, {X.shape[1]} columns{of_text}")
         unseen = None
         if test is not None:
             with steps.step(f"reading {test}"):
                 features, y_test = split_target(test, read_table(test), target)
+                if not is_numeric(y):
+                    y_test = labels_as_written(test, target, y_test, always=True)
                 check_columns(list(X.columns), list(features.columns), test)
-                unseen = as_numbers(test, features[list(X.columns)]), y_test.to_numpy()
+                unseen = (
+                    _coded(test, features[list(X.columns)], categories, steps),
+                    y_test.to_numpy(),
+                )
         elif holdout > 0.0:
             X, X_test, y, y_test = _split(X, y, kind, holdout, seed)
             unseen = X_test, y_test.to_numpy()
@@ -100,6 +126,7 @@ def fit(
             destination=destination,
             test=unseen,
             jobs=jobs,
+            categories=categories,
         )
     result["trees"] = trees
     print_result(result, as_json=as_json)
@@ -117,6 +144,15 @@ def _wanted(data: Path, X: pd.DataFrame, drop: list[str], steps: Steps) -> pd.Da
     if not X.shape[1]:
         raise CommandError(f"no column of '{data}' is left to learn from.")
     return X
+
+
+def _coded(path: Path, X: pd.DataFrame, categories: Categories, steps: Steps) -> pd.DataFrame:
+    """Test rows as the forest reads them."""
+    unknown = UnknownTexts(categories)
+    unknown.count(X)
+    for note in unknown.notes(path):
+        steps.say(f"note: {note}")
+    return as_numbers(path, with_codes(X, categories))
 
 
 def grow_forest(
@@ -152,10 +188,10 @@ def grow_forest(
 
 def _task(y: pd.Series, task: Task) -> Task:
     if y.nunique() < 2:
-        raise CommandError(f"every row has the same target ({y.iloc[0]!r}); nothing to learn.")
+        raise CommandError(f"every row has the same target ({y.iloc[0]}); nothing to learn.")
     numeric = pd.api.types.is_numeric_dtype(y) and not pd.api.types.is_bool_dtype(y)
     if task is Task.REGRESSION and not numeric:
-        raise CommandError(f"the target holds {y.iloc[0]!r}, which is no number to regress on.")
+        raise CommandError(f"the target holds '{y.iloc[0]}', which is no number to regress on.")
     if task is not Task.AUTO:
         return task
     whole = not numeric or bool(np.all(np.mod(y.to_numpy(dtype=float), 1.0) == 0.0))

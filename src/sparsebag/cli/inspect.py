@@ -24,7 +24,7 @@ SHOWN_CLASSES = 12
 
 @guarded
 def inspect(
-    model: Annotated[Path, typer.Argument(help="A .sbag file.")],
+    model: Annotated[Path, typer.Argument(help="A .sbag file.", metavar="MODEL")],
     trust_pickle: options.TrustPickle = False,
     as_json: options.AsJson = False,
 ) -> None:
@@ -75,6 +75,7 @@ def describe(compiled: CompiledEnsemble) -> dict[str, Any]:
         "memory_bytes": compiled.nbytes,
         "columns": compiled.n_features,
         "column_names": None if compiled.feature_names is None else list(compiled.feature_names),
+        "categories": compiled.categories,
         "takes_missing_values": compiled.allow_nan,
         "floor": compiled.floor,
         "calibrator": None
@@ -102,6 +103,9 @@ def _rows(facts: dict[str, Any]) -> list[tuple[str, str]]:
     names = facts["column_names"]
     named = "" if names is None else f": {shown_names(names)}"
     rows.append(("columns", f"{facts['columns']}{named}"))
+    if facts["categories"]:
+        told = [f"{name} ({len(texts)} texts)" for name, texts in facts["categories"].items()]
+        rows.append(("columns of text", _some(told)))
     rows.append(("missing values", "routed" if facts["takes_missing_values"] else "refused"))
     if facts["task"] == "classification":
         rows.append(("floor", f"{facts['floor']:g}"))

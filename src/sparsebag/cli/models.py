@@ -11,12 +11,12 @@ import numpy as np
 import pandas as pd
 
 from sparsebag.cli.failures import CommandError, ExitCode, one_line
+from sparsebag.cli.sound_trees import check_trees
 from sparsebag.cli.tables import check_readable, shown_names
 from sparsebag.deploy.artifact import MAGIC, ArtifactError, load
 from sparsebag.deploy.compiled import CompiledEnsemble
 
 SHOWN_TYPES = 5
-LEAF = -1
 CHECKED_HERE = ("sklearn.tree._tree.Tree",)
 """Not trusted by skops: a forged tree could read outside its arrays. `check_trees` looks."""
 
@@ -111,49 +111,6 @@ def check_can_be_stored(ensemble: Any) -> None:
             f"members such as a {name} have no form but a pickle, which runs code when it is "
             "loaded; add --trust-pickle to store them all the same."
         )
-
-
-def check_trees(model: Any) -> None:
-    """Refuse a tree whose nodes lead outside its arrays, or in a circle.
-
-    Parameters
-    ----------
-    model : object
-        Whatever a file held.
-    """
-    from sklearn.tree._tree import Tree
-
-    seen: set[int] = set()
-    pending = [model]
-    while pending:
-        thing = pending.pop()
-        if id(thing) in seen:
-            continue
-        seen.add(id(thing))
-        if isinstance(thing, Tree):
-            _check_tree(thing)
-        elif isinstance(thing, dict):
-            pending += thing.values()
-        elif isinstance(thing, (list, tuple, set)):
-            pending += thing
-        elif isinstance(thing, np.ndarray):
-            pending += thing.ravel().tolist() if thing.dtype == object else []
-        elif hasattr(thing, "__dict__"):
-            pending += vars(thing).values()
-
-
-def _check_tree(tree: Any) -> None:
-    left, right = tree.children_left, tree.children_right
-    at = np.arange(tree.node_count)
-    inner = left != LEAF
-    sound = (
-        np.array_equal(inner, right != LEAF)
-        and np.all((left[inner] > at[inner]) & (left[inner] < len(at)))
-        and np.all((right[inner] > at[inner]) & (right[inner] < len(at)))
-        and np.all((tree.feature[inner] >= 0) & (tree.feature[inner] < tree.n_features))
-    )
-    if not sound:
-        raise ValueError("a tree's nodes lead outside it")
 
 
 def read_compiled(path: Path, *, trust_pickle: bool = False) -> CompiledEnsemble:

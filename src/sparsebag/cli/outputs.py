@@ -10,6 +10,10 @@ from pathlib import Path
 from typing import IO, Any
 
 from sparsebag.cli.failures import CommandError, ExitCode
+from sparsebag.cli.signals import check_stopped
+
+LONGEST_NAME = 200
+"""Bytes of a name that leave room for what is added; file systems end at 255."""
 
 
 def check_can_be_written(path: Path | None, *, unlike: tuple[Path | None, ...] = ()) -> None:
@@ -26,6 +30,11 @@ def check_can_be_written(path: Path | None, *, unlike: tuple[Path | None, ...] =
     folder = path.absolute().parent
     if path.is_dir():
         raise CommandError(f"'{path}' is a folder; name a file in it.", ExitCode.CANNOT_WRITE)
+    if path.exists() and not path.is_file():
+        raise CommandError(
+            f"'{path}' is a device or a pipe; name a file, which is written whole or not at all.",
+            ExitCode.CANNOT_WRITE,
+        )
     if not folder.is_dir():
         raise CommandError(
             f"'{path}' cannot be written: the folder '{folder}' does not exist.",
@@ -57,12 +66,13 @@ def written_whole(path: Path) -> Iterator[IO[Any]]:
     binary file
     """
     target = Path(os.path.realpath(path))
-    partial = target.with_name(f".{secrets.token_hex(8)}.part")
+    partial = target.with_name(f".{target.name[:LONGEST_NAME]}.{secrets.token_hex(4)}.part")
     try:
         with open(partial, "xb") as file:
             yield file
             file.flush()
             os.fsync(file.fileno())  # the data before the name
+        check_stopped()
         if target.exists():
             os.chmod(partial, target.stat().st_mode & 0o7777)
         os.replace(partial, target)

@@ -17,20 +17,30 @@ import pyarrow.parquet
 import typer
 
 from sparsebag.cli import options
+from sparsebag.cli.csv_source import CsvSource
 from sparsebag.cli.failures import CommandError, ExitCode, guarded
 from sparsebag.cli.models import check_columns, read_compiled
 from sparsebag.cli.outputs import check_can_be_written, written_whole
-from sparsebag.cli.tables import PARQUET, column_names, read_batches, shown_names
+from sparsebag.cli.tables import PARQUET, as_numbers, column_names, read_batches, shown_names
 from sparsebag.cli.terminal import Steps, print_json
+from sparsebag.cli.text_columns import UnknownTexts, with_codes
 from sparsebag.deploy.compiled import CompiledEnsemble
 
 STDOUT = Path("-")
+WRITTEN = (".csv", ".txt", "", *PARQUET)
 
 
 @guarded
 def predict(
-    model: Annotated[Path, typer.Argument(help="A .sbag file.")],
-    data: Annotated[Path, typer.Argument(help="Rows to predict: CSV (.gz too) or Parquet.")],
+    model: Annotated[Path, typer.Argument(help="A .sbag file.", metavar="MODEL")],
+    data: Annotated[
+        Path,
+        typer.Argument(
+            help="Rows to predict: CSV (.gz too) or Parquet; - is standard input (CSV).",
+            allow_dash=True,
+            metavar="DATA",
+        ),
+    ],
     output: Annotated[
         Path,
         typer.Option(
@@ -53,6 +63,8 @@ def predict(
     failed run leaves no output file.
 
     Example: sparsebag predict small.sbag new_rows.csv -o predictions.csv
+
+    In a pipe: cat new_rows.csv | sparsebag predict small.sbag - | head
     """
     started = time.perf_counter()
     to_stdout = output == STDOUT
@@ -62,26 +74,41 @@ def predict(
         )
     if not to_stdout:
         check_can_be_written(output, unlike=(model, data))
+        if output.suffix.lower() not in WRITTEN:
+            raise CommandError(
+                f"predictions cannot be written to '{output}'; use .csv or .parquet, or - for "
+                "standard output.",
+                ExitCode.USAGE,
+            )
     compiled = read_compiled(model, trust_pickle=trust_pickle)
     kept = list(keep or [])
-    features = _features(compiled, data, kept)
+    source = CsvSource(data)
+    features = _features(compiled, source, kept)
+    unknown = UnknownTexts(compiled.categories or {})
     with Steps(quiet or as_json or to_stdout) as steps:
         with steps.step(f"predicting {data}", total=100) as step, _sink(output) as write:
             rows = 0
-            for batch, share in read_batches(data, features, kept):
-                write(_predicted(compiled, batch, features, kept, proba=proba, jobs=jobs))
+            for batch, share in read_batches(source, features, kept, list(unknown.known)):
+                unknown.count(batch)
+                X = as_numbers(data, with_codes(batch[features], compiled.categories or {}))
+                write(_predicted(compiled, X, batch[kept], proba=proba, jobs=jobs))
                 rows += len(batch)
                 step.at(round(100 * share))
         seconds = time.perf_counter() - started
         if not to_stdout:
             steps.say(f"{rows:,} rows predicted in {seconds:.1f} s, written to {output}")
+    notes = unknown.notes(data)
+    if not quiet and not as_json:  # also beside predictions on standard output
+        for note in notes:
+            print(f"note: {note}", file=sys.stderr)
     if as_json:
-        print_json({"rows": rows, "seconds": round(seconds, 3), "output": str(output)})
+        facts = {"rows": rows, "seconds": round(seconds, 3), "output": str(output)}
+        print_json({**facts, "warnings": notes})
 
 
-def _features(compiled: CompiledEnsemble, data: Path, kept: list[str]) -> list[str]:
+def _features(compiled: CompiledEnsemble, source: CsvSource, kept: list[str]) -> list[str]:
     """The columns the model reads, in its order."""
-    found = column_names(data)
+    data, found = source.path, column_names(source)
     unknown = [name for name in kept if name not in found]
     if unknown:
         raise CommandError(f"'{data}' has no column {shown_names(unknown)} to keep.")
@@ -100,15 +127,14 @@ def _features(compiled: CompiledEnsemble, data: Path, kept: list[str]) -> list[s
 
 def _predicted(
     compiled: CompiledEnsemble,
-    batch: pd.DataFrame,
-    features: list[str],
-    kept: list[str],
+    table: pd.DataFrame,
+    kept: pd.DataFrame,
     *,
     proba: bool,
     jobs: int,
 ) -> pa.Table:
-    X = batch[features].to_numpy(dtype=np.float64)
-    out: dict[str, Any] = {name: batch[name] for name in kept}
+    X = table.to_numpy(dtype=np.float64)
+    out: dict[str, Any] = {name: kept[name] for name in kept.columns}
     if compiled.classes is None:
         out["prediction"] = compiled.predict(X, n_jobs=jobs)
     else:

@@ -24,6 +24,8 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
+from sparsebag.cli.signals import check_stopped
+
 COUNTED = re.compile(r"^\[\w+\] (?P<what>.*?),? ?(?:on )?(?:member|fold) (?P<i>\d+) of (?P<n>\d+)$")
 """The library's progress lines: what is done, how far it is, and how far it goes."""
 STEP_NAMES = {
@@ -82,6 +84,7 @@ class Steps:
         ------
         Step
         """
+        check_stopped()
         if not self.shows_bars and not self.quiet:
             print(f"{text} ...", file=self.console.file, flush=True)
         task = self.progress.add_task(text, total=total)

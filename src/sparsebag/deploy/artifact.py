@@ -56,6 +56,7 @@ HEADER = (
     "task",
     "n_features",
     "feature_names",
+    "categories",
     "classes",
     "floor",
     "allow_nan",
@@ -182,6 +183,8 @@ def dumps(model: CompiledEnsemble, *, allow_pickle: bool = False) -> bytes:
         "calibrator": None,
         "classes": _labels(model.classes, stored),
     }
+    if model.categories:  # absent elsewhere: older readers know no such key
+        header["categories"] = {name: list(texts) for name, texts in model.categories.items()}
     if model.calibrator is not None:
         check_can_be_carried(model.calibrator)
         params = {k: np.asarray(v, dtype="<f8") for k, v in model.calibrator.params.items()}
@@ -223,7 +226,7 @@ def _loaded(content: bytes, allow_pickle: bool, mapped: Any = None) -> CompiledE
         header, arrays, shared = taken_apart(content, mapped)
         if shared is not None:  # small ones as copies: a view would keep the whole content alive
             arrays = [a.copy() if a.nbytes < MAPPED_BYTES else a for a in arrays]
-        header = dict(with_keys({"feature_names": None, **header}, HEADER))
+        header = dict(with_keys({"feature_names": None, "categories": None, **header}, HEADER))
         n_features = None if header["n_features"] is None else whole(header["n_features"])
         classes = _read_labels(header["classes"], arrays)
         if header["task"] != ("regression" if classes is None else "classification"):
@@ -246,6 +249,7 @@ def _loaded(content: bytes, allow_pickle: bool, mapped: Any = None) -> CompiledE
             calibrator=_calibrator(header["calibrator"], arrays, n_outputs),
             allow_nan=flag(header["allow_nan"]),
             feature_names=_feature_names(header["feature_names"], n_features),
+            categories=_categories(header["categories"], header["feature_names"]),
         )
 
 
@@ -363,6 +367,17 @@ def _feature_names(names: Any, n_features: int | None) -> tuple[str, ...] | None
     if not all(isinstance(name, str) for name in listed(names)) or len(names) != n_features:
         raise ArtifactError("its names of features are not one string a feature")
     return tuple(names)
+
+
+def _categories(entry: Any, names: Any) -> dict[str, tuple[str, ...]] | None:
+    if entry is None:
+        return None
+    if not isinstance(entry, dict) or not set(entry) <= set(names or ()):
+        raise ArtifactError("its columns of text are not columns it reads")
+    found = {name: tuple(string(t) for t in listed(texts)) for name, texts in entry.items()}
+    if any(len(set(texts)) < len(texts) for texts in found.values()):
+        raise ArtifactError("a column of text has a text twice")
+    return found
 
 
 def _pickled(group: OtherMembers, allow_pickle: bool) -> bytes:

@@ -19,6 +19,7 @@ from sparsebag.deploy.calibrators import Calibrator, Temperature, TemperedFloor
 from sparsebag.deploy.linear import LinearVotes
 from sparsebag.deploy.mlp import StackedNetworks
 from sparsebag.deploy.other import OtherMembers
+from sparsebag.deploy.text_columns import Categories, encoded
 from sparsebag.deploy.trees import FlatTrees, readable
 
 MOST_THREADS = 1024
@@ -51,6 +52,9 @@ class CompiledEnsemble:
     feature_names : tuple of str or None
         Names of the columns, where the ensemble was fitted on named ones: a table whose columns
         have other names, or another order, is refused.
+    categories : mapping of str to tuple of str, or None
+        Texts of the columns that hold text, where the model was made of such a table
+        (``sparsebag fit``); a text is read as its position, an unknown one as missing.
 
     Examples
     --------
@@ -72,6 +76,7 @@ class CompiledEnsemble:
     calibrator: Calibrator | None = None
     allow_nan: bool = False
     feature_names: tuple[str, ...] | None = None
+    categories: Categories | None = None
 
     @property
     def n_outputs(self) -> int:
@@ -234,7 +239,7 @@ class CompiledEnsemble:
                 f"{self._first_missing(getattr(X, 'columns', None))}."
             )
         self._check_names(getattr(X, "columns", None))
-        return X
+        return encoded(X, self.categories, self.feature_names)
 
     def _first_missing(self, names: Any) -> str:
         """The first column that is not there, where columns have names."""
@@ -266,6 +271,7 @@ class CompiledEnsemble:
         shape = np.shape(row)
         if len(shape) != 1:
             raise ValueError(f"one row has one dimension, not shape {shape}; use predict for many.")
+        row = encoded(row, self.categories, self.feature_names)
         return readable(as_numbers(row, self.feature_names))[None]
 
     def _numbers(self, X: Any, group: Group) -> Any:

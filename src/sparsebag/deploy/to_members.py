@@ -1,4 +1,4 @@
-"""A compiled forest's trees as scikit-learn trees again: what `compile_members` did, undone.
+"""A file's members as scikit-learn's models again: what `compile_members` did, undone.
 
 A file holds no scikit-learn objects, so that it loads without scikit-learn; an export to it starts
 from these. Counts and impurities are gone, and weights are those that give the same vote.
@@ -6,14 +6,17 @@ from these. Counts and impurities are gone, and weights are those that give the 
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import replace
+from typing import Any, cast
 
 import numpy as np
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 from sklearn.tree._tree import Tree
 
 from sparsebag.deploy.compiled import CompiledEnsemble
-from sparsebag.deploy.not_exportable import NotExportable
+from sparsebag.deploy.linear import LinearVotes
+from sparsebag.deploy.mlp import StackedNetworks
+from sparsebag.deploy.to_estimators import linear_members, network_members
 from sparsebag.deploy.trees import FlatTrees
 from sparsebag.evidence.members import Member, MemberPool
 
@@ -27,7 +30,6 @@ def as_members(model: CompiledEnsemble) -> tuple[MemberPool, np.ndarray]:
     Parameters
     ----------
     model : CompiledEnsemble
-        Of trees only.
 
     Returns
     -------
@@ -48,28 +50,29 @@ def as_members(model: CompiledEnsemble) -> tuple[MemberPool, np.ndarray]:
     >>> bool(np.allclose(again.predict_proba(X), forest.predict_proba(X)))
     True
     """
-    if len(model.groups) != 1 or not isinstance(model.groups[0], FlatTrees):
-        raise NotExportable(
-            "a file keeps members that are no trees as plain arrays, which scikit-learn's "
-            "ensembles do not read; call to_sklearn() on the estimator that compress returned."
-        )
-    flat = model.groups[0]
-    trees = [_taken_out(flat, int(root)) for root in flat.roots]
-    weights = _weights(flat, [values for _, values in trees])
-    columns = None if model.classes is None else np.arange(model.n_outputs)
-    members = []
-    for (nodes, values), weight in zip(trees, weights, strict=True):
-        shares = values / weight if weight > 0.0 else np.zeros_like(values)
-        if flat.complement:
-            shares = np.column_stack([1.0 - shares, shares])
-        tree = _tree(nodes, shares, flat.n_features, model.classes is not None)
-        members.append(Member(tree, None, columns, leaf_values=shares))
+    found: list[tuple[Member, float]] = []
+    collapsed = None
+    for group in model.groups:
+        if isinstance(group, FlatTrees):
+            found += _tree_members(group, model, alone=len(model.groups) == 1)
+        elif isinstance(group, LinearVotes) and group.link == "identity":
+            collapsed = group  # its weight is what the others leave
+        elif isinstance(group, LinearVotes):
+            found += linear_members(group)
+        elif isinstance(group, StackedNetworks):
+            found += network_members(group)
+        else:
+            kept = zip(group.members, group.features, group.weights, strict=True)
+            found += [(replace(cast(Member, m), features=f), float(w)) for m, f, w in kept]
+    if collapsed is not None:
+        found += linear_members(collapsed, 1.0 - sum(weight for _, weight in found))
+    weights = np.array([weight for _, weight in found])
     pool = MemberPool(
-        members=tuple(members),
+        members=tuple(member for member, _ in found),
         task="regression" if model.classes is None else "classification",
         classes=model.classes,
         in_bag=None,
-        input_kind="tree",
+        input_kind="tree" if all(member.is_tree for member, _ in found) else "array",
         n_features=model.n_features,
         n_rows=None,
         source=None,
@@ -77,10 +80,28 @@ def as_members(model: CompiledEnsemble) -> tuple[MemberPool, np.ndarray]:
     return pool, weights
 
 
-def _weights(flat: FlatTrees, values: list[np.ndarray]) -> np.ndarray:
+def _tree_members(
+    flat: FlatTrees, model: CompiledEnsemble, *, alone: bool
+) -> list[tuple[Member, float]]:
+    trees = [_taken_out(flat, int(root)) for root in flat.roots]
+    weights = _weights(flat, [values for _, values in trees], 1.0 if alone else flat.total)
+    columns = None if model.classes is None else np.arange(model.n_outputs)
+    found = []
+    for (nodes, values), weight in zip(trees, weights, strict=True):
+        shares = values / weight if weight > 0.0 else np.zeros_like(values)
+        if flat.complement:
+            shares = np.column_stack([1.0 - shares, shares])
+        tree = _tree(nodes, shares, flat.n_features, model.classes is not None)
+        # A forest is built of leaf values; in a vote beside others the tree speaks for itself.
+        member = Member(tree, None, columns, leaf_values=shares if alone else None)
+        found.append((member, float(weight)))
+    return found
+
+
+def _weights(flat: FlatTrees, values: list[np.ndarray], total: float) -> np.ndarray:
     """Weights under which every leaf's shares lie between zero and one, where they did before."""
     if not flat.complement:
-        return np.full(len(values), 1.0 / len(values))
+        return np.full(len(values), total / len(values))
     # A leaf gives its tree's weight or less to the second class; what the largest leaves do not
     # use up is spread evenly.
     least = np.array([max(float(v.max()), 0.0) for v in values])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -12,6 +11,7 @@ from array_api_compat import array_namespace, device, is_numpy_array, size
 
 from sparsebag.evidence.arrays import on_host
 from sparsebag.evidence.blocks import row_blocks
+from sparsebag.evidence.callers_warning import warn_caller
 from sparsebag.evidence.members import Task
 from sparsebag.evidence.on_demand import OnDemandPlane, OnDemandVotes
 
@@ -286,13 +286,12 @@ def warn_uncovered(evidence: OOBEvidence) -> int:
             "nothing to judge the members by; give weight to other rows, or use more members."
         )
     if missing:
-        warnings.warn(
+        warn_caller(
             f"{missing} of {evidence.n_rows} rows are out of bag for no member and are left out; "
             + (
                 _lost_class(evidence) or "more members, or a smaller max_samples, would cover them."
             ),
             UncoveredRowsWarning,
-            stacklevel=3,
         )
     if evidence.sample_weight is not None:
         _warn_of_uneven(on_host(evidence.sample_weight)[on_host(covered)])
@@ -321,11 +320,10 @@ def _warn_of_uneven(weight: np.ndarray) -> None:
     share = weight[weight > 0] / weight.max()
     counted = float(share.sum()) ** 2 / float(share @ share)
     if counted < FEWEST_COUNTED <= len(weight):
-        warnings.warn(
+        warn_caller(
             f"sample_weight lets {len(weight)} rows count for no more than {counted:.0f} of equal "
             "weight; members are judged by these few, and what is expected is hardly known.",
             UserWarning,
-            stacklevel=4,
         )
 
 

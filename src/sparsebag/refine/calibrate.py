@@ -74,19 +74,28 @@ class Calibrated:
 
     def __str__(self) -> str:
         if self.calibrator is None:
-            tried = ", ".join(self.considered) or "nothing"
-            return f"The vote is not calibrated: no gain was seen on held-out rows ({tried} tried)."
-        settings = [
-            f"{n} {getattr(self.calibrator, n):.3g}"
-            for n in ("temperature", "share")
-            if hasattr(self.calibrator, n)
-        ]
-        told = f" ({', '.join(settings)})" if settings else ""
+            tried = ", ".join(self.considered).replace("_", " ")
+            told = f" ({tried} tried)" if tried else ""
+            return f"The vote is not calibrated: no gain was seen on held-out rows{told}."
         return (
-            f"The vote is calibrated by {self.kind.replace('_', ' ')}{told}: log-loss "
-            f"{self.loss_before:.4g} before and {self.loss_after:.4g} after on held-out rows of "
-            f"the deployed size ({self.gain:+.2g} ± {self.gain_error:.1g} saved)."
+            f"The vote is calibrated: {self._in_words()}. On held-out rows, with as many voters "
+            f"as are deployed, the log-loss goes from {self.loss_before:.4g} to "
+            f"{self.loss_after:.4g} ({self.gain:.2g} ± {self.gain_error:.1g} saved)."
         )
+
+    def _in_words(self) -> str:
+        """What the calibrator does to a probability, for people who never met its name."""
+        share = float(getattr(self.calibrator, "share", 0.0))
+        spread = f", and {share:.2g} of the whole is spread over all classes" if share else ""
+        if self.temperature is not None:
+            does = "sharpens" if self.temperature < 1.0 else "softens"
+            return f"a temperature of {self.temperature:.3g} {does} its probabilities{spread}"
+        known = {
+            "vector_scaling": "a scale and a shift for every class correct its probabilities",
+            "isotonic": "a fitted rising curve maps its probabilities",
+        }
+        text = known.get(self.kind, f"{self.kind.replace('_', ' ')} corrects its probabilities")
+        return f"{text}{spread}"
 
 
 def fit_calibrator(

@@ -9,20 +9,34 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from sparsebag.deploy.artifact import dumps
 from sparsebag.deploy.compiled import CompiledEnsemble
 from sparsebag.deploy.from_members import COLLAPSED, collapses_into_one
+from sparsebag.deploy.not_exportable import NotExportable
 from sparsebag.deploy.weighted_vote import WeightedVote
 from sparsebag.evidence.collect import encode_target
 from sparsebag.report import metrics
-from sparsebag.report.compression_report import RANDOM_DRAWS, CompressionReport
+from sparsebag.report.compression_report import (
+    COMPILED,
+    PICKLED,
+    RANDOM_DRAWS,
+    SPEED,
+    CompressionReport,
+)
 from sparsebag.report.coverage import Coverage
-from sparsebag.report.details import Details, cautions, shown_settings, versions
-from sparsebag.report.frontier import measured_frontier, milliseconds
+from sparsebag.report.details import (
+    MOSTLY_SEEN,
+    Details,
+    cautions,
+    seen_before,
+    shown_settings,
+    versions,
+)
+from sparsebag.report.frontier import compiled_milliseconds, measured_frontier, milliseconds
 from sparsebag.report.prediction_changes import prediction_changes
 from sparsebag.report.score_changes import explained, reliability, score_changes
+from sparsebag.report.seen_rows import share_seen
 from sparsebag.selection.selection import Selection
-
-SPEED = "ms / 1000 rows"
 
 
 @dataclass(frozen=True)
@@ -79,12 +93,16 @@ def compare(
     if X is None:
         rows = {f"full ensemble ({n})": _size(full), f"sparsebag ({k})": _size(small)}
         report = CompressionReport(_with_common_columns(rows), n_rows=0, notes=notes)
-        return replace(report, details=_details(full, fitted, 0))
+        return replace(report, details=_details(full, fitted, 0, deployed=deployed))
     target = encode_target(full.pool, y)
     X = X.tocsr() if sp.issparse(X) else X
     n_rows = X.shape[0] if hasattr(X, "shape") else len(X)
     if n_rows != len(target):
         raise ValueError(f"X has {n_rows} rows but y has {len(target)}.")
+    coverage = None if fitted is None else fitted.coverage
+    share = 0.0 if coverage is None else share_seen(coverage.seen, X)
+    if share >= MOSTLY_SEEN:
+        notes = (*notes, seen_before(share, n_rows))
     said_before, said_after = _says(full, X), _says(small, X)
     draws = []
     for seed in range(RANDOM_DRAWS):
@@ -100,7 +118,7 @@ def compare(
         },
         f"sparsebag ({k})": {
             **_size(small),
-            **_speed(deployed or small, X),
+            **_speed(small, X, deployed),
             **_score(said_after, target),
         },
     }
@@ -114,8 +132,10 @@ def compare(
         n_rows=n_rows,
         notes=notes,
         changes=score_changes(target, said_before, said_after),
+        rows_are="training rows" if share >= MOSTLY_SEEN else "test rows",
     )
-    details = _details(full, fitted, n_rows, X, rows[f"sparsebag ({k})"][SPEED])
+    times = rows[f"sparsebag ({k})"][SPEED], rows[f"full ensemble ({n})"][COMPILED]
+    details = _details(full, fitted, n_rows, X, times, share, deployed)
     if details is None:
         return report
     is_vote = full.pool.classes is not None
@@ -134,26 +154,34 @@ def _details(
     fitted: Fitted | None,
     n_rows: int,
     X: Any = None,
-    deployed_ms: float | None = None,
+    times: tuple[float | None, float | None] = (None, None),
+    share: float = 0.0,
+    deployed: CompiledEnsemble | None = None,
 ) -> Details | None:
     if fitted is None:
         return None
     chosen = fitted.selection
     trees = all(member.is_tree for member in full.pool.members)
     return Details(
+        file_bytes=_file_bytes(deployed),
         weights=fitted.weights,
         noun="trees" if trees else "members",
         selection=chosen,
-        frontier=None
-        if chosen is None
-        else measured_frontier(chosen.table, full.pool, X, deployed_ms),
+        frontier=None if chosen is None else measured_frontier(chosen.table, full.pool, X, *times),
         reliability=None,
         changed=None,
         coverage=fitted.coverage,
-        cautions=cautions(chosen, fitted.coverage, fitted.verified_by, n_rows),
+        cautions=cautions(chosen, fitted.coverage, fitted.verified_by, n_rows, share),
         settings=shown_settings(fitted.params),
         versions=versions(),
     )
+
+
+def _file_bytes(deployed: CompiledEnsemble | None) -> int | None:
+    try:
+        return None if deployed is None else len(dumps(deployed))
+    except NotExportable:
+        return None
 
 
 def _as_they_were(vote: WeightedVote) -> WeightedVote | None:
@@ -186,7 +214,7 @@ def _size(vote: WeightedVote) -> dict[str, float]:
     size: dict[str, float] = {"members": float(len(estimators))}
     if all(member.is_tree for member in vote.pool.members):
         size["nodes"] = float(sum(e.tree_.node_count for e in estimators))
-    size["size (kB)"] = len(pickle.dumps(estimators, protocol=5)) / 1000
+    size[PICKLED] = len(pickle.dumps(estimators, protocol=5)) / 1000
     return size
 
 
@@ -197,6 +225,10 @@ def _with_common_columns(rows: dict[str, dict[str, float]]) -> dict[str, dict[st
     return {name: {c: v for c, v in row.items() if c != "nodes"} for name, row in rows.items()}
 
 
-def _speed(vote: WeightedVote | CompiledEnsemble, X: Any) -> dict[str, float]:
-    classes = vote.classes if isinstance(vote, CompiledEnsemble) else vote.pool.classes
-    return {SPEED: milliseconds(vote.predict if classes is None else vote.predict_proba, X)}
+def _speed(
+    vote: WeightedVote, X: Any, deployed: CompiledEnsemble | None = None
+) -> dict[str, float]:
+    """As it is served, and compiled: what compiling gains is not what dropping members gains."""
+    served: WeightedVote | CompiledEnsemble = vote if deployed is None else deployed
+    ms = milliseconds(served.predict if vote.pool.classes is None else served.predict_proba, X)
+    return {SPEED: ms, COMPILED: compiled_milliseconds(vote.pool, X) if deployed is None else ms}

@@ -16,11 +16,17 @@ from sparsebag.report.score_changes import ScoreChange
 RANDOM_DRAWS = 5
 """Draws averaged for the random-members row: one draw is luck."""
 
+PICKLED = "pickled (kB)"
+SPEED = "ms / 1000 rows"
+COMPILED = "ms, compiled"
+"""Columns of sizes and times; the ensemble as it was given is slow for not being compiled, too."""
+
 _FORMATS: dict[str, Callable[[float], str]] = {
     "members": lambda v: f"{v:.0f}",
     "nodes": lambda v: f"{v:,.0f}",
-    "size (kB)": lambda v: f"{v:,.0f}",
-    "ms / 1000 rows": lambda v: f"{v:.2f}",
+    PICKLED: lambda v: f"{v:,.0f}",
+    SPEED: lambda v: f"{v:.2f}",
+    COMPILED: lambda v: f"{v:.2f}",
 }
 
 
@@ -42,6 +48,8 @@ class CompressionReport:
         Every score before and after, with a paired bootstrap interval of the difference.
     details : Details or None
         What the page draws beside the table: frontier, reliability, weights, changed rows.
+    rows_are : {"test rows", "training rows"}
+        What the rows are; "training rows" where most of them were seen in training.
 
     Examples
     --------
@@ -67,6 +75,7 @@ class CompressionReport:
     notes: tuple[str, ...] = ()
     changes: tuple[ScoreChange, ...] = ()
     details: Details | None = None
+    rows_are: str = "test rows"
 
     @property
     def columns(self) -> list[str]:
@@ -93,28 +102,32 @@ class CompressionReport:
 
         Examples
         --------
-        >>> rows = {"full": {"members": 100.0, "size (kB)": 2000.0},
-        ...         "sparsebag": {"members": 9.0, "size (kB)": 200.0}}
+        >>> rows = {"full": {"members": 100.0, "pickled (kB)": 2000.0},
+        ...         "sparsebag": {"members": 9.0, "pickled (kB)": 200.0}}
         >>> CompressionReport(rows, n_rows=0).sentence()
-        'Kept 9 of 100 members (200 kB of 2.0 MB).'
+        'Kept 9 of 100 members (200 kB of 2.0 MB pickled).'
         """
         full, small = list(self.rows.values())[:2]
         noun = "members" if self.details is None else self.details.noun
         kept = f"Kept {small['members']:.0f} of {full['members']:.0f} {noun}"
-        if "size (kB)" in full:
-            kept += f" ({_bytes(small['size (kB)'])} of {_bytes(full['size (kB)'])})"
+        if PICKLED in full:
+            size = f"{_bytes(small[PICKLED])} of {_bytes(full[PICKLED])} pickled"
+            file_bytes = None if self.details is None else self.details.file_bytes
+            if file_bytes is not None:
+                size += f"; {_bytes(file_bytes / 1e3)} as a .sbag file"
+            kept += f" ({size})"
         told = []
-        if "ms / 1000 rows" in full:
-            times = full["ms / 1000 rows"] / max(small["ms / 1000 rows"], 1e-9)
-            told.append(
-                f"it predicts {times:.2g} times as fast"
-                if times < 10
-                else f"it predicts {times:,.0f} times as fast"
+        if SPEED in full:
+            told.append(f"it predicts {_times(full[SPEED], small[SPEED])} times as fast")
+        if COMPILED in full:
+            alike = _times(full[COMPILED], small[COMPILED])
+            told[-1] += (
+                f" ({alike} times as fast as all {full['members']:.0f} {noun} compiled alike)"
             )
         shown = [c for c in self.changes if c.name in ("log-loss", "accuracy", "MSE", "R²")]
         told += [f"{c.name} went from {c.before:.4g} to {c.after:.4g} ({c.verdict})" for c in shown]
         if told:
-            return f"{kept}: on {self.n_rows:,} test rows {_listed(told)}."
+            return f"{kept}: on {self.n_rows:,} {self.rows_are} {_listed(told)}."
         chosen = None if self.details is None else self.details.selection
         if chosen is None:
             return f"{kept}."
@@ -184,7 +197,7 @@ class CompressionReport:
     def __str__(self) -> str:
         head = self.headline()
         if self.n_rows:
-            head += f" ({self.n_rows} test rows)"
+            head += f" ({self.n_rows:,} {self.rows_are})"
         return "\n\n".join([head, self._as_text(), *self._changes_as_text(), *self.notes])
 
     def _repr_html_(self) -> str:
@@ -247,6 +260,11 @@ def _change_cells(change: ScoreChange) -> list[str]:
 
 def _four_digits(value: float) -> str:
     return f"{value:.4g}"
+
+
+def _times(before: float, after: float) -> str:
+    ratio = before / max(after, 1e-9)
+    return f"{ratio:.2g}" if ratio < 10 else f"{ratio:,.0f}"
 
 
 def _bytes(kilobytes: float) -> str:

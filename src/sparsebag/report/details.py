@@ -18,6 +18,8 @@ from sparsebag.report.metrics import ReliabilityCurve
 from sparsebag.report.prediction_changes import PredictionChanges
 from sparsebag.selection.selection import Selection
 
+MOSTLY_SEEN = 0.5
+"""Share of rows seen before from which a report is none on test rows; tables repeat some rows."""
 FEW_TEST_ROWS = 200
 """Below this many rows the test figures themselves are little more than luck."""
 
@@ -39,6 +41,8 @@ class Details:
     coverage : Coverage or None
     cautions : tuple of str
     settings, versions : dict of str to str
+    file_bytes : int or None
+        Of the ``.sbag`` file; None where members have no form but a pickle.
     """
 
     weights: np.ndarray
@@ -51,6 +55,7 @@ class Details:
     cautions: tuple[str, ...]
     settings: dict[str, str]
     versions: dict[str, str]
+    file_bytes: int | None = None
 
 
 def cautions(
@@ -58,6 +63,7 @@ def cautions(
     coverage: Coverage | None,
     verified_by: str | None,
     n_test_rows: int,
+    share_seen: float = 0.0,
 ) -> tuple[str, ...]:
     """What a reader must know before believing the figures.
 
@@ -69,6 +75,8 @@ def cautions(
         What proved that the rows are the training rows.
     n_test_rows : int
         Zero where there are none.
+    share_seen : float
+        Share of them that members were trained or chosen on.
 
     Returns
     -------
@@ -103,12 +111,37 @@ def cautions(
             "No test rows were given, so nothing here is checked on unseen rows: pass some to "
             "report(X_test, y_test), or --test on the command line."
         )
+    elif share_seen >= MOSTLY_SEEN:
+        found.append(seen_before(share_seen, n_test_rows))
     elif n_test_rows < FEW_TEST_ROWS:
         found.append(
             f"There are only {n_test_rows} test rows: the figures on them are uncertain, as the "
             "intervals show."
         )
     return tuple(found)
+
+
+def seen_before(share: float, n_rows: int) -> str:
+    """What to say of a report on rows that were trained on.
+
+    Parameters
+    ----------
+    share : float
+    n_rows : int
+
+    Returns
+    -------
+    str
+
+    Examples
+    --------
+    >>> seen_before(1.0, 500)[:54]
+    '100% of these 500 rows were trained or chosen on: ever'
+    """
+    return (
+        f"{share:.0%} of these {n_rows:,} rows were trained or chosen on: every score here is too "
+        "good, the full ensemble's most of all. Pass rows nobody has trained on."
+    )
 
 
 def versions() -> dict[str, str]:

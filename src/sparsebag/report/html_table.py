@@ -14,7 +14,7 @@ def table(
     *,
     left: Sequence[int] = (),
 ) -> str:
-    """A real table: caption, column heads, row heads.
+    """A real table: caption, column heads, row heads; where it is too wide it scrolls, by keys too.
 
     Parameters
     ----------
@@ -31,8 +31,8 @@ def table(
 
     Examples
     --------
-    >>> table("Scores", ["", "before"], [["log-loss", "0.3"]])[:30]
-    "<div class='sb-scroll'><table>"
+    >>> table("Scores", ["", "before"], [["log-loss", "0.3"]])[:64]
+    "<div class='sb-scroll' style='overflow-x:auto' role='region' tab"
     """
     heads = "".join(
         f"<th scope='col'{_left(i, left)}>{html.escape(name)}</th>" if name else "<td></td>"
@@ -45,8 +45,10 @@ def table(
         + "</tr>"
         for line in lines
     )
+    name = html.escape(caption, quote=True)
     return (
-        f"<div class='sb-scroll'><table><caption>{html.escape(caption)}</caption>"
+        f"<div class='sb-scroll' style='overflow-x:auto' role='region' tabindex='0' "
+        f"aria-label='{name}'><table><caption>{html.escape(caption)}</caption>"
         f"<thead><tr>{heads}</tr></thead><tbody>{body}</tbody></table></div>"
     )
 

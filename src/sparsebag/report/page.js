@@ -1,11 +1,27 @@
 "use strict";
 // The slider walks along the frontier: markers move, figures are rewritten. Without this script the
-// page shows the size that was kept.
+// page shows the size that was kept, and no slider.
 (() => {
-  // What is folded away on screen belongs on paper.
+  // What is folded away on screen belongs on paper, also where the style sheet cannot unfold it.
+  let unfolded = [];
   window.addEventListener("beforeprint", () => {
-    for (const folded of document.querySelectorAll("details")) folded.open = true;
+    unfolded = [...document.querySelectorAll("details:not([open])")];
+    for (const folded of unfolded) folded.open = true;
   });
+  window.addEventListener("afterprint", () => {
+    for (const folded of unfolded) folded.open = false;
+  });
+  // A table that fits needs no stop of the Tab key.
+  const boxes = new ResizeObserver((entries) => {
+    for (const { target } of entries) {
+      const scrolls = target.scrollWidth > target.clientWidth;
+      target.toggleAttribute("tabindex", scrolls);
+      if (scrolls) target.setAttribute("tabindex", "0");
+      if (scrolls) target.setAttribute("role", "region");
+      else target.removeAttribute("role");
+    }
+  });
+  for (const box of document.querySelectorAll(".sb-scroll")) boxes.observe(box);
   const data = document.getElementById("sb-frontier-data");
   const slider = document.getElementById("sb-size");
   if (!data || !slider) return;
@@ -32,5 +48,6 @@
     show();
     slider.focus();
   });
+  document.getElementById("sb-controls").hidden = false;
   show();
 })();

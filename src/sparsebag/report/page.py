@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import html
 import json
+import secrets
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -34,22 +37,54 @@ def page(report: CompressionReport) -> str:
         f"<h2 id='{s.name}-head'>{html.escape(s.title)}</h2>{s.body}</section>"
         for s in sections
     )
+    style, script = _text("page.css"), _text("page.js")
     return (
         "<!doctype html><html lang='en'><head><meta charset='utf-8'>"
+        f'<meta http-equiv="Content-Security-Policy" content="{policy(style, script)}">'
         "<meta name='viewport' content='width=device-width, initial-scale=1'>"
         f"<title>sparsebag report: {html.escape(report.headline())}</title>"
-        f"<style>{_text('page.css')}</style></head><body>"
+        f"<style>{style}</style></head><body>"
         "<a class='sb-skip' href='#main'>Skip to the report</a>"
         f"<header><h1>sparsebag report</h1><p class='sb-lead'>{html.escape(report.sentence())}</p>"
         f"{page_sections.cards(report)}{page_sections.warnings_box(report)}"
         f"<nav aria-label='Sections'><ul>{links}</ul></nav></header>"
-        f"<main id='main'>{body}</main>{_data(report)}<script>{_text('page.js')}</script>"
+        f"<main id='main'>{body}</main>{_data(report)}<script>{script}</script>"
         "</body></html>"
     )
 
 
+def policy(style: str, script: str) -> str:
+    """What a browser may do for the page: run this script, use this style, and fetch nothing.
+
+    Parameters
+    ----------
+    style, script : str
+
+    Returns
+    -------
+    str
+        A Content-Security-Policy. Colours within tags are allowed; they can fetch nothing either.
+
+    Examples
+    --------
+    >>> policy("", "")[:76]
+    "default-src 'none'; base-uri 'none'; form-action 'none'; script-src 'sha256-"
+    """
+    return (
+        "default-src 'none'; base-uri 'none'; form-action 'none'; "
+        f"script-src '{_digest(script)}'; style-src-elem '{_digest(style)}'; "
+        "style-src-attr 'unsafe-inline'; style-src 'unsafe-inline'"
+    )
+
+
+def _digest(text: str) -> str:
+    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+
+
 def fragment(report: CompressionReport) -> str:
     """The report for a notebook's cell: tables and still pictures, no style sheet, no script.
+
+    Its ids are new each time: a notebook may hold many reports.
 
     Parameters
     ----------
@@ -61,14 +96,29 @@ def fragment(report: CompressionReport) -> str:
     """
     pictures = ""
     details = report.details
+    prefix = f"sb-{secrets.token_hex(4)}"
     if details is not None and details.frontier is not None:
-        pictures += charts.frontier_chart(details.frontier, "members")
+        frontier = details.frontier
+        pictures += _figure(
+            f"Expected {frontier.score} of each size judged",
+            charts.frontier_key(frontier) + charts.frontier_chart(frontier, "members", prefix),
+        )
     if details is not None and details.reliability is not None:
-        pictures += charts.reliability_chart(*details.reliability)
+        pictures += _figure(
+            "Can its probabilities be believed?",
+            charts.reliability_key() + charts.reliability_chart(*details.reliability, prefix),
+        )
     return (
         f"<div class='sparsebag-report'><p><strong>{html.escape(report.sentence())}</strong></p>"
         f"{page_sections.tables(report)}"
-        f"<div style='display:flex;flex-wrap:wrap;gap:1em'>{pictures}</div></div>"
+        f"<div style='display:flex;flex-wrap:wrap;gap:1em 2em'>{pictures}</div></div>"
+    )
+
+
+def _figure(title: str, body: str) -> str:
+    return (
+        "<figure style='margin:0;max-width:26em'><figcaption style='font-weight:600'>"
+        f"{html.escape(title)}</figcaption>{body}</figure>"
     )
 
 

@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from sparsebag.report import charts
+from sparsebag.report.changed_section import changed_section
 from sparsebag.report.details import Details
 from sparsebag.report.html_table import table
 from sparsebag.report.metrics import ReliabilityCurve
-from sparsebag.report.prediction_changes import PredictionChanges
 from sparsebag.report.slider import slider_points
-from sparsebag.report.svg import AFTER, BEFORE, RANDOM
 
 if TYPE_CHECKING:
     from sparsebag.report.compression_report import CompressionReport
@@ -44,14 +43,16 @@ def sections(report: CompressionReport) -> list[Section]:
     details = report.details
     if details is None:
         return found
-    found.append(Section("frontier", "The frontier: every size and its price", _frontier(details)))
+    found.append(
+        Section("frontier", "The frontier: each size judged, and its price", _frontier(details))
+    )
     if details.reliability is not None:
         found.append(
             Section("reliability", "Can its probabilities be believed?", _reliability(details))
         )
     found.append(Section("weights", "The weights", _weights(details)))
     if details.changed is not None:
-        found.append(Section("changed", "What changed", _changed(details.changed)))
+        found.append(Section("changed", "What changed", changed_section(details.changed)))
     found.append(Section("coverage", "What the choice rests on", _coverage(details)))
     found.append(Section("settings", "Settings and versions", _settings(details)))
     return found
@@ -68,16 +69,24 @@ def cards(report: CompressionReport) -> str:
     -------
     str
     """
+    from sparsebag.report.compression_report import COMPILED, PICKLED, SPEED
+
     full, small = list(report.rows.values())[:2]
-    shown = [
-        (
-            f"{small['members']:.0f}",
-            f"of {full['members']:.0f} members",
-        )
-    ]
-    for column, what in (("size (kB)", "smaller"), ("ms / 1000 rows", "as fast")):
-        if column in full:
-            shown.append((ratio(full[column], small[column], what), _of(full, small, column)))
+    n = f"{full['members']:.0f}"
+    noun = "members" if report.details is None else report.details.noun
+    shown = [(f"{small['members']:.0f}", f"of {n} {noun}")]
+    if PICKLED in full:
+        sizes = f"smaller: {small[PICKLED]:,.0f} of {full[PICKLED]:,.0f} kB, pickled"
+        shown.append((ratio(full[PICKLED], small[PICKLED]), sizes))
+    if report.details and report.details.file_bytes:
+        kilobytes = report.details.file_bytes / 1000
+        shown.append((f"{kilobytes:,.0f} kB", "as a .sbag file, ready to serve"))
+    if SPEED in full:
+        times = f"as fast: {small[SPEED]:.2f} of {full[SPEED]:.2f} ms for 1000 rows"
+        shown.append((ratio(full[SPEED], small[SPEED]), times))
+    if COMPILED in full:
+        alike = f"as fast as all {n} compiled alike ({full[COMPILED]:.2f} ms)"
+        shown.append((ratio(full[COMPILED], small[COMPILED]), alike))
     for change in report.changes[:1] + report.changes[3:]:
         shown.append(
             (f"{change.after:.4g}", f"{change.name}, was {change.before:.4g}: {change.verdict}")
@@ -93,13 +102,12 @@ def cards(report: CompressionReport) -> str:
     )
 
 
-def ratio(before: float, after: float, what: str) -> str:
-    """How many times smaller or faster, in words.
+def ratio(before: float, after: float) -> str:
+    """How many times smaller or faster.
 
     Parameters
     ----------
     before, after : float
-    what : str
 
     Returns
     -------
@@ -107,17 +115,11 @@ def ratio(before: float, after: float, what: str) -> str:
 
     Examples
     --------
-    >>> ratio(300.0, 60.0, "smaller"), ratio(1.0, 1.0, "as fast")
-    ('5.0× smaller', '1.0× as fast')
+    >>> ratio(300.0, 60.0), ratio(1000.0, 1.0)
+    ('5.0×', '1,000×')
     """
     times = before / max(after, 1e-9)
-    return f"{times:.1f}× {what}" if times < 10.0 else f"{times:,.0f}× {what}"
-
-
-def _of(full: dict[str, float], small: dict[str, float], column: str) -> str:
-    if column.startswith("ms"):
-        return f"{small[column]:.2f} of {full[column]:.2f} ms for 1000 rows"
-    return f"{small[column]:,.0f} of {full[column]:,.0f} kB, pickled"
+    return f"{times:.1f}×" if times < 10.0 else f"{times:,.0f}×"
 
 
 def warnings_box(report: CompressionReport) -> str:
@@ -151,7 +153,11 @@ def tables(report: CompressionReport) -> str:
     """
     from sparsebag.report.compression_report import RANDOM_DRAWS, figure
 
-    caption = f"{report.n_rows:,} test rows" if report.n_rows else "Sizes; no test rows were given"
+    caption = (
+        f"{report.n_rows:,} {report.rows_are}"
+        if report.n_rows
+        else "Sizes; no test rows were given"
+    )
     lines = [[name, *(figure(c, v) for c, v in row.items())] for name, row in report.rows.items()]
     parts = [table(caption, ["", *report.columns], lines)]
     if report.changes:
@@ -170,11 +176,35 @@ def tables(report: CompressionReport) -> str:
         parts.append(table("Change on the same rows, paired bootstrap", head, changed, left=(5,)))
         parts.append(
             f"<p class='sb-soft'>“random” is the mean of {RANDOM_DRAWS} draws of as many members, "
-            "equally weighted: what a size is worth without choosing. Times are the best "
-            "of five calls on the machine that made this report, one thread.</p>"
+            "equally weighted: what a size is worth without choosing. Times are the best of five "
+            "calls on the machine that made this report, one thread: first as each is served (the "
+            "full ensemble by its own library, sparsebag compiled), then all compiled alike, "
+            "which leaves what having fewer members is worth.</p>"
         )
+    parts.append(_sizes(report))
     parts += [f"<p>{html.escape(note)}</p>" for note in report.notes]
     return "".join(parts)
+
+
+def _sizes(report: CompressionReport) -> str:
+    """Which of a model's sizes is which."""
+    details = report.details
+    if details is None:
+        return ""
+    told = "“Pickled” is what Python writes of the members, with all that training left in them."
+    if details.frontier is not None and details.frontier.bytes_are == "in memory":
+        at = details.frontier.chosen
+        kilobytes = float(details.frontier.table.bytes[at]) / 1000
+        told += (
+            f" In memory their nodes and leaves take {kilobytes:,.0f} kB: that is what the "
+            "frontier shows and max_bytes limits."
+        )
+    if details.file_bytes is not None:
+        told += (
+            f" The .sbag file has {details.file_bytes / 1000:,.0f} kB: only what predicting needs, "
+            "and what you deploy."
+        )
+    return f"<p class='sb-soft'>{told}</p>"
 
 
 def _frontier(details: Details) -> str:
@@ -199,27 +229,29 @@ def _frontier(details: Details) -> str:
             ("change", "against all members"),
             ("random", "as many at random"),
             ("nodes", "nodes"),
-            ("bytes", "bytes of the members"),
+            ("bytes", f"bytes {frontier.bytes_are}"),
             ("latency", "1000 rows"),
         )
     )
-    key = _key(("chosen members, ± one standard error", AFTER, ""), ("random members", RANDOM, "d"))
     words = "" if details.selection is None else f"<pre>{html.escape(str(details.selection))}</pre>"
     return (
         f"{words}"
-        f"{key}"
+        f"{charts.frontier_key(frontier)}"
         f"<div class='sb-row'>{figures}</div>"
-        "<div class='sb-slider'><label for='sb-size'>Walk along the frontier</label> "
+        # The script shows what only the script can move.
+        "<div class='sb-slider'><div id='sb-controls' hidden>"
+        "<label for='sb-size'>Walk along the frontier</label> "
         "<button type='button' id='sb-back'>back to the size that was kept</button>"
         f"<input id='sb-size' type='range' min='0' max='{len(frontier.table) - 1}' step='1' "
         f"value='{chosen}' aria-valuetext='{html.escape(first['words'], quote=True)}' "
-        "aria-describedby='sb-size-help'>"
-        f"<dl>{readout}</dl></div>"
-        "<p class='sb-soft' id='sb-size-help'>Arrow keys move by one size. The expected risk comes "
+        "aria-describedby='sb-size-help'></div>"
+        f"<dl>{readout}</dl>"
+        f"<p class='sb-note' data-figure='note'>{html.escape(first['note'])}</p></div>"
+        "<p class='sb-soft' id='sb-size-help'>The expected risk comes "
         "from the training rows alone (out of bag, cross-fitted"
         f"{', both sides calibrated' if frontier.score == 'Brier score' else ''}); the kept size "
         "may lie above the line because the optimism of having been picked is added to it. Sizes "
-        "of one and two members lie above the top. Times between the dots are interpolated.</p>"
+        "that lose far more lie above the top. Times between the dots are interpolated.</p>"
     )
 
 
@@ -233,7 +265,7 @@ def _reliability(details: Details) -> str:
     head = ["confidence", *("rows before", "stated", "right"), *("rows after", "stated", "right")]
     bins = table("Bins of the predicted class's probability", head, lines)
     return (
-        f"{_key(('full ensemble', BEFORE, ''), ('sparsebag', AFTER, ''), ('honest', RANDOM, 'd'))}"
+        f"{charts.reliability_key()}"
         f"<div class='sb-row'><figure>{charts.reliability_chart(before, after)}</figure>"
         f"<figure>{charts.bin_counts_chart(before, after)}</figure></div>"
         f"<details><summary>The bins as a table</summary>{bins}</details>"
@@ -255,8 +287,8 @@ def _weights(details: Details) -> str:
         f"<p>{len(kept)} of {len(weights)} weights are above zero; they spread the vote as "
         f"{effective_members(weights):.1f} equal ones would. The largest is {kept.max():.4g}, the "
         f"smallest {kept.min():.4g}.</p>"
-        f"{_key(('weight', AFTER, ''), ('equal weight of all members', BEFORE, 'd'))}"
-        f"<figure style='max-width:40rem'>{charts.spectrum_chart(weights)}</figure>"
+        f"{charts.spectrum_key()}"
+        f"<figure style='max-width:34rem'>{charts.spectrum_chart(weights)}</figure>"
     )
 
 
@@ -277,61 +309,6 @@ def effective_members(weights: np.ndarray) -> float:
     2.0
     """
     return 1.0 / float(np.sum(np.square(weights)))
-
-
-def _changed(changed: PredictionChanges) -> str:
-    share = changed.n_changed / max(changed.n_rows, 1)
-    if not changed.classes:
-        text = (
-            f"{changed.n_changed:,} of {changed.n_rows:,} predictions ({share:.1%}) moved by more "
-            f"than a tenth of the targets' spread: {changed.mended:,} closer to the target, "
-            f"{changed.broken:,} farther from it."
-        )
-        quantiles = [[name, f"{value:.4g}"] for name, value in changed.quantiles.items()]
-        tables_of = table("Absolute change of the prediction", ["", "change"], quantiles)
-    else:
-        text = (
-            f"{changed.n_changed:,} of {changed.n_rows:,} rows ({share:.1%}) are predicted "
-            f"otherwise: {changed.mended:,} were wrong and are right now, {changed.broken:,} were "
-            "right and are wrong now."
-        )
-        lines = [
-            [
-                c.label,
-                f"{c.n_rows:,}",
-                f"{c.right_before:,}",
-                f"{c.right_after:,}",
-                f"{c.changed:,}",
-            ]
-            for c in changed.classes
-        ]
-        head = ["class", "rows", "right before", "right after", "predicted otherwise"]
-        tables_of = table("Rows by their true class", head, lines)
-        if changed.moves:
-            moves = [[f"{a} → {b}", f"{n:,}"] for a, b, n in changed.moves]
-            tables_of += table("Most frequent moves", ["label before → after", "rows"], moves)
-    return f"<p>{text}</p><div class='sb-row'>{tables_of}</div>{_changed_rows(changed)}"
-
-
-def _changed_rows(changed: PredictionChanges) -> str:
-    if not changed.rows:
-        return ""
-    lines = [
-        [
-            f"{row.row}",
-            row.truth,
-            _sure(row.before, row.sure_before),
-            _sure(row.after, row.sure_after),
-        ]
-        for row in changed.rows
-    ]
-    head = ["test row (from 0)", "truth", "before", "after"]
-    rows = table("Rows whose prediction moved most", head, lines)
-    return f"<details><summary>{len(lines)} rows that moved most</summary>{rows}</details>"
-
-
-def _sure(label: str, sure: float | None) -> str:
-    return label if sure is None else f"{label} ({sure:.0%})"
 
 
 def _coverage(details: Details) -> str:
@@ -358,12 +335,3 @@ def _settings(details: Details) -> str:
     settings = table("Settings", ["", "value"], [[k, v] for k, v in details.settings.items()])
     made = table("Made with", ["", "version"], [[k, v] for k, v in details.versions.items()])
     return f"<div class='sb-row'>{settings}{made}</div>"
-
-
-def _key(*entries: tuple[str, str, str]) -> str:
-    lines = "".join(
-        f"<li><i aria-hidden='true'{' class=sb-dash' if dashed else ''} "
-        f"style='border-color:{colour}'></i>{html.escape(text)}</li>"
-        for text, colour, dashed in entries
-    )
-    return f"<ul class='sb-key'>{lines}</ul>"

@@ -19,8 +19,12 @@ BEFORE = "var(--sb-before, #4b6584)"
 AFTER = "var(--sb-after, #c2410c)"
 RANDOM = "var(--sb-random, #6b7280)"
 FAINT = "var(--sb-grid, #d7dce2)"
+PAGE = "var(--sb-page, #fff)"
 LEFT, RIGHT, TOP, BOTTOM = 56.0, 12.0, 12.0, 44.0
 """Room for labels around a chart's area, in pixels."""
+HALF_LETTER = 3.6
+"""Half the width of a digit of a tick's label, in pixels."""
+DASHES = {"solid": "", "dashed": ";stroke-dasharray:6 4", "dotted": ";stroke-dasharray:1 5"}
 TICKS = 5
 STEPS = (1.0, 2.0, 5.0, 10.0)
 
@@ -78,9 +82,11 @@ class Axis:
             return [self.low]
         if self.is_log:
             powers = range(math.floor(math.log10(self.low)), math.ceil(math.log10(self.high)) + 1)
-            few = len(powers) <= 3
+            few = len(powers) <= 4
             marks = [m * 10.0**p for p in powers for m in ((1, 2, 5) if few else (1,))]
-            return [m for m in marks if self.low * 0.999 <= m <= self.high * 1.001]
+            within = [m for m in marks if self.low * 0.999 <= m <= self.high * 1.001]
+            if len(within) > 1:
+                return within
         rough = (self.high - self.low) / TICKS
         power = 10.0 ** math.floor(math.log10(rough))
         step = next(s * power for s in STEPS if s * power >= rough * 0.999)
@@ -132,23 +138,34 @@ class Chart:
         """
         return round(TOP + (1.0 - self.y.share(value)) * (self.height - TOP - BOTTOM), 2)
 
-    def line(self, xs: Numbers, ys: Numbers, colour: str, *, dashed: bool = False) -> Chart:
+    def line(
+        self,
+        xs: Numbers,
+        ys: Numbers,
+        colour: str,
+        *,
+        drawn: str = "solid",
+        faint: bool = False,
+    ) -> Chart:
         """A line through points.
 
         Parameters
         ----------
         xs, ys : sequence of float
         colour : str
-        dashed : bool
+        drawn : {"solid", "dashed", "dotted"}
+        faint : bool
 
         Returns
         -------
         Chart
         """
         points = " ".join(f"{self.left(a)},{self.top(b)}" for a, b in zip(xs, ys, strict=True))
-        dash = ";stroke-dasharray:6 4" if dashed else ""
+        dash = DASHES[drawn] + (";stroke-linecap:round" if drawn == "dotted" else "")
+        width = "1;stroke-opacity:.55" if faint else "2"
         self.clipped.append(
-            f'<polyline points="{points}" style="fill:none;stroke:{colour};stroke-width:2{dash}"/>'
+            f'<polyline points="{points}" '
+            f'style="fill:none;stroke:{colour};stroke-width:{width}{dash}"/>'
         )
         return self
 
@@ -172,27 +189,51 @@ class Chart:
         )
         return self
 
-    def dots(self, xs: Numbers, ys: Numbers, colour: str, *, radius: float = 3.5) -> Chart:
-        """A point for each pair.
+    def dots(
+        self,
+        xs: Numbers,
+        ys: Numbers,
+        colour: str,
+        *,
+        radius: float = 3.5,
+        hollow: bool = False,
+    ) -> Chart:
+        """A point for each pair; points above the area are left out, as lines are cut there.
 
         Parameters
         ----------
         xs, ys : sequence of float
         colour : str
         radius : float
+        hollow : bool
+            Open squares in place of discs: known apart without colour.
 
         Returns
         -------
         Chart
         """
         for a, b in zip(xs, ys, strict=True):
+            x, y = self.left(a), self.top(b)
+            if y < TOP:
+                continue
             self.marks.append(
-                f'<circle cx="{self.left(a)}" cy="{self.top(b)}" r="{radius}" '
-                f'style="fill:{colour}"/>'
+                f'<rect x="{x - radius:.2f}" y="{y - radius:.2f}" width="{2 * radius:.2f}" '
+                f'height="{2 * radius:.2f}" style="fill:{PAGE};stroke:{colour};stroke-width:1.5"/>'
+                if hollow
+                else f'<circle cx="{x}" cy="{y}" r="{radius:.3g}" style="fill:{colour}"/>'
             )
         return self
 
-    def bar(self, start: float, end: float, value: float, colour: str, base: float = 0.0) -> Chart:
+    def bar(
+        self,
+        start: float,
+        end: float,
+        value: float,
+        colour: str,
+        base: float = 0.0,
+        *,
+        hollow: bool = False,
+    ) -> Chart:
         """A bar from ``base`` to a value.
 
         Parameters
@@ -201,6 +242,8 @@ class Chart:
         value : float
         colour : str
         base : float
+        hollow : bool
+            An outline: known apart without colour.
 
         Returns
         -------
@@ -208,9 +251,10 @@ class Chart:
         """
         left, right = self.left(start), self.left(end)
         above, below = self.top(value), self.top(base)
+        style = f"fill:{PAGE};stroke:{colour};stroke-width:1.2" if hollow else f"fill:{colour}"
         self.marks.append(
             f'<rect x="{left}" y="{above}" width="{max(right - left, 0.8):.2f}" '
-            f'height="{max(below - above, 0.0):.2f}" style="fill:{colour}"/>'
+            f'height="{max(below - above, 0.0):.2f}" style="{style}"/>'
         )
         return self
 
@@ -277,7 +321,7 @@ class Chart:
             parts.append(
                 f'<line x1="{at}" x2="{at}" y1="{bottom:g}" y2="{bottom + 4:g}" '
                 'style="stroke:currentColor"/>'
-                f'<text x="{at}" y="{bottom + 17:g}" text-anchor="middle">{shown(value)}</text>'
+                f"{self._tick_label(at, bottom + 17.0, shown(value))}"
             )
         middle = (LEFT + right) / 2.0
         across = (TOP + bottom) / 2.0
@@ -290,6 +334,12 @@ class Chart:
             f'transform="rotate(-90 13 {across:g})">{html.escape(self.y.label)}</text>'
         )
         return "".join(parts)
+
+    def _tick_label(self, at: float, y: float, text: str) -> str:
+        """Under its tick; at the right edge it ends with the chart, lest the edge cut it."""
+        if at + HALF_LETTER * len(text) > self.width:
+            return f'<text x="{self.width:g}" y="{y:g}" text-anchor="end">{text}</text>'
+        return f'<text x="{at}" y="{y:g}" text-anchor="middle">{text}</text>'
 
 
 def shown(value: float) -> str:

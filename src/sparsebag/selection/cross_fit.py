@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import sys
-import warnings
 from collections.abc import Callable
 from functools import reduce
 
 import numpy as np
 
+from sparsebag.evidence.callers_warning import warn_caller
 from sparsebag.objective.full_vote_risk import (
     SMALLEST_SHARE,
     PairMoments,
@@ -194,12 +194,11 @@ def _warn_of_strangers(shares: np.ndarray) -> None:
         n * max(n - 1, 1)
     )
     if never > MOST_STRANGERS:
-        warnings.warn(
+        warn_caller(
             f"{never:.0%} of the pairs of members have no row out of bag together, so how they "
             "vote together is taken from the other pairs; the expected risk may be off. Held-out "
             "rows (evidence='holdout') would tell.",
             UserWarning,
-            stacklevel=6,
         )
 
 

@@ -107,6 +107,8 @@ def explain(
         )
     k, nodes, size = facts.cost
     of_nodes = f", {nodes:,} of {all_nodes:,} nodes" if noun == "trees" else ""
+    # A tree is priced by its arrays, others by their pickles; see `budget.member_prices`.
+    bytes_are = "in memory" if noun == "trees" else "pickled"
     within = f"within {accepted}"
     if not choice.meets_tolerance:
         within = f"more than {accepted}, but the best within {budget}"
@@ -121,13 +123,13 @@ def explain(
         as_many = f"\nTo do as well, about {many} drawn at random would be needed."
     whole_risk = f"{path.full_risk:.4g}"
     if uncalibrated is not None:
-        whole_risk += f" calibrated likewise, {uncalibrated:.4g} as they are"
+        whole_risk += f" once they are calibrated too, {uncalibrated:.4g} as they are"
     weights = ""
     if refitted is not None:
         loss = refitted.replace("_", "-")
         weights = f"\nTheir weights were refitted on {loss}, which was lower on held-out rows."
     return (
-        f"Kept {k} of {_count(n, noun)}{of_nodes} ({_kb(size)} of {_kb(all_bytes)}).\n"
+        f"Kept {k} of {_count(n, noun)}{of_nodes} ({_kb(size)} of {_kb(all_bytes)} {bytes_are}).\n"
         f"Expected {score} on new rows: {facts.expected:.4g} (standard error "
         f"{facts.standard_error:.2g}); that is {facts.increase:+.1%} against all {n} "
         f"({whole_risk}), and with {CONFIDENCE:.0%} confidence at most {facts.bound:+.1%}: "

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-import warnings
 from dataclasses import replace
 from typing import Any, Protocol
 
 import numpy as np
 
+from sparsebag.evidence.callers_warning import warn_caller
 from sparsebag.evidence.evidence import OOBEvidence
 from sparsebag.objective.full_vote_risk import FullVoteRisk, NoPairsError, PairRisk
 from sparsebag.objective.vote_disagreement import VoteDisagreement
@@ -214,12 +214,11 @@ class MemberSelector:
         """
         if selection.meets_tolerance or self.tolerance == SPEND_BUDGET:
             return
-        warnings.warn(
+        warn_caller(
             f"no ensemble within {self.budget} is sure to lose at most {self.tolerance:.1%}; the "
             f"best is expected to change the risk by {selection.increase:+.1%} against the whole "
             f"ensemble (up to {selection.bound:+.1%}). Allow more, or raise tolerance.",
             RegretWarning,
-            stacklevel=6,
         )
 
     def _refitted_weights(self, point: PathPoint) -> tuple[PathPoint, str | None]:

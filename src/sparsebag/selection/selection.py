@@ -24,7 +24,7 @@ class Selection:
         Where that risk is with 95 % confidence; see `selection.interval`. It is wider above than
         below, as risks are.
     full_risk : float
-        That of the whole ensemble, calibrated likewise.
+        That of the whole ensemble, calibrated too where the small one is.
     increase, bound : float
         Expected relative increase over ``full_risk``, and its upper 95 % confidence bound.
     tolerance : float

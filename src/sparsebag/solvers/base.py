@@ -6,7 +6,6 @@ import math
 import sys
 import threading
 import time
-import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -18,6 +17,7 @@ from sklearn.exceptions import ConvergenceWarning
 from threadpoolctl import threadpool_limits
 
 from sparsebag.evidence.arrays import on_host
+from sparsebag.evidence.callers_warning import warn_caller
 from sparsebag.objective.objective import Objective
 from sparsebag.solvers.simplex import stationarity_gap
 
@@ -264,12 +264,11 @@ def warn_unless_converged(solution: Solution) -> None:
     solution : Solution
     """
     if not solution.status.success:
-        warnings.warn(
+        warn_caller(
             f"solver {solution.solver!r} stopped early: {solution.status.value} (stationarity gap "
             f"{solution.stationarity_gap:.2e} after {solution.n_iterations} iterations). The "
             "weights are on the simplex and usable.",
             ConvergenceWarning,
-            stacklevel=3,
         )
 
 
