@@ -63,7 +63,10 @@ CASES = {
     "logistic": (lambda: bag(LogisticRegression(), TWO), TWO),
     "multinomial, missed class": (lambda: bag(LogisticRegression(), IRIS, max_samples=5), IRIS),
     "networks": (lambda: bag(MLPClassifier((7, 5), max_iter=10), IRIS), IRIS),
-    "networks, regression": (lambda: bag(MLPRegressor(hidden_layer_sizes=(7,), max_iter=10), DIABETES), DIABETES),
+    "networks, regression": (
+        lambda: bag(MLPRegressor(hidden_layer_sizes=(7,), max_iter=10), DIABETES),
+        DIABETES,
+    ),
     "neighbours": (lambda: bag(KNeighborsClassifier(3, algorithm="brute"), IRIS), IRIS),
     "neighbours, regression": (lambda: bag(KNeighborsRegressor(3), DIABETES), DIABETES),
     "mixed": (lambda: mixed(IRIS), IRIS),
