@@ -33,6 +33,7 @@ from sparsebag.deploy.container import (
     whole,
     with_keys,
 )
+from sparsebag.deploy.gate_entry import check_unweighted, gate_entry, read_gate
 from sparsebag.deploy.linear import LinearVotes
 from sparsebag.deploy.mlp import StackedNetworks
 from sparsebag.deploy.not_exportable import NotExportable
@@ -62,8 +63,11 @@ HEADER = (
     "paths",
     "groups",
     "calibrator",
+    "gate",
     "arrays",
 )
+ABSENT = {"feature_names": None, "gate": None}
+"""Keys that came later: a file without them is one of a model that has none."""
 SETTINGS: dict[str, dict[str, Callable[[Any], Any]]] = {
     FlatTrees.kind: {"n_features": whole, "complement": flag, "total": number},
     LinearVotes.kind: {"link": string, "n_outputs": whole, "n_members": whole},
@@ -193,6 +197,8 @@ def dumps(model: CompiledEnsemble, *, allow_pickle: bool = False) -> bytes:
         else:
             named, settings = group.arrays(), group.settings()
         header["groups"].append({"kind": group.kind, "settings": settings, "arrays": stored(named)})
+    if model.gate is not None:  # else no word of it: versions without gates read the file
+        header["gate"] = gate_entry(model.gate, stored)
     return assembled(header, arrays)
 
 
@@ -223,7 +229,7 @@ def _loaded(content: bytes, allow_pickle: bool, mapped: Any = None) -> CompiledE
         header, arrays, shared = taken_apart(content, mapped)
         if shared is not None:  # small ones as copies: a view would keep the whole content alive
             arrays = [a.copy() if a.nbytes < MAPPED_BYTES else a for a in arrays]
-        header = dict(with_keys({"feature_names": None, **header}, HEADER))
+        header = dict(with_keys({**ABSENT, **header}, HEADER))
         n_features = None if header["n_features"] is None else whole(header["n_features"])
         classes = _read_labels(header["classes"], arrays)
         if header["task"] != ("regression" if classes is None else "classification"):
@@ -234,6 +240,9 @@ def _loaded(content: bytes, allow_pickle: bool, mapped: Any = None) -> CompiledE
             _group(entry, arrays, shared, allow_pickle) for entry in listed(header["groups"])
         )
         _check_groups(groups, n_outputs, n_features, is_vote=classes is not None)
+        gate = read_gate(header["gate"], arrays)
+        if gate is not None:
+            check_unweighted(groups)
         floor = number(header["floor"])
         if not 0.0 <= floor < 1.0:
             raise ArtifactError("its floor is not a share")
@@ -246,6 +255,7 @@ def _loaded(content: bytes, allow_pickle: bool, mapped: Any = None) -> CompiledE
             calibrator=_calibrator(header["calibrator"], arrays, n_outputs),
             allow_nan=flag(header["allow_nan"]),
             feature_names=_feature_names(header["feature_names"], n_features),
+            gate=gate,
         )
 
 
@@ -257,7 +267,8 @@ def _named(entry: Mapping[str, Any], arrays: list[np.ndarray]) -> dict[str, np.n
 
 
 def _check_used_once(header: Mapping[str, Any]) -> None:
-    entries = [*listed(header["groups"]), header["calibrator"] or {"arrays": {}}]
+    optional = [header["calibrator"], header["gate"]]
+    entries = [*listed(header["groups"]), *(entry for entry in optional if entry is not None)]
     used = [whole(i) for entry in entries for i in entry["arrays"].values()]
     used += [whole(header["classes"]["array"])] if "array" in (header["classes"] or ()) else []
     if len(set(used)) < len(used):

@@ -87,6 +87,11 @@ def export_treelite(model: CompiledEnsemble) -> TreeliteExport:
         raise ImportError(
             "exporting to treelite needs treelite; pip install 'sparsebag[treelite]'."
         ) from error
+    if model.gate is not None:
+        raise NotExportable(
+            "treelite adds trees with fixed weights, and this model's weights depend on the row; "
+            "use to_onnx or save, or compress with local=None."
+        )
     if len(model.groups) != 1 or not isinstance(model.groups[0], FlatTrees):
         raise NotExportable(
             f"treelite holds trees only, and this ensemble has members of other kinds "
