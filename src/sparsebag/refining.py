@@ -132,7 +132,7 @@ def find_survivors(
     calibrated, local = calibration.fit(weights), found.local
     if settings.local is not None:
         corrected_by = None if calibrated is None else calibrated.calibrator
-        local = localise(settings.local, calibration, pool, X, weights, corrected_by)
+        local = localise(settings.local, calibration, pool, X, weights, corrected_by, verbose)
     selection = _told(found.selection, found.refinement, calibrated, local)
     return replace(found, calibrated=calibrated, selection=selection, local=local)
 
