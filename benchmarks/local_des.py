@@ -2,8 +2,8 @@
 
 All get the same training rows. Dynamic selection needs rows its members have not seen: a quarter of
 them is held out, and its pool of 100 trees grows on the rest. sparsebag's forest grows on all rows
-and is judged out of bag. DESlib's probabilities may be zero, which log-loss does not forgive; they
-are given sparsebag's own floor. ``smoothed_log_loss`` in the results is with it, and the raw one has
+and is judged out of bag. Probabilities of zero are common in DESlib, and log-loss does not forgive
+them: ``smoothed_log_loss`` is with sparsebag's floor given to every method, ``log_loss`` with
 scikit-learn's clip. Latency is processor time of one thread, a row of a batch of a thousand.
 """
 
@@ -116,9 +116,7 @@ def rows_of(job: Row, data_dir: Any) -> list[Row]:
     speed = {"us_per_row": microseconds(predict, X_test)}
     rows.append({**common, **whole, **figures(problem, predict(X_test)), **speed})
     start = time.process_time()
-    small = sb.compress(
-        problem.ensemble, X, y, max_estimators=KEPT, tolerance=None, local="auto"
-    )
+    small = sb.compress(problem.ensemble, X, y, max_estimators=KEPT, tolerance=None, local="auto")
     told = {"members": small.n_active_, "fit_seconds": time.process_time() - start}
     block = X_test.astype(np.float32)
     model = small.compile()

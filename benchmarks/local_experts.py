@@ -1,9 +1,9 @@
 """Bags of half-space experts: how much of an oracle gate's gain each gate finds.
 
 Each member is fitted to targets that were shuffled among the rows of one half-space, so it knows
-nothing there; which half it is, and on which bag of rows, chance decides. The oracle gate gives each
-row to the members that are competent on its side, with their global weights. The half-space is that
-of one feature ("axis"), or of the sum of two ("oblique").
+nothing there; which half it is, and on which bag of rows, chance decides. The oracle gate gives
+each row to the members that are competent on its side, with their global weights. The half-space
+is that of one feature ("axis"), or of the sum of two ("oblique").
 """
 
 from __future__ import annotations

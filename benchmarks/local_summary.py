@@ -42,9 +42,13 @@ def experts() -> None:
     rows = rows_of(local_experts)
     if not rows:
         return
-    print("\nHalf-space experts: share of the oracle gate's gain on test rows, mean (least) of seeds")
+    print(
+        "\nHalf-space experts: share of the oracle gate's gain on test rows, mean (least) of seeds"
+    )
     gates = local_experts.GATES
-    print(f"{'task':16}{'boundary':10}{'members':9}{'seeds':>6}" + "".join(f"{g:>18}" for g in gates))
+    print(
+        f"{'task':16}{'boundary':10}{'members':9}{'seeds':>6}" + "".join(f"{g:>18}" for g in gates)
+    )
     for (task, boundary, base), group in grouped(rows, "task", "boundary", "base").items():
         cells = []
         for gate in gates:
@@ -57,7 +61,9 @@ def experts() -> None:
             of = [r for r in rows if r["gate"] == gate and r["boundary"] == boundary]
             cases = grouped(of, "task", "base").values()
             enough = sum(values(case, "share").mean() >= ASKED_SHARE for case in cases)
-            print(f"{gate}, {boundary}: {enough} of {len(cases)} means at {ASKED_SHARE:.0%} or more")
+            print(
+                f"{gate}, {boundary}: {enough} of {len(cases)} means at {ASKED_SHARE:.0%} or more"
+            )
 
 
 def suite() -> None:
@@ -114,7 +120,9 @@ def des() -> None:
     methods = list(dict.fromkeys(row["method"] for row in rows))
     whole = [g for g in grouped(rows, "dataset", "seed").values() if len(g) == len(methods)]
     sets = {group[0]["dataset"] for group in whole}
-    print(f"\nBeside dynamic selection: {len(sets)} classification sets, {len(whole)} splits, means")
+    print(
+        f"\nBeside dynamic selection: {len(sets)} classification sets, {len(whole)} splits, means"
+    )
     names = ("accuracy", "log_loss", "smoothed_log_loss", "ece", "us_per_row")
     print(f"{'method':24}" + "".join(f"{name:>19}" for name in names))
     for method in methods:

@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from expert_bags import expert_models
 from sklearn.base import clone
 from sklearn.datasets import load_breast_cancer, load_diabetes
 from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
@@ -11,6 +10,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.tree import DecisionTreeClassifier
 
 import sparsebag as sb
+from expert_bags import expert_models
 
 GATES = ["linear", "regions", "auto"]
 
@@ -149,7 +149,7 @@ def test_unknown_gates_are_refused():
 
 def test_too_few_rows_are_told():
     models, X, y = experts(n_rows=60)
-    with pytest.raises(ValueError, match="local='linear' cannot fit .* fewer than 100 rows"):
+    with pytest.raises(ValueError, match=r"local='linear' cannot fit .* fewer than 100 rows"):
         compressed(models, X, y, "linear")
     assert "fewer than 100 rows" in str(compressed(models, X, y, "auto").local_)
 

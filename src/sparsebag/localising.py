@@ -343,9 +343,7 @@ def _sample(rows: np.ndarray, most: int) -> np.ndarray:
     return np.sort(np.random.default_rng(0).choice(rows, max(most, FEWEST_ROWS), replace=False))
 
 
-def _usable_rows(
-    calibration: VoteCalibration, pool: MemberPool, X: Any
-) -> tuple[Rows | None, str]:
+def _usable_rows(calibration: VoteCalibration, pool: MemberPool, X: Any) -> tuple[Rows | None, str]:
     """Rows a gate can be fitted to, or why there are none."""
     evidence = calibration.evidence
     usable = on_host(evidence.covered())

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from expert_bags import expert_evidence
 
+from expert_bags import expert_evidence
 from sparsebag.refine.local_choice import Candidate, choose, cross_fit, mean_and_error
 from sparsebag.refine.local_design import Deviation, LinearDesign, RegionDesign
 from sparsebag.refine.local_gates import gate_of

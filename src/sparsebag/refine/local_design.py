@@ -248,4 +248,4 @@ def for_tree(features: np.ndarray) -> np.ndarray:
     >>> bool(np.isfinite(for_tree(np.array([[np.inf, 1e300]]))).all())
     True
     """
-    return np.clip(features, -LARGEST, LARGEST).astype(np.float32)
+    return np.asarray(np.clip(features, -LARGEST, LARGEST), dtype=np.float32)
