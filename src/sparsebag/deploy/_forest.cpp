@@ -86,7 +86,8 @@ class Gate {
             gate.inverse_scale.push_back(1.0 / scale.data()[f]);
             for (std::size_t r = 0; r < rank; ++r) gate.down.push_back(down.data()[r * d + f]);
         }
-        gate.up.assign(up.data(), up.data() + up.size());
+        for (std::size_t r = 0; r < rank; ++r)
+            for (std::size_t j = 0; j < k; ++j) gate.up.push_back(up.data()[j * rank + r]);
         gate.base.assign(base.data(), base.data() + k);
         gate.log_temperature.assign(log_temperature.data(),
                                     log_temperature.data() + log_temperature.size());
