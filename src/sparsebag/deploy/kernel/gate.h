@@ -70,7 +70,7 @@ SPARSEBAG_INLINE double fast_exp(double x) {
 // What a gate says of a block of rows, member after member: weights of the j-th one begin at
 // weights[j * stride].
 struct RowWeights {
-    std::vector<double> weights, inverse_temperatures, room;
+    std::vector<double> weights, inverse_temperatures, totals, room;
     std::size_t stride = 0;
 
     void fit(std::size_t n_members, std::size_t n_rows, std::size_t n_room) {
@@ -78,6 +78,17 @@ struct RowWeights {
         if (weights.size() < n_members * stride) weights.resize(n_members * stride);
         if (inverse_temperatures.size() < stride) inverse_temperatures.resize(stride);
         if (room.size() < n_room) room.resize(n_room);
+    }
+    // Sums of the weights of some members, in their order, as votes are summed: a class with every
+    // vote leaves exactly zero.
+    const double *summed(std::size_t first, std::size_t n_members, std::size_t n_rows) {
+        totals.assign(n_rows, 0.0);
+        double *RESTRICT to = totals.data();
+        for (std::size_t j = first; j < first + n_members; ++j) {
+            const double *RESTRICT of = weights.data() + j * stride;
+            for (std::size_t i = 0; i < n_rows; ++i) to[i] += of[i];
+        }
+        return to;
     }
     std::size_t nbytes() const { return weights.size() * sizeof(double); }
 };
