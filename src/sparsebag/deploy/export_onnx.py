@@ -16,7 +16,6 @@ import numpy as np
 
 from sparsebag.deploy.calibrators import Calibrator, Isotonic, name_of
 from sparsebag.deploy.compiled import CompiledEnsemble
-from sparsebag.deploy.gate import LinearGate
 from sparsebag.deploy.linear import LinearVotes
 from sparsebag.deploy.mlp import StackedNetworks
 from sparsebag.deploy.not_exportable import NotExportable
@@ -38,8 +37,8 @@ class OnnxExport(Export):
     Attributes
     ----------
     graph : onnx.ModelProto
-        Input ``X`` (float32 for trees alone, without a smooth gate, else float64); outputs
-        ``label`` and ``probabilities``, or ``prediction``.
+        Input ``X`` (float32 for trees alone, else float64); outputs ``label`` and
+        ``probabilities``, or ``prediction``.
     model : CompiledEnsemble
     """
 
@@ -134,9 +133,7 @@ def _width(model: CompiledEnsemble) -> int:
 
 def _input_dtype(model: CompiledEnsemble) -> Any:
     only_trees = all(isinstance(group, FlatTrees) for group in model.groups)
-    # A smooth gate would answer to what float32 rounds away.
-    smooth = model.gate is not None and isinstance(model.gate.source, LinearGate)
-    return np.float32 if only_trees and not smooth else np.float64
+    return np.float32 if only_trees else np.float64
 
 
 # -- groups ----------------------------------------------------------------------------------

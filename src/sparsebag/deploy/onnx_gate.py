@@ -34,7 +34,7 @@ def gate_nodes(graph: Graph, gate: CompiledGate) -> tuple[str, str | None]:
 
 
 def _linear(graph: Graph, gate: LinearGate) -> tuple[str, str | None]:
-    x = graph.cast("X", np.float64)
+    x = graph.cast(graph.cast("X", np.float32), np.float64)
     z = graph.add("Sub", x, graph.constant(gate.mean))
     z = graph.add("Mul", z, graph.constant(1.0 / gate.scale))
     z = _clipped(graph, z, -gate.clip, gate.clip)

@@ -136,9 +136,9 @@ struct SmoothGate {
         const std::size_t k = n_members;
         std::fill(h, h + rank, 0.0);
         for (std::size_t f = 0; f < columns.size(); ++f) {
-            const auto x = static_cast<double>(
+            const auto x = static_cast<float>(
                 rows.x[static_cast<std::int64_t>(columns[f]) * rows.column_stride]);
-            const double z = standardised(x, f);
+            const double z = standardised(static_cast<double>(x), f);
             for (std::size_t r = 0; r < rank; ++r) h[r] += down[f * rank + r] * z;
         }
         for (std::size_t j = 0; j < k; ++j) w[j] = base[j];
@@ -177,8 +177,9 @@ struct SmoothGate {
         std::fill(h, h + rank * GATE_ROWS, 0.0);
         for (std::size_t f = 0; f < columns.size(); ++f) {
             const T *from = rows.x + static_cast<std::int64_t>(columns[f]) * rows.column_stride;
-            for (std::size_t i = 0; i < n; ++i)
-                z[i] = static_cast<double>(from[static_cast<std::int64_t>(i) * rows.row_stride]);
+            for (std::size_t i = 0; i < n; ++i)  // float32, as trees read it
+                z[i] = static_cast<double>(static_cast<float>(
+                    from[static_cast<std::int64_t>(i) * rows.row_stride]));
             for (std::size_t i = 0; i < n; ++i) z[i] = standardised(z[i], f);
             for (std::size_t r = 0; r < rank; ++r) {
                 const double slope = down[f * rank + r];
