@@ -86,7 +86,8 @@ class Gate {
             gate.inverse_scale.push_back(1.0 / scale.data()[f]);
             for (std::size_t r = 0; r < rank; ++r) gate.down.push_back(down.data()[r * d + f]);
         }
-        gate.up.assign(up.data(), up.data() + up.size());
+        for (std::size_t r = 0; r < rank; ++r)
+            for (std::size_t j = 0; j < k; ++j) gate.up.push_back(up.data()[j * rank + r]);
         gate.base.assign(base.data(), base.data() + k);
         gate.log_temperature.assign(log_temperature.data(),
                                     log_temperature.data() + log_temperature.size());
@@ -172,21 +173,16 @@ struct InLeaves {
     double total_weight;
 
     constexpr double weight(std::size_t, std::size_t) const { return 1.0; }
-    double total(std::size_t, std::size_t) const { return total_weight; }
+    double total(std::size_t) const { return total_weight; }
 };
 
-// Or a gate said it; `of` is the weights of the first tree.
+// Or a gate said it; `of` is the weights of the first tree, and `totals` those of all of them.
 struct Gated {
-    const double *of;
+    const double *of, *totals;
     std::size_t stride;
 
     double weight(std::size_t tree, std::size_t row) const { return of[tree * stride + row]; }
-    // In the trees' order, as votes are summed: a class with every vote leaves exactly zero.
-    double total(std::size_t n_trees, std::size_t row) const {
-        double sum = 0.0;
-        for (std::size_t t = 0; t < n_trees; ++t) sum += weight(t, row);
-        return sum;
-    }
+    double total(std::size_t row) const { return totals[row]; }
 };
 
 // A gate, and which of its members is the first tree.
@@ -260,7 +256,7 @@ class Forest {
         check_width(x.shape(0));
         thread_local RowWeights room;
         by.gate->weigh<T>({x.data(), 0, x.stride(0), 1}, room);
-        predict_single<T>(x, out, allow_nan, Gated{room.weights.data(), room.stride});
+        predict_single<T>(x, out, allow_nan, gated(by, room, 1));
         if (by.gate->has_temperature) inverse_temperature = room.inverse_temperatures[0];
         Finish{vote, floor, inverse_temperature, share}(out.data(), n_outputs());
     }
@@ -318,6 +314,12 @@ class Forest {
                   gate.own.n_members - first >= roots_.size(),
               "the gate is of other trees");
         return {&gate.own, first};
+    }
+
+    Gated gated(const Gating &by, RowWeights &said, std::size_t n_rows) const {
+        const double *totals =
+            complement_ ? said.summed(by.first, roots_.size(), n_rows) : nullptr;
+        return {said.weights.data() + by.first * said.stride, totals, said.stride};
     }
 
     template <typename T>
@@ -403,7 +405,7 @@ class Forest {
         double *sums = complement_ ? out + 1 : out;
         std::fill(sums, sums + width_, 0.0);
         for (std::size_t t = 0; t < n; ++t) add_leaf(leaves[t], says.weight(t, row), sums);
-        if (complement_) out[0] = says.total(n, row) - out[1];
+        if (complement_) out[0] = says.total(row) - out[1];
     }
 
     // All rows down the tops of some trees, tree after tree to the leaves, then the next trees.
@@ -546,9 +548,7 @@ class Forest {
     Special predict_gated_block(const Rows<T> &rows, double *out, Work &work, Finish finish,
                                 const Gating &by) {
         by.gate->weigh<T>(rows, work.gated);
-        const std::size_t stride = work.gated.stride;
-        const Gated says{work.gated.weights.data() + by.first * stride, stride};
-        const Special special = sum_block<T>(rows, out, work, says);
+        const Special special = sum_block<T>(rows, out, work, gated(by, work.gated, rows.n));
         for (std::size_t i = 0; i < rows.n; ++i) {
             if (by.gate->has_temperature)
                 finish.inverse_temperature = work.gated.inverse_temperatures[i];
@@ -574,7 +574,7 @@ class Forest {
             work.sums.resize(by_words);
             rows_of_each_tree(*layout, work.keys, by_words, work.sums.data(), work, says);
             for (std::size_t i = 0; i < by_words; ++i) {
-                out[2 * i] = says.total(roots_.size(), i) - work.sums[i];
+                out[2 * i] = says.total(i) - work.sums[i];
                 out[2 * i + 1] = work.sums[i];
             }
         } else if (by_words > 0) {

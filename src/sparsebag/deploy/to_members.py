@@ -13,7 +13,7 @@ from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 from sklearn.tree._tree import Tree
 
 from sparsebag.deploy.compiled import CompiledEnsemble
-from sparsebag.deploy.not_exportable import NotExportable
+from sparsebag.deploy.not_exportable import NotExportable, check_fixed_weights
 from sparsebag.deploy.trees import FlatTrees
 from sparsebag.evidence.members import Member, MemberPool
 
@@ -48,6 +48,7 @@ def as_members(model: CompiledEnsemble) -> tuple[MemberPool, np.ndarray]:
     >>> bool(np.allclose(again.predict_proba(X), forest.predict_proba(X)))
     True
     """
+    check_fixed_weights(model.gate, "scikit-learn")
     if len(model.groups) != 1 or not isinstance(model.groups[0], FlatTrees):
         raise NotExportable(
             "a file keeps members that are no trees as plain arrays, which scikit-learn's "

@@ -67,7 +67,8 @@ class Gate(Protocol):
 class LinearGate:
     """Softmax or sparsemax of a low-rank linear map of the standardised features.
 
-    ``z = clip((x - mean) / scale, -clip, clip)``, NaN and infinities read as the mean;
+    ``z = clip((x - mean) / scale, -clip, clip)`` of x rounded to float32, as trees read it, so that
+    the precision rows come in makes no difference; NaN and infinities are read as the mean;
     ``h = down @ z``; ``w = activation(base + up @ h)``; ``log T = log_temperature @ (1, h)``, kept
     between the least and the largest temperature a calibrator may have.
 
@@ -165,7 +166,8 @@ class LinearGate:
 
     def _hidden(self, X: np.ndarray) -> np.ndarray:
         with np.errstate(invalid="ignore", over="ignore"):
-            z = (X.astype(np.float64) - self.mean) * (1.0 / self.scale)
+            X = X.astype(np.float32, copy=False).astype(np.float64)
+            z = (X - self.mean) * (1.0 / self.scale)
             z = np.where(np.isfinite(X), np.clip(z, -self.clip, self.clip), 0.0)
         return np.asarray(z @ self.down.T)
 
