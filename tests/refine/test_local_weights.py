@@ -127,7 +127,8 @@ def test_rows_count_by_their_weight(kind):
             rows = replace(evidence, target=target, weight=weight / weight.sum())
             problem = WeightsProblem(rows, LinearDesign.of(rows.features, rows.weight), unit=1.0)
             fitted.append(problem.weights(problem.fit(Candidate(kind, 1.0, 4))))
-        apart[name] = np.abs(fitted[0] - fitted[1]).max()
+        # A split may fall on either side of rows that do not count.
+        apart[name] = np.abs(fitted[0] - fitted[1])[~some].max()
     assert apart["light"] < 1e-3
     assert apart["full"] > 0.05
 
