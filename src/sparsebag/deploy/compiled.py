@@ -276,6 +276,20 @@ class CompiledEnsemble:
         self._check_names(getattr(X, "columns", None))
         return X
 
+    def rows_of_numbers(self, X: Any) -> Any:
+        """X once its columns are those of the model, as numbers, dense or sparse.
+
+        Parameters
+        ----------
+        X : array-like, sparse matrix or DataFrame of shape (rows, n_features)
+
+        Returns
+        -------
+        ndarray or sparse matrix
+        """
+        X = self._table(X)
+        return X.tocsr() if hasattr(X, "toarray") else as_numbers(X, self.feature_names)
+
     def _first_missing(self, names: Any) -> str:
         """The first column that is not there, where columns have names."""
         found = set() if names is None else {str(name) for name in names}
