@@ -6,11 +6,11 @@ the model without it is the global model to the last bit.
 
 from __future__ import annotations
 
+import sys
 from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
-from scipy.stats import norm
 
 from sparsebag.calibrating import VoteCalibration
 from sparsebag.evidence.arrays import on_host
@@ -26,7 +26,6 @@ from sparsebag.refine.local_weights import LEAST_MASS, LocalEvidence, WeightsPro
 from sparsebag.refine.localisation import LocalGain, Localisation
 from sparsebag.refine.refitted_trees import RefittedTrees
 from sparsebag.refine.size_matched import dense_votes
-from sparsebag.selection.guard import CONFIDENCE
 from sparsebag.solvers.base import one_blas_thread
 
 KINDS = (LinearDesign.kind, RegionDesign.kind)
@@ -43,15 +42,21 @@ WEIGHTS = {
 }
 """Candidates: spreads, in nats of a logit, numbers of regions, and ranks."""
 TEMPERATURES = {
-    "linear": tuple(Candidate("linear", spread) for spread in (0.1, 0.3, 1.0)),
+    "linear": tuple(Candidate("linear", spread) for spread in (0.1, 0.3)),
     "regions": tuple(
         Candidate("regions", spread, regions) for regions in (4, 12) for spread in (0.1, 0.4)
     ),
 }
 """The same of a temperature's logarithm."""
-ERRORS = float(norm.ppf(CONFIDENCE))
-"""Standard errors a gain must be above zero by, for "auto": a gain with 95 % confidence."""
-FEWEST_ROWS = 200
+CAUTIOUS = {
+    "linear": (Candidate("linear", 0.03), Candidate("linear", 0.1)),
+    "regions": (Candidate("regions", 0.03, 4), Candidate("regions", 0.2, 4)),
+}
+"""Tried besides where a gate was asked for by name, and may have nothing to gain."""
+ERRORS = 3.0
+"""Standard errors a gain must be above zero by, for "auto". Two would be 95 % confidence, but four
+maps are tried, and log-losses are skewed: few rows decide, and their error is underrated."""
+FEWEST_ROWS = 100
 """Below, folds cannot tell a gate from luck."""
 MOST_ROWS = 4000
 MOST_ELEMENTS = 2**25
@@ -82,6 +87,7 @@ def localise(
     X: Any,
     weights: np.ndarray,
     calibrator: Calibrator | None,
+    verbose: int = 0,
 ) -> Localisation:
     """A gate for survivors with weights.
 
@@ -98,6 +104,8 @@ def localise(
     weights : ndarray of shape (N,)
     calibrator : Calibrator or None
         What corrects the global vote.
+    verbose : int, default 0
+        Progress on standard error.
 
     Returns
     -------
@@ -112,7 +120,7 @@ def localise(
             )
         return Localisation(reason=reason)
     with one_blas_thread():  # thousands of small products: threads would only wait
-        return _Localiser(local, calibration, rows, weights, calibrator).result()
+        return _Localiser(local, calibration, rows, weights, calibrator, verbose).result()
 
 
 class _Localiser:
@@ -125,7 +133,9 @@ class _Localiser:
         rows: Rows,
         weights: np.ndarray,
         calibrator: Calibrator | None,
+        verbose: int,
     ) -> None:
+        self.verbose = verbose
         self.forced = local != "auto"
         self.kinds = (local,) if self.forced else KINDS
         self.calibration, self.calibrator = calibration, calibrator
@@ -177,6 +187,10 @@ class _Localiser:
         gate = gate_of(self.base, found.deviation, temperature)
         return self._told(gate=gate, weights=found.gain, temperature=gain)
 
+    def _say(self, what: str) -> None:
+        if self.verbose:
+            print(f"[sparsebag] fitting and judging a gate: {what}", file=sys.stderr, flush=True)
+
     def _told(self, **found: Any) -> Localisation:
         regression = self.calibration.evidence.n_classes is None
         score = "squared error" if regression else "log-loss"
@@ -200,11 +214,13 @@ class _Localiser:
         problem = WeightsProblem(evidence, self.linear)
         best: tuple[_Found, LocalEvidence, np.ndarray] | None = None
         for kind in self.kinds:
-            chosen = choose(problem, WEIGHTS[kind], forced=self.forced)
+            self._say(f"{kind} weights")
+            candidates = WEIGHTS[kind] + (CAUTIOUS[kind] if self.forced else ())
+            chosen = choose(problem, candidates, forced=self.forced)
             if chosen is None:  # the first rows that were asked say no: so would the folds
                 continue
             held_out = np.empty(evidence.mask.shape)
-            for held in cross_fit(problem, WEIGHTS[kind], forced=self.forced):
+            for held in cross_fit(problem, candidates, forced=self.forced):
                 held_out[held.rows] = problem.take(held.rows).weights(held.deviation)
             gain = judged_weights(evidence, held_out, kind, calibrates=self.calibration.is_wanted)
             self.considered[f"{kind} weights"] = gain
@@ -282,6 +298,7 @@ class _Localiser:
             return None
         before = problem.losses(None)
         for kind in kinds:
+            self._say(f"{kind} temperature")
             chosen = choose(problem, TEMPERATURES[kind], forced=False)
             if chosen is None:
                 continue
@@ -326,9 +343,7 @@ def _sample(rows: np.ndarray, most: int) -> np.ndarray:
     return np.sort(np.random.default_rng(0).choice(rows, max(most, FEWEST_ROWS), replace=False))
 
 
-def _usable_rows(
-    calibration: VoteCalibration, pool: MemberPool, X: Any
-) -> tuple[Rows | None, str]:
+def _usable_rows(calibration: VoteCalibration, pool: MemberPool, X: Any) -> tuple[Rows | None, str]:
     """Rows a gate can be fitted to, or why there are none."""
     evidence = calibration.evidence
     usable = on_host(evidence.covered())

@@ -14,8 +14,8 @@ from sparsebag.deploy.from_members import COLLAPSED, collapses_into_one
 from sparsebag.evidence.arrays import on_host
 from sparsebag.evidence.evidence import OOBEvidence
 from sparsebag.evidence.members import MemberPool
-from sparsebag.objective.full_vote_risk import PairRisk
 from sparsebag.localising import localise
+from sparsebag.objective.full_vote_risk import PairRisk
 from sparsebag.refine.calibrate import Calibrated
 from sparsebag.refine.localisation import Localisation
 from sparsebag.refine.refinement import Refinement
@@ -28,6 +28,7 @@ from sparsebag.settings import Settings
 from sparsebag.solvers.base import Solution
 from sparsebag.weighting import chosen_weights, member_selector, solve_weights
 
+GLOBAL = Localisation(reason="local is None")
 NOT_SURE = "no smaller ensemble of refitted ones is sure to keep the promise"
 
 
@@ -55,7 +56,7 @@ class Survivors:
     selection: Selection | None
     refinement: Refinement
     calibrated: Calibrated | None
-    local: Localisation = Localisation(reason="local is None")
+    local: Localisation = GLOBAL
 
 
 def find_survivors(
@@ -132,7 +133,7 @@ def find_survivors(
     calibrated, local = calibration.fit(weights), found.local
     if settings.local is not None:
         corrected_by = None if calibrated is None else calibrated.calibrator
-        local = localise(settings.local, calibration, pool, X, weights, corrected_by)
+        local = localise(settings.local, calibration, pool, X, weights, corrected_by, verbose)
     selection = _told(found.selection, found.refinement, calibrated, local)
     return replace(found, calibrated=calibrated, selection=selection, local=local)
 

@@ -106,9 +106,7 @@ def resolve_settings(
     if refine not in (None, "auto", "leaves"):
         raise ValueError(f"refine={refine!r} is not known; use 'auto', 'leaves' or None.")
     if local not in (None, "auto", "linear", "regions"):
-        raise ValueError(
-            f"local={local!r} is not known; use 'auto', 'linear', 'regions' or None."
-        )
+        raise ValueError(f"local={local!r} is not known; use 'auto', 'linear', 'regions' or None.")
     if calibration is not None:
         resolve_kind(calibration, 2)  # of more classes "beta" is refused when they are known
     if paper:  # it stops at the weights, unless more is asked for by name

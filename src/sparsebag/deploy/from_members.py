@@ -67,6 +67,8 @@ def compile_members(
     """
     n_outputs = 1 if pool.classes is None else len(pool.classes)
     n_features = pool.n_features
+    if n_features is None and gate is not None:
+        n_features = gate.n_features  # it was fitted to all columns, whichever members read
     if n_features is None:
         widths = {width_of(m) for m in pool.members if m.features is None}
         # Zero: a model of another library, which does not say.

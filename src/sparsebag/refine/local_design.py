@@ -19,8 +19,8 @@ from sparsebag.refine.gate import CLIP
 
 FEWEST_OF_REGION = 20
 """Rows a region has at least; its weights would be noise with fewer."""
-LARGEST = float(np.finfo(np.float32).max)
-"""Trees read single precision and no infinities."""
+LARGEST = 1e30
+"""Trees read single precision, no infinities, and add up columns."""
 
 
 @dataclass(frozen=True)
@@ -233,7 +233,7 @@ class Deviation:
 
 
 def for_tree(features: np.ndarray) -> np.ndarray:
-    """Features in the single precision a tree reads; NaN stays, infinities are the largest.
+    """Features in the single precision a tree reads; NaN stays, infinities become very large.
 
     Parameters
     ----------
@@ -248,4 +248,4 @@ def for_tree(features: np.ndarray) -> np.ndarray:
     >>> bool(np.isfinite(for_tree(np.array([[np.inf, 1e300]]))).all())
     True
     """
-    return np.clip(features, -LARGEST, LARGEST).astype(np.float32)
+    return np.asarray(np.clip(features, -LARGEST, LARGEST), dtype=np.float32)

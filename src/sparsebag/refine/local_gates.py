@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from sparsebag.refine.calibrator import softmax_rows
-from sparsebag.refine.gate import Gate, LinearGate
+from sparsebag.refine.gate import LinearGate
 from sparsebag.refine.local_design import Deviation, LinearDesign, RegionDesign
 from sparsebag.refine.region_gate import RegionGate
 from sparsebag.refine.temperature import SHARPEST, SOFTEST
@@ -15,7 +15,7 @@ def gate_of(
     base: np.ndarray,
     weights: Deviation | None,
     temperature: tuple[float, Deviation | None] | None,
-) -> Gate:
+) -> LinearGate | RegionGate:
     """One gate of what was fitted; weights and temperature look at the same design.
 
     Parameters

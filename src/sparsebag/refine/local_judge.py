@@ -1,9 +1,9 @@
 """What local weights are worth on rows that had no part in them.
 
-Two estimates, for each is blind to something. Out-of-bag votes give the loss that is deployed, after
-calibration of its own for either side (a gate must not be paid for sureness that a temperature
-gives as well), but they hear 37 % of the members. The full-vote risk is that of all of them, exactly,
-for squared error and Brier score only.
+Two estimates, for each is blind to something. Out-of-bag votes give the loss that is deployed,
+each side with a calibrator of its own (a gate must not be paid for sureness that a temperature
+gives as well), but they hear 37 % of the members. The full-vote risk is that of all of them, for
+squared error and Brier score only.
 """
 
 from __future__ import annotations

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from sparsebag.refine.gate import Gate
+from sparsebag.refine.gate import LinearGate
+from sparsebag.refine.region_gate import RegionGate
 
 
 @dataclass(frozen=True)
@@ -55,7 +56,7 @@ class Localisation:
 
     Attributes
     ----------
-    gate : Gate or None
+    gate : LinearGate, RegionGate or None
         None: the weights are global.
     weights, temperature : LocalGain or None
         What the gate's weights, and its temperature, gained on held-out rows; None for what is
@@ -68,7 +69,7 @@ class Localisation:
         Why the weights are global, where they are; the end of a sentence.
     """
 
-    gate: Gate | None = None
+    gate: LinearGate | RegionGate | None = None
     weights: LocalGain | None = None
     temperature: LocalGain | None = None
     score: str = ""
