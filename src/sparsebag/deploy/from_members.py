@@ -13,7 +13,7 @@ from sklearn.utils import get_tags
 
 from sparsebag.deploy.calibrators import Calibrator
 from sparsebag.deploy.compiled import CompiledEnsemble, Group
-from sparsebag.deploy.gate import CompiledGate, LinearGate, RegionGate
+from sparsebag.deploy.gate import CompiledGate, Gate
 from sparsebag.deploy.linear import LINKS, LinearVotes
 from sparsebag.deploy.mlp import ACTIVATIONS, StackedNetworks
 from sparsebag.deploy.other import OtherMembers
@@ -37,7 +37,7 @@ def compile_members(
     weights: np.ndarray,
     floor: float = 0.0,
     calibrator: Calibrator | None = None,
-    gate: LinearGate | RegionGate | None = None,
+    gate: Gate | None = None,
 ) -> CompiledEnsemble:
     """Survivors as arrays, or as themselves where no arrays are known for their kind.
 
@@ -49,7 +49,7 @@ def compile_members(
     floor : float
         Share of the uniform class distribution in each vote.
     calibrator : Calibrator, optional
-    gate : LinearGate or RegionGate, optional
+    gate : Gate, optional
         Weights that depend on the row, members in the pool's order; ``weights`` are not used then.
 
     Returns

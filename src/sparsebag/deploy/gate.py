@@ -32,7 +32,8 @@ class CompiledGate:
 
     Attributes
     ----------
-    source : LinearGate or RegionGate
+    source : Gate
+        One of `GATES`.
         Members in the order of the compiled groups.
 
     Examples
@@ -42,7 +43,7 @@ class CompiledGate:
     [[0.5, 0.5]]
     """
 
-    source: LinearGate | RegionGate
+    source: Gate
     kernel: _forest.Gate = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -94,7 +95,7 @@ class CompiledGate:
         if isinstance(source, LinearGate):
             how = f"{source.activation} of rank {len(source.down)}"
         else:
-            how = f"{source.n_regions} regions"
+            how = f"{len(source.arrays()['region_weights'])} regions"
         return f"gate {source.kind} ({how}{', temperature' if self.has_temperature else ''})"
 
     def __getstate__(self) -> dict[str, Any]:
@@ -105,7 +106,7 @@ class CompiledGate:
         self.__post_init__()
 
 
-def _kernel(gate: LinearGate | RegionGate) -> _forest.Gate:
+def _kernel(gate: Gate) -> _forest.Gate:
     none = np.empty(0)
     if isinstance(gate, LinearGate):
         log_temperature = none if gate.log_temperature is None else gate.log_temperature
@@ -121,6 +122,8 @@ def _kernel(gate: LinearGate | RegionGate) -> _forest.Gate:
             float(np.log(SHARPEST)),
             float(np.log(SOFTEST)),
         )
+    if not isinstance(gate, RegionGate):
+        raise TypeError(f"a {type(gate).__name__} is no gate that can be deployed.")
     return _forest.Gate.regions(
         gate.feature,
         round_down(gate.threshold),

@@ -30,6 +30,7 @@ def gate_nodes(graph: Graph, gate: CompiledGate) -> tuple[str, str | None]:
     """
     if isinstance(gate.source, LinearGate):
         return _linear(graph, gate.source)
+    assert isinstance(gate.source, RegionGate)
     return _regions(graph, gate.source)
 
 

@@ -151,20 +151,19 @@ class FlatTrees:
         """
         out = np.empty((X.shape[0], self.n_outputs))
         how = (n_threads, allow_nan, allow_inf, vote, floor, inverse_temperature, share)
-
-        def predict(rows: np.ndarray, to: np.ndarray) -> None:
-            if gate is None:
-                self.kernel.predict(readable(rows), to, *how)
-            else:
-                self.kernel.predict_gated(gate, first, readable(rows), to, *how)
-
         if hasattr(X, "toarray"):
             step = max(1, SPARSE_BLOCK_BYTES // (4 * self.n_features))
             for start in range(0, X.shape[0], step):
                 rows = slice(start, start + step)
-                predict(X[rows].toarray(), out[rows])
+                dense = readable(X[rows].toarray())
+                if gate is None:
+                    self.kernel.predict(dense, out[rows], *how)
+                else:
+                    self.kernel.predict_gated(gate, first, dense, out[rows], *how)
+        elif gate is None:
+            self.kernel.predict(readable(X), out, *how)
         else:
-            predict(X, out)
+            self.kernel.predict_gated(gate, first, readable(X), out, *how)
         return out
 
     def __getstate__(self) -> dict[str, Any]:

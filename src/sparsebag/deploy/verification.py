@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from sparsebag.deploy.compiled import CompiledEnsemble
-from sparsebag.deploy.gate import LinearGate, RegionGate
+from sparsebag.deploy.gate import Gate, LinearGate, RegionGate
 from sparsebag.deploy.trees import FlatTrees, round_down
 
 PROBE_ROWS = 500
@@ -241,13 +241,15 @@ def probe_rows(model: CompiledEnsemble, seed: int = 0) -> np.ndarray:
     return X
 
 
-def _move_to_gate(X: np.ndarray, gate: LinearGate | RegionGate, rng: np.random.Generator) -> None:
+def _move_to_gate(X: np.ndarray, gate: Gate, rng: np.random.Generator) -> None:
     """Some rows to where the gate changes: about its mean and past its clip, or at its splits."""
     if isinstance(gate, LinearGate):
         rows = np.arange(1, len(X), 2)
         spread = gate.scale * rng.normal(size=(len(rows), X.shape[1]))
         with np.errstate(over="ignore"):
             X[rows] = gate.mean + np.where(rng.random((len(rows), 1)) < 0.1, 100.0, 1.0) * spread
+        return
+    if not isinstance(gate, RegionGate):
         return
     inner = np.flatnonzero((gate.region < 0) & np.isfinite(gate.threshold))
     for node in inner:

@@ -11,7 +11,7 @@ Numpy only: a deployed model has its gate without scikit-learn.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Protocol, Self
 
@@ -162,14 +162,26 @@ class LinearGate:
         -------
         ndarray of shape (rows, rank)
         """
-        return in_dense_blocks(X, self.n_features, len(self.down), self._hidden)
+        return in_dense_blocks(X, self.n_features, self._hidden)
 
     def _hidden(self, X: np.ndarray) -> np.ndarray:
+        return np.asarray(self.standardised(X) @ self.down.T)
+
+    def standardised(self, X: np.ndarray) -> np.ndarray:
+        """The features ``z`` that the map is linear in.
+
+        Parameters
+        ----------
+        X : ndarray of shape (rows, n_features)
+
+        Returns
+        -------
+        ndarray of shape (rows, n_features)
+        """
         with np.errstate(invalid="ignore", over="ignore"):
             X = X.astype(np.float32, copy=False).astype(np.float64)
             z = (X - self.mean) * (1.0 / self.scale)
-            z = np.where(np.isfinite(X), np.clip(z, -self.clip, self.clip), 0.0)
-        return np.asarray(z @ self.down.T)
+            return np.where(np.isfinite(X), np.clip(z, -self.clip, self.clip), 0.0)
 
     def weights(self, X: Any) -> np.ndarray:
         """Weights of the members.
@@ -264,7 +276,9 @@ def sparsemax_rows(logits: np.ndarray) -> np.ndarray:
 ACTIVATIONS = {"softmax": softmax_rows, "sparsemax": sparsemax_rows}
 
 
-def in_dense_blocks(X: Any, n_features: int, width: int, of_block: Any) -> np.ndarray:
+def in_dense_blocks(
+    X: Any, n_features: int, of_block: Callable[[np.ndarray], np.ndarray]
+) -> np.ndarray:
     """What ``of_block`` makes of a few dense rows at a time.
 
     Parameters
@@ -272,14 +286,12 @@ def in_dense_blocks(X: Any, n_features: int, width: int, of_block: Any) -> np.nd
     X : array-like or sparse matrix of shape (rows, n_features)
     n_features : int
         Checked.
-    width : int
-        Columns of the result; 0 for a vector.
     of_block : callable
         Some rows, dense, to as many.
 
     Returns
     -------
-    ndarray of shape (rows, width) or (rows,)
+    ndarray of shape (rows, ...)
     """
     sparse = hasattr(X, "toarray")
     X = X.tocsr() if sparse else np.asarray(X)

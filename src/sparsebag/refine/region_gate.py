@@ -146,7 +146,7 @@ class RegionGate:
         -------
         int ndarray of shape (rows,)
         """
-        return in_dense_blocks(X, self.n_features, 0, self._regions)
+        return in_dense_blocks(X, self.n_features, self._regions)
 
     def _regions(self, X: np.ndarray) -> np.ndarray:
         with np.errstate(over="ignore"):  # too large for float32 is above every threshold
