@@ -11,7 +11,7 @@ TORCH ?= torch==2.13.0
 # Two tests at a time, each with one BLAS thread: CI and the smallest laptops have two cores.
 PYTEST = OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal
 
-.PHONY: help install demo test test-all lint bench-solvers bench-passes bench-scale bench-selection bench-quality bench-latency bench-exports bench-paper-preset bench-paper bench-paper-seeds paper-figures paper-page fuzz docs screenshot clean
+.PHONY: help install demo test test-all lint bench-solvers bench-passes bench-scale bench-selection bench-quality bench-local bench-latency bench-exports bench-paper-preset bench-paper bench-paper-seeds paper-figures paper-page fuzz docs screenshot clean
 
 help:  ## Show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
@@ -56,6 +56,10 @@ bench-selection: $(BENCH)  ## Expected risk against deployed, the guard, equal-s
 
 bench-quality: $(BENCH)  ## Refined and calibrated, at 10 and 20 of 100 trees, beside every baseline
 	$(BIN)/python -m benchmarks.quality
+
+bench-local: $(BENCH)  ## Weights that depend on the row: experts, suite, DESlib; the gate's cost
+	$(BIN)/python -m benchmarks.local
+	$(BIN)/python -m benchmarks.local_latency
 
 bench-paper-preset: $(STAMP)  ## preset="paper" beside the authors' code, row by row
 	$(BIN)/python -m benchmarks.paper_preset

@@ -15,6 +15,7 @@ from sklearn.ensemble import BaggingClassifier, RandomForestClassifier, RandomFo
 from sklearn.linear_model import LogisticRegression
 from sklearn.neural_network import MLPClassifier
 
+from made_up_gates import linear_gate, region_gate
 from sparsebag.deploy.artifact import (
     ALIGNMENT,
     MAGIC,
@@ -136,6 +137,22 @@ def seeds() -> dict[str, bytes]:
         if name == "trees":
             model = replace(model, feature_names=("a", "b", "c", "d"))
         out[name] = dumps(model)
+    return {**out, **_gated(models)}
+
+
+def _gated(models: dict[str, Any]) -> dict[str, bytes]:
+    """Models whose weights depend on the row."""
+    gates = {
+        "trees": linear_gate(3, 4),
+        "two classes": region_gate(3, 4),
+        "regression": linear_gate(2, 4, activation="sparsemax", temperature=False),
+        "linear": region_gate(3, 4, temperature=False),
+    }
+    out = {}
+    for name, gate in gates.items():
+        pool = read_ensemble(models[name])
+        model = compile_members(pool, np.ones(gate.n_members), 1e-3, None, gate)
+        out[f"{name}, gated"] = dumps(model)
     return out
 
 

@@ -14,6 +14,7 @@ TOP = [
     "cluster_weights",
     "weighting",
     "calibrating",
+    "localising",
     "refining",
     "cluster_survivors",
     "given_ensemble",

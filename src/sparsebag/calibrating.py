@@ -73,6 +73,7 @@ class VoteCalibration:
         self.whole_weights = np.full(n, 1.0 / n) if whole_weights is None else whole_weights
         self.is_wanted = settings.calibration is not None and evidence.n_classes is not None
         self._last: tuple[np.ndarray, Calibrated] | None = None
+        self._given_last: tuple[np.ndarray, dict[str, Any]] | None = None
 
     def of_plain_members(self) -> VoteCalibration:
         """The same for members whose leaves are not refitted after all.
@@ -100,12 +101,29 @@ class VoteCalibration:
         if not self.is_wanted:
             return None
         if self._last is None or not np.array_equal(self._last[0], weights):
-            active = weights[weights > 0]
-            votes = self._votes(active, self.trees, self._size(active, self.trees))
             with one_blas_thread():  # thousands of tiny products: threads would only wait
-                found = fit_calibrator(**self._given(votes), kind=self.settings.calibration)
+                found = fit_calibrator(**self.votes_of(weights), kind=self.settings.calibration)
             self._last = weights, found
         return self._last[1]
+
+    def votes_of(self, weights: np.ndarray) -> dict[str, Any]:
+        """What the calibrator of members with weights is fitted to.
+
+        Parameters
+        ----------
+        weights : ndarray of shape (N,)
+
+        Returns
+        -------
+        dict
+            ``votes``, ``target``, ``row`` and ``sample_weight``, as `fit_calibrator` takes them;
+            draws are stacked, each with the same rows.
+        """
+        if self._given_last is None or not np.array_equal(self._given_last[0], weights):
+            active = weights[weights > 0]
+            votes = self._votes(active, self.trees, self._size(active, self.trees))
+            self._given_last = weights, self._given(votes)
+        return self._given_last[1]
 
     @cached_property
     def effect(self) -> CalibrationEffect:

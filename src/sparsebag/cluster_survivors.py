@@ -109,7 +109,7 @@ def survivors_on_cluster(
     solution = None
     if settings.lam is not None:
         solution = solve_blocks(blocks, settings, pool.task, verbose=verbose)
-        if settings.refine is None and settings.calibration is None:
+        if settings.refine is settings.calibration is settings.local is None:
             kept = pool.keep(np.flatnonzero(solution.weights))
             refinement = Refinement(False, reason="refine is None")
             return Survivors(kept, solution, None, refinement, None), verified_by

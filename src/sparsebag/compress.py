@@ -30,6 +30,7 @@ def compress(
     prior_mass: float | str = "auto",
     calibration: Any = "auto",
     refine: str | None = "auto",
+    local: str | None = None,
     preset: str | None = None,
     evidence: str = "oob",
     sample_weight: Any = None,
@@ -81,6 +82,11 @@ def compress(
         "auto": the survivors' leaf values are refitted, on copies, where an honest estimate says
         that helps; `small.refinement_` tells what was done. "leaves": always
         unless all members are kept, or an error. None: the leaves as they are.
+    local : {None, "auto", "linear", "regions"}, default None
+        Weights that depend on the row: a gate that trusts other members, and is more or less
+        sure, elsewhere. "linear": smoothly with the features. "regions": by the regions of a
+        shallow tree. "auto": whichever held-out rows are sure is better, or the global weights;
+        `small.local_` tells.
     preset : {None, "paper"}
         "paper": the paper to the letter (SLSQP, 1e-15 clip, no floor, no prior mass, weights up
         to 1e-5 dropped, no calibration, no refitted leaves).
@@ -139,6 +145,7 @@ def compress(
         prior_mass=prior_mass,
         calibration=calibration,
         refine=refine,
+        local=local,
         preset=preset,
         evidence=evidence,
         n_jobs=n_jobs,

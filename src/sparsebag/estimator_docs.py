@@ -49,6 +49,11 @@ SHARED_DOC = """
         "auto": the survivors' leaf values are refitted, on copies, where an honest estimate says
         that helps. "leaves": always unless all members are kept, or an error where it cannot
         be. None: the leaves as they are.
+    local : {None, "auto", "linear", "regions"}, default None
+        Weights that depend on the row: a gate that trusts other members, and is more or less
+        sure, elsewhere. "linear": smoothly with the features. "regions": by the regions of a
+        shallow tree. "auto": whichever held-out rows are sure is better, or the global weights;
+        ``local_`` tells.
     preset : {None, "paper"}, default None
         "paper" resolves every "auto" as the paper has it: SLSQP, no floor, no prior mass,
         weights up to 1e-5 dropped, no calibration, no refitted leaves.
@@ -96,6 +101,9 @@ SHARED_DOC = """
         The calibrator, where one is used.
     temperature_ : float or None
         Its temperature, where it has one.
+    local_ : Localisation
+        Whether and how the weights depend on the row, with what that gained on held-out rows;
+        ``print`` it. ``weights_`` are then those in the middle of the training rows.
     n_features_in_ : int
         Number of columns seen in ``fit``.
     feature_names_in_ : ndarray

@@ -29,6 +29,7 @@ from sparsebag.given_ensemble import (
     accepts,
     check_ensemble,
     check_targets,
+    evidence_source,
     unfrozen,
 )
 from sparsebag.objective.losses import Loss, resolve_loss
@@ -62,6 +63,7 @@ class _SparseBagging(Deployable, MetaEstimatorMixin, BaseEstimator):  # type: ig
         prior_mass: float | str = "auto",
         calibration: Any = "auto",
         refine: str | None = "auto",
+        local: str | None = None,
         preset: str | None = None,
         evidence: str = "oob",
         n_jobs: int | None = None,
@@ -80,6 +82,7 @@ class _SparseBagging(Deployable, MetaEstimatorMixin, BaseEstimator):  # type: ig
         self.prior_mass = prior_mass
         self.calibration = calibration
         self.refine = refine
+        self.local = local
         self.preset = preset
         self.evidence = evidence
         self.n_jobs = n_jobs
@@ -108,7 +111,7 @@ class _SparseBagging(Deployable, MetaEstimatorMixin, BaseEstimator):  # type: ig
         check_n_jobs(self.n_jobs)
         check_verbose(self.verbose)
         loss = resolve_loss(self.loss, self._task)
-        settings, source = self._settings(loss), self._source()
+        settings, source = self._settings(loss), evidence_source(self.evidence, self._is_frozen)
         budget = self._budget(settings)
         tolerance = check_tolerance(self.tolerance, budget if settings.lam is None else None)
         check_ensemble(self._ensemble_to_fit(), self._task)
@@ -236,6 +239,7 @@ class _SparseBagging(Deployable, MetaEstimatorMixin, BaseEstimator):  # type: ig
             preset=self.preset,
             refine=self.refine,
             calibration=self.calibration if self._task == "classification" else None,
+            local=self.local,
         )
 
     def _budget(self, settings: Settings) -> Budget:
@@ -246,19 +250,6 @@ class _SparseBagging(Deployable, MetaEstimatorMixin, BaseEstimator):  # type: ig
                 "(a budget goes with lam='auto' and no preset)."
             )
         return budget
-
-    def _source(self) -> Literal["oob", "holdout"]:
-        if self.evidence == "oob":
-            return "oob"
-        if self.evidence != "holdout":
-            raise ValueError(f"evidence={self.evidence!r} is not known; use 'oob' or 'holdout'.")
-        if not self._is_frozen:
-            raise ValueError(
-                "evidence='holdout' needs a fitted ensemble, because the rows given to fit are "
-                "those it has not seen; wrap it in sklearn.frozen.FrozenEstimator or use "
-                "sparsebag.compress."
-            )
-        return "holdout"
 
     def _ensemble_to_fit(self) -> Any:
         if self.estimator is not None:
@@ -291,13 +282,14 @@ class _SparseBagging(Deployable, MetaEstimatorMixin, BaseEstimator):  # type: ig
         self.path_ = None if found.selection is None else found.selection.table
         self.refinement_, self.calibration_ = found.refinement, found.calibrated
         self.calibrator_ = None if found.calibrated is None else found.calibrated.calibrator
+        self.local_ = found.local
         self.temperature_ = getattr(self.calibrator_, "temperature", None)
         self.weights_ = np.asarray(self.solution_.weights)
         self.active_ = np.flatnonzero(self.weights_)
         self.n_active_ = len(self.active_)
         self.compression_ratio_ = 1.0 - self.n_active_ / len(self.weights_)
         self.estimators_ = [member.estimator for member in found.pool.members]
-        how = (self.weights_[self.active_], settings.floor, self.calibrator_)
+        how = (self.weights_[self.active_], settings.floor, self.calibrator_, found.local.gate)
         self._vote = WeightedVote(found.pool, *how)
         self._compiled = compile_members(found.pool, *how)
         if found.pool.classes is not None:

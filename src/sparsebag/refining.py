@@ -14,8 +14,10 @@ from sparsebag.evidence.arrays import on_host
 from sparsebag.evidence.callers_warning import warn_caller, warnings_held_back
 from sparsebag.evidence.evidence import OOBEvidence
 from sparsebag.evidence.members import MemberPool
+from sparsebag.localising import localise
 from sparsebag.objective.full_vote_risk import PairRisk
 from sparsebag.refine.calibrate import Calibrated
+from sparsebag.refine.localisation import Localisation
 from sparsebag.refine.refinement import Refinement
 from sparsebag.refine.refitted_trees import RefittedTrees, why_no_refitting
 from sparsebag.selection.budget import Budget, member_prices
@@ -26,6 +28,7 @@ from sparsebag.settings import Settings
 from sparsebag.solvers.base import Solution
 from sparsebag.weighting import chosen_weights, member_selector, solve_weights
 
+GLOBAL = Localisation(reason="local is None")
 NOT_SURE = "no smaller ensemble of refitted ones is sure to keep the promise"
 
 
@@ -44,6 +47,8 @@ class Survivors:
     refinement : Refinement
     calibrated : Calibrated or None
         None where calibration was not asked for.
+    local : Localisation
+        Whether the weights depend on the row.
     """
 
     pool: MemberPool
@@ -51,6 +56,7 @@ class Survivors:
     selection: Selection | None
     refinement: Refinement
     calibrated: Calibrated | None
+    local: Localisation = GLOBAL
 
 
 def find_survivors(
@@ -122,9 +128,13 @@ def find_survivors(
         )
         active = np.flatnonzero(on_host(solution.weights))
         found = Survivors(pool.keep(active), solution, selection, refinement, None)
-    calibrated = calibration.fit(on_host(found.solution.weights))
-    selection = _told(found.selection, found.refinement, calibrated)
-    return replace(found, calibrated=calibrated, selection=selection)
+    weights = on_host(found.solution.weights)
+    calibrated, local = calibration.fit(weights), found.local
+    if settings.local is not None:
+        corrected_by = None if calibrated is None else calibrated.calibrator
+        local = localise(settings.local, calibration, pool, X, weights, corrected_by, verbose)
+    selection = _told(found.selection, found.refinement, calibrated, local)
+    return replace(found, calibrated=calibrated, selection=selection, local=local)
 
 
 def _weights(
@@ -243,7 +253,10 @@ def _with_refitted_leaves(
 
 
 def _told(
-    selection: Selection | None, refinement: Refinement, calibrated: Calibrated | None
+    selection: Selection | None,
+    refinement: Refinement,
+    calibrated: Calibrated | None,
+    local: Localisation,
 ) -> Selection | None:
     """The explanation, with what was done to leaves and vote."""
     if selection is None:
@@ -251,4 +264,6 @@ def _told(
     done = [str(refinement)] if refinement.used else []
     if calibrated is not None and calibrated.calibrator is not None:
         done.append(str(calibrated))
+    if local.used:
+        done.append(str(local))
     return replace(selection, explanation="\n".join([selection.explanation, *done]))

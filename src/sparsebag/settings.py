@@ -41,11 +41,13 @@ class Settings:
     evidence_dtype: Any
     refine: str | None = None
     calibration: Any = None
+    local: str | None = None
 
     @property
     def reads_every_class(self) -> bool:
         """Whether the steps after the weights need every class's votes."""
-        return self.lam is None or self.refine is not None or self.calibration is not None
+        steps = (self.refine, self.calibration, self.local)
+        return self.lam is None or any(step is not None for step in steps)
 
 
 def resolve_settings(
@@ -58,6 +60,7 @@ def resolve_settings(
     preset: str | None,
     refine: str | None = None,
     calibration: Any = None,
+    local: str | None = None,
 ) -> Settings:
     """Fill what was left at ``"auto"``, by preset.
 
@@ -74,6 +77,7 @@ def resolve_settings(
     calibration : str, object or None
         As `sparsebag.refine.calibrate.fit_calibrator` takes it; "auto" is None in the paper's
         preset.
+    local : {None, "auto", "linear", "regions"}
 
     Returns
     -------
@@ -101,6 +105,8 @@ def resolve_settings(
         )
     if refine not in (None, "auto", "leaves"):
         raise ValueError(f"refine={refine!r} is not known; use 'auto', 'leaves' or None.")
+    if local not in (None, "auto", "linear", "regions"):
+        raise ValueError(f"local={local!r} is not known; use 'auto', 'linear', 'regions' or None.")
     if calibration is not None:
         resolve_kind(calibration, 2)  # of more classes "beta" is refused when they are known
     if paper:  # it stops at the weights, unless more is asked for by name
@@ -118,6 +124,7 @@ def resolve_settings(
         evidence_dtype=np.float64 if paper else np.float32,
         refine=refine,
         calibration=calibration,
+        local=local,
     )
 
 

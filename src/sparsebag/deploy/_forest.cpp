@@ -28,6 +28,7 @@
 
 #include "kernel/choice.h"
 #include "kernel/compare.h"
+#include "kernel/gate.h"
 #include "kernel/keys.h"
 #include "kernel/layout.h"
 #include "kernel/nodes.h"
@@ -54,6 +55,141 @@ template <typename T, int N>
 using Strided = nb::ndarray<const T, nb::ndim<N>, nb::device::cpu>;
 template <int N>
 using Out = nb::ndarray<double, nb::ndim<N>, nb::c_contig, nb::device::cpu>;
+
+// A gate, checked as the forest is and with its own copy of what it reads.
+class Gate {
+  public:
+    // log_temperature: empty, or of the temperature at the mean and its slopes.
+    static Gate smooth(In<double, 1> mean, In<double, 1> scale, In<double, 2> down,
+                       In<double, 2> up, In<double, 1> base, bool sparsemax,
+                       In<double, 1> log_temperature, double clip, double log_least,
+                       double log_most) {
+        const std::size_t d = mean.shape(0), rank = down.shape(0), k = base.shape(0);
+        check(d > 0 && d <= 0x7fffffff && rank > 0 && k > 0 && scale.shape(0) == d &&
+                  down.shape(1) == d && up.shape(0) == k && up.shape(1) == rank &&
+                  (log_temperature.size() == 0 || log_temperature.size() == 1 + rank),
+              "the arrays of the gate do not fit together");
+        Gate out(d, k, true, log_temperature.size() > 0);
+        SmoothGate &gate = out.own.smooth;
+        gate.n_members = k;
+        gate.rank = rank;
+        gate.activation = sparsemax ? Activation::sparsemax : Activation::softmax;
+        gate.clip = clip;
+        gate.log_least = log_least;
+        gate.log_most = log_most;
+        for (std::size_t f = 0; f < d; ++f) {
+            bool has_a_say = false;
+            for (std::size_t r = 0; r < rank; ++r) has_a_say |= down.data()[r * d + f] != 0.0;
+            if (!has_a_say) continue;
+            gate.columns.push_back(static_cast<std::uint32_t>(f));
+            gate.mean.push_back(mean.data()[f]);
+            gate.inverse_scale.push_back(1.0 / scale.data()[f]);
+            for (std::size_t r = 0; r < rank; ++r) gate.down.push_back(down.data()[r * d + f]);
+        }
+        for (std::size_t r = 0; r < rank; ++r)
+            for (std::size_t j = 0; j < k; ++j) gate.up.push_back(up.data()[j * rank + r]);
+        gate.base.assign(base.data(), base.data() + k);
+        gate.log_temperature.assign(log_temperature.data(),
+                                    log_temperature.data() + log_temperature.size());
+        return out;
+    }
+
+    // Nodes as RegionGate has them, thresholds the largest float32 not above its own.
+    static Gate regions(In<std::int32_t, 1> feature, In<float, 1> threshold,
+                        In<std::int32_t, 1> left, In<std::int32_t, 1> right,
+                        In<std::uint8_t, 1> missing_left, In<std::int32_t, 1> region,
+                        In<double, 2> weights, In<double, 1> temperature, std::size_t n_features) {
+        const std::size_t n = feature.shape(0), n_regions = weights.shape(0);
+        check(n > 0 && n_features > 0 && threshold.shape(0) == n && left.shape(0) == n &&
+                  right.shape(0) == n && missing_left.shape(0) == n && region.shape(0) == n &&
+                  weights.shape(1) > 0 &&
+                  (temperature.size() == 0 || temperature.size() == n_regions),
+              "the arrays of the gate do not fit together");
+        Gate out(n_features, weights.shape(1), false, temperature.size() > 0);
+        RegionTree &tree = out.own.regions;
+        tree.n_members = weights.shape(1);
+        for (std::size_t i = 0; i < n; ++i) {
+            const std::int64_t f = feature.data()[i], l = left.data()[i], r = right.data()[i];
+            const std::int64_t of = region.data()[i], here = static_cast<std::int64_t>(i);
+            const bool leaf = of >= 0;
+            // Children after their parents: a walk ends.
+            check(leaf ? of < static_cast<std::int64_t>(n_regions)
+                       : l > here && r > here && l < static_cast<std::int64_t>(n) &&
+                             r < static_cast<std::int64_t>(n) && f >= 0 &&
+                             f < static_cast<std::int64_t>(n_features),
+                  "a node of the gate leads nowhere");
+            RegionTree::Node node{};
+            node.feature = static_cast<std::uint32_t>(leaf ? 0 : f);
+            node.child[0] = static_cast<std::int32_t>(leaf ? of : l);
+            node.child[1] = static_cast<std::int32_t>(leaf ? 0 : r);
+            node.threshold = threshold.data()[i];
+            node.missing_left = missing_left.data()[i] != 0;
+            node.is_leaf = leaf;
+            tree.nodes.push_back(node);
+        }
+        tree.weights.assign(weights.data(), weights.data() + weights.size());
+        for (std::size_t r = 0; r < temperature.size(); ++r)
+            tree.inverse_temperatures.push_back(1.0 / temperature.data()[r]);
+        return out;
+    }
+
+    std::size_t nbytes() const { return own.nbytes(); }
+
+    // Weights of shape (rows, members) and inverse temperatures, ones where the gate has none.
+    template <typename T>
+    void weigh(Strided<T, 2> X, Out<2> weights, Out<1> inverse_temperatures) const {
+        const std::size_t n = X.shape(0), k = own.n_members;
+        check(X.shape(1) == own.n_features, "X has the wrong number of columns");
+        check(weights.shape(0) == n && weights.shape(1) == k && inverse_temperatures.shape(0) == n,
+              "out has the wrong shape");
+        nb::gil_scoped_release release;
+        const Rows<T> rows{X.data(), X.stride(0), X.stride(1), n};
+        RowWeights room;
+        for (std::size_t first = 0; first < n; first += MIN_BLOCK_ROWS) {
+            const Rows<T> part = rows.part(first, std::min(MIN_BLOCK_ROWS, n - first));
+            own.weigh<T>(part, room);
+            for (std::size_t i = 0; i < part.n; ++i) {
+                double *to = weights.data() + (first + i) * k;
+                for (std::size_t j = 0; j < k; ++j) to[j] = room.weights[j * room.stride + i];
+                inverse_temperatures.data()[first + i] =
+                    own.has_temperature ? room.inverse_temperatures[i] : 1.0;
+            }
+        }
+    }
+
+    RowGate own;
+
+  private:
+    Gate(std::size_t n_features, std::size_t n_members, bool is_smooth, bool has_temperature) {
+        own.n_features = n_features;
+        own.n_members = n_members;
+        own.is_smooth = is_smooth;
+        own.has_temperature = has_temperature;
+    }
+};
+
+// How much a tree has to say of a row. Weights that are the same everywhere are in the leaves.
+struct InLeaves {
+    double total_weight;
+
+    constexpr double weight(std::size_t, std::size_t) const { return 1.0; }
+    double total(std::size_t) const { return total_weight; }
+};
+
+// Or a gate said it; `of` is the weights of the first tree, and `totals` those of all of them.
+struct Gated {
+    const double *of, *totals;
+    std::size_t stride;
+
+    double weight(std::size_t tree, std::size_t row) const { return of[tree * stride + row]; }
+    double total(std::size_t row) const { return totals[row]; }
+};
+
+// A gate, and which of its members is the first tree.
+struct Gating {
+    const RowGate *gate = nullptr;
+    std::size_t first = 0;
+};
 
 class Forest {
   public:
@@ -91,39 +227,37 @@ class Forest {
     void predict(Strided<T, 2> X, Out<2> out, std::size_t n_threads, bool allow_nan,
                  bool allow_inf, bool vote, double floor, double inverse_temperature,
                  double share) {
-        const std::size_t n = X.shape(0);
-        check(X.shape(1) == n_features_, "X has the wrong number of columns");
-        check(out.shape(0) == n && out.shape(1) == n_outputs(), "out has the wrong shape");
         const Finish finish{vote, floor, inverse_temperature, share};
-        Special special;
-        {
-            nb::gil_scoped_release release;
-            const Rows<T> rows{X.data(), X.stride(0), X.stride(1), n};
-            special = predict_rows<T>(rows, out.data(), n_threads, finish);
-        }
-        check_numbers(special, allow_nan, allow_inf);
+        predict_all<T>(X, out, n_threads, allow_nan, allow_inf, finish, {});
+    }
+
+    // The same with weights by a gate, of which the trees are members `first` and on. A
+    // temperature of the gate's takes the place of the one given.
+    template <typename T>
+    void predict_gated(const Gate &gate, std::size_t first, Strided<T, 2> X, Out<2> out,
+                       std::size_t n_threads, bool allow_nan, bool allow_inf, bool vote,
+                       double floor, double inverse_temperature, double share) {
+        const Finish finish{vote, floor, inverse_temperature, share};
+        predict_all<T>(X, out, n_threads, allow_nan, allow_inf, finish, gating(gate, first));
     }
 
     // One row, with the GIL held: releasing it costs more than the walk.
     template <typename T>
     void predict_one(Strided<T, 1> x, Out<1> out, bool allow_nan, bool vote, double floor,
                      double inverse_temperature, double share) {
-        if (x.shape(0) != n_features_) {
-            const std::string has = std::to_string(x.shape(0));
-            throw nb::value_error(("the row has " + has + " columns, but " +
-                                   std::to_string(n_features_) + " were fitted.").c_str());
-        }
-        check(out.shape(0) == n_outputs(), "out has the wrong shape");
-        thread_local Keys keys;
-        thread_local std::vector<std::int32_t> leaves;
-        const Rows<T> rows{x.data(), 0, x.stride(0), 1};
-        keys.fit(1, columns_.size());
-        Special special = special_of(make_row_keys<T>(rows, columns_, keys));
-        if (special.nan) special.infinity = make_missing_keys<T>(rows, columns_, keys);
-        check_numbers(special, allow_nan, false);
-        const Layout *layout = special.nan ? &layout_for_missing() : &layout_;
-        leaves.resize(roots_.size());
-        one_row(*layout, keys.row(0), leaves.data(), out.data());
+        predict_single<T>(x, out, allow_nan, InLeaves{total_});
+        Finish{vote, floor, inverse_temperature, share}(out.data(), n_outputs());
+    }
+
+    template <typename T>
+    void predict_one_gated(const Gate &gate, Strided<T, 1> x, Out<1> out, bool allow_nan,
+                           bool vote, double floor, double inverse_temperature, double share) {
+        const Gating by = gating(gate, 0);
+        check_width(x.shape(0));
+        thread_local RowWeights room;
+        by.gate->weigh<T>({x.data(), 0, x.stride(0), 1}, room);
+        predict_single<T>(x, out, allow_nan, gated(by, room, 1));
+        if (by.gate->has_temperature) inverse_temperature = room.inverse_temperatures[0];
         Finish{vote, floor, inverse_temperature, share}(out.data(), n_outputs());
     }
 
@@ -146,6 +280,7 @@ class Forest {
         std::vector<std::uint8_t> numbers;
         std::vector<std::uint32_t> at;
         std::vector<std::uint64_t> above, reach, walks, next;
+        RowWeights gated;
     };
 
     // What X holds besides numbers.
@@ -167,6 +302,57 @@ class Forest {
 
     std::size_t n_outputs() const { return complement_ ? 2 : width_; }
 
+    void check_width(std::size_t n_columns) const {
+        if (n_columns == n_features_) return;
+        const std::string has = std::to_string(n_columns);
+        throw nb::value_error(("the row has " + has + " columns, but " +
+                               std::to_string(n_features_) + " were fitted.").c_str());
+    }
+
+    Gating gating(const Gate &gate, std::size_t first) const {
+        check(gate.own.n_features == n_features_ && first <= gate.own.n_members &&
+                  gate.own.n_members - first >= roots_.size(),
+              "the gate is of other trees");
+        return {&gate.own, first};
+    }
+
+    Gated gated(const Gating &by, RowWeights &said, std::size_t n_rows) const {
+        const double *totals =
+            complement_ ? said.summed(by.first, roots_.size(), n_rows) : nullptr;
+        return {said.weights.data() + by.first * said.stride, totals, said.stride};
+    }
+
+    template <typename T>
+    void predict_all(const Strided<T, 2> &X, Out<2> &out, std::size_t n_threads, bool allow_nan,
+                     bool allow_inf, const Finish &finish, const Gating &by) {
+        const std::size_t n = X.shape(0);
+        check(X.shape(1) == n_features_, "X has the wrong number of columns");
+        check(out.shape(0) == n && out.shape(1) == n_outputs(), "out has the wrong shape");
+        Special special;
+        {
+            nb::gil_scoped_release release;
+            const Rows<T> rows{X.data(), X.stride(0), X.stride(1), n};
+            special = predict_rows<T>(rows, out.data(), n_threads, finish, by);
+        }
+        check_numbers(special, allow_nan, allow_inf);
+    }
+
+    template <typename T, typename Says>
+    void predict_single(const Strided<T, 1> &x, Out<1> &out, bool allow_nan, const Says &says) {
+        check_width(x.shape(0));
+        check(out.shape(0) == n_outputs(), "out has the wrong shape");
+        thread_local Keys keys;
+        thread_local std::vector<std::int32_t> leaves;
+        const Rows<T> rows{x.data(), 0, x.stride(0), 1};
+        keys.fit(1, columns_.size());
+        Special special = special_of(make_row_keys<T>(rows, columns_, keys));
+        if (special.nan) special.infinity = make_missing_keys<T>(rows, columns_, keys);
+        check_numbers(special, allow_nan, false);
+        const Layout *layout = special.nan ? &layout_for_missing() : &layout_;
+        leaves.resize(roots_.size());
+        one_row(*layout, keys.row(0), leaves.data(), out.data(), 0, says);
+    }
+
     // The same trees for rows with missing values, whose keys come twice: first with NaN above
     // every threshold (it goes right), then below (it goes left).
     const Layout &layout_for_missing() {
@@ -185,15 +371,16 @@ class Forest {
         return missing_;
     }
 
-    void add_leaf(std::int32_t leaf, double *sums) const {
+    void add_leaf(std::int32_t leaf, double weight, double *sums) const {
         const double *value = values_.data() + static_cast<std::size_t>(leaf) * width_;
-        for (std::size_t c = 0; c < width_; ++c) sums[c] += value[c];
+        for (std::size_t c = 0; c < width_; ++c) sums[c] += weight * value[c];
     }
 
     // All trees of one row side by side, a tree that has arrived replaced by the next; summed in
     // the trees' order, as every path does.
+    template <typename Says>
     void one_row(const Layout &layout, const std::uint32_t *keys, std::int32_t *leaves,
-                 double *out) const {
+                 double *out, std::size_t row, const Says &says) const {
         const std::size_t n = roots_.size();
         const Node *node[TREES_OF_A_ROW], *nodes = layout.nodes.data();
         std::size_t tree[TREES_OF_A_ROW], next = TREES_OF_A_ROW, left = n;
@@ -217,13 +404,15 @@ class Forest {
         }
         double *sums = complement_ ? out + 1 : out;
         std::fill(sums, sums + width_, 0.0);
-        for (std::size_t t = 0; t < n; ++t) add_leaf(leaves[t], sums);
-        if (complement_) out[0] = total_ - out[1];
+        for (std::size_t t = 0; t < n; ++t) add_leaf(leaves[t], says.weight(t, row), sums);
+        if (complement_) out[0] = says.total(row) - out[1];
     }
 
     // All rows down the tops of some trees, tree after tree to the leaves, then the next trees.
+    template <typename Says>
     void rows_of_each_tree(const Layout &layout, const Keys &keys, std::size_t n, double *sums,
-                           Work &work) const {
+                           Work &work, const Says &says) const {
+        std::size_t tree = 0;
         std::fill(sums, sums + n * width_, 0.0);
         const std::size_t stride = (n + WORDS * WORD - 1) / (WORDS * WORD) * (WORDS * WORD);
         fit(work.reach, MAX_SLOTS * WORDS);
@@ -241,9 +430,9 @@ class Forest {
                 else if (left <= 2 * WORD) number(std::integral_constant<int, 2>());
                 else number(std::integral_constant<int, WORDS>());
             }
-            for (std::size_t t = 0; t < bunch.tops.size(); ++t)
+            for (std::size_t t = 0; t < bunch.tops.size(); ++t, ++tree)
                 add_votes(layout, bunch, bunch.tops[t], keys, n, work.numbers.data() + t * stride,
-                          sums, work);
+                          sums, work, [&](std::size_t i) { return says.weight(tree, i); });
         }
     }
 
@@ -260,11 +449,13 @@ class Forest {
     }
 
     // Adds what one tree's leaves say of the rows, whose exits from its top are known.
+    template <typename Weight>
     void add_votes(const Layout &layout, const Bunch &bunch, const Top &top, const Keys &keys,
-                   std::size_t n, const std::uint8_t *number, double *sums, Work &work) const {
+                   std::size_t n, const std::uint8_t *number, double *sums, Work &work,
+                   Weight weight) const {
         const std::uint32_t *exits = bunch.exits.data() + top.exit;
         if (top.whole) {
-            add_leaves(n, sums, [&](std::size_t i) { return exits[number[i]]; });
+            add_leaves(n, sums, [&](std::size_t i) { return exits[number[i]]; }, weight);
             return;
         }
         const Node *nodes = layout.nodes.data();
@@ -272,16 +463,17 @@ class Forest {
         fit(work.next, n + WALKS);
         for (std::size_t i = 0; i < n; ++i) work.at[i] = exits[number[i]];
         walk_rest(nodes, keys, n, work.at.data(), work.walks.data(), work.next.data());
-        add_leaves(n, sums, [&](std::size_t i) { return moved(nodes, work.at[i])->child[1]; });
+        const auto leaf = [&](std::size_t i) { return moved(nodes, work.at[i])->child[1]; };
+        add_leaves(n, sums, leaf, weight);
     }
 
-    template <typename Leaf>
-    void add_leaves(std::size_t n, double *sums, Leaf leaf) const {
+    template <typename Leaf, typename Weight>
+    void add_leaves(std::size_t n, double *sums, Leaf leaf, Weight weight) const {
         if (width_ == 1)
-            for (std::size_t i = 0; i < n; ++i) sums[i] += values_[leaf(i)];
+            for (std::size_t i = 0; i < n; ++i) sums[i] += weight(i) * values_[leaf(i)];
         else
             for (std::size_t i = 0; i < n; ++i)
-                add_leaf(static_cast<std::int32_t>(leaf(i)), sums + i * width_);
+                add_leaf(static_cast<std::int32_t>(leaf(i)), weight(i), sums + i * width_);
     }
 
     template <typename T>
@@ -291,7 +483,7 @@ class Forest {
 
     template <typename T>
     Special predict_rows(const Rows<T> &rows, double *out, std::size_t n_threads,
-                         const Finish &finish) {
+                         const Finish &finish, const Gating &by) {
         const std::size_t n = rows.n;
         const std::size_t fitting = BLOCK_BYTES / (4 * columns_.size());
         n_threads = std::min(n_threads, n * roots_.size() / WALKS_TO_THREAD + 1);
@@ -311,12 +503,15 @@ class Forest {
             for (std::size_t b; (b = next.fetch_add(1)) < n_blocks;) {
                 const std::size_t first = b * block;
                 const Rows<T> part = rows.part(first, std::min(block, n - first));
-                const Special found =
-                    predict_block<T>(part, out + first * n_outputs(), room, finish);
+                double *to = out + first * n_outputs();
+                const Special found = by.gate == nullptr
+                                          ? predict_block<T>(part, to, room, finish)
+                                          : predict_gated_block<T>(part, to, room, finish, by);
                 if (found.nan) nan = true;
                 if (found.infinity) infinity = true;
             }
-            if (room.keys.values.size() * 4 > KEPT_BYTES) kept.reset();
+            if (room.keys.values.size() * 4 > KEPT_BYTES || room.gated.nbytes() > KEPT_BYTES)
+                kept.reset();
         };
         // An exception that leaves a thread, or a thread nobody joins, would end the process.
         std::exception_ptr failure;
@@ -344,6 +539,26 @@ class Forest {
 
     template <typename T>
     Special predict_block(const Rows<T> &rows, double *out, Work &work, const Finish &finish) {
+        const Special special = sum_block<T>(rows, out, work, InLeaves{total_});
+        for (std::size_t i = 0; i < rows.n; ++i) finish(out + i * n_outputs(), n_outputs());
+        return special;
+    }
+
+    template <typename T>
+    Special predict_gated_block(const Rows<T> &rows, double *out, Work &work, Finish finish,
+                                const Gating &by) {
+        by.gate->weigh<T>(rows, work.gated);
+        const Special special = sum_block<T>(rows, out, work, gated(by, work.gated, rows.n));
+        for (std::size_t i = 0; i < rows.n; ++i) {
+            if (by.gate->has_temperature)
+                finish.inverse_temperature = work.gated.inverse_temperatures[i];
+            finish(out + i * n_outputs(), n_outputs());
+        }
+        return special;
+    }
+
+    template <typename T, typename Says>
+    Special sum_block(const Rows<T> &rows, double *out, Work &work, const Says &says) {
         const std::size_t n = rows.n;
         const Layout *layout = &layout_;
         work.keys.fit(n, columns_.size());
@@ -357,18 +572,17 @@ class Forest {
         const std::size_t by_words = rows_by_words(layout->effort, n, split_cost);
         if (by_words > 0 && complement_) {
             work.sums.resize(by_words);
-            rows_of_each_tree(*layout, work.keys, by_words, work.sums.data(), work);
+            rows_of_each_tree(*layout, work.keys, by_words, work.sums.data(), work, says);
             for (std::size_t i = 0; i < by_words; ++i) {
-                out[2 * i] = total_ - work.sums[i];
+                out[2 * i] = says.total(i) - work.sums[i];
                 out[2 * i + 1] = work.sums[i];
             }
         } else if (by_words > 0) {
-            rows_of_each_tree(*layout, work.keys, by_words, out, work);
+            rows_of_each_tree(*layout, work.keys, by_words, out, work, says);
         }
         work.leaves.resize(roots_.size());
         for (std::size_t i = by_words; i < n; ++i)
-            one_row(*layout, work.keys.row(i), work.leaves.data(), out + i * n_outputs());
-        for (std::size_t i = 0; i < n; ++i) finish(out + i * n_outputs(), n_outputs());
+            one_row(*layout, work.keys.row(i), work.leaves.data(), out + i * n_outputs(), i, says);
         return special;
     }
 };
@@ -401,6 +615,14 @@ NB_MODULE(_forest, m) {
     // noconvert: a converted output would be a copy, and the result lost with it.
     const auto exact = nb::arg().noconvert();
     const auto plain = nb::arg();
+    nb::class_<Gate>(m, "Gate")
+        .def_static("linear", &Gate::smooth, exact, exact, exact, exact, exact, plain, exact,
+                    plain, plain, plain)
+        .def_static("regions", &Gate::regions, exact, exact, exact, exact, exact, exact, exact,
+                    exact, plain)
+        .def_prop_ro("nbytes", &Gate::nbytes)
+        .def("weigh", &Gate::weigh<float>, exact, exact, exact)
+        .def("weigh", &Gate::weigh<double>, exact, exact, exact);
     nb::class_<Forest>(m, "Forest")
         .def(nb::init<In<float, 1>, In<std::int32_t, 1>, In<std::uint8_t, 1>, In<std::int32_t, 2>,
                       In<std::int32_t, 1>, In<double, 2>, std::size_t, bool, double>(),
@@ -413,7 +635,15 @@ NB_MODULE(_forest, m) {
         .def("predict_one", &Forest::predict_one<double>, exact, exact, plain, plain, plain, plain,
              plain)
         .def("predict_one", &Forest::predict_one<float>, exact, exact, plain, plain, plain, plain,
-             plain);
+             plain)
+        .def("predict_gated", &Forest::predict_gated<float>, plain, plain, exact, exact, plain,
+             plain, plain, plain, plain, plain, plain)
+        .def("predict_gated", &Forest::predict_gated<double>, plain, plain, exact, exact, plain,
+             plain, plain, plain, plain, plain, plain)
+        .def("predict_one_gated", &Forest::predict_one_gated<double>, plain, exact, exact, plain,
+             plain, plain, plain, plain)
+        .def("predict_one_gated", &Forest::predict_one_gated<float>, plain, exact, exact, plain,
+             plain, plain, plain, plain);
     m.def("finish_votes", &finish_votes, exact, plain, plain, plain);
     // For tests: every way to compare must give the same bits.
     m.def("instruction_sets", &instruction_sets);

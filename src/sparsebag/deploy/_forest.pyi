@@ -1,5 +1,37 @@
 from numpy import ndarray
 
+class Gate:
+    @staticmethod
+    def linear(
+        mean: ndarray,
+        scale: ndarray,
+        down: ndarray,
+        up: ndarray,
+        base: ndarray,
+        sparsemax: bool,
+        log_temperature: ndarray,
+        clip: float,
+        log_least: float,
+        log_most: float,
+        /,
+    ) -> Gate: ...
+    @staticmethod
+    def regions(
+        feature: ndarray,
+        threshold: ndarray,
+        left: ndarray,
+        right: ndarray,
+        missing_left: ndarray,
+        region: ndarray,
+        weights: ndarray,
+        temperature: ndarray,
+        n_features: int,
+        /,
+    ) -> Gate: ...
+    @property
+    def nbytes(self) -> int: ...
+    def weigh(self, X: ndarray, weights: ndarray, inverse_temperatures: ndarray, /) -> None: ...
+
 class Forest:
     def __init__(
         self,
@@ -31,6 +63,33 @@ class Forest:
     ) -> None: ...
     def predict_one(
         self,
+        row: ndarray,
+        out: ndarray,
+        allow_nan: bool,
+        vote: bool,
+        floor: float,
+        inverse_temperature: float,
+        share: float,
+        /,
+    ) -> None: ...
+    def predict_gated(
+        self,
+        gate: Gate,
+        first: int,
+        X: ndarray,
+        out: ndarray,
+        n_threads: int,
+        allow_nan: bool,
+        allow_inf: bool,
+        vote: bool,
+        floor: float,
+        inverse_temperature: float,
+        share: float,
+        /,
+    ) -> None: ...
+    def predict_one_gated(
+        self,
+        gate: Gate,
         row: ndarray,
         out: ndarray,
         allow_nan: bool,

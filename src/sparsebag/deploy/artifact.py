@@ -19,7 +19,6 @@ from sparsebag.deploy.compiled import CompiledEnsemble, Group
 from sparsebag.deploy.container import (
     ALIGNMENT,
     MAGIC,
-    MAX_HEADER,
     PREAMBLE,
     VERSION,
     ArtifactError,
@@ -33,6 +32,8 @@ from sparsebag.deploy.container import (
     whole,
     with_keys,
 )
+from sparsebag.deploy.gate_entry import check_unweighted, gate_entry, read_gate
+from sparsebag.deploy.labels_entry import labels_entry, read_labels
 from sparsebag.deploy.linear import LinearVotes
 from sparsebag.deploy.mlp import StackedNetworks
 from sparsebag.deploy.not_exportable import NotExportable
@@ -63,8 +64,11 @@ HEADER = (
     "paths",
     "groups",
     "calibrator",
+    "gate",
     "arrays",
 )
+ABSENT = {"feature_names": None, "categories": None, "gate": None}
+"""Keys that came later: a file without them is one of a model that has none."""
 SETTINGS: dict[str, dict[str, Callable[[Any], Any]]] = {
     FlatTrees.kind: {"n_features": whole, "complement": flag, "total": number},
     LinearVotes.kind: {"link": string, "n_outputs": whole, "n_members": whole},
@@ -181,7 +185,7 @@ def dumps(model: CompiledEnsemble, *, allow_pickle: bool = False) -> bytes:
         "paths": list(model.paths),
         "groups": [],
         "calibrator": None,
-        "classes": _labels(model.classes, stored),
+        "classes": labels_entry(model.classes, stored),
     }
     if model.categories:  # absent elsewhere: older readers know no such key
         header["categories"] = {name: list(texts) for name, texts in model.categories.items()}
@@ -196,6 +200,8 @@ def dumps(model: CompiledEnsemble, *, allow_pickle: bool = False) -> bytes:
         else:
             named, settings = group.arrays(), group.settings()
         header["groups"].append({"kind": group.kind, "settings": settings, "arrays": stored(named)})
+    if model.gate is not None:  # else no word of it: versions without gates read the file
+        header["gate"] = gate_entry(model.gate, stored)
     return assembled(header, arrays)
 
 
@@ -226,9 +232,9 @@ def _loaded(content: bytes, allow_pickle: bool, mapped: Any = None) -> CompiledE
         header, arrays, shared = taken_apart(content, mapped)
         if shared is not None:  # small ones as copies: a view would keep the whole content alive
             arrays = [a.copy() if a.nbytes < MAPPED_BYTES else a for a in arrays]
-        header = dict(with_keys({"feature_names": None, "categories": None, **header}, HEADER))
+        header = dict(with_keys({**ABSENT, **header}, HEADER))
         n_features = None if header["n_features"] is None else whole(header["n_features"])
-        classes = _read_labels(header["classes"], arrays)
+        classes = read_labels(header["classes"], arrays)
         if header["task"] != ("regression" if classes is None else "classification"):
             raise ArtifactError("its task and its classes disagree")
         n_outputs = 1 if classes is None else len(classes)
@@ -237,6 +243,9 @@ def _loaded(content: bytes, allow_pickle: bool, mapped: Any = None) -> CompiledE
             _group(entry, arrays, shared, allow_pickle) for entry in listed(header["groups"])
         )
         _check_groups(groups, n_outputs, n_features, is_vote=classes is not None)
+        gate = read_gate(header["gate"], arrays)
+        if gate is not None:
+            check_unweighted(groups)
         floor = number(header["floor"])
         if not 0.0 <= floor < 1.0:
             raise ArtifactError("its floor is not a share")
@@ -250,6 +259,7 @@ def _loaded(content: bytes, allow_pickle: bool, mapped: Any = None) -> CompiledE
             allow_nan=flag(header["allow_nan"]),
             feature_names=_feature_names(header["feature_names"], n_features),
             categories=_categories(header["categories"], header["feature_names"]),
+            gate=gate,
         )
 
 
@@ -261,7 +271,8 @@ def _named(entry: Mapping[str, Any], arrays: list[np.ndarray]) -> dict[str, np.n
 
 
 def _check_used_once(header: Mapping[str, Any]) -> None:
-    entries = [*listed(header["groups"]), header["calibrator"] or {"arrays": {}}]
+    optional = [header["calibrator"], header["gate"]]
+    entries = [*listed(header["groups"]), *(entry for entry in optional if entry is not None)]
     used = [whole(i) for entry in entries for i in entry["arrays"].values()]
     used += [whole(header["classes"]["array"])] if "array" in (header["classes"] or ()) else []
     if len(set(used)) < len(used):
@@ -390,40 +401,6 @@ def _pickled(group: OtherMembers, allow_pickle: bool) -> bytes:
             "when it is loaded; pass allow_pickle=True here and to load if you trust the file."
         )
     return pickle.dumps(group, protocol=5)
-
-
-def _labels(classes: np.ndarray | None, stored: Any) -> Any:
-    if classes is None:
-        return None
-    if classes.dtype.kind == "U" or all(isinstance(c, str) for c in classes.tolist()):
-        return {"strings": [str(c) for c in classes]}
-    if classes.dtype.kind == "u" and classes.max() > np.iinfo(np.int64).max:
-        raise NotExportable("a label is above the largest 64-bit integer; use strings instead.")
-    if classes.dtype.kind in "iuf":
-        dtype = "<f8" if classes.dtype.kind == "f" else "<i8"
-        return {"array": stored({"labels": classes.astype(dtype)})["labels"]}
-    if classes.dtype.kind == "b":
-        return {"array": stored({"labels": classes})["labels"]}
-    raise NotExportable(
-        f"labels of type {classes.dtype} cannot be stored; use strings, integers, floats or bools."
-    )
-
-
-def _read_labels(entry: Any, arrays: list[np.ndarray]) -> np.ndarray | None:
-    if entry is None:
-        return None
-    if "strings" in entry:
-        strings = [string(label) for label in listed(with_keys(entry, ("strings",))["strings"])]
-        if len(strings) * max(map(len, strings), default=0) > MAX_HEADER:
-            raise ArtifactError("its labels are too long")  # an array pads all to the longest
-        labels = np.array(strings, dtype=np.str_)
-    else:
-        labels = arrays[whole(with_keys(entry, ("array",))["array"])]
-    if labels.ndim != 1 or len(labels) < 2:
-        raise ArtifactError("its classes are not a list of labels")
-    if len(np.unique(labels)) < len(labels):
-        raise ArtifactError("it has a class twice")
-    return labels
 
 
 @contextlib.contextmanager

@@ -8,19 +8,22 @@ from __future__ import annotations
 import operator
 import os
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 import numpy as np
 
 from sparsebag.deploy._forest import finish_votes
 from sparsebag.deploy.calibrators import Calibrator, Temperature, TemperedFloor
+from sparsebag.deploy.gate import CompiledGate
 from sparsebag.deploy.linear import LinearVotes
 from sparsebag.deploy.mlp import StackedNetworks
 from sparsebag.deploy.other import OtherMembers
+from sparsebag.deploy.real_numbers import as_numbers
 from sparsebag.deploy.text_columns import Categories, encoded
 from sparsebag.deploy.trees import FlatTrees, readable
+from sparsebag.deploy.votes import tempered
 
 MOST_THREADS = 1024
 """More are never of use; the kernel starts no more than it has blocks of rows."""
@@ -34,6 +37,7 @@ class CompiledEnsemble:
 
     The raw votes of the groups are summed; probabilities are then clipped at zero (refined leaves
     may be below), mixed with the uniform distribution (the floor), normalised, and calibrated.
+    With a gate the members' weights, and the temperature if it has one, depend on the row.
 
     Attributes
     ----------
@@ -55,6 +59,9 @@ class CompiledEnsemble:
     categories : mapping of str to tuple of str, or None
         Texts of the columns that hold text, where the model was made of such a table
         (``sparsebag fit``); a text is read as its position, an unknown one as missing.
+    gate : CompiledGate or None
+        Weights that depend on the row; its members are the groups' one after another, whose own
+        weights are one.
 
     Examples
     --------
@@ -77,6 +84,27 @@ class CompiledEnsemble:
     allow_nan: bool = False
     feature_names: tuple[str, ...] | None = None
     categories: Categories | None = None
+    gate: CompiledGate | None = None
+    _trees: FlatTrees | None = field(init=False)
+    """The trees, where there is nothing else."""
+    _finish: tuple[float, float] = field(init=False)
+    """Inverse temperature and share of the uniform distribution that the kernel applies."""
+
+    def __post_init__(self) -> None:
+        # Once, for serving: looking it up took a tenth of a row's time.
+        alone = self.groups[0] if len(self.groups) == 1 else None
+        object.__setattr__(self, "_trees", alone if isinstance(alone, FlatTrees) else None)
+        object.__setattr__(self, "_finish", _finish_in_kernel(self.calibrator))
+        if self.gate is not None:
+            self._check_gate(self.gate)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {f.name: getattr(self, f.name) for f in fields(self) if f.init}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        for name, value in state.items():
+            object.__setattr__(self, name, value)
+        self.__post_init__()
 
     @property
     def n_outputs(self) -> int:
@@ -87,14 +115,14 @@ class CompiledEnsemble:
     def n_models(self) -> int:
         """Models that are evaluated for a prediction: linear regressors have become one."""
         return sum(
-            1 if isinstance(g, LinearVotes) and g.link == "identity" else g.n_members
-            for g in self.groups
+            len(g.weights) if isinstance(g, LinearVotes) else g.n_members for g in self.groups
         )
 
     @property
     def nbytes(self) -> int:
         """Bytes of the arrays that predict; members that predict for themselves not counted."""
-        return sum(g.nbytes for g in self.groups if not isinstance(g, OtherMembers))
+        gate = 0 if self.gate is None else self.gate.nbytes
+        return gate + sum(g.nbytes for g in self.groups if not isinstance(g, OtherMembers))
 
     def predict_proba(self, X: Any, n_jobs: int | None = None) -> np.ndarray:
         """Class probabilities.
@@ -112,20 +140,26 @@ class CompiledEnsemble:
         if self.classes is None:
             raise AttributeError("a regression ensemble has no predict_proba; use predict.")
         X, threads = self._table(X), resolve_threads(n_jobs)
-        inverse, share = _finish_in_kernel(self.calibrator)
-        if len(self.groups) == 1 and isinstance(self.groups[0], FlatTrees):
-            proba = self.groups[0].scores(
-                self._numbers(X, self.groups[0]),
+        inverse, share = self._finish
+        if self._trees is not None:
+            proba = self._trees.scores(
+                self._numbers(X, self._trees),
                 n_threads=threads,
                 allow_nan=self.allow_nan,
                 vote=True,
                 floor=self.floor,
                 inverse_temperature=inverse,
                 share=share,
+                gate=None if self.gate is None else self.gate.kernel,
             )
-        else:
+        elif self.gate is None:
             proba = self._raw(X, threads)
             finish_votes(proba, self.floor, inverse, share)
+        else:
+            weights, local = self.gate.weigh(self._numbers(X, self.gate))
+            proba = self._raw(X, threads, weights)
+            finish_votes(proba, self.floor, 1.0, 0.0)
+            proba = tempered(proba, local if self.gate.has_temperature else inverse, share)
         return self._calibrated(proba)
 
     def predict(self, X: Any, n_jobs: int | None = None) -> np.ndarray:
@@ -142,7 +176,7 @@ class CompiledEnsemble:
         ndarray of shape (rows,)
         """
         if self.classes is None:
-            return self._raw(self._table(X), resolve_threads(n_jobs))[:, 0]
+            return self._predicted_numbers(self._table(X), resolve_threads(n_jobs))
         best = np.argmax(self.predict_proba(X, n_jobs), axis=1)
         return np.asarray(self.classes[best])
 
@@ -160,13 +194,17 @@ class CompiledEnsemble:
         """
         if self.classes is None:
             raise AttributeError("a regression ensemble has no predict_proba; use predict_one.")
-        trees = self.groups[0]
-        if len(self.groups) != 1 or type(trees) is not FlatTrees:
+        trees = self._trees
+        if trees is None:
             return np.asarray(self.predict_proba(self._one_row(row))[0])
         out = np.empty(len(self.classes))
-        inverse, share = _finish_in_kernel(self.calibrator)
+        inverse, share = self._finish
         try:
-            trees.kernel.predict_one(row, out, self.allow_nan, True, self.floor, inverse, share)
+            if self.gate is None:
+                trees.kernel.predict_one(row, out, self.allow_nan, True, self.floor, inverse, share)
+            else:
+                how = (self.allow_nan, True, self.floor, inverse, share)
+                trees.kernel.predict_one_gated(self.gate.kernel, row, out, *how)
         except TypeError:  # not an array the kernel reads
             return np.asarray(self.predict_proba(self._one_row(row))[0])
         return out if self._is_finished else np.asarray(self._calibrated(out[None])[0])
@@ -185,12 +223,16 @@ class CompiledEnsemble:
         """
         if self.classes is not None:
             return self.classes[self.predict_proba_one(row).argmax()]
-        trees = self.groups[0]
-        if len(self.groups) != 1 or type(trees) is not FlatTrees:
+        trees = self._trees
+        if trees is None:
             return float(self.predict(self._one_row(row))[0])
         out = np.empty(1)
         try:
-            trees.kernel.predict_one(row, out, self.allow_nan, False, 0.0, 1.0, 0.0)
+            if self.gate is None:
+                trees.kernel.predict_one(row, out, self.allow_nan, False, 0.0, 1.0, 0.0)
+            else:
+                how = (self.allow_nan, False, 0.0, 1.0, 0.0)
+                trees.kernel.predict_one_gated(self.gate.kernel, row, out, *how)
         except TypeError:
             return float(self.predict(self._one_row(row))[0])
         return float(out[0])
@@ -208,12 +250,26 @@ class CompiledEnsemble:
         task = "regression" if self.classes is None else f"{len(self.classes)} classes"
         calibrator = "" if self.calibrator is None else f", calibrator {self.calibrator.kind}"
         floor = f", floor {self.floor:g}" if self.classes is not None and self.floor else ""
+        gate = "" if self.gate is None else f", {self.gate}"
         size = f"{self.nbytes:,} bytes"
         if any(isinstance(group, OtherMembers) for group in self.groups):
             size = f"{size} and the other members' own" if self.nbytes else "the members' own bytes"
-        return f"CompiledEnsemble({paths}; {task}{floor}{calibrator}; {size})"
+        return f"CompiledEnsemble({paths}; {task}{floor}{calibrator}{gate}; {size})"
 
     # -- steps of a prediction ---------------------------------------------------------------
+
+    def _check_gate(self, gate: CompiledGate) -> None:
+        if gate.n_members != self.n_models or gate.n_members != len(self.paths):
+            raise ValueError("the gate weighs other members.")
+        widths = {g.n_features for g in self.groups if not isinstance(g, OtherMembers)}
+        widths |= set() if self.n_features is None else {self.n_features}
+        if widths - {gate.n_features}:
+            raise ValueError("the gate reads another number of features.")
+        if gate.has_temperature and (self.classes is None or not self._is_finished):
+            raise ValueError(
+                "a temperature that depends on the row takes the place of a calibrator's; it goes "
+                "with no other calibrator, and not with regression."
+            )
 
     @property
     def _is_finished(self) -> bool:
@@ -240,6 +296,20 @@ class CompiledEnsemble:
             )
         self._check_names(getattr(X, "columns", None))
         return encoded(X, self.categories, self.feature_names)
+
+    def rows_of_numbers(self, X: Any) -> Any:
+        """X once its columns are those of the model, as numbers, dense or sparse.
+
+        Parameters
+        ----------
+        X : array-like, sparse matrix or DataFrame of shape (rows, n_features)
+
+        Returns
+        -------
+        ndarray or sparse matrix
+        """
+        X = self._table(X)
+        return X.tocsr() if hasattr(X, "toarray") else as_numbers(X, self.feature_names)
 
     def _first_missing(self, names: Any) -> str:
         """The first column that is not there, where columns have names."""
@@ -274,25 +344,45 @@ class CompiledEnsemble:
         row = encoded(row, self.categories, self.feature_names)
         return readable(as_numbers(row, self.feature_names))[None]
 
-    def _numbers(self, X: Any, group: Group) -> Any:
+    def _numbers(self, X: Any, group: Group | CompiledGate) -> Any:
         """The columns a group of arrays reads, as numbers, dense or sparse."""
         if X.shape[1] < group.n_features:
             raise ValueError(f"X has {X.shape[1]} features, but {group.n_features} were fitted.")
         X = X.tocsr() if hasattr(X, "toarray") else as_numbers(X, self.feature_names)
         return X if X.shape[1] == group.n_features else X[:, : group.n_features]
 
-    def _raw(self, X: Any, n_threads: int) -> np.ndarray:
-        """Sum of the groups' weighted votes."""
+    def _predicted_numbers(self, X: Any, n_threads: int) -> np.ndarray:
+        """A regression's."""
+        gate = self.gate
+        if self._trees is not None:
+            return self._trees.scores(
+                self._numbers(X, self._trees),
+                n_threads=n_threads,
+                allow_nan=self.allow_nan,
+                gate=None if gate is None else gate.kernel,
+            )[:, 0]
+        weights = None if gate is None else gate.weigh(self._numbers(X, gate))[0]
+        return self._raw(X, n_threads, weights)[:, 0]
+
+    def _raw(self, X: Any, n_threads: int, weights: np.ndarray | None = None) -> np.ndarray:
+        """Sum of the groups' weighted votes; with a gate, ``weights`` are what it says."""
         total: Any = None
+        first = 0
         for group in self.groups:
+            end = first + group.n_members
+            own = None if weights is None else weights[:, first:end]
             if isinstance(group, OtherMembers):
-                part = group.scores(X, n_threads=n_threads)
+                part = group.scores(X, own, n_threads=n_threads)
             elif isinstance(group, FlatTrees):
                 numbers = self._numbers(X, group)
-                part = group.scores(numbers, n_threads=n_threads, allow_nan=self.allow_nan)
+                gate = None if self.gate is None else self.gate.kernel
+                part = group.scores(
+                    numbers, n_threads=n_threads, allow_nan=self.allow_nan, gate=gate, first=first
+                )
             else:
-                part = group.scores(self._numbers(X, group))
+                part = group.scores(self._numbers(X, group), own)
             total = part if total is None else total + part
+            first = end
         return np.ascontiguousarray(total, dtype=np.float64)
 
 
@@ -326,51 +416,6 @@ def resolve_threads(n_jobs: int | None) -> int:
     if n_jobs > 0:
         return min(n_jobs, MOST_THREADS)
     return max(1, (os.cpu_count() or 1) + 1 + n_jobs)
-
-
-def as_numbers(X: Any, names: Sequence[str] | None = None) -> np.ndarray:
-    """X as an array of real numbers; whatever pandas calls missing becomes NaN.
-
-    Parameters
-    ----------
-    X : array-like or DataFrame
-    names : sequence of str, optional
-        Of the columns, for the error.
-
-    Returns
-    -------
-    ndarray
-
-    Examples
-    --------
-    >>> as_numbers([["1", "2.5"]]).tolist()
-    [[1.0, 2.5]]
-    """
-    array = np.asarray(X)
-    if array.dtype.kind in "fiub":
-        return array
-    if array.dtype.kind == "c":
-        raise ValueError("X holds complex numbers; pass real ones.")
-    if hasattr(X, "isna"):  # pandas' NA is no float
-        array = np.where(X.isna(), np.nan, array)
-    try:
-        return array.astype(np.float64)
-    except (TypeError, ValueError):
-        raise _not_a_number(array, names) from None
-
-
-def _not_a_number(array: np.ndarray, names: Sequence[str] | None) -> ValueError:
-    """A sentence on the first value that is none, and the column it is in."""
-    for index, value in np.ndenumerate(array):
-        try:
-            float(value)
-        except (TypeError, ValueError):
-            column: Any = index[-1] if index else 0
-            if names is not None and column < len(names):
-                column = repr(names[column])
-            told = repr(value if not isinstance(value, np.generic) else value.item())
-            return ValueError(f"column {column} holds {told[:40]}, which is no number.")
-    return ValueError("X holds something else than numbers.")
 
 
 def _finish_in_kernel(calibrator: Calibrator | None) -> tuple[float, float]:

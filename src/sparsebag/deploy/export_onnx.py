@@ -1,5 +1,7 @@
 """A compiled ensemble as an ONNX graph: one ``TreeEnsemble`` node, weights in the leaves.
 
+A gate's weights cannot be there: trees then have a target each, and are weighed after it.
+
 Sums are taken in float64, as ours are; trees compare float32 values, as scikit-learn's do. To
 export another calibrator, add its nodes to `CALIBRATOR_NODES`.
 """
@@ -17,13 +19,12 @@ from sparsebag.deploy.compiled import CompiledEnsemble
 from sparsebag.deploy.linear import LinearVotes
 from sparsebag.deploy.mlp import StackedNetworks
 from sparsebag.deploy.not_exportable import NotExportable
+from sparsebag.deploy.onnx_gate import LESS_OR_EQUAL, SUM, gate_nodes
 from sparsebag.deploy.onnx_graph import Graph
 from sparsebag.deploy.trees import FlatTrees
 from sparsebag.deploy.verification import Export, dense, probe_rows
 from sparsebag.deploy.whole_file import write_whole
 
-SUM, LESS_OR_EQUAL = 1, 0
-"""Codes of TreeEnsemble's attributes."""
 MAX_LEAVES = 2**15
 """Leaves times classes that are written out in the trees, about 2 MB; more become a table."""
 ACTIVATION_NODES = {"logistic": "Sigmoid", "tanh": "Tanh", "relu": "Relu"}
@@ -109,12 +110,18 @@ def export_onnx(model: CompiledEnsemble) -> OnnxExport:
     OnnxExport
     """
     graph = Graph()
-    scores = [_scores(graph, group) for group in model.groups]
+    weights, inverse = (None, None) if model.gate is None else gate_nodes(graph, model.gate)
+    scores, first = [], 0
+    for group in model.groups:
+        end = first + group.n_members
+        own = None if weights is None else _columns(graph, weights, first, end)
+        scores.append(_scores(graph, group, own))
+        first = end
     total = scores[0] if len(scores) == 1 else graph.add("Sum", *scores)
     if model.classes is None:
         outputs = [graph.output("Squeeze", "prediction", [None], total, graph.ints([1]))]
     else:
-        outputs = _vote(graph, model, total)
+        outputs = _vote(graph, model, total, inverse)
     export = OnnxExport(graph.finished(_width(model), _input_dtype(model), outputs), model)
     export.prove()
     return export
@@ -132,15 +139,21 @@ def _input_dtype(model: CompiledEnsemble) -> Any:
 # -- groups ----------------------------------------------------------------------------------
 
 
-def _scores(graph: Graph, group: Any) -> str:
+def _columns(graph: Graph, weights: str, first: int, end: int) -> str:
+    """The weights of one group's members."""
+    return graph.add("Slice", weights, *(graph.ints([i]) for i in (first, end, 1)))
+
+
+def _scores(graph: Graph, group: Any, weights: str | None) -> str:
+    """Names of the scores; ``weights`` are a gate's, of shape (rows, members)."""
     if isinstance(group, FlatTrees):
-        return _trees(graph, group)
+        return _trees(graph, group, weights)
     if isinstance(group, LinearVotes):
         z = graph.add("MatMul", graph.cast("X", np.float64), graph.constant(group.coef))
         z = graph.add("Add", z, graph.constant(group.intercept))
         per_member = graph.ints([0, len(group.weights), -1])
         z = graph.add("Transpose", graph.add("Reshape", z, per_member), perm=[1, 0, 2])
-        return _weighted(graph, _link(graph, z, group.link, _n_votes(group)), group)
+        return _weighted(graph, _link(graph, z, group.link, _n_votes(group)), group, weights)
     if isinstance(group, StackedNetworks):
         # (rows, features) against (members, features, width) broadcasts to (members, rows, width)
         z = graph.cast("X", np.float64)
@@ -149,14 +162,14 @@ def _scores(graph: Graph, group: Any) -> str:
                 z = graph.add(ACTIVATION_NODES[group.activation], z)
             z = graph.add("MatMul", z, graph.constant(layer))
             z = graph.add("Add", z, graph.constant(bias))
-        return _weighted(graph, _link(graph, z, group.link, _n_votes(group)), group)
+        return _weighted(graph, _link(graph, z, group.link, _n_votes(group)), group, weights)
     raise NotExportable(
         f"{group.n_members} members predict for themselves and have no ONNX form; only trees, "
         "linear models and scikit-learn's networks can be exported."
     )
 
 
-def _trees(graph: Graph, trees: FlatTrees) -> str:
+def _trees(graph: Graph, trees: FlatTrees, weights: str | None) -> str:
     width = trees.values.shape[1]
     children, roots = trees.children.copy(), trees.roots.copy()
     feature, threshold = trees.feature, trees.threshold.astype(np.float64)
@@ -170,7 +183,9 @@ def _trees(graph: Graph, trees: FlatTrees) -> str:
     # A leaf of this operator adds one number to one target. Of several classes each gets a copy
     # of the trees; where that would be too much, leaves say their row of the table of values, to
     # a target a tree, and the table is looked up after it.
-    direct = np.sum(children < 0) * width <= MAX_LEAVES or width == 1
+    # Under a gate trees have a target each: of one number it is the number itself.
+    direct = weights is None and (np.sum(children < 0) * width <= MAX_LEAVES or width == 1)
+    one_each = weights is not None and width == 1
     tree_of, level = np.zeros(len(feature), dtype=np.int64), roots.astype(np.int64)
     tree_of[roots] = np.arange(len(roots))
     while len(level):  # a level of all trees at a time
@@ -181,7 +196,8 @@ def _trees(graph: Graph, trees: FlatTrees) -> str:
     slots = np.flatnonzero(is_leaf.ravel())
     rows = ~children.ravel()[slots]
     copies = width if direct else 1
-    leaf_weights = trees.values[rows].T.ravel() if direct else rows.astype(np.float64)
+    says_value = direct or one_each
+    leaf_weights = trees.values[rows].T.ravel() if says_value else rows.astype(np.float64)
     targets = np.repeat(np.arange(width), len(slots)) if direct else tree_of[slots // 2]
     index = children.astype(np.int64)
     index[is_leaf] = np.arange(len(slots))
@@ -210,30 +226,40 @@ def _trees(graph: Graph, trees: FlatTrees) -> str:
         leaf_targetids=targets.tolist(),
         leaf_weights=tensor(leaf_weights.astype(np.float64), "leaf_weights"),
     )
-    if not direct:
-        return _looked_up(graph, trees.values, graph.cast(out, np.int64), len(roots))
+    if not says_value:
+        rows_said = graph.cast(out, np.int64)
+        return _looked_up(graph, trees.values, rows_said, len(roots), weights)
+    total = graph.constant([[trees.total]])
+    if weights is not None:
+        out = graph.add("ReduceSum", graph.add("Mul", out, weights), graph.ints([1]), keepdims=1)
+        total = graph.add("ReduceSum", weights, graph.ints([1]), keepdims=1)
     if trees.complement:
-        return graph.add(
-            "Concat", graph.add("Sub", graph.constant([[trees.total]]), out), out, axis=1
-        )
+        return graph.add("Concat", graph.add("Sub", total, out), out, axis=1)
     return out
 
 
-def _looked_up(graph: Graph, values: np.ndarray, rows: str, n_trees: int) -> str:
-    """The sum of the trees' rows of a table, tree after tree."""
+def _looked_up(
+    graph: Graph, values: np.ndarray, rows: str, n_trees: int, weights: str | None
+) -> str:
+    """The sum of the trees' rows of a table, tree after tree, times their weights."""
     # All at once would be an array of rows x trees x classes; and without a loop an engine may
     # take the nodes in any order.
     table = graph.constant(values)
     rows = graph.add("Transpose", rows, perm=[1, 0])
     first = graph.add("Gather", rows, graph.constant(0, np.int64), axis=0)
     start = graph.add("Gather", table, first, axis=0)
+    if weights is not None:  # (rows, trees) to (trees, rows, 1)
+        weights = graph.add("Transpose", weights, perm=[1, 0])
+        weights = graph.add("Unsqueeze", weights, graph.ints([2]))
+        own = graph.add("Gather", weights, graph.constant(0, np.int64), axis=0)
+        start = graph.add("Mul", start, own)
     if n_trees == 1:
         return start
-    others = graph.add(
-        "Slice", rows, graph.ints([1]), graph.ints([np.iinfo(np.int64).max]), graph.ints([0])
-    )
-    body = graph.sum_of_rows(table, values.shape[1])
-    return graph.add("Scan", start, others, body=body, num_scan_inputs=1)
+    scanned = [rows] if weights is None else [rows, weights]
+    after_first = [graph.ints([1]), graph.ints([np.iinfo(np.int64).max]), graph.ints([0])]
+    others = [graph.add("Slice", value, *after_first) for value in scanned]
+    body = graph.sum_of_rows(table, values.shape[1], weighted=weights is not None)
+    return graph.add("Scan", start, *others, body=body, num_scan_inputs=len(others))
 
 
 def _link(graph: Graph, z: str, link: str, n_votes: int) -> str:
@@ -265,24 +291,25 @@ def _n_votes(group: LinearVotes | StackedNetworks) -> int:
     return int(group.class_columns.shape[1])
 
 
-def _weighted(graph: Graph, votes: str, group: LinearVotes | StackedNetworks) -> str:
+def _weighted(
+    graph: Graph, votes: str, group: LinearVotes | StackedNetworks, weights: str | None
+) -> str:
     """Each member's votes into its classes, times its weight, summed."""
     members, columns = group.class_columns.shape
     into = np.zeros((members, columns, group.n_outputs))
     rows = np.arange(members)[:, None]
     into[rows, np.arange(columns), group.class_columns] = group.weights[:, None]
-    return graph.add(
-        "ReduceSum",
-        graph.add("MatMul", votes, graph.constant(into)),
-        graph.ints([0]),
-        keepdims=0,
-    )
+    votes = graph.add("MatMul", votes, graph.constant(into))
+    if weights is not None:  # (rows, members) to (members, rows, 1)
+        weights = graph.add("Transpose", weights, perm=[1, 0])
+        votes = graph.add("Mul", votes, graph.add("Unsqueeze", weights, graph.ints([2])))
+    return graph.add("ReduceSum", votes, graph.ints([0]), keepdims=0)
 
 
 # -- what finishes the vote ------------------------------------------------------------------
 
 
-def _vote(graph: Graph, model: CompiledEnsemble, total: str) -> list[Any]:
+def _vote(graph: Graph, model: CompiledEnsemble, total: str, inverse: str | None) -> list[Any]:
     assert model.classes is not None
     n_classes = len(model.classes)
     p = total
@@ -293,7 +320,11 @@ def _vote(graph: Graph, model: CompiledEnsemble, total: str) -> list[Any]:
         p = graph.add("Mul", p, graph.constant(1.0 - model.floor))
         p = graph.add("Add", p, graph.constant(model.floor / n_classes))
     p = _normalised(graph, p)
-    if model.calibrator is not None:
+    if inverse is not None:  # in the place of the calibrator's temperature
+        p = graph.add("Softmax", graph.add("Mul", graph.add("Log", p), inverse), axis=1)
+        if model.calibrator is not None and "share" in model.calibrator.params:
+            p = _with_share(graph, p, model.calibrator, n_classes)
+    elif model.calibrator is not None:
         if model.calibrator.kind not in CALIBRATOR_NODES:
             raise NotExportable(
                 f"the calibrator {name_of(model.calibrator)!r} has no ONNX form; use one of "

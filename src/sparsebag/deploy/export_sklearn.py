@@ -36,7 +36,7 @@ from sparsebag.deploy.calibrators import (
 )
 from sparsebag.deploy.compiled import CompiledEnsemble
 from sparsebag.deploy.from_members import leaf_table, width_of
-from sparsebag.deploy.not_exportable import NotExportable
+from sparsebag.deploy.not_exportable import NotExportable, check_fixed_weights
 from sparsebag.deploy.verification import TOLERANCE, probe_rows, verify
 from sparsebag.evidence.members import Member, MemberPool
 
@@ -62,6 +62,7 @@ def export_sklearn(model: CompiledEnsemble, pool: MemberPool, weights: np.ndarra
     RandomForestClassifier, RandomForestRegressor, VotingClassifier, VotingRegressor,
     StackingClassifier or CalibratedClassifierCV
     """
+    check_fixed_weights(model.gate, "scikit-learn")
     clip = model.classes is not None and _says_less_than_nothing(pool, model.n_outputs)
     voted = replace(model, floor=0.0) if clip else model  # the floor comes after the clip
     if all(member.is_tree for member in pool.members):

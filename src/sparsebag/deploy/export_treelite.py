@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from sparsebag.deploy.compiled import CompiledEnsemble
-from sparsebag.deploy.not_exportable import NotExportable
+from sparsebag.deploy.not_exportable import NotExportable, check_fixed_weights
 from sparsebag.deploy.trees import FlatTrees
 from sparsebag.deploy.verification import Export, dense, probe_rows
 from sparsebag.refine.size_matched import finished_votes
@@ -87,6 +87,7 @@ def export_treelite(model: CompiledEnsemble) -> TreeliteExport:
         raise ImportError(
             "exporting to treelite needs treelite; pip install 'sparsebag[treelite]'."
         ) from error
+    check_fixed_weights(model.gate, "treelite")
     if len(model.groups) != 1 or not isinstance(model.groups[0], FlatTrees):
         raise NotExportable(
             f"treelite holds trees only, and this ensemble has members of other kinds "

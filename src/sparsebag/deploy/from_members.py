@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from sklearn.utils import get_tags
 
 from sparsebag.deploy.calibrators import Calibrator
 from sparsebag.deploy.compiled import CompiledEnsemble, Group
+from sparsebag.deploy.gate import CompiledGate, Gate
 from sparsebag.deploy.linear import LINKS, LinearVotes
 from sparsebag.deploy.mlp import ACTIVATIONS, StackedNetworks
 from sparsebag.deploy.other import OtherMembers
@@ -35,6 +37,7 @@ def compile_members(
     weights: np.ndarray,
     floor: float = 0.0,
     calibrator: Calibrator | None = None,
+    gate: Gate | None = None,
 ) -> CompiledEnsemble:
     """Survivors as arrays, or as themselves where no arrays are known for their kind.
 
@@ -46,6 +49,8 @@ def compile_members(
     floor : float
         Share of the uniform class distribution in each vote.
     calibrator : Calibrator, optional
+    gate : Gate, optional
+        Weights that depend on the row, members in the pool's order; ``weights`` are not used then.
 
     Returns
     -------
@@ -62,17 +67,28 @@ def compile_members(
     """
     n_outputs = 1 if pool.classes is None else len(pool.classes)
     n_features = pool.n_features
+    if n_features is None and gate is not None:
+        n_features = gate.n_features  # it was fitted to all columns, whichever members read
     if n_features is None:
         widths = {width_of(m) for m in pool.members if m.features is None}
         # Zero: a model of another library, which does not say.
         n_features = (widths.pop() or None) if len(widths) == 1 else None
     keys = [_path(member) for member in pool.members]
     groups: list[Group] = []
+    order: list[int] = []
+    if gate is not None:  # weighs leaves and votes as they are
+        if gate.n_members != len(pool.members):
+            raise ValueError("the gate weighs other members.")
+        weights = np.ones(len(pool.members))
     for key in dict.fromkeys(keys):
         chosen = [j for j, k in enumerate(keys) if k == key]
         members = [pool.members[j] for j in chosen]
         width = n_features or max(width_of(m) for m in members)
-        groups.append(_BUILDERS[key[0]](members, weights[chosen], n_outputs, width))
+        build = _BUILDERS[key[0]]
+        if gate is not None and key[0] == "linear":
+            build = partial(_linear_votes, collapse=False)
+        groups.append(build(members, weights[chosen], n_outputs, width))
+        order += chosen
     return CompiledEnsemble(
         groups=tuple(groups),
         paths=tuple(key[0] for key in keys),
@@ -81,6 +97,7 @@ def compile_members(
         floor=float(floor) if pool.classes is not None else 0.0,
         calibrator=calibrator,
         allow_nan=all(m.is_tree and _routes_missing(m.estimator) for m in pool.members),
+        gate=None if gate is None else CompiledGate(gate.take(np.array(order))),
     )
 
 
@@ -272,7 +289,12 @@ def _own_votes(member: Member, X: np.ndarray) -> np.ndarray:
 
 
 def _linear_votes(
-    members: list[Member], weights: np.ndarray, n_outputs: int, n_features: int
+    members: list[Member],
+    weights: np.ndarray,
+    n_outputs: int,
+    n_features: int,
+    *,
+    collapse: bool = True,
 ) -> LinearVotes:
     link = _linear_link(members[0])
     assert link is not None
@@ -285,7 +307,7 @@ def _linear_votes(
         parts.append((coef, arrays[1]))
     coef = np.concatenate([c for c, _ in parts]).T
     intercept = np.concatenate([b for _, b in parts])
-    if link == "identity":  # a weighted sum of affine maps is one affine map
+    if link == "identity" and collapse:  # a weighted sum of affine maps is one affine map
         coef, intercept = (coef @ weights)[:, None], np.array([intercept @ weights])
         weights, columns = np.ones(1), np.zeros((1, 1))
     else:

@@ -129,20 +129,27 @@ class LinearVotes:
             n_members=int(settings["n_members"]),
         )
 
-    def scores(self, X: Any) -> np.ndarray:
+    def scores(self, X: Any, row_weights: np.ndarray | None = None) -> np.ndarray:
         """Weighted sum of the members' votes.
 
         Parameters
         ----------
         X : ndarray or sparse matrix of shape (rows, n_features)
+        row_weights : ndarray of shape (rows, members), optional
+            A gate's, in place of the members' own.
 
         Returns
         -------
         ndarray of shape (rows, n_outputs)
         """
-        return scores_in_blocks(X, self.n_outputs, self.coef.shape[1], self._block)
 
-    def _block(self, X: Any) -> np.ndarray:
+        def of_block(X: Any, rows: slice) -> np.ndarray:
+            weights = self.weights if row_weights is None else row_weights[rows]
+            return weighted_votes(self._votes(X), weights, self.class_columns, self.n_outputs)
+
+        return scores_in_blocks(X, self.n_outputs, self.coef.shape[1], of_block)
+
+    def _votes(self, X: Any) -> np.ndarray:
         z = np.asarray(X @ self.coef) + self.intercept
         z = z.reshape(len(z), len(self.weights), -1).transpose(1, 0, 2)
-        return weighted_votes(LINKS[self.link](z), self.weights, self.class_columns, self.n_outputs)
+        return LINKS[self.link](z)

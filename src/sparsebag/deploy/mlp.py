@@ -116,28 +116,35 @@ class StackedNetworks:
             n_outputs=int(settings["n_outputs"]),
         )
 
-    def scores(self, X: Any) -> np.ndarray:
+    def scores(self, X: Any, row_weights: np.ndarray | None = None) -> np.ndarray:
         """Weighted sum of the networks' votes.
 
         Parameters
         ----------
         X : ndarray or sparse matrix of shape (rows, n_features)
+        row_weights : ndarray of shape (rows, members), optional
+            A gate's, in place of the members' own.
 
         Returns
         -------
         ndarray of shape (rows, n_outputs)
         """
-        widest = max(layer.shape[2] for layer in self.layers) * self.n_members
-        return scores_in_blocks(X, self.n_outputs, widest, self._block)
 
-    def _block(self, X: Any) -> np.ndarray:
+        def of_block(X: Any, rows: slice) -> np.ndarray:
+            weights = self.weights if row_weights is None else row_weights[rows]
+            return weighted_votes(self._votes(X), weights, self.class_columns, self.n_outputs)
+
+        widest = max(layer.shape[2] for layer in self.layers) * self.n_members
+        return scores_in_blocks(X, self.n_outputs, widest, of_block)
+
+    def _votes(self, X: Any) -> np.ndarray:
         # One product for all first layers: X is read once, and may be sparse.
         m, inputs, width = self.layers[0].shape
         first = self.layers[0].transpose(1, 0, 2).reshape(inputs, m * width)
         z = np.asarray(X @ first).reshape(-1, m, width).transpose(1, 0, 2) + self.biases[0]
         for layer, bias in zip(self.layers[1:], self.biases[1:], strict=True):
             z = np.matmul(ACTIVATIONS[self.activation](z), layer) + bias
-        return weighted_votes(LINKS[self.link](z), self.weights, self.class_columns, self.n_outputs)
+        return LINKS[self.link](z)
 
 
 def _misfit() -> ValueError:

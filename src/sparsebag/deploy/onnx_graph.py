@@ -32,6 +32,13 @@ class Graph:
         self.nodes.append(node)
         return name
 
+    def first_of(self, op: str, *inputs: str, **attributes: Any) -> str:
+        """A node of two outputs, of which the first is used."""
+        name = f"{op.lower()}_{len(self.nodes)}"
+        outputs = [name, f"{name}_rest"]
+        self.nodes.append(self.onnx.helper.make_node(op, list(inputs), outputs, **attributes))
+        return name
+
     def constant(self, values: Any, dtype: Any = np.float64) -> str:
         """A tensor known beforehand."""
         name = f"constant_{len(self.constants)}"
@@ -51,19 +58,25 @@ class Graph:
         """ONNX's number for a type."""
         return int(self.onnx.helper.np_dtype_to_tensor_dtype(np.dtype(dtype)))
 
-    def sum_of_rows(self, table: str, width: int) -> Any:
-        """Body of a Scan that adds rows of a table, known outside of it, to a running sum."""
+    def sum_of_rows(self, table: str, width: int, *, weighted: bool = False) -> Any:
+        """Body of a Scan that adds rows of a table, known outside of it, to a running sum.
+
+        Weighted, each is multiplied by a number of its own, a second thing that is scanned.
+        """
         helper = self.onnx.helper
         number, whole = self.type_of(np.float64), self.type_of(np.int64)
         before, after = (
             helper.make_tensor_value_info(name, number, [None, width]) for name in ("sum", "sum_on")
         )
         index = helper.make_tensor_value_info("own_rows", whole, [None])
-        nodes = [
-            helper.make_node("Gather", [table, "own_rows"], ["said"], axis=0),
-            helper.make_node("Add", ["sum", "said"], ["sum_on"]),
-        ]
-        return helper.make_graph(nodes, "sum_of_rows", [before, index], [after])
+        nodes = [helper.make_node("Gather", [table, "own_rows"], ["said"], axis=0)]
+        inputs = [before, index]
+        if weighted:
+            inputs.append(helper.make_tensor_value_info("own_weights", number, [None, 1]))
+            nodes.append(helper.make_node("Mul", ["said", "own_weights"], ["weighted"]))
+        added = "weighted" if weighted else "said"
+        nodes.append(helper.make_node("Add", ["sum", added], ["sum_on"]))
+        return helper.make_graph(nodes, "sum_of_rows", inputs, [after])
 
     def output(
         self,

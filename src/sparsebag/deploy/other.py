@@ -61,12 +61,16 @@ class OtherMembers:
         """Columns of X that are needed, where subsets say."""
         return max((int(f.max()) + 1 for f in self.features if f is not None), default=0)
 
-    def scores(self, X: Any, *, n_threads: int = 1) -> np.ndarray:
+    def scores(
+        self, X: Any, row_weights: np.ndarray | None = None, *, n_threads: int = 1
+    ) -> np.ndarray:
         """Weighted sum of the members' votes.
 
         Parameters
         ----------
         X : array-like, sparse matrix or DataFrame
+        row_weights : ndarray of shape (rows, members), optional
+            A gate's, in place of the members' own.
         n_threads : int
 
         Returns
@@ -76,7 +80,8 @@ class OtherMembers:
         n_rows = X.shape[0] if hasattr(X, "shape") else len(X)
         threads = min(n_threads, self.n_members) if n_rows >= ROWS_TO_THREAD else 1
         out = np.zeros((n_rows, self.n_outputs))
-        for weight, vote in zip(self.weights, self._votes(X, threads), strict=True):
+        weights = self.weights if row_weights is None else row_weights.T[:, :, None]
+        for weight, vote in zip(weights, self._votes(X, threads), strict=True):
             out += weight * vote
         return out
 

@@ -16,6 +16,7 @@ from sklearn.tree._tree import Tree
 from sparsebag.deploy.compiled import CompiledEnsemble
 from sparsebag.deploy.linear import LinearVotes
 from sparsebag.deploy.mlp import StackedNetworks
+from sparsebag.deploy.not_exportable import check_fixed_weights
 from sparsebag.deploy.to_estimators import linear_members, network_members
 from sparsebag.deploy.trees import FlatTrees
 from sparsebag.evidence.members import Member, MemberPool
@@ -50,6 +51,7 @@ def as_members(model: CompiledEnsemble) -> tuple[MemberPool, np.ndarray]:
     >>> bool(np.allclose(again.predict_proba(X), forest.predict_proba(X)))
     True
     """
+    check_fixed_weights(model.gate, "scikit-learn")
     found: list[tuple[Member, float]] = []
     collapsed = None
     for group in model.groups:

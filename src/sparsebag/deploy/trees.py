@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from sparsebag.deploy._forest import Forest
+from sparsebag.deploy._forest import Forest, Gate
 
 SPARSE_BLOCK_BYTES = 2**25
 """Sparse rows are made dense this much at a time."""
@@ -32,7 +32,8 @@ class FlatTrees:
     roots : int32 ndarray of shape (n_trees,)
         First node of each tree, or ``~row`` for a tree of one leaf.
     values : float64 ndarray of shape (n_values, n_outputs)
-        What leaves add to the vote, times the tree's weight; equal leaves share a row.
+        What leaves add to the vote, times the tree's weight (one, where a gate weighs the
+        trees); equal leaves share a row.
     n_features : int
         Columns of X.
     complement : bool
@@ -124,6 +125,8 @@ class FlatTrees:
         floor: float = 0.0,
         inverse_temperature: float = 1.0,
         share: float = 0.0,
+        gate: Gate | None = None,
+        first: int = 0,
     ) -> np.ndarray:
         """Weighted sums of the leaves' values, or with ``vote`` the finished probabilities.
 
@@ -137,6 +140,10 @@ class FlatTrees:
             Whether to clip, mix in the floor, normalise, apply the temperature, and mix in the
             calibrator's share of the uniform distribution.
         floor, inverse_temperature, share : float
+        gate : kernel of a gate, optional
+            Which weighs the trees row by row; its temperature takes the place of the one given.
+        first : int
+            The gate's member that is the first tree.
 
         Returns
         -------
@@ -148,9 +155,15 @@ class FlatTrees:
             step = max(1, SPARSE_BLOCK_BYTES // (4 * self.n_features))
             for start in range(0, X.shape[0], step):
                 rows = slice(start, start + step)
-                self.kernel.predict(readable(X[rows].toarray()), out[rows], *how)
-        else:
+                dense = readable(X[rows].toarray())
+                if gate is None:
+                    self.kernel.predict(dense, out[rows], *how)
+                else:
+                    self.kernel.predict_gated(gate, first, dense, out[rows], *how)
+        elif gate is None:
             self.kernel.predict(readable(X), out, *how)
+        else:
+            self.kernel.predict_gated(gate, first, readable(X), out, *how)
         return out
 
     def __getstate__(self) -> dict[str, Any]:

@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from sparsebag.refine.calibrator import logarithm, softmax_rows
+
 BLOCK_ELEMENTS = 2**21
 """Scores or activations held at a time."""
 
@@ -38,7 +40,7 @@ def finite_numbers(X: Any) -> Any:
 
 
 def scores_in_blocks(
-    X: Any, n_outputs: int, width: int, of_block: Callable[[Any], np.ndarray]
+    X: Any, n_outputs: int, width: int, of_block: Callable[[Any, slice], np.ndarray]
 ) -> np.ndarray:
     """Scores of a few rows at a time, so that memory does not grow with the rows.
 
@@ -50,7 +52,7 @@ def scores_in_blocks(
     width : int
         Numbers a row takes on the way.
     of_block : callable
-        Some rows of X to scores of shape (rows, n_outputs).
+        Some rows of X, and which they are, to scores of shape (rows, n_outputs).
 
     Returns
     -------
@@ -58,7 +60,7 @@ def scores_in_blocks(
 
     Examples
     --------
-    >>> scores_in_blocks(np.ones((3, 2)), 1, 2, lambda X: X[:, :1]).shape
+    >>> scores_in_blocks(np.ones((3, 2)), 1, 2, lambda X, rows: X[:, :1]).shape
     (3, 1)
     """
     X = finite_numbers(X)
@@ -66,7 +68,7 @@ def scores_in_blocks(
     step = max(1, BLOCK_ELEMENTS // width)
     for start in range(0, X.shape[0], step):
         rows = slice(start, start + step)
-        out[rows] = of_block(X[rows])
+        out[rows] = of_block(X[rows], rows)
     return out
 
 
@@ -118,7 +120,7 @@ def weighted_votes(
     Parameters
     ----------
     votes : ndarray of shape (members, rows, classes a member)
-    weights : ndarray of shape (members,)
+    weights : ndarray of shape (members,) or (rows, members)
     class_columns : int ndarray of shape (members, classes a member)
     n_outputs : int
 
@@ -132,12 +134,40 @@ def weighted_votes(
     >>> weighted_votes(votes, np.array([0.5, 0.5]), np.array([[0], [2]]), 3).tolist()
     [[0.5, 0.0, 0.25]]
     """
-    if class_columns.shape[1] == n_outputs and np.all(class_columns == np.arange(n_outputs)):
+    plain = class_columns.shape[1] == n_outputs and np.all(class_columns == np.arange(n_outputs))
+    if plain and weights.ndim == 1:
         return np.tensordot(weights, votes, axes=1)
+    if plain:
+        return np.asarray(np.einsum("nm,mnc->nc", weights, votes))
     out = np.zeros((votes.shape[1], n_outputs))
-    for weight, vote, columns in zip(weights, votes, class_columns, strict=True):
+    of_member = weights if weights.ndim == 1 else weights.T[:, :, None]
+    for weight, vote, columns in zip(of_member, votes, class_columns, strict=True):
         out[:, columns] += weight * vote
     return out
+
+
+def tempered(proba: np.ndarray, inverse_temperature: Any, share: float) -> np.ndarray:
+    """Probabilities to the power of their row's inverse temperature, and a uniform share.
+
+    Parameters
+    ----------
+    proba : ndarray of shape (rows, C)
+    inverse_temperature : float or ndarray of shape (rows,)
+    share : float
+
+    Returns
+    -------
+    ndarray of shape (rows, C)
+
+    Examples
+    --------
+    >>> tempered(np.array([[0.75, 0.25]]), np.array([2.0]), 0.5).round(6).tolist()
+    [[0.7, 0.3]]
+    """
+    power = np.broadcast_to(inverse_temperature, len(proba))[:, None]
+    if np.any(power != 1.0):
+        proba = softmax_rows(logarithm(proba) * power)
+    return (1.0 - share) * proba + share / proba.shape[1] if share else proba
 
 
 def check_class_columns(class_columns: np.ndarray, n_outputs: int) -> None:

@@ -8,8 +8,11 @@ from typing import Any
 import numpy as np
 from sklearn.utils.parallel import Parallel, delayed
 
+from sparsebag.deploy.real_numbers import as_numbers
+from sparsebag.deploy.votes import tempered
 from sparsebag.evidence.members import MemberPool
 from sparsebag.refine.calibrator import Calibrator
+from sparsebag.refine.gate import Gate
 from sparsebag.refine.size_matched import finished_votes
 
 
@@ -26,28 +29,34 @@ class WeightedVote:
     floor : float
         Share of the uniform class distribution in each vote.
     calibrator : Calibrator or None
+    gate : Gate or None
+        Weights that depend on the row, in place of ``weights``.
     """
 
     pool: MemberPool
     weights: np.ndarray
     floor: float = 0.0
     calibrator: Calibrator | None = None
+    gate: Gate | None = None
 
     def predict(self, X: Any, n_jobs: int | None = None) -> np.ndarray:
         """Weighted mean of the members' predictions (regression)."""
-        X = self.pool.prepare(X)
-        votes = self._votes(lambda member: member.predict(X), n_jobs)
-        return self._weighted_sum(votes)
+        prepared = self.pool.prepare(X)
+        votes = self._votes(lambda member: member.predict(prepared), n_jobs)
+        return self._weighted_sum(votes, X)
 
     def predict_proba(self, X: Any, n_jobs: int | None = None) -> np.ndarray:
         """Weighted mean of the members' probabilities, floored and calibrated (classification)."""
         assert self.pool.classes is not None
         n_classes = len(self.pool.classes)
-        X = self.pool.prepare(X)
-        votes = self._votes(lambda member: member.predict_proba(X, n_classes), n_jobs)
-        proba = finished_votes(self._weighted_sum(votes), self.floor)
+        prepared = self.pool.prepare(X)
+        votes = self._votes(lambda member: member.predict_proba(prepared, n_classes), n_jobs)
+        proba = finished_votes(self._weighted_sum(votes, X), self.floor)
         # Rows sum to one but for rounding, which scikit-learn's scorers do not forgive.
         proba = np.asarray(proba / proba.sum(axis=1, keepdims=True))
+        if self.gate is not None and self.gate.has_temperature:
+            local = np.asarray(self.gate.temperatures(_numbers(X)))
+            return tempered(proba, 1.0 / local, float(getattr(self.calibrator, "share", 0.0)))
         return proba if self.calibrator is None else self.calibrator.transform(proba)
 
     def _votes(self, predict: Any, n_jobs: int | None) -> Any:
@@ -56,8 +65,17 @@ class WeightedVote:
         work = Parallel(n_jobs=n_jobs, require="sharedmem", return_as="generator")
         return work(delayed(predict)(member) for member in self.pool.members)
 
-    def _weighted_sum(self, votes: Any) -> np.ndarray:
+    def _weighted_sum(self, votes: Any, X: Any) -> np.ndarray:
+        weights: Any = self.weights
+        if self.gate is not None:
+            weights = self.gate.weights(_numbers(X)).T  # a row of them a member
+            weights = weights if self.pool.classes is None else weights[:, :, None]
         total: Any = 0.0
-        for weight, vote in zip(self.weights, votes, strict=True):  # in order, whatever n_jobs
+        for weight, vote in zip(weights, votes, strict=True):  # in order, whatever n_jobs
             total = total + weight * vote
         return np.asarray(total)
+
+
+def _numbers(X: Any) -> Any:
+    """X as the gate reads it: not rounded to what trees read."""
+    return X if hasattr(X, "toarray") else as_numbers(X)

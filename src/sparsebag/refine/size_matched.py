@@ -144,7 +144,7 @@ def size_matched_evidence(
         rows = np.sort(np.random.default_rng(seed).choice(rows, most_rows, replace=False))
     blocks = _blocks(rows, evidence.n_members * n_classes)
     return _stacked(
-        ((part, *_dense(evidence.take(part), n_classes)) for part in blocks),
+        ((part, *dense_votes(evidence.take(part))) for part in blocks),
         size,
         draws,
         seed,
@@ -262,11 +262,31 @@ def _blocks(rows: np.ndarray, row_elements: int) -> Iterator[np.ndarray]:
         yield rows[start : start + step]
 
 
-def _dense(evidence: OOBEvidence, n_classes: int) -> tuple[np.ndarray, np.ndarray]:
-    """Mask and votes (rows, members, C) of a block of rows."""
+def dense_votes(evidence: OOBEvidence) -> tuple[np.ndarray, np.ndarray]:
+    """Mask and votes of a block of rows.
+
+    Parameters
+    ----------
+    evidence : OOBEvidence
+        With ``class_votes`` where there are more than two classes.
+
+    Returns
+    -------
+    mask : ndarray of bool of shape (rows, N)
+    votes : ndarray of shape (rows, N, C)
+        C = 1 for regression.
+
+    Examples
+    --------
+    >>> evidence = OOBEvidence(np.ones((2, 3)), None, np.zeros(2), "regression")
+    >>> dense_votes(evidence)[1].shape
+    (2, 3, 1)
+    """
     shape = (evidence.n_rows, evidence.n_members)
     mask = np.ones(shape, bool) if evidence.oob_mask is None else np.asarray(evidence.oob_mask) != 0
-    if n_classes == 2:  # what the true class does not have, the other one has
+    if evidence.n_classes is None:
+        return mask, np.asarray(evidence.votes, dtype=np.float64)[:, :, None]
+    if evidence.n_classes == 2:  # what the true class does not have, the other one has
         of_true = np.asarray(evidence.votes, dtype=np.float64)
         second = np.asarray(evidence.target)[:, None] == 1
         of_second = np.where(second, of_true, 1.0 - of_true)

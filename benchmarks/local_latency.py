@@ -1,0 +1,217 @@
+"""What weights that depend on the row cost: a gated model beside the same one with global weights.
+
+    SPARSEBAG_DATA=... python -m benchmarks.local_latency [--quick] [--output FILE]
+
+Gates read every feature, and their numbers are made up: a gate's cost hangs on its shape alone.
+Models take turns in bursts of calls, as in benchmarks.latency, and ratios are of the best times.
+The kernel of models without a gate is that of `make bench-latency`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from sklearn.datasets import load_diabetes, load_digits
+from sklearn.ensemble import (
+    BaggingClassifier,
+    BaggingRegressor,
+    RandomForestClassifier,
+    RandomForestRegressor,
+)
+from sklearn.linear_model import LogisticRegression, Ridge
+from sklearn.model_selection import train_test_split
+from sklearn.neural_network import MLPClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
+
+import sparsebag as sb
+from benchmarks.datasets import PAPER, PAPER_SEED
+from benchmarks.environment import environment
+from benchmarks.kept_output import kept_output
+from benchmarks.latency import blocks_of, quiet, timed
+from sparsebag.deploy.compiled import CompiledEnsemble
+from sparsebag.deploy.from_members import compile_members
+from sparsebag.evidence.from_ensemble import read_ensemble
+from sparsebag.evidence.members import MemberPool
+from sparsebag.refine.gate import LinearGate
+from sparsebag.refine.region_gate import RegionGate
+
+BATCHES = (1, 1000)
+ASKED = 2.0
+"""Times the cost of the global model, at most."""
+SECONDS = 4.0
+"""For all models of one setting together, on one batch size."""
+RANK, DEPTH = 2, 3
+RESULTS = Path(__file__).parent / "results" / "local_latency.txt"
+
+
+@dataclass(frozen=True)
+class Setting:
+    """Survivors, their weights, and rows to predict."""
+
+    name: str
+    pool: MemberPool
+    weights: np.ndarray
+    train: np.ndarray
+    rows: np.ndarray
+
+
+def compressed(name: str, ensemble: Any, X: Any, y: Any, **how: Any) -> Setting:
+    """The survivors of a compression."""
+    X, rows, y, _ = train_test_split(X, y, test_size=0.3, random_state=PAPER_SEED)
+    small = sb.compress(ensemble.fit(X, y), X, y, **how)
+    vote = small._vote
+    return Setting(name, vote.pool, vote.weights, X, np.ascontiguousarray(rows, dtype=np.float32))
+
+
+def members_of(name: str, ensemble: Any, X: Any, y: Any) -> Setting:
+    """All members of a small ensemble."""
+    X, rows, y, _ = train_test_split(X, y, test_size=0.3, random_state=PAPER_SEED)
+    pool = read_ensemble(ensemble.fit(X, y))
+    k = len(pool.members)
+    return Setting(name, pool, np.full(k, 1.0 / k), X, np.ascontiguousarray(rows))
+
+
+def settings(data_dir: str | None) -> list[Callable[[], Setting]]:
+    digits = StandardScaler().fit_transform(load_digits().data), load_digits().target
+    diabetes = load_diabetes(return_X_y=True)
+    seed = {"random_state": PAPER_SEED}
+    spambase = PAPER["spambase"].load(data_dir)
+    bag = BaggingClassifier(DecisionTreeClassifier(), 100, **seed)
+    return [
+        lambda: compressed("spambase, paper's preset", bag, *spambase, preset="paper"),
+        lambda: compressed("spambase", RandomForestClassifier(100, **seed), *spambase),
+        lambda: compressed("digits, 10 classes", RandomForestClassifier(100, **seed), *digits),
+        lambda: compressed("diabetes", RandomForestRegressor(100, **seed), *diabetes),
+        lambda: members_of(
+            "digits, 10 logistic", BaggingClassifier(LogisticRegression(), 10, **seed), *digits
+        ),
+        lambda: members_of(
+            "digits, 5 networks",
+            BaggingClassifier(MLPClassifier((32,), max_iter=30), 5, **seed),
+            *digits,
+        ),
+        lambda: members_of("diabetes, 10 ridge", BaggingRegressor(Ridge(), 10, **seed), *diabetes),
+        lambda: members_of(
+            "digits, 5 pipelines",
+            BaggingClassifier(make_pipeline(StandardScaler(), LogisticRegression()), 5, **seed),
+            *digits,
+        ),
+    ]
+
+
+def linear_gate(setting: Setting, activation: str, temperature: bool) -> LinearGate:
+    rng = np.random.default_rng(0)
+    X, k = setting.train, len(setting.weights)
+    scale = X.std(axis=0)
+    d = X.shape[1]
+    return LinearGate(
+        mean=X.mean(axis=0),
+        scale=np.where(scale > 0.0, scale, 1.0),
+        down=rng.normal(size=(RANK, d)) / np.sqrt(d),
+        up=rng.normal(size=(k, RANK)) * (0.5 if activation == "softmax" else 0.05),
+        base=np.log(setting.weights) if activation == "softmax" else setting.weights,
+        activation=activation,
+        log_temperature=0.1 * rng.normal(size=1 + RANK) if temperature else None,
+    )
+
+
+def region_gate(setting: Setting, temperature: bool) -> RegionGate:
+    rng = np.random.default_rng(0)
+    tree = DecisionTreeRegressor(max_depth=DEPTH, random_state=0)
+    nodes = tree.fit(setting.train, rng.normal(size=len(setting.train))).tree_
+    leaf = nodes.children_left < 0
+    n_regions = int(leaf.sum())
+    return RegionGate(
+        feature=np.maximum(nodes.feature, 0),
+        threshold=nodes.threshold,
+        left=nodes.children_left,
+        right=nodes.children_right,
+        missing_left=nodes.missing_go_to_left,
+        region=np.where(leaf, np.cumsum(leaf) - 1, -1),
+        region_weights=rng.dirichlet(np.ones(len(setting.weights)), size=n_regions),
+        n_features=setting.train.shape[1],
+        temperature=rng.uniform(0.8, 1.2, size=n_regions) if temperature else None,
+    )
+
+
+def models(setting: Setting) -> dict[str, CompiledEnsemble]:
+    """The global model first; temperatures against a calibrator with one."""
+    from sparsebag.deploy.calibrators import Temperature
+
+    pool, weights = setting.pool, setting.weights
+    out = {
+        "global": compile_members(pool, weights),
+        "linear": compile_members(pool, weights, gate=linear_gate(setting, "softmax", False)),
+        "sparsemax": compile_members(pool, weights, gate=linear_gate(setting, "sparsemax", False)),
+        "regions": compile_members(pool, weights, gate=region_gate(setting, False)),
+    }
+    if pool.classes is not None:
+        out |= {
+            "global, T": compile_members(pool, weights, 1e-3, Temperature(0.9)),
+            "linear, T(x)": compile_members(
+                pool, weights, 1e-3, gate=linear_gate(setting, "softmax", True)
+            ),
+            "regions, T(x)": compile_members(pool, weights, 1e-3, gate=region_gate(setting, True)),
+        }
+    return out
+
+
+def predicting(model: CompiledEnsemble, batch: int) -> Callable[[np.ndarray], Any]:
+    if batch == 1:
+        one = model.predict_one if model.classes is None else model.predict_proba_one
+        return lambda block: one(block[0])
+    return model.predict if model.classes is None else model.predict_proba
+
+
+def run(data_dir: str | None, quick: bool) -> None:
+    for key, value in environment().items():
+        print(f"{key}: {value}")
+    print(f"load average: {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores; one thread")
+    worst: dict[int, tuple[float, str]] = {}
+    for make in settings(data_dir):
+        setting = make()
+        k, d = len(setting.weights), setting.rows.shape[1]
+        print(f"\n{setting.name}: {k} members, {d} features")
+        compiled = models(setting)
+        for batch in BATCHES:
+            engines = {name: predicting(model, batch) for name, model in compiled.items()}
+            budget = SECONDS / (8 if quick else 1)
+            times = timed(engines, blocks_of(setting.rows, batch), budget)
+            print(f"  {batch:,} row{'s' * (batch > 1)}, microseconds a call")
+            for name, seconds in times.items():
+                against = "global, T" if name.endswith("T(x)") else "global"
+                ratio = quiet(seconds) / quiet(times[against])
+                figures = "".join(f"{1e6 * s:>10,.2f}" for s in np.percentile(seconds, [0, 50]))
+                print(f"    {name:<16}best, p50 {figures}{ratio:>8.2f}x {against}")
+                if not name.startswith("global"):
+                    worst[batch] = max(
+                        worst.get(batch, (0.0, "")), (ratio, f"{setting.name}, {name}")
+                    )
+            sys.stdout.flush()
+    print(f"\nTarget: at most {ASKED:g}x the global model (best times, one thread)")
+    for batch, (ratio, name) in worst.items():
+        verdict = "met" if ratio <= ASKED else "MISSED"
+        print(f"  {batch:>5,} row{'s' * (batch > 1):<1}  at most {ratio:.2f}x ({name}): {verdict}")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--data-dir")
+    parser.add_argument("--quick", action="store_true", help="an eighth of the time")
+    parser.add_argument("--output", type=Path, help=f"default {RESULTS.name}, none with --quick")
+    args = parser.parse_args()
+    with kept_output(args.output or (None if args.quick else RESULTS)):
+        run(args.data_dir, args.quick)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,350 @@
+// Weights of the trees that depend on the row: what sparsebag.refine.gate and region_gate say, in
+// loops over rows side by side that compilers make vectors of.
+//
+// Rows never mix and each gets the same operations in the same order, whatever its neighbours: a
+// row gets the same bits alone and among others, with the instructions of any machine.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <vector>
+
+#include "compare.h"
+#include "keys.h"
+
+namespace sparsebag {
+
+// Small functions that must be part of the loop they are in, or the loop is no vector's; and of
+// the function it is in, or they are not of its instructions.
+#if defined(__GNUC__)
+#define SPARSEBAG_INLINE inline __attribute__((always_inline))
+#else
+#define SPARSEBAG_INLINE inline
+#endif
+
+#if defined(__GNUC__) || defined(_MSC_VER)
+#define RESTRICT __restrict
+#else
+#define RESTRICT
+#endif
+
+constexpr std::size_t GATE_ROWS = 64;  // that are weighed together
+
+SPARSEBAG_INLINE double at_least(double x, double least) { return x < least ? least : x; }
+SPARSEBAG_INLINE double at_most(double x, double most) { return x > most ? most : x; }
+
+// exp(x) for -700 <= x <= 700 in arithmetic that compilers make vectors of, which a call of the
+// library's is not; within two units in the last place. x = n log 2 + r, |r| <= log(2) / 2, the
+// series of exp(r) to where its rest is below rounding, and n added to the exponent's bits.
+SPARSEBAG_INLINE double fast_exp(double x) {
+    constexpr double MAGIC = 6755399441055744.0;  // 1.5 * 2^52: adding it rounds to a whole number
+    constexpr double LOG2_HIGH = 6.93147180369123816490e-01, LOG2_LOW = 1.90821492927058770002e-10;
+    x = at_most(at_least(x, -700.0), 700.0);
+    const double shifted = x * 1.44269504088896340736 + MAGIC;
+    const double n = shifted - MAGIC;
+    const double r = (x - n * LOG2_HIGH) - n * LOG2_LOW;
+    double p = 1.0 / 479001600.0;
+    p = p * r + 1.0 / 39916800.0;
+    p = p * r + 1.0 / 3628800.0;
+    p = p * r + 1.0 / 362880.0;
+    p = p * r + 1.0 / 40320.0;
+    p = p * r + 1.0 / 5040.0;
+    p = p * r + 1.0 / 720.0;
+    p = p * r + 1.0 / 120.0;
+    p = p * r + 1.0 / 24.0;
+    p = p * r + 1.0 / 6.0;
+    p = p * r + 0.5;
+    p = p * r + 1.0;
+    p = p * r + 1.0;
+    std::uint64_t bits, exponent;
+    std::memcpy(&bits, &p, sizeof bits);
+    std::memcpy(&exponent, &shifted, sizeof exponent);
+    bits += exponent << 52;
+    std::memcpy(&p, &bits, sizeof p);
+    return p;
+}
+
+// What a gate says of a block of rows, member after member: weights of the j-th one begin at
+// weights[j * stride].
+struct RowWeights {
+    std::vector<double> weights, inverse_temperatures, totals, room;
+    std::size_t stride = 0;
+
+    void fit(std::size_t n_members, std::size_t n_rows, std::size_t n_room) {
+        stride = n_rows;
+        if (weights.size() < n_members * stride) weights.resize(n_members * stride);
+        if (inverse_temperatures.size() < stride) inverse_temperatures.resize(stride);
+        if (room.size() < n_room) room.resize(n_room);
+    }
+    // Sums of the weights of some members, in their order, as votes are summed: a class with every
+    // vote leaves exactly zero.
+    const double *summed(std::size_t first, std::size_t n_members, std::size_t n_rows) {
+        totals.assign(n_rows, 0.0);
+        double *RESTRICT to = totals.data();
+        for (std::size_t j = first; j < first + n_members; ++j) {
+            const double *RESTRICT of = weights.data() + j * stride;
+            for (std::size_t i = 0; i < n_rows; ++i) to[i] += of[i];
+        }
+        return to;
+    }
+    std::size_t nbytes() const { return weights.size() * sizeof(double); }
+};
+
+enum class Activation { softmax, sparsemax };
+
+// The smooth gate: softmax or sparsemax of base + up h, with h = down z and z the standardised row.
+struct SmoothGate {
+    std::size_t n_members = 0, rank = 0;
+    Activation activation = Activation::softmax;
+    double clip = 0.0, log_least = 0.0, log_most = 0.0;
+    std::vector<std::uint32_t> columns;             // that have a say
+    std::vector<double> mean, inverse_scale, down;  // of those; down: rank numbers a column
+    std::vector<double> up, base, log_temperature;  // up: n_members numbers a rank
+
+    std::size_t nbytes() const {
+        return columns.size() * 4 + (mean.size() + inverse_scale.size() + down.size() + up.size() +
+                                     base.size() + log_temperature.size()) * sizeof(double);
+    }
+
+    // Numbers of a few rows on the way.
+    std::size_t n_room() const { return (rank + 3) * GATE_ROWS; }
+
+    // At most GATE_ROWS rows: few enough that what is known of them stays in the first cache.
+    template <typename T>
+    SPARSEBAG_INLINE void weigh(const Rows<T> &rows, double *room, double *w, std::size_t stride,
+                                double *RESTRICT inverse_temperature) const {
+        const std::size_t n = rows.n;
+        double *h = room, *a = room + rank * GATE_ROWS, *b = a + GATE_ROWS, *c = b + GATE_ROWS;
+        hidden(rows, h, a);
+        logits(h, n, w, stride, a);
+        if (activation == Activation::softmax) softmax(w, stride, n, a, b);
+        else sparsemax(w, stride, n, a, b, c);
+        if (log_temperature.empty()) return;
+        linear(h, n, log_temperature.data() + 1, 1, log_temperature[0], a);
+        for (std::size_t i = 0; i < n; ++i)
+            inverse_temperature[i] = fast_exp(-at_most(at_least(a[i], log_least), log_most));
+    }
+
+    // One row, with loops over members instead; the same operations in the same order.
+    template <typename T>
+    SPARSEBAG_INLINE void weigh_one(const Rows<T> &rows, double *room, double *RESTRICT w,
+                                    double *inverse_temperature) const {
+        double *RESTRICT h = room;
+        const std::size_t k = n_members;
+        std::fill(h, h + rank, 0.0);
+        for (std::size_t f = 0; f < columns.size(); ++f) {
+            const auto x = static_cast<float>(
+                rows.x[static_cast<std::int64_t>(columns[f]) * rows.column_stride]);
+            const double z = standardised(static_cast<double>(x), f);
+            for (std::size_t r = 0; r < rank; ++r) h[r] += down[f * rank + r] * z;
+        }
+        for (std::size_t j = 0; j < k; ++j) w[j] = base[j];
+        for (std::size_t r = 0; r < rank; ++r) {
+            const double *RESTRICT slopes = up.data() + r * k, at = h[r];
+            for (std::size_t j = 0; j < k; ++j) w[j] += slopes[j] * at;
+        }
+        double largest = w[0];
+        for (std::size_t j = 1; j < k; ++j) largest = at_least(w[j], largest);
+        if (activation == Activation::softmax) {
+            double total = 0.0;
+            for (std::size_t j = 0; j < k; ++j) w[j] = fast_exp(w[j] - largest);
+            for (std::size_t j = 0; j < k; ++j) total += w[j];
+            total = 1.0 / total;
+            for (std::size_t j = 0; j < k; ++j) w[j] *= total;
+        } else {
+            double sum, count;
+            sparsemax(w, 1, 1, &largest, &sum, &count);
+        }
+        if (log_temperature.empty()) return;
+        double log_t = log_temperature[0];
+        for (std::size_t r = 0; r < rank; ++r) log_t += log_temperature[1 + r] * h[r];
+        *inverse_temperature = fast_exp(-at_most(at_least(log_t, log_least), log_most));
+    }
+
+  private:
+    // NaN and infinities are read as the mean: x - x is zero for numbers alone.
+    SPARSEBAG_INLINE double standardised(double x, std::size_t f) const {
+        const double z = at_most(at_least((x - mean[f]) * inverse_scale[f], -clip), clip);
+        return x - x == 0.0 ? z : 0.0;
+    }
+
+    template <typename T>
+    SPARSEBAG_INLINE void hidden(const Rows<T> &rows, double *h, double *RESTRICT z) const {
+        const std::size_t n = rows.n;
+        std::fill(h, h + rank * GATE_ROWS, 0.0);
+        for (std::size_t f = 0; f < columns.size(); ++f) {
+            const T *from = rows.x + static_cast<std::int64_t>(columns[f]) * rows.column_stride;
+            for (std::size_t i = 0; i < n; ++i)  // float32, as trees read it
+                z[i] = static_cast<double>(static_cast<float>(
+                    from[static_cast<std::int64_t>(i) * rows.row_stride]));
+            for (std::size_t i = 0; i < n; ++i) z[i] = standardised(z[i], f);
+            for (std::size_t r = 0; r < rank; ++r) {
+                const double slope = down[f * rank + r];
+                double *RESTRICT to = h + r * GATE_ROWS;
+                for (std::size_t i = 0; i < n; ++i) to[i] += slope * z[i];
+            }
+        }
+    }
+
+    // start + slopes . h of each row; slopes are `step` apart.
+    SPARSEBAG_INLINE void linear(const double *h, std::size_t n, const double *slopes,
+                                 std::size_t step, double start, double *RESTRICT to) const {
+        for (std::size_t i = 0; i < n; ++i) to[i] = start;
+        for (std::size_t r = 0; r < rank; ++r) {
+            const double *RESTRICT from = h + r * GATE_ROWS, slope = slopes[r * step];
+            for (std::size_t i = 0; i < n; ++i) to[i] += slope * from[i];
+        }
+    }
+
+    SPARSEBAG_INLINE void logits(const double *h, std::size_t n, double *w, std::size_t stride,
+                                 double *RESTRICT largest) const {
+        for (std::size_t j = 0; j < n_members; ++j) {
+            double *RESTRICT of = w + j * stride;
+            linear(h, n, up.data() + j, n_members, base[j], of);
+            if (j == 0)
+                for (std::size_t i = 0; i < n; ++i) largest[i] = of[i];
+            else
+                for (std::size_t i = 0; i < n; ++i) largest[i] = at_least(of[i], largest[i]);
+        }
+    }
+
+    SPARSEBAG_INLINE void softmax(double *w, std::size_t stride, std::size_t n,
+                                  const double *RESTRICT largest, double *RESTRICT total) const {
+        for (std::size_t i = 0; i < n; ++i) total[i] = 0.0;
+        for (std::size_t j = 0; j < n_members; ++j) {
+            double *RESTRICT of = w + j * stride;
+            for (std::size_t i = 0; i < n; ++i) {
+                of[i] = fast_exp(of[i] - largest[i]);
+                total[i] += of[i];
+            }
+        }
+        for (std::size_t i = 0; i < n; ++i) total[i] = 1.0 / total[i];
+        for (std::size_t j = 0; j < n_members; ++j) {
+            double *RESTRICT of = w + j * stride;
+            for (std::size_t i = 0; i < n; ++i) of[i] *= total[i];
+        }
+    }
+
+    // The threshold of the projection on the simplex by Michelot's rounds (1986): of the logits
+    // above it, again and again, until none falls below. A row that is done stays as it is.
+    SPARSEBAG_INLINE void sparsemax(double *w, std::size_t stride, std::size_t n,
+                                    double *RESTRICT tau, double *RESTRICT sum,
+                                    double *RESTRICT count) const {
+        // Only differences matter: the largest, which tau holds, becomes zero.
+        for (std::size_t j = 0; j < n_members; ++j) {
+            double *RESTRICT of = w + j * stride;
+            for (std::size_t i = 0; i < n; ++i) of[i] -= tau[i];
+        }
+        for (std::size_t i = 0; i < n; ++i) tau[i] = -1.0;  // none below has a weight
+        for (std::size_t round = 0; round <= n_members; ++round) {
+            for (std::size_t i = 0; i < n; ++i) sum[i] = -1.0;
+            for (std::size_t i = 0; i < n; ++i) count[i] = 0.0;
+            for (std::size_t j = 0; j < n_members; ++j) {
+                const double *RESTRICT of = w + j * stride;
+                for (std::size_t i = 0; i < n; ++i) {
+                    const bool above = of[i] > tau[i];
+                    sum[i] += above ? of[i] : 0.0;
+                    count[i] += above ? 1.0 : 0.0;
+                }
+            }
+            std::size_t rising = 0;
+            for (std::size_t i = 0; i < n; ++i) {
+                const double next = sum[i] / count[i];
+                rising += next > tau[i];
+                tau[i] = at_least(next, tau[i]);
+            }
+            if (rising == 0) break;
+        }
+        for (std::size_t j = 0; j < n_members; ++j) {
+            double *RESTRICT of = w + j * stride;
+            for (std::size_t i = 0; i < n; ++i) of[i] = at_least(of[i] - tau[i], 0.0);
+        }
+    }
+};
+
+// The gate of regions: a shallow tree; weights and temperature of its leaves.
+struct RegionTree {
+    struct Node {
+        std::uint32_t feature;
+        std::int32_t child[2];  // left, right; a region for a leaf, in the first
+        float threshold;        // the largest float32 not above the tree's own
+        bool missing_left, is_leaf;
+    };
+    std::size_t n_members = 0;
+    std::vector<Node> nodes;
+    std::vector<double> weights, inverse_temperatures;  // region after region
+
+    std::size_t nbytes() const {
+        return nodes.size() * sizeof(Node) +
+               (weights.size() + inverse_temperatures.size()) * sizeof(double);
+    }
+
+    template <typename T>
+    std::size_t region(const T *row, std::int64_t column_stride) const {
+        const Node *node = nodes.data();
+        while (!node->is_leaf) {
+            const auto x = static_cast<float>(
+                row[static_cast<std::int64_t>(node->feature) * column_stride]);
+            const bool left = std::isnan(x) ? node->missing_left : x <= node->threshold;
+            node = nodes.data() + node->child[left ? 0 : 1];
+        }
+        return static_cast<std::size_t>(node->child[0]);
+    }
+
+    template <typename T>
+    void weigh(const Rows<T> &rows, double *w, std::size_t stride,
+               double *inverse_temperature) const {
+        for (std::size_t i = 0; i < rows.n; ++i) {
+            const std::size_t r = region<T>(rows.row(i), rows.column_stride);
+            const double *of_region = weights.data() + r * n_members;
+            for (std::size_t j = 0; j < n_members; ++j) w[j * stride + i] = of_region[j];
+            if (!inverse_temperatures.empty()) inverse_temperature[i] = inverse_temperatures[r];
+        }
+    }
+};
+
+// Either of them.
+struct RowGate {
+    std::size_t n_features = 0, n_members = 0;
+    bool is_smooth = true, has_temperature = false;
+    SmoothGate smooth;
+    RegionTree regions;
+
+    std::size_t nbytes() const { return is_smooth ? smooth.nbytes() : regions.nbytes(); }
+
+    template <typename T>
+    void weigh(const Rows<T> &rows, RowWeights &out) const {
+        out.fit(n_members, rows.n, smooth.n_room());
+        double *w = out.weights.data(), *t = out.inverse_temperatures.data();
+        if (!is_smooth) return regions.weigh<T>(rows, w, out.stride, t);
+        if (rows.n == 1) return smooth.weigh_one<T>(rows, out.room.data(), w, t);
+        for (std::size_t i = 0; i < rows.n; i += GATE_ROWS) {
+            const Rows<T> part = rows.part(i, std::min(GATE_ROWS, rows.n - i));
+            weigh_smooth<T>(part, out.room.data(), w + i, out.stride, t + i);
+        }
+    }
+
+  private:
+    template <typename T>
+    void weigh_smooth(const Rows<T> &rows, double *room, double *w, std::size_t stride,
+                      double *t) const {
+#if defined(SPARSEBAG_X86)
+        static const bool has_avx2 = __builtin_cpu_supports("avx2");
+        if (has_avx2) return weigh_avx2<T>(rows, room, w, stride, t);
+#endif
+        smooth.weigh<T>(rows, room, w, stride, t);
+    }
+
+#if defined(SPARSEBAG_X86)
+    template <typename T>
+    __attribute__((target("avx2"))) void weigh_avx2(const Rows<T> &rows, double *room, double *w,
+                                                    std::size_t stride, double *t) const {
+        smooth.weigh<T>(rows, room, w, stride, t);
+    }
+#endif
+};
+
+}  // namespace sparsebag

@@ -1,0 +1,368 @@
+"""Weights and a temperature that depend on the row, where honest rows say that they should.
+
+The survivors, their global weights and their calibrator are given; this step only adds a gate, and
+the model without it is the global model to the last bit.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+
+from sparsebag.calibrating import VoteCalibration
+from sparsebag.evidence.arrays import on_host
+from sparsebag.evidence.members import MemberPool, take_rows
+from sparsebag.refine.calibrator import Calibrator
+from sparsebag.refine.honest_votes import honest_votes
+from sparsebag.refine.local_choice import Candidate, choose, cross_fit, mean_and_error
+from sparsebag.refine.local_design import Deviation, LinearDesign, RegionDesign
+from sparsebag.refine.local_gates import gate_of
+from sparsebag.refine.local_judge import judged_weights
+from sparsebag.refine.local_temperature import TemperatureProblem, goes_with
+from sparsebag.refine.local_weights import LEAST_MASS, LocalEvidence, WeightsProblem
+from sparsebag.refine.localisation import LocalGain, Localisation
+from sparsebag.refine.refitted_trees import RefittedTrees
+from sparsebag.refine.size_matched import dense_votes
+from sparsebag.solvers.base import one_blas_thread
+
+KINDS = (LinearDesign.kind, RegionDesign.kind)
+WEIGHTS = {
+    "linear": (
+        *(Candidate("linear", spread) for spread in (0.3, 1.0, 4.0, 16.0)),
+        Candidate("linear", 1.0, rank=3),
+    ),
+    "regions": (
+        *(Candidate("regions", spread, 4) for spread in (1.0, 4.0)),
+        *(Candidate("regions", spread, 16) for spread in (0.3, 1.0, 4.0)),
+        Candidate("regions", 1.0, 16, rank=3),
+    ),
+}
+"""Candidates: spreads, in nats of a logit, numbers of regions, and ranks."""
+TEMPERATURES = {
+    "linear": tuple(Candidate("linear", spread) for spread in (0.1, 0.3)),
+    "regions": tuple(
+        Candidate("regions", spread, regions) for regions in (4, 12) for spread in (0.1, 0.4)
+    ),
+}
+"""The same of a temperature's logarithm."""
+CAUTIOUS = {
+    "linear": (Candidate("linear", 0.03), Candidate("linear", 0.1)),
+    "regions": (Candidate("regions", 0.03, 4), Candidate("regions", 0.2, 4)),
+}
+"""Tried besides where a gate was asked for by name, and may have nothing to gain."""
+ERRORS = 3.0
+"""Standard errors a gain must be above zero by, for "auto". Two would be 95 % confidence, but four
+maps are tried, and log-losses are skewed: few rows decide, and their error is underrated."""
+FEWEST_ROWS = 100
+"""Below, folds cannot tell a gate from luck."""
+MOST_ROWS = 4000
+MOST_ELEMENTS = 2**25
+"""Rows, and votes or features of them, that a gate is fitted to."""
+LEAST_VOTE = 1e-6
+"""Of votes a temperature is fitted to: it reads their logarithms."""
+JOINT = "the leaves were fitted jointly, for the global weights"
+
+
+class Rows(NamedTuple):
+    """Positions of rows in the evidence, and their features."""
+
+    at: np.ndarray
+    features: np.ndarray
+
+
+class _Found(NamedTuple):
+    """A map fitted to all rows, and what it gained on held-out ones."""
+
+    deviation: Deviation
+    gain: LocalGain
+
+
+def localise(
+    local: str,
+    calibration: VoteCalibration,
+    pool: MemberPool,
+    X: Any,
+    weights: np.ndarray,
+    calibrator: Calibrator | None,
+    verbose: int = 0,
+) -> Localisation:
+    """A gate for survivors with weights.
+
+    Parameters
+    ----------
+    local : {"auto", "linear", "regions"}
+        "auto": whichever is better, where held-out rows are sure that it is; else what is named.
+    calibration : VoteCalibration
+        Of the members as they are deployed.
+    pool : MemberPool
+        All members.
+    X : array-like
+        The rows of the evidence.
+    weights : ndarray of shape (N,)
+    calibrator : Calibrator or None
+        What corrects the global vote.
+    verbose : int, default 0
+        Progress on standard error.
+
+    Returns
+    -------
+    Localisation
+    """
+    rows, reason = _usable_rows(calibration, pool, X)
+    if rows is None:
+        if local != "auto":
+            raise ValueError(
+                f"local={local!r} cannot fit weights that depend on the row, because {reason}; "
+                "use local='auto' or None."
+            )
+        return Localisation(reason=reason)
+    with one_blas_thread():  # thousands of small products: threads would only wait
+        return _Localiser(local, calibration, rows, weights, calibrator, verbose).result()
+
+
+class _Localiser:
+    """The steps, weights first: a temperature is fitted to the vote they make."""
+
+    def __init__(
+        self,
+        local: str,
+        calibration: VoteCalibration,
+        rows: Rows,
+        weights: np.ndarray,
+        calibrator: Calibrator | None,
+        verbose: int,
+    ) -> None:
+        self.verbose = verbose
+        self.forced = local != "auto"
+        self.kinds = (local,) if self.forced else KINDS
+        self.calibration, self.calibrator = calibration, calibrator
+        self.rows, self.all_weights = rows, weights
+        self.active = np.flatnonzero(weights)
+        self.base = weights[self.active] / weights[self.active].sum()
+        self.linear = LinearDesign.of(rows.features, np.ones(len(rows.at)))
+        self.considered: dict[str, LocalGain] = {}
+        self.log_temperature = float(np.log(getattr(calibrator, "temperature", 1.0)))
+        self.share = float(getattr(calibrator, "share", 0.0))
+        self.may_temper = calibration.is_wanted and goes_with(calibrator)
+        self.reason = "no gain was sure on held-out rows"
+
+    def result(self) -> Localisation:
+        found = self._weights()
+        if found is not None:
+            return self._with_local_weights(*found)
+        tempered = self._temperature(self._size_matched(), self.kinds) if self.may_temper else None
+        if tempered is None and not self.forced:
+            return Localisation(considered=self.considered, reason=self.reason)
+        if tempered is None:
+            raise ValueError(
+                f"local={self.kinds[0]!r} needs two members or more to weigh, or a calibrated "
+                "classifier to temper; use local='auto' or None."
+            )
+        gate = gate_of(self.base, None, (self.log_temperature, tempered.deviation))
+        return self._told(gate=gate, temperature=tempered.gain)
+
+    def _with_local_weights(
+        self, found: _Found, evidence: LocalEvidence, held_out: np.ndarray
+    ) -> Localisation:
+        """The vote is another one now, as sure as its members are here: tempered anew."""
+        temperature = None
+        gain = None
+        if self.may_temper:
+            given = evidence.features, evidence.target, evidence.weight
+            design = found.deviation.design
+            own = np.tile(self.base, (evidence.n_rows, 1))
+            local, usual = (
+                self._tempered(votes[:, None, :], *given, design).at_best_temperature()
+                for votes in (evidence.voted(held_out), evidence.voted(own))
+            )
+            # Out of bag, 37 % of the members vote: what is to be corrected there is not what is
+            # to be corrected when all do. The change from global to local weights carries over.
+            about = self.log_temperature + local.log_temperature - usual.log_temperature
+            tempered = self._temperature(local, (found.gain.kind,))
+            temperature = about, None if tempered is None else tempered.deviation
+            gain = None if tempered is None else tempered.gain
+        gate = gate_of(self.base, found.deviation, temperature)
+        return self._told(gate=gate, weights=found.gain, temperature=gain)
+
+    def _say(self, what: str) -> None:
+        if self.verbose:
+            print(f"[sparsebag] fitting and judging a gate: {what}", file=sys.stderr, flush=True)
+
+    def _told(self, **found: Any) -> Localisation:
+        regression = self.calibration.evidence.n_classes is None
+        score = "squared error" if regression else "log-loss"
+        return Localisation(score=score, considered=self.considered, **found)
+
+    # -- weights -----------------------------------------------------------------------------
+
+    def _weights(self) -> tuple[_Found, LocalEvidence, np.ndarray] | None:
+        """The best map of the weights, the rows it was judged on, and their held-out weights."""
+        trees = self.calibration.trees
+        if len(self.active) < 2:
+            self.reason = "one member has all the weight"
+            return None
+        if trees is not None and trees.distils and not self.forced:
+            self.reason = f"{JOINT}, and no gain of a local temperature was sure"
+            return None
+        evidence = self._evidence(trees)
+        if evidence.n_rows < FEWEST_ROWS and not self.forced:
+            self.reason = f"fewer than {FEWEST_ROWS} rows have out-of-bag votes of the survivors"
+            return None
+        problem = WeightsProblem(evidence, self.linear)
+        best: tuple[_Found, LocalEvidence, np.ndarray] | None = None
+        for kind in self.kinds:
+            self._say(f"{kind} weights")
+            candidates = WEIGHTS[kind] + (CAUTIOUS[kind] if self.forced else ())
+            chosen = choose(problem, candidates, forced=self.forced)
+            if chosen is None:  # the first rows that were asked say no: so would the folds
+                continue
+            held_out = np.empty(evidence.mask.shape)
+            for held in cross_fit(problem, candidates, forced=self.forced):
+                held_out[held.rows] = problem.take(held.rows).weights(held.deviation)
+            gain = judged_weights(evidence, held_out, kind, calibrates=self.calibration.is_wanted)
+            self.considered[f"{kind} weights"] = gain
+            if not (self.forced or gain.is_sure(ERRORS)):
+                continue
+            if best is None or gain.gain > best[0].gain.gain:
+                best = _Found(problem.fit(chosen), gain), evidence, held_out
+        return best
+
+    def _evidence(self, trees: RefittedTrees | None) -> LocalEvidence:
+        """Honest votes of the survivors as they are deployed."""
+        settings, everything = self.calibration.settings, self.calibration.evidence
+        votes_a_row = len(self.active) * (everything.n_classes or 1)
+        at = _sample(self.rows.at, min(MOST_ROWS, MOST_ELEMENTS // votes_a_row))
+        if trees is None:
+            taken = everything.take_members(self.active).take(at)
+            mask, votes = dense_votes(taken)
+        else:
+            at, mask, votes = _honest(trees, self.active, self.rows.at)
+        keep = mask.any(axis=1)
+        at, mask, votes = at[keep], mask[keep], votes[keep]
+        return LocalEvidence(
+            features=self._features(at),
+            votes=votes,
+            mask=mask,
+            target=on_host(everything.target)[at],
+            weight=self._row_weight(at),
+            base=self.base,
+            classifies=everything.n_classes is not None,
+            floor=settings.floor if everything.n_classes is not None else 0.0,
+            mass=max(settings.prior_mass, LEAST_MASS),
+        )
+
+    def _features(self, at: np.ndarray) -> np.ndarray:
+        return self.rows.features[np.searchsorted(self.rows.at, at)]
+
+    def _row_weight(self, at: np.ndarray) -> np.ndarray:
+        given = self.calibration.evidence.sample_weight
+        weight = np.ones(len(at)) if given is None else on_host(given)[at].astype(np.float64)
+        return np.asarray(weight / weight.sum())
+
+    # -- temperature -------------------------------------------------------------------------
+
+    def _size_matched(self) -> TemperatureProblem:
+        """Votes of as many members as are deployed, as the calibrator was fitted to them."""
+        given = self.calibration.votes_of(self.all_weights)
+        at = np.unique(given["row"])
+        draws = len(given["row"]) // len(at)
+        # The draws are stacked, each with the same rows in the same order.
+        votes = given["votes"].reshape(draws, len(at), -1).swapaxes(0, 1)
+        rows = given["row"][: len(at)]
+        known = np.isin(rows, self.rows.at)
+        rows, votes = rows[known], votes[known]
+        target = on_host(self.calibration.evidence.target)[rows]
+        return self._tempered(
+            votes, self._features(rows), target, self._row_weight(rows), self.linear
+        )
+
+    def _tempered(
+        self,
+        votes: np.ndarray,
+        features: np.ndarray,
+        target: np.ndarray,
+        weight: np.ndarray,
+        design: LinearDesign | RegionDesign,
+    ) -> TemperatureProblem:
+        votes = (1.0 - LEAST_VOTE) * votes + LEAST_VOTE / votes.shape[2]
+        about = self.log_temperature
+        return TemperatureProblem(features, votes, target, weight, design, about, self.share)
+
+    def _temperature(self, problem: TemperatureProblem, kinds: tuple[str, ...]) -> _Found | None:
+        """The best map of the temperature, where held-out rows are sure of one."""
+        best: _Found | None = None
+        if problem.n_rows < FEWEST_ROWS:
+            return None
+        before = problem.losses(None)
+        for kind in kinds:
+            self._say(f"{kind} temperature")
+            chosen = choose(problem, TEMPERATURES[kind], forced=False)
+            if chosen is None:
+                continue
+            after = before.copy()
+            for held in cross_fit(problem, TEMPERATURES[kind], forced=False):
+                after[held.rows] = problem.take(held.rows).losses(held.deviation)
+            mean, error = mean_and_error(before - after, problem.row_weight)
+            old, new = (float(problem.row_weight @ losses) for losses in (before, after))
+            gain = LocalGain(kind, old, new, mean, error)
+            self.considered[f"{kind} temperature"] = gain
+            if gain.is_sure(ERRORS) and (best is None or gain.gain > best.gain.gain):
+                best = _Found(problem.fit(chosen), gain)
+        return best
+
+
+def _honest(
+    trees: RefittedTrees, active: np.ndarray, at: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Rows, mask and votes of trees on rows that their refitted leaves have not seen."""
+    honest = trees.honest
+    position = {int(j): t for t, j in enumerate(honest.members)}
+    if not all(int(j) in position for j in active):  # of a large forest, only some were asked
+        rows = honest.rows
+        honest = honest_votes(
+            trees.evidence,
+            trees.routed,
+            trees.targets,
+            rows=rows,
+            members=active,
+            lams=np.unique([lam for _, lam in trees.strength.of_fold]),
+        )
+        position = {int(j): t for t, j in enumerate(active)}
+    columns = [position[int(j)] for j in active]
+    votes = trees.targets.as_votes(trees.strength.votes(honest))[:, columns]
+    known = np.isin(honest.rows, at)
+    return honest.rows[known], honest.mask[known][:, columns], np.asarray(votes)[known]
+
+
+def _sample(rows: np.ndarray, most: int) -> np.ndarray:
+    if len(rows) <= most:
+        return rows
+    return np.sort(np.random.default_rng(0).choice(rows, max(most, FEWEST_ROWS), replace=False))
+
+
+def _usable_rows(calibration: VoteCalibration, pool: MemberPool, X: Any) -> tuple[Rows | None, str]:
+    """Rows a gate can be fitted to, or why there are none."""
+    evidence = calibration.evidence
+    usable = on_host(evidence.covered())
+    if evidence.sample_weight is not None:
+        usable = usable & (on_host(evidence.sample_weight) > 0)
+    at = np.flatnonzero(usable)
+    if len(at) < FEWEST_ROWS:
+        return None, f"there are fewer than {FEWEST_ROWS} rows to judge them by"
+    prepared = pool.prepare(X)
+    most = MOST_ELEMENTS // max(prepared.shape[1], 1)
+    if most < FEWEST_ROWS:
+        return None, f"{prepared.shape[1]} features are more than a gate can look at"
+    at = _sample(at, most)
+    taken = take_rows(prepared, at)
+    try:
+        dense = taken.toarray() if sp.issparse(taken) else taken
+        features = np.asarray(dense, dtype=np.float64)
+    except (TypeError, ValueError):
+        return None, "X has columns that are no numbers"
+    if features.ndim != 2:
+        return None, "X is no table of rows and columns"
+    return Rows(at, features), ""

@@ -1,0 +1,273 @@
+"""What a gate may look at: the standardised features, or the regions of a shallow tree.
+
+Both turn rows into columns that a linear map reads; the map is what is fitted (`local_weights`,
+`local_temperature`). Columns have mean zero, so a map moves weights *between* places and cannot
+move them everywhere: the global weights were judged with all votes, and out-of-bag rows, which see
+37 % of them, would always ask for more equal ones.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import ClassVar
+
+import numpy as np
+from sklearn.tree import DecisionTreeRegressor
+
+from sparsebag.refine.gate import CLIP
+
+FEWEST_OF_REGION = 20
+"""Rows a region has at least; its weights would be noise with fewer."""
+LARGEST = 1e30
+"""Trees read single precision, no infinities, and add up columns."""
+
+
+@dataclass(frozen=True)
+class LinearDesign:
+    """Standardised features, as `sparsebag.refine.gate.LinearGate` reads them.
+
+    Attributes
+    ----------
+    mean, scale : ndarray of shape (d,)
+        Of the finite values.
+
+    Examples
+    --------
+    >>> design = LinearDesign.of(np.array([[0.0, 7.0], [2.0, 7.0], [np.nan, 7.0]]), np.ones(3))
+    >>> design.columns(np.array([[3.0, 7.0], [np.nan, 7.0]])).tolist()
+    [[2.0, 0.0], [0.0, 0.0]]
+    """
+
+    mean: np.ndarray
+    scale: np.ndarray
+    kind: ClassVar[str] = "linear"
+
+    @classmethod
+    def of(cls, features: np.ndarray, weight: np.ndarray) -> LinearDesign:
+        """From rows and their weights.
+
+        Parameters
+        ----------
+        features : ndarray of shape (R, d)
+        weight : ndarray of shape (R,)
+
+        Returns
+        -------
+        LinearDesign
+        """
+        features = as_read(features)
+        known = np.isfinite(features)
+        values = np.where(known, features, 0.0)
+        # Squares of very small features vanish; in units of the largest they do not.
+        unit = np.maximum(np.abs(values).max(axis=0), np.finfo(float).tiny)
+        values = values / unit
+        counted = weight[:, None] * known
+        total = np.maximum(counted.sum(axis=0), np.finfo(float).tiny)
+        mean = (counted * values).sum(axis=0) / total
+        spread = np.sqrt((counted * (values - mean) ** 2).sum(axis=0) / total)
+        # Rounding leaves a constant column a spread of 1e-16 of its size; it is none.
+        scale = np.where(spread > 1e-9 * np.maximum(np.abs(mean), 1e-300), spread * unit, 0.0)
+        usable = np.isfinite(1.0 / np.where(scale > 0.0, scale, 1.0)) & (scale > 0.0)
+        return cls(mean * unit, np.where(usable, scale, 1.0))
+
+    @property
+    def n_columns(self) -> int:
+        """Columns a map reads."""
+        return len(self.mean)
+
+    @property
+    def pull(self) -> float:
+        """Of a coefficient to zero, in units of that of a whole logit: d of them add up."""
+        return float(self.n_columns)
+
+    def columns(self, features: np.ndarray) -> np.ndarray:
+        """Rows as a map reads them: in standard deviations, clipped, zero where unknown.
+
+        Parameters
+        ----------
+        features : ndarray of shape (n, d)
+
+        Returns
+        -------
+        ndarray of shape (n, d)
+        """
+        features = as_read(features)
+        with np.errstate(invalid="ignore", over="ignore"):
+            z = (features - self.mean) * (1.0 / self.scale)
+            return np.where(np.isfinite(features), np.clip(z, -CLIP, CLIP), 0.0)
+
+
+@dataclass(frozen=True)
+class RegionDesign:
+    """Regions of a shallow tree, as `sparsebag.refine.region_gate.RegionGate` routes to them.
+
+    Attributes
+    ----------
+    tree : DecisionTreeRegressor
+    share : ndarray of shape (n_regions,)
+        Of the rows' weight in each region.
+    """
+
+    tree: DecisionTreeRegressor
+    share: np.ndarray
+    kind: ClassVar[str] = "regions"
+    pull: ClassVar[float] = 1.0
+
+    @classmethod
+    def grow(
+        cls, features: np.ndarray, signal: np.ndarray, weight: np.ndarray, most: int
+    ) -> RegionDesign:
+        """A tree whose regions differ most in the direction the loss falls in.
+
+        The variance a split takes off the gradients is, to first order, what the loss can fall by
+        if the two sides move apart: the criterion of gradient boosting, for a vector of logits.
+
+        Parameters
+        ----------
+        features : ndarray of shape (R, d)
+        signal : ndarray of shape (R, outputs)
+            Minus the gradient of each row's loss.
+        weight : ndarray of shape (R,)
+        most : int
+            Regions.
+
+        Returns
+        -------
+        RegionDesign
+
+        Examples
+        --------
+        >>> x = np.linspace(-1, 1, 100)[:, None]
+        >>> design = RegionDesign.grow(x, np.sign(x), np.full(100, 0.01), 2)
+        >>> design.columns(np.array([[-0.5], [0.5]])).tolist()
+        [[0.5, -0.5], [-0.5, 0.5]]
+        """
+        tree = DecisionTreeRegressor(
+            max_leaf_nodes=max(most, 2), min_samples_leaf=FEWEST_OF_REGION, random_state=0
+        )
+        counted = weight > 0.0
+        largest = np.abs(signal).max() or 1.0
+        tree.fit(
+            for_tree(features[counted]),
+            signal[counted] / largest,
+            sample_weight=weight[counted] / weight[counted].mean(),
+        )
+        design = cls(tree, np.zeros(tree.tree_.n_leaves))
+        share = np.bincount(design.regions(features), weight, minlength=tree.tree_.n_leaves)
+        return cls(tree, share / share.sum())
+
+    @property
+    def n_columns(self) -> int:
+        """Columns a map reads, one a region."""
+        return len(self.share)
+
+    @cached_property
+    def region(self) -> np.ndarray:
+        """The region of each node; -1 for inner ones."""
+        leaf = self.tree.tree_.children_left == -1
+        return np.where(leaf, np.cumsum(leaf) - 1, -1).astype(np.int32)
+
+    def regions(self, features: np.ndarray) -> np.ndarray:
+        """The region of each row.
+
+        Parameters
+        ----------
+        features : ndarray of shape (n, d)
+
+        Returns
+        -------
+        int ndarray of shape (n,)
+        """
+        return np.asarray(self.region[self.tree.apply(for_tree(features))])
+
+    def columns(self, features: np.ndarray) -> np.ndarray:
+        """One for a row's region less the share of all rows in it.
+
+        Parameters
+        ----------
+        features : ndarray of shape (n, d)
+
+        Returns
+        -------
+        ndarray of shape (n, n_regions)
+        """
+        return np.asarray(np.eye(self.n_columns)[self.regions(features)] - self.share)
+
+    def of_regions(self) -> np.ndarray:
+        """The columns of one row of each region.
+
+        Returns
+        -------
+        ndarray of shape (n_regions, n_regions)
+        """
+        return np.asarray(np.eye(self.n_columns) - self.share)
+
+
+Design = LinearDesign | RegionDesign
+
+
+@dataclass(frozen=True)
+class Deviation:
+    """A fitted map: what is added to logits, or to a temperature's logarithm, at a row.
+
+    Attributes
+    ----------
+    design : Design
+    coefficients : ndarray of shape (columns, outputs)
+    """
+
+    design: Design
+    coefficients: np.ndarray
+
+    def at(self, features: np.ndarray) -> np.ndarray:
+        """The deviation of rows.
+
+        Parameters
+        ----------
+        features : ndarray of shape (n, d)
+
+        Returns
+        -------
+        ndarray of shape (n, outputs)
+        """
+        return np.asarray(self.design.columns(features) @ self.coefficients)
+
+
+def as_read(features: np.ndarray) -> np.ndarray:
+    """Features in the single precision that gates and trees read; too large ones are infinite.
+
+    Parameters
+    ----------
+    features : ndarray of shape (n, d)
+
+    Returns
+    -------
+    float64 ndarray of shape (n, d)
+
+    Examples
+    --------
+    >>> as_read(np.array([[0.5, 1e300]])).tolist()
+    [[0.5, inf]]
+    """
+    with np.errstate(over="ignore"):
+        return np.asarray(features, dtype=np.float32).astype(np.float64)
+
+
+def for_tree(features: np.ndarray) -> np.ndarray:
+    """Features in the single precision a tree reads; NaN stays, infinities become very large.
+
+    Parameters
+    ----------
+    features : ndarray of shape (n, d)
+
+    Returns
+    -------
+    float32 ndarray of shape (n, d)
+
+    Examples
+    --------
+    >>> bool(np.isfinite(for_tree(np.array([[np.inf, 1e300]]))).all())
+    True
+    """
+    return np.asarray(np.clip(features, -LARGEST, LARGEST), dtype=np.float32)

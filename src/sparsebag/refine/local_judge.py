@@ -1,0 +1,129 @@
+"""What local weights are worth on rows that had no part in them.
+
+Two estimates, for each is blind to something. Out-of-bag votes give the loss that is deployed,
+each side with a calibrator of its own (a gate must not be paid for sureness that a temperature
+gives as well), but they hear 37 % of the members. The full-vote risk is that of all of them, for
+squared error and Brier score only.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from sparsebag.refine.local_choice import mean_and_error
+from sparsebag.refine.local_weights import LocalEvidence
+from sparsebag.refine.localisation import LocalGain
+from sparsebag.refine.temperature import fit_tempered_floor
+
+LEAST_VOTE = 1e-6
+LEAST_PAIRS = 1e-2
+"""Weight of pairs of members that must have a row out of bag together, to be heard on it."""
+
+
+def calibrated_losses(evidence: LocalEvidence, weights: np.ndarray) -> np.ndarray:
+    """Each row's log-loss out of bag under weights of its own, after its best calibrator.
+
+    Parameters
+    ----------
+    evidence : LocalEvidence
+        Of a classification problem.
+    weights : ndarray of shape (R, k)
+
+    Returns
+    -------
+    ndarray of shape (R,)
+    """
+    votes = evidence.voted(weights)
+    votes = (1.0 - LEAST_VOTE) * votes + LEAST_VOTE / votes.shape[1]
+    fitted = fit_tempered_floor(votes, evidence.target, evidence.weight)
+    proba = fitted.transform(votes)
+    return np.asarray(-np.log(proba[np.arange(len(proba)), evidence.target]))
+
+
+def plain_losses(evidence: LocalEvidence, weights: np.ndarray) -> np.ndarray:
+    """The same of the vote as it is.
+
+    Parameters
+    ----------
+    evidence : LocalEvidence
+    weights : ndarray of shape (R, k)
+
+    Returns
+    -------
+    ndarray of shape (R,)
+    """
+    votes = evidence.voted(weights)[np.arange(evidence.n_rows), evidence.target]
+    return np.asarray(-np.log((1.0 - LEAST_VOTE) * votes + LEAST_VOTE / evidence.votes.shape[2]))
+
+
+def full_vote_risks(evidence: LocalEvidence, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Each row's squared error or Brier score of *all* members under weights of its own.
+
+    The mean product of two members' residuals, and the mean square of one's, over those that have
+    the row out of bag; together as they enter the square of the weighted mean of all members.
+
+    Parameters
+    ----------
+    evidence : LocalEvidence
+    weights : ndarray of shape (R, k)
+
+    Returns
+    -------
+    risks : ndarray of shape (R,)
+    heard : ndarray of bool of shape (R,)
+        Rows that two members can be heard on.
+    """
+    w = np.where(evidence.mask, weights, 0.0)
+    votes = np.where(evidence.mask[:, :, None], evidence.votes, 0.0).astype(np.float64)
+    if evidence.classifies:
+        truth = np.eye(votes.shape[2])[evidence.target]
+        votes = (1.0 - evidence.floor) * votes + evidence.floor / votes.shape[2]
+    else:
+        truth = evidence.target[:, None].astype(np.float64)
+    residual = votes - truth[:, None, :]
+    sums = np.einsum("ij,ijc->ic", w, residual)
+    squares = np.einsum("ij,ijc->i", w**2, residual**2)
+    together, alone = w.sum(axis=1) ** 2, np.sum(w**2, axis=1)
+    pairs = together - alone
+    heard = pairs > LEAST_PAIRS
+    pair = (np.sum(sums**2, axis=1) - squares) / np.where(heard, pairs, 1.0)
+    own = squares / np.where(alone > 0.0, alone, 1.0)
+    concentration = np.sum(weights**2, axis=1)
+    return np.asarray((1.0 - concentration) * pair + concentration * own), heard
+
+
+def judged_weights(
+    evidence: LocalEvidence, held_out: np.ndarray, kind: str, *, calibrates: bool
+) -> LocalGain:
+    """What weights that were fitted without each row gain on it.
+
+    Parameters
+    ----------
+    evidence : LocalEvidence
+    held_out : ndarray of shape (R, k)
+        Each row's weights, from other rows.
+    kind : str
+        Of the map.
+    calibrates : bool
+        Whether the deployed vote is calibrated.
+
+    Returns
+    -------
+    LocalGain
+        In log-loss, or for regression in squared error of all members.
+    """
+    own = np.tile(evidence.base, (evidence.n_rows, 1))
+    (before, heard), (after, also) = (full_vote_risks(evidence, w) for w in (own, held_out))
+    both = heard & also
+    full_vote, full_vote_error = 0.0, 0.0
+    if both.any():
+        weight = evidence.weight[both]
+        full_vote, full_vote_error = mean_and_error((before - after)[both], weight)
+    if not evidence.classifies:
+        mean = float(evidence.weight[both] @ before[both]) / float(evidence.weight[both].sum())
+        return LocalGain(kind, mean, mean - full_vote, full_vote, full_vote_error)
+    losses = calibrated_losses if calibrates else plain_losses
+    first, second = losses(evidence, own), losses(evidence, held_out)
+    gain, error = mean_and_error(first - second, evidence.weight)
+    mean = float(evidence.weight @ first)
+    return LocalGain(kind, mean, mean - gain, gain, error, full_vote)

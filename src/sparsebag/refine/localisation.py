@@ -1,0 +1,101 @@
+"""What local weights and temperatures are worth, in figures and in a sentence."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from sparsebag.refine.gate import LinearGate
+from sparsebag.refine.region_gate import RegionGate
+
+
+@dataclass(frozen=True)
+class LocalGain:
+    """What a local map gained on rows it was not fitted on.
+
+    Attributes
+    ----------
+    kind : {"linear", "regions"}
+    loss_before, loss_after : float
+        Log-loss, or squared error, of those rows under the global model and under the map.
+    gain, gain_error : float
+        Their difference, and its standard error over rows.
+    full_vote_gain : float or None
+        Of weights in classification: what the Brier score of all members gains.
+    """
+
+    kind: str
+    loss_before: float
+    loss_after: float
+    gain: float
+    gain_error: float
+    full_vote_gain: float | None = None
+
+    def is_sure(self, errors: float) -> bool:
+        """Whether the gain is more than so many standard errors, and nothing speaks against it.
+
+        Parameters
+        ----------
+        errors : float
+
+        Returns
+        -------
+        bool
+
+        Examples
+        --------
+        >>> LocalGain("linear", 1.0, 0.9, 0.1, 0.04).is_sure(2.0)
+        True
+        """
+        agreed = self.full_vote_gain is None or self.full_vote_gain > 0.0
+        return agreed and self.gain > errors * self.gain_error
+
+
+@dataclass(frozen=True)
+class Localisation:
+    """Whether and how weights depend on the row. ``print`` it.
+
+    Attributes
+    ----------
+    gate : LinearGate, RegionGate or None
+        None: the weights are global.
+    weights, temperature : LocalGain or None
+        What the gate's weights, and its temperature, gained on held-out rows; None for what is
+        global.
+    score : str
+        What the figures are.
+    considered : dict of str to LocalGain
+        Every map that was judged, such as "linear weights".
+    reason : str
+        Why the weights are global, where they are; the end of a sentence.
+    """
+
+    gate: LinearGate | RegionGate | None = None
+    weights: LocalGain | None = None
+    temperature: LocalGain | None = None
+    score: str = ""
+    considered: dict[str, LocalGain] = field(default_factory=dict)
+    reason: str = ""
+
+    @property
+    def used(self) -> bool:
+        """Whether there is a gate."""
+        return self.gate is not None
+
+    def __str__(self) -> str:
+        if not self.used:
+            return f"The weights do not depend on the row, because {self.reason}."
+        done = [
+            f"{what} on {_LOOKS_AT[gain.kind]} ({self.score} {gain.loss_before:.4g} before and "
+            f"{gain.loss_after:.4g} after on held-out rows, {gain.gain:+.2g} ± "
+            f"{gain.gain_error:.1g} saved)"
+            for what, gain in (
+                ("weights depend", self.weights),
+                ("the temperature depends", self.temperature),
+            )
+            if gain is not None
+        ]
+        text = "; ".join(done)
+        return text[0].upper() + text[1:] + "."
+
+
+_LOOKS_AT = {"linear": "the features, smoothly", "regions": "the region of a row"}

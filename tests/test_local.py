@@ -1,0 +1,227 @@
+"""`compress(local=...)`: gates where members differ by place, global weights where they do not."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from sklearn.base import clone
+from sklearn.datasets import load_breast_cancer, load_diabetes
+from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
+from sklearn.linear_model import LogisticRegression
+from sklearn.tree import DecisionTreeClassifier
+
+import sparsebag as sb
+from expert_bags import expert_models
+
+GATES = ["linear", "regions", "auto"]
+BY_LOSS = {"lam": 0.0, "max_estimators": None, "tolerance": 0.01}
+"""Weights from the rows' losses alone: nothing looks at rows that have no weight."""
+
+
+def experts(n_classes=None, n_rows=500, seed=0, missing=False):
+    """Models each right on one side, and rows none of them has seen."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n_rows, 4))
+    models, truth = expert_models(8, n_classes)
+    if n_classes is None:
+        y = truth(X) + 0.1 * rng.normal(size=n_rows)
+    else:
+        wrong = rng.random(n_rows) < 0.15
+        y = np.where(wrong, rng.integers(n_classes, size=n_rows), truth(X))
+    if missing:
+        X[rng.random(X.shape) < 0.1] = np.nan
+    return models, X, y
+
+
+def compressed(models, X, y, local, **options):
+    options = {"max_estimators": 8, "tolerance": None, **options}
+    return sb.compress(models, X, y, evidence="holdout", local=local, **options)
+
+
+def loss(model, X, y):
+    if hasattr(model, "predict_proba"):
+        return float(-np.log(model.predict_proba(X)[np.arange(len(y)), y]).mean())
+    return float(np.mean((model.predict(X) - y) ** 2))
+
+
+@pytest.mark.parametrize("local", GATES)
+@pytest.mark.parametrize("n_classes", [None, 3])
+def test_experts_are_trusted_where_they_know(local, n_classes):
+    models, X, y = experts(n_classes)
+    # The vote alone: a temperature makes up for some of what weights could do.
+    options = {} if n_classes is None else {"calibration": None}
+    small = compressed(models, X, y, local, **options)
+    flat = compressed(models, X, y, None, **options)
+    assert small.local_.used
+    assert small.local_.weights.gain > 0
+    assert "on held-out rows" in str(small.local_)
+    assert str(small.local_) in str(small.selection_)
+    _, X_test, y_test = experts(n_classes, seed=1)
+    assert loss(small, X_test, y_test) < (0.6 if n_classes is None else 0.8) * loss(
+        flat, X_test, y_test
+    )
+    np.testing.assert_array_equal(small.weights_, flat.weights_)
+
+
+@pytest.mark.parametrize("load", [load_breast_cancer, load_diabetes])
+def test_auto_is_the_global_model_where_nothing_is_gained(load):
+    X, y = load(return_X_y=True)
+    kind = RandomForestClassifier if load is load_breast_cancer else RandomForestRegressor
+    forest = kind(40, min_samples_leaf=3, random_state=0).fit(X, y)
+    flat = sb.compress(forest, X, y, max_estimators=10, tolerance=None)
+    small = sb.compress(forest, X, y, max_estimators=10, tolerance=None, local="auto")
+    assert not small.local_.used
+    assert "because" in str(small.local_)
+    np.testing.assert_array_equal(small.predict(X), flat.predict(X))
+    assert not flat.local_.used
+    assert flat.local_.reason == "local is None"
+
+
+@pytest.mark.parametrize("local", ["linear", "regions"])
+@pytest.mark.parametrize("refine", ["leaves", None])
+def test_a_named_gate_is_used(local, refine):
+    """On trees, refitted or not: whatever it gains, and in the compiled model as in the vote."""
+    X, y = load_breast_cancer(return_X_y=True)
+    X = X.astype(np.float32)
+    forest = RandomForestClassifier(40, random_state=0).fit(X, y)
+    options = {"max_estimators": 10, "tolerance": None, "refine": refine}
+    small = sb.compress(forest, X, y, local=local, **options)
+    assert small.local_.gate.kind == local
+    assert small.local_.gate.n_members == small.n_active_
+    np.testing.assert_allclose(small.predict_proba(X), small._vote.predict_proba(X), atol=1e-9)
+    flat = sb.compress(forest, X, y, **options)
+    assert np.abs(small.predict_proba(X) - flat.predict_proba(X)).max() > 1e-6
+
+
+def test_rows_without_weight_have_no_say():
+    models, X, y = experts()
+    both, n = np.vstack([X, X]), len(y)
+    swapped = np.where(X[:, 0] > 0, 3.0, -3.0)  # no expert says so: those who are least wrong win
+    targets = np.concatenate([y, swapped])
+    found = {}
+    for name, of_liars in (("unheard", 0.0), ("heard", 1.0)):
+        weight = np.concatenate([np.ones(n), np.full(n, of_liars)])
+        small = compressed(models, both, targets, "linear", sample_weight=weight, **BY_LOSS)
+        found[name] = small.predict(X)
+    alone = compressed(models, X, y, "linear", **BY_LOSS).predict(X)
+    spread = np.abs(found["heard"] - alone).mean()
+    assert np.abs(found["unheard"] - alone).mean() < 0.05 * spread
+
+
+@pytest.mark.parametrize("local", ["linear", "regions"])
+def test_unknown_values_are_taken_where_trees_take_them(local):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(400, 4))
+    y = (X[:, 1] > 0).astype(int)
+    X[rng.random(X.shape) < 0.2] = np.nan
+    forest = RandomForestClassifier(30, random_state=0).fit(X, y)
+    small = sb.compress(forest, X, y, max_estimators=8, tolerance=None, local=local)
+    assert np.isfinite(small.predict_proba(X)).all()
+    sums = small.local_.gate.weights(X).sum(axis=1)
+    np.testing.assert_allclose(sums, 1.0)
+
+
+def test_a_gate_survives_the_file_and_a_copy(tmp_path):
+    X, y = load_diabetes(return_X_y=True)
+    forest = RandomForestRegressor(30, random_state=0).fit(X, y)
+    small = sb.compress(forest, X, y, max_estimators=8, tolerance=None, local="linear")
+    small.save(tmp_path / "m.sbag")
+    again = sb.load(tmp_path / "m.sbag")
+    np.testing.assert_allclose(again.predict(X.astype(np.float32)), small.predict(X), rtol=1e-6)
+    assert clone(small).local == "linear"
+
+
+def test_sparse_rows_can_be_gated():
+    rng = np.random.default_rng(0)
+    X = sp.random(400, 30, 0.2, format="csr", random_state=0)
+    y = (X[:, 0].toarray().ravel() + 0.2 * rng.normal(size=400) > 0.1).astype(int)
+    forest = RandomForestClassifier(30, random_state=0).fit(X, y)
+    small = sb.compress(forest, X, y, max_estimators=8, tolerance=None, local="linear")
+    np.testing.assert_allclose(
+        small.predict_proba(X), small.predict_proba(X.toarray()), rtol=1e-6, atol=1e-9
+    )
+
+
+# -- refusals --------------------------------------------------------------------------------------
+
+
+def test_unknown_gates_are_refused():
+    X, y = load_diabetes(return_X_y=True)
+    forest = RandomForestRegressor(5, random_state=0).fit(X, y)
+    with pytest.raises(ValueError, match="local='trees' is not known; use 'auto', 'linear'"):
+        sb.compress(forest, X, y, local="trees")
+
+
+def test_too_few_rows_are_told():
+    models, X, y = experts(n_rows=60)
+    with pytest.raises(ValueError, match=r"local='linear' cannot fit .* fewer than 100 rows"):
+        compressed(models, X, y, "linear")
+    assert "fewer than 100 rows" in str(compressed(models, X, y, "auto").local_)
+
+
+def test_one_member_cannot_be_weighed():
+    models, X, y = experts()
+    with pytest.raises(ValueError, match="needs two members or more"):
+        compressed(models, X, y, "regions", max_estimators=1)
+    small = compressed(models, X, y, "auto", max_estimators=1)
+    assert "one member has all the weight" in str(small.local_)
+
+
+class ReadsWords:
+    """A model of a column of words."""
+
+    classes_ = np.array([0, 1])
+
+    def __init__(self, sure):
+        self.sure = sure
+
+    def predict(self, X):
+        return self.predict_proba(X).argmax(axis=1)
+
+    def predict_proba(self, X):
+        p = np.where(X["word"] == "yes", self.sure, 1.0 - self.sure)
+        return np.stack([1.0 - p, p], axis=1)
+
+
+def test_columns_that_are_no_numbers_are_told():
+    pd = pytest.importorskip("pandas")
+    frame = pd.DataFrame({"word": ["yes", "no"] * 150, "number": np.arange(300.0)})
+    y = (frame["word"] == "yes").to_numpy().astype(int)
+    models = [ReadsWords(0.9), ReadsWords(0.7)]
+    small = compressed(models, frame, y, "auto")
+    assert "columns that are no numbers" in str(small.local_)
+    with pytest.raises(ValueError, match="columns that are no numbers; use local='auto' or None"):
+        compressed(models, frame, y, "linear")
+
+
+def test_progress_is_told(capfd):
+    models, X, y = experts(n_rows=200)
+    compressed(models, X, y, "auto", verbose=1)
+    assert "judging a gate: linear weights" in capfd.readouterr().err
+
+
+def test_linear_and_tree_members_together():
+    """A list of unlike models of unlike features: the gate is over all of them."""
+    X, y = load_breast_cancer(return_X_y=True)
+    X = (X - X.mean(axis=0)) / X.std(axis=0)
+    fit, rest = slice(0, 250), slice(250, None)
+    features = [np.arange(4), np.arange(8, 12), np.arange(30), np.arange(30)]
+    kinds = [
+        LogisticRegression(),
+        LogisticRegression(),
+        DecisionTreeClassifier(max_depth=2),
+        DecisionTreeClassifier(max_depth=4, splitter="random", random_state=1),
+    ]
+    models = [kind.fit(X[fit][:, of], y[fit]) for kind, of in zip(kinds, features, strict=True)]
+    small = sb.compress(
+        models,
+        X[rest],
+        y[rest],
+        estimators_features=features,
+        evidence="holdout",
+        lam=0.0,
+        local="regions",
+    )
+    assert small.n_active_ >= 2
+    np.testing.assert_allclose(
+        small.predict_proba(X[fit]), small._vote.predict_proba(X[fit]), atol=1e-9
+    )
