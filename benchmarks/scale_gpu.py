@@ -167,9 +167,9 @@ def tuning(torch: Any, copy: float, shrink: int) -> None:
             nbytes = stored.nbytes + mask.nbytes
             two = objective_of(stored, mask)
             two._one_read = None
-            shares.append(nbytes / timed(torch, lambda f=two: f.value_and_gradient(w)) / copy)
+            shares.append(nbytes / timed(torch, lambda f=two, w=w: f.value_and_gradient(w)) / copy)
             kernel = one_read_of(stored, mask)
-            shares.append(nbytes / timed(torch, lambda k=kernel: _evaluate(k, w)) / copy)
+            shares.append(nbytes / timed(torch, lambda k=kernel, w=w: _evaluate(k, w)) / copy)
             del stored
         print(f"{n_members:>7}" + "".join(f"{share:>14.0%}" for share in shares), flush=True)
     n_members = PASS_SHAPE[1]
