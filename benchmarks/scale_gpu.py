@@ -144,7 +144,7 @@ def variants(torch: Any, votes: Any, mask: Any) -> list[tuple[str, str, SimplexO
     if votes.dtype == torch.float32:
         plain = objective_of(votes, mask)
         plain._one_read = None
-        for block in plain._kept_blocks or []:
+        for block in plain._blocks():
             general = ArrayPasses(block.votes, block.mask, plain.xp, torch.float32)
             object.__setattr__(block, "passes", general)
         found.append(("array namespace", "many", plain))

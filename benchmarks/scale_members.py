@@ -59,7 +59,7 @@ def run(*, quick: bool) -> None:
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 - before
     print(
         f"{found.solver}: {time.process_time() - start:.0f} s of CPU, "
-        f"{found.n_evaluations} passes, "
+        f"{found.n_passes:.3g} passes, "
         f"{found.n_active} of {n_members:,} kept, objective {found.objective:.6f}, gap "
         f"{found.stationarity_gap:.1e}, {found.status.name}; memory grew by {peak / 2**20:.0f} MiB"
     )
