@@ -1,4 +1,4 @@
-"""One measurement of `scale_growth`: a problem, a pass over it, a solve of it, in its own process."""
+"""A measurement of `scale_growth`: a problem, a pass over it or a solve, in its own process."""
 
 from __future__ import annotations
 

@@ -41,6 +41,8 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="a tenth of the rows, nothing kept")
     options = parser.parse_args()
     with kept_output(None if options.quick else RESULTS):
+        print("python -m benchmarks.scale_dask")
+        print(", ".join(f"{name} {value}" for name, value in environment().items() if value))
         run(quick=options.quick)
 
 
@@ -55,8 +57,7 @@ def run(*, quick: bool) -> bool:
     shrink = 10 if quick else 1
     logging.getLogger("distributed").setLevel(logging.CRITICAL)
     warnings.filterwarnings("ignore", category=UserWarning)
-    print(f"python -m benchmarks.scale_dask; dask {dask.__version__}")
-    print(", ".join(f"{name} {value}" for name, value in environment().items() if value))
+    print(f"dask {dask.__version__}")
     same_weights(FOREST_ROWS // shrink)
     workers_and_speed(SHAPE[0] // shrink, SHAPE[1])
     lost_worker(FOREST_ROWS // shrink)

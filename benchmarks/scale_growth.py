@@ -53,6 +53,8 @@ def main() -> None:
     if options.fresh:
         NOTES.unlink(missing_ok=True)
     with kept_output(None if options.quick else RESULTS):
+        print("python -m benchmarks.scale_growth" + (" --quick" if options.quick else ""))
+        print(", ".join(f"{name} {value}" for name, value in environment().items() if value))
         run(quick=options.quick)
 
 
@@ -114,8 +116,6 @@ def exponents(rows: Sequence[Growth | Pass], values: list[float]) -> str:
 def run(*, quick: bool) -> None:
     notes = Notes(None if quick else NOTES)
     longest = QUICK_LONGEST_SECONDS if quick else LONGEST_SECONDS
-    print("python -m benchmarks.scale_growth" + (" --quick" if quick else ""))
-    print(", ".join(f"{name} {value}" for name, value in environment().items() if value))
     print("\n## Growth: synthetic rows, log-loss, λ = 0, one thread\n")
     print(
         f"{'M':>10}{'N':>7}{'evidence':>16}  {'solver':<20}{'CPU s':>8}{'bound s':>9}{'×':>6}"
@@ -157,7 +157,7 @@ def run(*, quick: bool) -> None:
                 _show(row)
     _show_exponents(solved, passes, QUICK_FITTED_ENTRIES if quick else FITTED_ENTRIES)
     _show_passes(passes)
-    _show_rules(longest)
+    _show_rules(longest, QUICK_IN_MEMORY_BYTES if quick else IN_MEMORY_BYTES)
     notes.forget()
 
 
@@ -213,15 +213,15 @@ def _show_passes(passes: list[Pass]) -> None:
             print(f"{what}: at most {worst:.2f} × the bound")
 
 
-def _show_rules(longest: float) -> None:
+def _show_rules(longest: float, limit: int) -> None:
     print(
-        "\nbeyond it: peak memory of the solve beyond the evidence in memory (of streamed evidence: "
+        "\nbeyond it: peak memory of a solve beyond the evidence in memory (of streamed evidence, "
         "all that is held)\n"
-        "passes: rows read, divided by M, in memory and streamed; a pass over few members counts 1\n"
-        f"over the limit: the solver's own times on smaller evidence, grown with M N (slsqp: M N³), "
-        f"foretell more than {longest:.0f} s\n"
-        f"streamed: evidence beyond {IN_MEMORY_BYTES / 2**30:.0f} GiB is the rows of the largest "
-        "evidence in memory with as many members, handed out again and again"
+        "passes: in memory, evaluations, few members or all; streamed, rows read divided by M\n"
+        "over the limit: the solver's own times on smaller evidence, grown with M N (slsqp: "
+        f"M N³), foretell more than {longest:.0f} s\n"
+        f"streamed: evidence beyond {limit / 1e9:.1f} GB is the rows of the largest evidence in "
+        "memory with as many members, handed out again and again"
     )
 
 

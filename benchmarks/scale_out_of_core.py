@@ -4,8 +4,8 @@
 
 In each format stored evidence is solved three times, each time in a process of its own whose memory
 is limited by the system (RLIMIT_AS: every map and allocation counts, the interpreter and its
-libraries included), a quarter of the evidence on top of what they take. The second process is killed
-(SIGKILL) in the middle of a pass; the third is the same call and goes on from its checkpoint.
+libraries included), a quarter of the evidence on top of what they take. The second process is
+killed (SIGKILL) in mid-pass; the third is the same call and goes on from its checkpoint.
 """
 
 from __future__ import annotations
@@ -102,8 +102,8 @@ def kill_in_mid_pass(process: subprocess.Popen[str], checkpoint: Path, n_passes:
 def show(name: str, found: dict[str, object], limit: int) -> None:
     print(
         f"{name:<34}objective {found['objective']:.8f}, gap {found['gap']:.1e}, {found['kept']} "
-        f"members, {found['passes']:.3g} passes, {found['status']}, {found['seconds']:.1f} s; memory "
-        f"grew by {found['grown'] / 2**20:.0f} of {limit / 2**20:.0f} MiB",
+        f"members, {found['passes']:.3g} passes, {found['status']}, {found['seconds']:.1f} s; "
+        f"memory grew by {found['grown'] / 2**20:.0f} of {limit / 2**20:.0f} MiB",
         flush=True,
     )
 
