@@ -8,10 +8,10 @@ import time
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
-from pathlib import Path
 
 import numpy as np
 
+from benchmarks.peak_memory import forget_peak, held_bytes, peak_bytes
 from benchmarks.scale_data import SyntheticRows
 from benchmarks.scale_sgd import LABELS, objective_of
 from sparsebag.evidence.array_rows import ArrayRows
@@ -175,13 +175,13 @@ def gradient_pass(name: str, problem: Problem) -> dict[str, object]:
 
 def solve(name: str, problem: Problem) -> dict[str, object]:
     warnings.simplefilter("ignore")
-    _forget_peak()
-    before = _memory("VmRSS")
+    forget_peak()
+    before = held_bytes()
     objective = problem.objective()
     start = time.process_time()
     found = SOLVERS[name]().solve(objective)
     seconds = time.process_time() - start
-    peak = _memory("VmHWM")
+    peak = peak_bytes()
     speed = bandwidth()  # after the peak is read: it takes memory too
     passes = objective.n_passes if isinstance(objective, StreamObjective) else found.n_evaluations
     row = Growth(
@@ -198,14 +198,3 @@ def solve(name: str, problem: Problem) -> dict[str, object]:
         kept=found.n_active,
     )
     return asdict(row)
-
-
-def _forget_peak() -> None:
-    """Let the process's high-water mark start from what it holds now (Linux)."""
-    Path("/proc/self/clear_refs").write_text("5")
-
-
-def _memory(field: str) -> int:
-    lines = Path("/proc/self/status").read_text().splitlines()
-    (found,) = (line.split()[1] for line in lines if line.startswith(f"{field}:"))
-    return int(found) * 1024

@@ -23,6 +23,7 @@ from pathlib import Path
 
 import numpy as np
 
+from benchmarks.peak_memory import forget_peak, held_bytes, peak_bytes
 from benchmarks.scale_data import SyntheticRows
 
 SHAPE, QUICK_SHAPE = (400_000, 500), (60_000, 400)
@@ -43,7 +44,8 @@ def solve(folder: str, limit: int, checkpoint: str | None) -> dict[str, object]:
     stream.block(0)
     imported = _address_space()
     resource.setrlimit(resource.RLIMIT_AS, (imported + limit, imported + limit))
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    forget_peak()
+    before = held_bytes()
     start = time.perf_counter()
     found = sb.fit_weights(stream, lam=LAM, memory_limit=limit // 2, checkpoint=checkpoint)
     return {
@@ -54,7 +56,7 @@ def solve(folder: str, limit: int, checkpoint: str | None) -> dict[str, object]:
         "passes": found.n_passes,
         "status": found.status.name,
         "seconds": time.perf_counter() - start,
-        "grown": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 - before,
+        "grown": peak_bytes() - before,
     }
 
 
