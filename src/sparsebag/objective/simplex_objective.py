@@ -103,6 +103,7 @@ class SimplexObjective:
     """
 
     is_streamed = False
+    _kept_blocks: list[_Block] | None
 
     def __init__(
         self,
@@ -423,7 +424,7 @@ class SimplexObjective:
 
     def _prepare_passes(self) -> None:
         # Cut when they are first asked for: a block of a stream is often read once, by one kernel.
-        self._kept_blocks: list[_Block] | None = None
+        self._kept_blocks = None
         self._one_read = make_one_read(
             self.evidence, self._channels, self.facts, self.loss, self.floor
         )
