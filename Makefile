@@ -48,7 +48,8 @@ bench-solvers: $(STAMP)  ## Every solver against SLSQP, the bandwidth bound and 
 bench-passes: $(STAMP)  ## The compiled products against NumPy's BLAS
 	$(BIN)/python -m benchmarks.passes
 
-bench-scale: $(STAMP)  ## Growth with rows and members, Simplex SGD, evidence on disk, import time
+bench-scale: $(STAMP)  ## Growth with rows and members, Simplex SGD, evidence on disk, thousands of trees, Dask, a GPU
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[test,dask]" "$(TORCH)"
 	$(BIN)/python -m benchmarks.scale
 
 bench-selection: $(BENCH)  ## Expected risk against deployed, the guard, equal-size baselines, cost

@@ -15,9 +15,10 @@ import importlib
 import importlib.util
 import io
 import os
-import platform
 import sys
 from pathlib import Path
+
+from benchmarks.environment import environment
 
 RESULTS = Path(__file__).parent / "results"
 SECTIONS = ("import", "growth", "sgd", "out_of_core", "members", "gpu", "dask")
@@ -49,9 +50,8 @@ def main() -> None:
             continue
         both = _Both()
         with contextlib.redirect_stdout(both):
-            print(
-                f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}"
-            )
+            print(f"python -m benchmarks.scale --only {section}")
+            print(", ".join(f"{name} {value}" for name, value in environment().items() if value))
             ran = importlib.import_module(f"benchmarks.scale_{section}").run(quick=args.quick)
         if not args.quick and ran is not False:  # a skipped section's last results stay
             (RESULTS / f"scale_{section}.txt").write_text(both.kept.getvalue())

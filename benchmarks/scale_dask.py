@@ -25,12 +25,14 @@ from sklearn.ensemble import RandomForestClassifier
 import sparsebag as sb
 from benchmarks.environment import environment
 from benchmarks.kept_output import kept_output
+from benchmarks.peak_memory import peak_bytes
 from sparsebag.objective.cluster_objective import ClusterObjective
 
 RESULTS = Path(__file__).parent / "results" / "scale_dask.txt"
-SHAPE = (400_000, 400)
-"""Rows and members of the synthetic evidence: 0.8 GB."""
-BLOCK_ROWS = 25_600
+SHAPE = (1_228_800, 400)
+"""Rows and members of the synthetic evidence: 2.5 GB, so that a pass outlasts its scheduling."""
+BLOCK_ROWS = 102_400
+"""Twelve blocks, six a worker: a task costs the scheduler about a millisecond."""
 FOREST_ROWS, TREES = 20_000, 100
 KILL_AT = 8
 """The evaluation before which a worker is killed; a solve has some twenty."""
@@ -41,6 +43,8 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="a tenth of the rows, nothing kept")
     options = parser.parse_args()
     with kept_output(None if options.quick else RESULTS):
+        print("python -m benchmarks.scale_dask")
+        print(", ".join(f"{name} {value}" for name, value in environment().items() if value))
         run(quick=options.quick)
 
 
@@ -55,8 +59,7 @@ def run(*, quick: bool) -> bool:
     shrink = 10 if quick else 1
     logging.getLogger("distributed").setLevel(logging.CRITICAL)
     warnings.filterwarnings("ignore", category=UserWarning)
-    print(f"python -m benchmarks.scale_dask; dask {dask.__version__}")
-    print(", ".join(f"{name} {value}" for name, value in environment().items() if value))
+    print(f"dask {dask.__version__}")
     same_weights(FOREST_ROWS // shrink)
     workers_and_speed(SHAPE[0] // shrink, SHAPE[1])
     lost_worker(FOREST_ROWS // shrink)
@@ -74,7 +77,7 @@ class Cluster:
             threads_per_worker=1,
             processes=True,
             dashboard_address=None,
-            memory_limit="4GB",
+            memory_limit="8GB",
             silence_logs=logging.CRITICAL,
         )
         self.client = Client(self.cluster)
@@ -92,19 +95,12 @@ class Cluster:
 
     def peaks(self) -> list[int]:
         """Most memory each worker process has had, in bytes."""
-        return list(self.client.run(_peak).values())
+        return list(self.client.run(peak_bytes).values())
 
 
 def _import_sparsebag() -> None:
     """Imports are paid before anything is timed."""
     import sparsebag  # noqa: F401
-
-
-def _peak() -> int:
-    """The process's own high-water mark; getrusage's is that of whoever started it, too."""
-    lines = Path("/proc/self/status").read_text().splitlines()
-    (found,) = (line.split()[1] for line in lines if line.startswith("VmHWM:"))
-    return int(found) * 1024
 
 
 def forest_problem(n_rows: int) -> tuple[Any, np.ndarray, np.ndarray]:

@@ -14,6 +14,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,9 @@ import numpy as np
 import sparsebag as sb
 from benchmarks.kept_output import kept_output
 from sparsebag.evidence.evidence import OOBEvidence
+from sparsebag.evidence.torch_loan import bytes_as_torch
 from sparsebag.objective.full_vote_risk import FullVoteRisk
+from sparsebag.objective.fused_one_read import FusedOneRead
 from sparsebag.objective.losses import LogLoss
 from sparsebag.objective.passes import ArrayPasses
 from sparsebag.objective.penalties import ConcaveQuadratic
@@ -31,6 +34,7 @@ from sparsebag.objective.simplex_objective import SimplexObjective
 RESULTS = Path(__file__).parent / "results" / "scale_gpu.txt"
 SHAPE = (1_000_000, 10_000)
 PASS_SHAPE = (200_000, 10_000)
+TUNED_MEMBERS = (500, 1000, 2000, 4096, 6000, 10_000, 12_000)
 BOTH_SHAPE = (50_000, 500)
 GRAM_SHAPE = (40_000, 512)
 ROWS_AT_ONCE = 20_000
@@ -78,6 +82,7 @@ def sections(shrink: int) -> None:
     describe(torch)
     copy, rate = ceilings(torch)
     passes(torch, copy, shrink)
+    tuning(torch, copy, shrink)
     same_answer(torch, shrink)
     gram_precision(torch, shrink)
     large(torch, copy, rate, shrink)
@@ -109,42 +114,111 @@ def copy_bandwidth(torch: Any) -> float:
 def passes(torch: Any, copy: float, shrink: int) -> None:
     n_rows, n_members = PASS_SHAPE[0] // shrink, PASS_SHAPE[1]
     print(f"\n## One value and gradient, N = {n_members}, M = {n_rows}\n")
-    print(
-        "Vote and gradient read votes and mask once each: bytes read over time, as a share of the\n"
-        "copy's bandwidth; in brackets the share that counts the evidence once.\n"
-    )
-    print(f"{'votes':>10}{'products':>24}{'ms':>9}{'TB/s':>8}{'share':>14}{'gradient off by':>18}")
+    print("Votes and mask, counted once, over the time, as a share of the copy's bandwidth.\n")
+    print(f"{'votes':>10}{'products':>24}{'reads':>7}{'ms':>9}{'share':>8}{'gradient off by':>18}")
     votes, mask = synthetic(torch, n_rows, n_members, torch.float32)
-    w = torch.distributions.Dirichlet(torch.ones(n_members, dtype=torch.float64)).sample().cuda()
+    w = some_weights(torch, n_members)
     exact = gradient_in_double(torch, votes, mask, w)
     for dtype in (torch.float32, torch.float16, torch.bfloat16):
         stored = votes.to(dtype)
         reference = exact if dtype == torch.float32 else gradient_in_double(torch, stored, mask, w)
         nbytes = stored.nbytes + mask.nbytes
-        for name, objective in variants(torch, stored, mask):
+        for name, reads, objective in variants(torch, stored, mask):
             seconds = timed(torch, lambda f=objective: f.value_and_gradient(w))
             gradient = objective.gradient(w)
             off = float((gradient - reference).abs().max() / reference.abs().max())
-            speed = 2 * nbytes / seconds
-            share = f"{speed / copy:.0%} ({speed / copy / 2:.0%})"
             print(
-                f"{str(dtype)[6:]:>10}{name:>24}{1e3 * seconds:>9.2f}{speed / 1e12:>8.2f}"
-                f"{share:>14}{off:>18.1e}"
+                f"{str(dtype)[6:]:>10}{name:>24}{reads:>7}{1e3 * seconds:>9.2f}"
+                f"{nbytes / seconds / copy:>8.0%}{off:>18.1e}",
+                flush=True,
             )
         del stored
     torch.cuda.empty_cache()
 
 
-def variants(torch: Any, votes: Any, mask: Any) -> list[tuple[str, SimplexObjective]]:
-    """The objective as it is, and with plain array products."""
-    found = [("fused kernels", objective_of(votes, mask))]
+def variants(torch: Any, votes: Any, mask: Any) -> list[tuple[str, str, SimplexObjective]]:
+    """The objective as it is, with two reads, and with plain array products."""
+    two = objective_of(votes, mask)
+    two._one_read = None
+    found = [("one kernel", "1", objective_of(votes, mask)), ("two kernels", "2", two)]
     if votes.dtype == torch.float32:
         plain = objective_of(votes, mask)
-        for block in plain._kept_blocks or []:
+        plain._one_read = None
+        for block in plain._blocks():
             general = ArrayPasses(block.votes, block.mask, plain.xp, torch.float32)
             object.__setattr__(block, "passes", general)
-        found.append(("array namespace", plain))
+        found.append(("array namespace", "many", plain))
     return found
+
+
+def tuning(torch: Any, copy: float, shrink: int) -> None:
+    """Why rows are read once from so many members on, and with so many warps and stages."""
+    entries = PASS_SHAPE[0] * PASS_SHAPE[1] // shrink
+    print(f"\n## One kernel or two, by members ({entries:.0e} votes; share of the copy)\n")
+    types = (torch.float32, torch.bfloat16)
+    names = [f"{str(t)[6:]} {how}" for t in types for how in ("two", "one")]
+    print(f"{'N':>7}" + "".join(f"{name:>14}" for name in names))
+    for n_members in TUNED_MEMBERS:
+        shares = []
+        votes, mask = synthetic(torch, entries // n_members, n_members, torch.float32)
+        w = some_weights(torch, n_members)
+        for dtype in types:
+            stored = votes.to(dtype)
+            nbytes = stored.nbytes + mask.nbytes
+            two = objective_of(stored, mask)
+            two._one_read = None
+            shares.append(nbytes / timed(torch, lambda f=two, w=w: f.value_and_gradient(w)) / copy)
+            kernel = one_read_of(stored, mask)
+            shares.append(nbytes / timed(torch, lambda k=kernel, w=w: _evaluate(k, w)) / copy)
+            del stored
+        print(f"{n_members:>7}" + "".join(f"{share:>14.0%}" for share in shares), flush=True)
+    n_members = PASS_SHAPE[1]
+    print(f"\n## One kernel, N = {n_members}: warps and rows on the way (share of the copy)\n")
+    print(f"{'warps':>7}{'stages':>8}" + "".join(f"{str(t)[6:]:>12}" for t in types))
+    votes, mask = synthetic(torch, entries // n_members, n_members, torch.float32)
+    w = some_weights(torch, n_members)
+    for warps in (4, 8, 16):
+        for stages in (1, 2, 3, 4):
+            line = f"{warps:>7}{stages:>8}"
+            for dtype in types:
+                stored = votes.to(dtype)
+                kernel = replace(one_read_of(stored, mask), warps=warps, stages=stages)
+                try:
+                    seconds = timed(torch, lambda k=kernel: _evaluate(k, w))
+                except Exception as error:  # more shared memory than there is
+                    line += f"{type(error).__name__:>16.14}"
+                    continue
+                line += f"{(stored.nbytes + mask.nbytes) / seconds / copy:>12.0%}"
+            print(line, flush=True)
+    torch.cuda.empty_cache()
+
+
+def one_read_of(votes: Any, mask: Any) -> FusedOneRead:
+    """The kernel for these votes, whatever `make_fused_one_read` would say of their number."""
+    f = objective_of(votes, mask)
+    return FusedOneRead(
+        like=votes,
+        votes=votes,
+        mask=bytes_as_torch(mask),
+        uniform_vote=f.facts.uniform_vote[0],
+        target=f._channels.targets[0].double(),
+        row_weight=f.facts.row_weight,
+        is_log_loss=True,
+        least_vote=LogLoss().clip,
+        kept_share=1.0 - 1e-3,
+        floor=5e-4,
+        multiplicity=1.0,
+    )
+
+
+def _evaluate(kernel: FusedOneRead, w: Any) -> object:
+    return kernel.loss_and_gradient(w, prior_mass=0.02, least_denominator=1e-15)
+
+
+def some_weights(torch: Any, n_members: int) -> Any:
+    draw = torch.Generator().manual_seed(1)
+    w = -torch.log(torch.rand(n_members, dtype=torch.float64, generator=draw))
+    return (w / w.sum()).cuda()
 
 
 def objective_of(votes: Any, mask: Any) -> SimplexObjective:

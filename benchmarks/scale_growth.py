@@ -1,191 +1,229 @@
 """How time and memory grow with rows and members, for every solver, beside the bandwidth bound.
 
-    python -m benchmarks.scale --only growth [--quick]
+    python -m benchmarks.scale_growth [--quick] [--fresh]
 
-Each shape is made once; every solver then runs in a forked process of its own, whose peak memory
-beyond the evidence can be read. Times are the process's own (CPU seconds of one thread), so that
-other work on the machine does not count. The bound is the evidence a solver's passes read, divided
-by the bandwidth one thread reads with, measured in the same process. A gradient pass is the best
-of several.
+About twenty minutes on two quiet cores with 24 GiB. What is measured is noted at once in
+``benchmarks/results/scale_growth.local.jsonl``: a run that was stopped goes on from there, and the
+notes go when the table is written. M = 10⁴…10⁷ by N = 10²…10⁴, two rules on what is left out:
+
+- Evidence up to 6 GB (5 bytes an entry) is made in memory. Larger evidence is streamed, 2 GiB
+  allowed: its rows are those of the largest evidence in memory of as many members, handed out again
+  and again, so that every pass moves all the bytes there are and none wait for a generator.
+- A solver is asked as long as its own times on smaller evidence, grown in proportion to the entries
+  (SLSQP: rows times members cubed), foretell at most four minutes.
+
+Each solve runs in a forked process of its own, whose peak memory beyond the evidence is read. Times
+are that process's CPU seconds, one thread. The bound is the evidence read, by the solver's own
+count, divided by the bandwidth one thread reads with, measured in the same process.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
-import os
-import resource
-import time
-import warnings
 from collections import defaultdict
-from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 import numpy as np
 
+from benchmarks.environment import environment
+from benchmarks.growth_runs import Growth, Pass, Problem, gradient_pass, in_a_fork, solve
+from benchmarks.kept_output import kept_output
 from benchmarks.scale_data import SyntheticRows
-from benchmarks.scale_sgd import LABELS, objective_of
-from sparsebag.evidence.evidence import OOBEvidence
-from sparsebag.objective.simplex_objective import SimplexObjective
 from sparsebag.solvers.auto import SOLVERS
 
-LAM = 0.0
-LARGEST_BYTES = 6 << 30
-"""Evidence of more than this is left out: the machine is shared."""
-ROWS, QUICK_ROWS = (10_000, 100_000, 1_000_000, 10_000_000), (10_000, 30_000)
+RESULTS = Path(__file__).parent / "results" / "scale_growth.txt"
+NOTES = RESULTS.with_suffix(".local.jsonl")
+ROWS, QUICK_ROWS = (10_000, 100_000, 1_000_000, 10_000_000), (1_000, 10_000, 30_000)
 MEMBERS, QUICK_MEMBERS = (100, 1000, 10_000), (100, 300)
-SLSQP_LIMITS = (100_000, 300)
-"""Rows and members up to which SLSQP is asked: it is cubic in the members."""
-ACTIVE_SET_LIMIT = 2_000_000_000
-"""Entries up to which the active set is asked."""
-PASS_REPEATS = 5
+IN_MEMORY_BYTES, QUICK_IN_MEMORY_BYTES = 6 << 30, 20 << 20
+ENTRY_BYTES = 5
+LONGEST_SECONDS, QUICK_LONGEST_SECONDS = 240.0, 3.0
+FITTED_ENTRIES, QUICK_FITTED_ENTRIES = 10_000_000, 1_000_000
+"""Entries from which on times are fitted: below, fixed costs rule."""
+PASS = "one pass"
 
 
-@dataclass(frozen=True)
-class Growth:
-    solver: str
-    n_rows: int
-    n_members: int
-    seconds: float
-    bound: float
-    extra_memory: float
-    passes: int
-    objective: float
-    gap: float
-    kept: int
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--quick", action="store_true", help="small sizes; nothing is kept")
+    parser.add_argument("--fresh", action="store_true", help="forget what a stopped run noted")
+    options = parser.parse_args()
+    if options.fresh:
+        NOTES.unlink(missing_ok=True)
+    with kept_output(None if options.quick else RESULTS):
+        print("python -m benchmarks.scale_growth" + (" --quick" if options.quick else ""))
+        print(", ".join(f"{name} {value}" for name, value in environment().items() if value))
+        run(quick=options.quick)
 
 
-def bandwidth() -> float:
-    """Bytes a second one thread reads from memory, by its own clock; best of five."""
-    block = np.ones(32_000_000, dtype=np.float32)
-    return block.nbytes / best_of(lambda: block.dot(block), 5)
+class Notes:
+    """What this code has measured on this machine, so that a stopped run can go on."""
+
+    def __init__(self, path: Path | None) -> None:
+        self.path = path
+        self.source = environment()["source"]
+        self.known: dict[str, dict[str, object]] = {}
+        if path is not None and path.exists():
+            for line in path.read_text().splitlines():
+                note = json.loads(line)
+                if note["source"] == self.source:
+                    self.known[note["key"]] = note["found"]
+
+    def add(self, key: str, found: dict[str, object]) -> None:
+        self.known[key] = found
+        if self.path is not None:
+            with self.path.open("a") as file:
+                file.write(json.dumps({"source": self.source, "key": key, "found": found}) + "\n")
+
+    def forget(self) -> None:
+        if self.path is not None:
+            self.path.unlink(missing_ok=True)
 
 
-def best_of(work: Callable[[], object], repeats: int) -> float:
-    seconds = []
-    for _ in range(repeats):
-        start = time.process_time()
-        work()
-        seconds.append(time.process_time() - start)
-    return min(seconds)
+def shapes(*, quick: bool) -> Iterator[tuple[int, list[int], list[int]]]:
+    """Members, the numbers of rows made in memory, and those streamed."""
+    limit = QUICK_IN_MEMORY_BYTES if quick else IN_MEMORY_BYTES
+    for n_members in QUICK_MEMBERS if quick else MEMBERS:
+        rows = QUICK_ROWS if quick else ROWS
+        held = [m for m in rows if m * n_members * ENTRY_BYTES <= limit]
+        yield n_members, held, [m for m in rows if m not in held]
 
 
-def in_a_fork(work: Callable[[], dict[str, object]]) -> dict[str, object] | None:
-    """What the work returns, done in a copy of this process; None if it dies."""
-    reader, writer = os.pipe()
-    child = os.fork()
-    if child == 0:
-        code = 1
-        try:
-            os.write(writer, json.dumps(work()).encode())
-            code = 0
-        finally:
-            os._exit(code)
-    os.close(writer)
-    with os.fdopen(reader) as pipe:
-        text = pipe.read()
-    os.waitpid(child, 0)
-    return json.loads(text) if text else None
-
-
-def gradient_pass(objective: SimplexObjective) -> dict[str, object]:
-    weights = objective.uniform_weights()
-    speed = bandwidth()
-    seconds = best_of(lambda: objective.value_and_gradient(weights), PASS_REPEATS)
-    return {"seconds": seconds, "bound": objective.nbytes_per_pass / speed, "speed": speed}
-
-
-def solve(name: str, objective: SimplexObjective) -> dict[str, object]:
-    warnings.simplefilter("ignore")
-    begin = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    start = time.process_time()
-    found = SOLVERS[name]().solve(objective)
-    seconds = time.process_time() - start
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    speed = bandwidth()  # after the peak is read: it takes memory too
-    row = Growth(
-        solver=name,
-        n_rows=objective.n_rows,
-        n_members=objective.n_members,
-        seconds=seconds,
-        bound=found.nbytes_read / speed,
-        extra_memory=(peak - begin) * 1024 / objective.nbytes_per_pass,
-        passes=found.n_evaluations,
-        objective=found.objective,
-        gap=found.stationarity_gap,
-        kept=found.n_active,
+def foretold(name: str, n_rows: int, n_members: int, rows: list[Growth]) -> float:
+    """Seconds by the solver's own times on smaller evidence; zero where there are none."""
+    power = 3 if name == "slsqp" else 1
+    return max(
+        (
+            r.seconds * (n_rows / r.n_rows) * (n_members / r.n_members) ** power
+            for r in rows
+            if r.n_rows <= n_rows and r.n_members <= n_members and r.seconds >= 0.1
+        ),
+        default=0.0,
     )
-    return asdict(row)
 
 
-def why_not(name: str, n_rows: int, n_members: int) -> str | None:
-    rows, members = SLSQP_LIMITS
-    if name == "slsqp" and (n_rows > rows or n_members > members):
-        return f"slsqp only to M = {rows:,}, N = {members} (cubic in N)"
-    if name == "active_set" and n_rows * n_members > ACTIVE_SET_LIMIT:
-        return "active_set only to 2·10⁹ entries"
-    return None
-
-
-def exponents(rows: list[Growth]) -> tuple[float, float]:
-    """Least squares of log seconds on log M and log N."""
+def exponents(rows: Sequence[Growth | Pass], values: list[float]) -> str:
+    """Least squares of the logarithm on those of M and N."""
+    if len({r.n_rows for r in rows}) < 2 or len({r.n_members for r in rows}) < 2 or len(rows) < 3:
+        return "too few shapes to fit"
     design = np.array([[1.0, np.log(r.n_rows), np.log(r.n_members)] for r in rows])
-    found = np.linalg.lstsq(design, np.log([max(r.seconds, 1e-4) for r in rows]), rcond=None)[0]
-    return float(found[1]), float(found[2])
+    _, a, b = np.linalg.lstsq(design, np.log(np.maximum(values, 1e-3)), rcond=None)[0]
+    return f"M^{a:.2f} N^{b:.2f} ({len(rows)} shapes)"
 
 
 def run(*, quick: bool) -> None:
+    notes = Notes(None if quick else NOTES)
+    longest = QUICK_LONGEST_SECONDS if quick else LONGEST_SECONDS
     print("\n## Growth: synthetic rows, log-loss, λ = 0, one thread\n")
-    left_out: list[str] = []
-    answers: dict[str, list[Growth]] = defaultdict(list)
-    passes: list[str] = []
     print(
-        f"{'M':>10}{'N':>7}  {'solver':<20}{'CPU s':>8}{'× bound':>9}{'passes':>8}"
-        f"{'memory':>8}{'objective':>12}{'gap':>9}{'kept':>6}"
+        f"{'M':>10}{'N':>7}{'evidence':>16}  {'solver':<20}{'CPU s':>8}{'bound s':>9}{'×':>6}"
+        f"{'passes':>7}{'beyond it':>11}{'objective':>12}{'gap':>9}{'kept':>6}"
     )
-    for n_members in QUICK_MEMBERS if quick else MEMBERS:
-        for n_rows in QUICK_ROWS if quick else ROWS:
-            if n_rows * n_members * 5 > LARGEST_BYTES:
-                size = n_rows * n_members * 5 / 1e9
-                left_out.append(f"M = {n_rows:,}, N = {n_members:,} ({size:.0f} GB of evidence)")
-                continue
-            votes, mask, y = SyntheticRows(n_rows, n_members).arrays()
-            evidence = OOBEvidence(votes, mask, y, "classification", classes=LABELS)
-            objective = objective_of(evidence, LAM)
-            one = in_a_fork(lambda f=objective: gradient_pass(f))
-            if one is not None:
-                passes.append(
-                    f"{n_rows:>10,}{n_members:>7,}{1e3 * one['seconds']:>12.2f}"
-                    f"{1e3 * one['bound']:>12.2f}{one['seconds'] / one['bound']:>9.2f}"
-                    f"{one['speed'] / 1e9:>9.1f}"
-                )
-            for name in SOLVERS:
-                reason = why_not(name, n_rows, n_members)
-                if reason is not None:
-                    if reason not in left_out:
-                        left_out.append(reason)
+    solved: dict[str, list[Growth]] = defaultdict(list)
+    passes: list[Pass] = []
+    for n_members, held, streamed in shapes(quick=quick):
+        pool: SyntheticRows | None = None
+        made: Problem | None = None
+        for n_rows in held + streamed:
+            if n_rows in held:
+                pool, made = SyntheticRows(n_rows, n_members), None
+            assert pool is not None
+            for name in (PASS, *SOLVERS):
+                key = f"{name} {n_rows} {n_members}"
+                seconds = foretold(name, n_rows, n_members, solved.get(name, []))
+                if seconds > longest and key not in notes.known:
+                    print(
+                        f"{n_rows:>10,}{n_members:>7,}{_size(n_rows, n_members):>16}  {name:<20}"
+                        f"over the limit: {seconds:.0f} s foretold",
+                        flush=True,
+                    )
                     continue
-                found = in_a_fork(lambda n=name, f=objective: solve(n, f))
-                if found is None:
-                    left_out.append(f"{name} at M = {n_rows:,}, N = {n_members:,}: it died")
+                if key not in notes.known:
+                    made = made or Problem.of(pool)
+                    problem = made.repeated(n_rows)
+                    work = gradient_pass if name == PASS else solve
+                    found = in_a_fork(lambda w=work, n=name, p=problem: w(n, p))
+                    if found is None:
+                        print(f"{n_rows:>10,}{n_members:>7,}  {name:<20}died")
+                        continue
+                    notes.add(key, found)
+                if name == PASS:
+                    passes.append(Pass(**notes.known[key]))
                     continue
-                row = Growth(**found)
-                answers[name].append(row)
-                print(
-                    f"{n_rows:>10,}{n_members:>7,}  {name:<20}{row.seconds:>8.2f}"
-                    f"{row.seconds / row.bound:>9.1f}{row.passes:>8}{row.extra_memory:>7.2f}x"
-                    f"{row.objective:>12.7f}{row.gap:>9.1e}{row.kept:>6}",
-                    flush=True,
-                )
-            del objective, evidence, votes, mask
+                row = Growth(**notes.known[key])
+                solved[name].append(row)
+                _show(row)
+    _show_exponents(solved, passes, QUICK_FITTED_ENTRIES if quick else FITTED_ENTRIES)
+    _show_passes(passes)
+    _show_rules(longest, QUICK_IN_MEMORY_BYTES if quick else IN_MEMORY_BYTES)
+    notes.forget()
+
+
+def _size(n_rows: int, n_members: int) -> str:
+    nbytes = n_rows * n_members * ENTRY_BYTES
+    return f"{nbytes / 1e9:.0f} GB" if nbytes >= 1e10 else f"{nbytes / 1e6:.0f} MB"
+
+
+def _show(row: Growth) -> None:
+    where = "streamed " if row.is_streamed else ""
     print(
-        "\nmemory: peak beyond the evidence, as a multiple of it (votes and mask, 5 bytes an entry)"
+        f"{row.n_rows:>10,}{row.n_members:>7,}{where + _size(row.n_rows, row.n_members):>16}  "
+        f"{row.solver:<20}{row.seconds:>8.2f}{row.bound:>9.2f}{row.seconds / row.bound:>6.1f}"
+        f"{row.passes:>7.3g}{row.extra_bytes / 2**20:>7.0f} MiB{row.objective:>12.7f}"
+        f"{row.gap:>9.1e}{row.kept:>6}",
+        flush=True,
     )
-    print("\n### Fitted exponents: CPU seconds ~ M^a N^b\n")
-    for name, rows in answers.items():
-        if len({r.n_rows for r in rows}) > 1 and len({r.n_members for r in rows}) > 1:
-            a, b = exponents(rows)
-            print(f"{name:<20} a = {a:.2f}, b = {b:.2f}  ({len(rows)} shapes)")
+
+
+def _show_exponents(solved: dict[str, list[Growth]], passes: list[Pass], entries: int) -> None:
+    print(f"\n### Fitted exponents, evidence of {entries:,} entries and more\n")
+    print(f"{'':<20}{'CPU seconds':>34}{'peak memory, evidence included':>38}")
+    for name, rows in solved.items():
+        # SLSQP's own algebra, not the evidence, is its cost: all its shapes are fitted.
+        fitted = [r for r in rows if r.n_rows * r.n_members >= entries or name == "slsqp"]
+        held = [r for r in fitted if not r.is_streamed]
+        times = exponents(fitted, [r.seconds for r in fitted])
+        peaks = [r.n_rows * r.n_members * ENTRY_BYTES + r.extra_bytes for r in held]
+        print(f"{name:<20}{times:>34}{exponents(held, peaks):>38}")
+    large = [p for p in passes if p.n_rows * p.n_members >= entries]
+    print(f"{'one gradient pass':<20}{exponents(large, [p.seconds for p in large]):>34}")
+    most = max(
+        (r.extra_bytes for rows in solved.values() for r in rows if r.is_streamed), default=0
+    )
+    print(f"\nStreamed evidence: at most {most / 2**20:.0f} MiB held, whatever M and N.")
+
+
+def _show_passes(passes: list[Pass]) -> None:
     print("\n### One value-and-gradient pass (wanted: at most 2 × the bound)\n")
-    print(f"{'M':>10}{'N':>7}{'CPU ms':>12}{'bound ms':>12}{'×':>9}{'GB/s':>9}")
-    print("\n".join(passes))
-    print("\nleft out: " + ("; ".join(left_out) or "nothing"))
+    print(f"{'M':>10}{'N':>7}{'':>10}{'CPU ms':>12}{'bound ms':>12}{'×':>7}{'GB/s':>7}")
+    for p in passes:
+        print(
+            f"{p.n_rows:>10,}{p.n_members:>7,}{'streamed' if p.is_streamed else '':>10}"
+            f"{1e3 * p.seconds:>12.2f}{1e3 * p.bound:>12.2f}{p.seconds / p.bound:>7.2f}"
+            f"{p.speed / 1e9:>7.1f}"
+        )
+    for what, some in (
+        ("in memory", [p for p in passes if not p.is_streamed]),
+        ("streamed", [p for p in passes if p.is_streamed]),
+    ):
+        if some:
+            worst = max(p.seconds / p.bound for p in some)
+            print(f"{what}: at most {worst:.2f} × the bound")
+
+
+def _show_rules(longest: float, limit: int) -> None:
+    print(
+        "\nbeyond it: peak memory of a solve beyond the evidence in memory (of streamed evidence, "
+        "all that is held)\n"
+        "passes: in memory, evaluations, few members or all; streamed, rows read divided by M\n"
+        "over the limit: the solver's own times on smaller evidence, grown with M N (slsqp: "
+        f"M N³), foretell more than {longest:.0f} s\n"
+        f"streamed: evidence beyond {limit / 1e9:.1f} GB is the rows of the largest evidence in "
+        "memory with as many members, handed out again and again"
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -9,7 +9,6 @@ the survivors beside the whole ensemble's.
 
 from __future__ import annotations
 
-import resource
 import time
 
 import numpy as np
@@ -18,6 +17,7 @@ from sklearn.ensemble import BaggingClassifier
 from sklearn.tree import DecisionTreeClassifier
 
 import sparsebag as sb
+from benchmarks.peak_memory import forget_peak, held_bytes, peak_bytes
 from sparsebag.settings import DEFAULT_FLOOR
 
 SHAPE, QUICK_SHAPE = (10_000, 10_000), (5_000, 500)
@@ -53,13 +53,14 @@ def run(*, quick: bool) -> None:
         f"{time.process_time() - start:.0f} s; true-class votes and mask would be "
         f"{5 * entries / 2**20:.0f} MiB, every class's {(4 * N_CLASSES + 1) * entries / 2**20:.0f}"
     )
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    forget_peak()
+    before = held_bytes()
     start = time.process_time()
     found = sb.fit_weights(stream, memory_limit=256 << 20)
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 - before
+    peak = peak_bytes() - before
     print(
         f"{found.solver}: {time.process_time() - start:.0f} s of CPU, "
-        f"{found.n_evaluations} passes, "
+        f"{found.n_passes:.3g} passes, "
         f"{found.n_active} of {n_members:,} kept, objective {found.objective:.6f}, gap "
         f"{found.stationarity_gap:.1e}, {found.status.name}; memory grew by {peak / 2**20:.0f} MiB"
     )

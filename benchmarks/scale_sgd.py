@@ -3,10 +3,12 @@
     python -m benchmarks.scale --only sgd [--quick]
 
 Evidence of M = 10^6 rows and N = 1000 members in memory (5 GB), so that the exact solver can be
-asked; the same rows again from a generator, which shows 4096 of them at a time, read as often as
-wanted; and in one single pass. A pass is counted whenever all rows are read; reading a face's
-columns counts as one. Work on the sample between passes is in the second figure: all bytes read,
-divided by the bytes of the evidence.
+asked; the same rows again from a generator, which shows 4096 of them at a time; and in one single
+pass. Rows marked "≤ 5" may make five passes and no more; "as called" is `sparsebag.fit_weights` on
+the generator with nothing set, which goes on until the gap is 1e-5. Passes are rows handed out,
+divided by M, counted where they come from; in memory, evaluations over all rows and columns of a
+face read. Work on the sample between passes is in the next figure: all bytes read, divided by the
+bytes of the evidence.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ from dataclasses import replace
 
 import numpy as np
 
+import sparsebag as sb
 from benchmarks.scale_data import ROWS_AT_ONCE, SyntheticRows
 from sparsebag.evidence.evidence import OOBEvidence
 from sparsebag.evidence.generated_rows import GeneratedRows
@@ -35,6 +38,7 @@ LAMS = (0.0, 0.02)
 ALLOWED_EXCESS, ALLOWED_PASSES = 1e-4, 5
 SAMPLE_BYTES, QUICK_SAMPLE_BYTES = 256 << 20, 6 << 20
 LABELS = np.arange(2)
+AS_CALLED = "generator, as called"
 
 
 def objective_of(evidence: OOBEvidence, lam: float) -> SimplexObjective:
@@ -54,11 +58,21 @@ def held_out_loss(votes: np.ndarray, weights: np.ndarray) -> float:
     return float(-np.log((1 - DEFAULT_FLOOR) * vote + DEFAULT_FLOOR / 2).mean())
 
 
-def shown(evidence: OOBEvidence) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
-    """A generator of row blocks."""
-    for start in range(0, evidence.n_rows, ROWS_AT_ONCE):
-        part = evidence.take(slice(start, start + ROWS_AT_ONCE))
-        yield part.votes, part.oob_mask, part.target
+class Shown:
+    """Row blocks from a generator that can start again, and how many rows it has handed out."""
+
+    def __init__(self, evidence: OOBEvidence) -> None:
+        self.evidence, self.n_rows = evidence, 0
+
+    def __call__(self) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+        for start in range(0, self.evidence.n_rows, ROWS_AT_ONCE):
+            part = self.evidence.take(slice(start, start + ROWS_AT_ONCE))
+            self.n_rows += part.n_rows
+            yield part.votes, part.oob_mask, part.target
+
+    @property
+    def passes(self) -> float:
+        return self.n_rows / self.evidence.n_rows
 
 
 def once(evidence: OOBEvidence, lam: float, sample_bytes: int) -> Solution:
@@ -70,18 +84,17 @@ def once(evidence: OOBEvidence, lam: float, sample_bytes: int) -> Solution:
         prior_mass=DEFAULT_PRIOR_MASS,
         sample_bytes=sample_bytes,
     )
-    stream = GeneratedRows(
-        shown(evidence), evidence.n_members, task="classification", labels=LABELS
-    )
+    rows = Shown(evidence)()
+    stream = GeneratedRows(rows, evidence.n_members, task="classification", labels=LABELS)
     for block in stream.blocks():
         online.add(block)
     return online.solution()
 
 
 def streamed(evidence: OOBEvidence, lam: float, sample_bytes: int) -> tuple[Solution, float]:
-    stream = GeneratedRows(
-        lambda: shown(evidence), evidence.n_members, task="classification", labels=LABELS
-    )
+    """At most five passes over rows from a generator."""
+    rows = Shown(evidence)
+    stream = GeneratedRows(rows, evidence.n_members, task="classification", labels=LABELS)
     f = StreamObjective(
         stream,
         LogLoss(),
@@ -89,8 +102,15 @@ def streamed(evidence: OOBEvidence, lam: float, sample_bytes: int) -> tuple[Solu
         floor=DEFAULT_FLOOR,
         prior_mass=DEFAULT_PRIOR_MASS,
     )
-    solver = Mirror(max_passes=ALLOWED_PASSES, sample_bytes=sample_bytes)
-    return solver.solve(f), f.n_passes
+    found = Mirror(max_passes=ALLOWED_PASSES, sample_bytes=sample_bytes).solve(f)
+    return found, rows.passes
+
+
+def as_called(evidence: OOBEvidence, lam: float) -> tuple[Solution, float]:
+    """The public call on a generator, nothing set."""
+    rows = Shown(evidence)
+    stream = sb.stream_rows(rows, n_members=evidence.n_members, labels=LABELS)
+    return sb.fit_weights(stream, lam=lam), rows.passes
 
 
 def run(*, quick: bool) -> None:
@@ -124,19 +144,22 @@ def run(*, quick: bool) -> None:
                 f"{found.nbytes_read / evidence.nbytes:>12.1f}{found.seconds:>9.1f}{loss:>11.6f}",
                 flush=True,
             )
-            if name != "exact" and (excess > ALLOWED_EXCESS or passes > ALLOWED_PASSES):
+            counts = name not in ("exact", AS_CALLED)
+            if counts and (excess > ALLOWED_EXCESS or passes > ALLOWED_PASSES):
                 missed.append(f"{name} at λ = {lam:g}")  # noqa: B023
 
         show("exact", exact, exact.n_evaluations)
         for solver in (Mirror, ProjectedSGD):
             found = solver(max_passes=ALLOWED_PASSES, sample_bytes=sample_bytes).solve(f)
-            show(f"{found.solver}, in memory", found, found.n_evaluations)
+            show(f"{found.solver}, in memory, ≤ 5", found, found.n_evaluations)
         found, passes = streamed(evidence, lam, sample_bytes)
-        show("mirror, from a generator", found, passes)
+        show("mirror, generator, ≤ 5", found, passes)
+        found, passes = as_called(evidence, lam)
+        show(AS_CALLED, found, passes)
         found = once(evidence, lam, sample_bytes)
         # A single pass can only estimate its objective; this is the true one.
         show("mirror, one pass", replace(found, objective=f.value(found.weights)), 1)
     print(
         f"\nwanted: excess ≤ {ALLOWED_EXCESS:g} relative with ≤ {ALLOWED_PASSES} passes: "
-        + ("met by every row" if not missed else "missed by " + "; ".join(missed))
+        + ("met by every row that says so" if not missed else "missed by " + "; ".join(missed))
     )

@@ -95,6 +95,14 @@ def test_the_first_block_of_own_matrices_runs():
     assert scope["solution"].status.success
 
 
+def test_the_first_block_of_scaling_runs():
+    scope: dict = {}
+    exec(code_blocks(DOCS / "scaling.md")[0], scope)
+    assert scope["solution"].status.success
+    assert scope["solution"].n_passes >= 1
+    assert scope["online"].n_rows_ == 10_000
+
+
 def test_pictures_exist_and_are_small():
     for page in PAGES:
         for link in re.findall(r"!\[[^\]]*\]\(([^)]+)\)", page.read_text(encoding="utf-8")):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+from dataclasses import replace
 from typing import Any, Literal
 
 import numpy as np
@@ -91,6 +92,7 @@ def solve_stream(
         solution = solver.solve(objective, start)
         warn_unless_converged(solution)
         solution = drop_small_weights(solution, objective, settings.drop_threshold)
+    solution = replace(solution, n_passes=objective.n_passes)
     if objective.n_uncovered:
         warn_caller(
             f"{objective.n_uncovered} of {objective.n_rows} rows are out of bag for no member and "
@@ -128,7 +130,7 @@ def _solve_once(
     )
     for block in stream.blocks():
         online.add(block)
-    return online.solution()
+    return replace(online.solution(), n_passes=1.0)
 
 
 class OnlineWeights:

@@ -238,8 +238,8 @@ def fit_weights(
     >>> noise = rng.normal(size=(500, 20)) * np.linspace(0.2, 3.0, 20)
     >>> mask = rng.random((500, 20)) < 0.37
     >>> solution = fit_weights(truth[:, None] + noise, mask, truth, loss="squared_error")
-    >>> bool(solution.weights[:5].sum() > solution.weights[5:].sum())
-    True
+    >>> bool(solution.weights[:5].sum() > 0.75), solution.status.success  # the least noisy five
+    (True, True)
     """
     check_verbose(verbose)
     if isinstance(lam, str):

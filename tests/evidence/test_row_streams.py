@@ -19,6 +19,7 @@ from sparsebag.evidence.npy_window import NpyWindow
 from sparsebag.evidence.reservoir import Reservoir
 from sparsebag.evidence.row_stream import RowStream, block_rows_for, concatenate, fingerprint
 from sparsebag.evidence.stored_rows import open_evidence, store_evidence
+from sparsebag.evidence.zarr_window import ZarrWindow
 
 LABELS = [0, 1, 2]
 
@@ -256,3 +257,20 @@ def test_leaves_take_two_bytes_whatever_the_classes():
     stream = sb.stream_members(forest, X, y)
     tables = sum(tree.tree_.node_count * 3 * 4 for tree in forest.estimators_)
     assert stream.nbytes <= 2 * entries + entries // 8 + 12 + tables
+
+
+def test_a_zarr_chunk_is_decompressed_once_however_short_the_blocks():
+    class Counted(np.ndarray):
+        chunks = (10, 4)
+        n_reads = 0
+
+        def __getitem__(self, key):
+            Counted.n_reads += 1
+            return np.asarray(self)[key]
+
+    array = np.arange(100.0).reshape(25, 4).view(Counted)
+    window = ZarrWindow(array)
+    blocks = [window[start : start + 3] for start in range(0, 25, 3)]
+    assert np.array_equal(np.concatenate(blocks), np.asarray(array))
+    assert Counted.n_reads == 3
+    assert window[5:5].shape == (0, 4)

@@ -5,8 +5,9 @@ import os
 import numpy as np
 import pytest
 
-from sparsebag.objective.fused_passes import FusedPasses, can_fuse
+from sparsebag.objective.fused_passes import FusedPasses
 from sparsebag.objective.passes import ArrayPasses
+from sparsebag.objective.triton_device import can_fuse
 
 torch = pytest.importorskip("torch", reason="torch is not installed (make test-all installs it)")
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"

@@ -90,6 +90,7 @@ class ArrayRows:
         self.block_rows = block_rows or block_rows_for(width, itemsize)
         self.n_blocks: int | None = -(-shape[0] // self.block_rows)
         self._zeroed_as_stored: dict[int, bool] = {}
+        self._known_target: np.ndarray | None = None
 
     def block(self, number: int, members: np.ndarray | None = None) -> OOBEvidence:
         """One block, by its number; only some members' columns where they are named."""
@@ -176,13 +177,16 @@ class ArrayRows:
         """A block that was checked before."""
         votes = np.asarray(self._votes[rows])
         mask = None if self._mask is None else np.asarray(self._mask[rows])
-        target = self._target[rows]
+        if self._known_target is None:  # once for all rows: every pass would look them up again
+            self._known_target = (
+                self._target.astype(np.float64)
+                if self.classes is None
+                else class_positions(self._target, self.classes)
+            )
         return OOBEvidence(
             votes=votes if votes.dtype in (np.float32, np.float64) else votes.astype(np.float32),
             oob_mask=mask if mask is None or mask.dtype == np.bool_ else mask != 0,
-            target=target.astype(np.float64)
-            if self.classes is None
-            else class_positions(target, self.classes),
+            target=self._known_target[rows],
             task=self.task,
             sample_weight=None if self._sample_weight is None else self._sample_weight[rows],
             classes=self.classes,

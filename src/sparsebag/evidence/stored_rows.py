@@ -23,6 +23,7 @@ from sparsebag.evidence.evidence import OOBEvidence, zero_in_bag
 from sparsebag.evidence.members import Task
 from sparsebag.evidence.npy_window import NpyWindow
 from sparsebag.evidence.row_stream import RowStream, evidence_block
+from sparsebag.evidence.zarr_window import ZarrWindow
 
 Format = Literal["npy", "zarr", "parquet"]
 
@@ -310,7 +311,7 @@ def _open_npy(folder: Path) -> dict[str, Any]:
 
 def _open_zarr(folder: Path) -> dict[str, Any]:
     group = _zarr().open_group(str(folder / "rows.zarr"), mode="r")
-    return {name: group[name] for name in group.array_keys()}
+    return {name: ZarrWindow(group[name]) for name in group.array_keys()}
 
 
 def _whole(array: Any) -> np.ndarray | None:

@@ -10,8 +10,8 @@ from array_api_compat import array_namespace
 from sparsebag.evidence.arrays import working_dtype
 from sparsebag.evidence.blocks import row_blocks
 from sparsebag.evidence.evidence import Channels, OOBEvidence, zero_in_bag
-from sparsebag.objective.fused_passes import can_fuse
 from sparsebag.objective.passes import Passes, make_passes
+from sparsebag.objective.triton_device import can_fuse
 
 Array = Any
 FUSED_BLOCK_ENTRIES = 1 << 32

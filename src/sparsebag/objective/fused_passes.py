@@ -8,13 +8,10 @@ Linux. CuPy arrays are lent to it without a copy (DLPack). Where Triton or PyTor
 
 from __future__ import annotations
 
-from functools import cache
 from typing import Any
 
-from array_api_compat import is_torch_array
-
-from sparsebag.evidence.arrays import is_on_cuda
 from sparsebag.evidence.torch_loan import as_torch, bytes_as_torch, returned
+from sparsebag.objective.triton_device import kernels, on_device_of
 
 Array = Any
 
@@ -50,9 +47,9 @@ class FusedPasses:
         n_rows, n_members = self._votes[0].shape
         found = torch.empty((len(self._votes) + 1, n_rows), dtype=torch.float32, device=w.device)
         rows, columns = FORWARD_TILE
-        with _current(w.device):
+        with on_device_of(w):
             for k, votes in enumerate(self._votes):
-                _kernels().forward_kernel[(-(-n_rows // rows),)](
+                kernels().forward_kernel[(-(-n_rows // rows),)](
                     votes,
                     self._mask_or(votes),
                     w,
@@ -82,9 +79,9 @@ class FusedPasses:
         shape = (len(self._votes), groups, n_members)
         sums = torch.empty(shape, dtype=torch.float32, device=a.device)
         nothing = torch.zeros_like(b)
-        with _current(a.device):
+        with on_device_of(a):
             for k, votes in enumerate(self._votes):
-                _kernels().transposed_kernel[(-(-n_members // columns) * groups,)](
+                kernels().transposed_kernel[(-(-n_members // columns) * groups,)](
                     votes,
                     self._mask_or(votes),
                     a[k],
@@ -113,58 +110,3 @@ class FusedPasses:
 
     def _strides(self, votes: Any) -> tuple[int, int]:
         return votes.stride(0), 0 if self._mask is None else self._mask.stride(0)
-
-
-def can_fuse(votes: tuple[Array, ...], mask: Array | None) -> bool:
-    """Whether the kernels can read these arrays, and Triton is there to run them.
-
-    Parameters
-    ----------
-    votes : tuple of matrices
-    mask : array or None
-
-    Returns
-    -------
-    bool
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> can_fuse((np.ones((2, 2)),), None)
-    False
-    """
-    if not all(is_on_cuda(v) and _is_readable(v, 2, 4) for v in votes):
-        return False
-    return (mask is None or _is_readable(mask, 1, 1)) and _triton_is_there()
-
-
-def _is_readable(matrix: Array, least_bytes: int, most_bytes: int) -> bool:
-    """Whether rows are contiguous and entries of a size the kernels read."""
-    if len(matrix.shape) != 2 or not least_bytes <= int(matrix.dtype.itemsize) <= most_bytes:
-        return False
-    step = matrix.stride(1) if is_torch_array(matrix) else matrix.strides[1] // matrix.itemsize
-    return bool(step == 1 or matrix.shape[1] == 1)
-
-
-@cache
-def _triton_is_there() -> bool:
-    try:
-        import torch
-        import triton  # noqa: F401
-    except ImportError:
-        return False
-    return bool(torch.cuda.is_available())
-
-
-@cache
-def _kernels() -> Any:
-    from sparsebag.objective import triton_kernels
-
-    return triton_kernels
-
-
-def _current(device: Any) -> Any:
-    """Kernels start on the current device, which need not be the arrays'."""
-    import torch
-
-    return torch.cuda.device(device if device.type == "cuda" else -1)

@@ -16,12 +16,11 @@ from array_api_compat import is_numpy_array
 
 from sparsebag.evidence.evidence import Channels, OOBEvidence
 from sparsebag.objective import _passes
-from sparsebag.objective.losses import Brier, LogLoss, Loss, SquaredError
+from sparsebag.objective.fused_one_read import KNOWN_LOSSES, FusedOneRead, make_fused_one_read
+from sparsebag.objective.losses import LogLoss, Loss
 from sparsebag.objective.row_facts import RowFacts
 
 Array = Any
-
-KNOWN_LOSSES: tuple[type, ...] = (LogLoss, SquaredError, Brier)
 
 
 @dataclass(frozen=True)
@@ -80,8 +79,8 @@ class OneRead:
 
 def make_one_read(
     evidence: OOBEvidence, channels: Channels, facts: RowFacts, loss: Loss, floor: float
-) -> OneRead | None:
-    """What the kernel reads; None where the evidence or the loss is not of its kind.
+) -> OneRead | FusedOneRead | None:
+    """What a kernel reads; None where the evidence or the loss is not of its kind.
 
     Doubles go the general way: who asks for them asks for its summation order too.
 
@@ -96,7 +95,7 @@ def make_one_read(
 
     Returns
     -------
-    OneRead or None
+    OneRead, FusedOneRead or None
     """
     votes, mask = channels.votes[0], evidence.oob_mask
     plain = (
@@ -110,7 +109,7 @@ def make_one_read(
         and mask.flags.c_contiguous
     )
     if not plain or mask is None:
-        return None
+        return make_fused_one_read(evidence, channels, facts, loss, floor)
     return OneRead(
         votes=votes,
         mask=mask.view(np.uint8),

@@ -13,7 +13,8 @@ from array_api_compat import is_numpy_array
 
 from sparsebag.evidence.blocks import ROW_GROUP
 from sparsebag.objective import _passes
-from sparsebag.objective.fused_passes import FusedPasses, can_fuse
+from sparsebag.objective.fused_passes import FusedPasses
+from sparsebag.objective.triton_device import can_fuse
 
 Array = Any
 

@@ -102,6 +102,7 @@ class SimplexObjective(ObjectiveOnSimplex):
     """
 
     is_streamed = False
+    _kept_blocks: list[_Block] | None
 
     def __init__(
         self,
@@ -376,6 +377,9 @@ class SimplexObjective(ObjectiveOnSimplex):
     # -- preparation -------------------------------------------------------------------------
 
     def _blocks(self) -> Iterable[_Block]:
+        """The blocks; kept where they are views of the evidence and not copies."""
+        if self._kept_blocks is None and reads_views(self.evidence, self._channels):
+            self._kept_blocks = list(self._cut_into_blocks())
         return self._cut_into_blocks() if self._kept_blocks is None else self._kept_blocks
 
     def _dense_blocks(self) -> Iterable[_Block]:
@@ -383,14 +387,11 @@ class SimplexObjective(ObjectiveOnSimplex):
         return self._cut_into_blocks(row_blocks(self.evidence.votes))
 
     def _prepare_passes(self) -> None:
-        self._kept_blocks = self._keep_blocks()
+        # Cut when they are first asked for: a block of a stream is often read once, by one kernel.
+        self._kept_blocks = None
         self._one_read = make_one_read(
             self.evidence, self._channels, self.facts, self.loss, self.floor
         )
-
-    def _keep_blocks(self) -> list[_Block] | None:
-        """The blocks, where they are views of the evidence; None where each would be a copy."""
-        return list(self._cut_into_blocks()) if reads_views(self.evidence, self._channels) else None
 
     def _cut_into_blocks(self, slices: Iterable[slice] | None = None) -> Iterator[_Block]:
         for rows in slices or pass_blocks(self.evidence, self._channels):

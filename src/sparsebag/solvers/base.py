@@ -77,6 +77,9 @@ class Solution:
         Name of the solver that ran.
     trace : tuple of TracePoint
         The way there.
+    n_passes : float or None
+        Of streamed evidence: rows read, divided by M, whatever they were read for; parts of passes
+        count as such. None where the evidence is in memory.
     """
 
     weights: Array
@@ -89,6 +92,7 @@ class Solution:
     seconds: float
     solver: str
     trace: tuple[TracePoint, ...] = field(default=(), repr=False)
+    n_passes: float | None = None
 
     @property
     def active(self) -> Array:

@@ -1,0 +1,200 @@
+"""A measurement of `scale_growth`: a problem, a pass over it or a solve, in its own process."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+
+import numpy as np
+
+from benchmarks.peak_memory import forget_peak, held_bytes, peak_bytes
+from benchmarks.scale_data import SyntheticRows
+from benchmarks.scale_sgd import LABELS, objective_of
+from sparsebag.evidence.array_rows import ArrayRows
+from sparsebag.evidence.evidence import OOBEvidence
+from sparsebag.objective.losses import LogLoss
+from sparsebag.objective.objective import Objective
+from sparsebag.objective.penalties import ConcaveQuadratic
+from sparsebag.objective.stream_objective import StreamObjective
+from sparsebag.settings import DEFAULT_FLOOR, DEFAULT_PRIOR_MASS
+from sparsebag.solvers.auto import SOLVERS
+
+LAM = 0.0
+STREAM_MEMORY = 2 << 30
+PASS_REPEATS = 5
+STREAMED_REPEATS = 1
+
+
+@dataclass(frozen=True)
+class Growth:
+    """One solve."""
+
+    solver: str
+    n_rows: int
+    n_members: int
+    is_streamed: bool
+    seconds: float
+    bound: float
+    extra_bytes: int
+    passes: float
+    objective: float
+    gap: float
+    kept: int
+
+
+@dataclass(frozen=True)
+class Pass:
+    """One value and gradient."""
+
+    n_rows: int
+    n_members: int
+    is_streamed: bool
+    seconds: float
+    bound: float
+    speed: float
+
+
+class RepeatedRows:
+    """A stream that hands out the same rows in memory again and again, as if there were more."""
+
+    is_replayable = True
+    has_mask = True
+
+    def __init__(self, rows: ArrayRows, n_rows: int) -> None:
+        assert rows.n_rows is not None
+        assert rows.n_blocks is not None
+        assert n_rows % rows.n_rows == 0
+        self._rows, self._n_own = rows, rows.n_blocks
+        self.n_rows: int | None = n_rows
+        self.n_blocks: int | None = rows.n_blocks * (n_rows // rows.n_rows)
+        self.n_members, self.task, self.classes = rows.n_members, rows.task, rows.classes
+
+    def block(self, number: int, members: np.ndarray | None = None) -> OOBEvidence:
+        return self._rows.block(number % self._n_own, members)
+
+    def blocks(self, members: np.ndarray | None = None) -> Iterator[OOBEvidence]:
+        assert self.n_blocks is not None
+        return (self.block(number, members) for number in range(self.n_blocks))
+
+    def take(self, rows: np.ndarray) -> OOBEvidence:
+        assert self._rows.n_rows is not None
+        return self._rows.take(np.sort(rows % self._rows.n_rows))
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Votes, mask and targets in memory, and how many rows they stand for."""
+
+    votes: np.ndarray
+    mask: np.ndarray
+    y: np.ndarray
+    n_rows: int
+
+    @classmethod
+    def of(cls, rows: SyntheticRows) -> Problem:
+        votes, mask, y = rows.arrays()
+        assert mask is not None
+        return cls(votes, mask, y, rows.n_rows)
+
+    def repeated(self, n_rows: int) -> Problem:
+        return Problem(self.votes, self.mask, self.y, n_rows)
+
+    @property
+    def is_streamed(self) -> bool:
+        return self.n_rows > len(self.votes)
+
+    def objective(self) -> Objective:
+        if not self.is_streamed:
+            evidence = OOBEvidence(self.votes, self.mask, self.y, "classification", classes=LABELS)
+            return objective_of(evidence, LAM)
+        own = ArrayRows(self.votes, self.mask, self.y, task="classification", labels=LABELS)
+        return StreamObjective(
+            RepeatedRows(own, self.n_rows),
+            LogLoss(),
+            ConcaveQuadratic(LAM),
+            floor=DEFAULT_FLOOR,
+            prior_mass=DEFAULT_PRIOR_MASS,
+            memory_limit=STREAM_MEMORY,
+        )
+
+
+def bandwidth() -> float:
+    """Bytes a second one thread reads from memory, by its own clock; best of five."""
+    block = np.ones(32_000_000, dtype=np.float32)
+    return block.nbytes / best_of(lambda: block.dot(block), 5)
+
+
+def best_of(work: Callable[[], object], repeats: int) -> float:
+    seconds = []
+    for _ in range(repeats):
+        start = time.process_time()
+        work()
+        seconds.append(time.process_time() - start)
+    return min(seconds)
+
+
+def in_a_fork(work: Callable[[], dict[str, object]]) -> dict[str, object] | None:
+    """What the work returns, done in a copy of this process; None if it dies."""
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            os.write(writer, json.dumps(work()).encode())
+            code = 0
+        finally:
+            os._exit(code)
+    os.close(writer)
+    with os.fdopen(reader) as pipe:
+        text = pipe.read()
+    os.waitpid(child, 0)
+    return json.loads(text) if text else None
+
+
+def gradient_pass(name: str, problem: Problem) -> dict[str, object]:
+    objective = problem.objective()
+    weights = objective.uniform_weights()
+    objective.value_and_gradient(weights)  # a stream is checked the first time it is read
+    speed = bandwidth()
+    repeats = STREAMED_REPEATS if problem.is_streamed else PASS_REPEATS
+    seconds = best_of(lambda: objective.value_and_gradient(weights), repeats)
+    found = Pass(
+        n_rows=problem.n_rows,
+        n_members=objective.n_members,
+        is_streamed=problem.is_streamed,
+        seconds=seconds,
+        bound=objective.nbytes_per_pass / speed,
+        speed=speed,
+    )
+    return asdict(found)
+
+
+def solve(name: str, problem: Problem) -> dict[str, object]:
+    warnings.simplefilter("ignore")
+    forget_peak()
+    before = held_bytes()
+    objective = problem.objective()
+    start = time.process_time()
+    found = SOLVERS[name]().solve(objective)
+    seconds = time.process_time() - start
+    peak = peak_bytes()
+    speed = bandwidth()  # after the peak is read: it takes memory too
+    passes = objective.n_passes if isinstance(objective, StreamObjective) else found.n_evaluations
+    row = Growth(
+        solver=name,
+        n_rows=problem.n_rows,
+        n_members=objective.n_members,
+        is_streamed=problem.is_streamed,
+        seconds=seconds,
+        bound=found.nbytes_read / speed,
+        extra_bytes=max(0, peak - before),
+        passes=passes,
+        objective=found.objective,
+        gap=found.stationarity_gap,
+        kept=found.n_active,
+    )
+    return asdict(row)
