@@ -267,6 +267,8 @@ def fit_weights(
             verbose=verbose,
         )
     if is_on_cluster(predictions):
+        if y is None:
+            raise ValueError("y is missing; pass one target a row.")
         _refuse_stream_settings(memory_limit, checkpoint, "bound the memory of Dask workers there")
         task, chosen = _task_and_loss(loss)
         return fit_weights_on_cluster(

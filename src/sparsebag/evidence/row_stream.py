@@ -153,6 +153,27 @@ def evidence_block(
         every_class=every_class,
         is_part=True,
     )
+    return with_row_weight(block, sample_weight)
+
+
+def with_row_weight(block: OOBEvidence, sample_weight: Array | None) -> OOBEvidence:
+    """Some rows with their weights, of which all may be zero; one sentence if they are unusable.
+
+    Parameters
+    ----------
+    block : OOBEvidence
+    sample_weight : array of shape (B,) or None
+
+    Returns
+    -------
+    OOBEvidence
+
+    Examples
+    --------
+    >>> block = OOBEvidence(np.eye(2), None, np.ones(2), "regression")
+    >>> with_row_weight(block, [0, 3]).sample_weight.tolist()
+    [0.0, 3.0]
+    """
     if sample_weight is None:
         return block
     weight = np.asarray(sample_weight, dtype=np.float64)

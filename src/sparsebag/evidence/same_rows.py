@@ -17,6 +17,7 @@ import scipy.sparse as sp
 
 from sparsebag.evidence.arrays import on_host
 from sparsebag.evidence.evidence import OOBEvidence
+from sparsebag.evidence.members import Task
 from sparsebag.evidence.row_stream import RowStream
 
 Array = Any
@@ -165,6 +166,14 @@ class SameRows:
     ...
     sparsebag.evidence.same_rows.ChangedRowsError: block 0 has 2 rows now and had 3 when it was ...
     """
+
+    n_members: int
+    n_rows: int | None
+    n_blocks: int | None
+    task: Task
+    classes: np.ndarray | None
+    has_mask: bool
+    is_replayable: bool
 
     def __init__(self, stream: RowStream, digests: BlockDigests | None = None) -> None:
         self.stream = stream

@@ -2,8 +2,8 @@
 
 Solvers are deterministic, so their state need not be saved: a solve that starts again asks for the
 same passes in the same order, and the journal answers those already made without reading the
-evidence. A pass that was cut short goes on from its last saved block, with the very sums it had. The
-digest of every block read is on record too, so that the sums are never added to other rows'.
+evidence. A pass that was cut short goes on from its last saved block, with the very sums it had.
+The digest of every block read is on record too, so that sums are never added to other rows'.
 """
 
 from __future__ import annotations

@@ -49,9 +49,7 @@ MOST_ERRORS = 4.0
 SURE_ERRORS = 1.0
 """Standard errors by which bolder weights must be better: the judge is itself least sure of what is
 far from all anchors."""
-LARGEST_GAP = 0.02
-"""And no larger than this part of the objective's scale, however unsure the held rows are."""
-GROUPS = 8
+GROUPS = 16
 """Parts of the held rows whose spread gives standard errors."""
 NO_PENALTY = ConcaveQuadratic(0.0)
 
@@ -189,8 +187,7 @@ class OnlineSolve:
                 judge = self._judge(self.penalty)
                 value = judge.value(weights)
                 gap, error = self._gap_on_held_rows(weights)
-                near = gap <= min(MOST_ERRORS * error, LARGEST_GAP * judge.scale)
-                status = Status.OWN_TEST if near else Status.ONE_PASS
+                status = Status.OWN_TEST if gap <= MOST_ERRORS * error else Status.ONE_PASS
         return Solution(
             weights=weights,
             objective=value,
@@ -318,7 +315,7 @@ class OnlineSolve:
 
     def _without_small(self, weights: np.ndarray) -> np.ndarray:
         kept = np.where(weights > self.drop_threshold, weights, 0.0)
-        return kept / kept.sum()
+        return np.asarray(kept / kept.sum())
 
     def _minimise(self, objective: SimplexObjective, start: Any) -> Solution:
         solver = polisher(objective, self.tol, self.max_iter)
