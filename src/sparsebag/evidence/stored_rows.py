@@ -234,21 +234,21 @@ def _npy_header(dtype: np.dtype[Any], shape: tuple[int, ...]) -> bytes:
 class _ZarrWriter:
     def __init__(self, folder: Path) -> None:
         self._group = _zarr().open_group(str(folder / "rows.zarr"), mode="w")
-        self._n_rows = 0
+        self._arrays: dict[str, Any] = {}
 
     def write(self, block: OOBEvidence) -> None:
         for name, values in _columns(block).items():
-            if name not in self._group:
+            if name not in self._arrays:
                 shape = (0, *values.shape[1:])
                 chunks = values.shape if values.ndim > 1 else (max(len(values), 1 << 16),)
-                self._group.create_array(
+                self._arrays[name] = self._group.create_array(
                     name,
                     shape=shape,
                     dtype=values.dtype,
                     chunks=chunks,
                     config={"write_empty_chunks": True},  # so that one that is not there was lost
                 )
-            self._group[name].append(values)
+            self._arrays[name].append(values)
 
     def close(self) -> None:
         pass
