@@ -8,6 +8,7 @@ is compared with it.
 
 from __future__ import annotations
 
+import math
 import zlib
 from collections.abc import Iterator
 from typing import Any
@@ -22,7 +23,7 @@ from sparsebag.evidence.row_stream import RowStream
 
 Array = Any
 
-SAMPLED_ENTRIES = 2048
+SAMPLED_ENTRIES = 1024
 """Votes and mask entries of a block that enter its digest, spread over all its rows and members; of
 targets and row weights all do. More would cost more than a few per cent of a pass, and a change
 that misses all of them, block after block, touches too few votes to move the objective."""
@@ -251,7 +252,7 @@ def _sampled(values: Array, number: int) -> np.ndarray:
     flat = values.reshape(-1)
     n_entries = int(flat.shape[0])
     step = max(1, n_entries // SAMPLED_ENTRIES)
-    while step > 1 and np.gcd(step, int(values.shape[-1])) > 1:
+    while step > 1 and math.gcd(step, int(values.shape[-1])) > 1:
         step -= 1
     first = int(number * GOLDEN % 1.0 * step)
     return on_host(flat[first::step])
