@@ -206,6 +206,37 @@ def test_bad_input_gets_one_sentence():
         sb.compress(forest, dX, dy, refine="leaves")
 
 
+@pytest.mark.parametrize(
+    ("weight", "words"),
+    [
+        (-np.ones(600), "must not be negative"),
+        (np.full(600, np.nan), "sample_weight holds NaN"),
+        (np.zeros(600), "must not be zero everywhere"),
+        (np.ones(3), "sample_weight has 3"),
+        (da.from_array(-np.ones(600), chunks=100), "finite numbers that are not negative"),
+        (da.from_array(np.full(600, np.nan), chunks=100), "finite numbers that are not negative"),
+    ],
+)
+def test_row_weights_are_checked(weight, words):
+    forest, _, y, dX, dy = forest_problem()
+    with pytest.raises(ValueError, match=words):
+        sb.compress(forest, dX, dy, lam=0.01, sample_weight=weight)
+    votes = da.from_array(np.full((600, 5), 0.5), chunks=(150, 5))
+    with pytest.raises(ValueError, match=words):
+        sb.fit_weights(votes, None, y, labels=[0, 1, 2], sample_weight=weight)
+
+
+def test_what_is_for_streams_is_refused(tmp_path):
+    votes, mask, y = (da.from_array(a, chunks=300) for a in well_conditioned(600, 5))
+    for setting in ({"memory_limit": 1 << 20}, {"checkpoint": tmp_path / "ckpt"}):
+        with pytest.raises(ValueError, match=r"are for streams.*bound the memory of Dask workers"):
+            sb.fit_weights(votes, mask, y, **setting)
+    with pytest.raises(ValueError, match="y is missing"):
+        sb.fit_weights(votes, mask)
+    with pytest.raises(ValueError, match=r"row blocks of y have unknown sizes"):
+        sb.fit_weights(votes, mask, y[y >= 0], labels=[0, 1])
+
+
 def test_row_blocks_hold_whole_groups():
     assert whole_groups((1000,)) == (1000,)
     assert whole_groups((10, 10, 10)) == (30,)

@@ -100,6 +100,61 @@ def test_bad_calls_are_one_sentence(rows, tmp_path):
         sb.fit_weights(stream, lam=0.01, memory_limit=MEMORY, checkpoint=checkpoint)
 
 
+def test_bad_streams_are_one_sentence(rows, tmp_path):
+    block = rows.votes, rows.oob_mask, rows.target
+
+    def stream(*blocks, n_members=40):
+        return sb.stream_rows(lambda: iter(blocks), n_members=n_members, labels=[0, 1])
+
+    with pytest.raises(
+        ValueError, match=r"must be a tuple \(predictions, oob_mask, y\).*2 entries"
+    ):
+        sb.fit_weights(stream((rows.votes, rows.target)))
+    with pytest.raises(ValueError, match="got ndarray"):
+        sb.fit_weights(stream(rows.votes))
+    with pytest.raises(ValueError, match="n_members=0 was given"):
+        stream(block, n_members=0)
+    with pytest.raises(ValueError, match="the stream gave no rows"):
+        sb.fit_weights(stream())
+    with pytest.raises(ValueError, match=r"predictions is a generator.*sparsebag.stream_rows"):
+        sb.fit_weights(iter([block]))
+    with pytest.raises(JournalError, match="in a folder that does not exist"):
+        sb.fit_weights(stream(block), checkpoint=tmp_path / "no" / "ckpt")
+    (tmp_path / "ckpt").write_bytes(b"\x80\x04N.")
+    with pytest.raises(JournalError, match="is damaged, or was not written") as caught:
+        sb.fit_weights(stream(block), checkpoint=tmp_path / "ckpt")
+    assert "pickle" not in str(caught.value)
+
+
+def test_empty_blocks_and_lists_of_blocks(rows):
+    block = rows.votes, rows.oob_mask, rows.target
+    empty = tuple(values[:0] for values in block)
+    theirs = sb.fit_weights(*block)
+    listed = sb.stream_rows([empty, block, empty], n_members=40, labels=[0, 1])
+    assert listed.is_replayable
+    assert sb.fit_weights(listed).objective == pytest.approx(theirs.objective, abs=1e-6)
+
+
+def test_large_blocks_are_cut_to_the_memory_allowed(rows, monkeypatch):
+    from sparsebag.evidence import generated_rows
+
+    seen = []
+    check = generated_rows.evidence_block
+
+    def watched(predictions, *rest, **settings):
+        seen.append(predictions.nbytes)
+        return check(predictions, *rest, **settings)
+
+    monkeypatch.setattr(generated_rows, "evidence_block", watched)
+    block = rows.votes, rows.oob_mask, rows.target
+    stream = sb.stream_rows(lambda: iter([block]), n_members=40, labels=[0, 1])
+    sb.fit_weights(stream, memory_limit=MEMORY)
+    assert max(seen) <= MEMORY // 32
+    X, y = load_iris(return_X_y=True)
+    forest = RandomForestClassifier(10, random_state=0).fit(X, y)
+    assert sb.stream_members(forest, X, y).with_block_bytes(50 * 10 * 5).block_rows == 48
+
+
 def test_uncovered_rows_are_counted(rows):
     mask = rows.oob_mask.copy()
     mask[:7] = False

@@ -4,20 +4,25 @@ from __future__ import annotations
 
 import hashlib
 import os
+import pickle
 from dataclasses import replace
 from typing import Any, Literal
 
 import numpy as np
 
-from sparsebag.evidence.array_rows import ArrayRows
 from sparsebag.evidence.arrays import on_host
 from sparsebag.evidence.callers_warning import warn_caller
 from sparsebag.evidence.evidence import UncoveredRowsWarning
-from sparsebag.evidence.row_stream import RowStream, evidence_block, fingerprint
+from sparsebag.evidence.row_stream import RowStream, evidence_block, shape_of
 from sparsebag.objective.losses import Loss, resolve_loss
 from sparsebag.objective.pass_journal import PassJournal
 from sparsebag.objective.penalties import ConcaveQuadratic
-from sparsebag.objective.stream_objective import DEFAULT_MEMORY, HELD_SHARE, StreamObjective
+from sparsebag.objective.stream_objective import (
+    DEFAULT_MEMORY,
+    HELD_SHARE,
+    NO_ROWS,
+    StreamObjective,
+)
 from sparsebag.settings import Settings, resolve_settings
 from sparsebag.solvers.auto import resolve_solver
 from sparsebag.solvers.base import (
@@ -28,6 +33,7 @@ from sparsebag.solvers.base import (
     warn_unless_converged,
 )
 from sparsebag.solvers.online import OnlineSolve
+from sparsebag.solvers.simplex import check_start
 
 Array = Any
 
@@ -69,12 +75,11 @@ def solve_stream(
     floor = settings.floor if stream.task == "classification" else 0.0
     penalty = ConcaveQuadratic(settings.lam or 0.0)
     if not stream.is_replayable:
-        return _solve_once(stream, settings, loss, memory, checkpoint, verbose)
-    if isinstance(stream, ArrayRows):
-        stream = stream.with_block_bytes(memory // BLOCK_SHARE)
+        return _solve_once(stream, settings, loss, memory, checkpoint, start, verbose)
+    stream = _in_small_blocks(stream, memory)
     journal = None
     if checkpoint is not None:
-        what = repr((fingerprint(stream), loss, penalty, floor, settings.prior_mass))
+        what = repr((shape_of(stream), _values_of(loss), penalty, floor, settings.prior_mass))
         journal = PassJournal(checkpoint, hashlib.blake2b(what.encode()).hexdigest()[:32])
     with one_blas_thread():
         objective = StreamObjective(
@@ -92,13 +97,9 @@ def solve_stream(
         solution = solver.solve(objective, start)
         warn_unless_converged(solution)
         solution = drop_small_weights(solution, objective, settings.drop_threshold)
+        objective.stream.meet_the_rest()
     solution = replace(solution, n_passes=objective.n_passes)
-    if objective.n_uncovered:
-        warn_caller(
-            f"{objective.n_uncovered} of {objective.n_rows} rows are out of bag for no member and "
-            "are left out; more members, or a smaller max_samples, would cover them.",
-            UncoveredRowsWarning,
-        )
+    _warn_uncovered(objective.n_uncovered, objective.n_rows)
     return solution
 
 
@@ -108,6 +109,7 @@ def _solve_once(
     loss: Loss,
     memory: int,
     checkpoint: str | os.PathLike[str] | None,
+    start: Array | None,
     verbose: int,
 ) -> Solution:
     """One pass over rows that will not come again."""
@@ -123,21 +125,46 @@ def _solve_once(
     online = OnlineSolve(
         loss,
         ConcaveQuadratic(settings.lam or 0.0),
-        floor=settings.floor,
+        floor=settings.floor if stream.task == "classification" else 0.0,
         prior_mass=settings.prior_mass,
         sample_bytes=memory // HELD_SHARE,
+        start=None if start is None else check_start(on_host(start), stream.n_members),
+        drop_threshold=settings.drop_threshold,
         verbose=verbose,
     )
-    for block in stream.blocks():
+    for block in _in_small_blocks(stream, memory).blocks():
         online.add(block)
-    return replace(online.solution(), n_passes=1.0)
+    if online.n_rows == 0:
+        raise ValueError(NO_ROWS)
+    solution = online.solution()
+    warn_unless_converged(solution)
+    _warn_uncovered(online.n_uncovered, online.n_rows)
+    return replace(solution, n_passes=1.0)
+
+
+def _in_small_blocks(stream: RowStream, memory: int) -> RowStream:
+    """The stream in blocks that leave room for the rest, where it can be cut."""
+    cut = getattr(stream, "with_block_bytes", None)
+    smaller: RowStream = stream if cut is None else cut(memory // BLOCK_SHARE)
+    return smaller
+
+
+def _warn_uncovered(n_uncovered: int, n_rows: int) -> None:
+    if n_uncovered:
+        warn_caller(
+            f"{n_uncovered} of {n_rows} rows are out of bag for no member and are left out; more "
+            "members, or a smaller max_samples, would cover them.",
+            UncoveredRowsWarning,
+        )
 
 
 class OnlineWeights:
     """Weights of members whose evidence arrives over time, in blocks that are not kept.
 
     A bounded sample of all rows so far is held, and every row corrects what the sample alone would
-    say; after one look at each row the weights are close to those of all rows at once.
+    say; after one look at each row the weights are close to those of all rows at once. While all
+    rows fit, they are those. ``solution_.stationarity_gap`` is measured on rows held out of the
+    sample; where it stays large, the status says so and a warning is given.
 
     Parameters
     ----------
@@ -150,7 +177,8 @@ class OnlineWeights:
     floor, prior_mass : float or "auto"
         ε and τ of the objective; see `sparsebag.compress`.
     memory_limit : int, optional
-        Bytes that may be held; default 1 GiB. A quarter of it is the sample.
+        Bytes that may be held; default 1 GiB. A quarter of it is the sample, an eighth the rows
+        that judge it.
     random_state : int, default 0
         Seed of the sample.
     verbose : int, default 0
@@ -221,6 +249,8 @@ class OnlineWeights:
                 "labels= is needed for classification: no block need hold every class; pass all "
                 "of them, in the order of predict_proba."
             )
+        if not len(y):
+            return self  # a day without rows
         block = evidence_block(
             on_host(predictions),
             None if oob_mask is None else on_host(oob_mask),
@@ -230,6 +260,8 @@ class OnlineWeights:
             labels=self.labels,
             every_class=loss.channel == "every_class",
         )
+        if block.n_members < 2:
+            raise ValueError("there is one member only; there is nothing to choose from.")
         if self._online is None:
             self._online = self._begin(loss, classification=not regression)
             self._n_members = block.n_members
@@ -249,6 +281,7 @@ class OnlineWeights:
             raise ValueError("no rows yet; call partial_fit with some first.")
         if self._solution is None:
             self._solution = self._online.solution()
+            warn_unless_converged(self._solution)
         return self._solution
 
     @property
@@ -277,8 +310,20 @@ class OnlineWeights:
             prior_mass=settings.prior_mass,
             sample_bytes=_check_memory(self.memory_limit) // HELD_SHARE,
             seed=self.random_state,
+            drop_threshold=settings.drop_threshold,
             verbose=self.verbose,
         )
+
+
+def _values_of(loss: Loss) -> bytes:
+    """A loss by its class and attributes: a repr need not show them, or may show an address."""
+    try:
+        return pickle.dumps(loss)
+    except (pickle.PicklingError, TypeError, AttributeError) as error:
+        raise ValueError(
+            "a checkpoint has to know the loss again, but this one cannot be pickled; define its "
+            "class in a module, or leave checkpoint= out."
+        ) from error
 
 
 def _check_memory(memory_limit: int | None) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
@@ -267,6 +267,9 @@ def fit_weights(
             verbose=verbose,
         )
     if is_on_cluster(predictions):
+        if y is None:
+            raise ValueError("y is missing; pass one target a row.")
+        _refuse_stream_settings(memory_limit, checkpoint, "bound the memory of Dask workers there")
         task, chosen = _task_and_loss(loss)
         return fit_weights_on_cluster(
             predictions,
@@ -280,10 +283,11 @@ def fit_weights(
             start=start,
             verbose=verbose,
         )
-    if memory_limit is not None or checkpoint is not None:
+    _refuse_stream_settings(memory_limit, checkpoint, "pass sparsebag.stream_rows(...)")
+    if callable(predictions) or isinstance(predictions, Iterator):
         raise ValueError(
-            "memory_limit and checkpoint are for streams, whose rows are read block by block; pass "
-            "sparsebag.stream_rows(predictions, oob_mask, y), or leave them out."
+            "predictions is a generator, or a function that starts one; pass "
+            "sparsebag.stream_rows(predictions, n_members=..., labels=...) in its place."
         )
     if y is None:
         raise ValueError("y is missing; pass one target a row.")
@@ -380,6 +384,14 @@ def _from_matrices(
         every_class=chosen.channel == "every_class",
     )
     return evidence, chosen
+
+
+def _refuse_stream_settings(memory_limit: Any, checkpoint: Any, instead: str) -> None:
+    if memory_limit is not None or checkpoint is not None:
+        raise ValueError(
+            "memory_limit and checkpoint are for streams, whose rows are read block by block; "
+            f"{instead}, or leave them out."
+        )
 
 
 def _task_and_loss(loss: str | Loss) -> tuple[Task, Loss]:

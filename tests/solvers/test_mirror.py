@@ -145,7 +145,8 @@ def test_one_pass_comes_close(large, loss, lam):
         online.add(e.take(slice(start, start + 700)))
     found = online.solution()
     assert online.n_rows == N_ROWS
-    assert found.status is Status.OWN_TEST
+    # Regression keeps every member here, and held rows see a gap that is left.
+    assert found.status is (Status.OWN_TEST if loss == "log_loss" else Status.ONE_PASS)
     # A sample of as many rows alone is off by more: what the other rows say is used.
     alone = ProjectedGradient().solve(f.row_sample(SAMPLE_ROWS, 0)).weights
     centre = f.value(f.uniform_weights())

@@ -17,8 +17,9 @@ from sparsebag.evidence.blocks import ROW_GROUP
 from sparsebag.evidence.cluster_rows import ClusterBlocks, MissingDask, on_every_worker
 from sparsebag.evidence.collect import collect_evidence
 from sparsebag.evidence.evidence import OOBEvidence
+from sparsebag.evidence.from_predictions import check_sample_weight
 from sparsebag.evidence.members import MemberPool, Task
-from sparsebag.evidence.row_stream import evidence_block
+from sparsebag.evidence.row_stream import evidence_block, with_row_weight
 
 Array = Any
 MEMBERS_AT_ONCE = 32
@@ -245,6 +246,12 @@ def row_pieces(values: Any, sizes: tuple[int, ...], n_rows: int, name: str) -> l
         return [None] * len(sizes)
     if not is_on_cluster(values):
         values = on_host(values)
+        if name == "sample_weight":  # a worker sees its own rows' alone
+            check_sample_weight(values, np.empty(n_rows))
+    elif np.isnan(values.shape[0]):
+        raise ValueError(
+            f"the row blocks of {name} have unknown sizes; call {name}.compute_chunk_sizes() first."
+        )
     if values.shape[0] != n_rows:
         raise ValueError(f"{name} has {values.shape[0]} rows and the others {n_rows}.")
     if is_on_cluster(values):
@@ -329,9 +336,7 @@ def _predicted(
         n_jobs=1,
         verify=False,
     )
-    if sample_weight is None:
-        return evidence
-    return replace(evidence, sample_weight=np.asarray(sample_weight, dtype=np.float64))
+    return with_row_weight(evidence, sample_weight)
 
 
 def _routed(pool: MemberPool, X: Any) -> np.ndarray:

@@ -7,6 +7,7 @@ its votes up.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator
 from typing import Any, Literal
 
@@ -134,8 +135,8 @@ class PredictedRows:
         self.has_mask = source == "oob"
         n_classes = 0 if self.classes is None else len(self.classes)
         self._every_class = every_class and n_classes > 2
-        width = self.n_members * (n_classes if self._every_class else 1)
-        self.block_rows = block_rows or block_rows_for(width)
+        self._width = self.n_members * (n_classes if self._every_class else 1)
+        self.block_rows = block_rows or block_rows_for(self._width)
         self.n_blocks: int | None = -(-n_rows // self.block_rows)
         self._unseen = self._unseen_bits() if source == "oob" else None
         self._store()
@@ -159,6 +160,25 @@ class PredictedRows:
         """All blocks, in order."""
         assert self.n_blocks is not None
         return (self.block(number, members) for number in range(self.n_blocks))
+
+    def with_block_bytes(self, block_bytes: int) -> PredictedRows:
+        """The same rows in blocks of at most so many bytes.
+
+        Parameters
+        ----------
+        block_bytes : int
+
+        Returns
+        -------
+        PredictedRows
+        """
+        assert self.n_rows is not None
+        rows = block_rows_for(self._width, block_bytes=block_bytes)
+        if rows >= self.block_rows:
+            return self
+        other = copy.copy(self)
+        other.block_rows, other.n_blocks = rows, -(-self.n_rows // rows)
+        return other
 
     def take(self, rows: np.ndarray, members: np.ndarray | None = None) -> OOBEvidence:
         """Some rows, wherever they stand.

@@ -36,16 +36,28 @@ class NpyWindow:
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self._path = os.fspath(path)
         with open(self._path, "rb") as file:
-            version = np.lib.format.read_magic(file)
+            try:
+                version = np.lib.format.read_magic(file)
+            except ValueError as error:
+                raise ValueError(
+                    f"{self._path} is not an .npy file; write it with numpy.save."
+                ) from error
             read = _HEADERS.get(version)
             if read is None:
                 raise ValueError(f"{self._path} has .npy version {version}, which is not known.")
             shape, fortran_order, dtype = read(file)
             self._offset = file.tell()
+            there = os.fstat(file.fileno()).st_size - self._offset
         if fortran_order and len(shape) > 1:
             raise ValueError(f"{self._path} is in Fortran order; store it in C order.")
         if dtype.hasobject:
             raise ValueError(f"{self._path} holds Python objects; store numbers.")
+        wanted = dtype.itemsize * int(np.prod(shape, dtype=np.int64))
+        if there < wanted:
+            raise ValueError(
+                f"{self._path} is cut short: its header says {wanted} bytes of shape {shape}, and "
+                f"{there} are there; write it again."
+            )
         self.shape: tuple[int, ...] = shape
         self.dtype: np.dtype[Any] = dtype
 

@@ -1,21 +1,30 @@
-"""A uniform sample of the rows of a stream whose length nobody knows."""
+"""A sample of the rows of a stream whose length nobody knows."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
+from sparsebag.evidence.arrays import on_host
 from sparsebag.evidence.evidence import OOBEvidence
 from sparsebag.evidence.row_stream import concatenate
 
 SLACK = 1.25
 """Rows held before the surplus is dropped, as a multiple of those wanted."""
+TINY = 1e-12
+"""Below it x / (1 - exp(-x)) is 1 to double precision."""
 
 
 class Reservoir:
-    """Keeps ``n_rows`` of all rows seen so far, every row with the same chance.
+    """Keeps ``n_rows`` of all rows seen so far, each with a chance that grows with its weight.
 
-    Each row draws a key; the rows with the smallest keys stay. Which rows these are depends on
-    the seed and the order of the rows alone.
+    Each row draws a key, exponential with its ``sample_weight`` for a rate; the rows with the
+    smallest keys stay (Efraimidis and Spirakis 2006). With τ the smallest key that went, a row of
+    weight w stays with probability 1 - exp(-w τ), and is given the weight w / (1 - exp(-w τ)), so
+    that weighted sums over the sample estimate those over all rows (Cohen and Kaplan 2007). Rows
+    without a weight have equal chances and keep none. Which rows stay depends on the seed and the
+    order of the rows alone.
 
     Parameters
     ----------
@@ -38,7 +47,7 @@ class Reservoir:
         self._rng = np.random.default_rng(seed)
         self._parts: list[OOBEvidence] = []
         self._keys = np.zeros(0)
-        self._threshold = 1.0
+        self._threshold = np.inf
 
     def add(self, block: OOBEvidence) -> None:
         """Offer the rows of a block.
@@ -47,9 +56,12 @@ class Reservoir:
         ----------
         block : OOBEvidence
         """
-        keys = self._rng.random(block.n_rows)
+        keys = self._rng.exponential(size=block.n_rows)
+        if block.sample_weight is not None:
+            with np.errstate(divide="ignore"):
+                keys /= on_host(block.sample_weight)
         self.n_seen += block.n_rows
-        chosen = np.flatnonzero(keys < self._threshold)
+        chosen = np.flatnonzero((keys < self._threshold) | np.isinf(self._threshold))
         if not len(chosen):
             return
         self._parts.append(block.take(chosen))  # a copy: the block itself can go
@@ -70,7 +82,14 @@ class Reservoir:
             self._drop_surplus()
         if len(self._parts) > 1:
             self._parts = [concatenate(self._parts)]
-        return self._parts[0]
+        kept = self._parts[0]
+        if kept.sample_weight is None or np.isinf(self._threshold):
+            return kept
+        weight = on_host(kept.sample_weight)
+        expected = weight * self._threshold
+        # A row that was sure to stay counts for itself, an unlikely one for those that went.
+        counts = np.where(expected > TINY, weight / -np.expm1(-expected), 1.0 / self._threshold)
+        return replace(kept, sample_weight=counts)
 
     @property
     def is_complete(self) -> bool:

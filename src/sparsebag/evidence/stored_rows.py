@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
@@ -20,15 +20,15 @@ import numpy as np
 from sparsebag.evidence.array_rows import ArrayRows
 from sparsebag.evidence.arrays import on_host
 from sparsebag.evidence.evidence import OOBEvidence, zero_in_bag
-from sparsebag.evidence.members import Task
 from sparsebag.evidence.npy_window import NpyWindow
-from sparsebag.evidence.row_stream import RowStream, evidence_block
+from sparsebag.evidence.parquet_rows import ParquetRows, pyarrow_parquet
+from sparsebag.evidence.row_stream import RowStream
 from sparsebag.evidence.zarr_window import ZarrWindow
 
 Format = Literal["npy", "zarr", "parquet"]
 
 DESCRIPTION = "evidence.json"
-FORMAT = 1
+FORMAT = 2
 
 
 def store_evidence(
@@ -65,11 +65,14 @@ def store_evidence(
         raise ValueError(f"format={format!r} is not known; use one of {sorted(WRITERS)}.")
     path.mkdir(parents=True, exist_ok=True)
     writer = WRITERS[format](path)
-    n_rows = 0
-    for block in stream.blocks():
-        writer.write(block)
-        n_rows += block.n_rows
-    writer.close()
+    n_rows, names = 0, set[str]()
+    try:
+        for block in stream.blocks():
+            names = _same_names(block, names)
+            writer.write(block)
+            n_rows += block.n_rows
+    finally:
+        writer.close()
     if n_rows == 0:
         raise ValueError("the stream gave no rows; there is nothing to store.")
     classes = None if stream.classes is None else stream.classes.tolist()
@@ -80,6 +83,7 @@ def store_evidence(
         "classes": classes,
         "n_rows": n_rows,
         "n_members": stream.n_members,
+        "arrays": sorted(names),
     }
     draft = path / (DESCRIPTION + ".part")
     draft.write_text(json.dumps(about))
@@ -112,20 +116,24 @@ def open_evidence(
     2
     """
     path = Path(folder)
+    if not path.is_dir():
+        raise ValueError(f"{path} is no folder; write one with store_evidence.")
     try:
         about = json.loads((path / DESCRIPTION).read_text())
         if about["format"] != FORMAT:
             raise KeyError("format")
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise ValueError(
-            f"{path} holds no evidence that was stored to the end ({error}); write it with "
-            "store_evidence."
+            f"{path} holds no evidence that was stored to the end by this version of sparsebag; "
+            "write it with store_evidence."
         ) from error
     classes = None if about["classes"] is None else np.asarray(about["classes"])
     if about["kind"] == "parquet":
-        return ParquetRows(path / "rows.parquet", about["n_members"], about["task"], classes)
-    read = _open_npy if about["kind"] == "npy" else _open_zarr
-    arrays = read(path)
+        rows = ParquetRows(path / "rows.parquet", about["n_members"], about["task"], classes)
+        _check_stored(path, about, {name: (rows.n_rows or 0,) for name in rows.names})
+        return rows
+    arrays = (_open_npy if about["kind"] == "npy" else _open_zarr)(path)
+    _check_stored(path, about, {name: tuple(a.shape) for name, a in arrays.items()})
     return ArrayRows(
         arrays["votes"],
         arrays.get("oob_mask"),
@@ -137,61 +145,36 @@ def open_evidence(
     )
 
 
-class ParquetRows:
-    """Rows of a Parquet file, a row group a block.
-
-    Columns: ``votes`` (a list of N floats a row), ``oob_mask`` (a list of N booleans, optional),
-    ``y``, and ``sample_weight`` (optional).
-
-    Parameters
-    ----------
-    path : path
-    n_members : int
-        N, the length of the lists.
-    task : {"classification", "regression"}
-    classes : ndarray or None
-        All classes.
-    """
-
-    is_replayable = True
-
-    def __init__(
-        self, path: str | os.PathLike[str], n_members: int, task: Task, classes: np.ndarray | None
-    ) -> None:
-        self._file = _pyarrow().ParquetFile(path)
-        names = set(self._file.schema_arrow.names)
-        self.n_members, self.task, self.classes = n_members, task, classes
-        self.n_rows: int | None = self._file.metadata.num_rows
-        self.n_blocks: int | None = self._file.metadata.num_row_groups
-        self.has_mask = "oob_mask" in names
-        self._is_weighted = "sample_weight" in names
-
-    def block(self, number: int, members: np.ndarray | None = None) -> OOBEvidence:
-        """One row group; only some members' columns where they are named."""
-        assert self.n_blocks is not None
-        if not 0 <= number < self.n_blocks:
-            raise IndexError(f"there is no block {number}; the stream has {self.n_blocks}.")
-        table = self._file.read_row_group(number)
-
-        def matrix(name: str) -> np.ndarray:
-            flat = table.column(name).combine_chunks().flatten()
-            values = np.asarray(flat.to_numpy(zero_copy_only=False))
-            return values.reshape(table.num_rows, self.n_members)
-
-        whole = evidence_block(
-            matrix("votes"),
-            matrix("oob_mask") if self.has_mask else None,
-            table.column("y").to_numpy(),
-            table.column("sample_weight").to_numpy() if self._is_weighted else None,
-            task=self.task,
-            labels=self.classes,
+def _same_names(block: OOBEvidence, before: set[str]) -> set[str]:
+    """What a block holds, which must be what those before it held."""
+    if block.class_votes is not None:
+        raise ValueError(
+            "store_evidence keeps the true class's votes alone, and this stream has every class's; "
+            "stream without every_class=True (log-loss needs no more), or from arrays of your own."
         )
-        return whole if members is None else whole.take_members(members)
+    optional = {"oob_mask": block.oob_mask, "sample_weight": block.sample_weight}
+    names = {"votes", "y"} | {name for name, values in optional.items() if values is not None}
+    if before and names != before:
+        differs = ", ".join(sorted(names ^ before))
+        raise ValueError(f"either every block carries {differs} or none does; give all of them it.")
+    return names
 
-    def blocks(self, members: np.ndarray | None = None) -> Iterator[OOBEvidence]:
-        """All blocks, in order."""
-        assert self.n_blocks is not None
-        return (self.block(number, members) for number in range(self.n_blocks))
+
+def _check_stored(path: Path, about: dict[str, Any], found: dict[str, tuple[int, ...]]) -> None:
+    """Refuse a folder that lost a file, or has one of another shape, since it was written."""
+    lost = sorted(set(about["arrays"]) - set(found))
+    if lost:
+        raise ValueError(f"{path} has lost {', '.join(lost)} since it was stored; store it again.")
+    strange = sorted(set(found) - set(about["arrays"]))
+    if strange:
+        raise ValueError(f"{path} has got {', '.join(strange)} since it was stored; remove it.")
+    stored = about["n_rows"], about["n_members"]
+    for name, shape in found.items():
+        if shape != stored[: len(shape)]:
+            raise ValueError(
+                f"{name} in {path} has shape {shape}, and {stored[: len(shape)]} was stored; store "
+                "it again."
+            )
 
 
 class _Writer(Protocol):
@@ -252,15 +235,21 @@ def _npy_header(dtype: np.dtype[Any], shape: tuple[int, ...]) -> bytes:
 class _ZarrWriter:
     def __init__(self, folder: Path) -> None:
         self._group = _zarr().open_group(str(folder / "rows.zarr"), mode="w")
-        self._n_rows = 0
+        self._arrays: dict[str, Any] = {}
 
     def write(self, block: OOBEvidence) -> None:
         for name, values in _columns(block).items():
-            if name not in self._group:
+            if name not in self._arrays:
                 shape = (0, *values.shape[1:])
                 chunks = values.shape if values.ndim > 1 else (max(len(values), 1 << 16),)
-                self._group.create_array(name, shape=shape, dtype=values.dtype, chunks=chunks)
-            self._group[name].append(values)
+                self._arrays[name] = self._group.create_array(
+                    name,
+                    shape=shape,
+                    dtype=values.dtype,
+                    chunks=chunks,
+                    config={"write_empty_chunks": True},  # so that one that is not there was lost
+                )
+            self._arrays[name].append(values)
 
     def close(self) -> None:
         pass
@@ -274,7 +263,7 @@ class _ParquetWriter:
     def write(self, block: OOBEvidence) -> None:
         import pyarrow as pa
 
-        parquet = _pyarrow()
+        parquet = pyarrow_parquet()
         columns = {}
         for name, values in _columns(block).items():
             if values.ndim == 1:
@@ -302,20 +291,23 @@ WRITERS: dict[str, Callable[[Path], _Writer]] = {
 def _open_npy(folder: Path) -> dict[str, Any]:
     names = ("votes", "oob_mask", "y", "sample_weight")
     found = {name: folder / f"{name}.npy" for name in names}
-    there = {name: path for name, path in found.items() if path.exists()}
-    wide: dict[str, Any] = {
-        name: NpyWindow(there[name]) for name in ("votes", "oob_mask") if name in there
-    }
-    return {**{name: np.load(path) for name, path in there.items() if name not in wide}, **wide}
+    return {name: NpyWindow(path) for name, path in found.items() if path.exists()}
 
 
 def _open_zarr(folder: Path) -> dict[str, Any]:
-    group = _zarr().open_group(str(folder / "rows.zarr"), mode="r")
+    try:
+        group = _zarr().open_group(str(folder / "rows.zarr"), mode="r")
+    except (FileNotFoundError, ValueError) as error:
+        raise ValueError(f"{folder} has lost rows.zarr, or part of it; store it again.") from error
+    for name in group.array_keys():
+        n_lost = group[name].nchunks - group[name].nchunks_initialized
+        if n_lost:  # Zarr would read them as zeros
+            raise ValueError(f"{name} in {folder} has lost {n_lost} chunks; store it again.")
     return {name: ZarrWindow(group[name]) for name in group.array_keys()}
 
 
 def _whole(array: Any) -> np.ndarray | None:
-    return None if array is None else np.asarray(array[:])
+    return None if array is None else np.array(array[:])
 
 
 def _zarr() -> Any:
@@ -326,13 +318,3 @@ def _zarr() -> Any:
             "Zarr stores need the zarr package; install sparsebag[zarr], or use format='npy'."
         ) from error
     return zarr
-
-
-def _pyarrow() -> Any:
-    try:
-        import pyarrow.parquet
-    except ImportError as error:
-        raise ImportError(
-            "Parquet files need pyarrow; install sparsebag[parquet], or use format='npy'."
-        ) from error
-    return pyarrow.parquet

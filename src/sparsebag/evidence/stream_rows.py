@@ -34,11 +34,11 @@ def stream_rows(
 
     Parameters
     ----------
-    predictions : array, path, generator, or function that starts one
+    predictions : array, path, generator, function that starts one, or list of blocks
         Arrays may be memory maps, Zarr arrays or anything else that is sliced by rows and not
         read before; a path names an ``.npy`` file. A generator gives tuples ``(predictions,
         oob_mask, y)`` or ``(predictions, oob_mask, y, sample_weight)`` of some rows each; from a
-        function that starts it, it can be read more than once, which is more exact.
+        function that starts it, or a list, it can be read more than once, which is more exact.
     oob_mask : array or path, optional
         Arrays and paths only. None: no member has seen the rows.
     y : array or path
@@ -76,7 +76,7 @@ def stream_rows(
     >>> sb.fit_weights(stream, loss="squared_error").solver
     'mirror'
     """
-    if callable(predictions) or isinstance(predictions, Iterator):
+    if callable(predictions) or isinstance(predictions, Iterator) or _is_blocks(predictions):
         if n_members is None:
             raise ValueError("n_members= is needed to stream from a generator; pass N.")
         if not (oob_mask is None and y is None and sample_weight is None and block_rows is None):
@@ -107,6 +107,11 @@ def stream_rows(
         every_class=every_class,
         block_rows=block_rows,
     )
+
+
+def _is_blocks(given: Any) -> bool:
+    """Whether this is a list of blocks; rows are lists or arrays, not tuples."""
+    return isinstance(given, list) and len(given) > 0 and isinstance(given[0], tuple)
 
 
 def _is_path(given: Any) -> bool:

@@ -270,7 +270,11 @@ def _part(evidence: OOBEvidence, loss: Loss, floor: float, total: float) -> _Par
         facts = find_facts(evidence, evidence.channels(loss.channel))
     except NoWeightError:
         return _Part(evidence, None)
-    facts = replace(facts, row_weight=facts.row_weight * (facts.total / total))
+    weight = facts.row_weight * (facts.total / total)
+    if evidence.sample_weight is None:
+        # To the last bit as in memory: hundreds of steps would make 1e-5 of a bit.
+        weight = evidence.covered().astype(np.float64) / total
+    facts = replace(facts, row_weight=weight)
     objective = SimplexObjective(evidence, loss, NO_PENALTY, floor=floor, facts=facts)
     return _Part(evidence, objective)
 

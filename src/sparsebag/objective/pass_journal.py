@@ -3,6 +3,7 @@
 Solvers are deterministic, so their state need not be saved: a solve that starts again asks for the
 same passes in the same order, and the journal answers those already made without reading the
 evidence. A pass that was cut short goes on from its last saved block, with the very sums it had.
+The digest of every block read is on record too, so that sums are never added to other rows'.
 """
 
 from __future__ import annotations
@@ -15,7 +16,9 @@ from zipfile import BadZipFile
 
 import numpy as np
 
-FORMAT = 1
+from sparsebag.evidence.same_rows import BlockDigests
+
+FORMAT = 2
 SAVE_EVERY_SECONDS = 0.5
 """How much work a kill may cost, at most, beside the block that was being read."""
 
@@ -85,7 +88,12 @@ class PassJournal:
         The checkpoint file. One that exists is read, and must be of the same evidence and
         objective.
     fingerprint : str
-        What the sums belong to: the evidence's fingerprint and the objective's settings.
+        What the sums belong to: the evidence's shape and the objective's settings.
+
+    Attributes
+    ----------
+    blocks : BlockDigests
+        Of the blocks that were read so far, here or before a kill.
 
     Examples
     --------
@@ -105,8 +113,13 @@ class PassJournal:
         self._passes: list[PassSums] = []
         self._cursor = 0
         self._last_save = time.monotonic()
+        self.blocks = BlockDigests()
         if self.path.exists():
             self._passes = self._read()
+        elif not self.path.parent.is_dir():
+            raise JournalError(
+                f"checkpoint {self.path} is in a folder that does not exist; make it first."
+            )
 
     @property
     def n_recorded(self) -> int:
@@ -162,6 +175,8 @@ class PassJournal:
         arrays["gradient"] = np.array([p.gradient for p in self._passes])
         for name in SCALARS:
             arrays[name] = np.array([getattr(p, name) for p in self._passes])
+        arrays["blocks"] = self.blocks.table
+        arrays["has_all_blocks"] = np.array(self.blocks.is_complete)
         draft = self.path.with_name(self.path.name + ".part")
         with open(draft, "wb") as file:
             np.savez(file, **arrays)  # type: ignore[arg-type]
@@ -177,16 +192,18 @@ class PassJournal:
             if int(arrays["format"]) != FORMAT:
                 raise KeyError("format")
             owner = str(arrays["fingerprint"])
+            blocks = arrays["blocks"], bool(arrays["has_all_blocks"])
         except (OSError, ValueError, KeyError, EOFError, BadZipFile) as error:
             raise JournalError(
-                f"checkpoint {self.path} is not one of ours or is damaged ({error}); delete it to "
-                "start afresh."
+                f"checkpoint {self.path} is damaged, or was not written by this version of "
+                "sparsebag; delete it to start afresh, or name another file."
             ) from error
         if owner != self.fingerprint:
             raise JournalError(
                 f"checkpoint {self.path} belongs to other evidence or other settings; delete it to "
                 "start afresh, or name another file."
             )
+        self.blocks = BlockDigests(*blocks, origin=f"checkpoint {self.path}")
         n_passes = len(arrays["weights"])
         return [
             PassSums(

@@ -22,6 +22,7 @@ from sparsebag.evidence.arrays import on_host
 from sparsebag.evidence.evidence import OOBEvidence
 from sparsebag.evidence.reservoir import Reservoir
 from sparsebag.evidence.row_stream import RowStream, concatenate
+from sparsebag.evidence.same_rows import SameRows
 from sparsebag.objective.losses import Loss
 from sparsebag.objective.on_simplex import HostObjective
 from sparsebag.objective.pass_journal import PassJournal, PassSums
@@ -40,6 +41,7 @@ FACTS_SHARE = 8
 """Likewise the rows' weights and prior votes."""
 FACTS_BYTES = 16
 NO_PENALTY = ConcaveQuadratic(0.0)
+NO_ROWS = "the stream gave no rows; there is nothing to judge the members by."
 
 
 class StreamObjective(HostObjective):
@@ -48,7 +50,7 @@ class StreamObjective(HostObjective):
     Parameters
     ----------
     stream : RowStream
-        Must be replayable: every evaluation reads it once.
+        Must be replayable: every evaluation reads it once, and must find the same rows.
     loss : Loss
     penalty : Penalty
     floor, prior_mass : float, default 0
@@ -84,7 +86,8 @@ class StreamObjective(HostObjective):
         journal: PassJournal | None = None,
         verbose: int = 0,
     ) -> None:
-        self.stream, self.loss, self.penalty = stream, loss, penalty
+        self.stream = SameRows(stream, None if journal is None else journal.blocks)
+        self.loss, self.penalty = loss, penalty
         self.floor, self.prior_mass = floor, prior_mass
         self.memory_limit, self.journal, self.verbose = memory_limit, journal, verbose
         self._reads = _Reads()
@@ -154,6 +157,8 @@ class StreamObjective(HostObjective):
             sums = self._run_pass(sums, journal)
         if whole:
             self._known = sums
+        if not len(self.stream.digests):
+            raise ValueError(NO_ROWS)
         if sums.total == 0.0:
             raise NoWeightError
         value = sums.value / sums.total + float(self.penalty.value(weights))
@@ -229,10 +234,17 @@ class StreamObjective(HostObjective):
         reservoir = self._reads.reservoir
         self._reads.reservoir = None  # its rows are the caller's now
         if reservoir is None:
-            reservoir = Reservoir(n_rows, seed)
-            for block in self.stream.blocks():
-                reservoir.add(block)
+            # Drawn as the first pass would have: a solve that goes on after a kill, and has not
+            # read it, finds the same rows.
+            whole = self._copy()
+            whole._members = None
+            for part in whole._parts():
+                if part is not None:
+                    reservoir = reservoir or Reservoir(self._affordable_rows(part.evidence))
+                    reservoir.add(part.evidence)
             self._reads.passes += 1.0
+        if reservoir is None:
+            raise NoWeightError
         kept = reservoir.evidence()
         if kept.n_rows <= n_rows:
             return kept

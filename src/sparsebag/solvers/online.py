@@ -1,6 +1,6 @@
 """Weights from rows that come once: one pass, a bounded sample, and what the rest corrects.
 
-A uniform sample S of the rows so far is held. Each row that comes adds its gradient at the current
+A sample S of the rows so far is held. Each row that comes adds its gradient at the current
 anchor a_e, a point fixed for as long as the rows seen have not doubled. At any time, with n_e the
 weight of the rows met at anchor e and ḡ_e their mean gradient there::
 
@@ -8,10 +8,16 @@ weight of the rows met at anchor e and ḡ_e their mean gradient there::
 
 is minimised: the sample gives the curvature, all rows the gradient (streaming variance reduction:
 Frostig, Ge, Kakade and Sidford 2015). While all rows fit the sample, F is the objective itself.
+
+A sample that is small beside N has the wrong curvature, and the minimum of F may be far off. So
+other rows H are held out, and F with H in place of S is the judge: it estimates the objective
+without having proposed the weights. Minima of F are pulled towards the last anchor more or less,
+and the cautious ones stay unless the judge is sure of a bolder one.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,11 +35,22 @@ from sparsebag.solvers.base import Solution, Status, Watch, one_blas_thread
 from sparsebag.solvers.mirror import polisher
 from sparsebag.solvers.simplex import stationarity_gap
 
-HELD_SHARE = 0.1
-"""Rows kept out of the sample, to measure the stationarity gap on rows it was not fitted to."""
-HELD_PART = 8
+HELD_SHARE = 1 / 3
+"""Share of the rows kept out of the sample, to judge weights by rows they were not fitted to."""
+HELD_PART = 2
 """Room for held rows, as a part of the sample's."""
+ADDED_PART = 16
+"""Rows taken in at a time, as a part of the sample's."""
 FEWEST_ROWS = 256
+PULLS = (64.0, 8.0, 1.0)
+"""Strengths of the pull towards the last anchor, in units of the sample's curvature on the way."""
+MOST_ERRORS = 4.0
+"""Standard errors the gap on held rows may be from zero; the largest of N slopes is off by some."""
+SURE_ERRORS = 1.0
+"""Standard errors by which bolder weights must be better: the judge is itself least sure of what is
+far from all anchors."""
+GROUPS = 16
+"""Parts of the held rows whose spread gives standard errors."""
 NO_PENALTY = ConcaveQuadratic(0.0)
 
 
@@ -64,6 +81,10 @@ class OnlineSolve:
         Iterations each time.
     seed : int, default 0
         Of the sample.
+    start : ndarray of shape (N,), optional
+        Where the first solve starts; default: the simplex's centre.
+    drop_threshold : float, default 0
+        Weights up to it become zero in the end.
     verbose : int, default 0
         Progress on standard error.
     """
@@ -79,10 +100,12 @@ class OnlineSolve:
         tol: float = 1e-5,
         max_iter: int = 2000,
         seed: int = 0,
+        start: np.ndarray | None = None,
+        drop_threshold: float = 0.0,
         verbose: int = 0,
     ) -> None:
         self.loss, self.penalty = loss, penalty
-        self.floor, self.prior_mass = floor, prior_mass
+        self.floor, self.prior_mass, self.drop_threshold = floor, prior_mass, drop_threshold
         self.tol, self.max_iter, self.seed, self.verbose = tol, max_iter, seed, verbose
         self._sample_bytes = sample_bytes
         self._sample: Reservoir | None = None
@@ -91,7 +114,9 @@ class OnlineSolve:
         self._anchors: list[_Anchor] = []
         self._next_anchor_at = 0
         self._watch = Watch("mirror", verbose)
-        self.n_rows = 0
+        self._start = start
+        self._n_weighing = 0
+        self.n_rows = self.n_uncovered = 0
 
     def add(self, block: OOBEvidence) -> None:
         """Take in a block of rows.
@@ -100,12 +125,24 @@ class OnlineSolve:
         ----------
         block : OOBEvidence
         """
+        self.n_rows += block.n_rows
+        weighs = on_host(block.covered())
+        if block.sample_weight is not None:
+            weight = on_host(block.sample_weight)
+            self.n_uncovered += int(np.sum(~weighs & (weight > 0)))
+            weighs = weighs & (weight > 0)
+        else:
+            self.n_uncovered += int(np.sum(~weighs))
+        if not weighs.any():
+            return
+        if not weighs.all():
+            block = block.take(np.flatnonzero(weighs))
         if self._sample is None:
             bytes_a_row = max(1, block.nbytes // block.n_rows)
             n_rows = max(FEWEST_ROWS, self._sample_bytes // bytes_a_row)
             self._sample = Reservoir(n_rows, self.seed)
             self._held = Reservoir(n_rows // HELD_PART, self.seed)
-        step = max(1, self._sample.n_rows // (2 * HELD_PART))  # a block may exceed the sample
+        step = max(1, self._sample.n_rows // ADDED_PART)  # a block may exceed the sample
         for first in range(0, block.n_rows, step):
             self._add(block.take(slice(first, first + step)))
 
@@ -115,7 +152,7 @@ class OnlineSolve:
         room = min(r.n_rows - r.n_seen for r in (self._sample, self._held))
         if room < block.n_rows and not self._anchors:
             self._overflow()
-        self.n_rows += block.n_rows
+        self._n_weighing += block.n_rows
         self._watch.nbytes_read += block.nbytes
         held = self._split.random(block.n_rows) < HELD_SHARE
         if held.any():
@@ -124,7 +161,7 @@ class OnlineSolve:
             self._sample.add(block.take(np.flatnonzero(~held)))
         if self._anchors:
             self._meet(block)
-            if self.n_rows >= self._next_anchor_at:
+            if self._n_weighing >= self._next_anchor_at:
                 self._new_anchor()
 
     def solution(self) -> Solution:
@@ -134,23 +171,25 @@ class OnlineSolve:
         -------
         Solution
         """
+        if self.n_rows == 0:
+            raise ValueError("there are no rows yet; pass some first.")
         if self._sample is None:
-            raise ValueError("no rows yet; call partial_fit with some first.")
+            raise NoWeightError
         with one_blas_thread():
             if not self._anchors:
-                whole = self._whole()
-                found = self._minimise(whole, None)
-                value, gradient = whole.value_and_gradient(found.weights)
-                status = found.status
-                gap = stationarity_gap(found.weights, gradient)
+                judge = self._whole()
+                found = self._minimise(judge, self._start)
+                weights, status = self._without_small(found.weights), found.status
+                value, gradient = judge.value_and_gradient(weights)
+                gap = stationarity_gap(weights, gradient)
             else:
-                tilted, level = self._tilted(self.penalty)
-                found = self._minimise(tilted, self._anchors[-1].weights)
-                value = level + tilted.value(found.weights)
-                gap = self._gap_on_held_rows(found.weights)
-                status = Status.OWN_TEST if found.status.success else found.status
+                weights = self._without_small(self._best())
+                judge = self._judge(self.penalty)
+                value = judge.value(weights)
+                gap, error = self._gap_on_held_rows(weights)
+                status = Status.OWN_TEST if gap <= MOST_ERRORS * error else Status.ONE_PASS
         return Solution(
-            weights=found.weights,
+            weights=weights,
             objective=value,
             stationarity_gap=gap,
             status=status,
@@ -170,11 +209,11 @@ class OnlineSolve:
             # Without the penalty: a concave one decides for one of several like members, and the
             # rows to come may decide otherwise.
             whole = self._whole().with_penalty(NO_PENALTY)
-            weights = self._minimise(whole, None).weights
+            weights = self._minimise(whole, self._start).weights
             value, gradient = whole.value_and_gradient(weights)
         total = whole.facts.total
         self._anchors = [_Anchor(weights, total * on_host(gradient), total * value, total)]
-        self._next_anchor_at = 2 * self.n_rows
+        self._next_anchor_at = 2 * self._n_weighing
 
     def _meet(self, block: OOBEvidence) -> None:
         try:
@@ -190,23 +229,53 @@ class OnlineSolve:
 
     def _new_anchor(self) -> None:
         with one_blas_thread():
-            tilted, level = self._tilted(self.penalty)
-            found = self._minimise(tilted, self._anchors[-1].weights)
-            value, gradient = tilted.value_and_gradient(found.weights)
-        gap = stationarity_gap(found.weights, gradient)
-        self._watch.iteration(level + value, gap, found.n_active)
-        self._anchors.append(_Anchor(found.weights, np.zeros_like(found.weights)))
-        self._next_anchor_at = 2 * self.n_rows
+            weights = self._best()
+            value, gradient = self._judge(self.penalty).value_and_gradient(weights)
+        self._watch.iteration(value, stationarity_gap(weights, gradient), int((weights > 0).sum()))
+        self._anchors.append(_Anchor(weights, np.zeros_like(weights)))
+        self._next_anchor_at = 2 * self._n_weighing
 
-    # -- the sample ------------------------------------------------------------------------------
+    # -- the sample, and the rows that judge it ----------------------------------------------------
 
-    def _tilted(self, penalty: Penalty) -> tuple[SimplexObjective, float]:
-        """F, less a constant, and the constant: its value estimates the whole objective's."""
+    def _best(self) -> np.ndarray:
+        """Of the anchors and what the sample proposes, what held rows clearly like better."""
+        groups = [self._judge(self.penalty, rows) for rows in self._groups()]
+        best, liked = np.zeros(0), np.zeros(0)
+        for weights in self._candidates():
+            values = np.array([group.value(weights) for group in groups])
+            gain = liked - values if len(liked) else np.zeros(0)
+            if not len(liked) or gain.mean() > SURE_ERRORS * _standard_error(gain):
+                best, liked = weights, values
+        return best
+
+    def _candidates(self) -> Iterator[np.ndarray]:
+        """The cautious first: the last anchor, what lies near it, then what is farther off."""
         assert self._sample is not None
         sample = self._objective(self._sample.evidence(), NO_PENALTY)
-        linear, level = self._correction(sample)
         last = self._anchors[-1].weights
-        return sample.with_penalty(Tilted(penalty, linear, last)), level
+        linear, _ = self._correction(sample)
+        free = self._minimise(sample.with_penalty(Tilted(self.penalty, linear, last)), last).weights
+        step = free - last
+        bend = sample.gradient(free) - sample.gradient(last)
+        curvature = abs(float(step @ bend)) / max(float(step @ step), 1e-300)
+        yield last
+        begin = last
+        for strength in PULLS:
+            pulled = Tilted(self.penalty, linear, last, strength * curvature)
+            begin = self._minimise(sample.with_penalty(pulled), begin).weights
+            yield begin
+        yield free
+        yield self._minimise(sample.with_penalty(self.penalty), last).weights
+        for anchor in self._anchors[:-1]:
+            yield anchor.weights
+
+    def _judge(self, penalty: Penalty, rows: Any = None) -> SimplexObjective:
+        """F with held rows, or some of them, in the sample's place: an estimate of the whole."""
+        assert self._held is not None
+        evidence = self._held.evidence()
+        held = self._objective(evidence if rows is None else evidence.take(rows), NO_PENALTY)
+        linear, level = self._correction(held)
+        return held.with_penalty(Tilted(penalty, linear + level, self._anchors[-1].weights))
 
     def _correction(self, rows: SimplexObjective) -> tuple[np.ndarray, float]:
         """What all rows met at the anchors say beyond these few: a gradient and a level."""
@@ -228,13 +297,25 @@ class OnlineSolve:
         parts = [r.evidence() for r in (self._sample, self._held) if r.n_seen]
         return self._objective(concatenate(parts), self.penalty)
 
-    def _gap_on_held_rows(self, weights: np.ndarray) -> float:
-        """The gap, with the held rows in the sample's place: they did not choose the weights."""
-        assert self._held is not None
-        held = self._objective(self._held.evidence(), NO_PENALTY)
-        linear, _ = self._correction(held)
-        gradient = on_host(held.value_and_gradient(weights)[1]) + linear
-        return stationarity_gap(weights, gradient + self.penalty.gradient(weights))
+    def _gap_on_held_rows(self, weights: np.ndarray) -> tuple[float, float]:
+        """The gap as held rows see it, which did not propose the weights, and its standard error.
+
+        In every direction the slope is a mean over held rows, so parts of them show its spread.
+        """
+        slopes = []
+        for rows in self._groups():
+            gradient = on_host(self._judge(self.penalty, rows).gradient(weights))
+            slopes.append(float(weights @ gradient) - gradient)
+        steepest = int(np.argmax(np.mean(slopes, axis=0)))
+        along = np.array(slopes)[:, steepest]
+        return float(along.mean()), _standard_error(along)
+
+    def _groups(self) -> list[slice]:
+        return [slice(group, None, GROUPS) for group in range(GROUPS)]
+
+    def _without_small(self, weights: np.ndarray) -> np.ndarray:
+        kept = np.where(weights > self.drop_threshold, weights, 0.0)
+        return np.asarray(kept / kept.sum())
 
     def _minimise(self, objective: SimplexObjective, start: Any) -> Solution:
         solver = polisher(objective, self.tol, self.max_iter)
@@ -247,3 +328,7 @@ class OnlineSolve:
         return SimplexObjective(
             evidence, self.loss, penalty, floor=self.floor, prior_mass=self.prior_mass
         )
+
+
+def _standard_error(values: np.ndarray) -> float:
+    return float(np.std(values, ddof=1) / len(values) ** 0.5)

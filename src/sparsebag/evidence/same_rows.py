@@ -1,0 +1,258 @@
+"""Rows that have to be the same on every pass: each block is known again by a digest.
+
+A solve reads a stream several times and adds up what it found, over a kill and in another process
+too. A generator that draws anew, a file that was replaced, or blocks cut elsewhere would mix sums
+of different rows without a word; so the first read of a block leaves a digest, and every later one
+is compared with it.
+"""
+
+from __future__ import annotations
+
+import math
+import zlib
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from sparsebag.evidence.arrays import on_host
+from sparsebag.evidence.evidence import OOBEvidence
+from sparsebag.evidence.members import Task
+from sparsebag.evidence.row_stream import RowStream
+
+Array = Any
+
+SAMPLED_ENTRIES = 1024
+"""Votes and mask entries of a block that enter its digest, spread over all its rows and members; of
+targets and row weights all do. More would cost more than a few per cent of a pass, and a change
+that misses all of them, block after block, touches too few votes to move the objective."""
+GOLDEN = 0.6180339887
+"""Successive multiples of it, modulo 1, are spread evenly: no two blocks are sampled alike."""
+
+
+class ChangedRowsError(ValueError):
+    """A stream gave other rows than it, or the solve that left a checkpoint, had before."""
+
+
+class BlockDigests:
+    """What blocks were when they were first read.
+
+    Parameters
+    ----------
+    known : ndarray of shape (n_blocks, 3), optional
+        Rows, digest of targets and weights, digest of votes and mask, of blocks that another
+        process read.
+    is_complete : bool, default False
+        Whether those are all blocks of the stream.
+    origin : str, default ""
+        Where they come from, for the message: they are that file's until they are met here.
+
+    Examples
+    --------
+    >>> block = OOBEvidence(np.eye(2), None, np.ones(2), "regression")
+    >>> digests = BlockDigests()
+    >>> digests.meet(0, block)
+    >>> digests.meet(0, block)
+    >>> digests.meet(0, block.take([0]))
+    Traceback (most recent call last):
+    ...
+    sparsebag.evidence.same_rows.ChangedRowsError: block 0 has 1 rows now and had 2 when it was ...
+    """
+
+    def __init__(
+        self, known: np.ndarray | None = None, is_complete: bool = False, origin: str = ""
+    ) -> None:
+        self._known = [] if known is None else [(int(a), int(b), int(c)) for a, b, c in known]
+        self._met = [False] * len(self._known)
+        self.is_complete, self._origin = is_complete, origin
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+    @property
+    def table(self) -> np.ndarray:
+        """Ndarray of shape (n_blocks, 3): what another process needs to know."""
+        return np.array(self._known, dtype=np.int64).reshape(-1, 3)
+
+    @property
+    def n_rows(self) -> int:
+        """Rows of the blocks known."""
+        return sum(n_rows for n_rows, _, _ in self._known)
+
+    @property
+    def unmet(self) -> list[int]:
+        """Blocks that are known from elsewhere only."""
+        return [number for number, met in enumerate(self._met) if not met]
+
+    def meet(self, number: int, block: OOBEvidence, *, has_all_members: bool = True) -> None:
+        """Take down a block that is new, compare one that is not.
+
+        Parameters
+        ----------
+        number : int
+        block : OOBEvidence
+        has_all_members : bool, default True
+            False: only some columns were read; targets and weights are compared.
+        """
+        if number > len(self._known) or (number == len(self._known) and not has_all_members):
+            return  # read out of turn, before the first pass came here
+        found = (
+            block.n_rows,
+            _digest_of_rows(block),
+            _digest_of_votes(block, number) if has_all_members else 0,
+        )
+        if number == len(self._known):
+            if self.is_complete:
+                raise self._changed(number, f"the stream had {number} blocks, and has more now")
+            self._known.append(found)
+            self._met.append(True)
+            return
+        before = self._known[number]
+        if found[0] != before[0]:
+            words = f"block {number} has {found[0]} rows now and had {before[0]} when it was"
+            raise self._changed(number, f"{words} first read")
+        if found[: 2 + has_all_members] != before[: 2 + has_all_members]:
+            raise self._changed(number, f"block {number} holds other rows than when first read")
+        self._met[number] = self._met[number] or has_all_members
+
+    def end(self, n_blocks: int) -> None:
+        """The stream has ended.
+
+        Parameters
+        ----------
+        n_blocks : int
+            After so many blocks.
+        """
+        if n_blocks < len(self._known):
+            words = f"the stream ended after {n_blocks} blocks and had {len(self._known)} or more"
+            raise self._changed(n_blocks, words)
+        self.is_complete = True
+
+    def _changed(self, number: int, words: str) -> ChangedRowsError:
+        foreign = self._origin and not all(self._met[number : number + 1])
+        if foreign or (self._origin and not any(self._met)):
+            return ChangedRowsError(
+                f"{self._origin} belongs to other rows than these ({words}); delete it to start "
+                "afresh, or name another file."
+            )
+        return ChangedRowsError(
+            f"{words}; a stream must give the same rows, in the same blocks, on every pass: store "
+            "them with store_evidence, or pass a generator, which is read once."
+        )
+
+
+class SameRows:
+    """A stream whose blocks are compared with what they were, as they are read.
+
+    Parameters
+    ----------
+    stream : RowStream
+        Everything not named here is its own.
+    digests : BlockDigests, optional
+        What is known of its blocks already.
+
+    Examples
+    --------
+    >>> from sparsebag.evidence.generated_rows import GeneratedRows
+    >>> lengths = iter([3, 2])
+    >>> def draw():
+    ...     n = next(lengths)
+    ...     yield np.ones((n, 2)), None, np.ones(n)
+    >>> stream = SameRows(GeneratedRows(draw, 2, task="regression", has_mask=False))
+    >>> [block.n_rows for block in stream.blocks()]
+    [3]
+    >>> [block.n_rows for block in stream.blocks()]
+    Traceback (most recent call last):
+    ...
+    sparsebag.evidence.same_rows.ChangedRowsError: block 0 has 2 rows now and had 3 when it was ...
+    """
+
+    n_members: int
+    n_rows: int | None
+    n_blocks: int | None
+    task: Task
+    classes: np.ndarray | None
+    has_mask: bool
+    is_replayable: bool
+
+    def __init__(self, stream: RowStream, digests: BlockDigests | None = None) -> None:
+        self.stream = stream
+        self.digests = BlockDigests() if digests is None else digests
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "stream":  # not there yet: a copy is being made
+            raise AttributeError(name)
+        return getattr(self.stream, name)
+
+    def block(self, number: int, members: np.ndarray | None = None) -> OOBEvidence:
+        """One block, by its number."""
+        block = self.stream.block(number, members)
+        self.digests.meet(number, block, has_all_members=members is None)
+        if not self.digests.is_complete and len(self.digests) == self.stream.n_blocks:
+            self._end(len(self.digests))
+        return block
+
+    def blocks(self, members: np.ndarray | None = None) -> Iterator[OOBEvidence]:
+        """All blocks, in order."""
+        n_blocks = 0
+        for number, block in enumerate(self.stream.blocks(members)):
+            self.digests.meet(number, block, has_all_members=members is None)
+            n_blocks += 1
+            yield block
+        self._end(n_blocks)
+
+    def meet_the_rest(self) -> None:
+        """Read the blocks that are known from a checkpoint alone, lest its rows be others."""
+        if not self.digests.unmet:
+            return
+        if self.stream.n_blocks is None:
+            for _ in self.blocks():
+                pass
+            return
+        for number in self.digests.unmet:
+            self.block(number)
+
+    def _end(self, n_blocks: int) -> None:
+        self.digests.end(n_blocks)
+        told, found = self.stream.n_rows, self.digests.n_rows
+        if told is not None and told != found:
+            raise ValueError(
+                f"n_rows={told} was given but the stream has {found} rows; pass the number it has, "
+                "or leave it out."
+            )
+
+
+def _digest_of_rows(block: OOBEvidence) -> int:
+    """Of all targets and row weights."""
+    digest = zlib.crc32(np.ascontiguousarray(on_host(block.target), dtype=np.float64).data)
+    if block.sample_weight is not None:
+        weight = np.ascontiguousarray(on_host(block.sample_weight), dtype=np.float64)
+        digest = zlib.crc32(weight.data, digest)
+    return digest
+
+
+def _digest_of_votes(block: OOBEvidence, number: int) -> int:
+    """Of some votes and mask entries, as they count: zero in the bag, in single precision."""
+    mask = None if block.oob_mask is None else _sampled(block.oob_mask, number) != 0
+    digest = 0 if mask is None else zlib.crc32(mask.tobytes())
+    for votes in (block.votes, *(block.class_votes or ())):
+        if sp.issparse(votes):
+            digest = zlib.crc32(_sampled(votes.indices, number).tobytes(), digest)
+            values = _sampled(votes.data, number)
+        else:
+            values = _sampled(votes, number)
+            values = values if mask is None else np.where(mask, values, 0)
+        digest = zlib.crc32(np.ascontiguousarray(values, dtype=np.float32).data, digest)
+    return digest
+
+
+def _sampled(values: Array, number: int) -> np.ndarray:
+    """Entries at equal distances that share no factor with the row's length."""
+    flat = values.reshape(-1)
+    n_entries = int(flat.shape[0])
+    step = max(1, n_entries // SAMPLED_ENTRIES)
+    while step > 1 and math.gcd(step, int(values.shape[-1])) > 1:
+        step -= 1
+    first = int(number * GOLDEN % 1.0 * step)
+    return on_host(flat[first::step])

@@ -1,0 +1,186 @@
+"""Stored evidence that is not what was stored is refused, in one sentence."""
+
+import os
+import shutil
+
+import numpy as np
+import pytest
+
+import sparsebag as sb
+from problems import evidence
+from sparsebag.evidence.npy_window import NpyWindow
+from sparsebag.evidence.row_stream import concatenate
+from sparsebag.evidence.stored_rows import open_evidence, store_evidence
+
+
+@pytest.fixture(scope="module")
+def e():
+    return evidence(n_rows=400, n_members=12, n_classes=2, weighted=True, dtype=np.float32)
+
+
+def stream(e, **settings):
+    return sb.stream_rows(
+        e.votes, e.oob_mask, e.target, sample_weight=e.sample_weight, block_rows=100, **settings
+    )
+
+
+@pytest.fixture
+def stored(e, tmp_path):
+    def make(kind):
+        if kind != "npy":
+            pytest.importorskip("zarr" if kind == "zarr" else "pyarrow")
+        store_evidence(stream(e), tmp_path / kind, format=kind)
+        return tmp_path / kind
+
+    return make
+
+
+@pytest.mark.parametrize("name", ["oob_mask", "sample_weight", "y", "votes"])
+def test_a_lost_array_is_named(stored, name):
+    folder = stored("npy")
+    os.remove(folder / f"{name}.npy")
+    with pytest.raises(ValueError, match=f"has lost {name} since it was stored"):
+        open_evidence(folder)
+    folder = stored("zarr")
+    shutil.rmtree(folder / "rows.zarr" / name)
+    with pytest.raises(ValueError, match=f"has lost {name}"):
+        open_evidence(folder)
+
+
+def test_a_lost_chunk_is_no_zeros(stored):
+    folder = stored("zarr")
+    chunks = sorted(p for p in (folder / "rows.zarr/votes/c").rglob("*") if p.is_file())
+    assert len(chunks) == 4
+    os.remove(chunks[2])
+    with pytest.raises(ValueError, match=r"votes in .* has lost 1 chunks"):
+        open_evidence(folder)
+
+
+def test_chunks_of_zeros_are_written(e, tmp_path):
+    pytest.importorskip("zarr")
+    votes = np.where(np.arange(400)[:, None] < 100, 0, e.votes)
+    rows = sb.stream_rows(votes, e.oob_mask, e.target, block_rows=100)
+    assert store_evidence(rows, tmp_path / "rows", format="zarr").n_rows == 400
+
+
+@pytest.mark.parametrize("part", [np.s_[:, :9], np.s_[:300]])
+def test_other_shapes_than_stored(stored, part):
+    folder = stored("npy")
+    for name in ("votes", "oob_mask"):
+        np.save(folder / f"{name}.npy", np.load(folder / f"{name}.npy")[part])
+    with pytest.raises(ValueError, match=r"has shape .* and \(400, 12\) was stored"):
+        open_evidence(folder)
+
+
+def test_a_mask_that_was_not_stored(stored, tmp_path):
+    other = store_evidence(
+        stream(evidence(n_rows=400, holdout=True, n_classes=2)), tmp_path / "other"
+    )
+    assert not other.has_mask
+    np.save(tmp_path / "other/oob_mask.npy", np.ones((400, 12), bool))
+    with pytest.raises(ValueError, match="has got oob_mask since it was stored"):
+        open_evidence(tmp_path / "other")
+    with pytest.raises(ValueError, match="nowhere is no folder"):
+        open_evidence(tmp_path / "nowhere")
+
+
+def test_files_cut_short(stored, tmp_path):
+    folder = stored("npy")
+    path = folder / "votes.npy"
+    os.truncate(path, os.path.getsize(path) // 2)
+    with pytest.raises(ValueError, match=r"votes.npy is cut short: .*write it again"):
+        open_evidence(folder)
+    (tmp_path / "text.npy").write_text("not an array")
+    with pytest.raises(ValueError, match=r"text.npy is not an .npy file"):
+        NpyWindow(tmp_path / "text.npy")
+    folder = stored("parquet")
+    os.truncate(folder / "rows.parquet", 1000)
+    with pytest.raises(ValueError, match="cut short or no Parquet file"):
+        open_evidence(folder)
+
+
+def rewrite(folder, name, values, kind):
+    """The Parquet file with another column in the place of one, or without it."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    table = pq.read_table(folder / "rows.parquet")
+    number = table.schema.get_field_index(name)
+    if values is None:
+        table = table.remove_column(number)
+    else:
+        column = pa.array(values(table.column(name).to_pylist()), kind(pa))
+        table = table.set_column(number, name, column)
+    pq.write_table(table, folder / "rows.parquet", row_group_size=100)
+
+
+def changed(row, change):
+    def apply(rows):
+        rows[row] = change(rows[row])
+        return rows
+
+    return apply
+
+
+def ragged(rows):
+    rows[3], rows[4] = rows[3][:6], rows[4] + rows[4][:6]
+    return rows
+
+
+@pytest.mark.parametrize(
+    ("name", "values", "kind", "words"),
+    [
+        ("oob_mask", changed(3, lambda r: [None, *r[1:]]), "bool_", "nulls in oob_mask"),
+        ("oob_mask", changed(3, lambda r: None), "bool_", "nulls in oob_mask"),
+        ("votes", changed(3, lambda r: [None, *r[1:]]), "float32", "nulls in votes"),
+        ("votes", ragged, "float32", "votes of 6 to 18 members; every row needs 12"),
+        ("y", changed(3, lambda r: None), None, "nulls in y"),
+        ("sample_weight", changed(3, lambda r: None), None, "nulls in sample_weight"),
+        ("oob_mask", None, None, "has lost oob_mask"),
+        ("y", None, None, "no column 'y'"),
+    ],
+)
+def test_parquet_nulls_and_ragged_lists(stored, name, values, kind, words):
+    folder = stored("parquet")
+    scalar = {"y": "int64", "sample_weight": "float64"}.get(name)
+    rewrite(
+        folder,
+        name,
+        values,
+        lambda pa: getattr(pa, scalar)() if scalar else pa.list_(getattr(pa, kind)()),
+    )
+    with pytest.raises(ValueError, match=words):
+        list(open_evidence(folder).blocks())
+
+
+def test_large_row_groups_are_read_in_pieces(e, stored):
+    folder = stored("parquet")
+    import pyarrow.parquet as pq
+
+    pq.write_table(pq.read_table(folder / "rows.parquet"), folder / "rows.parquet")
+    whole = open_evidence(folder)
+    assert whole.n_blocks == 1
+    cut = whole.with_block_bytes(64 * 12 * 5)
+    assert cut.n_blocks == 7
+    assert max(block.n_rows for block in cut.blocks()) == 64
+    assert np.array_equal(concatenate(list(cut.blocks())).votes, e.votes)
+    backwards = [cut.block(number) for number in reversed(range(7))]
+    assert np.array_equal(concatenate(backwards[::-1]).sample_weight, e.sample_weight)
+
+
+@pytest.mark.parametrize("kind", ["npy", "zarr", "parquet"])
+def test_what_cannot_be_stored_is_told_at_once(e, tmp_path, kind):
+    if kind != "npy":
+        pytest.importorskip("zarr" if kind == "zarr" else "pyarrow")
+
+    def sometimes():
+        yield e.votes[:100], e.oob_mask[:100], e.target[:100]
+        yield e.votes[100:], e.oob_mask[100:], e.target[100:], e.sample_weight[100:]
+
+    rows = sb.stream_rows(sometimes, n_members=12, labels=[0, 1])
+    with pytest.raises(ValueError, match="either every block carries sample_weight or none"):
+        store_evidence(rows, tmp_path / "rows", format=kind)
+    cube = np.random.default_rng(0).dirichlet(np.ones(3), (50, 12))
+    rows = sb.stream_rows(cube, None, np.arange(50) % 3, every_class=True)
+    with pytest.raises(ValueError, match="keeps the true class's votes alone"):
+        store_evidence(rows, tmp_path / "cube", format=kind)
