@@ -13,10 +13,10 @@ from PIL import Image
 from playwright.sync_api import sync_playwright
 
 PICTURE = Path(__file__).parent / "pictures" / "report.png"
-WIDTH, HEIGHT = 1100, 1800
+WIDTH, HEIGHT = 1100, 2200
 """The page down to the slider."""
-COLOURS = 48
-"""Flat colours need no more, and the picture is a quarter of the size."""
+COLOURS = 128
+"""Enough for the lines to keep their colours, and the picture is a third of the size."""
 
 
 def main() -> None:
