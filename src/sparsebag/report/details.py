@@ -16,6 +16,7 @@ from sparsebag.report.coverage import Coverage
 from sparsebag.report.frontier import Frontier
 from sparsebag.report.metrics import ReliabilityCurve
 from sparsebag.report.prediction_changes import PredictionChanges
+from sparsebag.report.trusted_members import TrustedMembers
 from sparsebag.selection.selection import Selection
 
 FEW_TEST_ROWS = 200
@@ -39,6 +40,8 @@ class Details:
     coverage : Coverage or None
     cautions : tuple of str
     settings, versions : dict of str to str
+    trusted : TrustedMembers or None
+        Where weights depend on the row.
     """
 
     weights: np.ndarray
@@ -51,6 +54,7 @@ class Details:
     cautions: tuple[str, ...]
     settings: dict[str, str]
     versions: dict[str, str]
+    trusted: TrustedMembers | None = None
 
 
 def cautions(

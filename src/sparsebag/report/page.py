@@ -65,6 +65,8 @@ def fragment(report: CompressionReport) -> str:
         pictures += charts.frontier_chart(details.frontier, "members")
     if details is not None and details.reliability is not None:
         pictures += charts.reliability_chart(*details.reliability)
+    if details is not None and details.trusted is not None:
+        pictures += charts.trusted_chart(details.trusted)
     return (
         f"<div class='sparsebag-report'><p><strong>{html.escape(report.sentence())}</strong></p>"
         f"{page_sections.tables(report)}"
