@@ -187,17 +187,17 @@ def trusted_chart(trusted: TrustedMembers) -> str:
     # The legend stands in a band above the rows, where the axis has nothing to show.
     area = chart.top(0.0) - chart.top(1.0)
     low, high = axis_range(trusted.y)
-    high += (high - low) * lines * LEGEND_LINE / (area - lines * LEGEND_LINE)
+    top = high + (high - low) * lines * LEGEND_LINE / (area - lines * LEGEND_LINE)
     chart.x = Axis(trusted.labels[0], *axis_range(trusted.x))
-    chart.y = Axis(trusted.labels[1], low, high)
+    chart.y = Axis(trusted.labels[1], low, top)
     for x, y, group in zip(trusted.x, trusted.y, trusted.group_of, strict=True):
-        if 0.0 <= chart.x.share(x) <= 1.0 and 0.0 <= chart.y.share(y) <= 1.0:
+        if 0.0 <= chart.x.share(x) <= 1.0 and low <= y <= high:
             chart.raw(_mark(chart.left(x), chart.top(y), int(group)))
     for g, group in enumerate(trusted.groups):
         left = LEFT + 10.0 + g % 2 * 200.0
-        top = TOP + 6.0 + g // 2 * LEGEND_LINE
-        chart.raw(_mark(left, top, g))
-        chart.raw(f'<text x="{left + 10:g}" y="{top + 4:g}">{html.escape(group.name)}</text>')
+        line = TOP + 6.0 + g // 2 * LEGEND_LINE
+        chart.raw(_mark(left, line, g))
+        chart.raw(f'<text x="{left + 10:g}" y="{line + 4:g}">{html.escape(group.name)}</text>')
     told = "; ".join(f"{g.name}: {g.n_rows} rows, {g.where}" for g in trusted.groups)
     return chart.svg(
         "sb-trusted",

@@ -195,7 +195,7 @@ def _with_place(
 
 def _middle(values: np.ndarray) -> str:
     known = values[np.isfinite(values)]
-    return f"{np.median(known):.4g}" if len(known) else "missing"
+    return f"{np.median(known):.3g}" if len(known) else "missing"
 
 
 def _axes(
