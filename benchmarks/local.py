@@ -35,7 +35,7 @@ def main() -> None:
     parser.add_argument("--shard", type=shard, default=(1, 1), help="1/2: the first half of jobs")
     parser.add_argument("--only", nargs="*", choices=STEPS, default=STEPS)
     args = parser.parse_args()
-    for category in (sb.UncoveredRowsWarning, sb.RegretWarning):
+    for category in (sb.UncoveredRowsWarning, sb.UnverifiedRowsWarning, sb.RegretWarning):
         warnings.filterwarnings("ignore", category=category)
     if "experts" in args.only:
         local_experts.run(args)

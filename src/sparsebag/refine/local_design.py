@@ -56,9 +56,10 @@ class LinearDesign:
         -------
         LinearDesign
         """
+        features = as_read(features)
         known = np.isfinite(features)
         values = np.where(known, features, 0.0)
-        # Sums of squares of very large features overflow; in units of the largest they do not.
+        # Squares of very small features vanish; in units of the largest they do not.
         unit = np.maximum(np.abs(values).max(axis=0), np.finfo(float).tiny)
         values = values / unit
         counted = weight[:, None] * known
@@ -91,6 +92,7 @@ class LinearDesign:
         -------
         ndarray of shape (n, d)
         """
+        features = as_read(features)
         with np.errstate(invalid="ignore", over="ignore"):
             z = (features - self.mean) * (1.0 / self.scale)
             return np.where(np.isfinite(features), np.clip(z, -CLIP, CLIP), 0.0)
@@ -230,6 +232,26 @@ class Deviation:
         ndarray of shape (n, outputs)
         """
         return np.asarray(self.design.columns(features) @ self.coefficients)
+
+
+def as_read(features: np.ndarray) -> np.ndarray:
+    """Features in the single precision that gates and trees read; too large ones are infinite.
+
+    Parameters
+    ----------
+    features : ndarray of shape (n, d)
+
+    Returns
+    -------
+    float64 ndarray of shape (n, d)
+
+    Examples
+    --------
+    >>> as_read(np.array([[0.5, 1e300]])).tolist()
+    [[0.5, inf]]
+    """
+    with np.errstate(over="ignore"):
+        return np.asarray(features, dtype=np.float32).astype(np.float64)
 
 
 def for_tree(features: np.ndarray) -> np.ndarray:
