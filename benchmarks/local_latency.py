@@ -3,7 +3,8 @@
     SPARSEBAG_DATA=... python -m benchmarks.local_latency [--quick] [--output FILE]
 
 Gates read every feature, and their numbers are made up: a gate's cost hangs on its shape alone.
-Models take turns in bursts of calls, as in benchmarks.latency, and ratios are of the best times.
+Models take turns in bursts of calls, as in benchmarks.latency, and ratios are of the best times:
+of one row on the wall's clock, of many rows, which a busy machine interrupts, on the thread's own.
 The kernel of models without a gate is that of `make bench-latency`. Linear regressors are one
 linear model without a gate, and as many as they are with one: their ratio stands apart.
 """
@@ -13,6 +14,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -185,7 +187,8 @@ def run(data_dir: str | None, quick: bool) -> None:
         for batch in BATCHES:
             engines = {name: predicting(model, batch) for name, model in compiled.items()}
             budget = SECONDS / (8 if quick else 1)
-            times = timed(engines, blocks_of(setting.rows, batch), budget)
+            clock = time.perf_counter if batch == 1 else time.thread_time
+            times = timed(engines, blocks_of(setting.rows, batch), budget, clock)
             print(f"  {batch:,} row{'s' * (batch > 1)}, microseconds a call")
             for name, seconds in times.items():
                 against = "global, T" if name.endswith("T(x)") else "global"
