@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 from dataclasses import replace
+from functools import cache
 
 import numpy as np
 import pytest
@@ -21,11 +23,16 @@ from sparsebag.refine.region_gate import RegionGate
 from sparsebag.report.trusted_members import trusted_members
 
 
-def gated(gate_of):
-    """A fitted estimator with a gate put in, whatever a fit would have chosen."""
+@cache
+def fitted():
     X, y = IRIS
     forest = RandomForestClassifier(30, random_state=0).fit(X, y)
-    small = sb.compress(forest, X, y, tolerance=0.2, calibration=None)
+    return sb.compress(forest, X, y, tolerance=0.2, calibration=None)
+
+
+def gated(gate_of):
+    """A fitted estimator with a gate put in, whatever a fit would have chosen."""
+    small = copy.copy(fitted())
     gate = gate_of(small.n_active_)
     vote = replace(small._vote, weights=np.full(small.n_active_, 1 / small.n_active_))
     small._vote = replace(vote, gate=gate)
@@ -43,8 +50,7 @@ def half_spaces(k):
 
 
 def test_without_a_gate_every_row_has_the_global_weights():
-    X, y = IRIS
-    small = sb.compress(RandomForestClassifier(30, random_state=0).fit(X, y), X, y)
+    small, (X, y) = fitted(), IRIS
     found = small.explain_weights(X)
     np.testing.assert_array_equal(found.weights, np.tile(small.weights_[small.active_], (150, 1)))
     assert str(found) == "150 rows: every one has the global weights."
