@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from dataclasses import replace
 from functools import cache
 
@@ -32,7 +31,8 @@ def fitted():
 
 def gated(gate_of):
     """A fitted estimator with a gate put in, whatever a fit would have chosen."""
-    small = copy.copy(fitted())
+    small = sb.SparseBaggingClassifier()
+    vars(small).update(vars(fitted()))  # a copy would leave out the full ensemble, as a pickle does
     gate = gate_of(small.n_active_)
     vote = replace(small._vote, weights=np.full(small.n_active_, 1 / small.n_active_))
     small._vote = replace(vote, gate=gate)
