@@ -17,6 +17,7 @@ import io
 import os
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -69,15 +70,18 @@ def blocks_of(rows: np.ndarray, batch: int) -> list[np.ndarray]:
 
 
 def timed(
-    engines: dict[str, Predict], blocks: list[np.ndarray], budget: float
+    engines: dict[str, Predict],
+    blocks: list[np.ndarray],
+    budget: float,
+    clock: Callable[[], float] = time.perf_counter,
 ) -> dict[str, np.ndarray]:
     """Seconds of every call, the engines taking turns."""
     first = {}
     for name, predict in engines.items():
         predict(blocks[0])  # caches, threads, imports
-        start = time.perf_counter()
+        start = clock()
         predict(blocks[0])
-        first[name] = time.perf_counter() - start
+        first[name] = clock() - start
     seconds: dict[str, list[float]] = {name: [] for name in engines}
     turns = int(np.clip(budget / sum(first.values()), FEWEST_TURNS, TURNS))
     for _ in range(turns):
@@ -85,9 +89,9 @@ def timed(
             share = budget / (turns * len(engines) * first[name])
             for call in range(int(np.clip(share, 1, MOST_CALLS))):
                 block = blocks[call % len(blocks)]
-                start = time.perf_counter()
+                start = clock()
                 predict(block)
-                seconds[name].append(time.perf_counter() - start)
+                seconds[name].append(clock() - start)
     return {name: np.array(s) for name, s in seconds.items()}
 
 

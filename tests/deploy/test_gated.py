@@ -12,6 +12,7 @@ from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
 
 from gated_ensembles import CASES, DIABETES, GATES, IRIS, TWO, compiled_and_vote
 from made_up_gates import linear_gate, region_gate
+from sparsebag.deploy._forest import instruction_sets, use_instructions
 from sparsebag.deploy.calibrators import Isotonic, Temperature, TemperedFloor
 from sparsebag.deploy.from_members import compile_members
 from sparsebag.deploy.gate import CompiledGate
@@ -75,6 +76,22 @@ def test_a_row_gets_the_same_bits_alone_and_among_others(case, gate, dtype):
     np.testing.assert_array_equal(predictions(model, np.repeat(rows, 2, 1)[:, ::2]), together)
     threaded = (model.predict if model.classes is None else model.predict_proba)(rows, n_jobs=3)
     np.testing.assert_array_equal(threaded, together)
+
+
+@pytest.mark.parametrize("gate", GATES)
+def test_every_machines_instructions_give_the_same_bits(gate):
+    model, _, X = compiled_and_vote("forest", gate)
+    rows = np.tile(X, (4, 1))
+    best, found = instruction_sets()[-1], []
+    try:
+        for name in instruction_sets():
+            use_instructions(name)
+            found.append((model.predict_proba(rows), *model.gate.weigh(rows)))
+    finally:
+        use_instructions(best)
+    for other in found[1:]:
+        for a, b in zip(found[0], other, strict=True):
+            np.testing.assert_array_equal(a, b)
 
 
 @pytest.mark.parametrize("gate", GATES)

@@ -22,6 +22,7 @@ from sklearn.neural_network import MLPClassifier
 import sparsebag as sb
 from deploy_mutations import parts, sealed
 from made_up_gates import linear_gate, region_gate
+from sparsebag.cli.inspect import describe
 from sparsebag.deploy.artifact import dumps, loads
 from sparsebag.deploy.from_members import compile_members
 from sparsebag.evidence.from_ensemble import read_ensemble
@@ -143,3 +144,8 @@ def test_members_with_weights_of_their_own_are_refused():
     model.groups[0].weights[0] = 0.5
     with pytest.raises(sb.ArtifactError, match="weights besides those of its gate"):
         loads(dumps(model))
+
+
+def test_inspect_tells_of_the_gate():
+    facts = describe(gated("forest", "regions"))
+    assert facts["gate"] == "regions (8 regions, temperature)"

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from sklearn.tree import DecisionTreeRegressor
@@ -20,6 +20,7 @@ from sparsebag.solvers.simplex import project_to_simplex
 any_rows = arrays(np.float64, (7, 4), elements=st.floats(width=64))
 
 
+@settings(max_examples=40, deadline=None)
 @given(any_rows, st.integers(0, 99), st.sampled_from(["softmax", "sparsemax"]))
 def test_weights_of_any_row_are_on_the_simplex(X, seed, activation):
     for gate in (linear_gate(5, 4, seed, activation=activation), region_gate(5, 4, seed)):
@@ -57,6 +58,7 @@ def test_a_row_far_outside_has_no_more_say_than_one_at_the_clip():
     np.testing.assert_allclose(gate.weights(far[None]), gate.weights(edge[None]), rtol=1e-12)
 
 
+@settings(max_examples=40, deadline=None)
 @given(arrays(np.float64, (1, 6), elements=st.floats(-50, 50)))
 def test_sparsemax_is_the_projection_on_the_simplex(logits):
     np.testing.assert_allclose(sparsemax_rows(logits)[0], project_to_simplex(logits[0]), atol=1e-12)

@@ -81,6 +81,7 @@ def describe(compiled: CompiledEnsemble) -> dict[str, Any]:
         "calibrator": None
         if calibrator is None
         else {"kind": calibrator.kind, **{k: _plain(v) for k, v in calibrator.params.items()}},
+        "gate": None if compiled.gate is None else str(compiled.gate).removeprefix("gate "),
     }
 
 
@@ -110,6 +111,8 @@ def _rows(facts: dict[str, Any]) -> list[tuple[str, str]]:
     if facts["task"] == "classification":
         rows.append(("floor", f"{facts['floor']:g}"))
         rows.append(("calibrator", _calibrator(facts["calibrator"])))
+    if facts["gate"] is not None:
+        rows.append(("local weights", facts["gate"]))
     return rows
 
 

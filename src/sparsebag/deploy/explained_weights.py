@@ -81,6 +81,8 @@ class ExplainedWeights:
     def _temperature(self) -> str:
         assert self.temperatures is not None
         low, high = float(self.temperatures.min()), float(self.temperatures.max())
+        if high - low < 0.005:
+            return f"Temperature {low:.2f} everywhere."
         return f"Temperatures from {low:.2f} to {high:.2f}."
 
 

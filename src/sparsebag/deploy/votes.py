@@ -136,7 +136,9 @@ def weighted_votes(
     """
     plain = class_columns.shape[1] == n_outputs and np.all(class_columns == np.arange(n_outputs))
     if plain and weights.ndim == 1:
-        return np.tensordot(weights, votes, axes=1)
+        return np.asarray(np.tensordot(weights, votes, axes=1))
+    if plain and n_outputs == 1:  # rows first, as they came: one pass over both
+        return np.asarray(np.einsum("nm,nm->n", weights, votes[:, :, 0].T))[:, None]
     if plain:
         return np.asarray(np.einsum("nm,mnc->nc", weights, votes))
     out = np.zeros((votes.shape[1], n_outputs))

@@ -1,7 +1,8 @@
-"""The report's charts: frontier, reliability diagram, weights' spectrum."""
+"""The report's charts: frontier, reliability diagram, weights' spectrum, a gate's members."""
 
 from __future__ import annotations
 
+import html
 import json
 
 import numpy as np
@@ -9,7 +10,8 @@ import numpy as np
 from sparsebag.report.frontier import Frontier
 from sparsebag.report.legend import legend
 from sparsebag.report.metrics import ReliabilityCurve
-from sparsebag.report.svg import AFTER, BEFORE, PAGE, RANDOM, Axis, Chart, padded
+from sparsebag.report.svg import AFTER, BEFORE, LEFT, PAGE, RANDOM, TOP, Axis, Chart, padded
+from sparsebag.report.trusted_members import TrustedMembers, axis_range
 
 SHOWN_FROM = 3
 """One and two members lose so much that the rest would be a flat line; they lie above the top."""
@@ -17,6 +19,16 @@ FEW_SIZES = 4
 """Fewer than this are all shown: there is nothing that they would flatten."""
 DRAWN_WEIGHTS = 400
 """Bars beyond this many would be thinner than a pixel."""
+MARKS = (
+    ("M-4,0a4,4 0 1,0 8,0a4,4 0 1,0 -8,0", AFTER),
+    ("M-3.5,-3.5h7v7h-7z", BEFORE),
+    ("M0,-4.5l4.5,8h-9z", "var(--sb-good, #14713b)"),
+    ("M0,-5l5,5l-5,5l-5,-5z", "var(--sb-fourth, #8a3ffc)"),
+    ("M-3,-3l6,6m0,-6l-6,6", RANDOM),
+)
+"""Shape and colour of each group of rows: either alone tells them apart."""
+LEGEND_LINE = 17.0
+"""Pixels from one line of a legend to the next."""
 
 
 def frontier_key(frontier: Frontier) -> str:
@@ -252,4 +264,51 @@ def spectrum_chart(weights: np.ndarray) -> str:
         "Spectrum of the weights",
         f"{len(kept)} of {n} weights are above zero; the largest is {ordered[0]:.4g}, the dashed "
         f"line is the equal weight {1.0 / n:.4g} every member had before.",
+    )
+
+
+def trusted_chart(trusted: TrustedMembers, prefix: str = "sb") -> str:
+    """Rows by the two features that decide, each marked by the member it trusts more there.
+
+    Parameters
+    ----------
+    trusted : TrustedMembers
+    prefix : str
+        Of the chart's ids, which no other chart on the page may have.
+
+    Returns
+    -------
+    str
+    """
+    chart = Chart(Axis("", 0.0, 1.0), Axis("", 0.0, 1.0), width=460.0, height=340.0)
+    lines = -(-len(trusted.groups) // 2)
+    # The legend stands in a band above the rows, where the axis has nothing to show.
+    area = chart.top(0.0) - chart.top(1.0)
+    low, high = axis_range(trusted.y)
+    top = high + (high - low) * lines * LEGEND_LINE / (area - lines * LEGEND_LINE)
+    chart.x = Axis(trusted.labels[0], *axis_range(trusted.x))
+    chart.y = Axis(trusted.labels[1], low, top)
+    for x, y, group in zip(trusted.x, trusted.y, trusted.group_of, strict=True):
+        if 0.0 <= chart.x.share(x) <= 1.0 and low <= y <= high:
+            chart.raw(_mark(chart.left(x), chart.top(y), int(group)))
+    for g, group in enumerate(trusted.groups):
+        left = LEFT + 10.0 + g % 2 * 200.0
+        line = TOP + 6.0 + g // 2 * LEGEND_LINE
+        chart.raw(_mark(left, line, g))
+        chart.raw(f'<text x="{left + 10:g}" y="{line + 4:g}">{html.escape(group.name)}</text>')
+    told = "; ".join(f"{g.name}: {g.n_rows} rows, {g.where}" for g in trusted.groups)
+    return chart.svg(
+        f"{prefix}-trusted",
+        f"Where which members are trusted, by {trusted.labels[0]} and {trusted.labels[1]}",
+        f"Each mark is a row, its shape the member that gained most over its usual weight. {told}.",
+    )
+
+
+def _mark(left: float, top: float, group: int) -> str:
+    shape, colour = MARKS[min(group, len(MARKS) - 1)]
+    cross = group >= len(MARKS) - 1
+    style = f"stroke:{colour};stroke-width:1.5;fill:none" if cross else f"fill:{colour}"
+    return (
+        f'<path d="{shape}" transform="translate({left:g} {top:g})" '
+        f'style="{style};fill-opacity:.75"/>'
     )

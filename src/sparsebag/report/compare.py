@@ -36,6 +36,7 @@ from sparsebag.report.frontier import compiled_milliseconds, measured_frontier, 
 from sparsebag.report.prediction_changes import prediction_changes
 from sparsebag.report.score_changes import explained, reliability, score_changes
 from sparsebag.report.seen_rows import share_seen
+from sparsebag.report.trusted_members import trusted_members
 from sparsebag.selection.selection import Selection
 
 
@@ -89,7 +90,7 @@ def compare(
     CompressionReport
     """
     k, n = len(small.weights), len(full.weights)
-    notes = (COLLAPSED,) if collapses_into_one(small.pool) else ()
+    notes = (COLLAPSED,) if collapses_into_one(small.pool) and small.gate is None else ()
     if X is None:
         rows = {f"full ensemble ({n})": _size(full), f"sparsebag ({k})": _size(small)}
         report = CompressionReport(_with_common_columns(rows), n_rows=0, notes=notes)
@@ -144,7 +145,10 @@ def compare(
     return replace(
         report,
         details=replace(
-            details, changed=changed, reliability=(curves[0], curves[1]) if is_vote else None
+            details,
+            changed=changed,
+            reliability=(curves[0], curves[1]) if is_vote else None,
+            trusted=trusted_members(small, X, np.flatnonzero(details.weights)),
         ),
     )
 
@@ -185,11 +189,13 @@ def _file_bytes(deployed: CompiledEnsemble | None) -> int | None:
 
 
 def _as_they_were(vote: WeightedVote) -> WeightedVote | None:
-    """The survivors with their own leaves and no calibrator, where they have others or one."""
-    if vote.calibrator is None and all(m.leaf_values is None for m in vote.pool.members):
+    """The survivors with their own leaves, no calibrator and no gate, where they have any."""
+    own_leaves = all(m.leaf_values is None for m in vote.pool.members)
+    if vote.calibrator is None and vote.gate is None and own_leaves:
         return None
     members = tuple(replace(member, leaf_values=None) for member in vote.pool.members)
-    return replace(vote, pool=replace(vote.pool, members=members), calibrator=None)
+    pool = replace(vote.pool, members=members)
+    return replace(vote, pool=pool, calibrator=None, gate=None)
 
 
 def _says(vote: WeightedVote, X: Any) -> np.ndarray:

@@ -16,6 +16,7 @@ from sparsebag.report.coverage import Coverage
 from sparsebag.report.frontier import Frontier
 from sparsebag.report.metrics import ReliabilityCurve
 from sparsebag.report.prediction_changes import PredictionChanges
+from sparsebag.report.trusted_members import TrustedMembers
 from sparsebag.selection.selection import Selection
 
 MOSTLY_SEEN = 0.5
@@ -43,6 +44,8 @@ class Details:
     settings, versions : dict of str to str
     file_bytes : int or None
         Of the ``.sbag`` file; None where members have no form but a pickle.
+    trusted : TrustedMembers or None
+        Where weights depend on the row.
     """
 
     weights: np.ndarray
@@ -56,6 +59,7 @@ class Details:
     settings: dict[str, str]
     versions: dict[str, str]
     file_bytes: int | None = None
+    trusted: TrustedMembers | None = None
 
 
 def cautions(

@@ -108,6 +108,10 @@ def fragment(report: CompressionReport) -> str:
             "Can its probabilities be believed?",
             charts.reliability_key() + charts.reliability_chart(*details.reliability, prefix),
         )
+    if details is not None and details.trusted is not None:
+        pictures += _figure(
+            "Where which members are trusted", charts.trusted_chart(details.trusted, prefix)
+        )
     return (
         f"<div class='sparsebag-report'><p><strong>{html.escape(report.sentence())}</strong></p>"
         f"{page_sections.tables(report)}"

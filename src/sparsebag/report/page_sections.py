@@ -13,6 +13,7 @@ from sparsebag.report.details import Details
 from sparsebag.report.html_table import table
 from sparsebag.report.metrics import ReliabilityCurve
 from sparsebag.report.slider import slider_points
+from sparsebag.report.trusted_members import TrustedMembers
 
 if TYPE_CHECKING:
     from sparsebag.report.compression_report import CompressionReport
@@ -51,6 +52,10 @@ def sections(report: CompressionReport) -> list[Section]:
             Section("reliability", "Can its probabilities be believed?", _reliability(details))
         )
     found.append(Section("weights", "The weights", _weights(details)))
+    if details.trusted is not None:
+        found.append(
+            Section("trusted", "Where which members are trusted", _trusted(details.trusted))
+        )
     if details.changed is not None:
         found.append(Section("changed", "What changed", changed_section(details.changed)))
     found.append(Section("coverage", "What the choice rests on", _coverage(details)))
@@ -289,6 +294,32 @@ def _weights(details: Details) -> str:
         f"smallest {kept.min():.4g}.</p>"
         f"{charts.spectrum_key()}"
         f"<figure style='max-width:34rem'>{charts.spectrum_chart(weights)}</figure>"
+    )
+
+
+def _trusted(trusted: TrustedMembers) -> str:
+    """Rows of two features by the member they trust more than globally; the same in figures."""
+    by_member = any(group.usual for group in trusted.groups)
+    head = ["rows that trust more than globally" if by_member else "rows with", "rows"]
+    head += ["global weight", "mean weight there"] if by_member else []
+    head.append("middle values there")
+    lines = [
+        [g.name, f"{g.n_rows:,}", *((g.usual, g.here) if by_member else ()), g.where]
+        for g in trusted.groups
+    ]
+    regions = ""
+    if trusted.regions:
+        titles = ["region", "test rows", "temperature", "members trusted more, from → to"]
+        shown = table("Regions of the gate", titles, [list(r) for r in trusted.regions], left=(3,))
+        regions = f"<details><summary>{len(trusted.regions)} regions</summary>{shown}</details>"
+    summary = html.escape(trusted.summary)
+    return (
+        f"<pre>{summary}</pre>"
+        f"<div class='sb-row'><figure>{charts.trusted_chart(trusted)}</figure>"
+        f"{table('The same in figures', head, lines, left=(len(head) - 1,))}</div>{regions}"
+        "<p class='sb-soft'>Each mark is a test row, drawn by the two features that move most of "
+        "the vote; its shape and colour say which member gained most over its global "
+        "weight. <code>small.explain_weights(X)</code> has every row's weights.</p>"
     )
 
 

@@ -332,8 +332,8 @@ struct RowGate {
     void weigh_smooth(const Rows<T> &rows, double *room, double *w, std::size_t stride,
                       double *t) const {
 #if defined(SPARSEBAG_X86)
-        static const bool has_avx2 = __builtin_cpu_supports("avx2");
-        if (has_avx2) return weigh_avx2<T>(rows, room, w, stride, t);
+        const Instructions *chosen = chosen_instructions().load(std::memory_order_relaxed);
+        if (chosen->compare == compare_avx2) return weigh_avx2<T>(rows, room, w, stride, t);
 #endif
         smooth.weigh<T>(rows, room, w, stride, t);
     }
