@@ -225,10 +225,9 @@ class SameRows:
 
 def _digest_of_rows(block: OOBEvidence) -> int:
     """Of all targets and row weights."""
-    digest = zlib.crc32(np.ascontiguousarray(on_host(block.target), dtype=np.float64).data)
+    digest = zlib.crc32(np.ascontiguousarray(on_host(block.target)).data)
     if block.sample_weight is not None:
-        weight = np.ascontiguousarray(on_host(block.sample_weight), dtype=np.float64)
-        digest = zlib.crc32(weight.data, digest)
+        digest = zlib.crc32(np.ascontiguousarray(on_host(block.sample_weight)).data, digest)
     return digest
 
 
