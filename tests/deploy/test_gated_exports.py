@@ -29,6 +29,10 @@ ONNX_CASES = [case for case in CASES if "neighbours" not in case and case != "mi
 def test_onnx_carries_the_gate(case, gate):
     model, _, X = compiled_and_vote(case, gate)
     export = export_onnx(model)  # verified on rows at the gate's and the trees' thresholds
+    used = {name for node in export.graph.graph.node for name in node.input}
+    inside = [a.g for node in export.graph.graph.node for a in node.attribute if a.HasField("g")]
+    used |= {name for body in inside for node in body.node for name in node.input}
+    assert {constant.name for constant in export.graph.graph.initializer} <= used
     found = export.verify(X)
     assert found.n_rows == len(X)
     assert found.largest_difference < 1e-11

@@ -229,13 +229,15 @@ def _trees(graph: Graph, trees: FlatTrees, weights: str | None) -> str:
     if not says_value:
         rows_said = graph.cast(out, np.int64)
         return _looked_up(graph, trees.values, rows_said, len(roots), weights)
-    total = graph.constant([[trees.total]])
     if weights is not None:
         out = graph.add("ReduceSum", graph.add("Mul", out, weights), graph.ints([1]), keepdims=1)
+    if not trees.complement:
+        return out
+    if weights is None:
+        total = graph.constant([[trees.total]])
+    else:
         total = graph.add("ReduceSum", weights, graph.ints([1]), keepdims=1)
-    if trees.complement:
-        return graph.add("Concat", graph.add("Sub", total, out), out, axis=1)
-    return out
+    return graph.add("Concat", graph.add("Sub", total, out), out, axis=1)
 
 
 def _looked_up(

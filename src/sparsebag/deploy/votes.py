@@ -138,7 +138,7 @@ def weighted_votes(
     if plain and weights.ndim == 1:
         return np.tensordot(weights, votes, axes=1)
     if plain and n_outputs == 1:  # rows first, as they came: one pass over both
-        return np.einsum("nm,nm->n", weights, votes[:, :, 0].T)[:, None]
+        return np.asarray(np.einsum("nm,nm->n", weights, votes[:, :, 0].T)[:, None])
     if plain:
         return np.asarray(np.einsum("nm,mnc->nc", weights, votes))
     out = np.zeros((votes.shape[1], n_outputs))
