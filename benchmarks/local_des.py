@@ -39,7 +39,7 @@ COLUMNS = (
     *("status", "reason", "train_rows", "test_rows", "members", "accuracy"),
     *("log_loss", "smoothed_log_loss", "ece", "us_per_row", "fit_seconds", "source"),
 )
-HELD_OUT, MOST_TEST, BATCH, REPEATS = 0.25, 2000, 1000, 3
+HELD_OUT, MOST_TEST, BATCH, REPEATS = 0.25, 2000, 1000, 2
 
 
 def des_methods() -> dict[str, Any]:

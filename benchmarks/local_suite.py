@@ -1,8 +1,9 @@
 """``local="auto"`` on every data set of the paper and the suite, beside the same survivors' vote.
 
-Forests with refitted leaves (the default), and bags of trees with their own leaves, where weights
-have more to say. Half of the rows, at most 2000, train; all others, at most 8000, only judge. The
-global model is the local one without its gate: same members, weights and calibrator.
+Forests with refitted leaves (the default); bags of trees with their own leaves, where weights have
+more to say; and bags of unlike models (`benchmarks.local_unlike`). Half of the rows, at most 2000,
+train; all others, at most 8000, only judge. The global model is the local one without its gate:
+same members, weights and calibrator.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from benchmarks.datasets import PAPER
 from benchmarks.datasets.suite import SUITE
 from benchmarks.environment import environment
 from benchmarks.local_jobs import Row, run_jobs
+from benchmarks.local_unlike import unlike_models
 from benchmarks.problem import Problem
 from benchmarks.results_store import OK
 from benchmarks.selection import make_problem
@@ -32,7 +34,7 @@ COLUMNS = (
     *("global_accuracy", "local_accuracy", "gate", "weights", "temperature"),
     *("expected_gain", "expected_error", "expected_before", "seconds", "source"),
 )
-ENSEMBLES: dict[str, dict[str, Any]] = {"forest": {}, "bag": {"refine": None}}
+ENSEMBLES: dict[str, dict[str, Any]] = {"forest": {}, "bag": {"refine": None}, "unlike": {}}
 N_TREES, KEPT, TRAIN_SHARE, MOST_TRAIN = 100, 20, 0.5, 2000
 LEAST = 1e-15
 """scikit-learn's log-loss clips too; ours never get there."""
@@ -52,16 +54,22 @@ def row_losses(problem: Problem, model: Any) -> tuple[np.ndarray, Row]:
 
 
 def rows_of(job: Row, data_dir: Any) -> list[Row]:
+    unlike = job["ensemble"] == "unlike"
+    kind, n_trees = ("forest", 1) if unlike else (job["ensemble"], N_TREES)
     problem = make_problem(
-        *(job["dataset"], job["ensemble"], N_TREES, job["seed"], data_dir),
+        *(job["dataset"], kind, n_trees, job["seed"], data_dir),
         train_share=TRAIN_SHARE,
         most_train=MOST_TRAIN,
     )
+    ensemble, options = problem.ensemble, ENSEMBLES[job["ensemble"]]
+    if unlike:
+        ensemble, samples = unlike_models(problem)
+        options = {**options, "estimators_samples": samples}
     start = time.process_time()
     small = sb.compress(
-        *(problem.ensemble, problem.X, problem.y),
+        *(ensemble, problem.X, problem.y),
         **{"max_estimators": KEPT, "tolerance": None, "local": "auto"},
-        **ENSEMBLES[job["ensemble"]],
+        **options,
     )
     seconds = time.process_time() - start
     found, vote = small.local_, small._vote

@@ -16,6 +16,11 @@ from benchmarks.results_store import OK, ResultsStore
 Row = dict[str, str]
 ASKED_SHARE = 0.8
 """Of the oracle's gain."""
+TITLES = {
+    "forest": "forests of 100 trees",
+    "bag": "bags of 100 trees",
+    "unlike": "bags of unlike models",
+}
 ALLOWED = 0.005
 """Relative loss of a data set's mean."""
 
@@ -71,7 +76,7 @@ def suite() -> None:
     for ensemble, options in local_suite.ENSEMBLES.items():
         own = [row for row in rows if row["ensemble"] == ensemble]
         if own:
-            _suite_of(f"{ensemble} of {local_suite.N_TREES} trees, {options or 'defaults'}", own)
+            _suite_of(f"{TITLES[ensemble]}, {options or 'defaults'}", own)
 
 
 def _suite_of(title: str, rows: list[Row]) -> None:

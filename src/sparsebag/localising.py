@@ -7,6 +7,8 @@ the model without it is the global model to the last bit.
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -153,7 +155,9 @@ class _Localiser:
         found = self._weights()
         if found is not None:
             return self._with_local_weights(*found)
-        tempered = self._temperature(self._size_matched(), self.kinds) if self.may_temper else None
+        tempered = None
+        if self.may_temper:
+            tempered = self._temperature(self._size_matched(), self.kinds, self._own_votes)
         if tempered is None and not self.forced:
             return Localisation(considered=self.considered, reason=self.reason)
         if tempered is None:
@@ -291,8 +295,27 @@ class _Localiser:
         about = self.log_temperature
         return TemperatureProblem(features, votes, target, weight, design, about, self.share)
 
-    def _temperature(self, problem: TemperatureProblem, kinds: tuple[str, ...]) -> _Found | None:
-        """The best map of the temperature, where held-out rows are sure of one."""
+    def _own_votes(self) -> TemperatureProblem:
+        """The survivors' own out-of-bag votes, about their own best temperature.
+
+        Size-matched votes are of any members. Where members are of unlike kinds, what they are too
+        sure of need not be what the survivors are too sure of.
+        """
+        evidence = self._evidence(self.calibration.trees)
+        votes = evidence.voted(np.tile(self.base, (evidence.n_rows, 1)))[:, None, :]
+        given = evidence.features, evidence.target, evidence.weight
+        return self._tempered(votes, *given, self.linear).at_best_temperature()
+
+    def _temperature(
+        self,
+        problem: TemperatureProblem,
+        kinds: tuple[str, ...],
+        second: Callable[[], TemperatureProblem] | None = None,
+    ) -> _Found | None:
+        """The best map of the temperature, where held-out rows are sure of one.
+
+        ``second`` makes other votes, which must gain too.
+        """
         best: _Found | None = None
         if problem.n_rows < FEWEST_ROWS:
             return None
@@ -302,16 +325,26 @@ class _Localiser:
             chosen = choose(problem, TEMPERATURES[kind], forced=False)
             if chosen is None:
                 continue
-            after = before.copy()
-            for held in cross_fit(problem, TEMPERATURES[kind], forced=False):
-                after[held.rows] = problem.take(held.rows).losses(held.deviation)
+            after = _held_out(problem, kind)
             mean, error = mean_and_error(before - after, problem.row_weight)
             old, new = (float(problem.row_weight @ losses) for losses in (before, after))
             gain = LocalGain(kind, old, new, mean, error)
+            if second is not None and gain.is_sure(ERRORS):
+                own = second()
+                saved = own.losses(None) - _held_out(own, kind)
+                gain = replace(gain, second_gain=float(own.row_weight @ saved))
             self.considered[f"{kind} temperature"] = gain
             if gain.is_sure(ERRORS) and (best is None or gain.gain > best.gain.gain):
                 best = _Found(problem.fit(chosen), gain)
         return best
+
+
+def _held_out(problem: TemperatureProblem, kind: str) -> np.ndarray:
+    """Each row's loss at a temperature that was fitted without it."""
+    losses = np.empty(problem.n_rows)
+    for held in cross_fit(problem, TEMPERATURES[kind], forced=False):
+        losses[held.rows] = problem.take(held.rows).losses(held.deviation)
+    return losses
 
 
 def _honest(

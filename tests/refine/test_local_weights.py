@@ -12,6 +12,7 @@ from sparsebag.refine.local_gates import gate_of
 from sparsebag.refine.local_judge import full_vote_risks, judged_weights, plain_losses
 from sparsebag.refine.local_temperature import TemperatureProblem, goes_with
 from sparsebag.refine.local_weights import WeightsProblem
+from sparsebag.refine.localisation import LocalGain
 from sparsebag.refine.temperature import Temperature, TemperedFloor
 from sparsebag.refine.vector_scaling import VectorScaling
 
@@ -282,3 +283,11 @@ def test_which_calibrators_a_local_temperature_replaces():
     proba = TemperedFloor(0.7, 0.05).transform(votes)[np.arange(400), target]
     np.testing.assert_allclose(tempered.losses(None), -np.log(proba))
     assert Temperature(0.7).temperature == 0.7
+
+
+def test_two_estimates_must_agree():
+    sure = LocalGain("linear", 1.0, 0.9, 0.1, 0.01)
+    assert sure.is_sure(3.0)
+    assert not replace(sure, gain_error=0.04).is_sure(3.0)
+    assert replace(sure, second_gain=0.001).is_sure(3.0)
+    assert not replace(sure, second_gain=-0.001).is_sure(3.0)

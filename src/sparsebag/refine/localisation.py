@@ -19,8 +19,9 @@ class LocalGain:
         Log-loss, or squared error, of those rows under the global model and under the map.
     gain, gain_error : float
         Their difference, and its standard error over rows.
-    full_vote_gain : float or None
-        Of weights in classification: what the Brier score of all members gains.
+    second_gain : float or None
+        Another estimate, which must agree. Of weights in classification: what the full-vote Brier
+        score gains. Of a temperature: what the survivors' own out-of-bag votes gain.
     """
 
     kind: str
@@ -28,7 +29,7 @@ class LocalGain:
     loss_after: float
     gain: float
     gain_error: float
-    full_vote_gain: float | None = None
+    second_gain: float | None = None
 
     def is_sure(self, errors: float) -> bool:
         """Whether the gain is more than so many standard errors, and nothing speaks against it.
@@ -46,7 +47,7 @@ class LocalGain:
         >>> LocalGain("linear", 1.0, 0.9, 0.1, 0.04).is_sure(2.0)
         True
         """
-        agreed = self.full_vote_gain is None or self.full_vote_gain > 0.0
+        agreed = self.second_gain is None or self.second_gain > 0.0
         return agreed and self.gain > errors * self.gain_error
 
 
