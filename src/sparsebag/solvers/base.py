@@ -24,7 +24,7 @@ from sparsebag.solvers.simplex import stationarity_gap
 Array = Any
 
 
-SETTLED_BITS = 8
+SETTLED_BITS = 14
 """Bits of an objective's value that are kept below the votes' rounding."""
 
 
