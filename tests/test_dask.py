@@ -84,18 +84,6 @@ def test_every_solver_finds_the_same_weights(solver):
     assert ours.n_evaluations == theirs.n_evaluations
 
 
-def test_a_hundred_steps_lead_to_the_same_weights():
-    """The order in which rows were added up led 7e-6 apart."""
-    rng = np.random.default_rng(0)
-    logit = np.linspace(0.5, 2.5, 60) + 1.5 * rng.normal(size=(20_000, 60))
-    votes = 1 / (1 + np.exp(-logit - rng.normal(size=(20_000, 1)))).astype(np.float32)
-    mask, y = rng.random((20_000, 60)) < 0.37, rng.integers(0, 2, 20_000)
-    theirs = sb.fit_weights(votes, mask, y, lam=0.05)
-    ours = sb.fit_weights(da.from_array(votes, chunks=(3000, 60)), mask, y, lam=0.05)
-    np.testing.assert_allclose(ours.weights, theirs.weights, atol=SAME)
-    assert ours.n_evaluations == theirs.n_evaluations > 50
-
-
 def test_pair_sums_of_any_rows_are_a_tree_reduction():
     e = evidence("brier", n_rows=700, weighted=True)
     cluster, memory = ClusterRisk(cut(e), floor=1e-3), FullVoteRisk(e, floor=1e-3)

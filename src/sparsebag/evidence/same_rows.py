@@ -23,10 +23,10 @@ from sparsebag.evidence.row_stream import RowStream
 
 Array = Any
 
-SAMPLED_ENTRIES = 1024
+SAMPLED_ENTRIES = 256
 """Votes and mask entries of a block that enter its digest, spread over all its rows and members; of
-targets and row weights all do. More would cost more than a few per cent of a pass, and a change
-that misses all of them, block after block, touches too few votes to move the objective."""
+targets and row weights all do, by their sum. More would cost more than it is worth: a change that
+misses all of them, block after block, touches too few votes to move the objective."""
 GOLDEN = 0.6180339887
 """Successive multiples of it, modulo 1, are spread evenly: no two blocks are sampled alike."""
 
@@ -224,10 +224,14 @@ class SameRows:
 
 
 def _digest_of_rows(block: OOBEvidence) -> int:
-    """Of all targets and row weights."""
-    digest = zlib.crc32(np.ascontiguousarray(on_host(block.target)).data)
-    if block.sample_weight is not None:
-        digest = zlib.crc32(np.ascontiguousarray(on_host(block.sample_weight)).data, digest)
+    """Of all targets and row weights: their sum, as whole numbers, and some of them in order."""
+    digest = 0
+    for values in (block.target, block.sample_weight):
+        if values is not None:
+            words = np.ascontiguousarray(on_host(values))
+            words = words if words.itemsize == 8 else words.astype(np.float64)
+            digest = zlib.crc32(words.view(np.int64).sum().tobytes(), digest)
+            digest = zlib.crc32(words[:: 1 + len(words) // 1024].tobytes(), digest)
     return digest
 
 

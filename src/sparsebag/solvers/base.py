@@ -24,10 +24,6 @@ from sparsebag.solvers.simplex import stationarity_gap
 Array = Any
 
 
-SETTLED_BITS = 8
-"""Bits of an objective's value that are kept below the votes' rounding."""
-
-
 class Status(Enum):
     """How a solve ended; the value is the message."""
 
@@ -180,7 +176,7 @@ class Watch:
                 "the objective or its gradient is not finite: the votes or targets are too large "
                 "or too small for their precision; rescale them, or pass float64."
             )
-        return _settled(value, objective.rounding), gradient
+        return value, gradient
 
     def iteration(self, objective: float, gap: float, n_active: int) -> None:
         """Record one iteration."""
@@ -222,16 +218,6 @@ class Watch:
                 flush=True,
             )
         return solution
-
-
-def _settled(value: float, rounding: float) -> float:
-    """A value without the digits that depend on the order in which rows were added up.
-
-    They are below the votes' own rounding, but steps that compare values by them would part: rows
-    on a cluster would lead elsewhere than the same rows in memory.
-    """
-    grid = 2.0 ** (math.floor(math.log2(max(rounding, sys.float_info.min))) - SETTLED_BITS)
-    return round(value / grid) * grid if abs(value) < grid / sys.float_info.epsilon else value
 
 
 @contextmanager
