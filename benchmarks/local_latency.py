@@ -53,7 +53,8 @@ ASKED = 2.0
 """Times the cost of the global model, at most."""
 SECONDS = 4.0
 """For all models of one setting together, on one batch size."""
-RANK, DEPTH = 2, 3
+RANK, DEPTH = 3, 4
+"""The largest gates that a fit considers: three directions, sixteen regions."""
 RESULTS = Path(__file__).parent / "results" / "local_latency.txt"
 
 
