@@ -31,8 +31,8 @@ SHARE = 4
 """The evidence is this many times the memory a solve may take."""
 LAM = 0.0
 FEW_ARENAS = {"MALLOC_ARENA_MAX": "1"}
-"""glibc sets 64 MiB of addresses aside for every thread, and Zarr and Arrow start several: none of it
-is memory, but RLIMIT_AS counts it."""
+"""glibc sets 64 MiB of addresses aside for every thread, and Zarr and Arrow start several: that is
+no memory, but RLIMIT_AS counts it."""
 FORMATS = {"npy": "memory-mapped .npy", "zarr": "Zarr", "parquet": "Parquet"}
 
 
