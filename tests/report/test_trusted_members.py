@@ -142,7 +142,7 @@ def test_the_figure_has_a_mark_a_row_and_tells_members_apart():
     page = report.to_html()
     assert "Where which members are trusted" in page
     assert page.count("<path d=") >= 140  # a mark a row, but for the farthest
-    assert "sb-trusted" in report._repr_html_()
+    assert "-trusted" in report._repr_html_()
 
 
 def test_regions_are_in_a_table():
