@@ -40,12 +40,14 @@ from benchmarks.problem import Problem
 from benchmarks.progress import Progress
 from benchmarks.results_store import OK, ResultsStore
 from sparsebag.evidence.collect import collect_evidence
+from sparsebag.evidence.evidence import OOBEvidence
 from sparsebag.objective.full_vote_risk import FullVoteRisk
 from sparsebag.objective.losses import Brier, SquaredError
 from sparsebag.objective.penalties import ConcaveQuadratic
 from sparsebag.objective.simplex_objective import SimplexObjective
 from sparsebag.selection.cross_fit import cross_fit
 from sparsebag.selection.interval import risk_interval
+from sparsebag.selection.judged_path import CrossFittedPath
 from sparsebag.selection.select import MOST_MEMBERS
 from sparsebag.settings import DEFAULT_FLOOR, DEFAULT_PRIOR_MASS
 from sparsebag.weighting import disagreement_of
@@ -110,6 +112,20 @@ def make_problem(
     most = MOST_TRAIN.get(n_members, 1000) if most_train is None else most_train
     n = min(int(train_share * len(X)), most)
     test = slice(n, n + MOST_TEST)
+    return fitted((X[:n], y[:n]), (X[test], y[test]), task, name, kind, n_members, seed)
+
+
+def fitted(
+    train: tuple[np.ndarray, np.ndarray],
+    test: tuple[np.ndarray, np.ndarray],
+    task: str,
+    name: str,
+    kind: str,
+    n_members: int,
+    seed: int,
+) -> Problem:
+    """An ensemble fitted to some rows, with others that judge it."""
+    (X, y), (X_test, y_test) = train, test
     classify = task == "classification"
     if kind == "forest":
         model: Any = (RandomForestClassifier if classify else RandomForestRegressor)(
@@ -120,15 +136,12 @@ def make_problem(
         model = (BaggingClassifier if classify else BaggingRegressor)(
             tree, n_members, random_state=seed
         )
+    n_classes = 0
     if classify:  # classes no training row has cannot be learnt; leave their test rows out
-        known = np.unique(y[:n])
-        keep = np.isin(y, known)
-        y = np.searchsorted(known, y)
-        X_test, y_test = X[test][keep[test]], y[test][keep[test]]
-        X, y = X[:n], y[:n]
-        n_classes = len(known)
-    else:
-        X, y, X_test, y_test, n_classes = X[:n], y[:n], X[test], y[test], 0
+        known = np.unique(y)
+        keep = np.isin(y_test, known)
+        X_test, y_test = X_test[keep], np.searchsorted(known, y_test[keep])
+        y, n_classes = np.searchsorted(known, y), len(known)
     return Problem(name, task, kind, seed, X, y, X_test, y_test, n_classes, model.fit(X, y))
 
 
@@ -145,18 +158,24 @@ def deployed(problem: Problem) -> Deployed:
     return Deployed(np.asarray(residuals, dtype=np.float32))
 
 
+def judged_path(problem: Problem) -> tuple[OOBEvidence, CrossFittedPath]:
+    """Every size and what is expected of it, from the training rows alone."""
+    evidence = collect_evidence(problem.pool, problem.X, problem.y, class_votes=True)
+    path = cross_fit(
+        FullVoteRisk(evidence, floor=DEFAULT_FLOOR),
+        min(evidence.n_members - 1, MOST_MEMBERS),
+        disagreement=disagreement_of(problem.pool, problem.X, evidence),
+    )
+    return evidence, path
+
+
 def points(name: str, kind: str, n_members: int, seed: int, data_dir: Any) -> Iterator[dict]:
     """One row a size: what was expected of it, and what it did on the test rows."""
     start = time.perf_counter()
     problem = make_problem(name, kind, n_members, seed, data_dir)
     fit_seconds = time.perf_counter() - start
     start = time.perf_counter()
-    evidence = collect_evidence(problem.pool, problem.X, problem.y, class_votes=True)
-    path = cross_fit(
-        FullVoteRisk(evidence, floor=DEFAULT_FLOOR),
-        min(n_members - 1, MOST_MEMBERS),
-        disagreement=disagreement_of(problem.pool, problem.X, evidence),
-    )
+    evidence, path = judged_path(problem)
     select_seconds = time.perf_counter() - start
     # Selection alone: what refitted leaves and a calibrator add is bench-quality's to show.
     small = sb.compress(
