@@ -7,6 +7,12 @@ from typing import Any, Protocol
 
 import numpy as np
 
+KEPT_BYTES = 1 << 26
+"""Draws are kept, a byte a row, up to this much memory, and drawn again beyond: drawing costs as
+much as a tree's vote, and both the votes and the refitted leaves ask for them."""
+MOST_DRAWS = 255
+"""Of one row that a byte can count."""
+
 
 class InBagRows(Protocol):
     """Rows each member was trained on, with repeats: a list of arrays, or `RedrawnBags`."""
@@ -21,7 +27,7 @@ class RedrawnBags:
 
     scikit-learn keeps seeds, and its ``estimators_samples_`` draws every member's rows at once:
     M×N indices, more memory than the evidence itself. A copy of the ensemble with one seed draws
-    one member's.
+    one member's. Rows come in any order.
 
     Parameters
     ----------
@@ -42,11 +48,27 @@ class RedrawnBags:
     def __init__(self, ensemble: Any, seeded: str) -> None:
         self._ensemble = ensemble
         self._seeded = seeded
+        self._kept: dict[int, np.ndarray] = {}
+        self._kept_bytes = 0
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "_kept": {}, "_kept_bytes": 0}
 
     def __len__(self) -> int:
         return len(getattr(self._ensemble, self._seeded))
 
     def __getitem__(self, j: int, /) -> np.ndarray:
+        if j in self._kept:
+            draws = self._kept[j]
+            return np.repeat(np.arange(len(draws)), draws)
+        rows = self._drawn(j)
+        draws = np.bincount(rows)
+        if self._kept_bytes + len(draws) <= KEPT_BYTES and draws.max(initial=0) <= MOST_DRAWS:
+            self._kept[j] = draws.astype(np.uint8)
+            self._kept_bytes += len(draws)
+        return rows
+
+    def _drawn(self, j: int) -> np.ndarray:
         one = copy.copy(self._ensemble)
         setattr(one, self._seeded, getattr(self._ensemble, self._seeded)[j : j + 1])
         try:

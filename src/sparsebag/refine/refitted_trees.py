@@ -185,6 +185,7 @@ class RefittedTrees:
         self.levels = self._levels(weight, size)
         self._distillery: Distillery | None = None
         self._values: tuple[PathPoint, list[np.ndarray]] | None = None
+        self._missed: float | None = None
 
     @property
     def votes_a_member(self) -> float:
@@ -262,14 +263,15 @@ class RefittedTrees:
             self._values = point, tables
             return None
         distillery = self._distil()
-        values, missed = distillery.distil(point.members, point.weights)
-        self._values = point, values
+        if self._missed is None or not self._is_last(point):  # what was judged is then kept
+            values, self._missed = distillery.distil(point.members, point.weights)
+            self._values = point, values
         moments, weight = self.levels.refitted, self.levels.weight
         spread = float(weight @ (moments.own - moments.pair))
         votes = self.strength.votes(self.honest)
         size = self.votes_a_member / float(point.weights @ point.weights)
         finish = float(weight @ self._finish(votes, size)) - self.levels.finish
-        return 1.0 / distillery.n_teachers + (missed + finish) / max(spread, 1e-300)
+        return 1.0 / distillery.n_teachers + (self._missed + finish) / max(spread, 1e-300)
 
     def survivors(self, members: np.ndarray) -> MemberPool:
         """Copies of the trees that were measured last, with their refitted leaves.
@@ -340,6 +342,13 @@ class RefittedTrees:
                 self.routed, self.targets, self.strength.twicing, self.strength.lam, self._seed
             )
         return self._distillery
+
+    def _is_last(self, point: PathPoint) -> bool:
+        if self._values is None:
+            return False
+        last = self._values[0]
+        same = np.array_equal(last.members, point.members)
+        return same and np.array_equal(last.weights, point.weights)
 
     def _table(self, j: int) -> np.ndarray:
         return self.targets.leaf_table(self.routed, j, self.strength.twicing, self.strength.lam)

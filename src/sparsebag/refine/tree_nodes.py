@@ -50,20 +50,20 @@ class TreeNodes:
         inner = np.flatnonzero(left >= 0)
         parent[left[inner]] = inner
         parent[right[inner]] = inner
-        levels = [np.zeros(1, dtype=np.intp)]
+        levels, split = [np.zeros(1, dtype=np.intp)], []
         while True:
             above = levels[-1][left[levels[-1]] >= 0]
             if not len(above):
                 break
-            levels.append(np.concatenate([left[above], right[above]]))
+            split.append((above, left[above], right[above]))
+            levels.append(np.concatenate(split[-1][1:]))
         size = np.ones(n_nodes, dtype=np.intp)
-        for level in levels[:0:-1]:
-            np.add.at(size, parent[level], size[level])
+        for above, on_left, on_right in reversed(split):
+            size[above] += size[on_left] + size[on_right]
         place = np.zeros(n_nodes, dtype=np.intp)
-        for level in levels[:-1]:
-            above = level[left[level] >= 0]
-            place[left[above]] = place[above] + 1
-            place[right[above]] = place[above] + 1 + size[left[above]]
+        for above, on_left, on_right in split:
+            first = place[above] + 1
+            place[on_left], place[on_right] = first, first + size[on_left]
         return cls(parent, levels, place, size)
 
     @property
