@@ -71,7 +71,8 @@ def test_weights_are_on_the_simplex_with_exact_zeros(name, request):
 
 def test_the_survivors_are_the_ensembles_own_members():
     forest = small_forest().fit(*IRIS)
-    small = SparseBaggingClassifier(FrozenEstimator(forest), tolerance=0.5).fit(*IRIS)
+    frozen = FrozenEstimator(forest)
+    small = SparseBaggingClassifier(frozen, tolerance=0.5, refine=None).fit(*IRIS)
     assert small.n_active_ < N
     assert all(
         kept is forest.estimators_[j]

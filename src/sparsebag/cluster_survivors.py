@@ -33,7 +33,7 @@ from sparsebag.evidence.training_rows import check_columns, prove_by_leaves, tre
 from sparsebag.objective.cluster_objective import picked_rows
 from sparsebag.objective.cluster_risk import ClusterRisk
 from sparsebag.refine.refinement import Refinement
-from sparsebag.refining import Survivors, find_survivors
+from sparsebag.refining import NOT_ASKED, Survivors, find_survivors
 from sparsebag.selection.budget import Budget
 from sparsebag.settings import Settings
 
@@ -111,7 +111,7 @@ def survivors_on_cluster(
         solution = solve_blocks(blocks, settings, pool.task, verbose=verbose)
         if settings.refine is settings.calibration is settings.local is None:
             kept = pool.keep(np.flatnonzero(solution.weights))
-            refinement = Refinement(False, reason="refine is None")
+            refinement = Refinement(False, reason=NOT_ASKED)
             return Survivors(kept, solution, None, refinement, None), verified_by
     n_rows, most = len(target), _rows_in_memory()
     picked = picked_rows(X.chunks[0], most, SEED)

@@ -76,10 +76,13 @@ SHARED_DOC = """
         Indices of the survivors.
     n_active_ : int
         How many they are.
+    n_survivors_ : int
+        Models the deployed predictor evaluates: one, where linear regressors collapse into it.
     compression_ratio_ : float
         Share of members dropped.
     estimators_ : list
-        The survivors.
+        The survivors as they vote: trees with refitted leaves are copies that hold these, and
+        your own stay as they were.
     verified_by_ : str or None
         What proved that the rows given to ``fit`` are the ensemble's training rows; None where
         it leaves nothing to check (members that are no trees, no ``oob_score=True``).

@@ -16,6 +16,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from sparsebag.cluster_survivors import survivors_on_cluster
 from sparsebag.deploy.deployable import Deployable
 from sparsebag.deploy.from_members import compile_members
+from sparsebag.deploy.tree_copies import deployed_estimators
 from sparsebag.deploy.weighted_vote import WeightedVote
 from sparsebag.estimator_docs import documented
 from sparsebag.evidence.callers_warning import warn_caller
@@ -288,7 +289,7 @@ class _SparseBagging(Deployable, MetaEstimatorMixin, BaseEstimator):  # type: ig
         self.active_ = np.flatnonzero(self.weights_)
         self.n_active_ = len(self.active_)
         self.compression_ratio_ = 1.0 - self.n_active_ / len(self.weights_)
-        self.estimators_ = [member.estimator for member in found.pool.members]
+        self._copies: list[Any] | None = None
         how = (self.weights_[self.active_], settings.floor, self.calibrator_, found.local.gate)
         self._vote = WeightedVote(found.pool, *how)
         self._compiled = compile_members(found.pool, *how)
@@ -296,6 +297,13 @@ class _SparseBagging(Deployable, MetaEstimatorMixin, BaseEstimator):  # type: ig
             self.classes_ = found.pool.classes
 
     # -- prediction, tags, pickling ----------------------------------------------------------
+
+    @property
+    def estimators_(self) -> list[Any]:
+        """The survivors as they vote: with refitted leaves they are copies."""
+        if self._copies is None:
+            self._copies = deployed_estimators(self._vote.pool)
+        return self._copies
 
     def _check_X(self, X: Any) -> Any:
         """X as the survivors read it, under the checks scikit-learn's own ensembles make."""
@@ -322,7 +330,7 @@ class _SparseBagging(Deployable, MetaEstimatorMixin, BaseEstimator):  # type: ig
         """A fitted object's pickle carries the survivors, not the ensemble they came from."""
         state = dict(super().__getstate__())
         if "weights_" in state:
-            state["_full"] = None
+            state["_full"] = state["_copies"] = None
             if self._is_frozen:
                 state["estimator"] = FrozenEstimator(LeftOutOfPickle())
             elif self.estimator is not None:

@@ -19,7 +19,7 @@ from sparsebag.objective.full_vote_risk import PairRisk
 from sparsebag.refine.calibrate import Calibrated
 from sparsebag.refine.localisation import Localisation
 from sparsebag.refine.refinement import Refinement
-from sparsebag.refine.refitted_trees import RefittedTrees, why_no_refitting
+from sparsebag.refine.refitted_trees import ONLY_TREES, RefittedTrees, why_no_refitting
 from sparsebag.selection.budget import Budget, member_prices
 from sparsebag.selection.path import PathPoint
 from sparsebag.selection.select import SPEND_BUDGET
@@ -29,7 +29,8 @@ from sparsebag.solvers.base import Solution
 from sparsebag.weighting import chosen_weights, member_selector, solve_weights
 
 GLOBAL = Localisation(reason="local is None")
-NOT_SURE = "no smaller ensemble of refitted ones is sure to keep the promise"
+NOT_ASKED = "refine is None"
+NOT_SURE = "no smaller ensemble with refitted leaves is sure to stay within the tolerance"
 
 
 @dataclass(frozen=True)
@@ -133,7 +134,8 @@ def find_survivors(
     if settings.local is not None:
         corrected_by = None if calibrated is None else calibrated.calibrator
         local = localise(settings.local, calibration, pool, X, weights, corrected_by, verbose)
-    selection = _told(found.selection, found.refinement, calibrated, local)
+    one = collapses_into_one(found.pool) and not local.used
+    selection = _told(found.selection, found.refinement, calibrated, local, one=one)
     return replace(found, calibrated=calibrated, selection=selection, local=local)
 
 
@@ -167,9 +169,6 @@ def _weights(
     )
     selection = choose_calibrated(selector, calibration)
     selector.warn_of_regret(selection)
-    if collapses_into_one(pool):
-        words = f"{selection.explanation}\n{COLLAPSED}"
-        selection = replace(selection, explanation=words)
     return selection, chosen_weights(selection, evidence, time.perf_counter() - started)
 
 
@@ -187,7 +186,7 @@ def _consider(
 ) -> tuple[RefittedTrees | None, Refinement]:
     """Refitted trees, where they are wanted, possible and (for "auto") better."""
     if settings.refine is None:
-        return None, Refinement(False, reason="refine is None")
+        return None, Refinement(False, reason=NOT_ASKED)
     reason = why_no_refitting(pool, evidence)
     if reason is not None:
         if settings.refine == "leaves":
@@ -246,6 +245,7 @@ def _with_refitted_leaves(
         n_synthetic=trees.n_synthetic,
         risk_before=trees.strength.plain_score,
         risk_after=trees.strength.score,
+        judged_members=trees.judged_members,
         score="squared error" if pool.classes is None else "calibrated log-loss",
         reason=trees.why_not_distilled,
     )
@@ -257,12 +257,15 @@ def _told(
     refinement: Refinement,
     calibrated: Calibrated | None,
     local: Localisation,
+    *,
+    one: bool,
 ) -> Selection | None:
-    """The explanation, with what was done to leaves and vote."""
+    """The explanation, with what was done to leaves and vote, and whether all became one model."""
     if selection is None:
         return None
-    done = [str(refinement)] if refinement.used else []
-    if calibrated is not None and calibrated.calibrator is not None:
+    done = [COLLAPSED] if one else []
+    done += [] if refinement.reason in (NOT_ASKED, ONLY_TREES) else [str(refinement)]
+    if calibrated is not None:
         done.append(str(calibrated))
     if local.used:
         done.append(str(local))

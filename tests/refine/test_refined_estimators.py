@@ -122,8 +122,10 @@ def test_the_choice_in_words(regression):
     small = refined(forest, X, y, max_estimators=10)
     refinement, words = small.refinement_, str(small.selection_)
     assert f"Kept {small.n_active_} of 60 trees" in words
-    assert "leaf values were refitted on all rows and then to what all refitted trees" in words
-    assert f"{refinement.n_synthetic:,} synthetic rows" in words
+    assert "leaf values were refitted on all training rows, and then so that together" in words
+    assert f"{refinement.n_synthetic:,} made-up rows" in words
+    assert "for 10 trees drawn at random the squared error is expected to go from" in words
+    assert refinement.judged_members == 10
     assert refinement.risk_after < refinement.risk_before
     assert refinement.smoothing in (0.0, 0.5, 2.0, 8.0)
 
@@ -141,10 +143,26 @@ def test_the_users_trees_are_not_changed(digits):
         assert_array_equal(tree.tree_.__getstate__()["nodes"], state["nodes"])
         assert_array_equal(tree.tree_.__getstate__()["values"], state["values"])
     assert_array_equal(forest.predict_proba(X), said)
-    assert all(
-        kept is forest.estimators_[j]
-        for j, kept in zip(small.active_, small.estimators_, strict=True)
-    )
+    for j, kept in zip(small.active_, small.estimators_, strict=True):
+        assert kept is not forest.estimators_[j]
+        assert_array_equal(kept.apply(X), forest.estimators_[j].apply(X))
+
+
+@pytest.mark.parametrize("data", ["digits", "regression"])
+def test_the_survivors_say_what_is_deployed(data, request):
+    forest, X, y, X_new, _ = request.getfixturevalue(data)
+    options = {} if data == "regression" else {"calibration": None, "floor": 0.0}
+    small = refined(forest, X, y, max_estimators=5, **options)
+    assert small.refinement_.used
+    again = pickle.loads(pickle.dumps(small))
+    for model in (small, again):
+        predict = "predict" if data == "regression" else "predict_proba"
+        votes = [getattr(tree, predict)(X_new) for tree in model.estimators_]
+        said = np.tensordot(model.weights_[model.active_], votes, 1)
+        if data == "digits":  # refitted leaves may leave the simplex; the vote is put back on it
+            said = np.clip(said, 0.0, None)
+            said /= said.sum(axis=1, keepdims=True)
+        assert_allclose(said, getattr(small, predict)(X_new), atol=1e-6)
 
 
 def test_threads_and_repetition_do_not_change_the_result(digits):

@@ -143,7 +143,7 @@ def test_every_size_says_what_it_is(classified, tmp_path):
     assert re.search(r"\d kB of \d+ kB pickled; \d+ kB as a \.sbag file\)", report.sentence())
     assert f"{file_bytes / 1000:.0f} kB as a .sbag file" in report.sentence()
     assert "kB, pickled</span>" in page
-    assert "kB in memory)" in str(small.selection_)
+    assert "kB in memory as scikit-learn's trees)" in str(small.selection_)
     in_memory = small.path_.bytes[small.path_.chosen][0]
     assert f"In memory their nodes and leaves take {in_memory / 1000:,.0f} kB" in page
     assert "bytes in memory" in page

@@ -149,5 +149,7 @@ def test_quadratic_losses_are_not_refitted(monkeypatch):
     monkeypatch.setattr(select_module, "refit", never)
     evidence = problems.evidence("squared_error", n_rows=200, n_members=8)
     prices = Prices(np.full(8, 10), np.full(8, 1000))
-    with pytest.warns(RegretWarning, match="within max_estimators=2 is sure to lose at most 0.0%"):
+    with pytest.warns(
+        RegretWarning, match="within max_estimators=2 no ensemble is sure to stay within the 0.0%"
+    ):
         select_members(evidence, prices, budget=Budget(max_estimators=2), tolerance=0.0)

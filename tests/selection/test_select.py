@@ -8,7 +8,13 @@ from functools import partial
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
-from sklearn.datasets import load_breast_cancer, load_diabetes, load_digits, make_friedman1
+from sklearn.datasets import (
+    load_breast_cancer,
+    load_diabetes,
+    load_digits,
+    make_classification,
+    make_friedman1,
+)
 from sklearn.ensemble import (
     BaggingClassifier,
     BaggingRegressor,
@@ -94,9 +100,12 @@ def test_it_chooses_and_says_so(name):
     said = str(chosen)
     assert said.startswith(f"Kept {small.n_active_} of {N} {noun}")
     assert f"Expected {score} on new rows: {chosen.expected_risk:.4g} (standard error" in said
-    assert f"{chosen.increase:+.1%} against all {N} ({chosen.full_risk:.4g})" in said
+    against = f"Against all {N} {noun} ({chosen.full_risk:.4g}), on the same rows: "
+    assert f"{against}{chosen.increase:+.1%}, and with 95% confidence" in said
     assert f"at most {chosen.bound:+.1%}: within the 10.0% you accept (tolerance=0.1)" in said
-    assert ("drawn at random would be needed" in said) == (chosen.random_members > small.n_active_)
+    worth_it = round(chosen.random_members) > small.n_active_
+    assert ("drawn at random would be needed" in said) == worth_it
+    assert (f"As many {noun} drawn at random are expected to do as well" in said) != worth_it
     assert (" nodes (" in said) == (noun == "trees")
     assert table is chosen.table
 
@@ -120,10 +129,13 @@ def test_the_table_has_every_size_and_ends_with_the_whole(forest):
     assert_array_equal(frame["expected_risk"], table.expected_risk)
     lines = str(table).splitlines()
     assert lines[0].split() == ["k", "nodes", "bytes", "expected", "risk", "±", "error", "random-k"]
-    assert len(lines) <= 22
+    assert len(lines) <= 24
     kept = [line for line in lines if line.endswith("<- kept")]
     assert [int(line.split()[0]) for line in kept] == [small.n_active_]
-    assert int(lines[-1].split()[0]) == N
+    figures = [line for line in lines[1:] if line.split()[0].isdigit()]
+    assert int(figures[-1].split()[0]) == N
+    assert lines[len(figures) + 1 :] == list(table.notes)
+    assert table.notes[0] == "expected risk: the Brier score on new rows"
 
 
 def test_the_penalised_way_has_no_selection(forest):
@@ -133,6 +145,34 @@ def test_the_penalised_way_has_no_selection(forest):
 
 
 # -- tolerance and budgets --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("most", [28, 30, 32, 33, 35, 40, 60])
+@pytest.mark.parametrize("steps", [{}, {"refine": None, "calibration": None}])
+def test_what_is_said_of_the_promise_is_what_the_bound_says(noisy_forest, most, steps):
+    """A bound within the tolerance is no reason to warn, and one above it is."""
+    forest, X, y = noisy_forest
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", RegretWarning)
+        small = compress(forest, X, y, max_estimators=most, **steps)
+    chosen, regret = small.selection_, any(w.category is RegretWarning for w in caught)
+    assert chosen.meets_tolerance == (chosen.bound <= chosen.tolerance) == (not regret)
+    assert ("more than the 1.0% you accept" in str(chosen)) == regret
+
+
+@pytest.fixture(scope="module")
+def noisy_forest():
+    X, y = make_classification(600, 12, n_informative=6, flip_y=0.1, random_state=0)
+    return RandomForestClassifier(60, random_state=0).fit(X, y), X, y
+
+
+def test_the_stated_risk_does_not_grow_with_the_tolerance(noisy_forest):
+    """One tree is what it is, whatever loss was accepted."""
+    forest, X, y = noisy_forest
+    kept = [compress(forest, X, y, tolerance=t, refine=None) for t in (10.0, 1e9)]
+    assert [small.n_active_ for small in kept] == [1, 1]
+    first, last = (small.selection_.expected_risk for small in kept)
+    assert first == pytest.approx(last, rel=1e-6)
 
 
 def test_more_tolerance_never_keeps_more(forest):
@@ -183,9 +223,9 @@ def test_a_number_of_members_that_loses_too_much_is_a_warning_with_the_loss(fore
     assert not chosen.meets_tolerance
     assert chosen.bound > 0
     said = str(caught[0].message)
-    assert said.startswith(f"no ensemble within max_estimators={most} is sure to lose at most 0.0%")
-    assert f"change the risk by {chosen.increase:+.1%} against the whole ensemble" in said
-    assert f"(up to {chosen.bound:+.1%})" in said
+    assert said.startswith(f"within max_estimators={most} no ensemble is sure to stay within the 0")
+    assert f"Brier score is expected to be {abs(chosen.increase):.1%} " in said
+    assert f"may be up to {chosen.bound:.1%} higher (95% confidence)" in said
     assert f"but the best within max_estimators={most}" in str(chosen)
     assert len(small.path_) == most + 1
 
@@ -325,8 +365,8 @@ def test_an_ensemble_without_error_needs_one_member():
     chosen = small.selection_
     assert chosen.expected_risk == chosen.full_risk == chosen.increase == chosen.bound == 0
     assert chosen.random_members == 1
-    assert "+0.0% against all 5 (0)" in str(chosen)
-    assert "drawn at random" not in str(chosen)
+    assert "Against all 5 trees (0), on the same rows: +0.0%" in str(chosen)
+    assert "would be needed" not in str(chosen)
 
 
 @pytest.mark.parametrize("tolerance", [0.0, 1.0])

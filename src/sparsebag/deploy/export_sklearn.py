@@ -6,7 +6,6 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from sklearn.base import clone
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.compose import ColumnTransformer
 from sklearn.dummy import DummyClassifier
@@ -23,7 +22,6 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline, make_union
 from sklearn.preprocessing import FunctionTransformer, LabelEncoder, StandardScaler, normalize
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
-from sklearn.tree._tree import Tree
 from sklearn.utils import Bunch
 
 from sparsebag.deploy.calibrators import (
@@ -37,6 +35,7 @@ from sparsebag.deploy.calibrators import (
 from sparsebag.deploy.compiled import CompiledEnsemble
 from sparsebag.deploy.from_members import leaf_table, width_of
 from sparsebag.deploy.not_exportable import NotExportable, check_fixed_weights
+from sparsebag.deploy.tree_copies import tree_saying
 from sparsebag.deploy.verification import TOLERANCE, probe_rows, verify
 from sparsebag.evidence.members import Member, MemberPool
 
@@ -98,26 +97,10 @@ def _forest(model: CompiledEnsemble, pool: MemberPool, weights: np.ndarray) -> A
         if is_vote:
             table = (1.0 - model.floor) * table + model.floor / model.n_outputs
         # The forest takes the plain mean over k trees.
-        forest.estimators_.append(_tree(member, k * weight * table, n_features, is_vote))
+        says = k * weight * table
+        tree = tree_saying(member, says, is_vote=is_vote, n_features=n_features)
+        forest.estimators_.append(tree)
     return forest
-
-
-def _tree(member: Member, values: np.ndarray, n_features: int, is_vote: bool) -> Any:
-    """A copy of a tree that reads all columns and says other values."""
-    state = member.estimator.tree_.__getstate__()
-    nodes = state["nodes"].copy()
-    if member.features is not None:
-        inner = nodes["left_child"] >= 0
-        nodes["feature"][inner] = member.features[nodes["feature"][inner]]
-    n_classes = values.shape[1] if is_vote else 1
-    tree = Tree(n_features, np.array([n_classes], dtype=np.intp), 1)
-    tree.__setstate__({**state, "nodes": nodes, "values": np.ascontiguousarray(values[:, None, :])})
-    out = clone(member.estimator)
-    out.tree_, out.n_features_in_, out.n_outputs_ = tree, n_features, 1
-    out.max_features_ = getattr(member.estimator, "max_features_", n_features)
-    if is_vote:
-        out.classes_, out.n_classes_ = np.arange(n_classes, dtype=float), n_classes
-    return out
 
 
 def _vote(model: CompiledEnsemble, pool: MemberPool, weights: np.ndarray) -> Any:

@@ -21,6 +21,8 @@ FEWEST_COUNTED = 30.0
 """Rows of equal weight that weighted rows must count for, to go without a warning."""
 MOST_OF_CLASS_LOST = 0.3
 """Share of a class's rows that may be left out before the warning names it."""
+LOST_MORE_THAN_OTHERS = 2.0
+"""How many times the others' share that must be."""
 PROBABILITY_TOLERANCE = 1e-6
 """Room for rounding, in probability: weighted votes reach 1 + 2e-16, float32 ones 1 + 1e-7."""
 
@@ -305,8 +307,11 @@ def _lost_class(evidence: OOBEvidence) -> str | None:
     position, covered = on_host(evidence.target).astype(np.intp), on_host(evidence.covered())
     rows = np.bincount(position, minlength=len(evidence.classes))
     left = rows - np.bincount(position[covered], minlength=len(evidence.classes))
-    worst = int(np.argmax(left / np.maximum(rows, 1)))
-    if left[worst] <= MOST_OF_CLASS_LOST * rows[worst]:
+    share = left / np.maximum(rows, 1)
+    worst = int(np.argmax(share))
+    others = (left.sum() - left[worst]) / max(rows.sum() - rows[worst], 1)
+    # Few members leave rows of every class uncovered; weights, those of one.
+    if share[worst] <= max(MOST_OF_CLASS_LOST, LOST_MORE_THAN_OTHERS * others):
         return None
     return (
         f"{left[worst]} of the {rows[worst]} rows of class {evidence.classes[worst]} are among "

@@ -76,20 +76,24 @@ class Calibrated:
         if self.calibrator is None:
             tried = ", ".join(self.considered).replace("_", " ")
             told = f" ({tried} tried)" if tried else ""
-            return f"The vote is not calibrated: no gain was seen on held-out rows{told}."
+            return f"The vote is not calibrated: that gained nothing on rows it had not seen{told}."
         return (
-            f"The vote is calibrated: {self._in_words()}. On held-out rows, with as many voters "
-            f"as are deployed, the log-loss goes from {self.loss_before:.4g} to "
-            f"{self.loss_after:.4g} ({self.gain:.2g} ± {self.gain_error:.1g} saved)."
+            f"The vote is calibrated: {self._in_words()}. On rows that neither the voting members "
+            f"nor the calibrator had seen, the log-loss goes from {self.loss_before:.4g} to "
+            f"{self.loss_after:.4g} ({abs(self.gain):.2g} ± {self.gain_error:.1g} "
+            f"{'lost' if self.gain < 0.0 else 'saved'})."
         )
 
     def _in_words(self) -> str:
         """What the calibrator does to a probability, for people who never met its name."""
         share = float(getattr(self.calibrator, "share", 0.0))
-        spread = f", and {share:.2g} of the whole is spread over all classes" if share else ""
+        spread = f", and {share:.2%} of the probability is shared out equally to all classes"
+        spread = spread if share else ""
         if self.temperature is not None:
+            shown = f"{self.temperature:.3g}"
             does = "sharpens" if self.temperature < 1.0 else "softens"
-            return f"a temperature of {self.temperature:.3g} {does} its probabilities{spread}"
+            does = "leaves" if float(shown) == 1.0 else does
+            return f"a temperature of {shown} {does} its probabilities{spread}"
         known = {
             "vector_scaling": "a scale and a shift for every class correct its probabilities",
             "isotonic": "a fitted rising curve maps its probabilities",

@@ -23,9 +23,11 @@ class Refinement:
     n_synthetic : int
         Synthetic rows that was done on.
     risk_before, risk_after : float or None
-        Squared error, or log-loss after calibration, expected of as many random trees with their
+        Squared error, or log-loss after calibration, expected of some random trees with their
         own leaves, and with refitted ones; by rows that had no part in these, nor in how strongly
         they were refitted. What ``refine="auto"`` decides by.
+    judged_members : int
+        How many random trees these figures are of.
     score : str
         What these figures are.
     reason : str
@@ -39,20 +41,23 @@ class Refinement:
     n_synthetic: int = 0
     risk_before: float | None = None
     risk_after: float | None = None
+    judged_members: int = 0
     score: str = ""
     reason: str = ""
 
     def __str__(self) -> str:
         if not self.used:
             return f"No leaf values were refitted, because {self.reason}."
-        how = "refitted on all rows"
+        how = "refitted on all training rows"
         if self.distilled:
             how += (
-                f" and then to what all refitted trees say of {self.n_synthetic:,} synthetic rows"
+                ", and then so that together they say what the whole ensemble, refitted likewise, "
+                f"says of {self.n_synthetic:,} made-up rows"
             )
         elif self.reason:
-            how += f" (not to what all refitted trees say, because {self.reason})"
+            how += f" (not to what the whole ensemble says, because {self.reason})"
         return (
-            f"Their leaf values were {how}: as many trees are expected to have a {self.score} of "
-            f"{self.risk_after:.4g} so, and {self.risk_before:.4g} as they were."
+            f"The kept trees' leaf values were {how}. What decided it: for {self.judged_members} "
+            f"trees drawn at random the {self.score} is expected to go from "
+            f"{self.risk_before:.4g} to {self.risk_after:.4g}."
         )

@@ -51,6 +51,7 @@ JUDGED_ROWS_OF_MANY_CLASSES = 700
 MANY_CLASSES = 6
 MOST_CLASSES = 60
 JUDGED_MEMBERS = 100
+ONLY_TREES = "only decision trees have leaves"
 FEWEST_ROWS = 50
 FEWEST_MEMBERS = 20
 """Below, too few trees have two rows out of bag together for an honest estimate."""
@@ -71,7 +72,7 @@ def why_no_refitting(pool: MemberPool, evidence: OOBEvidence) -> str | None:
     """
     trees = [member.estimator for member in pool.members if member.is_tree]
     if len(trees) < len(pool.members):
-        return "only decision trees have leaves"
+        return ONLY_TREES
     if evidence.oob_mask is None or pool.in_bag is None:
         return "the rows given are not those the trees were trained on"
     if pool.input_kind != "tree":
@@ -143,6 +144,8 @@ class RefittedTrees:
     strength : Strength
     honest : HonestVotes
     targets : Targets
+    judged_members : int
+        How many trees the strength was chosen for.
     distils : bool
         Whether the survivors will be fitted to the whole ensemble on synthetic rows.
     why_not_distilled : str
@@ -173,6 +176,7 @@ class RefittedTrees:
         )
         weight = judged_weight(self.honest, sample_weight)
         size = min(members or EXPECTED_MEMBERS, len(pool.members))
+        self.judged_members = size
         self.strength: Strength = choose_strength(
             self.honest,
             self.targets,

@@ -90,9 +90,12 @@ def compare(
     CompressionReport
     """
     k, n = len(small.weights), len(full.weights)
-    notes = (COLLAPSED,) if collapses_into_one(small.pool) and small.gate is None else ()
+    notes: tuple[str, ...] = ()
+    size = _size(small)
+    if collapses_into_one(small.pool) and small.gate is None:
+        notes, size = (COLLAPSED,), {**size, "members": 1.0}
     if X is None:
-        rows = {f"full ensemble ({n})": _size(full), f"sparsebag ({k})": _size(small)}
+        rows = {f"full ensemble ({n})": _size(full), f"sparsebag ({k})": size}
         report = CompressionReport(_with_common_columns(rows), n_rows=0, notes=notes)
         return replace(report, details=_details(full, fitted, 0, deployed=deployed))
     target = encode_target(full.pool, y)
@@ -118,7 +121,7 @@ def compare(
             **_score(said_before, target),
         },
         f"sparsebag ({k})": {
-            **_size(small),
+            **size,
             **_speed(small, X, deployed),
             **_score(said_after, target),
         },
@@ -127,6 +130,11 @@ def compare(
     if plain is not None:
         scores = _score(_says(plain, X), target)
         rows[f"its members as they were ({k})"] = {**_size(plain), **_speed(plain, X), **scores}
+    halfway = _not_calibrated(small)
+    if halfway is not None:
+        scores = _score(_says(halfway, X), target)
+        speed = _speed(halfway, X)
+        rows[f"leaves refitted, not calibrated ({k})"] = {**_size(halfway), **speed, **scores}
     rows[f"random ({k})"] = {**_size(random_k), **_speed(random_k, X), **mean}
     report = CompressionReport(
         rows=_with_common_columns(rows),
@@ -196,6 +204,14 @@ def _as_they_were(vote: WeightedVote) -> WeightedVote | None:
     members = tuple(replace(member, leaf_values=None) for member in vote.pool.members)
     pool = replace(vote.pool, members=members)
     return replace(vote, pool=pool, calibrator=None, gate=None)
+
+
+def _not_calibrated(vote: WeightedVote) -> WeightedVote | None:
+    """The survivors with refitted leaves alone, where a calibrator follows: who gained what."""
+    own_leaves = all(m.leaf_values is None for m in vote.pool.members)
+    if vote.calibrator is None or vote.gate is not None or own_leaves:
+        return None
+    return replace(vote, calibrator=None)
 
 
 def _says(vote: WeightedVote, X: Any) -> np.ndarray:

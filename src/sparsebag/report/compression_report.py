@@ -90,8 +90,9 @@ class CompressionReport:
         str
         """
         full, small = list(self.rows.values())[:2]
-        kept = f"{small['members']:.0f} of {full['members']:.0f} members kept"
-        return f"{kept}, collapsed into one linear model" if COLLAPSED in self.notes else kept
+        if COLLAPSED in self.notes:
+            return f"{full['members']:.0f} members collapsed into one linear model"
+        return f"{small['members']:.0f} of {full['members']:.0f} members kept"
 
     def sentence(self) -> str:
         """What was kept and what it cost, in one sentence.

@@ -11,6 +11,9 @@ from sparsebag.selection.guard import CONFIDENCE, Choice
 from sparsebag.selection.judged_path import CrossFittedPath
 from sparsebag.selection.table import PathTable
 
+FAR_FEWER = 0.75
+"""Share of the kept members below which it is worth a word that fewer are expected to do."""
+
 
 @dataclass(frozen=True)
 class Facts:
@@ -77,7 +80,7 @@ def explain(
     -------
     str
     """
-    score = "squared error" if task == "regression" else "Brier score"
+    score = score_of(task)
     n, all_nodes, all_bytes = whole
     accepted = f"the {tolerance:.1%} you accept (tolerance={tolerance:g})"
     if choice.position is None:
@@ -86,7 +89,8 @@ def explain(
         whose = "equal weights" if equal else "the weights they have"
         if whole_is_one:
             return (
-                f"Kept all {_count(n, noun)}, with {whose}: nothing is saved by dropping any. "
+                f"Kept all {_count(n, noun)}, with {whose}: they are deployed as one model, so "
+                f"nothing is saved by dropping any{_met_by_one(budget)}. "
                 f"Expected {score} on new rows: {path.full_risk:.4g} (standard error "
                 f"{facts.standard_error:.2g})."
             )
@@ -108,22 +112,17 @@ def explain(
     k, nodes, size = facts.cost
     of_nodes = f", {nodes:,} of {all_nodes:,} nodes" if noun == "trees" else ""
     # A tree is priced by its arrays, others by their pickles; see `budget.member_prices`.
-    bytes_are = "in memory" if noun == "trees" else "pickled"
+    bytes_are = "in memory as scikit-learn's trees" if noun == "trees" else "pickled"
     within = f"within {accepted}"
     if not choice.meets_tolerance:
         within = f"more than {accepted}, but the best within {budget}"
     if tolerance < 0.0:  # none was given
         within = f"the best within {budget}"
-    needed = path.random.members_needed(facts.expected)
-    as_many = ""  # where random ones do as well, there is nothing to boast of
-    if needed > n * (1.0 + 1e-9):
-        as_many = f"\nTo do as well, more than {_count(n, noun)} drawn at random would be needed."
-    elif round(needed) > k:
-        many = _count(round(needed), noun)
-        as_many = f"\nTo do as well, about {many} drawn at random would be needed."
-    whole_risk = f"{path.full_risk:.4g}"
+    whose = "all " + _count(n, noun)
+    theirs = f"{path.full_risk:.4g}"
     if uncalibrated is not None:
-        whole_risk += f" once they are calibrated too, {uncalibrated:.4g} as they are"
+        whose += " with a calibrator of their own"
+        theirs += f"; as they are, {uncalibrated:.4g}"
     weights = ""
     if refitted is not None:
         loss = refitted.replace("_", "-")
@@ -131,10 +130,69 @@ def explain(
     return (
         f"Kept {k} of {_count(n, noun)}{of_nodes} ({_kb(size)} of {_kb(all_bytes)} {bytes_are}).\n"
         f"Expected {score} on new rows: {facts.expected:.4g} (standard error "
-        f"{facts.standard_error:.2g}); that is {facts.increase:+.1%} against all {n} "
-        f"({whole_risk}), and with {CONFIDENCE:.0%} confidence at most {facts.bound:+.1%}: "
-        f"{within}.{as_many}{weights}"
+        f"{facts.standard_error:.2g}).\n"
+        f"Against {whose} ({theirs}), on the same rows: {facts.increase:+.1%}, and with "
+        f"{CONFIDENCE:.0%} confidence at most {facts.bound:+.1%}: {within}."
+        f"{_to_be_sure(path, k, tolerance, choice, noun)}"
+        f"{_random_ones(path, facts.expected, k, n, noun)}{weights}"
     )
+
+
+def _met_by_one(budget: Budget) -> str:
+    return f", and one is within {budget}" if budget.named() else ""
+
+
+def score_of(task: str) -> str:
+    """What the risk of a task is called."""
+    return "squared error" if task == "regression" else "Brier score"
+
+
+def table_notes(score: str, *, calibrated: bool, refitted: bool, picked: bool) -> tuple[str, ...]:
+    """What a reader of the path's table must know of its figures.
+
+    Parameters
+    ----------
+    score : str
+    calibrated : bool
+        Whether the risks are those of calibrated votes.
+    refitted : bool
+        Whether all sizes but the whole have refitted leaves.
+    picked : bool
+        Whether the kept size pays for having been picked.
+
+    Returns
+    -------
+    tuple of str
+    """
+    notes = [f"expected risk: the {score} on new rows{', calibrated' if calibrated else ''}"]
+    if refitted:
+        notes.append("the last row and random-k: your trees as they are; the rest: refitted leaves")
+    if picked:
+        notes.append("the kept row carries an allowance for having been picked")
+    return tuple(notes)
+
+
+def _to_be_sure(path: CrossFittedPath, k: int, tolerance: float, choice: Choice, noun: str) -> str:
+    """Why so many, where far fewer are expected to do."""
+    if tolerance < 0.0 or not choice.meets_tolerance:
+        return ""
+    enough = path.sizes[path.expected() <= (1.0 + tolerance) * path.full_risk]
+    if not len(enough) or enough.min() > FAR_FEWER * k:
+        return ""
+    return (
+        f"\n{_count(int(enough.min()), noun)} are expected to do that too; the others make it "
+        "sure. More rows, a larger tolerance or max_estimators would keep fewer."
+    )
+
+
+def _random_ones(path: CrossFittedPath, expected: float, k: int, n: int, noun: str) -> str:
+    needed = path.random.members_needed(expected)
+    if needed > n * (1.0 + 1e-9):
+        return f"\nTo do as well, more than {_count(n, noun)} drawn at random would be needed."
+    if round(needed) > k:
+        many = _count(round(needed), noun)
+        return f"\nTo do as well, about {many} drawn at random would be needed."
+    return f"\nAs many {noun} drawn at random are expected to do as well."
 
 
 def _count(n: int, noun: str) -> str:

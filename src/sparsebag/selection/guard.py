@@ -79,7 +79,9 @@ def choose(
     else:
         position = int(np.argmin(np.where(allowed, excess, np.inf)))
         optimism = _optimism(resampled, excess, allowed, None)
-    return Choice(position, bool(passes.any()), optimism)
+        # Taken for being the best, it is flattered by that alone, and may pass after all.
+        passes = allowed & (excess + margin + optimism <= 0.0)
+    return Choice(position, bool(passes[position]), optimism)
 
 
 def best_within(
@@ -129,18 +131,19 @@ def upper_bound(path: CrossFittedPath, tolerance: float) -> np.ndarray:
 def _optimism(
     resampled: np.ndarray, excess: np.ndarray, allowed: np.ndarray, margin: np.ndarray | None
 ) -> float:
-    """Mean flattery of the first point that passes, or (no margin) of the best one."""
+    """Mean flattery of the first point that passes, or of the best one (no margin, none passes).
+
+    Samples in which none passes count too: a mean over lucky ones alone would be their luck.
+    """
     flattery = []
     for drawn in resampled:
         if margin is None:
             at = int(np.argmin(np.where(allowed, drawn, np.inf)))
         else:
             passes = allowed & (drawn + margin <= 0.0)
-            if not passes.any():
-                continue
-            at = int(np.argmax(passes))
+            at = int(np.argmax(passes if passes.any() else np.where(allowed, -drawn, -np.inf)))
         flattery.append(excess[at] - drawn[at])
-    return max(0.0, float(np.mean(flattery))) if flattery else 0.0
+    return max(0.0, float(np.mean(flattery)))
 
 
 def _resampled_excess(path: CrossFittedPath, tolerance: float, seed: int) -> np.ndarray:
@@ -163,9 +166,10 @@ def _resampled_excess(path: CrossFittedPath, tolerance: float, seed: int) -> np.
     else:
         counts = rng.poisson(1.0, (RESAMPLES, n_rows)) * rows.weight
         means = counts @ away / np.maximum(counts.sum(axis=1, keepdims=True), 1e-300)
-    own, pair, full = means.T
+    own, pair, full = (means - means.mean(axis=0)).T  # no flattery where nothing is picked
     at = path.concentration
     of_rows = own[:, None] * at + pair[:, None] * (1.0 - at) - (1.0 + tolerance) * full[:, None]
-    luck = rng.normal(size=(RESAMPLES, 1)) * path.gain_error
+    luck = rng.normal(size=(RESAMPLES, 1))
+    luck = (luck - luck.mean()) * path.gain_error
     excess = path.expected() - (1.0 + tolerance) * path.full_risk
     return np.asarray(of_rows + luck + excess)

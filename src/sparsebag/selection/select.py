@@ -15,7 +15,7 @@ from sparsebag.objective.vote_disagreement import VoteDisagreement
 from sparsebag.selection.budget import Budget, Prices
 from sparsebag.selection.calibration_effect import CalibrationEffect
 from sparsebag.selection.cross_fit import cross_fit
-from sparsebag.selection.explain import Facts, explain
+from sparsebag.selection.explain import Facts, explain, score_of, table_notes
 from sparsebag.selection.guard import (
     SMALLEST_RISK,
     Choice,
@@ -173,6 +173,13 @@ class MemberSelector:
             plain = float(self.path.only(point, measured).expected()[0]) + choice.optimism
             weights = point.spread(n)
         table = _table(path, choice, [*costs, self.whole], facts)
+        notes = table_notes(
+            score_of(self.evidence.task),
+            calibrated=calibration is not None,
+            refitted=self.refitted is not None,
+            picked=choice.optimism > 0.0,
+        )
+        table = replace(table, notes=notes)
         before = self.path.full_risk if calibration is not None else None
         return Selection(
             weights=weights,
@@ -214,10 +221,14 @@ class MemberSelector:
         """
         if selection.meets_tolerance or self.tolerance == SPEND_BUDGET:
             return
+        score = score_of(self.evidence.task)
+        way = "higher" if selection.increase > 0.0 else "lower"
+        but = "and" if selection.increase > 0.0 else "but"
         warn_caller(
-            f"no ensemble within {self.budget} is sure to lose at most {self.tolerance:.1%}; the "
-            f"best is expected to change the risk by {selection.increase:+.1%} against the whole "
-            f"ensemble (up to {selection.bound:+.1%}). Allow more, or raise tolerance.",
+            f"within {self.budget} no ensemble is sure to stay within the {self.tolerance:.1%} you "
+            f"accept: the best one's {score} is expected to be {abs(selection.increase):.1%} {way} "
+            f"than the whole ensemble's, {but} may be up to {selection.bound:.1%} higher (95% "
+            "confidence). Allow more, or raise tolerance.",
             RegretWarning,
         )
 
@@ -348,8 +359,7 @@ def _measured(
         if not enough.any():
             break
         position = int(np.argmax(enough))
-    meets = choice.meets_tolerance and kept
-    return replace(choice, position=position, meets_tolerance=meets), measured
+    return replace(choice, position=position, meets_tolerance=kept), measured
 
 
 def _refit(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -29,6 +29,8 @@ class PathTable:
         Expected risk of as many members drawn at random.
     chosen : ndarray of bool
         The row that was kept.
+    notes : tuple of str
+        What a reader must know of the figures; printed below them.
 
     Examples
     --------
@@ -46,6 +48,7 @@ class PathTable:
     standard_error: np.ndarray
     random_risk: np.ndarray
     chosen: np.ndarray
+    notes: tuple[str, ...] = field(default=(), kw_only=True)
 
     def __len__(self) -> int:
         return len(self.k)
@@ -81,7 +84,7 @@ class PathTable:
         lines = [_line(head, widths)]
         for i, row in zip(shown, cells, strict=True):
             lines.append(_line(row, widths) + ("  <- kept" if self.chosen[i] else ""))
-        return "\n".join(lines)
+        return "\n".join([*lines, *self.notes])
 
     def _rows_to_print(self) -> list[int]:
         n = len(self)
