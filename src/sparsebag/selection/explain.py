@@ -33,6 +33,10 @@ class Facts:
     cost: tuple[int, int, int]
 
 
+NOTHING_SAVED = ": nothing is saved by dropping any"
+"""Of members that are deployed as one model."""
+
+
 def explain(
     facts: Facts,
     path: CrossFittedPath,
@@ -86,7 +90,7 @@ def explain(
         whose = "equal weights" if equal else "the weights they have"
         if whole_is_one:
             return (
-                f"Kept all {_count(n, noun)}, with {whose}: nothing is saved by dropping any. "
+                f"Kept all {_count(n, noun)}, with {whose}{NOTHING_SAVED}. "
                 f"Expected {score} on new rows: {path.full_risk:.4g} (standard error "
                 f"{facts.standard_error:.2g})."
             )
