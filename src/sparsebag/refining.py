@@ -31,8 +31,8 @@ from sparsebag.weighting import chosen_weights, member_selector, solve_weights
 
 GLOBAL = Localisation(reason="local is None")
 NOT_COLLAPSED = (
-    "Without a gate these linear regressors would be one linear regressor; with weights that depend "
-    "on the row each of them is stored, and a budget such as max_estimators bounds their number."
+    "Without a gate these linear regressors would be one linear regressor; with weights that "
+    "depend on the row each of them is stored, and a budget (max_estimators) bounds their number."
 )
 NOT_SURE = "no smaller ensemble of refitted ones is sure to keep the promise"
 
@@ -313,6 +313,8 @@ def _told(
         done.append(str(refinement))
     if calibrated is not None and calibrated.calibrator is not None:
         done.append(str(calibrated))
-    if local.used:
-        done.append(str(local))
+    if local.gate is not None:
+        if calibrated is not None and local.gate.has_temperature:
+            done.append("The temperature is the gate's own, in place of that of the global vote.")
+        done.append(f"The figures above are with global weights; a gate comes on top. {local}")
     return replace(selection, explanation="\n".join([words, *done]))
