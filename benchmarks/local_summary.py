@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable
 
 import numpy as np
@@ -39,6 +39,12 @@ def grouped(rows: Iterable[Row], *names: str) -> dict[tuple[str, ...], list[Row]
     return groups
 
 
+def print_sources(rows: Iterable[Row]) -> None:
+    """Which code the rows are of: finished ones are not run again when it changes."""
+    found = Counter(row["source"] for row in rows).most_common()
+    print("rows of source " + ", ".join(f"{source} ({n})" for source, n in found))
+
+
 def values(rows: Iterable[Row], name: str) -> np.ndarray:
     return np.array([float(row[name]) for row in rows if row[name] != ""])
 
@@ -50,6 +56,7 @@ def experts() -> None:
     print(
         "\nHalf-space experts: share of the oracle gate's gain on test rows, mean (least) of seeds"
     )
+    print_sources(rows)
     gates = local_experts.GATES
     print(
         f"{'task':16}{'boundary':10}{'members':9}{'seeds':>6}" + "".join(f"{g:>18}" for g in gates)
@@ -81,6 +88,10 @@ def suite() -> None:
 
 def _suite_of(title: str, rows: list[Row]) -> None:
     print(f'\nlocal="auto" beside global weights, same {local_suite.KEPT} survivors: {title}')
+    print_sources(rows)
+    refined = sum(row["refined"] == "1" for row in rows)
+    if refined:
+        print(f"leaves refitted in {refined} of {len(rows)} fits: those try a temperature only")
     head = ("data set", "seeds", "gated", "global", "local", "change", "± (test)", "expected")
     print(f"{head[0]:20}" + "".join(f"{name:>10}" for name in head[1:]))
     wins = ties = losses = 0
@@ -128,6 +139,9 @@ def des() -> None:
     print(
         f"\nBeside dynamic selection: {len(sets)} classification sets, {len(whole)} splits, means"
     )
+    print_sources(rows)
+    gated = sum(bool(row["gate"]) for row in rows)
+    print(f"splits on which sparsebag was sure of a gate: {gated}")
     names = ("accuracy", "log_loss", "smoothed_log_loss", "ece", "us_per_row")
     print(f"{'method':24}" + "".join(f"{name:>19}" for name in names))
     for method in methods:
@@ -141,15 +155,16 @@ def des() -> None:
         for method in methods:
             if method == local_des.OURS:
                 continue
-            better = 0
+            better = worse = 0
             for group in grouped([r for g in whole for r in g], "dataset").values():
                 ours, theirs = (
                     values([r for r in group if r["method"] == m], name).mean()
                     for m in (local_des.OURS, method)
                 )
                 better += ours < theirs if lower else ours > theirs
-            counts.append(f"{method} {better}")
-        print(f"{name}: sparsebag's mean better than on so many sets: {', '.join(counts)}")
+                worse += ours > theirs if lower else ours < theirs
+            counts.append(f"{method} {better}:{worse}")
+        print(f"{name}: sets on which sparsebag's mean is better:worse: {', '.join(counts)}")
 
 
 def run() -> None:

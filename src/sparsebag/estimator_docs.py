@@ -103,7 +103,8 @@ SHARED_DOC = """
     calibrator_ : object or None
         The calibrator, where one is used.
     temperature_ : float or None
-        Its temperature, where it has one.
+        Its temperature, where it has one; None where the temperature depends on the row
+        (``explain_weights`` has it then).
     local_ : Localisation
         Whether and how the weights depend on the row, with what that gained on held-out rows;
         ``print`` it. ``weights_`` are then those in the middle of the training rows.

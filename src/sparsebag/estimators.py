@@ -284,7 +284,8 @@ class _SparseBagging(Deployable, MetaEstimatorMixin, BaseEstimator):  # type: ig
         self.refinement_, self.calibration_ = found.refinement, found.calibrated
         self.calibrator_ = None if found.calibrated is None else found.calibrated.calibrator
         self.local_ = found.local
-        self.temperature_ = getattr(self.calibrator_, "temperature", None)
+        gated = found.local.gate is not None and found.local.gate.has_temperature
+        self.temperature_ = None if gated else getattr(self.calibrator_, "temperature", None)
         self.weights_ = np.asarray(self.solution_.weights)
         self.active_ = np.flatnonzero(self.weights_)
         self.n_active_ = len(self.active_)

@@ -21,6 +21,7 @@ from sparsebag.refine.localisation import Localisation
 from sparsebag.refine.refinement import Refinement
 from sparsebag.refine.refitted_trees import ONLY_TREES, RefittedTrees, why_no_refitting
 from sparsebag.selection.budget import Budget, member_prices
+from sparsebag.selection.explain import NOTHING_SAVED
 from sparsebag.selection.path import PathPoint
 from sparsebag.selection.select import SPEND_BUDGET
 from sparsebag.selection.selection import Selection
@@ -30,6 +31,10 @@ from sparsebag.weighting import chosen_weights, member_selector, solve_weights
 
 GLOBAL = Localisation(reason="local is None")
 NOT_ASKED = "refine is None"
+NOT_COLLAPSED = (
+    "Without a gate these linear regressors would be one linear regressor; with weights that "
+    "depend on the row each of them is stored, and a budget (max_estimators) bounds their number."
+)
 NOT_SURE = "no smaller ensemble with refitted leaves is sure to stay within the tolerance"
 
 
@@ -95,6 +100,41 @@ def find_survivors(
     -------
     Survivors
     """
+    how: dict[str, Any] = {"budget": budget, "tolerance": tolerance, "n_jobs": n_jobs}
+    how |= {"verbose": verbose, "solution": solution, "risk": risk}
+    one = collapses_into_one(pool)
+    if not one or settings.local is None or budget.allows(_price(pool)):
+        return _find(evidence, pool, X, settings, one=one, **how)
+    # Under a gate linear regressors are many models: the budget is for them.
+    with warnings_held_back() as told:
+        found = _find(evidence, pool, X, settings, one=False, **how)
+    if not found.local.used:
+        whole = _find(evidence, pool, X, replace(settings, local=None), one=True, **how)
+        return replace(whole, local=found.local)
+    for warning in told:
+        warn_caller(str(warning.message), warning.category)
+    return found
+
+
+def _price(pool: MemberPool) -> tuple[int, int, int]:
+    return member_prices(pool).of(np.arange(len(pool.members)))
+
+
+def _find(
+    evidence: OOBEvidence,
+    pool: MemberPool,
+    X: Any,
+    settings: Settings,
+    *,
+    budget: Budget,
+    tolerance: float,
+    n_jobs: int | None,
+    verbose: int,
+    solution: Solution | None,
+    risk: PairRisk | None,
+    one: bool,
+) -> Survivors:
+    """The survivors; ``one``: all members together are one model, whatever their number."""
     trees, refinement = _consider(evidence, pool, X, settings, budget, tolerance, n_jobs)
     found, calibration = None, VoteCalibration(evidence, settings, pool.own_weights, trees)
     if trees is not None:
@@ -126,6 +166,7 @@ def find_survivors(
             X=X,
             solution=solution,
             risk=risk,
+            one=one,
         )
         active = np.flatnonzero(on_host(solution.weights))
         found = Survivors(pool.keep(active), solution, selection, refinement, None)
@@ -134,8 +175,7 @@ def find_survivors(
     if settings.local is not None:
         corrected_by = None if calibrated is None else calibrated.calibrator
         local = localise(settings.local, calibration, pool, X, weights, corrected_by, verbose)
-    one = collapses_into_one(found.pool) and not local.used
-    selection = _told(found.selection, found.refinement, calibrated, local, one=one)
+    selection = _told(found.selection, found.refinement, calibrated, local, one)
     return replace(found, calibrated=calibrated, selection=selection, local=local)
 
 
@@ -152,6 +192,7 @@ def _weights(
     X: Any = None,
     solution: Solution | None = None,
     risk: PairRisk | None = None,
+    one: bool = False,
 ) -> tuple[Selection | None, Solution]:
     if settings.lam is not None:
         return None, solution or solve_weights(evidence, settings, verbose=verbose)
@@ -165,6 +206,7 @@ def _weights(
         X=X,
         refitted=trees,
         risk=risk,
+        whole_is_one=one,
         verbose=verbose,
     )
     selection = choose_calibrated(selector, calibration)
@@ -257,16 +299,24 @@ def _told(
     refinement: Refinement,
     calibrated: Calibrated | None,
     local: Localisation,
-    *,
     one: bool,
 ) -> Selection | None:
     """The explanation, with what was done to leaves and vote, and whether all became one model."""
     if selection is None:
         return None
-    done = [COLLAPSED] if one else []
-    done += [] if refinement.reason in (NOT_ASKED, ONLY_TREES) else [str(refinement)]
+    words = selection.explanation
+    done = []
+    if one and local.used:
+        words = words.replace(NOTHING_SAVED, "")
+        done.append(NOT_COLLAPSED)
+    elif one:
+        done.append(COLLAPSED)
+    if refinement.reason not in (NOT_ASKED, ONLY_TREES):
+        done.append(str(refinement))
     if calibrated is not None:
         done.append(str(calibrated))
-    if local.used:
-        done.append(str(local))
-    return replace(selection, explanation="\n".join([selection.explanation, *done]))
+    if local.gate is not None:
+        if calibrated is not None and local.gate.has_temperature:
+            done.append("The temperature is the gate's own, in place of that of the global vote.")
+        done.append(f"The figures above are with global weights; a gate comes on top. {local}")
+    return replace(selection, explanation="\n".join([words, *done]))

@@ -23,6 +23,8 @@ DEFAULT_PRIOR_MASS = 0.02
 """τ: the solvers' speed hangs on it; smaller is ill-posed, larger blurs the weights."""
 DROP_THRESHOLD = 1e-5
 """Weights up to this are dropped, as by the paper's code: SLSQP leaves dust on dead members."""
+LOCAL = ("auto", "linear", "regions")
+"""Ways for weights to depend on the row."""
 
 
 @dataclass(frozen=True)
@@ -105,7 +107,7 @@ def resolve_settings(
         )
     if refine not in (None, "auto", "leaves"):
         raise ValueError(f"refine={refine!r} is not known; use 'auto', 'leaves' or None.")
-    if local not in (None, "auto", "linear", "regions"):
+    if not (local is None or (isinstance(local, str) and local in LOCAL)):
         raise ValueError(f"local={local!r} is not known; use 'auto', 'linear', 'regions' or None.")
     if calibration is not None:
         resolve_kind(calibration, 2)  # of more classes "beta" is refused when they are known

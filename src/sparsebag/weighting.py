@@ -11,7 +11,6 @@ import numpy as np
 import scipy.sparse as sp
 
 from sparsebag.cluster_weights import fit_weights_on_cluster
-from sparsebag.deploy.from_members import collapses_into_one
 from sparsebag.evidence.evidence import OOBEvidence, warn_uncovered
 from sparsebag.evidence.from_cluster import is_on_cluster
 from sparsebag.evidence.from_predictions import from_predictions
@@ -120,12 +119,14 @@ def member_selector(
     X: Any = None,
     refitted: RefittedMembers | None = None,
     risk: PairRisk | None = None,
+    whole_is_one: bool = False,
     verbose: int = 0,
 ) -> MemberSelector:
     """Members with a path to choose from; weights may be refitted on the loss where that helps.
 
     Members whose leaves will be refitted for their weights keep the weights they are chosen with.
     With ``X``, the rows of the evidence, how members differ is also asked on synthetic rows.
+    ``whole_is_one``: all members together are deployed as one model, and are all kept.
     """
     if evidence.n_members < 2:
         raise ValueError("there is one member only; there is nothing to choose from.")
@@ -143,7 +144,7 @@ def member_selector(
         refitted=refitted,
         whole_weights=pool.own_weights,
         disagreement=None if X is None else disagreement_of(pool, X, evidence),
-        whole_is_one=collapses_into_one(pool),
+        whole_is_one=whole_is_one,
         risk=risk,
         floor=settings.floor,
         noun="trees" if all(member.is_tree for member in pool.members) else "members",

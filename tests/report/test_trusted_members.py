@@ -71,6 +71,30 @@ def test_weights_are_those_the_vote_uses(gate_of):
         small.explain_weights(X[:, :3])
 
 
+@pytest.mark.parametrize("gate_of", [half_spaces, lambda k: region_gate(k, 4, 2)])
+def test_no_rows_are_nothing_to_explain(gate_of):
+    found = gated(gate_of).explain_weights(IRIS[0][:0])
+    assert found.weights.shape[0] == 0
+    assert str(found) == "0 rows: there is nothing to explain."
+
+
+def test_one_row_is_told_what_to_be():
+    with pytest.raises(
+        ValueError, match=r"has shape \(4,\); of one row pass row.reshape\(1, -1\)\.$"
+    ):
+        fitted().explain_weights(IRIS[0][0])
+
+
+def test_a_feature_that_moves_next_to_nothing_is_not_told():
+    def faint(k):
+        gate = half_spaces(k)
+        return replace(gate, down=gate.down + np.array([[1e-4, 0.0, 0.0, 0.0]]))
+
+    said = str(gated(faint).explain_weights(IRIS[0]))
+    assert "x2 (" in said
+    assert "(0 %)" not in said
+
+
 def test_the_feature_that_decides_is_told():
     found = gated(half_spaces).explain_weights(IRIS[0])
     strength = found.feature_effects.mean(axis=0)

@@ -46,6 +46,7 @@ def compress(
     max_nodes: options.MaxNodes = None,
     max_bytes: options.MaxBytes = None,
     tolerance: options.Tolerance = None,
+    local: options.Local = None,
     trust_pickle: options.TrustPickle = False,
     trust_type: Annotated[
         list[str] | None,
@@ -103,6 +104,7 @@ def compress(
             destination=destination,
             test=None if test is None or unseen is None else _as_trained(ensemble, test, *unseen),
             evidence=evidence,
+            local=local,
             jobs=jobs,
             trust_pickle=trust_pickle,
         )

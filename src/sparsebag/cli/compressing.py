@@ -98,6 +98,7 @@ def compress_and_write(
     jobs: int = -1,
     trust_pickle: bool = False,
     evidence: str = "oob",
+    local: str | None = None,
     categories: Categories | None = None,
 ) -> dict[str, Any]:
     """Compress a fitted ensemble, save it and its report, and tell what came of it.
@@ -115,6 +116,8 @@ def compress_and_write(
     jobs : int
     trust_pickle : bool
     evidence : {"oob", "holdout"}
+    local : {"auto", "linear", "regions"}, optional
+        Weights that depend on the row.
     categories : mapping of str to tuple of str, optional
         Texts the columns of X are codes of; the file carries them.
 
@@ -130,6 +133,7 @@ def compress_and_write(
         warnings.simplefilter("always")
         with steps.step("compressing") as step, step.following_the_library():
             how = {**size.settings(), "evidence": str(evidence)}
+            how["local"] = None if local is None else str(local)
             small = compress(ensemble, X, y, n_jobs=jobs, verbose=1, **how)
         seconds = time.perf_counter() - started
         report = None
@@ -153,7 +157,11 @@ def compress_and_write(
         result["test"] = {"rows": report.n_rows, "models": report.rows}
         result["test"]["changes"] = {c.name: c.as_dict() for c in report.changes}
         result["warnings"] += report.details.cautions
-    result["text"] = _in_words(small, report, destination, result["file_bytes"])
+    if local is not None:
+        gate = small.local_.gate
+        told = str(small.local_)
+        result["local"] = {"gate": None if gate is None else gate.kind, "told": told}
+    result["text"] = _in_words(small, report, destination, result)
     return result
 
 
@@ -197,11 +205,13 @@ def _facts(
     }
 
 
-def _in_words(small: Any, report: Any, destination: Destination, file_bytes: int) -> str:
+def _in_words(small: Any, report: Any, destination: Destination, result: dict[str, Any]) -> str:
     parts = [str(small.selection_)]
+    if "local" in result:
+        parts.append(result["local"]["told"])
     if report is not None and report.n_rows:
         parts.append(str(report))
-    written = f"Model written to {destination.model} ({_size(file_bytes)})."
+    written = f"Model written to {destination.model} ({_size(result['file_bytes'])})."
     if destination.report is not None:
         written += f"\nReport written to {destination.report}: open it in a browser."
     return "\n\n".join([*parts, written])

@@ -78,6 +78,7 @@ def fit(
     max_nodes: options.MaxNodes = None,
     max_bytes: options.MaxBytes = None,
     tolerance: options.Tolerance = None,
+    local: options.Local = None,
     jobs: options.Jobs = -1,
     as_json: options.AsJson = False,
     quiet: options.Quiet = False,
@@ -125,6 +126,7 @@ def fit(
             size=Size(max_estimators, max_nodes, max_bytes, tolerance),
             destination=destination,
             test=unseen,
+            local=local,
             jobs=jobs,
             categories=categories,
         )

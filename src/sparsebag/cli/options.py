@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import typer
+
+
+class LocalWeights(StrEnum):
+    """Weights that depend on the row."""
+
+    AUTO = "auto"
+    LINEAR = "linear"
+    REGIONS = "regions"
+
 
 Target = Annotated[str, typer.Option("--target", "-t", help="Column to predict.")]
 MaxEstimators = Annotated[
@@ -25,6 +35,14 @@ Tolerance = Annotated[
         "model within it is kept. Default: 0.01; with a budget, the best within the budget.",
         min=0.0,
         rich_help_panel="Size",
+    ),
+]
+Local = Annotated[
+    LocalWeights | None,
+    typer.Option(
+        help="Let the members' weights depend on the row: smoothly in the columns (linear), by "
+        "regions of a shallow tree (regions), or whichever held-out rows are sure of (auto). "
+        "Default: the same weights for every row.",
     ),
 ]
 Output = Annotated[

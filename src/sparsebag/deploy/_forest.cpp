@@ -31,6 +31,7 @@
 #include "kernel/gate.h"
 #include "kernel/keys.h"
 #include "kernel/layout.h"
+#include "kernel/linear.h"
 #include "kernel/nodes.h"
 #include "kernel/tops.h"
 #include "kernel/vote.h"
@@ -167,6 +168,37 @@ class Gate {
         own.has_temperature = has_temperature;
     }
 };
+
+// Linear regressors under a gate whose members they are; false where a sum is not finite.
+template <typename T>
+bool gated_lines_of(const Gate &gate, Strided<T, 2> X, In<double, 2> slopes,
+                    In<double, 1> intercepts, Out<1> out) {
+    const std::size_t n = X.shape(0), d = gate.own.n_features, k = gate.own.n_members;
+    check(X.shape(1) == d, "X has the wrong number of columns");
+    check(slopes.shape(0) == d && slopes.shape(1) == k && intercepts.shape(0) == k,
+          "the gate weighs other members");
+    check(out.shape(0) == n, "out has the wrong shape");
+    nb::gil_scoped_release release;
+    const Rows<T> rows{X.data(), X.stride(0), X.stride(1), n};
+    return gated_lines<T>(gate.own, rows, {slopes.data(), intercepts.data(), d, k}, out.data());
+}
+
+// The same where every region of the gate has one line.
+template <typename T>
+bool region_lines_of(const Gate &gate, Strided<T, 2> X, In<double, 2> slopes,
+                     In<double, 1> intercepts, Out<1> out) {
+    const std::size_t n = X.shape(0), d = gate.own.n_features;
+    const std::size_t n_regions = gate.own.regions.weights.size() / gate.own.n_members;
+    check(!gate.own.is_smooth, "the gate has no regions");
+    check(X.shape(1) == d, "X has the wrong number of columns");
+    check(slopes.shape(0) == n_regions && slopes.shape(1) == d && intercepts.shape(0) == n_regions,
+          "the gate has other regions");
+    check(out.shape(0) == n, "out has the wrong shape");
+    nb::gil_scoped_release release;
+    const Rows<T> rows{X.data(), X.stride(0), X.stride(1), n};
+    const Lines lines{slopes.data(), intercepts.data(), d, gate.own.n_members};
+    return region_lines<T>(gate.own.regions, rows, lines, out.data());
+}
 
 // How much a tree has to say of a row. Weights that are the same everywhere are in the leaves.
 struct InLeaves {
@@ -623,6 +655,10 @@ NB_MODULE(_forest, m) {
         .def_prop_ro("nbytes", &Gate::nbytes)
         .def("weigh", &Gate::weigh<float>, exact, exact, exact)
         .def("weigh", &Gate::weigh<double>, exact, exact, exact);
+    m.def("gated_lines", &gated_lines_of<float>, plain, exact, exact, exact, exact);
+    m.def("gated_lines", &gated_lines_of<double>, plain, exact, exact, exact, exact);
+    m.def("region_lines", &region_lines_of<float>, plain, exact, exact, exact, exact);
+    m.def("region_lines", &region_lines_of<double>, plain, exact, exact, exact, exact);
     nb::class_<Forest>(m, "Forest")
         .def(nb::init<In<float, 1>, In<std::int32_t, 1>, In<std::uint8_t, 1>, In<std::int32_t, 2>,
                       In<std::int32_t, 1>, In<double, 2>, std::size_t, bool, double>(),

@@ -17,6 +17,7 @@ import numpy as np
 from sparsebag.deploy._forest import finish_votes
 from sparsebag.deploy.calibrators import Calibrator, Temperature, TemperedFloor
 from sparsebag.deploy.gate import CompiledGate
+from sparsebag.deploy.gated_lines import GatedLines
 from sparsebag.deploy.linear import LinearVotes
 from sparsebag.deploy.mlp import StackedNetworks
 from sparsebag.deploy.other import OtherMembers
@@ -87,6 +88,8 @@ class CompiledEnsemble:
     gate: CompiledGate | None = None
     _trees: FlatTrees | None = field(init=False)
     """The trees, where there is nothing else."""
+    _lines: GatedLines | None = field(init=False)
+    """Linear regressors under a gate, where there is nothing else."""
     _finish: tuple[float, float] = field(init=False)
     """Inverse temperature and share of the uniform distribution that the kernel applies."""
 
@@ -95,8 +98,12 @@ class CompiledEnsemble:
         alone = self.groups[0] if len(self.groups) == 1 else None
         object.__setattr__(self, "_trees", alone if isinstance(alone, FlatTrees) else None)
         object.__setattr__(self, "_finish", _finish_in_kernel(self.calibrator))
+        lines = None
         if self.gate is not None:
             self._check_gate(self.gate)
+            if self.classes is None and isinstance(alone, LinearVotes):
+                lines = GatedLines(alone, self.gate)
+        object.__setattr__(self, "_lines", lines)
 
     def __getstate__(self) -> dict[str, Any]:
         return {f.name: getattr(self, f.name) for f in fields(self) if f.init}
@@ -361,6 +368,8 @@ class CompiledEnsemble:
                 allow_nan=self.allow_nan,
                 gate=None if gate is None else gate.kernel,
             )[:, 0]
+        if self._lines is not None:
+            return self._lines.predict(self._numbers(X, self._lines.members))
         weights = None if gate is None else gate.weigh(self._numbers(X, gate))[0]
         return self._raw(X, n_threads, weights)[:, 0]
 

@@ -71,6 +71,11 @@ class Deployable:
         >>> print(sb.compress(forest, X, y).explain_weights(X))
         150 rows: every one has the global weights.
         """
+        if np.ndim(X) == 1:
+            raise ValueError(
+                f"X must be a table of rows and columns but has shape {np.shape(X)}; of one row "
+                "pass row.reshape(1, -1)."
+            )
         numbers = self.compile().rows_of_numbers(X)
         return explained_weights(
             self._vote.gate, numbers, self.active_, self._vote.weights, self.compile().feature_names

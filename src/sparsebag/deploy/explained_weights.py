@@ -13,6 +13,8 @@ from sparsebag.refine.region_gate import RegionGate
 
 SHOWN = 3
 """Features, members or regions that are told of in a line."""
+LEAST_SHOWN = 0.005
+"""Share of the vote that a feature moves; less would be told as 0 %."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,7 +57,9 @@ class ExplainedWeights:
 
     def __str__(self) -> str:
         n = len(self.weights)
-        if n == 0 or float(self.moved.max()) < 1e-12:
+        if n == 0:
+            return "0 rows: there is nothing to explain."
+        if float(self.moved.max()) < 1e-12:
             told = f"{n:,} rows: every one has the global weights."
             return told if self.temperatures is None else f"{told} {self._temperature()}"
         low, middle, high = np.percentile(100.0 * self.moved, [10, 50, 90])
@@ -64,7 +68,9 @@ class ExplainedWeights:
             f"({low:.0f} to {high:.0f} % for most rows)."
         ]
         strength = self.feature_effects.mean(axis=0)
-        top = [f for f in np.argsort(-strength, kind="stable")[:SHOWN] if strength[f] > 0.0]
+        top = [
+            f for f in np.argsort(-strength, kind="stable")[:SHOWN] if strength[f] >= LEAST_SHOWN
+        ]
         if top:
             told = ", ".join(f"{self.feature_names[f]} ({100 * strength[f]:.0f} %)" for f in top)
             lines.append(f"Features that move the vote: {told}.")

@@ -36,6 +36,10 @@ class Facts:
     cost: tuple[int, int, int]
 
 
+NOTHING_SAVED = ": nothing is saved by dropping any"
+"""Of members that are deployed as one model."""
+
+
 def explain(
     facts: Facts,
     path: CrossFittedPath,
@@ -89,8 +93,7 @@ def explain(
         whose = "equal weights" if equal else "the weights they have"
         if whole_is_one:
             return (
-                f"Kept all {_count(n, noun)}, with {whose}: they are deployed as one model, so "
-                f"nothing is saved by dropping any{_met_by_one(budget)}. "
+                f"Kept all {_count(n, noun)}, with {whose}{NOTHING_SAVED}. "
                 f"Expected {score} on new rows: {path.full_risk:.4g} (standard error "
                 f"{facts.standard_error:.2g})."
             )
@@ -136,10 +139,6 @@ def explain(
         f"{_to_be_sure(path, k, tolerance, choice, noun)}"
         f"{_random_ones(path, facts.expected, k, n, noun)}{weights}"
     )
-
-
-def _met_by_one(budget: Budget) -> str:
-    return f", and one is within {budget}" if budget.named() else ""
 
 
 def score_of(task: str) -> str:

@@ -1,0 +1,83 @@
+"""Linear regressors under a gate: one line a region, or all of them weighed in one call.
+
+With weights w(x) the vote is ``sum_j w_j(x) (b_j + a_j x)``. Where weights are those of a region,
+its members collapse into one line, exactly, as all of them do where weights are global. Where
+weights are smooth, every member has to speak.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from sparsebag.deploy import _forest
+from sparsebag.deploy.gate import CompiledGate, RegionGate
+from sparsebag.deploy.linear import LinearVotes
+from sparsebag.deploy.votes import finite_numbers
+
+MOST_IN_KERNEL = 2**13
+"""Coefficients for which the kernel is faster than a matrix product and the sum of its columns."""
+
+
+@dataclass(frozen=True, eq=False)
+class GatedLines:
+    """Linear regressors, and the gate whose members they are, all of them and no others.
+
+    Attributes
+    ----------
+    members : LinearVotes
+        With the link "identity", and weights of one.
+    gate : CompiledGate
+
+    Examples
+    --------
+    >>> from sparsebag.deploy.gate import LinearGate
+    >>> gate = LinearGate(np.zeros(1), np.ones(1), np.ones((1, 1)), np.ones((2, 1)), np.zeros(2))
+    >>> columns = np.zeros((2, 1), dtype=np.int32)
+    >>> slopes, intercepts = np.array([[1.0, 3.0]]), np.zeros(2)
+    >>> members = LinearVotes(slopes, intercepts, np.ones(2), columns, "identity", 1, 2)
+    >>> GatedLines(members, CompiledGate(gate)).predict(np.array([[3.0]])).tolist()
+    [6.0]
+    """
+
+    members: LinearVotes
+    gate: CompiledGate
+    _region_slopes: np.ndarray | None = field(init=False, repr=False)
+    _region_intercepts: np.ndarray | None = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        slopes = intercepts = None
+        if isinstance(self.gate.source, RegionGate):
+            weights = self.gate.source.region_weights
+            slopes = np.ascontiguousarray(weights @ self.members.coef.T)
+            intercepts = weights @ self.members.intercept
+        object.__setattr__(self, "_region_slopes", slopes)
+        object.__setattr__(self, "_region_intercepts", intercepts)
+
+    def predict(self, X: Any) -> np.ndarray:
+        """What the members say together; NaN and infinity raise.
+
+        Parameters
+        ----------
+        X : ndarray or sparse matrix of shape (rows, n_features)
+
+        Returns
+        -------
+        ndarray of shape (rows,)
+        """
+        by_region = self._region_slopes is not None
+        if hasattr(X, "toarray") or (not by_region and self.members.coef.size > MOST_IN_KERNEL):
+            return self.members.scores(X, self.gate.weigh(X)[0])[:, 0]
+        if X.dtype not in (np.float64, np.float32) or not (X.dtype.isnative and X.flags.aligned):
+            X = np.require(X, dtype=np.float64, requirements="A")
+        kernel, out = self.gate.kernel, np.empty(len(X))
+        if self._region_slopes is not None and self._region_intercepts is not None:
+            lines = self._region_slopes, self._region_intercepts
+            finite = _forest.region_lines(kernel, X, *lines, out)
+        else:
+            finite = _forest.gated_lines(kernel, X, self.members.coef, self.members.intercept, out)
+        if not finite:
+            finite_numbers(X)  # raises, with the reason, unless it is a sum that is too large
+        return out
