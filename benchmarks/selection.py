@@ -66,13 +66,15 @@ LARGEST_FOR_PAPER = 100
 PARAMETERS = set(inspect.signature(sb.compress).parameters)
 SELECTION_ALONE = {name: None for name in ("refine", "calibration") if name in PARAMETERS}
 
+LAST_POINT = "paper"
+"""Of a run: where it is, the run was finished."""
 KEY = ("dataset", "ensemble", "members", "seed", "point")
 COLUMNS = (
     *KEY,
     *("status", "task", "train_rows", "test_rows", "survivors"),
     *("expected", "low", "high", "deployed", "deployed_error", "oob_ratio"),
     *("full_expected", "full_deployed", "random", "random_needed", "best", "caruana", "paper"),
-    *("increase", "bound", "fit_seconds", "select_seconds"),
+    *("increase", "bound", "fit_seconds", "select_seconds", "source"),
 )
 DIGITS = 6
 """Significant ones that the results keep."""
@@ -158,30 +160,33 @@ def deployed(problem: Problem) -> Deployed:
     return Deployed(np.asarray(residuals, dtype=np.float32))
 
 
-def judged_path(problem: Problem) -> tuple[OOBEvidence, CrossFittedPath]:
+def judged_path(problem: Problem, evidence: OOBEvidence) -> CrossFittedPath:
     """Every size and what is expected of it, from the training rows alone."""
-    evidence = collect_evidence(problem.pool, problem.X, problem.y, class_votes=True)
-    path = cross_fit(
+    return cross_fit(
         FullVoteRisk(evidence, floor=DEFAULT_FLOOR),
         min(evidence.n_members - 1, MOST_MEMBERS),
         disagreement=disagreement_of(problem.pool, problem.X, evidence),
     )
-    return evidence, path
 
 
-def points(name: str, kind: str, n_members: int, seed: int, data_dir: Any) -> Iterator[dict]:
-    """One row a size: what was expected of it, and what it did on the test rows."""
+def points(
+    name: str, kind: str, n_members: int, seed: int, data_dir: Any, *, guard_alone: bool = False
+) -> Iterator[dict]:
+    """One row a size: what was expected of it, and what it did on the test rows.
+
+    With ``guard_alone`` only the row of the size that the guard chose.
+    """
     start = time.perf_counter()
     problem = make_problem(name, kind, n_members, seed, data_dir)
     fit_seconds = time.perf_counter() - start
     start = time.perf_counter()
-    evidence, path = judged_path(problem)
-    select_seconds = time.perf_counter() - start
     # Selection alone: what refitted leaves and a calibrator add is bench-quality's to show.
     small = sb.compress(
         problem.ensemble, problem.X, problem.y, tolerance=TOLERANCE, **SELECTION_ALONE
     )
+    select_seconds = time.perf_counter() - start
     selection = small.selection_
+    evidence = collect_evidence(problem.pool, problem.X, problem.y, class_votes=True)
     loss = SquaredError() if problem.task == "regression" else Brier()
     ratio = SimplexObjective(
         evidence,
@@ -195,7 +200,7 @@ def points(name: str, kind: str, n_members: int, seed: int, data_dir: Any) -> It
     common = {
         **{"dataset": name, "ensemble": kind, "members": n_members, "seed": seed},
         **{"status": OK, "task": problem.task, "train_rows": len(problem.y)},
-        **{"test_rows": len(problem.y_test), "full_expected": path.full_risk},
+        **{"test_rows": len(problem.y_test), "full_expected": selection.full_risk},
         **{"full_deployed": full, "fit_seconds": fit_seconds, "select_seconds": select_seconds},
     }
 
@@ -204,6 +209,20 @@ def points(name: str, kind: str, n_members: int, seed: int, data_dir: Any) -> It
         low, high = risk_interval(risk, error, path.degrees_of_freedom())
         return {"expected": risk, "low": low, "high": high}
 
+    risk, error = judge.risk(selection.weights)
+    k = np.count_nonzero(selection.weights)
+    yield {
+        **common,
+        **{"point": "chosen", "survivors": int(k), "deployed": risk, "deployed_error": error},
+        **{"expected": selection.expected_risk},
+        **dict(zip(("low", "high"), selection.interval, strict=True)),
+        **{"oob_ratio": ratio.value(selection.weights), "increase": selection.increase},
+        **{"bound": selection.bound, "random": float(judge.random_k(k))},
+        "random_needed": _random_needed(judge, risk, n_members),
+    }
+    if guard_alone:
+        return
+    path = judged_path(problem, evidence)
     for k in SIZES:
         at = int(np.argmin(np.abs(path.sizes - k)))
         weights = path.points[at].spread(n_members)
@@ -217,17 +236,6 @@ def points(name: str, kind: str, n_members: int, seed: int, data_dir: Any) -> It
             "best": judge.risk(best_members(problem, k, brier=True))[0],
             "caruana": judge.risk(_normalised(greedy_picks(problem, k, brier=True)))[0],
         }
-    risk, error = judge.risk(selection.weights)
-    k = np.count_nonzero(selection.weights)
-    yield {
-        **common,
-        **{"point": "chosen", "survivors": int(k), "deployed": risk, "deployed_error": error},
-        **{"expected": selection.expected_risk},
-        **dict(zip(("low", "high"), selection.interval, strict=True)),
-        **{"oob_ratio": ratio.value(selection.weights), "increase": selection.increase},
-        **{"bound": selection.bound, "random": float(judge.random_k(k))},
-        "random_needed": _random_needed(judge, risk, n_members),
-    }
     if n_members > LARGEST_FOR_PAPER:
         yield {**common, "point": "paper", "status": f"skipped: SLSQP at N = {n_members} is slow"}
     else:
@@ -277,15 +285,21 @@ def run(args: argparse.Namespace) -> None:
         for name in names
         for kind in ("forest", "bag")
     ]
-    todo = [job for job in work if not store.is_finished((*map(str, job), "chosen"))]
+    todo = [job for job in work if (*map(str, job), LAST_POINT) not in store.rows]
+    if args.guard:  # resumed by the source that made the row
+        source = environment()["source"]
+        done = [key for key, row in store.rows.items() if row["source"] == source]
+        todo = [job for job in work if (*map(str, job), "chosen") not in done]
     if todo:  # beside the results: the same words on every row would be most of the file
-        made_on = made_on_by_size() | {str(job[2]): environment() for job in todo}
+        again = ", the guard's choice" if args.guard else ""
+        made_on = made_on_by_size() | {f"{job[2]}{again}": environment() for job in todo}
         MADE_ON.write_text(json.dumps(made_on, indent=1) + "\n", encoding="utf-8")
     progress = Progress(max(len(todo), 1))
     for job in todo:
         try:
-            for row in points(*job, args.data_dir):
-                store.add({name: rounded(value) for name, value in row.items()})
+            for row in points(*job, args.data_dir, guard_alone=args.guard):
+                known = {name: rounded(value) for name, value in row.items()}
+                store.add({**known, "source": environment()["source"]})
         except Unavailable as reason:
             print(f"{job[0]} skipped: {reason}")
         progress.step(" ".join(map(str, job)))
@@ -297,6 +311,8 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--members", nargs="*", type=int, default=[100, 500])
     parser.add_argument("--data", nargs="*", help="only these data sets")
+    told = "only the size the guard chooses, for all runs: after a change of the guard alone"
+    parser.add_argument("--guard", action="store_true", help=told)
     steps = ("run", "cost", "summary")
     parser.add_argument("--only", nargs="*", choices=steps, default=steps)
     args = parser.parse_args()

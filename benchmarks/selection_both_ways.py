@@ -26,6 +26,7 @@ from benchmarks.environment import environment
 from benchmarks.progress import Progress
 from benchmarks.results_store import OK, ResultsStore
 from benchmarks.selection import MOST_TRAIN, SIZES, deployed, fitted, judged_path, rounded
+from sparsebag.evidence.collect import collect_evidence
 
 RESULTS = Path(__file__).parent / "results" / "selection_both_ways.csv"
 MOST_ERROR = 0.05
@@ -44,7 +45,8 @@ def both_ways(name: str, kind: str, n_members: int, seed: int, data_dir: Any) ->
     found = []
     for train, test in (halves, halves[::-1]):
         problem = fitted(train, test, task, name, kind, n_members, seed)
-        _, path = judged_path(problem)
+        evidence = collect_evidence(problem.pool, problem.X, problem.y, class_votes=True)
+        path = judged_path(problem, evidence)
         judge = deployed(problem)
         whole = judge.risk(np.full(n_members, 1.0 / n_members))[0]
         at = [int(np.argmin(np.abs(path.sizes - k))) for k in SIZES]
