@@ -24,8 +24,8 @@ Array = Any
 
 SAMPLED_ENTRIES = 256
 """Votes and mask entries of a block that enter its digests, spread over all its rows; of targets
-and row weights all do, by their sum. More would cost more than it is worth: a change that misses all
-of them, block after block, touches too few votes to move the objective."""
+and row weights all do, by their sum. More would cost more than it is worth: a change that misses
+all of them, block after block, touches too few votes to move the objective."""
 TURNS = 8
 """Digests of the votes, each of one member's on other rows. The first read takes them all, a later
 one compares the next in turn: every entry is a line of memory that no cache holds."""
