@@ -28,8 +28,9 @@ END_STEPS = 4
 """Steps a descent may end with, all by one Hessian: near the minimum it hardly changes."""
 END_MOVE = 1e-8
 """A step that moves no weight by more is the last: the sixth digit of all of them is known."""
-FLAT = 100
-"""A Hessian below so many times the value's rounding is rounding itself."""
+END_GAP = 1e-10
+"""A gap, relative to the loss's scale, that no step need lower: where members cannot be told apart
+it is all rounding, and so would the step be."""
 CHEAP_PRODUCTS = 2e8
 PRODUCTS_A_VOTE = 15
 """What that Hessian may cost, M k² products for k members: little in itself, or beside a descent's
@@ -71,10 +72,9 @@ def newton_end(objective: Objective, point: Point, watch: Watch) -> Point:
         The same, where no step makes the gap smaller.
     """
     xp = objective.xp
-    hessian = on_host(objective.hessian(point.weights))
-    if float(np.abs(hessian).max()) <= FLAT * objective.rounding:
-        return point  # members that cannot be told apart: any weights do
-    hessian = positive_definite(hessian)
+    if point.gap <= END_GAP * objective.scale:
+        return point
+    hessian = positive_definite(on_host(objective.hessian(point.weights)))
     for _ in range(END_STEPS):
         weights = on_host(point.weights)
         target = simplex_qp(hessian, on_host(point.gradient) - hessian @ weights, weights)
