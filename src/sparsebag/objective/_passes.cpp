@@ -125,6 +125,8 @@ struct RowTerms {
 
 constexpr std::size_t MOST_ROWS = 64;     // voted on, then differentiated, from the cache
 constexpr std::size_t LOG_ROWS = 8;       // of equal weight, that share one logarithm
+constexpr std::size_t SHORT_ROW = 400;    // members below which a turn stays in the first cache
+constexpr std::size_t MEDIUM_ROW = 2048;  // members up to which the second one holds a large turn
 constexpr std::size_t LONG_ROW = 4096;    // members whose weights take half the first cache
 constexpr std::size_t FLUSH_ROWS = 64;  // rows summed in single precision before doubles take over
 
@@ -307,7 +309,7 @@ struct Avx512 {
 // the first one, and few long ones fill the second.
 std::size_t rows_a_turn(std::size_t c) {
     if (c >= LONG_ROW) return 4;
-    return c >= 400 && c <= 2048 ? MOST_ROWS : 8;
+    return c >= SHORT_ROW && c <= MEDIUM_ROW ? MOST_ROWS : 8;
 }
 
 template <typename KERNEL>

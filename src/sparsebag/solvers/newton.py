@@ -75,6 +75,7 @@ def newton_end(objective: Objective, point: Point, watch: Watch) -> Point:
     if point.gap <= END_GAP * objective.scale:
         return point
     hessian = positive_definite(on_host(objective.hessian(point.weights)))
+    watch.nbytes_read += objective.nbytes_per_pass
     for _ in range(END_STEPS):
         weights = on_host(point.weights)
         target = simplex_qp(hessian, on_host(point.gradient) - hessian @ weights, weights)
