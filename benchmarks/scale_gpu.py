@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 
 import sparsebag as sb
+from benchmarks.environment import environment
 from benchmarks.kept_output import kept_output
 from sparsebag.evidence.evidence import OOBEvidence
 from sparsebag.evidence.torch_loan import bytes_as_torch
@@ -94,6 +95,7 @@ def describe(torch: Any) -> None:
     print(f"python -m benchmarks.scale_gpu on {said or torch.cuda.get_device_name()}")
     names = ["torch", "triton", "cupy", "numpy"]
     print(", ".join(f"{name} {_version(name)}" for name in names), f", CUDA {torch.version.cuda}")
+    print(", ".join(f"{name} {value}" for name, value in environment().items() if value))
 
 
 def ceilings(torch: Any) -> tuple[float, float]:

@@ -184,3 +184,40 @@ def test_what_cannot_be_stored_is_told_at_once(e, tmp_path, kind):
     rows = sb.stream_rows(cube, None, np.arange(50) % 3, every_class=True)
     with pytest.raises(ValueError, match="keeps the true class's votes alone"):
         store_evidence(rows, tmp_path / "cube", format=kind)
+
+
+def overwrite_votes(folder, kind, votes):
+    """As another program might: the same names and shapes."""
+    if kind == "npy":
+        np.save(folder / "votes.npy", votes)
+    elif kind == "zarr":
+        import zarr
+
+        zarr.open_group(str(folder / "rows.zarr"), mode="r+")["votes"][:] = votes
+    else:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        table = pq.read_table(folder / "rows.parquet")
+        flat = pa.array(np.ascontiguousarray(votes).reshape(-1))
+        column = pa.FixedSizeListArray.from_arrays(flat, votes.shape[1])
+        place = table.schema.get_field_index("votes")
+        pq.write_table(
+            table.set_column(place, "votes", column), folder / "rows.parquet", row_group_size=100
+        )
+
+
+@pytest.mark.parametrize("kind", ["npy", "zarr", "parquet"])
+def test_votes_overwritten_in_the_same_shape_are_noticed(e, stored, kind):
+    folder = stored(kind)
+    open_evidence(folder)
+    other = np.where(e.oob_mask, 1 - e.votes, 0).astype(np.float32)
+    overwrite_votes(folder, kind, other)
+    with pytest.raises(ValueError, match=r"was overwritten since it was stored.*rows are not"):
+        open_evidence(folder)
+
+
+@pytest.mark.parametrize("kind", ["npy", "zarr", "parquet"])
+def test_a_copied_store_is_the_same_store(stored, tmp_path, kind):
+    shutil.copytree(stored(kind), tmp_path / "copy", copy_function=shutil.copyfile)
+    assert open_evidence(tmp_path / "copy").n_rows == 400

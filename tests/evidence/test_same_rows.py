@@ -1,12 +1,14 @@
 """A stream must give the same rows on every pass, and after a kill; others are never mixed in."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 import sparsebag as sb
 from problems import evidence
 from sparsebag.evidence.evidence import OOBEvidence
-from sparsebag.evidence.same_rows import BlockDigests, ChangedRowsError
+from sparsebag.evidence.same_rows import TURNS, BlockDigests, ChangedRowsError
 from sparsebag.objective import pass_journal
 
 MEMORY = 1 << 20
@@ -168,6 +170,30 @@ def test_a_users_loss_is_known_by_its_values(e, tmp_path):
     unknown.scale = lambda x: x
     with pytest.raises(ValueError, match="this one cannot be pickled"):
         solve(unknown, "c")
+
+
+def test_other_votes_are_seen_at_the_next_read_and_a_single_one_in_time(e):
+    block = e.take(slice(0, 40))  # every row is looked at
+    digests = BlockDigests()
+    digests.meet(0, block)
+    digests.meet(0, block)
+    other = replace(block, votes=np.where(block.oob_mask, 1 - block.votes, 0).astype(np.float32))
+    with pytest.raises(ChangedRowsError, match="holds other rows"):
+        digests.meet(0, other)
+
+    def reads_until_seen(member):
+        votes, digests = block.votes.copy(), BlockDigests()
+        votes[:, member] = np.where(block.oob_mask[:, member], 1 - votes[:, member], 0)
+        digests.meet(0, block)
+        for turn in range(TURNS):
+            try:
+                digests.meet(0, replace(block, votes=votes))
+            except ChangedRowsError:
+                return turn + 1
+        return None
+
+    seen = [reads_until_seen(member) for member in range(N_MEMBERS)]
+    assert sorted(turn for turn in seen if turn) == list(range(1, TURNS + 1))
 
 
 def test_some_columns_are_known_by_their_rows(e):

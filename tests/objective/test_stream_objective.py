@@ -40,6 +40,23 @@ def pair(loss="log_loss", *, block_rows=50, memory_limit=1 << 30, n_classes=2, *
 
 @pytest.mark.parametrize("loss", ["log_loss", "squared_error", "brier"])
 @pytest.mark.parametrize("weighted", [False, True])
+def test_later_passes_give_the_first_ones_bits(loss, weighted):
+    # In single precision the kernel reads blocks that are known without asking anything else.
+    whole, stream = pair(loss, weighted=weighted, dtype=np.float32)
+    w, other = interior_point(9), np.full(9, 1 / 9)
+    first = stream.value_and_gradient(w)
+    stream.value_and_gradient(other)
+    again = stream.value_and_gradient(w)
+    assert again[0] == first[0]
+    assert np.array_equal(again[1], first[1])
+    assert again[0] == pytest.approx(whole.value(w), rel=1e-6)
+    assert stream.n_rows == 230
+    assert stream.scale == pytest.approx(whole.scale)
+    assert stream.nbytes_per_pass == whole.nbytes_per_pass
+
+
+@pytest.mark.parametrize("loss", ["log_loss", "squared_error", "brier"])
+@pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("holdout", [False, True])
 @pytest.mark.parametrize("memory_limit", [1 << 30, 1])
 def test_every_quantity_is_the_same(loss, weighted, holdout, memory_limit):

@@ -14,7 +14,8 @@ from sparsebag.solvers.base import Status, Watch
 from sparsebag.solvers.geometry import Entropy, Euclid
 from sparsebag.solvers.mirror import Mirror, ProjectedSGD, stochastic_steps
 from sparsebag.solvers.online import OnlineSolve
-from sparsebag.solvers.projected_gradient import Point, ProjectedGradient
+from sparsebag.solvers.point import Point
+from sparsebag.solvers.projected_gradient import ProjectedGradient
 
 N_ROWS, N_MEMBERS = 20_000, 60
 SAMPLE_ROWS = 4000

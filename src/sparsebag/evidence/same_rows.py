@@ -8,7 +8,6 @@ is compared with it.
 
 from __future__ import annotations
 
-import math
 import zlib
 from collections.abc import Iterator
 from typing import Any
@@ -24,9 +23,12 @@ from sparsebag.evidence.row_stream import RowStream
 Array = Any
 
 SAMPLED_ENTRIES = 256
-"""Votes and mask entries of a block that enter its digest, spread over all its rows and members; of
-targets and row weights all do, by their sum. More would cost more than it is worth: a change that
-misses all of them, block after block, touches too few votes to move the objective."""
+"""Votes and mask entries of a block that enter its digests, spread over all its rows; of targets
+and row weights all do, by their sum. More would cost more than it is worth: a change that misses
+all of them, block after block, touches too few votes to move the objective."""
+TURNS = 8
+"""Digests of the votes, each of one member's on other rows. The first read takes them all, a later
+one compares the next in turn: every entry is a line of memory that no cache holds."""
 GOLDEN = 0.6180339887
 """Successive multiples of it, modulo 1, are spread evenly: no two blocks are sampled alike."""
 
@@ -40,8 +42,8 @@ class BlockDigests:
 
     Parameters
     ----------
-    known : ndarray of shape (n_blocks, 3), optional
-        Rows, digest of targets and weights, digest of votes and mask, of blocks that another
+    known : ndarray of shape (n_blocks, 2 + TURNS), optional
+        Rows, digest of targets and weights, digests of votes and mask, of blocks that another
         process read.
     is_complete : bool, default False
         Whether those are all blocks of the stream.
@@ -63,8 +65,8 @@ class BlockDigests:
     def __init__(
         self, known: np.ndarray | None = None, is_complete: bool = False, origin: str = ""
     ) -> None:
-        self._known = [] if known is None else [(int(a), int(b), int(c)) for a, b, c in known]
-        self._met = [False] * len(self._known)
+        self._known = [] if known is None else [np.array(line) for line in known]
+        self._times_met = [0] * len(self._known)
         self.is_complete, self._origin = is_complete, origin
 
     def __len__(self) -> int:
@@ -72,18 +74,18 @@ class BlockDigests:
 
     @property
     def table(self) -> np.ndarray:
-        """Ndarray of shape (n_blocks, 3): what another process needs to know."""
-        return np.array(self._known, dtype=np.int64).reshape(-1, 3)
+        """Ndarray of shape (n_blocks, 2 + TURNS): what another process needs to know."""
+        return np.array(self._known, dtype=np.int64).reshape(-1, 2 + TURNS)
 
     @property
     def n_rows(self) -> int:
         """Rows of the blocks known."""
-        return sum(n_rows for n_rows, _, _ in self._known)
+        return sum(int(line[0]) for line in self._known)
 
     @property
     def unmet(self) -> list[int]:
         """Blocks that are known from elsewhere only."""
-        return [number for number, met in enumerate(self._met) if not met]
+        return [number for number, times in enumerate(self._times_met) if not times]
 
     def meet(self, number: int, block: OOBEvidence, *, has_all_members: bool = True) -> None:
         """Take down a block that is new, compare one that is not.
@@ -97,24 +99,29 @@ class BlockDigests:
         """
         if number > len(self._known) or (number == len(self._known) and not has_all_members):
             return  # read out of turn, before the first pass came here
-        found = (
-            block.n_rows,
-            _digest_of_rows(block),
-            _digest_of_votes(block, number) if has_all_members else 0,
-        )
         if number == len(self._known):
             if self.is_complete:
                 raise self._changed(number, f"the stream had {number} blocks, and has more now")
-            self._known.append(found)
-            self._met.append(True)
+            votes = [_digest_of_votes(block, number, turn) for turn in range(TURNS)]
+            self._known.append(np.array([block.n_rows, _digest_of_rows(block), *votes]))
+            self._times_met.append(1)
             return
-        before = self._known[number]
-        if found[0] != before[0]:
-            words = f"block {number} has {found[0]} rows now and had {before[0]} when it was"
+        before, times = self._known[number], self._times_met[number]
+        if block.n_rows != before[0]:
+            words = f"block {number} has {block.n_rows} rows now and had {before[0]} when it was"
             raise self._changed(number, f"{words} first read")
-        if found[: 2 + has_all_members] != before[: 2 + has_all_members]:
+        # One that this process has not met is compared in full; targets, which the first pass has
+        # made into weights, are looked at again at the second read and once a round after it.
+        turns = range(0)
+        if has_all_members:
+            turns = range(TURNS) if not times else range(times % TURNS, times % TURNS + 1)
+            self._times_met[number] += 1
+        same = all(_digest_of_votes(block, number, turn) == before[2 + turn] for turn in turns)
+        if not has_all_members or times % TURNS <= 1:
+            same = same and _digest_of_rows(block) == before[1]
+        if not same:
+            self._times_met[number] = times
             raise self._changed(number, f"block {number} holds other rows than when first read")
-        self._met[number] = self._met[number] or has_all_members
 
     def end(self, n_blocks: int) -> None:
         """The stream has ended.
@@ -130,8 +137,8 @@ class BlockDigests:
         self.is_complete = True
 
     def _changed(self, number: int, words: str) -> ChangedRowsError:
-        foreign = self._origin and not all(self._met[number : number + 1])
-        if foreign or (self._origin and not any(self._met)):
+        foreign = self._origin and not all(self._times_met[number : number + 1])
+        if foreign or (self._origin and not any(self._times_met)):
             return ChangedRowsError(
                 f"{self._origin} belongs to other rows than these ({words}); delete it to start "
                 "afresh, or name another file."
@@ -235,27 +242,20 @@ def _digest_of_rows(block: OOBEvidence) -> int:
     return digest
 
 
-def _digest_of_votes(block: OOBEvidence, number: int) -> int:
-    """Of some votes and mask entries, as they count: zero in the bag, in single precision."""
-    mask = None if block.oob_mask is None else _sampled(block.oob_mask, number) != 0
-    digest = 0 if mask is None else zlib.crc32(mask.tobytes())
+def _digest_of_votes(block: OOBEvidence, number: int, turn: int) -> int:
+    """Of one member's votes and mask on some rows, as they count: zero in the bag."""
+    step = max(1, block.n_rows * TURNS // SAMPLED_ENTRIES)
+    place = (TURNS * number + turn) * GOLDEN % 1.0
+    rows, member = slice(int(place * step), None, step), int(place * block.n_members)
+    mask = None if block.oob_mask is None else on_host(block.oob_mask[rows, member])
+    digest = 0 if mask is None else zlib.crc32((mask != 0).tobytes())
     for votes in (block.votes, *(block.class_votes or ())):
         if sp.issparse(votes):
-            digest = zlib.crc32(_sampled(votes.indices, number).tobytes(), digest)
-            values = _sampled(votes.data, number)
+            some = slice(int(place * 8), None, max(1, votes.nnz * TURNS // SAMPLED_ENTRIES))
+            digest = zlib.crc32(votes.indices[some].tobytes(), digest)
+            values = votes.data[some]
         else:
-            values = _sampled(votes, number)
-            values = values if mask is None else np.where(mask, values, 0)
-        digest = zlib.crc32(np.ascontiguousarray(values, dtype=np.float32).data, digest)
+            values = on_host(votes[rows, member])
+            values = values if mask is None or block.is_zeroed else np.where(mask, values, 0)
+        digest = zlib.crc32(values.astype(np.float32).tobytes(), digest)
     return digest
-
-
-def _sampled(values: Array, number: int) -> np.ndarray:
-    """Entries at equal distances that share no factor with the row's length."""
-    flat = values.reshape(-1)
-    n_entries = int(flat.shape[0])
-    step = max(1, n_entries // SAMPLED_ENTRIES)
-    while step > 1 and math.gcd(step, int(values.shape[-1])) > 1:
-        step -= 1
-    first = int(number * GOLDEN % 1.0 * step)
-    return on_host(flat[first::step])

@@ -23,6 +23,7 @@ from sparsebag.evidence.evidence import OOBEvidence, zero_in_bag
 from sparsebag.evidence.npy_window import NpyWindow
 from sparsebag.evidence.parquet_rows import ParquetRows, pyarrow_parquet
 from sparsebag.evidence.row_stream import RowStream
+from sparsebag.evidence.store_seal import StoreSeal, check_seal
 from sparsebag.evidence.zarr_window import ZarrWindow
 
 Format = Literal["npy", "zarr", "parquet"]
@@ -65,18 +66,19 @@ def store_evidence(
         raise ValueError(f"format={format!r} is not known; use one of {sorted(WRITERS)}.")
     path.mkdir(parents=True, exist_ok=True)
     writer = WRITERS[format](path)
-    n_rows, names = 0, set[str]()
+    n_rows, names, sealed = 0, set[str](), StoreSeal()
     try:
         for block in stream.blocks():
             names = _same_names(block, names)
             writer.write(block)
+            sealed.add(block)
             n_rows += block.n_rows
     finally:
         writer.close()
     if n_rows == 0:
         raise ValueError("the stream gave no rows; there is nothing to store.")
     classes = None if stream.classes is None else stream.classes.tolist()
-    about = {
+    about: dict[str, Any] = {
         "format": FORMAT,
         "kind": format,
         "task": stream.task,
@@ -85,6 +87,7 @@ def store_evidence(
         "n_members": stream.n_members,
         "arrays": sorted(names),
     }
+    about["sealed"] = sealed.stamped(path, DESCRIPTION)
     draft = path / (DESCRIPTION + ".part")
     draft.write_text(json.dumps(about))
     os.replace(draft, path / DESCRIPTION)  # last: a folder without it was never finished
@@ -127,6 +130,14 @@ def open_evidence(
             f"{path} holds no evidence that was stored to the end by this version of sparsebag; "
             "write it with store_evidence."
         ) from error
+    if "sealed" in about:
+        check_seal(path, DESCRIPTION, about["sealed"], _open(path, about))
+    return _open(path, about, block_rows)
+
+
+def _open(
+    path: Path, about: dict[str, Any], block_rows: int | None = None
+) -> ArrayRows | ParquetRows:
     classes = None if about["classes"] is None else np.asarray(about["classes"])
     if about["kind"] == "parquet":
         rows = ParquetRows(path / "rows.parquet", about["n_members"], about["task"], classes)

@@ -123,8 +123,11 @@ struct RowTerms {
     bool log_loss, is_zeroed;
 };
 
-constexpr std::size_t MOST_ROWS = 8;      // voted on, then differentiated, from the cache
-constexpr std::size_t LONG_ROW = 4096;   // members whose weights take half the first cache
+constexpr std::size_t MOST_ROWS = 64;     // voted on, then differentiated, from the cache
+constexpr std::size_t LOG_ROWS = 8;       // of equal weight, that share one logarithm
+constexpr std::size_t SHORT_ROW = 400;    // members below which a turn stays in the first cache
+constexpr std::size_t MEDIUM_ROW = 2048;  // members up to which the second one holds a large turn
+constexpr std::size_t LONG_ROW = 4096;    // members whose weights take half the first cache
 constexpr std::size_t FLUSH_ROWS = 64;  // rows summed in single precision before doubles take over
 
 // Losses of a few rows, from their products, and the slopes in them. Rows of equal weight, the
@@ -132,7 +135,6 @@ constexpr std::size_t FLUSH_ROWS = 64;  // rows summed in single precision befor
 INLINE double losses_of_rows(const RowTerms &t, std::size_t first, std::size_t rows,
                              const double *n, const double *d, float *on_votes, float *on_mask) {
     double p[MOST_ROWS], weight[MOST_ROWS];
-    bool alike = true;
     for (std::size_t r = 0; r < rows; ++r) {
         const std::size_t i = first + r;
         const double share = 1.0 / (d[r] + t.prior_mass + t.least_denominator);
@@ -140,7 +142,6 @@ INLINE double losses_of_rows(const RowTerms &t, std::size_t first, std::size_t r
         q = q > t.least_vote ? q : t.least_vote;
         p[r] = t.kept_share * q + t.floor;
         weight[r] = t.multiplicity * t.row_weight[i];
-        alike &= weight[r] == weight[0];
         const double slope = t.log_loss ? -1.0 / p[r] : 2.0 * (p[r] - t.target[i]);
         const double found = t.kept_share * weight[r] * slope * share;
         on_votes[r] = static_cast<float>(found);
@@ -152,12 +153,20 @@ INLINE double losses_of_rows(const RowTerms &t, std::size_t first, std::size_t r
             const double off = p[r] - t.target[first + r];
             loss += weight[r] * off * off;
         }
-    } else if (alike) {
+        return loss;
+    }
+    for (std::size_t begin = 0; begin < rows; begin += LOG_ROWS) {
+        const std::size_t end = begin + LOG_ROWS < rows ? begin + LOG_ROWS : rows;
         double product = 1.0;
-        for (std::size_t r = 0; r < rows; ++r) product *= p[r];
-        loss = -weight[0] * std::log(product);
-    } else {
-        for (std::size_t r = 0; r < rows; ++r) loss -= weight[r] * std::log(p[r]);
+        bool alike = true;
+        for (std::size_t r = begin; r < end; ++r) {
+            product *= p[r];
+            alike &= weight[r] == weight[begin];
+        }
+        if (alike)
+            loss -= weight[begin] * std::log(product);
+        else
+            for (std::size_t r = begin; r < end; ++r) loss -= weight[r] * std::log(p[r]);
     }
     return loss;
 }
@@ -186,7 +195,7 @@ struct Portable {
 #define HAS_X86_KERNELS 1
 
 // Sixteen members at a time. The mask's bytes become a mask register, so that its products are
-// additions of the weights that are in; votes in the bag, whatever they hold, are not loaded.
+// additions of the weights that are in; votes in the bag, whatever they hold, are not computed with.
 struct Avx512 {
     __attribute__((target("avx512f,avx512bw,avx512vl"), always_inline)) static inline __mmask16
     is_in(const std::uint8_t *m, __mmask16 here = 0xffff) {
@@ -206,7 +215,7 @@ struct Avx512 {
                 const std::size_t k = j + 16 * l;
                 const __m512 weight = _mm512_loadu_ps(w + k);
                 const __mmask16 in = is_in(m + k);
-                sum_v[l] = _mm512_fmadd_ps(_mm512_maskz_loadu_ps(in, v + k), weight, sum_v[l]);
+                sum_v[l] = _mm512_mask3_fmadd_ps(_mm512_loadu_ps(v + k), weight, sum_v[l], in);
                 sum_m[l] = _mm512_mask_add_ps(sum_m[l], in, sum_m[l], weight);
             }
         for (; j < c; j += 16) {
@@ -231,8 +240,8 @@ struct Avx512 {
             const __m512 weight = _mm512_loadu_ps(w + j);
             for (int r = 0; r < 4; ++r) {
                 const __mmask16 in = is_in(m + r * c + j);
-                const __m512 votes = _mm512_maskz_loadu_ps(in, v + r * c + j);
-                sum_v[r] = _mm512_fmadd_ps(votes, weight, sum_v[r]);
+                const __m512 votes = _mm512_loadu_ps(v + r * c + j);
+                sum_v[r] = _mm512_mask3_fmadd_ps(votes, weight, sum_v[r], in);
                 sum_m[r] = _mm512_mask_add_ps(sum_m[r], in, sum_m[r], weight);
             }
         }
@@ -260,7 +269,7 @@ struct Avx512 {
             __m512 left = _mm512_loadu_ps(sums + j), right = _mm512_setzero_ps();
             for (std::size_t r = 0; r < R; ++r) {
                 const __mmask16 in = is_in(m + r * c + j);
-                left = _mm512_fmadd_ps(_mm512_maskz_loadu_ps(in, v + r * c + j), a[r], left);
+                left = _mm512_mask3_fmadd_ps(_mm512_loadu_ps(v + r * c + j), a[r], left, in);
                 right = _mm512_mask_add_ps(right, in, right, b[r]);
             }
             _mm512_storeu_ps(sums + j, left + right);
@@ -295,10 +304,18 @@ struct Avx512 {
 };
 #endif
 
+// Rows voted on before they are differentiated. Each turn from the one to the other lets memory's
+// read-ahead run dry, so turns are few where many rows fit the second cache; short rows do best from
+// the first one, and few long ones fill the second.
+std::size_t rows_a_turn(std::size_t c) {
+    if (c >= LONG_ROW) return 4;
+    return c >= SHORT_ROW && c <= MEDIUM_ROW ? MOST_ROWS : 8;
+}
+
 template <typename KERNEL>
 double loss_and_gradient_by(const float *v, const std::uint8_t *m, const float *w, std::size_t rows,
                             std::size_t c, const RowTerms &t, float *sums, double *gradient) {
-    const std::size_t group = c >= LONG_ROW ? MOST_ROWS / 2 : MOST_ROWS;
+    const std::size_t group = rows_a_turn(c);
     double loss = 0.0;
     for (std::size_t i = 0; i < rows;) {
         const std::size_t end = i + FLUSH_ROWS < rows ? i + FLUSH_ROWS : rows;

@@ -8,7 +8,7 @@ differentiates, and adds their share of the gradient while they are still in the
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -40,7 +40,12 @@ class OneRead:
     is_zeroed: bool
 
     def loss_and_gradient(
-        self, weights: np.ndarray, *, prior_mass: float, least_denominator: float
+        self,
+        weights: np.ndarray,
+        *,
+        prior_mass: float,
+        least_denominator: float,
+        evidence: OOBEvidence | None = None,
     ) -> tuple[float, np.ndarray]:
         """The loss of all rows and its gradient.
 
@@ -49,17 +54,24 @@ class OneRead:
         weights : ndarray of shape (N,)
         prior_mass, least_denominator : float
             τ, and what is added to every denominator.
+        evidence : OOBEvidence, optional
+            The same rows read anew; must be `is_readable`.
 
         Returns
         -------
         loss : float
         gradient : ndarray of shape (N,)
         """
+        votes, mask, is_zeroed = self.votes, self.mask, self.is_zeroed
+        if evidence is not None:
+            assert evidence.oob_mask is not None
+            votes, mask = evidence.votes, evidence.oob_mask.view(np.uint8)
+            is_zeroed = evidence.is_zeroed
         gradient = np.zeros(len(weights))
         loss = _passes.loss_and_gradient(
-            self.votes,
-            self.mask,
-            weights.astype(np.float32),
+            votes,
+            mask,
+            weights.astype(np.float32, copy=False),
             self.uniform_vote,
             self.target,
             self.row_weight,
@@ -70,11 +82,21 @@ class OneRead:
             self.kept_share,
             self.floor,
             self.multiplicity,
-            self.is_zeroed,
+            is_zeroed,
             np.empty(len(weights), dtype=np.float32),
             gradient,
         )
         return loss, gradient
+
+    def without_evidence(self) -> OneRead:
+        """What is known of the rows, without their votes and mask.
+
+        Returns
+        -------
+        OneRead
+        """
+        nothing = np.empty((0, 0), dtype=np.float32)
+        return replace(self, votes=nothing, mask=nothing)
 
 
 def make_one_read(
@@ -98,28 +120,44 @@ def make_one_read(
     OneRead, FusedOneRead or None
     """
     votes, mask = channels.votes[0], evidence.oob_mask
-    plain = (
-        type(loss) in KNOWN_LOSSES
-        and len(channels.votes) == 1
-        and is_numpy_array(votes)
-        and votes.dtype == np.float32
-        and votes.flags.c_contiguous
-        and mask is not None
-        and mask.dtype in (np.bool_, np.uint8)
-        and mask.flags.c_contiguous
-    )
-    if not plain or mask is None:
+    known = type(loss) in KNOWN_LOSSES and len(channels.votes) == 1
+    if not known or not is_readable(votes, mask) or mask is None:
         return make_fused_one_read(evidence, channels, facts, loss, floor)
+    is_log_loss = isinstance(loss, LogLoss)
+    row_weight = np.ascontiguousarray(facts.row_weight)
     return OneRead(
         votes=votes,
         mask=mask.view(np.uint8),
         uniform_vote=np.ascontiguousarray(facts.uniform_vote[0]),
-        target=np.ascontiguousarray(channels.targets[0]),
-        row_weight=np.ascontiguousarray(facts.row_weight),
-        is_log_loss=isinstance(loss, LogLoss),
+        # The true class's vote has no target; any array of its length will do.
+        target=row_weight if is_log_loss else np.ascontiguousarray(channels.targets[0]),
+        row_weight=row_weight,
+        is_log_loss=is_log_loss,
         least_vote=float(getattr(loss, "clip", -np.inf)),
         kept_share=1.0 - floor,
         floor=floor / (evidence.n_classes or 1),
         multiplicity=channels.multiplicity,
         is_zeroed=evidence.is_zeroed,
+    )
+
+
+def is_readable(votes: Array, mask: Array | None) -> bool:
+    """Whether the host's kernel reads such votes and mask.
+
+    Parameters
+    ----------
+    votes : array of shape (B, N)
+    mask : array of shape (B, N) or None
+
+    Returns
+    -------
+    bool
+    """
+    return (
+        is_numpy_array(votes)
+        and votes.dtype == np.float32
+        and votes.flags.c_contiguous
+        and mask is not None
+        and mask.dtype in (np.bool_, np.uint8)
+        and mask.flags.c_contiguous
     )

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from zipfile import BadZipFile
 
@@ -18,7 +18,7 @@ import numpy as np
 
 from sparsebag.evidence.same_rows import BlockDigests
 
-FORMAT = 2
+FORMAT = 3
 SAVE_EVERY_SECONDS = 0.5
 """How much work a kill may cost, at most, beside the block that was being read."""
 
@@ -75,7 +75,35 @@ class PassSums:
         """
         return cls(weights.copy(), np.zeros(len(weights)))
 
+    def now(self, value: float, gradient: np.ndarray, total: float, n_blocks: int) -> PassSums:
+        """With the sums that depend on the weights as they stand after some blocks.
 
+        Parameters
+        ----------
+        value, gradient, total, n_blocks
+            As the attributes.
+
+        Returns
+        -------
+        PassSums
+        """
+        return replace(self, value=value, gradient=gradient, total=total, n_blocks=n_blocks)
+
+    def with_survey(self, known: PassSums) -> PassSums:
+        """With what another pass over the same rows found that does not depend on the weights.
+
+        Parameters
+        ----------
+        known : PassSums
+
+        Returns
+        -------
+        PassSums
+        """
+        return replace(self, **{name: getattr(known, name) for name in SURVEYED})
+
+
+SURVEYED = ("scale", "square", "n_rows", "n_covered", "nbytes")
 SCALARS = [name for name in PassSums.__dataclass_fields__ if name not in ("weights", "gradient")]
 
 
@@ -159,15 +187,10 @@ class PassJournal:
         self._cursor += sums.is_done
         self._write()
 
-    def save_if_due(self, sums: PassSums) -> None:
-        """The same, at most twice a second.
-
-        Parameters
-        ----------
-        sums : PassSums
-        """
-        if time.monotonic() - self._last_save >= SAVE_EVERY_SECONDS:
-            self.save(sums)
+    @property
+    def is_due(self) -> bool:
+        """Whether half a second has passed since sums were put on record."""
+        return time.monotonic() - self._last_save >= SAVE_EVERY_SECONDS
 
     def _write(self) -> None:
         arrays = {"format": np.array(FORMAT), "fingerprint": np.array(self.fingerprint)}

@@ -23,13 +23,14 @@ from sparsebag.evidence.evidence import OOBEvidence
 from sparsebag.evidence.reservoir import Reservoir
 from sparsebag.evidence.row_stream import RowStream, concatenate
 from sparsebag.evidence.same_rows import SameRows
+from sparsebag.objective.known_blocks import KnownBlocks
 from sparsebag.objective.losses import Loss
 from sparsebag.objective.on_simplex import HostObjective
 from sparsebag.objective.pass_journal import PassJournal, PassSums
 from sparsebag.objective.pass_report import PassReport
 from sparsebag.objective.penalties import ConcaveQuadratic, Penalty, restrict_penalty
 from sparsebag.objective.row_facts import NoWeightError, RowFacts
-from sparsebag.objective.simplex_objective import SimplexObjective
+from sparsebag.objective.simplex_objective import NO_VOTE, SimplexObjective
 
 Array = Any
 
@@ -39,7 +40,6 @@ HELD_SHARE = 4
 of it, and the copy while either is put together, leave as much again for blocks."""
 FACTS_SHARE = 8
 """Likewise the rows' weights and prior votes."""
-FACTS_BYTES = 16
 NO_PENALTY = ConcaveQuadratic(0.0)
 NO_ROWS = "the stream gave no rows; there is nothing to judge the members by."
 
@@ -92,7 +92,7 @@ class StreamObjective(HostObjective):
         self.memory_limit, self.journal, self.verbose = memory_limit, journal, verbose
         self._reads = _Reads()
         self._members: np.ndarray | None = None
-        self._facts: dict[int, RowFacts | None] = {}
+        self._blocks = KnownBlocks(memory_limit // FACTS_SHARE)
         self._known: PassSums | None = None
 
     # -- what it is --------------------------------------------------------------------------
@@ -267,74 +267,71 @@ class StreamObjective(HostObjective):
 
     def _run_pass(self, sums: PassSums, journal: PassJournal | None) -> PassSums:
         report = PassReport(self.stream.n_blocks, sums.n_blocks, self.verbose)
-        weights = sums.weights
-        began = sums.n_blocks
-        part = None
+        weights, single = sums.weights, sums.weights.astype(np.float32)
+        value, gradient, total = sums.value, sums.gradient.copy(), sums.total
+        began = n_blocks = sums.n_blocks
         # Rows that only come in order are sampled while they come the first time.
         samples = self._known is None and began == 0 and not hasattr(self.stream, "take")
         reservoir: Reservoir | None = None
-        for part in self._parts(skip=began):
-            sums = replace(sums, n_blocks=sums.n_blocks + 1)
-            if part is not None:
+        for number, block in self._numbered_blocks(began):
+            known = None if self._known is None else self._blocks.read(number, block)
+            if known is not None and block.n_members == self.n_members:
+                read, mass = known
+                mean, slope = read.loss_and_gradient(
+                    single, prior_mass=self.prior_mass, least_denominator=NO_VOTE, evidence=block
+                )
+                value += mass * mean
+                slope *= mass
+                gradient += slope
+                total += mass
+            elif (part := self._part(number, block)) is not None:
                 if samples:
                     reservoir = reservoir or Reservoir(self._affordable_rows(part.evidence))
                     reservoir.add(part.evidence)
-                value, gradient = part.value_and_gradient(part.asarray(weights))
-                mass = part.facts.total
-                targets = on_host(part.evidence.target).astype(np.float64)
-                row_weight = on_host(part.facts.row_weight)
-                square = float(row_weight @ targets**2)
-                idle = row_weight == 0
-                if part.evidence.sample_weight is not None:
-                    idle &= on_host(part.evidence.sample_weight) > 0
-                sums = replace(
-                    sums,
-                    value=sums.value + mass * value,
-                    gradient=sums.gradient + mass * on_host(gradient),
-                    total=sums.total + mass,
-                    scale=sums.scale + mass * part.scale,
-                    square=sums.square + mass * square,
-                    n_rows=sums.n_rows + part.n_rows,
-                    n_covered=sums.n_covered + part.n_rows - int(idle.sum()),
-                    nbytes=sums.nbytes + part.nbytes_per_pass,
-                )
-            if journal is not None:
-                journal.save_if_due(sums)
-            report.block(sums.n_blocks)
-        if part is not None:
-            self._reads.vote_eps = float(part.xp.finfo(part.evidence.votes.dtype).eps)
+                mean, slope = part.value_and_gradient(part.asarray(weights))
+                value += part.facts.total * mean
+                gradient += part.facts.total * on_host(slope)
+                total += part.facts.total
+                self._reads.vote_eps = float(part.xp.finfo(part.evidence.votes.dtype).eps)
+                if self._known is None:
+                    sums = _surveyed(sums, part)
+            n_blocks += 1
+            if journal is not None and journal.is_due:
+                journal.save(sums.now(value, gradient.copy(), total, n_blocks))
+            report.block(n_blocks)
         self._reads.reservoir = reservoir or self._reads.reservoir
-        sums = replace(sums, is_done=True)
+        sums = replace(sums.now(value, gradient, total, n_blocks), is_done=True)
+        if self._known is not None:
+            sums = sums.with_survey(self._known)
         if journal is not None:
             journal.save(sums)
-        n_blocks = max(sums.n_blocks, 1)
-        self._reads.passes += (sums.n_blocks - began) / n_blocks
+        self._reads.passes += (n_blocks - began) / max(n_blocks, 1)
         return sums
 
-    def _parts(self, skip: int = 0) -> Iterator[SimplexObjective | None]:
+    def _parts(self) -> Iterator[SimplexObjective | None]:
         """Each block's part; None for a block without a row of weight."""
-        for number, block in self._numbered_blocks(skip):
-            known = self._facts.get(number)
-            if number in self._facts and known is None:
-                yield None
-                continue
-            try:
-                part = SimplexObjective(
-                    block,
-                    self.loss,
-                    NO_PENALTY,
-                    floor=self.floor,
-                    prior_mass=self.prior_mass,
-                    facts=known,
-                )
-            except NoWeightError:
-                self._facts[number] = None
-                yield None
-                continue
-            if known is None and self._keeps_facts(part):
-                self._facts[number] = part.facts
-            already = self._members is not None and block.n_members == len(self._members)
-            yield part if self._members is None or already else part.restrict(self._members)
+        return (self._part(number, block) for number, block in self._numbered_blocks(0))
+
+    def _part(self, number: int, block: OOBEvidence) -> SimplexObjective | None:
+        if self._blocks.is_idle(number):
+            return None
+        known = self._blocks.facts(number)
+        try:
+            part = SimplexObjective(
+                block,
+                self.loss,
+                NO_PENALTY,
+                floor=self.floor,
+                prior_mass=self.prior_mass,
+                facts=known,
+            )
+        except NoWeightError:
+            self._blocks.keep(number, None)
+            return None
+        if known is None:
+            self._blocks.keep(number, part)
+        already = self._members is not None and block.n_members == len(self._members)
+        return part if self._members is None or already else part.restrict(self._members)
 
     def _numbered_blocks(self, skip: int) -> Iterator[tuple[int, OOBEvidence]]:
         if self.stream.n_blocks is None:
@@ -344,17 +341,12 @@ class StreamObjective(HostObjective):
             return
         for number in range(skip, self.stream.n_blocks):
             # With the rows' prior votes known, other members' columns need not be read.
-            members = self._members if self._facts.get(number) is not None else None
+            members = self._members if self._blocks.facts(number) is not None else None
             yield number, self.stream.block(number, members)
 
     def _affordable_rows(self, block: OOBEvidence) -> int:
         bytes_a_row = max(1, block.nbytes // block.n_rows)
         return max(1, self.memory_limit // HELD_SHARE // bytes_a_row)
-
-    def _keeps_facts(self, part: SimplexObjective) -> bool:
-        held = sum(f.row_weight.shape[0] for f in self._facts.values() if f is not None)
-        allowed = self.memory_limit // FACTS_SHARE // FACTS_BYTES
-        return bool(held + part.n_rows <= allowed)
 
     def _in_memory(
         self, members: np.ndarray, share: float = 1.0, seed: int = 0
@@ -397,6 +389,24 @@ class StreamObjective(HostObjective):
         other = object.__new__(StreamObjective)
         other.__dict__.update(self.__dict__)
         return other
+
+
+def _surveyed(sums: PassSums, part: SimplexObjective) -> PassSums:
+    """What only the first pass has to find out, with one more block's part."""
+    mass = part.facts.total
+    targets = on_host(part.evidence.target).astype(np.float64)
+    row_weight = on_host(part.facts.row_weight)
+    idle = row_weight == 0
+    if part.evidence.sample_weight is not None:
+        idle &= on_host(part.evidence.sample_weight) > 0
+    return replace(
+        sums,
+        scale=sums.scale + mass * part.scale,
+        square=sums.square + mass * float(row_weight @ targets**2),
+        n_rows=sums.n_rows + part.n_rows,
+        n_covered=sums.n_covered + part.n_rows - int(idle.sum()),
+        nbytes=sums.nbytes + part.nbytes_per_pass,
+    )
 
 
 @dataclass

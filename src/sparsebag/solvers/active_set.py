@@ -14,27 +14,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-from scipy.linalg import LinAlgError, cho_factor
-
-from sparsebag.evidence.arrays import on_host
 from sparsebag.objective.objective import Objective
 from sparsebag.solvers.base import Solution, Status, Watch, one_blas_thread
-from sparsebag.solvers.projected_gradient import (
-    SMALLEST_BACKTRACK,
-    SUFFICIENT_DECREASE,
-    Point,
-    SpectralDescent,
-    leave_flat_centre,
-    next_face,
-)
+from sparsebag.solvers.newton import LARGEST_FACE, newton_step
+from sparsebag.solvers.point import Point
+from sparsebag.solvers.projected_gradient import SpectralDescent, leave_flat_centre, next_face
 from sparsebag.solvers.simplex import check_start
-from sparsebag.solvers.simplex_qp import simplex_qp
 
 Array = Any
 
-LARGEST_FACE = 300
-"""Members a dense Hessian may span; above it spectral steps go on emptying members."""
 SPECTRAL_ITERATIONS = 7
 """Spectral steps before each attempt at a Hessian."""
 NEWTON_STEPS_PER_FACE = 8
@@ -46,8 +34,6 @@ NEWCOMERS_SHARE = 0.05
 FIRST_MEMBERS = 30
 """Members a convex problem starts from: where any start leads to the same minimum, growing a
 small face to the answer beats shrinking a large one."""
-FIRST_SHIFT = 1e-10
-"""First multiple of the mean curvature added to an indefinite Hessian; then tenfold."""
 PRIOR_MASS_PATH = (1e-2, 1e-4, 1e-6, 1e-8, 1e-10)
 """τ on the way to the ill-posed problem."""
 COVER_WEIGHT = 1e-4
@@ -215,43 +201,3 @@ def welcome_newcomers(objective: Objective, point: Point, watch: Watch) -> Point
     shared = (1.0 - NEWCOMERS_SHARE) * point.weights + NEWCOMERS_SHARE * new / n_new
     candidate = Point.at(objective, shared, watch)
     return candidate if candidate.value < point.value else point
-
-
-def newton_step(objective: Objective, point: Point, watch: Watch) -> Point | None:
-    """One quadratic programme and a monotone search along its step; None if nothing is lower."""
-    xp = objective.xp
-    weights, gradient = on_host(point.weights), on_host(point.gradient)
-    hessian = positive_definite(on_host(objective.hessian(point.weights)))
-    target = simplex_qp(hessian, gradient - hessian @ weights, weights)
-    direction = objective.asarray(target - weights)
-    slope = float(xp.sum(point.gradient * direction))
-    length = 1.0
-    while slope < 0 and length >= SMALLEST_BACKTRACK:
-        trial = point.weights + length * direction
-        trial = xp.where(trial > 0, trial, 0.0 * trial)
-        moved = Point.at(objective, trial, watch)
-        enough = point.value + SUFFICIENT_DECREASE * length * slope
-        flat = moved.value <= point.value + objective.rounding
-        if moved.value <= enough or (flat and moved.gap < 0.5 * point.gap):
-            return moved
-        length *= 0.3
-    return None
-
-
-def positive_definite(hessian: np.ndarray) -> np.ndarray:
-    """The Hessian, shifted just enough that Cholesky succeeds.
-
-    Steps on the simplex sum to zero, so a multiple of the all-ones matrix costs nothing there
-    and removes the curvature across the simplex, which is never positive.
-    """
-    size = len(hessian)
-    hessian = hessian + float(np.abs(hessian).max())
-    mean_curvature = max(float(np.abs(np.diag(hessian)).mean()), np.finfo(float).tiny)
-    shift = FIRST_SHIFT * mean_curvature
-    while True:
-        shifted = hessian + shift * np.eye(size)
-        try:
-            cho_factor(shifted, check_finite=True)
-            return shifted
-        except LinAlgError:
-            shift *= 10.0

@@ -34,12 +34,9 @@ from sparsebag.objective.simplex_objective import SimplexObjective
 from sparsebag.solvers.active_set import ActiveSet
 from sparsebag.solvers.base import Solution, Solver, Status, Watch, one_blas_thread
 from sparsebag.solvers.geometry import Entropy, Euclid, Geometry
-from sparsebag.solvers.projected_gradient import (
-    Point,
-    ProjectedGradient,
-    leave_flat_centre,
-    next_face,
-)
+from sparsebag.solvers.newton import may_end_with_newton, newton_end
+from sparsebag.solvers.point import Point
+from sparsebag.solvers.projected_gradient import ProjectedGradient, leave_flat_centre, next_face
 from sparsebag.solvers.simplex import check_start
 
 Array = Any
@@ -55,9 +52,11 @@ NEGLIGIBLE = 0.01
 """Average weight, as a share of 1/N, below which a member is screened out after the steps."""
 INNER_SHARE = 0.002
 """Between passes the tilted sample is minimised to this share of the gap that is left."""
-FACE_NEWCOMERS = 2.0
+FACE_NEWCOMERS = (2.0, 1.0, 0.5, 0.25)
 """Members without weight in the exact polish, as a multiple of those with: columns cost memory, a
-member that was left out costs two passes."""
+member that was left out costs two passes. The most that fit; rows left out cost a pass or two."""
+TRUSTED_SHARE = 0.5
+"""Share of the goal within which a gap found on the sample is as good as one found by a pass."""
 MOST_FAILURES = 8
 """Rounds in a row that may fail to lower the objective before the solve is called stalled."""
 PULL_GROWTH = 8.0
@@ -144,9 +143,12 @@ class _Rounds:
                 if best.gap <= self.goal:
                     status = Status.CONVERGED
                     break
-                face = next_face(best, self.objective.xp, FACE_NEWCOMERS)
-                if n_rounds and self._may_polish(face, sample):
-                    inner = self._polish(best, face)
+                face = next_face(best, self.objective.xp, FACE_NEWCOMERS[0])
+                if n_rounds and (held := self._face_to_polish(best, sample)) is not None:
+                    inner, on_held = self._polish(best, held)
+                    if (end := self._end_by_sample(sample, best, held, inner, on_held)) is not None:
+                        best, status = end, Status.CONVERGED
+                        break
                 elif n_rounds and self._may_sample_face(best, face, sample):
                     inner = self._face_round(best)
                 else:
@@ -183,10 +185,15 @@ class _Rounds:
         few = self.n_passes < self.solver.max_passes
         return few and self.watch.n_iterations < self.solver.max_iter
 
-    def _may_polish(self, face: Array, sample: SimplexObjective) -> bool:
+    def _face_to_polish(self, best: Point, sample: SimplexObjective) -> Array | None:
+        """The largest face whose columns, of all rows, fit the memory allowed."""
         whole = sample.n_rows >= self.objective.n_rows
         enough = self.n_passes + 2 <= self.solver.max_passes  # its columns, then all members
-        return not whole and enough and self.objective.can_hold(int(face.shape[0]))
+        for share in FACE_NEWCOMERS if enough and not whole else ():
+            face = next_face(best, self.objective.xp, share)
+            if self.objective.can_hold(int(face.shape[0])):
+                return face
+        return None
 
     def _may_sample_face(self, best: Point, face: Array, sample: SimplexObjective) -> bool:
         """Draw rows of a face anew if the one at hand lacks a member that asks for weight."""
@@ -232,16 +239,38 @@ class _Rounds:
         self._count(sample, inner.n_evaluations, inner.nbytes_read)
         return inner
 
-    def _polish(self, point: Point, face: Array) -> Solution:
+    def _polish(self, point: Point, face: Array) -> tuple[Solution, Point]:
         """Minimise exactly over the members with weight and those asking for some, on all rows."""
-        xp = self.objective.xp
         restricted = self.objective.restrict(face)
         self._count_columns()
         inner = self._solve(restricted, point.weights[face], self.goal / 2)
-        self.watch.nbytes_read += inner.nbytes_read
-        weights = xp.zeros_like(point.weights)
-        weights[face] = inner.weights
-        return replace(inner, weights=weights)
+        own = Watch(self.watch.name)  # of columns in memory, not of rows that are streamed
+        ended = Point.at(restricted, inner.weights, own)
+        if inner.status is Status.CONVERGED and may_end_with_newton(self.objective, len(face)):
+            ended = newton_end(restricted, ended, own)
+        self.watch.nbytes_read += inner.nbytes_read + own.nbytes_read
+        weights = self.objective.xp.zeros_like(point.weights)
+        weights[face] = ended.weights
+        return replace(inner, weights=weights), ended
+
+    def _end_by_sample(
+        self, sample: SimplexObjective, anchor: Point, face: Array, inner: Solution, on_face: Point
+    ) -> Point | None:
+        """The face's minimum, if no member outside it can ask for weight; None: a pass must tell.
+
+        Value and gradient on the face are those of all rows. Outside it the gradient is that of the
+        last pass, and what the sample says has changed since then. Far from that pass the sample's
+        noise alone looks like a gap; near it the noise is small, and a pass would say the same.
+        """
+        if not self.objective.is_streamed or inner.status is not Status.CONVERGED:
+            return None
+        here = sample.value_and_gradient(inner.weights)[1]
+        there = sample.value_and_gradient(anchor.weights)[1]
+        self._count(sample, 2, 2 * sample.nbytes_per_pass)
+        gradient = anchor.gradient + here - there
+        gradient[face] = on_face.gradient
+        end = Point(inner.weights, on_face.value, gradient)
+        return end if end.gap <= TRUSTED_SHARE * self.goal else None
 
     def _solve(self, objective: Objective, begin: Array, wanted: float) -> Solution:
         left = max(1, self.solver.max_iter - self.watch.n_iterations)
@@ -274,7 +303,7 @@ def polisher(objective: Objective, tol: float, max_iter: int) -> Solver:
     stiff = not objective.is_well_posed or not objective.has_mask
     if stiff and "hessian" in objective.provides:
         return ActiveSet(tol=tol, max_iter=max_iter)
-    return ProjectedGradient(tol=tol, max_iter=max_iter)
+    return ProjectedGradient(tol=tol, max_iter=max_iter, newton_end=False)
 
 
 def stochastic_steps(

@@ -13,16 +13,14 @@ from typing import Any
 
 from sparsebag.objective.objective import Objective
 from sparsebag.solvers.base import Solution, Status, Watch, one_blas_thread
-from sparsebag.solvers.simplex import check_start, project_to_simplex, stationarity_gap
+from sparsebag.solvers.newton import may_end_with_newton, newton_end
+from sparsebag.solvers.point import SMALLEST_BACKTRACK, SUFFICIENT_DECREASE, Point
+from sparsebag.solvers.simplex import check_start, project_to_simplex
 
 Array = Any
 
-SUFFICIENT_DECREASE = 1e-4
-"""Armijo's constant, the usual value."""
 STEP_BOUNDS = (1e-6, 1e12)
 """Safeguards of the spectral step, as multiples of the first: the loss may have any unit."""
-SMALLEST_BACKTRACK = 1e-10
-"""A line search that shrinks below this cannot lower the objective in this precision."""
 WARM_UP_ITERATIONS = 4
 """Iterations on all members before the first restriction: enough to empty most of them."""
 MONOTONE_ITERATIONS = 100
@@ -50,12 +48,16 @@ class ProjectedGradient:
         settled the basin.
     verbose : int, default 0
         Progress on standard error.
+    newton_end : bool, default True
+        End with Newton steps on the members that are left, where the loss has a second derivative:
+        the gap stops at the tolerance, the weights are known to their sixth digit.
     """
 
     tol: float = 1e-5
     max_iter: int = 2000
     memory: int = 10
     verbose: int = 0
+    newton_end: bool = True
     name: str = "projected_gradient"
     requires: frozenset[str] = frozenset({"gradient"})
 
@@ -69,28 +71,14 @@ class ProjectedGradient:
             if start is None:
                 point = leave_flat_centre(objective, point, watch, objective.goal(self.tol))
             return descend_over_faces(
-                objective, point, watch, tol=self.tol, max_iter=self.max_iter, memory=self.memory
+                objective,
+                point,
+                watch,
+                tol=self.tol,
+                max_iter=self.max_iter,
+                memory=self.memory,
+                ends_with_newton=self.newton_end,
             )
-
-
-@dataclass(frozen=True)
-class Point:
-    """Weights with their objective and gradient."""
-
-    weights: Array
-    value: float
-    gradient: Array
-
-    @classmethod
-    def at(cls, objective: Objective, weights: Array, watch: Watch) -> Point:
-        """Evaluate the objective at the weights."""
-        value, gradient = watch.value_and_gradient(objective, weights)
-        return cls(weights, value, gradient)
-
-    @property
-    def gap(self) -> float:
-        """Stationarity gap."""
-        return stationarity_gap(self.weights, self.gradient)
 
 
 def leave_flat_centre(objective: Objective, point: Point, watch: Watch, goal: float) -> Point:
@@ -116,6 +104,7 @@ def descend_over_faces(
     tol: float,
     max_iter: int,
     memory: int,
+    ends_with_newton: bool = False,
 ) -> Solution:
     """Alternate descent on the members with weight and checks over all members."""
     xp = objective.xp
@@ -127,20 +116,25 @@ def descend_over_faces(
     try:
         while watch.n_iterations < max_iter:
             allowed = min(allowed, max_iter - watch.n_iterations)
-            before = point
+            before, is_exact = point, not ends_with_newton
             if face is None or not objective.can_hold(face.shape[0]):
+                restricted, face = objective, None
                 point = descent.run(objective, point, goal, allowed)
             else:
-                inner = Point(point.weights[face], point.value, point.gradient[face])
-                inner = descent.run(objective.restrict(face), inner, goal / 2, allowed)
-                weights = xp.zeros_like(point.weights)
-                weights[face] = inner.weights
-                point = Point.at(objective, weights, watch)
+                restricted = objective.restrict(face)
+                inner = descent.run(restricted, on_face(point, face), goal / 2, allowed)
+                if not is_exact and not descent.interrupted and inner.gap <= goal / 2:
+                    is_exact = True  # most faces that get here are the last
+                    if may_end_with_newton(objective, int(face.shape[0])):
+                        inner = newton_end(restricted, inner, watch)
+                point = at_face(objective, point, face, inner, watch)
             if descent.interrupted:
                 status = Status.INTERRUPTED
                 break
             if point.gap <= goal:
                 status = Status.CONVERGED
+                if not is_exact:
+                    point = _ended_by_newton(objective, restricted, face, point, watch, goal)
                 break
             if descent.stalled and point.value >= before.value - objective.rounding:
                 status = Status.STALLED
@@ -150,6 +144,41 @@ def descend_over_faces(
     except KeyboardInterrupt:
         status = Status.INTERRUPTED
     return watch.solution(point.weights, point.value, point.gradient, status)
+
+
+def on_face(point: Point, face: Array) -> Point:
+    """The point as seen by the members of a face that has all its weight."""
+    return Point(point.weights[face], point.value, point.gradient[face])
+
+
+def at_face(objective: Objective, point: Point, face: Array, inner: Point, watch: Watch) -> Point:
+    """A face's point among all members, evaluated."""
+    weights = objective.xp.zeros_like(point.weights)
+    weights[face] = inner.weights
+    return Point.at(objective, weights, watch)
+
+
+def _ended_by_newton(
+    objective: Objective,
+    restricted: Objective,
+    face: Array | None,
+    point: Point,
+    watch: Watch,
+    goal: float,
+) -> Point:
+    """The descent's last point, with its weights' last digits; one more pass over all members."""
+    if face is None:  # no columns are at hand: those with weight, and those that ask for some
+        face = next_face(point, objective.xp)
+        if int(face.shape[0]) < objective.n_members and objective.can_hold(int(face.shape[0])):
+            restricted = objective.restrict(face)
+        else:
+            face = objective.xp.arange(objective.n_members, device=objective.device)
+    if not may_end_with_newton(objective, int(face.shape[0])):
+        return point
+    inner = on_face(point, face)
+    ended = newton_end(restricted, inner, watch)
+    moved = point if ended is inner else at_face(objective, point, face, ended, watch)
+    return moved if moved.gap <= goal else point
 
 
 class SpectralDescent:

@@ -1,0 +1,76 @@
+"""Newton steps end a descent: weights that do not depend on how the rows are given."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from sparsebag.evidence.array_rows import ArrayRows
+from sparsebag.evidence.evidence import OOBEvidence
+from sparsebag.objective.losses import LogLoss
+from sparsebag.objective.penalties import ConcaveQuadratic
+from sparsebag.objective.simplex_objective import SimplexObjective
+from sparsebag.objective.stream_objective import StreamObjective
+from sparsebag.solvers.mirror import Mirror
+from sparsebag.solvers.newton import LARGEST_FACE, may_end_with_newton
+from sparsebag.solvers.projected_gradient import ProjectedGradient
+
+
+def flat_objective(order=slice(None), lam=0.01):
+    """Members that differ little: a gap of 1e-5 leaves their weights' fifth digit open."""
+    rng = np.random.default_rng(3)
+    mask = rng.random((6000, 40)) < 0.37
+    logit = 1.5 * rng.standard_normal((6000, 40)) + rng.normal(1.0, 0.3, 40)
+    logit += 1.5 * rng.standard_normal((6000, 1))
+    votes = np.where(mask, 1 / (1 + np.exp(-logit)), 0).astype(np.float32)
+    target = np.arange(6000) % 2
+    e = OOBEvidence(
+        votes[order], mask[order], target[order], "classification", classes=np.arange(2)
+    )
+    return SimplexObjective(e, LogLoss(), ConcaveQuadratic(lam), floor=1e-3, prior_mass=0.02)
+
+
+@pytest.mark.parametrize("lam", [0.0, 0.01])
+def test_weights_do_not_depend_on_the_order_of_the_rows(lam):
+    order = np.random.default_rng(0).permutation(6000)
+    given, shuffled = flat_objective(lam=lam), flat_objective(order, lam)
+    one, other = (ProjectedGradient().solve(f) for f in (given, shuffled))
+    assert np.array_equal(one.active, other.active)
+    assert np.abs(one.weights - other.weights).max() < 1e-6
+    loose = [ProjectedGradient(newton_end=False).solve(f) for f in (given, shuffled)]
+    assert one.objective <= loose[0].objective + given.rounding
+    assert one.stationarity_gap < loose[0].stationarity_gap
+
+
+def test_newton_ends_a_descent_only_where_it_is_cheap_and_smooth():
+    f = flat_objective()
+    assert may_end_with_newton(f, 20)
+    assert not may_end_with_newton(f, 1)
+    assert not may_end_with_newton(f, LARGEST_FACE + 1)
+    assert not may_end_with_newton(f.with_prior_mass(0.0), 20)
+    many_rows = SimpleNamespace(
+        provides={"hessian"}, is_well_posed=True, n_rows=10**6, n_members=100
+    )
+    assert may_end_with_newton(many_rows, 30)
+    assert not may_end_with_newton(many_rows, 60)
+
+
+@pytest.mark.parametrize("lam", [0.0, 0.01])
+def test_a_stream_ends_where_memory_does(lam):
+    f = flat_objective(lam=lam)
+    e = f.evidence
+    rows = ArrayRows(e.votes, e.oob_mask, e.target, task=e.task, labels=e.classes, block_rows=500)
+    # A quarter of the memory holds half the columns: the sample is small, the polish exact.
+    stream = StreamObjective(
+        rows, LogLoss(), f.penalty, floor=1e-3, prior_mass=0.02, memory_limit=4 * e.nbytes // 2
+    )
+    found = Mirror(sample_bytes=e.nbytes // 4).solve(stream)
+    here = ProjectedGradient().solve(f)
+    assert found.status.success
+    assert stream.n_passes <= 6
+    assert np.abs(found.weights - here.weights).max() < 1e-6
+    value, gradient = f.value_and_gradient(found.weights)
+    assert found.objective == pytest.approx(value, abs=1e-6)
+    # Whether a pass or the sample had the last word, the gap told is the true one.
+    gap = float(found.weights @ gradient - gradient.min())
+    assert gap <= f.goal(1e-5)
