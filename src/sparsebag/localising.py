@@ -20,7 +20,7 @@ from sparsebag.evidence.members import MemberPool, take_rows
 from sparsebag.refine.calibrator import Calibrator
 from sparsebag.refine.honest_votes import honest_votes
 from sparsebag.refine.local_choice import Candidate, choose, cross_fit, mean_and_error
-from sparsebag.refine.local_design import Deviation, LinearDesign, RegionDesign
+from sparsebag.refine.local_design import FittedMap, LinearDesign, RegionDesign
 from sparsebag.refine.local_gates import gate_of
 from sparsebag.refine.local_judge import judged_weights
 from sparsebag.refine.local_temperature import TemperatureProblem, goes_with
@@ -33,16 +33,19 @@ from sparsebag.solvers.base import one_blas_thread
 KINDS = (LinearDesign.kind, RegionDesign.kind)
 WEIGHTS = {
     "linear": (
-        *(Candidate("linear", spread) for spread in (0.3, 1.0, 4.0, 16.0)),
-        Candidate("linear", 1.0, rank=3),
+        Candidate("linear", 0.3),
+        Candidate("linear", 1.0, steepness=4.0),
+        *(Candidate("linear", spread, steepness=16.0) for spread in (1.0, 4.0)),
+        Candidate("linear", 1.0, rank=3, steepness=4.0),
     ),
     "regions": (
         *(Candidate("regions", spread, 4) for spread in (1.0, 4.0)),
         *(Candidate("regions", spread, 16) for spread in (0.3, 1.0, 4.0)),
         Candidate("regions", 1.0, 16, rank=3),
+        *(Candidate("regions", spread, 4, oblique=True) for spread in (0.5, 1.0, 4.0)),
     ),
 }
-"""Candidates: spreads, in nats of a logit, numbers of regions, and ranks."""
+"""Candidates: spreads, in nats of a logit, numbers of regions, ranks, and steps or slopes."""
 TEMPERATURES = {
     "linear": tuple(Candidate("linear", spread) for spread in (0.1, 0.3)),
     "regions": tuple(
@@ -78,7 +81,7 @@ class Rows(NamedTuple):
 class _Found(NamedTuple):
     """A map fitted to all rows, and what it gained on held-out ones."""
 
-    deviation: Deviation
+    deviation: FittedMap
     gain: LocalGain
 
 

@@ -156,18 +156,26 @@ def test_scale_and_place_of_features_do_not_matter():
     np.testing.assert_allclose(*found, rtol=1e-4, atol=1e-6)
 
 
-@pytest.mark.parametrize("kind", ["linear", "regions"])
-def test_gates_say_what_was_fitted(kind):
+@pytest.mark.parametrize(
+    "candidate",
+    [
+        Candidate("linear", 1.0),
+        Candidate("linear", 1.0, rank=2, steepness=8.0),
+        Candidate("regions", 1.0, 6),
+        Candidate("regions", 1.0, 4, oblique=True),
+    ],
+)
+def test_gates_say_what_was_fitted(candidate):
     """With unknown, infinite and constant features, weights and temperatures alike."""
     evidence = expert_evidence(300, 6)
     X = evidence.features.copy()
     X[::7, 0], X[1::7, 1], X[2::7, 2], X[:, 3] = np.nan, np.inf, -np.inf, 5.0
     problem = problem_of(replace(evidence, features=X))
-    fitted = problem.fit(Candidate(kind, 1.0, 6))
+    fitted = problem.fit(candidate)
     rng = np.random.default_rng(0)
-    tempered = Deviation(fitted.design, 0.1 * rng.normal(size=(len(fitted.coefficients), 1)))
+    tempered = Deviation(fitted.design, 0.1 * rng.normal(size=(fitted.design.n_columns, 1)))
     gate = gate_of(evidence.base, fitted, (0.2, tempered))
-    assert gate.kind == kind
+    assert gate.kind == candidate.kind
     np.testing.assert_allclose(gate.weights(X), problem.weights(fitted), rtol=1e-7, atol=1e-12)
     expected = np.exp(0.2 + tempered.at(X)[:, 0])
     np.testing.assert_allclose(gate.temperatures(X), expected, rtol=1e-7)

@@ -13,7 +13,7 @@ from typing import Protocol, Self
 
 import numpy as np
 
-from sparsebag.refine.local_design import Deviation
+from sparsebag.refine.local_design import FittedMap
 
 FOLDS = 5
 HELD_FOR_CHOICE = 0.3
@@ -34,12 +34,19 @@ class Candidate:
         At most; of kind "regions".
     rank : int
         Directions in which the members' weights may move apart.
+    steepness : float
+        Prior standard deviation of a row's position along a direction; of kind "linear". At one
+        most rows are where the change from one side to the other is smooth, at more it is a step.
+    oblique : bool
+        Whether regions may also be split along a fitted direction of the features.
     """
 
     kind: str
     spread: float
     regions: int = 0
     rank: int = 1
+    steepness: float = 1.0
+    oblique: bool = False
 
 
 class LocalProblem(Protocol):
@@ -56,10 +63,10 @@ class LocalProblem(Protocol):
     def take(self, rows: np.ndarray) -> Self:
         """The same for some rows."""
 
-    def fit(self, candidate: Candidate) -> Deviation:
+    def fit(self, candidate: Candidate) -> FittedMap:
         """The map of least penalised loss."""
 
-    def losses(self, deviation: Deviation | None) -> np.ndarray:
+    def losses(self, deviation: FittedMap | None) -> np.ndarray:
         """Each row's loss; None: without a map."""
 
 
@@ -85,7 +92,7 @@ def choose(
     held = int(HELD_FOR_CHOICE * problem.n_rows)
     judges, others = problem.take(np.sort(order[:held])), problem.take(np.sort(order[held:]))
 
-    def score(deviation: Deviation | None) -> float:
+    def score(deviation: FittedMap | None) -> float:
         return float(judges.row_weight @ judges.losses(deviation))
 
     scores = [score(others.fit(candidate)) for candidate in candidates]
@@ -98,7 +105,7 @@ class Held:
     """A fold's rows, and the map that was fitted without them (None: no map was better)."""
 
     rows: np.ndarray
-    deviation: Deviation | None
+    deviation: FittedMap | None
 
 
 def cross_fit(

@@ -10,7 +10,7 @@ import numpy as np
 
 from sparsebag.refine.calibrator import Calibrator
 from sparsebag.refine.local_choice import Candidate
-from sparsebag.refine.local_design import Deviation, LinearDesign, RegionDesign
+from sparsebag.refine.local_design import Deviation, FittedMap, LinearDesign, RegionDesign
 from sparsebag.refine.local_weights import least
 from sparsebag.refine.temperature import (
     SHARPEST,
@@ -142,12 +142,12 @@ class TemperatureProblem:
 
         return Deviation(design, least(objective, np.zeros(columns.shape[1]))[:, None])
 
-    def losses(self, deviation: Deviation | None) -> np.ndarray:
+    def losses(self, deviation: FittedMap | None) -> np.ndarray:
         """Each row's log-loss, at the one temperature for None.
 
         Parameters
         ----------
-        deviation : Deviation or None
+        deviation : FittedMap or None
 
         Returns
         -------
