@@ -105,7 +105,7 @@ class Directions:
         --------
         >>> both = Directions(np.array([1.0, 0.0]), np.array([1.0, 2.0]), np.array([[0.5, -1.0]]))
         >>> both.in_words(("age", "size"), 0, 0.0)
-        ('age - size', 1.0)
+        ('-size + age', 1.0)
         """
         slopes = self.down[at] / self.scale
         order = np.argsort(-np.abs(self.down[at]), kind="stable")

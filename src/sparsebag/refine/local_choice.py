@@ -137,7 +137,9 @@ def cross_fit(
 
 
 def mean_and_error(by_row: np.ndarray, weight: np.ndarray) -> tuple[float, float]:
-    """Weighted mean of rows and its standard error.
+    """Weighted mean of rows and its standard error, infinite where one row has all the weight.
+
+    Deviations from a mean of few rows are too small, by as much as one over their number.
 
     Parameters
     ----------
@@ -151,8 +153,30 @@ def mean_and_error(by_row: np.ndarray, weight: np.ndarray) -> tuple[float, float
     Examples
     --------
     >>> mean_and_error(np.array([1.0, 3.0]), np.ones(2))
-    (2.0, 0.7071067811865476)
+    (2.0, 1.0)
     """
     share = weight / weight.sum()
     mean = float(share @ by_row)
-    return mean, float(np.sqrt(np.sum((share * (by_row - mean)) ** 2)))
+    rest = 1.0 - 1.0 / effective_rows(weight)
+    if rest <= 0.0:
+        return mean, float("inf")
+    return mean, float(np.sqrt(np.sum((share * (by_row - mean)) ** 2) / rest))
+
+
+def effective_rows(weight: np.ndarray) -> float:
+    """How many rows of equal weight say as much (Kish 1965).
+
+    Parameters
+    ----------
+    weight : ndarray of shape (R,)
+
+    Returns
+    -------
+    float
+
+    Examples
+    --------
+    >>> effective_rows(np.ones(8)), round(effective_rows(np.array([1e6, 1.0, 1.0])), 3)
+    (8.0, 1.0)
+    """
+    return float(weight.sum() ** 2 / np.sum(weight**2))

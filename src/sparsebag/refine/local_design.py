@@ -105,12 +105,16 @@ class RegionDesign:
     tree : DecisionTreeRegressor
     share : ndarray of shape (n_regions,)
         Of the rows' weight in each region.
+    unit : ndarray of shape (d,)
+        Powers of two the features are divided by first, without rounding: scikit-learn takes
+        values that are closer than 1e-7 for equal.
     directions : Directions or None
         Sums of features that the tree reads after the features themselves.
     """
 
     tree: DecisionTreeRegressor
     share: np.ndarray
+    unit: np.ndarray
     directions: Directions | None = None
     kind: ClassVar[str] = "regions"
     pull: ClassVar[float] = 1.0
@@ -155,15 +159,16 @@ class RegionDesign:
             max_leaf_nodes=max(most, 2), min_samples_leaf=FEWEST_OF_REGION, random_state=0
         )
         counted = weight > 0.0
+        unit = np.exp2(np.round(np.log2(LinearDesign.of(features, weight).scale)))
         largest = np.abs(signal).max() or 1.0
         tree.fit(
-            _read_by_tree(features[counted], directions),
+            _read_by_tree(features[counted], unit, directions),
             signal[counted] / largest,
             sample_weight=weight[counted] / weight[counted].mean(),
         )
-        design = cls(tree, np.zeros(tree.tree_.n_leaves), directions)
+        design = cls(tree, np.zeros(tree.tree_.n_leaves), unit, directions)
         share = np.bincount(design.regions(features), weight, minlength=tree.tree_.n_leaves)
-        return cls(tree, share / share.sum(), directions)
+        return cls(tree, share / share.sum(), unit, directions)
 
     @property
     def n_columns(self) -> int:
@@ -192,7 +197,16 @@ class RegionDesign:
         -------
         int ndarray of shape (n,)
         """
-        return np.asarray(self.region[self.tree.apply(_read_by_tree(features, self.directions))])
+        read = _read_by_tree(features, self.unit, self.directions)
+        return np.asarray(self.region[self.tree.apply(read)])
+
+    @property
+    def threshold(self) -> np.ndarray:
+        """Of each node, in the features' own units; zero for leaves."""
+        nodes = self.tree.tree_
+        unit = np.append(self.unit, np.ones(self.n_directions))
+        inner = nodes.children_left != -1
+        return np.where(inner, nodes.threshold * unit[np.where(inner, nodes.feature, 0)], 0.0)
 
     def columns(self, features: np.ndarray) -> np.ndarray:
         """One for a row's region less the share of all rows in it.
@@ -328,6 +342,8 @@ def for_tree(features: np.ndarray) -> np.ndarray:
     return np.asarray(np.clip(features, -LARGEST, LARGEST), dtype=np.float32)
 
 
-def _read_by_tree(features: np.ndarray, directions: Directions | None) -> np.ndarray:
-    read = for_tree(features)
+def _read_by_tree(
+    features: np.ndarray, unit: np.ndarray, directions: Directions | None
+) -> np.ndarray:
+    read = for_tree(as_read(features) / unit)
     return read if directions is None else np.hstack([read, directions.of(features)])

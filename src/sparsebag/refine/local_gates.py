@@ -109,7 +109,7 @@ def _region_gate(
     inner = tree.children_left != -1
     return RegionGate(
         feature=np.where(inner, tree.feature, 0),
-        threshold=np.where(inner, tree.threshold, 0.0),
+        threshold=design.threshold,
         left=tree.children_left,
         right=tree.children_right,
         missing_left=np.where(inner, tree.missing_go_to_left, 0),

@@ -18,7 +18,7 @@ import numpy as np
 from sparsebag.refine.calibrator import softmax_rows
 from sparsebag.refine.directions import Directions
 from sparsebag.refine.gate import bounded
-from sparsebag.refine.local_choice import Candidate
+from sparsebag.refine.local_choice import Candidate, effective_rows
 from sparsebag.refine.local_design import (
     BoundedDeviation,
     Deviation,
@@ -79,6 +79,11 @@ class LocalEvidence:
     def n_rows(self) -> int:
         """R."""
         return len(self.target)
+
+    @property
+    def effective_rows(self) -> float:
+        """Rows of equal weight that say as much."""
+        return effective_rows(self.weight)
 
     def take(self, rows: np.ndarray) -> LocalEvidence:
         """Slice every parallel array by row.
@@ -192,8 +197,8 @@ class WeightsProblem:
         r = min(candidate.rank, d, k)
         with_offset = np.hstack([columns, np.ones((len(columns), 1))])
         # Minus the logarithm of a normal prior of both factors, as a row's share of nats.
-        of_down = 0.5 * design.pull / candidate.steepness**2 / rows.n_rows
-        of_up = 0.5 / candidate.spread**2 / rows.n_rows
+        of_down = 0.5 * design.pull / candidate.steepness**2 / rows.effective_rows
+        of_up = 0.5 / candidate.spread**2 / rows.effective_rows
 
         def objective(flat: np.ndarray) -> tuple[float, np.ndarray]:
             down, up = flat[: (d + 1) * r].reshape(d + 1, r), flat[(d + 1) * r :].reshape(r, k)
@@ -229,7 +234,10 @@ class WeightsProblem:
         r = min(r, d, k)
         # A region's position in a direction is about one, a member's slope along it about the
         # spread.
-        of_down, of_up = 0.5 * design.pull / rows.n_rows, 0.5 / candidate.spread**2 / rows.n_rows
+        of_down, of_up = (
+            0.5 * design.pull / rows.effective_rows,
+            0.5 / candidate.spread**2 / rows.effective_rows,
+        )
 
         def objective(flat: np.ndarray) -> tuple[float, np.ndarray]:
             down, up = flat[: d * r].reshape(d, r), flat[d * r :].reshape(r, k)

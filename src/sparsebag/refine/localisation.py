@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from sparsebag.refine.calibrate import Calibrated
 from sparsebag.refine.gate import LinearGate
 from sparsebag.refine.region_gate import RegionGate
+
+NOTHING = 1e-6
+"""Share of a loss that rounding and the solver's tolerance leave."""
 
 
 @dataclass(frozen=True)
@@ -68,6 +72,8 @@ class Localisation:
         Every map that was judged, such as "linear weights".
     reason : str
         Why the weights are global, where they are; the end of a sentence.
+    calibrated : Calibrated or None
+        The calibrator of the gated vote, where it is another one than that of the global vote.
     """
 
     gate: LinearGate | RegionGate | None = None
@@ -76,6 +82,7 @@ class Localisation:
     score: str = ""
     considered: dict[str, LocalGain] = field(default_factory=dict)
     reason: str = ""
+    calibrated: Calibrated | None = None
 
     @property
     def used(self) -> bool:
@@ -87,8 +94,7 @@ class Localisation:
             return f"The weights do not depend on the row, because {self.reason}."
         done = [
             f"{what} on {_LOOKS_AT[gain.kind]} ({self.score} {gain.loss_before:.4g} before and "
-            f"{gain.loss_after:.4g} after on held-out rows, {gain.gain:+.2g} ± "
-            f"{gain.gain_error:.1g} saved)"
+            f"{gain.loss_after:.4g} after on held-out rows, {_saved(gain)})"
             for what, gain in (
                 ("weights depend", self.weights),
                 ("the temperature depends", self.temperature),
@@ -97,6 +103,13 @@ class Localisation:
         ]
         text = "; ".join(done)
         return text[0].upper() + text[1:] + "."
+
+
+def _saved(gain: LocalGain) -> str:
+    if abs(gain.gain) <= NOTHING * abs(gain.loss_before):
+        return "nothing saved"
+    figure = f"{abs(gain.gain):.2g} ± {gain.gain_error:.1g}"
+    return f"{figure} saved" if gain.gain > 0.0 else f"{figure} lost; local='auto' would not use it"
 
 
 _LOOKS_AT = {"linear": "the features, smoothly", "regions": "the region of a row"}
