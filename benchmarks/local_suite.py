@@ -2,8 +2,8 @@
 
 Forests with refitted leaves (the default); bags of trees with their own leaves, where weights have
 more to say; and bags of unlike models (`benchmarks.local_unlike`). Half of the rows, at most 2000,
-train; all others, at most 8000, only judge. The global model is what ``local=None`` returns: the same
-members and weights, with the calibrator of the global vote.
+train; all others, at most 8000, only judge. The global model is what ``local=None`` returns:
+the same members and weights, with the calibrator of the global vote.
 """
 
 from __future__ import annotations
