@@ -371,7 +371,8 @@ class _Localiser:
             if second is not None and gain.is_sure(ERRORS):
                 own = second()
                 saved = own.losses(None) - _held_out(own, kind)
-                gain = replace(gain, second_gain=float(own.row_weight @ saved))
+                also, its_error = mean_and_error(saved, own.row_weight)
+                gain = replace(gain, second_gain=also, second_error=its_error)
             self.considered[f"{kind} temperature"] = gain
             if gain.is_sure(ERRORS) and (best is None or gain.gain > best.gain.gain):
                 best = _Found(problem.fit(chosen), gain)

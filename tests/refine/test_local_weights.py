@@ -255,6 +255,13 @@ def test_row_weights_count():
     )
 
 
+def test_a_second_estimate_must_be_sure_as_well():
+    gain = LocalGain("regions", 0.4, 0.387, 0.0124, 0.0033, second_gain=0.0027, second_error=0.0026)
+    assert not gain.is_sure(3.0)
+    assert replace(gain, second_error=0.001).is_sure(3.0)
+    assert not replace(gain, second_gain=-1e-9, second_error=0.0).is_sure(3.0)
+
+
 def test_one_row_with_all_the_weight_is_sure_of_nothing():
     """Its deviation from its own mean is zero, and so was the error."""
     weight = np.append(1e30, np.ones(50))

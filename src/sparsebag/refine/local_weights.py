@@ -147,6 +147,7 @@ class WeightsProblem:
         self.evidence, self.linear = evidence, linear
         self.base = np.log(evidence.base)
         self._unit = unit
+        self._grown: dict[tuple[int, int, bool], RegionDesign] = {}
 
     @property
     def n_rows(self) -> int:
@@ -258,24 +259,28 @@ class WeightsProblem:
         return Deviation(design, found[: d * r].reshape(d, r) @ found[d * r :].reshape(r, k))
 
     def _design(self, candidate: Candidate) -> RegionDesign:
+        """Regions do not depend on how far weights may go: grown once a shape."""
+        shape = candidate.regions, candidate.rank, candidate.oblique
+        if shape not in self._grown:
+            self._grown[shape] = self._grow(*shape)
+        return self._grown[shape]
+
+    def _grow(self, regions: int, rank: int, oblique: bool) -> RegionDesign:
         rows, signal = self.evidence, self._signal
-        if candidate.oblique:
+        if oblique:
             # The members that a plane parts are known from the fit of the plane.
             plane = self._plane
             normal = plane.down / np.maximum(np.linalg.norm(plane.down), np.finfo(float).tiny)
             directions = Directions(plane.design.mean, plane.design.scale, normal.T)
             parted = signal @ plane.up.T
-            return RegionDesign.grow(
-                rows.features, parted, rows.weight, candidate.regions, directions
-            )
-        first = RegionDesign.grow(rows.features, signal, rows.weight, candidate.regions)
+            return RegionDesign.grow(rows.features, parted, rows.weight, regions, directions)
+        first = RegionDesign.grow(rows.features, signal, rows.weight, regions)
         # Most of a gradient of k members is noise. The directions in which the first tree's
         # regions differ are not: a second tree is grown on these alone.
         means = first.columns(rows.features).T @ (rows.weight[:, None] * signal)
         means /= np.sqrt(np.maximum(first.share, np.finfo(float).tiny))[:, None]
         right = np.linalg.svd(means, full_matrices=False)[2]
-        projected = signal @ right[: candidate.rank].T
-        return RegionDesign.grow(rows.features, projected, rows.weight, candidate.regions)
+        return RegionDesign.grow(rows.features, signal @ right[:rank].T, rows.weight, regions)
 
     @cached_property
     def _plane(self) -> BoundedDeviation:

@@ -8,6 +8,8 @@ from sparsebag.refine.calibrate import Calibrated
 from sparsebag.refine.gate import LinearGate
 from sparsebag.refine.region_gate import RegionGate
 
+ERRORS_TO_AGREE = 2.0
+"""Standard errors a second estimate must be above zero by, where its error is known."""
 NOTHING = 1e-6
 """Share of a loss that rounding and the solver's tolerance leave."""
 
@@ -26,6 +28,8 @@ class LocalGain:
     second_gain : float or None
         Another estimate, which must agree. Of weights in classification: what the full-vote Brier
         score gains. Of a temperature: what the survivors' own out-of-bag votes gain.
+    second_error : float
+        Its standard error; 0 where its sign alone counts.
     """
 
     kind: str
@@ -34,6 +38,7 @@ class LocalGain:
     gain: float
     gain_error: float
     second_gain: float | None = None
+    second_error: float = 0.0
 
     def is_sure(self, errors: float) -> bool:
         """Whether the gain is more than so many standard errors, and nothing speaks against it.
@@ -51,7 +56,8 @@ class LocalGain:
         >>> LocalGain("linear", 1.0, 0.9, 0.1, 0.04).is_sure(2.0)
         True
         """
-        agreed = self.second_gain is None or self.second_gain > 0.0
+        least = ERRORS_TO_AGREE * self.second_error
+        agreed = self.second_gain is None or self.second_gain > least
         return agreed and self.gain > errors * self.gain_error
 
 
