@@ -305,11 +305,22 @@ struct RegionTree {
                (weights.size() + inverse_temperatures.size()) * sizeof(double);
     }
 
-    // A row by itself; a sum is made when a node asks for it.
+    // A row by itself. A fit has one sum, which several nodes ask for; many are made as asked for.
     template <typename T>
     std::size_t region(const T *row, std::int64_t column_stride) const {
-        return walked<T>(row, column_stride,
-                         [&](std::size_t r) { return sums.sum_of<T>(row, column_stride, r); });
+        const auto sum = [&](std::size_t r) { return sums.sum_of<T>(row, column_stride, r); };
+        if (sums.rank != 1) return walked<T>(row, column_stride, sum);
+        const double only = sum(0);
+        return walked<T>(row, column_stride, [only](std::size_t) { return only; });
+    }
+
+    // One row; the same sums, made in the same order.
+    template <typename T>
+    void weigh_one(const Rows<T> &rows, double *w, double *inverse_temperature) const {
+        const std::size_t r = region<T>(rows.row(0), rows.column_stride);
+        const double *of_region = weights.data() + r * n_members;
+        std::copy(of_region, of_region + n_members, w);
+        if (!inverse_temperatures.empty()) *inverse_temperature = inverse_temperatures[r];
     }
 
     // At most GATE_ROWS rows where there are sums.
@@ -357,6 +368,7 @@ struct RowGate {
     void weigh(const Rows<T> &rows, RowWeights &out) const {
         out.fit(n_members, rows.n, is_smooth ? smooth.n_room() : regions.sums.n_room());
         double *w = out.weights.data(), *t = out.inverse_temperatures.data();
+        if (!is_smooth && rows.n == 1) return regions.weigh_one<T>(rows, w, t);
         const bool is_tree = !is_smooth && regions.sums.rank == 0;
         if (is_tree) return regions.weigh<T>(rows, out.room.data(), w, out.stride, t);
         if (is_smooth && rows.n == 1) return smooth.weigh_one<T>(rows, out.room.data(), w, t);
