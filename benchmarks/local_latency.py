@@ -18,7 +18,7 @@ import os
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +47,7 @@ from sparsebag.deploy.compiled import CompiledEnsemble
 from sparsebag.deploy.from_members import collapses_into_one, compile_members
 from sparsebag.evidence.from_ensemble import read_ensemble
 from sparsebag.evidence.members import MemberPool
+from sparsebag.refine.directions import Directions
 from sparsebag.refine.gate import LinearGate
 from sparsebag.refine.region_gate import RegionGate
 
@@ -56,7 +57,8 @@ ASKED = 2.0
 SECONDS = 4.0
 """For all models of one setting together, on one batch size."""
 RANK, DEPTH = 3, 4
-"""The largest gates that a fit considers: three directions, sixteen regions."""
+"""The largest gates that a fit considers: three directions, sixteen regions. Oblique ones have one
+direction and four regions; here every region is behind a split along it."""
 RESULTS = Path(__file__).parent / "results" / "local_latency.txt"
 
 
@@ -130,6 +132,7 @@ def linear_gate(setting: Setting, activation: str, temperature: bool) -> LinearG
         base=np.log(setting.weights) if activation == "softmax" else setting.weights,
         activation=activation,
         log_temperature=0.1 * rng.normal(size=1 + RANK) if temperature else None,
+        offset=rng.normal(size=RANK) if activation == "softmax" else None,
     )
 
 
@@ -152,6 +155,27 @@ def region_gate(setting: Setting, temperature: bool) -> RegionGate:
     )
 
 
+def oblique_gate(setting: Setting) -> RegionGate:
+    """Sixteen regions along one direction of all features."""
+    axis, smooth = region_gate(setting, False), linear_gate(setting, "softmax", False)
+    along = Directions(smooth.mean, smooth.scale, smooth.down[:1])
+    sums = along.of(setting.train)
+    tree = DecisionTreeRegressor(max_leaf_nodes=2**DEPTH, random_state=0)
+    nodes = tree.fit(sums, sums[:, 0] + np.sin(9.0 * sums[:, 0])).tree_
+    leaf = nodes.children_left < 0
+    return replace(
+        axis,
+        feature=np.where(leaf, 0, axis.n_features),
+        threshold=nodes.threshold,
+        left=nodes.children_left,
+        right=nodes.children_right,
+        missing_left=nodes.missing_go_to_left,
+        region=np.where(leaf, np.cumsum(leaf) - 1, -1),
+        region_weights=np.resize(axis.region_weights, (int(leaf.sum()), axis.n_members)),
+        directions=along,
+    )
+
+
 def models(setting: Setting) -> dict[str, CompiledEnsemble]:
     """The global model first; temperatures against a calibrator with one."""
     pool, weights = setting.pool, setting.weights
@@ -160,6 +184,7 @@ def models(setting: Setting) -> dict[str, CompiledEnsemble]:
         "linear": compile_members(pool, weights, gate=linear_gate(setting, "softmax", False)),
         "sparsemax": compile_members(pool, weights, gate=linear_gate(setting, "sparsemax", False)),
         "regions": compile_members(pool, weights, gate=region_gate(setting, False)),
+        "oblique": compile_members(pool, weights, gate=oblique_gate(setting)),
     }
     if pool.classes is not None:
         out |= {

@@ -2,8 +2,8 @@
 
 Forests with refitted leaves (the default); bags of trees with their own leaves, where weights have
 more to say; and bags of unlike models (`benchmarks.local_unlike`). Half of the rows, at most 2000,
-train; all others, at most 8000, only judge. The global model is the local one without its gate:
-same members, weights and calibrator.
+train; all others, at most 8000, only judge. The global model is what ``local=None`` returns:
+the same members and weights, with the calibrator of the global vote.
 """
 
 from __future__ import annotations
@@ -23,7 +23,6 @@ from benchmarks.local_unlike import unlike_models
 from benchmarks.problem import Problem
 from benchmarks.results_store import OK
 from benchmarks.selection import make_problem
-from sparsebag.deploy.from_members import compile_members
 
 NAME = "local_suite"
 KEY = ("dataset", "ensemble", "seed")
@@ -65,17 +64,16 @@ def rows_of(job: Row, data_dir: Any) -> list[Row]:
     if unlike:
         ensemble, samples = unlike_models(problem)
         options = {**options, "estimators_samples": samples}
+    options = {**options, "max_estimators": KEPT, "tolerance": None}
     start = time.process_time()
-    small = sb.compress(
-        *(ensemble, problem.X, problem.y),
-        **{"max_estimators": KEPT, "tolerance": None, "local": "auto"},
-        **options,
-    )
+    small = sb.compress(ensemble, problem.X, problem.y, local="auto", **options)
     seconds = time.process_time() - start
-    found, vote = small.local_, small._vote
-    usual = compile_members(vote.pool, vote.weights, vote.floor, vote.calibrator)
-    before, beside = row_losses(problem, usual)
-    after, scores = row_losses(problem, small.compile()) if found.used else (before, beside)
+    found = small.local_
+    after, scores = row_losses(problem, small.compile())
+    before, beside = after, scores
+    if found.used:
+        usual = sb.compress(ensemble, problem.X, problem.y, **options)
+        before, beside = row_losses(problem, usual.compile())
     gains = [gain for gain in (found.weights, found.temperature) if gain is not None]
     return [
         {

@@ -15,7 +15,7 @@ from sklearn.neighbors import KNeighborsClassifier, KNeighborsRegressor
 from sklearn.neural_network import MLPClassifier, MLPRegressor
 from sklearn.tree import DecisionTreeClassifier
 
-from made_up_gates import linear_gate, region_gate
+from made_up_gates import linear_gate, oblique_gate, region_gate
 from sparsebag.deploy.from_members import compile_members
 from sparsebag.deploy.weighted_vote import WeightedVote
 from sparsebag.evidence.from_ensemble import read_ensemble
@@ -27,7 +27,9 @@ DIABETES = load_diabetes(return_X_y=True)
 GATES = {
     "softmax": lambda k, d, **how: linear_gate(k, d, 3, **how),
     "sparsemax": lambda k, d, **how: linear_gate(k, d, 3, activation="sparsemax", **how),
+    "bounded": lambda k, d, **how: linear_gate(k, d, 3, bounded=True, **how),
     "regions": lambda k, d, **how: region_gate(k, d, 3, **how),
+    "oblique": lambda k, d, **how: oblique_gate(k, d, 3, **how),
 }
 
 

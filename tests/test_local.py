@@ -7,10 +7,16 @@ from sklearn.base import clone
 from sklearn.datasets import load_breast_cancer, load_diabetes
 from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
 from sklearn.linear_model import LogisticRegression
-from sklearn.tree import DecisionTreeClassifier
+from sklearn.model_selection import KFold
+from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
 import sparsebag as sb
 from expert_bags import expert_models
+from made_up_gates import linear_gate
+from sparsebag.deploy.weighted_vote import WeightedVote
+from sparsebag.refine.localisation import LocalGain, Localisation
+from sparsebag.refine.temperature import Temperature, TemperedFloor
+from sparsebag.refine.vector_scaling import VectorScaling
 
 GATES = ["linear", "regions", "auto"]
 BY_LOSS = {"lam": 0.0, "max_estimators": None, "tolerance": 0.01}
@@ -141,6 +147,63 @@ def test_sparse_rows_can_be_gated():
     )
 
 
+@pytest.mark.parametrize("local", GATES)
+def test_a_richer_calibrator_of_another_vote_is_not_kept(local, monkeypatch):
+    """A scale and a shift a class were fitted to the global vote; the gated one is another."""
+    monkeypatch.setattr("sparsebag.refine.calibrate.ROWS_FOR_RICHER", 1)
+    monkeypatch.setattr("sparsebag.refine.calibrate.ERRORS_FOR_RICHER", -1e9)
+    models, X, y = experts(3, n_rows=800)
+    flat = compressed(models, X, y, None)
+    assert isinstance(flat.calibrator_, VectorScaling)
+    small = compressed(models, X, y, local)
+    _, X_test, y_test = experts(3, n_rows=800, seed=1)
+    if local == "auto":  # it is judged beside the calibrator that the global vote would have
+        assert loss(small, X_test, y_test) < 1.005 * loss(flat, X_test, y_test)
+    else:
+        assert isinstance(small.calibrator_, (Temperature, TemperedFloor))
+    np.testing.assert_allclose(
+        small.predict_proba(X_test), small._vote.predict_proba(X_test), atol=1e-9
+    )
+
+
+def test_a_named_calibrator_is_kept_and_judged():
+    models, X, y = experts(2, n_rows=800)
+    small = compressed(models, X, y, "auto", calibration="isotonic")
+    assert small.calibrator_.kind == "isotonic"
+    votes = WeightedVote(small._vote.pool, small._vote.weights, small._vote.floor)
+    corrected = small.calibrator_.transform(votes.predict_proba(X))
+    expected = float(-np.log(corrected[np.arange(len(y)), y]).mean())
+    told = next(iter(small.local_.considered.values())).loss_before
+    assert told == pytest.approx(expected, rel=0.05)
+
+
+def test_the_temperature_that_is_told_is_the_one_that_is_used():
+    models, X, y = experts(3)
+    small = compressed(models, X, y, "regions")
+    local = small._vote.gate.temperatures(X)
+    if local is None:
+        assert small._vote.calibrator.temperature == small.temperature_
+    else:
+        assert small.temperature_ is None or local.min() <= small.temperature_ <= local.max()
+
+
+def test_a_named_gate_that_loses_says_so():
+    gain = LocalGain("linear", 0.3062, 0.3162, -0.01, 0.003)
+    told = str(Localisation(gate=linear_gate(3, 2), weights=gain, score="log-loss"))
+    assert "0.01 ± 0.003 lost; local='auto' would not use it" in told
+    none = LocalGain("linear", 0.3, 0.3, -4e-11, 2e-11)
+    assert "nothing saved" in str(Localisation(gate=linear_gate(3, 2), weights=none))
+
+
+def test_one_row_of_great_weight_opens_no_gate():
+    models, X, y = experts()
+    weight = np.ones(len(y))
+    weight[0] = 1e12
+    with pytest.warns(UserWarning, match="count for no more than 1"):
+        small = compressed(models, X, y, "auto", sample_weight=weight, **BY_LOSS)
+    assert not small.local_.used
+
+
 # -- refusals --------------------------------------------------------------------------------------
 
 
@@ -156,6 +219,29 @@ def test_too_few_rows_are_told():
     with pytest.raises(ValueError, match=r"local='linear' cannot fit .* fewer than 100 rows"):
         compressed(models, X, y, "linear")
     assert "fewer than 100 rows" in str(compressed(models, X, y, "auto").local_)
+
+
+@pytest.mark.parametrize("task", ["regression", "classification"])
+def test_members_of_folds_are_never_heard_together(task):
+    """Cross-validation's models: every row has one judge, so no two can be weighed by it."""
+    X, y = load_diabetes(return_X_y=True)
+    y = y if task == "regression" else (y > 150).astype(int)
+    model = DecisionTreeRegressor if task == "regression" else DecisionTreeClassifier
+    samples = [rows for rows, _ in KFold(5, shuffle=True, random_state=0).split(X)]
+    models = [model(max_depth=3, random_state=0).fit(X[rows], y[rows]) for rows in samples]
+    how = {"estimators_samples": samples, "refine": None, "max_estimators": 5, "tolerance": None}
+    small = sb.compress(models, X, y, local="auto", **how)
+    assert not small.local_.used
+    assert "rows have out-of-bag votes of two survivors" in small.local_.reason
+    with pytest.raises(ValueError, match="rows that two of the survivors have not seen"):
+        sb.compress(models, X, y, local="linear", **how)
+
+
+def test_a_regression_forest_is_not_told_of_temperatures():
+    X, y = load_diabetes(return_X_y=True)
+    forest = RandomForestRegressor(40, random_state=0).fit(X, y)
+    small = sb.compress(forest, X, y, max_estimators=10, tolerance=None, local="auto")
+    assert "temperature" not in str(small.local_)
 
 
 def test_one_member_cannot_be_weighed():

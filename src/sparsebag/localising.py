@@ -17,44 +17,29 @@ import scipy.sparse as sp
 from sparsebag.calibrating import VoteCalibration
 from sparsebag.evidence.arrays import on_host
 from sparsebag.evidence.members import MemberPool, take_rows
+from sparsebag.refine.calibrate import PREFERRED, Calibrated, fit_calibrator
 from sparsebag.refine.calibrator import Calibrator
 from sparsebag.refine.honest_votes import honest_votes
-from sparsebag.refine.local_choice import Candidate, choose, cross_fit, mean_and_error
-from sparsebag.refine.local_design import Deviation, LinearDesign, RegionDesign
+from sparsebag.refine.local_candidates import CAUTIOUS, TEMPERATURES, WEIGHTS
+from sparsebag.refine.local_choice import (
+    choose,
+    cross_fit,
+    effective_rows,
+    mean_and_error,
+)
+from sparsebag.refine.local_design import FittedMap, LinearDesign, RegionDesign
 from sparsebag.refine.local_gates import gate_of
-from sparsebag.refine.local_judge import judged_weights
+from sparsebag.refine.local_judge import full_vote_risks, judged_weights
 from sparsebag.refine.local_temperature import TemperatureProblem, goes_with
 from sparsebag.refine.local_weights import LEAST_MASS, LocalEvidence, WeightsProblem
 from sparsebag.refine.localisation import LocalGain, Localisation
 from sparsebag.refine.refitted_trees import RefittedTrees
 from sparsebag.refine.size_matched import dense_votes
+from sparsebag.refine.temperature import SHARPEST, SOFTEST, Temperature, TemperedFloor
+from sparsebag.refine.vector_scaling import VectorScaling
 from sparsebag.solvers.base import one_blas_thread
 
 KINDS = (LinearDesign.kind, RegionDesign.kind)
-WEIGHTS = {
-    "linear": (
-        *(Candidate("linear", spread) for spread in (0.3, 1.0, 4.0, 16.0)),
-        Candidate("linear", 1.0, rank=3),
-    ),
-    "regions": (
-        *(Candidate("regions", spread, 4) for spread in (1.0, 4.0)),
-        *(Candidate("regions", spread, 16) for spread in (0.3, 1.0, 4.0)),
-        Candidate("regions", 1.0, 16, rank=3),
-    ),
-}
-"""Candidates: spreads, in nats of a logit, numbers of regions, and ranks."""
-TEMPERATURES = {
-    "linear": tuple(Candidate("linear", spread) for spread in (0.1, 0.3)),
-    "regions": tuple(
-        Candidate("regions", spread, regions) for regions in (4, 12) for spread in (0.1, 0.4)
-    ),
-}
-"""The same of a temperature's logarithm."""
-CAUTIOUS = {
-    "linear": (Candidate("linear", 0.03), Candidate("linear", 0.1)),
-    "regions": (Candidate("regions", 0.03, 4), Candidate("regions", 0.2, 4)),
-}
-"""Tried besides where a gate was asked for by name, and may have nothing to gain."""
 ERRORS = 3.0
 """Standard errors a gain must be above zero by, for "auto". Two would be 95 % confidence, but four
 maps are tried, and log-losses are skewed: few rows decide, and their error is underrated."""
@@ -65,6 +50,8 @@ MOST_ELEMENTS = 2**25
 """Rows, and votes or features of them, that a gate is fitted to."""
 LEAST_VOTE = 1e-6
 """Of votes a temperature is fitted to: it reads their logarithms."""
+UNMOVED = 1e-6
+"""Weight that a gate which is none moves by, for its solver's tolerance."""
 JOINT = "the leaves were fitted jointly, for the global weights"
 
 
@@ -78,7 +65,7 @@ class Rows(NamedTuple):
 class _Found(NamedTuple):
     """A map fitted to all rows, and what it gained on held-out ones."""
 
-    deviation: Deviation
+    deviation: FittedMap
     gain: LocalGain
 
 
@@ -146,10 +133,28 @@ class _Localiser:
         self.base = weights[self.active] / weights[self.active].sum()
         self.linear = LinearDesign.of(rows.features, np.ones(len(rows.at)))
         self.considered: dict[str, LocalGain] = {}
-        self.log_temperature = float(np.log(getattr(calibrator, "temperature", 1.0)))
-        self.share = float(getattr(calibrator, "share", 0.0))
-        self.may_temper = calibration.is_wanted and goes_with(calibrator)
+        self.calibrated: Calibrated | None = None
+        self._correct_by(calibrator)
         self.reason = "no gain was sure on held-out rows"
+
+    def _correct_by(self, calibrator: Calibrator | None) -> None:
+        self.calibrator = calibrator
+        self.may_temper = self.calibration.is_wanted and goes_with(calibrator)
+        self.log_temperature, self.share = 0.0, 0.0
+        if self.may_temper:
+            self.log_temperature = float(np.log(getattr(calibrator, "temperature", 1.0)))
+            self.share = float(getattr(calibrator, "share", 0.0))
+
+    def _without_richer_calibrator(self) -> None:
+        """A scale and a shift a class were fitted to the global vote, and are right for no other.
+
+        Where "auto" took them, the gated vote gets what "auto" prefers, which can be carried over.
+        """
+        if self.may_temper or self.calibration.settings.calibration != "auto":
+            return
+        given = self.calibration.votes_of(self.all_weights)
+        self.calibrated = fit_calibrator(**given, kind=PREFERRED)
+        self._correct_by(self.calibrated.calibrator)
 
     def result(self) -> Localisation:
         found = self._weights()
@@ -172,6 +177,8 @@ class _Localiser:
         self, found: _Found, evidence: LocalEvidence, held_out: np.ndarray
     ) -> Localisation:
         """The vote is another one now, as sure as its members are here: tempered anew."""
+        if self.calibration.is_wanted:
+            self._without_richer_calibrator()
         temperature = None
         gain = None
         if self.may_temper:
@@ -185,11 +192,23 @@ class _Localiser:
             # Out of bag, 37 % of the members vote: what is to be corrected there is not what is
             # to be corrected when all do. The change from global to local weights carries over.
             about = self.log_temperature + local.log_temperature - usual.log_temperature
+            final = WeightsProblem(evidence, self.linear).weights(found.deviation)
+            if float(np.abs(final - own).max()) < UNMOVED:
+                about = self.log_temperature  # there is no change, whatever the folds had
             tempered = self._temperature(local, (found.gain.kind,))
-            temperature = about, None if tempered is None else tempered.deviation
-            gain = None if tempered is None else tempered.gain
+            if tempered is not None:
+                temperature, gain = (about, tempered.deviation), tempered.gain
+            self._recalibrate(about)
         gate = gate_of(self.base, found.deviation, temperature)
         return self._told(gate=gate, weights=found.gain, temperature=gain)
+
+    def _recalibrate(self, log_temperature: float) -> None:
+        """A calibrator for the gated vote: the one temperature, or that in the middle."""
+        value = float(np.clip(np.exp(log_temperature), SHARPEST, SOFTEST))
+        fitted = Temperature(value) if self.share == 0.0 else TemperedFloor(value, self.share)
+        calibrated = self.calibrated or self.calibration.fit(self.all_weights)
+        assert calibrated is not None
+        self.calibrated = replace(calibrated, calibrator=fitted, kind=fitted.kind)
 
     def _say(self, what: str) -> None:
         if self.verbose:
@@ -198,7 +217,9 @@ class _Localiser:
     def _told(self, **found: Any) -> Localisation:
         regression = self.calibration.evidence.n_classes is None
         score = "squared error" if regression else "log-loss"
-        return Localisation(score=score, considered=self.considered, **found)
+        return Localisation(
+            score=score, considered=self.considered, calibrated=self.calibrated, **found
+        )
 
     # -- weights -----------------------------------------------------------------------------
 
@@ -209,11 +230,19 @@ class _Localiser:
             self.reason = "one member has all the weight"
             return None
         if trees is not None and trees.distils and not self.forced:
-            self.reason = f"{JOINT}, and no gain of a local temperature was sure"
+            self.reason = JOINT
+            self.reason += ", and no gain of a local temperature was sure" * self.may_temper
             return None
         evidence = self._evidence(trees)
-        if evidence.n_rows < FEWEST_ROWS and not self.forced:
-            self.reason = f"fewer than {FEWEST_ROWS} rows have out-of-bag votes of the survivors"
+        own = np.tile(self.base, (evidence.n_rows, 1))
+        heard = evidence.weight[full_vote_risks(evidence, own)[1]]
+        if len(heard) == 0 and self.forced:
+            raise ValueError(
+                f"local={self.kinds[0]!r} needs rows that two of the survivors have not seen, and "
+                "there are none; use local='auto' or None."
+            )
+        if len(heard) == 0 or (effective_rows(heard) < FEWEST_ROWS and not self.forced):
+            self.reason = f"fewer than {FEWEST_ROWS} rows have out-of-bag votes of two survivors"
             return None
         problem = WeightsProblem(evidence, self.linear)
         best: tuple[_Found, LocalEvidence, np.ndarray] | None = None
@@ -226,13 +255,23 @@ class _Localiser:
             held_out = np.empty(evidence.mask.shape)
             for held in cross_fit(problem, candidates, forced=self.forced):
                 held_out[held.rows] = problem.take(held.rows).weights(held.deviation)
-            gain = judged_weights(evidence, held_out, kind, calibrates=self.calibration.is_wanted)
+            gain = judged_weights(
+                *(evidence, held_out, kind),
+                calibrates=self.calibration.is_wanted,
+                calibrator=self._fixed_calibrator(),
+                richer=isinstance(self.calibrator, VectorScaling),
+            )
             self.considered[f"{kind} weights"] = gain
             if not (self.forced or gain.is_sure(ERRORS)):
                 continue
             if best is None or gain.gain > best[0].gain.gain:
                 best = _Found(problem.fit(chosen), gain), evidence, held_out
         return best
+
+    def _fixed_calibrator(self) -> Calibrator | None:
+        """That corrects a gated vote too, because it was asked for by name."""
+        asked = self.calibration.is_wanted and self.calibration.settings.calibration != "auto"
+        return self.calibrator if asked and not self.may_temper else None
 
     def _evidence(self, trees: RefittedTrees | None) -> LocalEvidence:
         """Honest votes of the survivors as they are deployed."""
@@ -317,7 +356,7 @@ class _Localiser:
         ``second`` makes other votes, which must gain too.
         """
         best: _Found | None = None
-        if problem.n_rows < FEWEST_ROWS:
+        if effective_rows(problem.row_weight) < FEWEST_ROWS:
             return None
         before = problem.losses(None)
         for kind in kinds:
@@ -332,7 +371,8 @@ class _Localiser:
             if second is not None and gain.is_sure(ERRORS):
                 own = second()
                 saved = own.losses(None) - _held_out(own, kind)
-                gain = replace(gain, second_gain=float(own.row_weight @ saved))
+                also, its_error = mean_and_error(saved, own.row_weight)
+                gain = replace(gain, second_gain=also, second_error=its_error)
             self.considered[f"{kind} temperature"] = gain
             if gain.is_sure(ERRORS) and (best is None or gain.gain > best.gain.gain):
                 best = _Found(problem.fit(chosen), gain)

@@ -175,6 +175,7 @@ def _find(
     if settings.local is not None:
         corrected_by = None if calibrated is None else calibrated.calibrator
         local = localise(settings.local, calibration, pool, X, weights, corrected_by, verbose)
+        calibrated = local.calibrated or calibrated
     selection = _told(found.selection, found.refinement, calibrated, local, one)
     return replace(found, calibrated=calibrated, selection=selection, local=local)
 

@@ -21,7 +21,7 @@ from sklearn.neural_network import MLPClassifier
 
 import sparsebag as sb
 from deploy_mutations import parts, sealed
-from made_up_gates import linear_gate, region_gate
+from gated_ensembles import GATES
 from sparsebag.cli.inspect import describe
 from sparsebag.deploy.artifact import dumps, loads
 from sparsebag.deploy.from_members import compile_members
@@ -46,11 +46,7 @@ def gated(name="forest", kind="softmax"):
     pool = read_ensemble(make().fit(X, y))
     k, d = len(pool.members), X.shape[1]
     how = {"temperature": pool.classes is not None}
-    if kind == "regions":
-        gate = region_gate(k, d, 3, **how)
-    else:
-        gate = linear_gate(k, d, 3, activation=kind, **how)
-    return compile_members(pool, np.ones(k), 1e-3, None, gate)
+    return compile_members(pool, np.ones(k), 1e-3, None, GATES[kind](k, d, **how))
 
 
 def predictions(model, X):
@@ -58,7 +54,7 @@ def predictions(model, X):
 
 
 @pytest.mark.parametrize("mmap", [False, True])
-@pytest.mark.parametrize("kind", ["softmax", "sparsemax", "regions"])
+@pytest.mark.parametrize("kind", GATES)
 @pytest.mark.parametrize("name", ENSEMBLES)
 def test_a_loaded_model_predicts_the_same_bits(name, kind, mmap, tmp_path):
     model, X = gated(name, kind), ENSEMBLES[name][1][0]

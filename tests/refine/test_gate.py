@@ -12,10 +12,18 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from sklearn.tree import DecisionTreeRegressor
 
-from made_up_gates import linear_gate, region_gate, region_gate_of
+from made_up_gates import linear_gate, oblique_gate, region_gate, region_gate_of
 from sparsebag.deploy.gate import GATES, rebuild_gate
+from sparsebag.refine.directions import Directions
 from sparsebag.refine.gate import LinearGate, sparsemax_rows
 from sparsebag.solvers.simplex import project_to_simplex
+
+EVERY = [
+    linear_gate(5, 4, 0),
+    linear_gate(5, 4, 0, bounded=True),
+    region_gate(5, 4, 0),
+    oblique_gate(5, 4, 0),
+]
 
 any_rows = arrays(np.float64, (7, 4), elements=st.floats(width=64))
 
@@ -23,7 +31,8 @@ any_rows = arrays(np.float64, (7, 4), elements=st.floats(width=64))
 @settings(max_examples=40, deadline=None)
 @given(any_rows, st.integers(0, 99), st.sampled_from(["softmax", "sparsemax"]))
 def test_weights_of_any_row_are_on_the_simplex(X, seed, activation):
-    for gate in (linear_gate(5, 4, seed, activation=activation), region_gate(5, 4, seed)):
+    smooth = (linear_gate(5, 4, seed, activation=activation, bounded=b) for b in (False, True))
+    for gate in (*smooth, region_gate(5, 4, seed), oblique_gate(5, 4)):
         w, t = gate.weights(X), gate.temperatures(X)
         assert w.shape == (7, 5)
         assert w.min() >= 0.0
@@ -78,7 +87,7 @@ def test_regions_are_the_leaves_of_scikit_learns_tree():
     np.testing.assert_array_equal(gate.region[tree.apply(fresh)], gate.regions(fresh))
 
 
-@pytest.mark.parametrize("gate", [linear_gate(5, 4, 0), region_gate(5, 4, 0)])
+@pytest.mark.parametrize("gate", EVERY)
 def test_arrays_hold_the_whole_gate(gate):
     again = rebuild_gate(gate.kind, gate.arrays(), gate.settings())
     X = np.random.default_rng(0).normal(size=(50, 4))
@@ -87,13 +96,13 @@ def test_arrays_hold_the_whole_gate(gate):
     assert GATES[gate.kind] is type(gate)
 
 
-@pytest.mark.parametrize("gate", [linear_gate(5, 4, 0), region_gate(5, 4, 0)])
+@pytest.mark.parametrize("gate", EVERY)
 def test_members_in_another_order(gate):
     X, order = np.random.default_rng(0).normal(size=(50, 4)), np.array([3, 0, 4, 1, 2])
     np.testing.assert_allclose(gate.take(order).weights(X), gate.weights(X)[:, order], rtol=1e-12)
 
 
-@pytest.mark.parametrize("gate", [linear_gate(5, 4, 0), region_gate(5, 4, 0)])
+@pytest.mark.parametrize("gate", EVERY)
 def test_sparse_rows_and_many_rows(gate, monkeypatch):
     X = np.random.default_rng(0).normal(size=(50, 4))
     X[X < 0.5] = 0.0
@@ -119,6 +128,9 @@ def test_sparse_rows_and_many_rows(gate, monkeypatch):
         ({"down": np.full((2, 3), 1e308)}, "too large"),
         ({"activation": "relu"}, "not softmax or sparsemax"),
         ({"clip": np.inf}, "clip"),
+        ({"offset": np.zeros(3)}, "do not fit together"),
+        ({"offset": np.full(2, np.inf)}, "offset is not finite"),
+        ({"offset": np.full(2, 1e200)}, "too large"),
     ],
 )
 def test_linear_gates_that_cannot_be(change, message):
@@ -151,6 +163,51 @@ def test_region_gates_that_cannot_be(change, message):
     gate = region_gate_of(None, 2)
     with pytest.raises(ValueError, match=message):
         replace(gate, **{name: np.array(value) for name, value in change.items()})
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"scale": np.array([1.0, 0.0, 1.0])}, "not above zero"),
+        ({"mean": np.zeros(2)}, "do not fit together"),
+        ({"down": np.zeros((0, 3))}, "do not fit together"),
+        ({"down": np.full((1, 3), np.nan)}, "down is not finite"),
+        ({"down": np.full((1, 3), 1e40)}, "too large"),
+        ({"clip": 0.0}, "clip"),
+    ],
+)
+def test_directions_that_cannot_be(change, message):
+    own = Directions(np.zeros(3), np.ones(3), np.ones((1, 3)))
+    with pytest.raises(ValueError, match=message):
+        replace(own, **change)
+
+
+def test_regions_with_directions_of_other_features_are_refused():
+    gate = oblique_gate(3, 4)
+    with pytest.raises(ValueError, match="another number of features"):
+        replace(gate, directions=Directions(np.zeros(3), np.ones(3), np.ones((2, 3))))
+    with pytest.raises(ValueError, match="does not exist"):
+        replace(gate, directions=None)
+
+
+def test_a_bounded_gate_has_no_say_beyond_its_slopes():
+    """Far from a plane, weights are those of its side, however steep it is."""
+    steep = LinearGate(
+        mean=np.zeros(1),
+        scale=np.ones(1),
+        down=np.array([[50.0]]),
+        up=np.array([[1.0], [0.9], [-1.0]]),
+        base=np.zeros(3),
+        offset=np.array([25.0]),
+    )
+    weights = steep.weights(np.array([[-4.0], [-0.6], [-0.5], [-0.4], [4.0]]))
+    np.testing.assert_allclose(weights[2], 1.0 / 3.0)
+    expected = np.exp([1.0, 0.9, -1.0]) / np.exp([1.0, 0.9, -1.0]).sum()
+    np.testing.assert_allclose(weights[4], expected, atol=1e-4)
+    np.testing.assert_allclose(weights[3], expected, atol=0.02)
+    np.testing.assert_allclose(
+        weights[0], np.exp([-1, -0.9, 1]) / np.exp([-1, -0.9, 1]).sum(), 1e-3
+    )
 
 
 def test_a_cycle_is_refused():

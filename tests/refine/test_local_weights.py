@@ -1,11 +1,13 @@
 """Maps of rows to weights and temperatures: gradients, the global model at zero, what they find."""
 
+import tracemalloc
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from expert_bags import expert_evidence
+from sparsebag.deploy.explained_weights import region_rules
 from sparsebag.refine.local_choice import Candidate, choose, cross_fit, mean_and_error
 from sparsebag.refine.local_design import Deviation, LinearDesign, RegionDesign
 from sparsebag.refine.local_gates import gate_of
@@ -156,18 +158,26 @@ def test_scale_and_place_of_features_do_not_matter():
     np.testing.assert_allclose(*found, rtol=1e-4, atol=1e-6)
 
 
-@pytest.mark.parametrize("kind", ["linear", "regions"])
-def test_gates_say_what_was_fitted(kind):
+@pytest.mark.parametrize(
+    "candidate",
+    [
+        Candidate("linear", 1.0),
+        Candidate("linear", 1.0, rank=2, steepness=8.0),
+        Candidate("regions", 1.0, 6),
+        Candidate("regions", 1.0, 4, oblique=True),
+    ],
+)
+def test_gates_say_what_was_fitted(candidate):
     """With unknown, infinite and constant features, weights and temperatures alike."""
     evidence = expert_evidence(300, 6)
     X = evidence.features.copy()
     X[::7, 0], X[1::7, 1], X[2::7, 2], X[:, 3] = np.nan, np.inf, -np.inf, 5.0
     problem = problem_of(replace(evidence, features=X))
-    fitted = problem.fit(Candidate(kind, 1.0, 6))
+    fitted = problem.fit(candidate)
     rng = np.random.default_rng(0)
-    tempered = Deviation(fitted.design, 0.1 * rng.normal(size=(len(fitted.coefficients), 1)))
+    tempered = Deviation(fitted.design, 0.1 * rng.normal(size=(fitted.design.n_columns, 1)))
     gate = gate_of(evidence.base, fitted, (0.2, tempered))
-    assert gate.kind == kind
+    assert gate.kind == candidate.kind
     np.testing.assert_allclose(gate.weights(X), problem.weights(fitted), rtol=1e-7, atol=1e-12)
     expected = np.exp(0.2 + tempered.at(X)[:, 0])
     np.testing.assert_allclose(gate.temperatures(X), expected, rtol=1e-7)
@@ -240,7 +250,117 @@ def test_plain_losses_are_those_of_the_vote():
 def test_row_weights_count():
     mean, error = mean_and_error(np.array([1.0, 5.0, 100.0]), np.array([3.0, 1.0, 0.0]))
     assert mean == 2.0
-    assert error == pytest.approx(np.hypot(0.75 * 1.0, 0.25 * 3.0))
+    assert error == pytest.approx(
+        np.hypot(0.75 * 1.0, 0.25 * 3.0) / np.sqrt(1.0 - 0.75**2 - 0.25**2)
+    )
+
+
+def test_a_second_estimate_must_be_sure_as_well():
+    gain = LocalGain("regions", 0.4, 0.387, 0.0124, 0.0033, second_gain=0.0027, second_error=0.0026)
+    assert not gain.is_sure(3.0)
+    assert replace(gain, second_error=0.001).is_sure(3.0)
+    assert not replace(gain, second_gain=-1e-9, second_error=0.0).is_sure(3.0)
+
+
+def test_one_row_with_all_the_weight_is_sure_of_nothing():
+    """Its deviation from its own mean is zero, and so was the error."""
+    weight = np.append(1e30, np.ones(50))
+    assert mean_and_error(np.linspace(0.0, 1.0, 51), weight)[1] == np.inf
+    weight[0] = 1e4
+    assert mean_and_error(np.append(1.0, np.zeros(50)), weight)[1] > 0.05
+
+
+@pytest.mark.parametrize("kind", ["linear", "regions"])
+def test_gates_are_judged_on_the_same_rows(kind):
+    """Rows that a gate leaves to members who saw them are neither dropped nor counted for it."""
+    evidence = expert_evidence(300, 6, oob=0.4)
+    heard = full_vote_risks(evidence, np.tile(evidence.base, (300, 1)))[1]
+    silent = np.where(evidence.mask, 1e-9, 1.0)
+    silent = np.where(evidence.mask.all(axis=1)[:, None], evidence.base, silent)
+    silent /= silent.sum(axis=1, keepdims=True)
+    gain = judged_weights(evidence, silent, kind, calibrates=False)
+    risks = full_vote_risks(evidence, np.tile(evidence.base, (300, 1)))[0]
+    assert gain.loss_before == pytest.approx(
+        np.average(risks[heard], weights=evidence.weight[heard])
+    )
+    assert abs(gain.gain) < 1e-12 * gain.loss_before
+
+
+@pytest.mark.parametrize("unit", [1e-30, 1e-7, 1e30])
+@pytest.mark.parametrize("oblique", [False, True])
+def test_regions_of_features_of_any_unit(unit, oblique):
+    """scikit-learn's trees take values closer than 1e-7 for equal."""
+    evidence = expert_evidence(400, 6)
+    evidence = replace(evidence, features=evidence.features.astype(np.float32))
+    other = replace(evidence, features=(evidence.features * unit).astype(np.float32))
+    candidate = Candidate("regions", 1.0, 4, oblique=oblique)
+    found = [
+        problem_of(rows).weights(problem_of(rows).fit(candidate)) for rows in (evidence, other)
+    ]
+    assert np.ptp(found[0], axis=0).max() > 0.1
+    np.testing.assert_allclose(found[1], found[0], atol=1e-3)
+    gate = gate_of(evidence.base, problem_of(other).fit(candidate), None)
+    np.testing.assert_allclose(gate.weights(other.features), found[1], atol=1e-12)
+
+
+def test_many_features_need_no_square_matrix_of_them():
+    evidence = expert_evidence(120, 4)
+    wide = np.random.default_rng(0).normal(size=(120, 3000))
+    problem = problem_of(replace(evidence, features=wide))
+    tracemalloc.start()
+    problem.fit(Candidate("linear", 1.0))
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 0.6 * 8 * 3000**2
+
+
+@pytest.mark.parametrize("kind", ["linear", "regions"])
+@pytest.mark.parametrize("n_classes", [None, 3])
+def test_experts_either_side_of_an_oblique_plane(kind, n_classes):
+    """Off the middle, too: held-out rows gain what rows on a plane of one feature gain."""
+    evidence = expert_evidence(900, 8, n_classes)
+    straight = evidence.features.copy()
+    turned = straight.copy()
+    turned[:, 0] = (straight[:, 0] + straight[:, 3]) / np.sqrt(2.0)
+    turned[:, 3] = (straight[:, 0] - straight[:, 3]) / np.sqrt(2.0)
+    candidate = {
+        "linear": Candidate("linear", 1.0, steepness=16.0),
+        "regions": Candidate("regions", 1.0, 4, oblique=True),
+    }[kind]
+    fit, rest = np.arange(600), np.arange(600, 900)
+    saved = []
+    for features in (straight, turned):
+        problem = problem_of(replace(evidence, features=features))
+        judges = problem.take(rest)
+        deviation = problem.take(fit).fit(candidate)
+        saved.append(float(np.mean(judges.losses(None) - judges.losses(deviation))))
+    assert saved[1] > 0.8 * saved[0] > 0.0
+
+
+def test_oblique_regions_in_words():
+    evidence = expert_evidence(900, 8)
+    turned = evidence.features.copy()
+    turned[:, 3] = evidence.features[:, 0] - evidence.features[:, 3]
+    turned[:, 0] = evidence.features[:, 3]
+    problem = problem_of(replace(evidence, features=turned))
+    gate = gate_of(evidence.base, problem.fit(Candidate("regions", 1.0, 2, oblique=True)), None)
+    left, right = region_rules(gate, ("a", "b", "c", "d"))
+    assert {"a", "d"} <= set(left.split())
+    assert " <= " in left
+    assert " > " in right
+    sums, cut = gate.directions.in_words(("a", "b", "c", "d"), 0, float(gate.threshold[0]))
+    parts = sums.replace("- ", "-").replace("+ ", "").split(" ")
+    row, total, factor = dict(zip("abcd", turned[7], strict=True)), 0.0, 1.0
+    for part in parts:
+        name = part.lstrip("-")
+        if name in row:
+            total += (-1.0 if part.startswith("-") else 1.0) * factor * row[name]
+            factor = 1.0
+        else:
+            factor = float(part)
+    expected = gate.regions(turned[7:8])[0] == 0
+    assert abs(total - cut) > 0.05
+    assert (total <= cut) == expected
 
 
 # -- temperatures ----------------------------------------------------------------------------------

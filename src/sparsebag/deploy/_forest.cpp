@@ -60,33 +60,26 @@ using Out = nb::ndarray<double, nb::ndim<N>, nb::c_contig, nb::device::cpu>;
 // A gate, checked as the forest is and with its own copy of what it reads.
 class Gate {
   public:
-    // log_temperature: empty, or of the temperature at the mean and its slopes.
+    // log_temperature: empty, or of the temperature at the mean and its slopes; offset: empty, or of
+    // each direction, where the weights read bounded sums.
     static Gate smooth(In<double, 1> mean, In<double, 1> scale, In<double, 2> down,
                        In<double, 2> up, In<double, 1> base, bool sparsemax,
                        In<double, 1> log_temperature, double clip, double log_least,
-                       double log_most) {
+                       double log_most, In<double, 1> offset) {
         const std::size_t d = mean.shape(0), rank = down.shape(0), k = base.shape(0);
         check(d > 0 && d <= 0x7fffffff && rank > 0 && k > 0 && scale.shape(0) == d &&
                   down.shape(1) == d && up.shape(0) == k && up.shape(1) == rank &&
-                  (log_temperature.size() == 0 || log_temperature.size() == 1 + rank),
+                  (log_temperature.size() == 0 || log_temperature.size() == 1 + rank) &&
+                  (offset.size() == 0 || offset.size() == rank),
               "the arrays of the gate do not fit together");
         Gate out(d, k, true, log_temperature.size() > 0);
         SmoothGate &gate = out.own.smooth;
         gate.n_members = k;
-        gate.rank = rank;
         gate.activation = sparsemax ? Activation::sparsemax : Activation::softmax;
-        gate.clip = clip;
         gate.log_least = log_least;
         gate.log_most = log_most;
-        for (std::size_t f = 0; f < d; ++f) {
-            bool has_a_say = false;
-            for (std::size_t r = 0; r < rank; ++r) has_a_say |= down.data()[r * d + f] != 0.0;
-            if (!has_a_say) continue;
-            gate.columns.push_back(static_cast<std::uint32_t>(f));
-            gate.mean.push_back(mean.data()[f]);
-            gate.inverse_scale.push_back(1.0 / scale.data()[f]);
-            for (std::size_t r = 0; r < rank; ++r) gate.down.push_back(down.data()[r * d + f]);
-        }
+        set_sums(gate, mean, scale, down, clip);
+        gate.offset.assign(offset.data(), offset.data() + offset.size());
         for (std::size_t r = 0; r < rank; ++r)
             for (std::size_t j = 0; j < k; ++j) gate.up.push_back(up.data()[j * rank + r]);
         gate.base.assign(base.data(), base.data() + k);
@@ -95,20 +88,27 @@ class Gate {
         return out;
     }
 
-    // Nodes as RegionGate has them, thresholds the largest float32 not above its own.
+    // Nodes as RegionGate has them, thresholds the largest float32 not above its own; mean, scale
+    // and down are empty where the tree reads no sums.
     static Gate regions(In<std::int32_t, 1> feature, In<float, 1> threshold,
                         In<std::int32_t, 1> left, In<std::int32_t, 1> right,
                         In<std::uint8_t, 1> missing_left, In<std::int32_t, 1> region,
-                        In<double, 2> weights, In<double, 1> temperature, std::size_t n_features) {
+                        In<double, 2> weights, In<double, 1> temperature, std::size_t n_features,
+                        In<double, 1> mean, In<double, 1> scale, In<double, 2> down, double clip) {
         const std::size_t n = feature.shape(0), n_regions = weights.shape(0);
         check(n > 0 && n_features > 0 && threshold.shape(0) == n && left.shape(0) == n &&
                   right.shape(0) == n && missing_left.shape(0) == n && region.shape(0) == n &&
                   weights.shape(1) > 0 &&
-                  (temperature.size() == 0 || temperature.size() == n_regions),
+                  (temperature.size() == 0 || temperature.size() == n_regions) &&
+                  (down.shape(0) == 0 ||
+                   (n_features <= 0x7fffffff && mean.shape(0) == n_features &&
+                    scale.shape(0) == n_features && down.shape(1) == n_features)),
               "the arrays of the gate do not fit together");
         Gate out(n_features, weights.shape(1), false, temperature.size() > 0);
         RegionTree &tree = out.own.regions;
         tree.n_members = weights.shape(1);
+        tree.n_features = n_features;
+        if (down.shape(0) > 0) set_sums(tree.sums, mean, scale, down, clip);
         for (std::size_t i = 0; i < n; ++i) {
             const std::int64_t f = feature.data()[i], l = left.data()[i], r = right.data()[i];
             const std::int64_t of = region.data()[i], here = static_cast<std::int64_t>(i);
@@ -117,7 +117,7 @@ class Gate {
             check(leaf ? of < static_cast<std::int64_t>(n_regions)
                        : l > here && r > here && l < static_cast<std::int64_t>(n) &&
                              r < static_cast<std::int64_t>(n) && f >= 0 &&
-                             f < static_cast<std::int64_t>(n_features),
+                             f < static_cast<std::int64_t>(n_features + tree.sums.rank),
                   "a node of the gate leads nowhere");
             RegionTree::Node node{};
             node.feature = static_cast<std::uint32_t>(leaf ? 0 : f);
@@ -161,6 +161,22 @@ class Gate {
     RowGate own;
 
   private:
+    static void set_sums(SmoothGate &gate, In<double, 1> mean, In<double, 1> scale,
+                         In<double, 2> down, double clip) {
+        const std::size_t d = mean.shape(0), rank = down.shape(0);
+        gate.rank = rank;
+        gate.clip = clip;
+        for (std::size_t f = 0; f < d; ++f) {
+            bool has_a_say = false;
+            for (std::size_t r = 0; r < rank; ++r) has_a_say |= down.data()[r * d + f] != 0.0;
+            if (!has_a_say) continue;
+            gate.columns.push_back(static_cast<std::uint32_t>(f));
+            gate.mean.push_back(mean.data()[f]);
+            gate.inverse_scale.push_back(1.0 / scale.data()[f]);
+            for (std::size_t r = 0; r < rank; ++r) gate.down.push_back(down.data()[r * d + f]);
+        }
+    }
+
     Gate(std::size_t n_features, std::size_t n_members, bool is_smooth, bool has_temperature) {
         own.n_features = n_features;
         own.n_members = n_members;
@@ -649,9 +665,9 @@ NB_MODULE(_forest, m) {
     const auto plain = nb::arg();
     nb::class_<Gate>(m, "Gate")
         .def_static("linear", &Gate::smooth, exact, exact, exact, exact, exact, plain, exact,
-                    plain, plain, plain)
+                    plain, plain, plain, exact)
         .def_static("regions", &Gate::regions, exact, exact, exact, exact, exact, exact, exact,
-                    exact, plain)
+                    exact, plain, exact, exact, exact, plain)
         .def_prop_ro("nbytes", &Gate::nbytes)
         .def("weigh", &Gate::weigh<float>, exact, exact, exact)
         .def("weigh", &Gate::weigh<double>, exact, exact, exact);

@@ -13,6 +13,7 @@ class Gate:
         clip: float,
         log_least: float,
         log_most: float,
+        offset: ndarray,
         /,
     ) -> Gate: ...
     @staticmethod
@@ -26,6 +27,10 @@ class Gate:
         weights: ndarray,
         temperature: ndarray,
         n_features: int,
+        mean: ndarray,
+        scale: ndarray,
+        down: ndarray,
+        clip: float,
         /,
     ) -> Gate: ...
     @property

@@ -162,9 +162,20 @@ def region_rules(gate: RegionGate, names: tuple[str, ...]) -> list[str]:
     """
     rules = [""] * gate.n_regions
     for region, tests in _tests(gate):
-        own = " and ".join(_words(names[f], *test) for f, test in tests.items()) or "all rows"
+        own = " and ".join(_test(gate, names, f, *test) for f, test in tests.items()) or "all rows"
         rules[region] = f"{rules[region]}, or {own}" if rules[region] else own
     return rules
+
+
+def _test(
+    gate: RegionGate, names: tuple[str, ...], f: int, low: float, high: float, missing: bool
+) -> str:
+    if f < gate.n_features:
+        return _words(names[f], low, high, missing)
+    assert gate.directions is not None
+    at = f - gate.n_features
+    text, high = gate.directions.in_words(names, at, high)
+    return _words(text, gate.directions.in_words(names, at, low)[1], high, False)
 
 
 def _words(name: str, low: float, high: float, missing: bool) -> str:
@@ -207,19 +218,29 @@ def _effects(gate: Gate | None, X: Any, weights: np.ndarray) -> np.ndarray:
     out = np.zeros(X.shape)
     if isinstance(gate, LinearGate):
         z = in_dense_blocks(X, gate.n_features, gate.standardised)
-        logits = gate.base + gate.hidden(X) @ gate.up.T
+        hidden = gate.hidden(X)
         for f in np.flatnonzero(np.any(gate.down != 0.0, axis=0)):
-            without = logits - np.outer(z[:, f], gate.up @ gate.down[:, f])
+            without = gate.logits(hidden - np.outer(z[:, f], gate.down[:, f]))
             out[:, f] = _distance(ACTIVATIONS[gate.activation](without), weights)
     elif isinstance(gate, RegionGate):
         rows = X.toarray() if hasattr(X, "toarray") else np.asarray(X)
         with np.errstate(over="ignore"):
             rows = rows.astype(np.float32)
-        for f in np.unique(gate.feature[gate.region < 0]):
+        for f in _features_read(gate):
             holes = rows.copy()
             holes[:, f] = np.nan
             out[:, f] = _distance(gate.weights(holes), weights)
     return out
+
+
+def _features_read(gate: RegionGate) -> np.ndarray:
+    """Features that a test reads, alone or in a sum."""
+    tested = np.unique(gate.feature[gate.region < 0])
+    alone = tested[tested < gate.n_features]
+    if gate.directions is None:
+        return np.asarray(alone)
+    sums = gate.directions.down[tested[tested >= gate.n_features] - gate.n_features]
+    return np.union1d(alone, np.flatnonzero(np.any(sums != 0.0, axis=0)))
 
 
 def _distance(first: np.ndarray, second: np.ndarray) -> np.ndarray:

@@ -96,6 +96,7 @@ class CompiledGate:
             how = f"{source.activation} of rank {len(source.down)}"
         else:
             how = f"{len(source.arrays()['region_weights'])} regions"
+            how += ", oblique" if "down" in source.arrays() else ""
         return f"gate {source.kind} ({how}{', temperature' if self.has_temperature else ''})"
 
     def __getstate__(self) -> dict[str, Any]:
@@ -121,9 +122,14 @@ def _kernel(gate: Gate) -> _forest.Gate:
             gate.clip,
             float(np.log(SHARPEST)),
             float(np.log(SOFTEST)),
+            none if gate.offset is None else gate.offset,
         )
     if not isinstance(gate, RegionGate):
         raise TypeError(f"a {type(gate).__name__} is no gate that can be deployed.")
+    along = gate.directions
+    sums: tuple[Any, ...] = (none, none, np.empty((0, 0)), 1.0)
+    if along is not None:
+        sums = along.mean, along.scale, along.down, along.clip
     return _forest.Gate.regions(
         gate.feature,
         round_down(gate.threshold),
@@ -134,6 +140,7 @@ def _kernel(gate: Gate) -> _forest.Gate:
         gate.region_weights,
         none if gate.temperature is None else gate.temperature,
         gate.n_features,
+        *sums,
     )
 
 

@@ -13,7 +13,7 @@ from sparsebag.deploy.trees import FlatTrees
 
 SETTINGS: dict[str, dict[str, Callable[[Any], Any]]] = {
     LinearGate.kind: {"activation": string, "clip": number},
-    RegionGate.kind: {"n_features": whole},
+    RegionGate.kind: {"n_features": whole, "clip": number},
 }
 """What the settings of each kind of gate are, and how each is read."""
 
@@ -57,7 +57,8 @@ def read_gate(entry: Any, arrays: list[np.ndarray]) -> CompiledGate | None:
     kind = string(entry["kind"])
     if kind not in SETTINGS:
         raise ArtifactError(f"it holds a gate of a kind, {kind[:20]!r}, that is not known")
-    settings = with_keys(entry["settings"], tuple(SETTINGS[kind]))
+    known = tuple(name for name in SETTINGS[kind] if _is_due(entry, kind, name))
+    settings = with_keys(entry["settings"], known)
     named = {name: arrays[whole(position)] for name, position in entry["arrays"].items()}
     for name, array in named.items():
         expected = RegionGate.WHOLE.get(name, "<f8") if kind == RegionGate.kind else "<f8"
@@ -67,6 +68,11 @@ def read_gate(entry: Any, arrays: list[np.ndarray]) -> CompiledGate | None:
     source = rebuild_gate(kind, named, read)
     with_keys(named, tuple(source.arrays()))
     return CompiledGate(source)
+
+
+def _is_due(entry: Mapping[str, Any], kind: str, name: str) -> bool:
+    """Regions without directions have nothing to clip, and files of them have no word of it."""
+    return kind != RegionGate.kind or name != "clip" or "down" in entry["arrays"]
 
 
 def check_unweighted(groups: tuple[Any, ...]) -> None:

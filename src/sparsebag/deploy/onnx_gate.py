@@ -7,6 +7,7 @@ import numpy as np
 from sparsebag.deploy.gate import CompiledGate, LinearGate, RegionGate
 from sparsebag.deploy.onnx_graph import Graph
 from sparsebag.deploy.trees import round_down
+from sparsebag.refine.directions import Directions
 from sparsebag.refine.temperature import SHARPEST, SOFTEST
 
 SUM, LESS_OR_EQUAL = 1, 0
@@ -35,15 +36,13 @@ def gate_nodes(graph: Graph, gate: CompiledGate) -> tuple[str, str | None]:
 
 
 def _linear(graph: Graph, gate: LinearGate) -> tuple[str, str | None]:
-    x = graph.cast(graph.cast("X", np.float32), np.float64)
-    z = graph.add("Sub", x, graph.constant(gate.mean))
-    z = graph.add("Mul", z, graph.constant(1.0 / gate.scale))
-    z = _clipped(graph, z, -gate.clip, gate.clip)
-    # x - x is zero for numbers, and NaN for what is none: missing and infinite values.
-    is_number = graph.add("Equal", graph.add("Sub", x, x), graph.constant(0.0))
-    z = graph.add("Where", is_number, z, graph.constant(0.0))
-    h = graph.add("MatMul", z, graph.constant(gate.down.T))
-    logits = graph.add("MatMul", h, graph.constant(gate.up.T))
+    h = _sums(graph, graph.cast(graph.cast("X", np.float32), np.float64), gate)
+    read = h
+    if gate.offset is not None:
+        shifted = graph.add("Add", h, graph.constant(gate.offset))
+        square = graph.add("Add", graph.add("Mul", shifted, shifted), graph.constant(1.0))
+        read = graph.add("Div", shifted, graph.add("Sqrt", square))
+    logits = graph.add("MatMul", read, graph.constant(gate.up.T))
     logits = graph.add("Add", logits, graph.constant(gate.base))
     if gate.activation == "softmax":
         weights = graph.add("Softmax", logits, axis=1)
@@ -55,6 +54,17 @@ def _linear(graph: Graph, gate: LinearGate) -> tuple[str, str | None]:
     log_t = graph.add("Add", log_t, graph.constant(gate.log_temperature[0]))
     log_t = _clipped(graph, log_t, np.log(SHARPEST), np.log(SOFTEST))
     return weights, graph.add("Exp", graph.add("Neg", log_t))
+
+
+def _sums(graph: Graph, x: str, of: LinearGate | Directions) -> str:
+    """``down @ z`` of rows that were rounded to float32."""
+    z = graph.add("Sub", x, graph.constant(of.mean))
+    z = graph.add("Mul", z, graph.constant(1.0 / of.scale))
+    z = _clipped(graph, z, -of.clip, of.clip)
+    # x - x is zero for numbers, and NaN for what is none: missing and infinite values.
+    is_number = graph.add("Equal", graph.add("Sub", x, x), graph.constant(0.0))
+    z = graph.add("Where", is_number, z, graph.constant(0.0))
+    return graph.add("MatMul", z, graph.constant(of.down.T))
 
 
 def _clipped(graph: Graph, value: str, least: float, most: float) -> str:
@@ -91,9 +101,13 @@ def _regions(graph: Graph, gate: RegionGate) -> tuple[str, str | None]:
     index = number[slots]
     index[is_leaf] = np.arange(int(is_leaf.sum()))
     tensor = graph.onnx.numpy_helper.from_array
+    read = graph.cast(graph.cast("X", np.float32), np.float64)
+    if gate.directions is not None:
+        sums = graph.cast(_sums(graph, read, gate.directions), np.float32)
+        read = graph.add("Concat", read, graph.cast(sums, np.float64), axis=1)
     reached = graph.add(
         "TreeEnsemble",
-        graph.cast(graph.cast("X", np.float32), np.float64),
+        read,
         domain="ai.onnx.ml",
         n_targets=1,
         aggregate_function=SUM,

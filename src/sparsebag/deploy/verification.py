@@ -252,7 +252,7 @@ def _move_to_gate(X: np.ndarray, gate: Gate, rng: np.random.Generator) -> None:
     if not isinstance(gate, RegionGate):
         return
     inner = np.flatnonzero((gate.region < 0) & np.isfinite(gate.threshold))
-    for node in inner:
+    for node in inner[gate.feature[inner] < gate.n_features]:
         at = round_down(gate.threshold[node : node + 1])[0]
         beside = [np.nextafter(at, np.float32(np.inf)), np.nextafter(at, np.float32(-np.inf)), at]
         rows = np.flatnonzero(rng.random(len(X)) < 1.0 / len(inner))

@@ -70,7 +70,10 @@ class LinearGate:
     ``z = clip((x - mean) / scale, -clip, clip)`` of x rounded to float32, as trees read it, so that
     the precision rows come in makes no difference; NaN and infinities are read as the mean;
     ``h = down @ z``; ``w = activation(base + up @ h)``; ``log T = log_temperature @ (1, h)``, kept
-    between the least and the largest temperature a calibrator may have.
+    between the least and the largest temperature a calibrator may have. With an ``offset`` the
+    weights read ``g = (h + offset) / sqrt(1 + (h + offset)^2)`` in place of h, which stays between
+    -1 and 1: however steep the change from one side of a plane to the other, far away from it no
+    member takes all the weight.
 
     Attributes
     ----------
@@ -85,6 +88,8 @@ class LinearGate:
     log_temperature : float64 ndarray of shape (1 + rank,), optional
         Of the temperature at the mean, then its slopes.
     clip : float
+    offset : float64 ndarray of shape (rank,), optional
+        Where the weights read bounded features.
 
     Examples
     --------
@@ -102,11 +107,13 @@ class LinearGate:
     activation: str = "softmax"
     log_temperature: np.ndarray | None = None
     clip: float = CLIP
+    offset: np.ndarray | None = None
     kind: ClassVar[str] = "linear"
 
     def __post_init__(self) -> None:
         names = ["mean", "scale", "down", "up", "base"]
-        for name in names + ["log_temperature"] * self.has_temperature:
+        names += [name for name in ("log_temperature", "offset") if getattr(self, name) is not None]
+        for name in names:
             object.__setattr__(self, name, finite_array(name, getattr(self, name)))
         if self.activation not in ACTIVATIONS:
             raise ValueError(
@@ -120,6 +127,8 @@ class LinearGate:
             raise _misfit()
         if self.log_temperature is not None and self.log_temperature.shape != (1 + rank,):
             raise _misfit()
+        if self.offset is not None and self.offset.shape != (rank,):
+            raise _misfit()
         if not np.all(self.scale >= np.finfo(np.float64).tiny):  # one over less is infinite
             raise ValueError("a scale of the gate is not above zero.")
         if not (np.isfinite(self.clip) and self.clip > 0.0):
@@ -130,7 +139,10 @@ class LinearGate:
         """No row can make a logit overflow."""
         with np.errstate(over="ignore", invalid="ignore"):
             h = np.abs(self.down).sum(axis=1) * self.clip
-            largest = [float(np.max(np.abs(self.base) + np.abs(self.up) @ h)), float(np.max(h))]
+            read = h if self.offset is None else np.ones(len(h))
+            largest = [float(np.max(np.abs(self.base) + np.abs(self.up) @ read)), float(np.max(h))]
+            if self.offset is not None:
+                largest.append(float(np.max(h + np.abs(self.offset))))
             if self.log_temperature is not None:
                 largest.append(float(np.abs(self.log_temperature[1:]) @ h))
         if not all(value <= LARGEST_LOGIT for value in largest):
@@ -152,7 +164,7 @@ class LinearGate:
         return len(self.mean)
 
     def hidden(self, X: Any) -> np.ndarray:
-        """The low-rank features ``h`` the weights and the temperature are linear in.
+        """The low-rank features ``h`` that weights and temperature read.
 
         Parameters
         ----------
@@ -178,10 +190,22 @@ class LinearGate:
         -------
         ndarray of shape (rows, n_features)
         """
-        with np.errstate(invalid="ignore", over="ignore"):
-            X = X.astype(np.float32, copy=False).astype(np.float64)
-            z = (X - self.mean) * (1.0 / self.scale)
-            return np.where(np.isfinite(X), np.clip(z, -self.clip, self.clip), 0.0)
+        return standardised(X, self.mean, self.scale, self.clip)
+
+    def logits(self, hidden: np.ndarray) -> np.ndarray:
+        """What the activation makes weights of.
+
+        Parameters
+        ----------
+        hidden : ndarray of shape (rows, rank)
+            ``h``.
+
+        Returns
+        -------
+        ndarray of shape (rows, n_members)
+        """
+        read = hidden if self.offset is None else bounded(hidden + self.offset)
+        return np.asarray(self.base + read @ self.up.T)
 
     def weights(self, X: Any) -> np.ndarray:
         """Weights of the members.
@@ -194,7 +218,7 @@ class LinearGate:
         -------
         ndarray of shape (rows, n_members)
         """
-        return ACTIVATIONS[self.activation](self.base + self.hidden(X) @ self.up.T)
+        return ACTIVATIONS[self.activation](self.logits(self.hidden(X)))
 
     def temperatures(self, X: Any) -> np.ndarray | None:
         """Temperatures of the vote, or None where the gate has none.
@@ -229,8 +253,8 @@ class LinearGate:
     def arrays(self) -> dict[str, np.ndarray]:
         """The arrays by name, as files hold them."""
         named = {n: getattr(self, n) for n in ("mean", "scale", "down", "up", "base")}
-        extra = self.log_temperature
-        return named if extra is None else {**named, "log_temperature": extra}
+        extra = {"log_temperature": self.log_temperature, "offset": self.offset}
+        return named | {name: array for name, array in extra.items() if array is not None}
 
     def settings(self) -> dict[str, Any]:
         """The rest, as files hold it."""
@@ -244,7 +268,54 @@ class LinearGate:
             activation=settings["activation"],
             log_temperature=arrays.get("log_temperature"),
             clip=settings["clip"],
+            offset=arrays.get("offset"),
         )
+
+
+def standardised(X: np.ndarray, mean: np.ndarray, scale: np.ndarray, clip: float) -> np.ndarray:
+    """Features in standard deviations from the mean, as gates read them.
+
+    Parameters
+    ----------
+    X : ndarray of shape (rows, d)
+    mean, scale : ndarrays of shape (d,)
+    clip : float
+        Standard deviations at most.
+
+    Returns
+    -------
+    ndarray of shape (rows, d)
+
+    Examples
+    --------
+    >>> standardised(np.array([[3.0, np.nan, 99.0]]), np.ones(3), np.ones(3), 5.0).tolist()
+    [[2.0, 0.0, 5.0]]
+    """
+    with np.errstate(invalid="ignore", over="ignore"):
+        X = X.astype(np.float32, copy=False).astype(np.float64)
+        z = (X - mean) * (1.0 / scale)
+        return np.where(np.isfinite(X), np.clip(z, -clip, clip), 0.0)
+
+
+def bounded(h: np.ndarray) -> np.ndarray:
+    """``h / sqrt(1 + h^2)``: like h near zero, and between -1 and 1.
+
+    Exactly rounded operations alone, which kernels and exports have too.
+
+    Parameters
+    ----------
+    h : ndarray
+
+    Returns
+    -------
+    ndarray
+
+    Examples
+    --------
+    >>> bounded(np.array([0.0, -0.75, 1e9])).tolist()
+    [0.0, -0.6, 1.0]
+    """
+    return np.asarray(h / np.sqrt(1.0 + h * h))
 
 
 def sparsemax_rows(logits: np.ndarray) -> np.ndarray:

@@ -13,7 +13,7 @@ from typing import Protocol, Self
 
 import numpy as np
 
-from sparsebag.refine.local_design import Deviation
+from sparsebag.refine.local_design import FittedMap
 
 FOLDS = 5
 HELD_FOR_CHOICE = 0.3
@@ -34,12 +34,19 @@ class Candidate:
         At most; of kind "regions".
     rank : int
         Directions in which the members' weights may move apart.
+    steepness : float
+        Prior standard deviation of a row's position along a direction; of kind "linear". At one
+        most rows are where the change from one side to the other is smooth, at more it is a step.
+    oblique : bool
+        Whether regions may also be split along a fitted direction of the features.
     """
 
     kind: str
     spread: float
     regions: int = 0
     rank: int = 1
+    steepness: float = 1.0
+    oblique: bool = False
 
 
 class LocalProblem(Protocol):
@@ -56,10 +63,10 @@ class LocalProblem(Protocol):
     def take(self, rows: np.ndarray) -> Self:
         """The same for some rows."""
 
-    def fit(self, candidate: Candidate) -> Deviation:
+    def fit(self, candidate: Candidate) -> FittedMap:
         """The map of least penalised loss."""
 
-    def losses(self, deviation: Deviation | None) -> np.ndarray:
+    def losses(self, deviation: FittedMap | None) -> np.ndarray:
         """Each row's loss; None: without a map."""
 
 
@@ -85,7 +92,7 @@ def choose(
     held = int(HELD_FOR_CHOICE * problem.n_rows)
     judges, others = problem.take(np.sort(order[:held])), problem.take(np.sort(order[held:]))
 
-    def score(deviation: Deviation | None) -> float:
+    def score(deviation: FittedMap | None) -> float:
         return float(judges.row_weight @ judges.losses(deviation))
 
     scores = [score(others.fit(candidate)) for candidate in candidates]
@@ -98,7 +105,7 @@ class Held:
     """A fold's rows, and the map that was fitted without them (None: no map was better)."""
 
     rows: np.ndarray
-    deviation: Deviation | None
+    deviation: FittedMap | None
 
 
 def cross_fit(
@@ -130,7 +137,9 @@ def cross_fit(
 
 
 def mean_and_error(by_row: np.ndarray, weight: np.ndarray) -> tuple[float, float]:
-    """Weighted mean of rows and its standard error.
+    """Weighted mean of rows and its standard error, infinite where one row has all the weight.
+
+    Deviations from a mean of few rows are too small, by as much as one over their number.
 
     Parameters
     ----------
@@ -144,8 +153,30 @@ def mean_and_error(by_row: np.ndarray, weight: np.ndarray) -> tuple[float, float
     Examples
     --------
     >>> mean_and_error(np.array([1.0, 3.0]), np.ones(2))
-    (2.0, 0.7071067811865476)
+    (2.0, 1.0)
     """
     share = weight / weight.sum()
     mean = float(share @ by_row)
-    return mean, float(np.sqrt(np.sum((share * (by_row - mean)) ** 2)))
+    rest = 1.0 - 1.0 / effective_rows(weight)
+    if rest <= 0.0:
+        return mean, float("inf")
+    return mean, float(np.sqrt(np.sum((share * (by_row - mean)) ** 2) / rest))
+
+
+def effective_rows(weight: np.ndarray) -> float:
+    """How many rows of equal weight say as much (Kish 1965).
+
+    Parameters
+    ----------
+    weight : ndarray of shape (R,)
+
+    Returns
+    -------
+    float
+
+    Examples
+    --------
+    >>> effective_rows(np.ones(8)), round(effective_rows(np.array([1e6, 1.0, 1.0])), 3)
+    (8.0, 1.0)
+    """
+    return float(weight.sum() ** 2 / np.sum(weight**2))

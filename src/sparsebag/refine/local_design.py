@@ -15,7 +15,8 @@ from typing import ClassVar
 import numpy as np
 from sklearn.tree import DecisionTreeRegressor
 
-from sparsebag.refine.gate import CLIP
+from sparsebag.refine.directions import Directions
+from sparsebag.refine.gate import CLIP, bounded, standardised
 
 FEWEST_OF_REGION = 20
 """Rows a region has at least; its weights would be noise with fewer."""
@@ -92,10 +93,7 @@ class LinearDesign:
         -------
         ndarray of shape (n, d)
         """
-        features = as_read(features)
-        with np.errstate(invalid="ignore", over="ignore"):
-            z = (features - self.mean) * (1.0 / self.scale)
-            return np.where(np.isfinite(features), np.clip(z, -CLIP, CLIP), 0.0)
+        return standardised(features, self.mean, self.scale, CLIP)
 
 
 @dataclass(frozen=True)
@@ -107,16 +105,28 @@ class RegionDesign:
     tree : DecisionTreeRegressor
     share : ndarray of shape (n_regions,)
         Of the rows' weight in each region.
+    unit : ndarray of shape (d,)
+        Powers of two the features are divided by first, without rounding: scikit-learn takes
+        values that are closer than 1e-7 for equal.
+    directions : Directions or None
+        Sums of features that the tree reads after the features themselves.
     """
 
     tree: DecisionTreeRegressor
     share: np.ndarray
+    unit: np.ndarray
+    directions: Directions | None = None
     kind: ClassVar[str] = "regions"
     pull: ClassVar[float] = 1.0
 
     @classmethod
     def grow(
-        cls, features: np.ndarray, signal: np.ndarray, weight: np.ndarray, most: int
+        cls,
+        features: np.ndarray,
+        signal: np.ndarray,
+        weight: np.ndarray,
+        most: int,
+        directions: Directions | None = None,
     ) -> RegionDesign:
         """A tree whose regions differ most in the direction the loss falls in.
 
@@ -131,6 +141,8 @@ class RegionDesign:
         weight : ndarray of shape (R,)
         most : int
             Regions.
+        directions : Directions, optional
+            Sums of features that may be split on besides.
 
         Returns
         -------
@@ -147,20 +159,26 @@ class RegionDesign:
             max_leaf_nodes=max(most, 2), min_samples_leaf=FEWEST_OF_REGION, random_state=0
         )
         counted = weight > 0.0
+        unit = np.exp2(np.round(np.log2(LinearDesign.of(features, weight).scale)))
         largest = np.abs(signal).max() or 1.0
         tree.fit(
-            for_tree(features[counted]),
+            _read_by_tree(features[counted], unit, directions),
             signal[counted] / largest,
             sample_weight=weight[counted] / weight[counted].mean(),
         )
-        design = cls(tree, np.zeros(tree.tree_.n_leaves))
+        design = cls(tree, np.zeros(tree.tree_.n_leaves), unit, directions)
         share = np.bincount(design.regions(features), weight, minlength=tree.tree_.n_leaves)
-        return cls(tree, share / share.sum())
+        return cls(tree, share / share.sum(), unit, directions)
 
     @property
     def n_columns(self) -> int:
         """Columns a map reads, one a region."""
         return len(self.share)
+
+    @property
+    def n_directions(self) -> int:
+        """Sums that the tree reads besides the features."""
+        return 0 if self.directions is None else len(self.directions.down)
 
     @cached_property
     def region(self) -> np.ndarray:
@@ -179,7 +197,16 @@ class RegionDesign:
         -------
         int ndarray of shape (n,)
         """
-        return np.asarray(self.region[self.tree.apply(for_tree(features))])
+        read = _read_by_tree(features, self.unit, self.directions)
+        return np.asarray(self.region[self.tree.apply(read)])
+
+    @property
+    def threshold(self) -> np.ndarray:
+        """Of each node, in the features' own units; zero for leaves."""
+        nodes = self.tree.tree_
+        unit = np.append(self.unit, np.ones(self.n_directions))
+        inner = nodes.children_left != -1
+        return np.where(inner, nodes.threshold * unit[np.where(inner, nodes.feature, 0)], 0.0)
 
     def columns(self, features: np.ndarray) -> np.ndarray:
         """One for a row's region less the share of all rows in it.
@@ -234,6 +261,48 @@ class Deviation:
         return np.asarray(self.design.columns(features) @ self.coefficients)
 
 
+@dataclass(frozen=True)
+class BoundedDeviation:
+    """A fitted change from one side of a plane to the other, of a few planes together.
+
+    Attributes
+    ----------
+    design : LinearDesign
+    down : ndarray of shape (d, rank)
+        The planes' normals, in standardised features.
+    offset : ndarray of shape (rank,)
+        Where the planes are.
+    up : ndarray of shape (rank, outputs)
+        What is added at most on one side, and taken on the other.
+    centre : ndarray of shape (rank,)
+        Mean side of the rows it was fitted to: on average nothing is added.
+    """
+
+    design: LinearDesign
+    down: np.ndarray
+    offset: np.ndarray
+    up: np.ndarray
+    centre: np.ndarray
+
+    def at(self, features: np.ndarray) -> np.ndarray:
+        """The deviation of rows.
+
+        Parameters
+        ----------
+        features : ndarray of shape (n, d)
+
+        Returns
+        -------
+        ndarray of shape (n, outputs)
+        """
+        side = bounded(self.design.columns(features) @ self.down + self.offset)
+        return np.asarray((side - self.centre) @ self.up)
+
+
+FittedMap = Deviation | BoundedDeviation
+"""What is added at a row, of either form."""
+
+
 def as_read(features: np.ndarray) -> np.ndarray:
     """Features in the single precision that gates and trees read; too large ones are infinite.
 
@@ -271,3 +340,10 @@ def for_tree(features: np.ndarray) -> np.ndarray:
     True
     """
     return np.asarray(np.clip(features, -LARGEST, LARGEST), dtype=np.float32)
+
+
+def _read_by_tree(
+    features: np.ndarray, unit: np.ndarray, directions: Directions | None
+) -> np.ndarray:
+    read = for_tree(as_read(features) / unit)
+    return read if directions is None else np.hstack([read, directions.of(features)])

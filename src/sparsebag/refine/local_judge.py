@@ -1,7 +1,7 @@
 """What local weights are worth on rows that had no part in them.
 
 Two estimates, for each is blind to something. Out-of-bag votes give the loss that is deployed,
-each side with a calibrator of its own (a gate must not be paid for sureness that a temperature
+each side with the calibrator it would have (a gate must not be paid for sureness that a temperature
 gives as well), but they hear 37 % of the members. The full-vote risk is that of all of them, for
 squared error and Brier score only.
 """
@@ -10,17 +10,21 @@ from __future__ import annotations
 
 import numpy as np
 
+from sparsebag.refine.calibrator import Calibrator
 from sparsebag.refine.local_choice import mean_and_error
 from sparsebag.refine.local_weights import LocalEvidence
 from sparsebag.refine.localisation import LocalGain
 from sparsebag.refine.temperature import fit_tempered_floor
+from sparsebag.refine.vector_scaling import fit_vector_scaling
 
 LEAST_VOTE = 1e-6
 LEAST_PAIRS = 1e-2
 """Weight of pairs of members that must have a row out of bag together, to be heard on it."""
 
 
-def calibrated_losses(evidence: LocalEvidence, weights: np.ndarray) -> np.ndarray:
+def calibrated_losses(
+    evidence: LocalEvidence, weights: np.ndarray, richer: bool = False
+) -> np.ndarray:
     """Each row's log-loss out of bag under weights of its own, after its best calibrator.
 
     Parameters
@@ -28,6 +32,8 @@ def calibrated_losses(evidence: LocalEvidence, weights: np.ndarray) -> np.ndarra
     evidence : LocalEvidence
         Of a classification problem.
     weights : ndarray of shape (R, k)
+    richer : bool, default False
+        Whether that is a scale and a shift a class.
 
     Returns
     -------
@@ -35,9 +41,30 @@ def calibrated_losses(evidence: LocalEvidence, weights: np.ndarray) -> np.ndarra
     """
     votes = evidence.voted(weights)
     votes = (1.0 - LEAST_VOTE) * votes + LEAST_VOTE / votes.shape[1]
-    fitted = fit_tempered_floor(votes, evidence.target, evidence.weight)
-    proba = fitted.transform(votes)
+    fit = fit_vector_scaling if richer else fit_tempered_floor
+    proba = fit(votes, evidence.target, evidence.weight).transform(votes)
     return np.asarray(-np.log(proba[np.arange(len(proba)), evidence.target]))
+
+
+def corrected_losses(
+    evidence: LocalEvidence, weights: np.ndarray, calibrator: Calibrator
+) -> np.ndarray:
+    """The same after a calibrator that was fitted to another vote.
+
+    Parameters
+    ----------
+    evidence : LocalEvidence
+    weights : ndarray of shape (R, k)
+    calibrator : Calibrator
+
+    Returns
+    -------
+    ndarray of shape (R,)
+    """
+    votes = evidence.voted(weights)
+    proba = calibrator.transform((1.0 - LEAST_VOTE) * votes + LEAST_VOTE / votes.shape[1])
+    of_true = proba[np.arange(len(proba)), evidence.target]
+    return np.asarray(-np.log((1.0 - LEAST_VOTE) * of_true + LEAST_VOTE / votes.shape[1]))
 
 
 def plain_losses(evidence: LocalEvidence, weights: np.ndarray) -> np.ndarray:
@@ -93,19 +120,33 @@ def full_vote_risks(evidence: LocalEvidence, weights: np.ndarray) -> tuple[np.nd
 
 
 def judged_weights(
-    evidence: LocalEvidence, held_out: np.ndarray, kind: str, *, calibrates: bool
+    evidence: LocalEvidence,
+    held_out: np.ndarray,
+    kind: str,
+    *,
+    calibrates: bool,
+    calibrator: Calibrator | None = None,
+    richer: bool = False,
 ) -> LocalGain:
     """What weights that were fitted without each row gain on it.
+
+    Rows are those that the global weights can be judged on, whatever the gate. Where the gate
+    leaves too little weight to those who can be asked, it neither gains nor loses.
 
     Parameters
     ----------
     evidence : LocalEvidence
+        With a row that two members can be heard on.
     held_out : ndarray of shape (R, k)
         Each row's weights, from other rows.
     kind : str
         Of the map.
     calibrates : bool
-        Whether the deployed vote is calibrated.
+        Whether the deployed vote is calibrated, by a temperature that is fitted anew.
+    calibrator : Calibrator, optional
+        What corrects the deployed vote instead, with a gate as without one.
+    richer : bool, default False
+        Whether the vote without a gate would have a scale and a shift a class.
 
     Returns
     -------
@@ -114,16 +155,19 @@ def judged_weights(
     """
     own = np.tile(evidence.base, (evidence.n_rows, 1))
     (before, heard), (after, also) = (full_vote_risks(evidence, w) for w in (own, held_out))
-    both = heard & also
-    full_vote, full_vote_error = 0.0, 0.0
-    if both.any():
-        weight = evidence.weight[both]
-        full_vote, full_vote_error = mean_and_error((before - after)[both], weight)
+    weight = evidence.weight[heard]
+    saved = np.where(also, before - after, 0.0)
+    full_vote, full_vote_error = mean_and_error(saved[heard], weight)
     if not evidence.classifies:
-        mean = float(evidence.weight[both] @ before[both]) / float(evidence.weight[both].sum())
+        mean = float(weight @ before[heard]) / float(weight.sum())
         return LocalGain(kind, mean, mean - full_vote, full_vote, full_vote_error)
-    losses = calibrated_losses if calibrates else plain_losses
-    first, second = losses(evidence, own), losses(evidence, held_out)
+    if calibrator is not None:
+        first, second = (corrected_losses(evidence, w, calibrator) for w in (own, held_out))
+    elif not calibrates:
+        first, second = (plain_losses(evidence, w) for w in (own, held_out))
+    else:
+        first = calibrated_losses(evidence, own, richer)
+        second = calibrated_losses(evidence, held_out)
     gain, error = mean_and_error(first - second, evidence.weight)
     mean = float(evidence.weight @ first)
     return LocalGain(kind, mean, mean - gain, gain, error, full_vote)

@@ -9,8 +9,8 @@ from __future__ import annotations
 import numpy as np
 
 from sparsebag.refine.calibrator import Calibrator
-from sparsebag.refine.local_choice import Candidate
-from sparsebag.refine.local_design import Deviation, LinearDesign, RegionDesign
+from sparsebag.refine.local_choice import Candidate, effective_rows
+from sparsebag.refine.local_design import Deviation, FittedMap, LinearDesign, RegionDesign
 from sparsebag.refine.local_weights import least
 from sparsebag.refine.temperature import (
     SHARPEST,
@@ -107,7 +107,7 @@ class TemperatureProblem:
         -------
         TemperatureProblem
         """
-        pull = 0.5 / SPREAD_OF_TEMPERATURES**2 / self.n_rows
+        pull = 0.5 / SPREAD_OF_TEMPERATURES**2 / effective_rows(self.row_weight)
 
         def objective(theta: np.ndarray) -> tuple[float, np.ndarray]:
             losses, slopes = self._loss_and_slope(np.full(self.n_rows, theta[0]))
@@ -133,7 +133,7 @@ class TemperatureProblem:
             signal = -self._loss_and_slope(everywhere)[1][:, None]
             design = RegionDesign.grow(self.features, signal, self.row_weight, candidate.regions)
         columns = design.columns(self.features)
-        pull = 0.5 * design.pull / candidate.spread**2 / self.n_rows
+        pull = 0.5 * design.pull / candidate.spread**2 / effective_rows(self.row_weight)
 
         def objective(slopes: np.ndarray) -> tuple[float, np.ndarray]:
             losses, gradient = self._loss_and_slope(everywhere + columns @ slopes)
@@ -142,12 +142,12 @@ class TemperatureProblem:
 
         return Deviation(design, least(objective, np.zeros(columns.shape[1]))[:, None])
 
-    def losses(self, deviation: Deviation | None) -> np.ndarray:
+    def losses(self, deviation: FittedMap | None) -> np.ndarray:
         """Each row's log-loss, at the one temperature for None.
 
         Parameters
         ----------
-        deviation : Deviation or None
+        deviation : FittedMap or None
 
         Returns
         -------

@@ -16,8 +16,16 @@ from typing import Any
 import numpy as np
 
 from sparsebag.refine.calibrator import softmax_rows
-from sparsebag.refine.local_choice import Candidate
-from sparsebag.refine.local_design import Deviation, LinearDesign, RegionDesign
+from sparsebag.refine.directions import Directions
+from sparsebag.refine.gate import bounded
+from sparsebag.refine.local_choice import Candidate, effective_rows
+from sparsebag.refine.local_design import (
+    BoundedDeviation,
+    Deviation,
+    FittedMap,
+    LinearDesign,
+    RegionDesign,
+)
 from sparsebag.refine.size_matched import finished_votes
 
 LEAST_MASS = 0.02
@@ -28,6 +36,8 @@ MOST_STEPS = 60
 """Of L-BFGS; what is left to gain after so many is below what the folds can see."""
 FIRST_STEP = 0.3
 """Of both factors of the map, in units of their priors."""
+PLANE = Candidate("linear", 2.0, steepness=16.0)
+"""A step, as regions have at their borders."""
 
 
 @dataclass(frozen=True)
@@ -69,6 +79,11 @@ class LocalEvidence:
     def n_rows(self) -> int:
         """R."""
         return len(self.target)
+
+    @property
+    def effective_rows(self) -> float:
+        """Rows of equal weight that say as much."""
+        return effective_rows(self.weight)
 
     def take(self, rows: np.ndarray) -> LocalEvidence:
         """Slice every parallel array by row.
@@ -132,6 +147,7 @@ class WeightsProblem:
         self.evidence, self.linear = evidence, linear
         self.base = np.log(evidence.base)
         self._unit = unit
+        self._grown: dict[tuple[int, int, bool], RegionDesign] = {}
 
     @property
     def n_rows(self) -> int:
@@ -156,7 +172,7 @@ class WeightsProblem:
         """
         return WeightsProblem(self.evidence.take(rows), self.linear, self.unit)
 
-    def fit(self, candidate: Candidate) -> Deviation:
+    def fit(self, candidate: Candidate) -> FittedMap:
         """The map of least penalised loss.
 
         Parameters
@@ -165,15 +181,64 @@ class WeightsProblem:
 
         Returns
         -------
-        Deviation
+        FittedMap
         """
+        return self._planes(candidate) if candidate.kind == "linear" else self._regions(candidate)
+
+    def _planes(self, candidate: Candidate) -> BoundedDeviation:
+        """Planes, and how the weights change from one side to the other.
+
+        A logit that is linear in the features has one parameter for two things: how fast members
+        take over near the plane, and how unlike the weights are far from it. A steep one leaves
+        far rows to the one member of the largest slope. Bounded, a logit has a parameter for each.
+        """
+        rows, design = self.evidence, self.linear
+        columns = design.columns(rows.features)
+        d, k = columns.shape[1], len(self.base)
+        r = min(candidate.rank, d, k)
+        with_offset = np.hstack([columns, np.ones((len(columns), 1))])
+        # Minus the logarithm of a normal prior of both factors, as a row's share of nats.
+        of_down = 0.5 * design.pull / candidate.steepness**2 / rows.effective_rows
+        of_up = 0.5 / candidate.spread**2 / rows.effective_rows
+
+        def objective(flat: np.ndarray) -> tuple[float, np.ndarray]:
+            down, up = flat[: (d + 1) * r].reshape(d + 1, r), flat[(d + 1) * r :].reshape(r, k)
+            h = with_offset @ down
+            side = bounded(h)
+            side -= rows.weight @ side
+            losses, gradient = self._loss_and_gradient(self.base + side @ up)
+            gradient *= rows.weight[:, None]
+            value = float(rows.weight @ losses)
+            value += of_down * float(np.sum(down**2)) + of_up * float(np.sum(up**2))
+            of_side = gradient @ up.T
+            of_side -= rows.weight[:, None] * of_side.sum(axis=0)  # the mean side is taken off
+            d_down = with_offset.T @ (of_side * (1.0 + h * h) ** -1.5) + 2.0 * of_down * down
+            return value, np.concatenate(
+                [d_down.ravel(), (side.T @ gradient + 2.0 * of_up * up).ravel()]
+            )
+
+        # Zero is stationary; so the fit starts a little way down the steepest directions.
+        left, _, right = np.linalg.svd(
+            columns.T @ (rows.weight[:, None] * self._signal), full_matrices=False
+        )
+        start = np.vstack([FIRST_STEP * left[:, :r], np.zeros((1, r))]), FIRST_STEP * right[:r]
+        found = least(objective, np.concatenate([part.ravel() for part in start]))
+        down, up = found[: (d + 1) * r].reshape(d + 1, r), found[(d + 1) * r :].reshape(r, k)
+        centre = rows.weight @ bounded(with_offset @ down)
+        return BoundedDeviation(design, down[:d], down[d], up, centre)
+
+    def _regions(self, candidate: Candidate) -> Deviation:
+        """Regions, and weights of each, pulled to the global ones."""
         rows, design = self.evidence, self._design(candidate)
         columns = design.columns(rows.features)
         d, k, r = columns.shape[1], len(self.base), candidate.rank
         r = min(r, d, k)
-        # Minus the logarithm of a normal prior of both factors, as a row's share of nats: a row's
-        # position in a direction is about one, a member's slope along it about the spread.
-        of_down, of_up = 0.5 * design.pull / rows.n_rows, 0.5 / candidate.spread**2 / rows.n_rows
+        # A region's position in a direction is about one, a member's slope along it about the
+        # spread.
+        of_down, of_up = (
+            0.5 * design.pull / rows.effective_rows,
+            0.5 / candidate.spread**2 / rows.effective_rows,
+        )
 
         def objective(flat: np.ndarray) -> tuple[float, np.ndarray]:
             down, up = flat[: d * r].reshape(d, r), flat[d * r :].reshape(r, k)
@@ -186,36 +251,53 @@ class WeightsProblem:
             d_up = place.T @ gradient + 2.0 * of_up * up
             return value, np.concatenate([d_down.ravel(), d_up.ravel()])
 
-        # Zero is stationary; so the fit starts a little way down the steepest directions.
-        left, _, right = np.linalg.svd(columns.T @ (rows.weight[:, None] * self._signal))
+        left, _, right = np.linalg.svd(
+            columns.T @ (rows.weight[:, None] * self._signal), full_matrices=False
+        )
         start = [FIRST_STEP / np.sqrt(design.pull) * left[:, :r], FIRST_STEP * right[:r]]
         found = least(objective, np.concatenate([part.ravel() for part in start]))
         return Deviation(design, found[: d * r].reshape(d, r) @ found[d * r :].reshape(r, k))
 
-    def _design(self, candidate: Candidate) -> LinearDesign | RegionDesign:
-        if candidate.kind == LinearDesign.kind:
-            return self.linear
+    def _design(self, candidate: Candidate) -> RegionDesign:
+        """Regions do not depend on how far weights may go: grown once a shape."""
+        shape = candidate.regions, candidate.rank, candidate.oblique
+        if shape not in self._grown:
+            self._grown[shape] = self._grow(*shape)
+        return self._grown[shape]
+
+    def _grow(self, regions: int, rank: int, oblique: bool) -> RegionDesign:
         rows, signal = self.evidence, self._signal
-        first = RegionDesign.grow(rows.features, signal, rows.weight, candidate.regions)
+        if oblique:
+            # The members that a plane parts are known from the fit of the plane.
+            plane = self._plane
+            normal = plane.down / np.maximum(np.linalg.norm(plane.down), np.finfo(float).tiny)
+            directions = Directions(plane.design.mean, plane.design.scale, normal.T)
+            parted = signal @ plane.up.T
+            return RegionDesign.grow(rows.features, parted, rows.weight, regions, directions)
+        first = RegionDesign.grow(rows.features, signal, rows.weight, regions)
         # Most of a gradient of k members is noise. The directions in which the first tree's
         # regions differ are not: a second tree is grown on these alone.
         means = first.columns(rows.features).T @ (rows.weight[:, None] * signal)
         means /= np.sqrt(np.maximum(first.share, np.finfo(float).tiny))[:, None]
         right = np.linalg.svd(means, full_matrices=False)[2]
-        projected = signal @ right[: candidate.rank].T
-        return RegionDesign.grow(rows.features, projected, rows.weight, candidate.regions)
+        return RegionDesign.grow(rows.features, signal @ right[:rank].T, rows.weight, regions)
+
+    @cached_property
+    def _plane(self) -> BoundedDeviation:
+        """The plane that oblique regions may be split along."""
+        return self._planes(PLANE)
 
     @cached_property
     def _signal(self) -> np.ndarray:
         """Minus the gradient of each row's loss in the logits, at the global weights."""
         return -self._loss_and_gradient(np.tile(self.base, (self.n_rows, 1)))[1]
 
-    def losses(self, deviation: Deviation | None) -> np.ndarray:
+    def losses(self, deviation: FittedMap | None) -> np.ndarray:
         """Each row's out-of-bag loss, under the global weights for None.
 
         Parameters
         ----------
-        deviation : Deviation or None
+        deviation : FittedMap or None
 
         Returns
         -------
@@ -224,12 +306,12 @@ class WeightsProblem:
         moved = 0.0 if deviation is None else deviation.at(self.evidence.features)
         return self._loss_and_gradient(self.base + moved * np.ones((self.n_rows, 1)))[0]
 
-    def weights(self, deviation: Deviation | None) -> np.ndarray:
+    def weights(self, deviation: FittedMap | None) -> np.ndarray:
         """Each row's weights.
 
         Parameters
         ----------
-        deviation : Deviation or None
+        deviation : FittedMap or None
 
         Returns
         -------

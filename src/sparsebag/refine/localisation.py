@@ -4,8 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from sparsebag.refine.calibrate import Calibrated
 from sparsebag.refine.gate import LinearGate
 from sparsebag.refine.region_gate import RegionGate
+
+ERRORS_TO_AGREE = 2.0
+"""Standard errors a second estimate must be above zero by, where its error is known."""
+NOTHING = 1e-6
+"""Share of a loss that rounding and the solver's tolerance leave."""
 
 
 @dataclass(frozen=True)
@@ -22,6 +28,8 @@ class LocalGain:
     second_gain : float or None
         Another estimate, which must agree. Of weights in classification: what the full-vote Brier
         score gains. Of a temperature: what the survivors' own out-of-bag votes gain.
+    second_error : float
+        Its standard error; 0 where its sign alone counts.
     """
 
     kind: str
@@ -30,6 +38,7 @@ class LocalGain:
     gain: float
     gain_error: float
     second_gain: float | None = None
+    second_error: float = 0.0
 
     def is_sure(self, errors: float) -> bool:
         """Whether the gain is more than so many standard errors, and nothing speaks against it.
@@ -47,7 +56,8 @@ class LocalGain:
         >>> LocalGain("linear", 1.0, 0.9, 0.1, 0.04).is_sure(2.0)
         True
         """
-        agreed = self.second_gain is None or self.second_gain > 0.0
+        least = ERRORS_TO_AGREE * self.second_error
+        agreed = self.second_gain is None or self.second_gain > least
         return agreed and self.gain > errors * self.gain_error
 
 
@@ -68,6 +78,8 @@ class Localisation:
         Every map that was judged, such as "linear weights".
     reason : str
         Why the weights are global, where they are; the end of a sentence.
+    calibrated : Calibrated or None
+        The calibrator of the gated vote, where it is another one than that of the global vote.
     """
 
     gate: LinearGate | RegionGate | None = None
@@ -76,6 +88,7 @@ class Localisation:
     score: str = ""
     considered: dict[str, LocalGain] = field(default_factory=dict)
     reason: str = ""
+    calibrated: Calibrated | None = None
 
     @property
     def used(self) -> bool:
@@ -87,8 +100,7 @@ class Localisation:
             return f"The weights do not depend on the row, because {self.reason}."
         done = [
             f"{what} on {_LOOKS_AT[gain.kind]} ({self.score} {gain.loss_before:.4g} before and "
-            f"{gain.loss_after:.4g} after on held-out rows, {gain.gain:+.2g} ± "
-            f"{gain.gain_error:.1g} saved)"
+            f"{gain.loss_after:.4g} after on held-out rows, {_saved(gain)})"
             for what, gain in (
                 ("weights depend", self.weights),
                 ("the temperature depends", self.temperature),
@@ -97,6 +109,13 @@ class Localisation:
         ]
         text = "; ".join(done)
         return text[0].upper() + text[1:] + "."
+
+
+def _saved(gain: LocalGain) -> str:
+    if abs(gain.gain) <= NOTHING * abs(gain.loss_before):
+        return "nothing saved"
+    figure = f"{abs(gain.gain):.2g} ± {gain.gain_error:.1g}"
+    return f"{figure} saved" if gain.gain > 0.0 else f"{figure} lost; local='auto' would not use it"
 
 
 _LOOKS_AT = {"linear": "the features, smoothly", "regions": "the region of a row"}

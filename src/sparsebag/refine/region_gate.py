@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
+from sparsebag.refine.directions import Directions
 from sparsebag.refine.gate import finite_array, in_dense_blocks
 from sparsebag.refine.temperature import SHARPEST, SOFTEST
 
@@ -25,12 +26,13 @@ class RegionGate:
 
     Routing is that of scikit-learn's trees: a row goes left where ``float32(x) <= threshold``, or
     where the value is missing and ``missing_left``. Infinities are larger, or smaller, than any
-    threshold.
+    threshold. With ``directions`` a node may read a sum of features instead: those come after the
+    features, as columns ``n_features`` and on, and a sum is never missing.
 
     Attributes
     ----------
     feature : int32 ndarray of shape (n_nodes,)
-        Column an inner node reads; any that exists for a leaf.
+        Column, or direction, an inner node reads; any that exists for a leaf.
     threshold : float64 ndarray of shape (n_nodes,)
         Infinite where a split parts missing values from all others.
     left, right : int32 ndarrays of shape (n_nodes,)
@@ -43,6 +45,7 @@ class RegionGate:
     n_features : int
         Columns of X.
     temperature : float64 ndarray of shape (n_regions,), optional
+    directions : Directions, optional
 
     Examples
     --------
@@ -63,6 +66,7 @@ class RegionGate:
     region_weights: np.ndarray
     n_features: int
     temperature: np.ndarray | None = None
+    directions: Directions | None = None
     kind: ClassVar[str] = "regions"
     WHOLE: ClassVar[dict[str, str]] = {
         "feature": "<i4",
@@ -92,7 +96,11 @@ class RegionGate:
         self._check_regions()
 
     def _check_tree(self) -> None:
-        if self.n_features < 1 or self.feature.min() < 0 or self.feature.max() >= self.n_features:
+        along = self.directions
+        if along is not None and along.n_features != self.n_features:
+            raise ValueError("the gate's directions are of another number of features.")
+        readable = self.n_features + (0 if along is None else len(along.down))
+        if self.n_features < 1 or self.feature.min() < 0 or self.feature.max() >= readable:
             raise ValueError("the gate reads a feature that does not exist.")
         inner = self.left != LEAF
         if not np.array_equal(inner, self.right != LEAF):
@@ -151,6 +159,8 @@ class RegionGate:
     def _regions(self, X: np.ndarray) -> np.ndarray:
         with np.errstate(over="ignore"):  # too large for float32 is above every threshold
             X = X.astype(np.float32, copy=False)
+        if self.directions is not None:
+            X = np.hstack([X, self.directions.of(X)])
         node = np.zeros(len(X), dtype=np.intp)
         rows = np.flatnonzero(self.left[node] != LEAF)
         while len(rows):  # one level a round
@@ -204,17 +214,29 @@ class RegionGate:
     def arrays(self) -> dict[str, np.ndarray]:
         """The arrays by name, as files hold them."""
         named = {name: getattr(self, name) for name in (*self.WHOLE, "threshold", "region_weights")}
-        return named if self.temperature is None else {**named, "temperature": self.temperature}
+        if self.temperature is not None:
+            named["temperature"] = self.temperature
+        along = self.directions
+        if along is not None:
+            named |= {"mean": along.mean, "scale": along.scale, "down": along.down}
+        return named
 
     def settings(self) -> dict[str, Any]:
-        """The rest, as files hold it."""
-        return {"n_features": self.n_features}
+        """The rest, as files hold it; ``clip`` of gates with directions alone."""
+        along = self.directions
+        return {"n_features": self.n_features} | ({} if along is None else {"clip": along.clip})
 
     @classmethod
     def rebuild(cls, arrays: Mapping[str, np.ndarray], settings: Mapping[str, Any]) -> Self:
         """From what a file holds; raises ValueError or KeyError where it cannot be."""
+        directions = None
+        if "clip" in settings:
+            directions = Directions(
+                **{name: arrays[name] for name in ("mean", "scale", "down")}, clip=settings["clip"]
+            )
         return cls(
             **{name: arrays[name] for name in (*cls.WHOLE, "threshold", "region_weights")},
             n_features=settings["n_features"],
             temperature=arrays.get("temperature"),
+            directions=directions,
         )

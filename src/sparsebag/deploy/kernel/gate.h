@@ -103,23 +103,29 @@ struct SmoothGate {
     std::vector<std::uint32_t> columns;             // that have a say
     std::vector<double> mean, inverse_scale, down;  // of those; down: rank numbers a column
     std::vector<double> up, base, log_temperature;  // up: n_members numbers a rank
+    std::vector<double> offset;                     // empty: the weights read h itself
 
     std::size_t nbytes() const {
         return columns.size() * 4 + (mean.size() + inverse_scale.size() + down.size() + up.size() +
-                                     base.size() + log_temperature.size()) * sizeof(double);
+                                     base.size() + log_temperature.size() + offset.size()) *
+                                        sizeof(double);
     }
 
     // Numbers of a few rows on the way.
-    std::size_t n_room() const { return (rank + 3) * GATE_ROWS; }
+    std::size_t n_room() const { return (2 * rank + 3) * GATE_ROWS; }
 
     // At most GATE_ROWS rows: few enough that what is known of them stays in the first cache.
     template <typename T>
     SPARSEBAG_INLINE void weigh(const Rows<T> &rows, double *room, double *w, std::size_t stride,
                                 double *RESTRICT inverse_temperature) const {
         const std::size_t n = rows.n;
-        double *h = room, *a = room + rank * GATE_ROWS, *b = a + GATE_ROWS, *c = b + GATE_ROWS;
+        double *h = room, *g = room + rank * GATE_ROWS;
+        double *a = g + rank * GATE_ROWS, *b = a + GATE_ROWS, *c = b + GATE_ROWS;
         hidden(rows, h, a);
-        logits(h, n, w, stride, a);
+        for (std::size_t r = 0; r < offset.size(); ++r)
+            for (std::size_t i = 0; i < n; ++i)
+                g[r * GATE_ROWS + i] = bounded(h[r * GATE_ROWS + i] + offset[r]);
+        logits(offset.empty() ? h : g, n, w, stride, a);
         if (activation == Activation::softmax) softmax(w, stride, n, a, b);
         else sparsemax(w, stride, n, a, b, c);
         if (log_temperature.empty()) return;
@@ -143,7 +149,8 @@ struct SmoothGate {
         }
         for (std::size_t j = 0; j < k; ++j) w[j] = base[j];
         for (std::size_t r = 0; r < rank; ++r) {
-            const double *RESTRICT slopes = up.data() + r * k, at = h[r];
+            const double *RESTRICT slopes = up.data() + r * k;
+            const double at = offset.empty() ? h[r] : bounded(h[r] + offset[r]);
             for (std::size_t j = 0; j < k; ++j) w[j] += slopes[j] * at;
         }
         double largest = w[0];
@@ -164,13 +171,7 @@ struct SmoothGate {
         *inverse_temperature = fast_exp(-at_most(at_least(log_t, log_least), log_most));
     }
 
-  private:
-    // NaN and infinities are read as the mean: x - x is zero for numbers alone.
-    SPARSEBAG_INLINE double standardised(double x, std::size_t f) const {
-        const double z = at_most(at_least((x - mean[f]) * inverse_scale[f], -clip), clip);
-        return x - x == 0.0 ? z : 0.0;
-    }
-
+    // Sums of standardised features of at most GATE_ROWS rows; those of a direction side by side.
     template <typename T>
     SPARSEBAG_INLINE void hidden(const Rows<T> &rows, double *h, double *RESTRICT z) const {
         const std::size_t n = rows.n;
@@ -187,6 +188,27 @@ struct SmoothGate {
                 for (std::size_t i = 0; i < n; ++i) to[i] += slope * z[i];
             }
         }
+    }
+
+    // One sum of one row: the same operations in the same order.
+    template <typename T>
+    double sum_of(const T *row, std::int64_t column_stride, std::size_t r) const {
+        double h = 0.0;
+        for (std::size_t f = 0; f < columns.size(); ++f) {
+            const auto x =
+                static_cast<float>(row[static_cast<std::int64_t>(columns[f]) * column_stride]);
+            h += down[f * rank + r] * standardised(static_cast<double>(x), f);
+        }
+        return h;
+    }
+
+  private:
+    SPARSEBAG_INLINE static double bounded(double h) { return h / std::sqrt(1.0 + h * h); }
+
+    // NaN and infinities are read as the mean: x - x is zero for numbers alone.
+    SPARSEBAG_INLINE double standardised(double x, std::size_t f) const {
+        const double z = at_most(at_least((x - mean[f]) * inverse_scale[f], -clip), clip);
+        return x - x == 0.0 ? z : 0.0;
     }
 
     // start + slopes . h of each row; slopes are `step` apart.
@@ -268,41 +290,68 @@ struct SmoothGate {
 // The gate of regions: a shallow tree; weights and temperature of its leaves.
 struct RegionTree {
     struct Node {
-        std::uint32_t feature;
+        std::uint32_t feature;  // after the features come sums of them
         std::int32_t child[2];  // left, right; a region for a leaf, in the first
         float threshold;        // the largest float32 not above the tree's own
         bool missing_left, is_leaf;
     };
-    std::size_t n_members = 0;
+    std::size_t n_members = 0, n_features = 0;
+    SmoothGate sums;  // of which only the sums are of use; rank zero where there are none
     std::vector<Node> nodes;
     std::vector<double> weights, inverse_temperatures;  // region after region
 
     std::size_t nbytes() const {
-        return nodes.size() * sizeof(Node) +
+        return nodes.size() * sizeof(Node) + sums.nbytes() +
                (weights.size() + inverse_temperatures.size()) * sizeof(double);
     }
 
+    // A row by itself. A fit has one sum, which several nodes ask for; many are made as asked for.
     template <typename T>
     std::size_t region(const T *row, std::int64_t column_stride) const {
-        const Node *node = nodes.data();
-        while (!node->is_leaf) {
-            const auto x = static_cast<float>(
-                row[static_cast<std::int64_t>(node->feature) * column_stride]);
-            const bool left = std::isnan(x) ? node->missing_left : x <= node->threshold;
-            node = nodes.data() + node->child[left ? 0 : 1];
-        }
-        return static_cast<std::size_t>(node->child[0]);
+        const auto sum = [&](std::size_t r) { return sums.sum_of<T>(row, column_stride, r); };
+        if (sums.rank != 1) return walked<T>(row, column_stride, sum);
+        const double only = sum(0);
+        return walked<T>(row, column_stride, [only](std::size_t) { return only; });
     }
 
+    // One row; the same sums, made in the same order.
     template <typename T>
-    void weigh(const Rows<T> &rows, double *w, std::size_t stride,
-               double *inverse_temperature) const {
+    void weigh_one(const Rows<T> &rows, double *w, double *inverse_temperature) const {
+        const std::size_t r = region<T>(rows.row(0), rows.column_stride);
+        const double *of_region = weights.data() + r * n_members;
+        std::copy(of_region, of_region + n_members, w);
+        if (!inverse_temperatures.empty()) *inverse_temperature = inverse_temperatures[r];
+    }
+
+    // At most GATE_ROWS rows where there are sums.
+    template <typename T>
+    SPARSEBAG_INLINE void weigh(const Rows<T> &rows, double *room, double *w, std::size_t stride,
+                                double *inverse_temperature) const {
+        if (sums.rank > 0) sums.hidden<T>(rows, room, room + sums.rank * GATE_ROWS);
         for (std::size_t i = 0; i < rows.n; ++i) {
-            const std::size_t r = region<T>(rows.row(i), rows.column_stride);
+            const double *h = room + i;
+            const std::size_t r = walked<T>(rows.row(i), rows.column_stride,
+                                            [h](std::size_t at) { return h[at * GATE_ROWS]; });
             const double *of_region = weights.data() + r * n_members;
             for (std::size_t j = 0; j < n_members; ++j) w[j * stride + i] = of_region[j];
             if (!inverse_temperatures.empty()) inverse_temperature[i] = inverse_temperatures[r];
         }
+    }
+
+  private:
+    template <typename T, typename Sum>
+    SPARSEBAG_INLINE std::size_t walked(const T *row, std::int64_t column_stride, Sum sum) const {
+        const Node *node = nodes.data();
+        while (!node->is_leaf) {
+            const auto x = static_cast<float>(
+                node->feature < n_features
+                    ? static_cast<double>(
+                          row[static_cast<std::int64_t>(node->feature) * column_stride])
+                    : sum(node->feature - n_features));
+            const bool left = std::isnan(x) ? node->missing_left : x <= node->threshold;
+            node = nodes.data() + node->child[left ? 0 : 1];
+        }
+        return static_cast<std::size_t>(node->child[0]);
     }
 };
 
@@ -317,32 +366,41 @@ struct RowGate {
 
     template <typename T>
     void weigh(const Rows<T> &rows, RowWeights &out) const {
-        out.fit(n_members, rows.n, smooth.n_room());
+        out.fit(n_members, rows.n, is_smooth ? smooth.n_room() : regions.sums.n_room());
         double *w = out.weights.data(), *t = out.inverse_temperatures.data();
-        if (!is_smooth) return regions.weigh<T>(rows, w, out.stride, t);
-        if (rows.n == 1) return smooth.weigh_one<T>(rows, out.room.data(), w, t);
+        if (!is_smooth && rows.n == 1) return regions.weigh_one<T>(rows, w, t);
+        const bool is_tree = !is_smooth && regions.sums.rank == 0;
+        if (is_tree) return regions.weigh<T>(rows, out.room.data(), w, out.stride, t);
+        if (is_smooth && rows.n == 1) return smooth.weigh_one<T>(rows, out.room.data(), w, t);
         for (std::size_t i = 0; i < rows.n; i += GATE_ROWS) {
             const Rows<T> part = rows.part(i, std::min(GATE_ROWS, rows.n - i));
-            weigh_smooth<T>(part, out.room.data(), w + i, out.stride, t + i);
+            weigh_few<T>(part, out.room.data(), w + i, out.stride, t + i);
         }
     }
 
   private:
     template <typename T>
-    void weigh_smooth(const Rows<T> &rows, double *room, double *w, std::size_t stride,
-                      double *t) const {
+    void weigh_few(const Rows<T> &rows, double *room, double *w, std::size_t stride,
+                   double *t) const {
 #if defined(SPARSEBAG_X86)
         const Instructions *chosen = chosen_instructions().load(std::memory_order_relaxed);
         if (chosen->compare == compare_avx2) return weigh_avx2<T>(rows, room, w, stride, t);
 #endif
-        smooth.weigh<T>(rows, room, w, stride, t);
+        weigh_here<T>(rows, room, w, stride, t);
+    }
+
+    template <typename T>
+    SPARSEBAG_INLINE void weigh_here(const Rows<T> &rows, double *room, double *w,
+                                     std::size_t stride, double *t) const {
+        if (is_smooth) smooth.weigh<T>(rows, room, w, stride, t);
+        else regions.weigh<T>(rows, room, w, stride, t);
     }
 
 #if defined(SPARSEBAG_X86)
     template <typename T>
     __attribute__((target("avx2"))) void weigh_avx2(const Rows<T> &rows, double *room, double *w,
                                                     std::size_t stride, double *t) const {
-        smooth.weigh<T>(rows, room, w, stride, t);
+        weigh_here<T>(rows, room, w, stride, t);
     }
 #endif
 };
