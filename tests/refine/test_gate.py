@@ -237,3 +237,13 @@ def test_large_offsets_lose_little():
     scale, mean = np.array([1e-9, 1e6]), np.array([0.0, 1.7e9])
     moved = replace(own, mean=mean, scale=scale)
     np.testing.assert_allclose(moved.weights(X * scale + mean), own.weights(X), atol=1e-3)
+
+
+def test_gates_without_new_parts_are_stored_as_ever():
+    """Files of earlier versions hold just this, and are read by it."""
+    axis, plain = region_gate(3, 4), linear_gate(3, 4)
+    assert axis.settings() == {"n_features": 4}
+    assert set(axis.arrays()).isdisjoint({"mean", "scale", "down"})
+    assert "offset" not in plain.arrays()
+    assert rebuild_gate("regions", axis.arrays(), {"n_features": 4}).directions is None
+    assert rebuild_gate("linear", plain.arrays(), plain.settings()).offset is None
