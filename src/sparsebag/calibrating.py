@@ -83,7 +83,7 @@ class VoteCalibration:
         VoteCalibration
         """
         plain = VoteCalibration(self.evidence, self.settings, self.whole_weights)
-        if "_plain_share" in vars(self):
+        if "_plain_share" in vars(self) and self._sample is None:
             vars(plain)["_plain_share"] = self._plain_share  # is the same, and was not cheap
         return plain
 
@@ -136,6 +136,17 @@ class VoteCalibration:
     def _plain_share(self) -> CalibratedShare:
         return self._share(None)
 
+    @property
+    def _sample(self) -> np.ndarray | None:
+        """The rows that judge refitted trees, where these are not all of them.
+
+        The ensemble as it is must then be judged by the same: what is left after calibration is
+        the errors of a few rows, and other rows have other ones.
+        """
+        if self.trees is None or len(self.trees.honest.rows) == self.evidence.n_rows:
+            return None
+        return self.trees.honest.rows
+
     def _share(self, trees: RefittedTrees | None) -> CalibratedShare:
         """Measured with all voters a row has, and with few of them."""
         voters = self._voters(trees)
@@ -186,9 +197,12 @@ class VoteCalibration:
         most_rows: int = MOST_ROWS,
     ) -> SizeMatched:
         if trees is None:
-            return size_matched_evidence(
-                self.evidence, size, weights=active, draws=draws, most_rows=most_rows
+            sample = self._sample
+            given = self.evidence if sample is None else self.evidence.take(sample)
+            matched = size_matched_evidence(
+                given, size, weights=active, draws=draws, most_rows=most_rows
             )
+            return matched if sample is None else SizeMatched(matched.votes, sample[matched.row])
         as_votes = trees.targets.as_votes(trees.strength.votes(trees.honest))
         votes, at = size_matched_votes(as_votes, trees.honest.mask, size, draws=draws)
         return SizeMatched(votes, trees.honest.rows[at])

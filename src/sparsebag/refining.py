@@ -30,6 +30,9 @@ from sparsebag.solvers.base import Solution
 from sparsebag.weighting import chosen_weights, member_selector, solve_weights
 
 GLOBAL = Localisation(reason="local is None")
+FOR_FIXED_WEIGHTS = (
+    "they would be fitted together for fixed weights, and local={!r} asks for others"
+)
 NOT_ASKED = "refine is None"
 NOT_COLLAPSED = (
     "Without a gate these linear regressors would be one linear regressor; with weights that "
@@ -231,6 +234,8 @@ def _consider(
     if settings.refine is None:
         return None, Refinement(False, reason=NOT_ASKED)
     reason = why_no_refitting(pool, evidence)
+    if reason is None and settings.refine == "auto" and settings.local not in (None, "auto"):
+        return None, Refinement(False, reason=FOR_FIXED_WEIGHTS.format(settings.local))
     if reason is not None:
         if settings.refine == "leaves":
             raise ValueError(

@@ -122,9 +122,9 @@ def test_the_choice_in_words(regression):
     small = refined(forest, X, y, max_estimators=10)
     refinement, words = small.refinement_, str(small.selection_)
     assert f"Kept {small.n_active_} of 60 trees" in words
-    assert "leaf values were refitted on all training rows, and then so that together" in words
+    assert "leaf values were refitted on all training rows, and then adjusted so that" in words
     assert f"{refinement.n_synthetic:,} made-up rows" in words
-    assert "for 10 trees drawn at random the squared error is expected to go from" in words
+    assert "Tested on 10 trees drawn at random: a squared error of" in words
     assert refinement.judged_members == 10
     assert refinement.risk_after < refinement.risk_before
     assert refinement.smoothing in (0.0, 0.5, 2.0, 8.0)

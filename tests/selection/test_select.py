@@ -36,6 +36,7 @@ import sparsebag as sb
 from sparsebag import RegretWarning
 from sparsebag.evidence.from_ensemble import read_ensemble
 from sparsebag.selection.budget import member_prices
+from sparsebag.selection.explain import changed
 from sparsebag.selection.select import check_tolerance
 from sparsebag.selection.table import COLUMNS
 
@@ -99,13 +100,16 @@ def test_it_chooses_and_says_so(name):
     noun = "members" if name in ("logistic", "neighbours") else "trees"
     said = str(chosen)
     assert said.startswith(f"Kept {small.n_active_} of {N} {noun}")
-    assert f"Expected {score} on new rows: {chosen.expected_risk:.4g} (standard error" in said
+    summed = "" if y is DIABETES[1] else ", summed over classes"
+    expected = f"{chosen.expected_risk:.4g} (standard error"
+    assert f"Expected {score} on new rows{summed}: {expected}" in said
     against = f"Against all {N} {noun} ({chosen.full_risk:.4g}), on the same rows: "
-    assert f"{against}{chosen.increase:+.1%}, and with 95% confidence" in said
-    assert f"at most {chosen.bound:+.1%}: within the 10.0% you accept (tolerance=0.1)" in said
+    assert f"{against}{changed(chosen.increase)}, and with 95% confidence" in said
+    bound = f"{changed(chosen.bound)}: within the 10.0% you accept (tolerance=0.1)"
+    assert f"{'at least' if chosen.bound < 0 else 'at most'} {bound}" in said
     worth_it = round(chosen.random_members) > small.n_active_
     assert ("drawn at random would be needed" in said) == worth_it
-    assert (f"As many {noun} drawn at random are expected to do as well" in said) != worth_it
+    assert ("drawn at random are expected to do as well" in said) != worth_it
     assert (" nodes (" in said) == (noun == "trees")
     assert table is chosen.table
 
@@ -135,7 +139,7 @@ def test_the_table_has_every_size_and_ends_with_the_whole(forest):
     figures = [line for line in lines[1:] if line.split()[0].isdigit()]
     assert int(figures[-1].split()[0]) == N
     assert lines[len(figures) + 1 :] == list(table.notes)
-    assert table.notes[0] == "expected risk: the Brier score on new rows"
+    assert table.notes[0] == "expected risk: the Brier score on new rows, summed over classes"
 
 
 def test_the_penalised_way_has_no_selection(forest):
@@ -191,7 +195,7 @@ def test_nothing_is_sure_and_the_whole_is_kept(forest):
     chosen = small.selection_
     assert chosen.expected_risk == chosen.full_risk
     assert chosen.increase == chosen.bound == 0
-    assert str(chosen).startswith("Kept all 20 trees, with equal weights: of no smaller ensemble")
+    assert str(chosen).startswith("Kept all 20 trees, with equal weights: no smaller ensemble")
     assert "set max_estimators or raise tolerance" in str(chosen)
     assert small.path_.chosen[-1]
 
@@ -365,7 +369,7 @@ def test_an_ensemble_without_error_needs_one_member():
     chosen = small.selection_
     assert chosen.expected_risk == chosen.full_risk == chosen.increase == chosen.bound == 0
     assert chosen.random_members == 1
-    assert "Against all 5 trees (0), on the same rows: +0.0%" in str(chosen)
+    assert "Against all 5 trees (0), on the same rows: 0.0% higher" in str(chosen)
     assert "would be needed" not in str(chosen)
 
 

@@ -64,8 +64,8 @@ class ExplainedWeights:
             return told if self.temperatures is None else f"{told} {self._temperature()}"
         low, middle, high = np.percentile(100.0 * self.moved, [10, 50, 90])
         lines = [
-            f"{n:,} rows: {middle:.0f} % of a row's vote is with other members than globally "
-            f"({low:.0f} to {high:.0f} % for most rows)."
+            f"{n:,} rows: in the median one {middle:.0f} % of the weight is moved between members, "
+            f"against the global weights ({low:.0f} to {high:.0f} % in most rows)."
         ]
         strength = self.feature_effects.mean(axis=0)
         top = [
@@ -76,11 +76,11 @@ class ExplainedWeights:
             lines.append(f"Features that move the vote: {told}.")
         gained = (self.weights - self.global_weights).max(axis=0)
         told = ", ".join(
-            f"{self.members[j]} (from {self.weights[:, j].min():.3f} to "
-            f"{self.weights[:, j].max():.3f}, globally {self.global_weights[j]:.3f})"
+            f"{self.members[j]} (between {self.weights[:, j].min():.3f} and "
+            f"{self.weights[:, j].max():.3f} by row, globally {self.global_weights[j]:.3f})"
             for j in np.argsort(-gained, kind="stable")[:SHOWN]
         )
-        lines.append(f"Members trusted most locally: {told}.")
+        lines.append(f"Members trusted most locally, by their number in the ensemble: {told}.")
         lines += [] if self.temperatures is None else [self._temperature()]
         return "\n".join(lines)
 

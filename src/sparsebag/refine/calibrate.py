@@ -78,10 +78,10 @@ class Calibrated:
             told = f" ({tried} tried)" if tried else ""
             return f"The vote is not calibrated: that gained nothing on rows it had not seen{told}."
         return (
-            f"The vote is calibrated: {self._in_words()}. On rows that neither the voting members "
-            f"nor the calibrator had seen, the log-loss goes from {self.loss_before:.4g} to "
-            f"{self.loss_after:.4g} ({abs(self.gain):.2g} ± {self.gain_error:.1g} "
-            f"{'lost' if self.gain < 0.0 else 'saved'})."
+            f"The vote is calibrated: {self._in_words()}. Measured on about as many members as "
+            "were kept (not these very ones), each row by members that had not seen it: log-loss "
+            f"{self.loss_before:.4g} before, {self.loss_after:.4g} after ({abs(self.gain):.2g} "
+            f"{'lost' if self.gain < 0.0 else 'saved'}, standard error {self.gain_error:.1g})."
         )
 
     def _in_words(self) -> str:

@@ -51,13 +51,13 @@ class Refinement:
         how = "refitted on all training rows"
         if self.distilled:
             how += (
-                ", and then so that together they say what the whole ensemble, refitted likewise, "
-                f"says of {self.n_synthetic:,} made-up rows"
+                ", and then adjusted so that together they reproduce the whole ensemble, refitted "
+                f"likewise, on {self.n_synthetic:,} made-up rows (mixtures of neighbouring ones)"
             )
         elif self.reason:
             how += f" (not to what the whole ensemble says, because {self.reason})"
         return (
-            f"The kept trees' leaf values were {how}. What decided it: for {self.judged_members} "
-            f"trees drawn at random the {self.score} is expected to go from "
-            f"{self.risk_before:.4g} to {self.risk_after:.4g}."
+            f"The kept trees' leaf values were {how}. Tested on {self.judged_members} trees drawn "
+            f"at random: a {self.score} of {self.risk_before:.4g} with their own leaves, of "
+            f"{self.risk_after:.4g} with refitted ones."
         )

@@ -55,6 +55,7 @@ def explain(
     equal: bool = True,
     whole_is_one: bool = False,
     uncalibrated: float | None = None,
+    own_leaves: bool = True,
 ) -> str:
     """A few sentences that need no documentation.
 
@@ -79,6 +80,8 @@ def explain(
         Whether all members are deployed as one model.
     uncalibrated : float, optional
         Risk of the whole ensemble as it is, where the risks are those of calibrated votes.
+    own_leaves : bool, default True
+        Whether the members vote with the leaves they were fitted with.
 
     Returns
     -------
@@ -106,11 +109,12 @@ def explain(
         smaller = "smaller ensemble" if reach >= n - 1 else f"ensemble of up to {reach}"
         why = "the rows are too few to be sure" if change <= tolerance else "that is more"
         return (
-            f"Kept all {_count(n, noun)}, with {whose}: of no {smaller} is it sure that its "
-            f"expected {score} is within {accepted} of theirs ({path.full_risk:.4g}).\n"
-            f"The best one found, {_count(table.k[best], noun)}, is expected to change it by "
-            f"{change:+.1%}; {why}. To have a smaller ensemble all the same, set max_estimators or "
-            "raise tolerance."
+            f"Kept all {_count(n, noun)}, with {whose}: no {smaller} is sure, with "
+            f"{CONFIDENCE:.0%} confidence, to keep the expected {score} within {accepted} of "
+            f"theirs ({path.full_risk:.4g}).\n"
+            f"The best one found, {_count(table.k[best], noun)}, is expected to have one "
+            f"{changed(change)}; {why}. To have a smaller ensemble all the same, set "
+            "max_estimators or raise tolerance."
         )
     k, nodes, size = facts.cost
     of_nodes = f", {nodes:,} of {all_nodes:,} nodes" if noun == "trees" else ""
@@ -124,21 +128,45 @@ def explain(
     whose = "all " + _count(n, noun)
     theirs = f"{path.full_risk:.4g}"
     if uncalibrated is not None:
-        whose += " with a calibrator of their own"
-        theirs += f"; as they are, {uncalibrated:.4g}"
+        whose += ", calibrated likewise"
+        theirs += f"; uncalibrated, as you have them, {uncalibrated:.4g}"
     weights = ""
     if refitted is not None:
         loss = refitted.replace("_", "-")
         weights = f"\nTheir weights were refitted on {loss}, which was lower on held-out rows."
+    summed = ", summed over classes" if task == "classification" else ""
     return (
         f"Kept {k} of {_count(n, noun)}{of_nodes} ({_kb(size)} of {_kb(all_bytes)} {bytes_are}).\n"
-        f"Expected {score} on new rows: {facts.expected:.4g} (standard error "
+        f"Expected {score} on new rows{summed}: {facts.expected:.4g} (standard error "
         f"{facts.standard_error:.2g}).\n"
-        f"Against {whose} ({theirs}), on the same rows: {facts.increase:+.1%}, and with "
-        f"{CONFIDENCE:.0%} confidence at most {facts.bound:+.1%}: {within}."
-        f"{_to_be_sure(path, k, tolerance, choice, noun)}"
-        f"{_random_ones(path, facts.expected, k, n, noun)}{weights}"
+        f"Against {whose} ({theirs}), on the same rows: {changed(facts.increase)}, and with "
+        f"{CONFIDENCE:.0%} confidence {_bounded(facts.bound)}: {within}."
+        f"{_to_be_sure(path, k, tolerance, choice, budget, noun)}"
+        f"{_random_ones(path, facts.expected, k, n, noun, own_leaves=own_leaves)}{weights}"
     )
+
+
+def changed(change: float) -> str:
+    """A relative change of a score in words.
+
+    Parameters
+    ----------
+    change : float
+
+    Returns
+    -------
+    str
+
+    Examples
+    --------
+    >>> changed(-0.035), changed(0.0)
+    ('3.5% lower', '0.0% higher')
+    """
+    return f"{abs(change):.1%} {'lower' if change < 0.0 else 'higher'}"
+
+
+def _bounded(bound: float) -> str:
+    return f"at least {-bound:.1%} lower" if bound < 0.0 else f"at most {bound:.1%} higher"
 
 
 def score_of(task: str) -> str:
@@ -163,35 +191,46 @@ def table_notes(score: str, *, calibrated: bool, refitted: bool, picked: bool) -
     -------
     tuple of str
     """
-    notes = [f"expected risk: the {score} on new rows{', calibrated' if calibrated else ''}"]
+    summed = ", summed over classes" if score == "Brier score" else ""
+    too = ", calibrated" if calibrated else ""
+    notes = [f"expected risk: the {score} on new rows{summed}{too}"]
     if refitted:
-        notes.append("the last row and random-k: your trees as they are; the rest: refitted leaves")
+        notes.append(
+            f"the last row and random-k: your trees with their own leaves{too}; the rest: refitted"
+        )
     if picked:
-        notes.append("the kept row carries an allowance for having been picked")
+        notes.append("the kept row is raised a little, because the best-looking size was picked")
     return tuple(notes)
 
 
-def _to_be_sure(path: CrossFittedPath, k: int, tolerance: float, choice: Choice, noun: str) -> str:
+def _to_be_sure(
+    path: CrossFittedPath, k: int, tolerance: float, choice: Choice, budget: Budget, noun: str
+) -> str:
     """Why so many, where far fewer are expected to do."""
-    if tolerance < 0.0 or not choice.meets_tolerance:
+    if tolerance < 0.0 or not choice.meets_tolerance or budget.named():
         return ""
     enough = path.sizes[path.expected() <= (1.0 + tolerance) * path.full_risk]
     if not len(enough) or enough.min() > FAR_FEWER * k:
         return ""
+    fewer = _count(int(enough.min()), noun)
     return (
-        f"\n{_count(int(enough.min()), noun)} are expected to do that too; the others make it "
-        "sure. More rows, a larger tolerance or max_estimators would keep fewer."
+        f"\n{fewer} are expected to stay within {tolerance:.1%} too, but not with "
+        f"{CONFIDENCE:.0%} confidence. To keep fewer, set max_estimators, raise tolerance, or give "
+        "more rows."
     )
 
 
-def _random_ones(path: CrossFittedPath, expected: float, k: int, n: int, noun: str) -> str:
+def _random_ones(
+    path: CrossFittedPath, expected: float, k: int, n: int, noun: str, *, own_leaves: bool
+) -> str:
     needed = path.random.members_needed(expected)
+    how = "" if own_leaves else ", with their own leaves,"
     if needed > n * (1.0 + 1e-9):
-        return f"\nTo do as well, more than {_count(n, noun)} drawn at random would be needed."
+        return f"\nTo do as well, more than {_count(n, noun)} drawn at random{how} would be needed."
     if round(needed) > k:
         many = _count(round(needed), noun)
-        return f"\nTo do as well, about {many} drawn at random would be needed."
-    return f"\nAs many {noun} drawn at random are expected to do as well."
+        return f"\nTo do as well, about {many} drawn at random{how} would be needed."
+    return f"\n{_count(k, noun)} drawn at random{how} are expected to do as well."
 
 
 def _count(n: int, noun: str) -> str:

@@ -15,7 +15,7 @@ from sparsebag.objective.vote_disagreement import VoteDisagreement
 from sparsebag.selection.budget import Budget, Prices
 from sparsebag.selection.calibration_effect import CalibrationEffect
 from sparsebag.selection.cross_fit import cross_fit
-from sparsebag.selection.explain import Facts, explain, score_of, table_notes
+from sparsebag.selection.explain import Facts, changed, explain, score_of, table_notes
 from sparsebag.selection.guard import (
     SMALLEST_RISK,
     Choice,
@@ -118,7 +118,7 @@ class MemberSelector:
         self.tolerance, self.refitted, self.refit_by = tolerance, refitted, refit_by
         self.whole_weights, self.noun, self.seed = whole_weights, noun, seed
         self.whole = prices.of(np.arange(evidence.n_members))
-        self._why_unjudged = ""
+        self._why_unjudged, self._calibrated = "", False
         self.path = self._judged_path(disagreement, risk, floor, verbose)
         self._last: tuple[PathPoint, tuple[PathPoint, str | None]] | None = None
 
@@ -138,6 +138,7 @@ class MemberSelector:
         if self.path is None:
             return _unjudged(self.whole, self.tolerance, self.noun, self._why_unjudged)
         path, tolerance, prices = self.path, self.tolerance, self.prices
+        self._calibrated = calibration is not None
         if calibration is not None:
             path = path.calibrated(calibration)
         n, judged_at = self.evidence.n_members, max(tolerance, 0.0)
@@ -208,6 +209,7 @@ class MemberSelector:
                 equal=self.whole_weights is None,
                 whole_is_one=self.whole_is_one,
                 uncalibrated=before,
+                own_leaves=self.refitted is None,
             ),
             uncalibrated_risk=plain,
         )
@@ -222,13 +224,13 @@ class MemberSelector:
         if selection.meets_tolerance or self.tolerance == SPEND_BUDGET:
             return
         score = score_of(self.evidence.task)
-        way = "higher" if selection.increase > 0.0 else "lower"
+        whole = "calibrated likewise" if self._calibrated else "as it is"
         but = "and" if selection.increase > 0.0 else "but"
         warn_caller(
             f"within {self.budget} no ensemble is sure to stay within the {self.tolerance:.1%} you "
-            f"accept: the best one's {score} is expected to be {abs(selection.increase):.1%} {way} "
-            f"than the whole ensemble's, {but} may be up to {selection.bound:.1%} higher (95% "
-            "confidence). Allow more, or raise tolerance.",
+            f"accept: the best one's {score} is expected to be {changed(selection.increase)} than "
+            f"that of the whole ensemble, {whole}, {but} may be up to {selection.bound:.1%} higher "
+            "(95% confidence). Allow more, or raise tolerance.",
             RegretWarning,
         )
 
