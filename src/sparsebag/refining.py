@@ -38,6 +38,10 @@ NOT_COLLAPSED = (
     "Without a gate these linear regressors would be one linear regressor; with weights that "
     "depend on the row each of them is stored, and a budget (max_estimators) bounds their number."
 )
+ONE_IS_BETTER = (
+    "all members together are one linear regressor, which the budget allows, and the few that a "
+    "gate could weigh were not better"
+)
 NOT_SURE = "no smaller ensemble with refitted leaves is sure to stay within the tolerance"
 
 
@@ -111,9 +115,14 @@ def find_survivors(
     # Under a gate linear regressors are many models: the budget is for them.
     with warnings_held_back() as told:
         found = _find(evidence, pool, X, settings, one=False, **how)
-    if not found.local.used:
+    if settings.local == "auto" or not found.local.used:
         whole = _find(evidence, pool, X, replace(settings, local=None), one=True, **how)
-        return replace(whole, local=found.local)
+        if not found.local.used:
+            return replace(whole, local=found.local)
+        # Without a gate all of them are deployed, as one model: that is what it must beat.
+        gain, alone = found.local.weights, whole.selection
+        if gain is None or alone is None or gain.loss_after >= alone.expected_risk:
+            return replace(whole, local=Localisation(reason=ONE_IS_BETTER))
     for warning in told:
         warn_caller(str(warning.message), warning.category)
     return found

@@ -411,3 +411,16 @@ def test_two_estimates_must_agree():
     assert not replace(sure, gain_error=0.04).is_sure(3.0)
     assert replace(sure, second_gain=0.001).is_sure(3.0)
     assert not replace(sure, second_gain=-0.001).is_sure(3.0)
+
+
+def test_one_bad_value_does_not_hide_the_others():
+    """A code for missing, 1e9 once among a thousand values, is no reason to see no border."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(1000, 2))
+    side, weight = np.sign(X[:, :1]), np.full(1000, 1e-3)
+    X[7, 0] = 1e9
+    design = RegionDesign.grow(X, side, weight, 2)
+    regions = design.regions(np.array([[-1.0, 0.0], [1.0, 0.0]]))
+    assert regions[0] != regions[1]
+    linear = LinearDesign.of(X, weight)
+    assert 0.5 < linear.scale[0] < 2.0

@@ -129,6 +129,7 @@ def test_rules_send_rows_where_the_gate_does():
 def holds(rule, values):
     """Whether a rule in words holds, with four digits of its numbers."""
     for part in rule.split(" and "):
+        part = part.strip("()")
         name = next(n for n in values if n in part.replace("and", "").split())
         value = values[name]
         text = part.removesuffix(" or missing")

@@ -158,7 +158,7 @@ def region_rules(gate: RegionGate, names: tuple[str, ...]) -> list[str]:
     >>> gate = RegionGate([0, 0, 0], [0.5, 0, 0], [1, -1, -1], [2, -1, -1], [1, 0, 0], [-1, 0, 1],
     ...                   [[1.0], [1.0]], 1)
     >>> region_rules(gate, ("age",))
-    ['age <= 0.5 or missing', 'age > 0.5']
+    ['(age <= 0.5 or missing)', 'age > 0.5']
     """
     rules = [""] * gate.n_regions
     for region, tests in _tests(gate):
@@ -185,12 +185,12 @@ def _words(name: str, low: float, high: float, missing: bool) -> str:
     if low == -np.inf and high == np.inf:
         return name if missing else f"{name} not missing"
     if low == -np.inf:
-        text = f"{name} <= {high:.4g}"
+        text = f"{name} <= {high:.6g}"
     elif high == np.inf:
-        text = f"{name} > {low:.4g}"
+        text = f"{name} > {low:.6g}"
     else:
-        text = f"{low:.4g} < {name} <= {high:.4g}"
-    return f"{text} or missing" if missing else text
+        text = f"{low:.6g} < {name} <= {high:.6g}"
+    return f"({text} or missing)" if missing else text
 
 
 Tests = dict[int, tuple[float, float, bool]]

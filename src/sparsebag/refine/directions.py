@@ -117,6 +117,6 @@ class Directions:
         for f in order:
             size = abs(float(slopes[f])) / unit
             sign = "-" if slopes[f] < 0.0 else "+"
-            part = names[f] if abs(size - 1.0) < 5e-4 else f"{size:.3g} {names[f]}"
+            part = names[f] if abs(size - 1.0) < 5e-4 else f"{size:.6g} {names[f]}"
             text += f" {sign} {part}" if text else f"{'-' if sign == '-' else ''}{part}"
         return text, (cut + float(slopes @ self.mean)) / unit

@@ -20,6 +20,8 @@ from sparsebag.refine.gate import CLIP, bounded, standardised
 
 FEWEST_OF_REGION = 20
 """Rows a region has at least; its weights would be noise with fewer."""
+TAIL, FAR = 0.01, 3.0
+"""Share of the values on either side that may lie far off, and how many ranges of the rest."""
 LARGEST = 1e30
 """Trees read single precision, no infinities, and add up columns."""
 
@@ -59,7 +61,7 @@ class LinearDesign:
         """
         features = as_read(features)
         known = np.isfinite(features)
-        values = np.where(known, features, 0.0)
+        values = _without_outliers(np.where(known, features, 0.0), known & (weight > 0.0)[:, None])
         # Squares of very small features vanish; in units of the largest they do not.
         unit = np.maximum(np.abs(values).max(axis=0), np.finfo(float).tiny)
         values = values / unit
@@ -94,6 +96,19 @@ class LinearDesign:
         ndarray of shape (n, d)
         """
         return standardised(features, self.mean, self.scale, CLIP)
+
+
+def _without_outliers(values: np.ndarray, counted: np.ndarray) -> np.ndarray:
+    """Values no further off than `FAR` times the range of nearly all of them.
+
+    One value of 1e9 among thousands around zero, a code for missing or a bad sensor, would make
+    all the others equal.
+    """
+    low, high = np.nanquantile(np.where(counted, values, np.nan), [TAIL, 1.0 - TAIL], axis=0)
+    most = np.where(high > low, FAR * (high - low), np.inf)
+    most = np.where(np.isfinite(most), most, np.inf)
+    with np.errstate(invalid="ignore"):
+        return np.asarray(np.where(counted, np.clip(values, low - most, high + most), values))
 
 
 @dataclass(frozen=True)
