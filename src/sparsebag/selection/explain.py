@@ -199,7 +199,7 @@ def table_notes(score: str, *, calibrated: bool, refitted: bool, picked: bool) -
             f"the last row and random-k: your trees with their own leaves{too}; the rest: refitted"
         )
     if picked:
-        notes.append("the kept row is raised a little, because the best-looking size was picked")
+        notes.append("comparing many sizes flatters the one chosen; only the kept row is corrected")
     return tuple(notes)
 
 
