@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
@@ -37,7 +38,9 @@ from sparsebag import RegretWarning
 from sparsebag.evidence.from_ensemble import read_ensemble
 from sparsebag.selection.budget import member_prices
 from sparsebag.selection.explain import changed
-from sparsebag.selection.select import check_tolerance
+from sparsebag.selection.guard import Choice
+from sparsebag.selection.path import PathPoint
+from sparsebag.selection.select import _measured, check_tolerance
 from sparsebag.selection.table import COLUMNS
 
 compress = partial(sb.compress, refine=None, calibration=None)  # members alone are chosen here
@@ -184,6 +187,56 @@ def test_more_tolerance_never_keeps_more(forest):
     assert sizes == sorted(sizes, reverse=True)
     assert sizes[0] > 2 * sizes[2]
     assert sizes[-1] == 1
+
+
+@dataclass(frozen=True)
+class Halving:
+    """A path on which k members, each worth some votes, have risk 1 + 1 / (k votes)."""
+
+    points: list
+    votes: float = 1.0
+    measured: float | None = None
+    full_risk = 1.0
+
+    @property
+    def sizes(self):
+        return np.array([len(point.members) for point in self.points])
+
+    def expected(self):
+        added = 1.0 / (self.sizes * self.votes) if self.measured is None else [self.measured]
+        return 1.0 + np.asarray(added)
+
+    def error_of(self, share=0.0):
+        return np.zeros(len(self.points))
+
+    def only(self, point, measured=None):
+        return replace(self, points=[point], measured=measured)
+
+    def as_measured(self, point, measured):
+        return replace(self, votes=1.0 / (measured * len(point.members)))
+
+
+@pytest.mark.parametrize("worth", [lambda k: 0.6, lambda k: 1.0, lambda k: 5.0, lambda k: 20 / k])
+def test_of_refitted_members_the_fewest_that_keep_the_promise_are_kept(worth):
+    points = [PathPoint(np.arange(k), np.full(k, 1.0 / k)) for k in range(1, 200)]
+    tolerance, tried = 0.0201, []
+
+    class Members:
+        def measure(self, point):
+            tried.append(len(point.members))
+            return 1.0 / (tried[-1] * worth(tried[-1]))
+
+    first = Choice(position=49, meets_tolerance=True, optimism=0.0)
+    allowed = np.ones(len(points), dtype=bool)
+    choice, measured = _measured(Members(), Halving(points), first, tolerance, allowed)
+    keeps = [k for k in range(1, 200) if 1.0 / (k * worth(k)) <= tolerance]
+    kept = len(points[choice.position].members)
+    assert choice.meets_tolerance == bool(keeps)
+    assert len(tried) <= 8
+    assert measured == 1.0 / (kept * worth(kept))
+    if keeps:
+        assert kept == keeps[0]
+    assert tried[-1] == kept  # survivors are those that were measured last
 
 
 def test_nothing_is_sure_and_the_whole_is_kept(forest):

@@ -188,8 +188,7 @@ class RefittedTrees:
         )
         self.levels = self._levels(weight, size)
         self._distillery: Distillery | None = None
-        self._values: tuple[PathPoint, list[np.ndarray]] | None = None
-        self._missed: float | None = None
+        self._refits: list[_Refit] = []
 
     @property
     def votes_a_member(self) -> float:
@@ -264,18 +263,21 @@ class RefittedTrees:
         """
         if not self.distils:
             tables = [self._table(int(j)) for j in point.members]
-            self._values = point, tables
+            self._refits = [_Refit(point, tables, 0.0)]
             return None
         distillery = self._distil()
-        if self._missed is None or not self._is_last(point):  # what was judged is then kept
-            values, self._missed = distillery.distil(point.members, point.weights)
-            self._values = point, values
+        known = [refit for refit in self._refits if refit.is_of(point)]
+        refit = (
+            known[0] if known else _Refit(point, *distillery.distil(point.members, point.weights))
+        )
+        # Of two sizes that were tried the first may be kept after all.
+        self._refits = [*(r for r in self._refits if r is not refit), refit][-2:]
         moments, weight = self.levels.refitted, self.levels.weight
         spread = float(weight @ (moments.own - moments.pair))
         votes = self.strength.votes(self.honest)
         size = self.votes_a_member / float(point.weights @ point.weights)
         finish = float(weight @ self._finish(votes, size)) - self.levels.finish
-        return 1.0 / distillery.n_teachers + (self._missed + finish) / max(spread, 1e-300)
+        return 1.0 / distillery.n_teachers + (refit.missed + finish) / max(spread, 1e-300)
 
     def survivors(self, members: np.ndarray) -> MemberPool:
         """Copies of the trees that were measured last, with their refitted leaves.
@@ -289,9 +291,8 @@ class RefittedTrees:
         -------
         MemberPool
         """
-        assert self._values is not None
-        point, values = self._values
-        table = dict(zip(point.members.tolist(), values, strict=True))
+        last = self._refits[-1]
+        table = dict(zip(last.point.members.tolist(), last.values, strict=True))
         kept = self.pool.keep(members)
         refitted = tuple(
             replace(member, leaf_values=self.targets.as_votes(table[int(j)]))
@@ -347,15 +348,21 @@ class RefittedTrees:
             )
         return self._distillery
 
-    def _is_last(self, point: PathPoint) -> bool:
-        if self._values is None:
-            return False
-        last = self._values[0]
-        same = np.array_equal(last.members, point.members)
-        return same and np.array_equal(last.weights, point.weights)
-
     def _table(self, j: int) -> np.ndarray:
         return self.targets.leaf_table(self.routed, j, self.strength.twicing, self.strength.lam)
+
+
+@dataclass(frozen=True)
+class _Refit:
+    """Leaf values of a point's trees, and the squared error they miss the whole ensemble by."""
+
+    point: PathPoint
+    values: list[np.ndarray]
+    missed: float
+
+    def is_of(self, point: PathPoint) -> bool:
+        same = np.array_equal(self.point.members, point.members)
+        return same and np.array_equal(self.point.weights, point.weights)
 
 
 def _mean_one(sample_weight: Any) -> np.ndarray | None:

@@ -36,7 +36,7 @@ MOST_MEMBERS, MOST_EQUAL_MEMBERS = 200, 4000
 FEWEST_ROWS = 3.0
 """Rows of equal weight below which nothing is said of any size."""
 MOST_REFITS = 6
-"""How often more members are refitted where a measured risk breaks the promise."""
+"""How many sizes are refitted and measured on the way to the smallest that keeps the promise."""
 
 SPEND_BUDGET = -1.0
 """The tolerance of None: whatever is best within the budget is kept."""
@@ -343,24 +343,36 @@ def _measured(
     tolerance: float,
     allowed: np.ndarray,
 ) -> tuple[Choice, float | None]:
-    """Refit the chosen members, and more of them where what is found breaks the promise.
+    """Refit the chosen members; more of them where the promise is broken, fewer where they will do.
 
-    What one size turns out to be tells how many are needed; those are refitted next.
+    What one size turns out to be tells how many are needed; those are refitted next, until no size
+    between too few and enough is left that seems to be enough.
     """
-    position, full = choice.position, max(path.full_risk, SMALLEST_RISK)
+    position, full, sizes = choice.position, max(path.full_risk, SMALLEST_RISK), path.sizes
+    enough: int | None = None
+    too_few = 0
     for _ in range(MOST_REFITS):
         assert position is not None
         point = path.points[position]
         measured = refitted.measure(point)
         facts = _facts(path.only(point, measured), tolerance, choice, (0, 0, 0))
         kept = facts.bound <= tolerance
-        if kept or not choice.meets_tolerance or measured is None:
-            break
+        if measured is None or not choice.meets_tolerance:
+            return replace(choice, position=position, meets_tolerance=kept), measured
+        if kept:
+            enough = position
+        else:
+            too_few = sizes[position]
         bounds = upper_bound(path.as_measured(point, measured), tolerance) + choice.optimism / full
-        enough = allowed & (path.sizes > len(point.members)) & (bounds <= tolerance)
-        if not enough.any():
+        between = allowed & (sizes > too_few) & (bounds <= tolerance)
+        if enough is not None:
+            between &= sizes < sizes[enough]
+        if not between.any():
             break
-        position = int(np.argmax(enough))
+        position = int(np.argmax(between))
+    if enough is not None:
+        position, kept = enough, True
+        measured = refitted.measure(path.points[enough])  # mostly remembered
     return replace(choice, position=position, meets_tolerance=kept), measured
 
 
