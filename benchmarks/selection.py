@@ -60,8 +60,6 @@ TOLERANCE = 0.02
 TRAIN_SHARE, MOST_TEST = 0.4, 8000
 MOST_TRAIN = {100: 2000, 500: 1000}
 """By members: 320 fits of 500 trees are to end within the hour."""
-LARGEST_FOR_PAPER = 100
-"""SLSQP is cubic in the members; the paper's own ensembles have 100."""
 
 PARAMETERS = set(inspect.signature(sb.compress).parameters)
 SELECTION_ALONE = {name: None for name in ("refine", "calibration") if name in PARAMETERS}
@@ -236,21 +234,18 @@ def points(
             "best": judge.risk(best_members(problem, k, brier=True))[0],
             "caruana": judge.risk(_normalised(greedy_picks(problem, k, brier=True)))[0],
         }
-    if n_members > LARGEST_FOR_PAPER:
-        yield {**common, "point": "paper", "status": f"skipped: SLSQP at N = {n_members} is slow"}
-    else:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            paper = sb.compress(problem.ensemble, problem.X, problem.y, preset="paper")
-        at = int(np.argmin(np.abs(path.sizes - paper.n_active_)))
-        risk, error = judge.risk(path.points[at].spread(n_members))
-        yield {
-            **common,
-            **{"point": "paper", "survivors": int(path.sizes[at]), "deployed": risk},
-            **{"deployed_error": error, **expected(at)},
-            **{"random": float(judge.random_k(paper.n_active_))},
-            "paper": judge.risk(paper.weights_)[0],
-        }
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        paper = sb.compress(problem.ensemble, problem.X, problem.y, preset="paper")
+    at = int(np.argmin(np.abs(path.sizes - paper.n_active_)))
+    risk, error = judge.risk(path.points[at].spread(n_members))
+    yield {
+        **common,
+        **{"point": "paper", "survivors": int(path.sizes[at]), "deployed": risk},
+        **{"deployed_error": error, **expected(at)},
+        **{"random": float(judge.random_k(paper.n_active_))},
+        "paper": judge.risk(paper.weights_)[0],
+    }
 
 
 def _random_needed(judge: Deployed, risk: float, n_members: int) -> int:
