@@ -13,6 +13,7 @@ TOP = [
     "streaming",
     "cluster_weights",
     "weighting",
+    "weighted_model",
     "calibrating",
     "localising",
     "refining",

@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from sparsebag.solvers.auto import select_solver
     from sparsebag.solvers.base import Solution, Status
     from sparsebag.streaming import OnlineWeights
+    from sparsebag.weighted_model import with_weights
     from sparsebag.weighting import fit_weights, lambda_path
 
 __version__ = "0.1.0"
@@ -56,6 +57,7 @@ __all__ = [
     "fit_weights",
     "lambda_path",
     "OnlineWeights",
+    "with_weights",
     "SparseBaggingClassifier",
     "SparseBaggingRegressor",
     "OOBEvidence",
@@ -107,6 +109,7 @@ _HOMES = {
     "select_solver": "solvers.auto",
     "CompressionReport": "report.compression_report",
     "CompiledEnsemble": "deploy.compiled",
+    "with_weights": "weighted_model",
     "load": "deploy.artifact",
     "ArtifactError": "deploy.artifact",
     "verify": "deploy.verification",

@@ -244,6 +244,10 @@ def _positive_definite(risk: np.ndarray) -> np.ndarray:
     A matrix of entries that rest on different rows need not be. What is added favours spreading
     the weights, as shrinkage does.
     """
-    lowest = float(np.linalg.eigvalsh(risk)[0])
     floor = RIDGE * float(np.mean(np.diag(risk)))
+    try:
+        np.linalg.cholesky(risk)  # of thousands of members, far cheaper than eigenvalues
+        lowest = 0.0
+    except np.linalg.LinAlgError:
+        lowest = float(np.linalg.eigvalsh(risk)[0])
     return np.asarray(risk + (max(0.0, -lowest) + floor) * np.eye(len(risk)))

@@ -1,0 +1,60 @@
+"""A model from weights that were found somewhere else."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+from sklearn.datasets import load_breast_cancer, load_diabetes
+from sklearn.ensemble import BaggingRegressor, RandomForestClassifier
+from sklearn.linear_model import Ridge
+
+import sparsebag as sb
+
+
+@pytest.fixture(scope="module")
+def forest():
+    X, y = load_breast_cancer(return_X_y=True, as_frame=True)
+    return RandomForestClassifier(20, random_state=0).fit(X, y), X, y
+
+
+def test_streamed_weights_become_a_model(forest):
+    model, X, y = forest
+    solution = sb.fit_weights(sb.stream_members(model, X.to_numpy(), y.to_numpy()))
+    small = sb.with_weights(model, solution.weights, floor=0.0)
+    votes = [tree.predict_proba(X.to_numpy()) for tree in model.estimators_]
+    assert small.n_models == solution.n_active < 20
+    assert_allclose(small.predict_proba(X), np.tensordot(solution.weights, votes, 1), atol=1e-12)
+    with pytest.raises(ValueError, match="column"):
+        small.predict_proba(X.rename(columns={"mean radius": "radius"}))
+
+
+def test_floored_as_the_weights_were_fitted(forest):
+    model, X, _ = forest
+    one = np.eye(20)[3]
+    assert 0.0 < sb.with_weights(model, one).predict_proba(X).min() < 1e-3
+    assert sb.with_weights(model, one, floor=0.0).predict_proba(X).min() == 0.0
+
+
+def test_linear_regressors_become_one_line():
+    X, y = load_diabetes(return_X_y=True)
+    bag = BaggingRegressor(Ridge(), n_estimators=5, random_state=0).fit(X, y)
+    weights = np.array([0.5, 0.0, 0.25, 0.25, 0.0])
+    small = sb.with_weights(bag, weights)
+    assert small.n_models == 1
+    votes = [member.predict(X) for member in bag.estimators_]
+    assert_allclose(small.predict(X), weights @ np.array(votes), rtol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("weights", "message"),
+    [
+        (np.full(19, 1 / 19), r"shape \(20,\), one for each member; got shape \(19,\)"),
+        (np.full(20, 0.1), "sum of 2"),
+        (np.r_[-0.1, 1.1, np.zeros(18)], "smallest of -0.1"),
+        (np.r_[np.nan, np.zeros(19)], "finite"),
+    ],
+)
+def test_weights_off_the_simplex_are_refused(forest, weights, message):
+    with pytest.raises(ValueError, match=message):
+        sb.with_weights(forest[0], weights)
