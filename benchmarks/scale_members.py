@@ -4,7 +4,7 @@
 
 Small trees on small bags of a made-up ten-class problem. What their evidence would take as
 true-class votes, as every class's votes, and as leaves; what a solve reads; and the test loss of
-the survivors beside the whole ensemble's.
+the survivors beside the whole ensemble's. Then time and memory of `compress` for 500 to 2500 trees.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import time
 
 import numpy as np
 from sklearn.datasets import make_classification
-from sklearn.ensemble import BaggingClassifier
+from sklearn.ensemble import BaggingClassifier, RandomForestClassifier
 from sklearn.tree import DecisionTreeClassifier
 
 import sparsebag as sb
@@ -24,6 +24,7 @@ SHAPE, QUICK_SHAPE = (10_000, 10_000), (5_000, 500)
 N_CLASSES = 10
 TEST_ROWS = 5_000
 BAG_ROWS = 500
+TREES, QUICK_TREES, COMPRESSED_ROWS = (500, 1000, 2500), (100,), 2000
 
 
 def run(*, quick: bool) -> None:
@@ -69,6 +70,31 @@ def run(*, quick: bool) -> None:
     print(
         f"test log-loss: all {n_members:,} equally {whole:.4f}, "
         f"the {found.n_active} kept {kept:.4f}"
+    )
+    model = sb.with_weights(bag, found.weights)
+    proba = model.predict_proba(X_test)[np.arange(TEST_ROWS), y_test]
+    print(f"the same as a model, sb.with_weights(bag, weights): {-np.log(proba).mean():.4f}")
+    del stream, bag
+    print(
+        f"\nsb.compress(forest, X, y), {COMPRESSED_ROWS} rows, two classes, peak memory beyond it:"
+    )
+    for n_trees in QUICK_TREES if quick else TREES:
+        compressed(n_trees)
+
+
+def compressed(n_trees: int) -> None:
+    """The default call on a forest of so many trees."""
+    X, y = make_classification(COMPRESSED_ROWS, 20, n_informative=10, random_state=0)
+    start = time.process_time()
+    forest = RandomForestClassifier(n_trees, random_state=0).fit(X, y)
+    fit = time.process_time() - start
+    forget_peak()
+    before, start = held_bytes(), time.process_time()
+    small = sb.compress(forest, X, y)
+    seconds, peak = time.process_time() - start, peak_bytes() - before
+    print(
+        f"{n_trees:,} trees (fit {fit:.0f} s of CPU): {peak / 2**20:.0f} MiB, {seconds:.0f} s, "
+        f"{small.n_active_} kept"
     )
 
 

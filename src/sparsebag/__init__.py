@@ -25,6 +25,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from sparsebag.cluster_survivors import SampledRowsWarning
     from sparsebag.compress import compress
     from sparsebag.deploy.artifact import ArtifactError, load
     from sparsebag.deploy.compiled import CompiledEnsemble
@@ -69,6 +70,7 @@ __all__ = [
     "UncoveredRowsWarning",
     "UnverifiedRowsWarning",
     "RegretWarning",
+    "SampledRowsWarning",
     "Selection",
     "PathTable",
     "Solution",
@@ -102,6 +104,7 @@ _HOMES = {
     "UncoveredRowsWarning": "evidence.evidence",
     "UnverifiedRowsWarning": "evidence.evidence",
     "RegretWarning": "selection.select",
+    "SampledRowsWarning": "cluster_survivors",
     "Selection": "selection.selection",
     "PathTable": "selection.table",
     "Solution": "solvers.base",

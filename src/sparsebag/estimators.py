@@ -122,7 +122,7 @@ class _SparseBagging(Deployable, MetaEstimatorMixin, BaseEstimator):  # type: ig
                     "scikit-learn cannot fit an ensemble to a Dask array; fit it first and pass "
                     "it to sparsebag.compress, or wrap it in sklearn.frozen.FrozenEstimator."
                 )
-            y = np.asarray(y)
+        y = np.asarray(y) if is_on_cluster(X) or is_on_cluster(y) else y
         check_targets(y, self._task)
         X = X if hasattr(X, "shape") else np.asarray(X)
         validate_data(self, X, skip_check_array=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from dataclasses import dataclass, replace
 from typing import Any
@@ -147,9 +148,12 @@ def _find(
     one: bool,
 ) -> Survivors:
     """The survivors; ``one``: all members together are one model, whatever their number."""
+    if settings.refine is not None:
+        _say(verbose, "[refinement] refitted leaves judged on held-out rows")
     trees, refinement = _consider(evidence, pool, X, settings, budget, tolerance, n_jobs)
     found, calibration = None, VoteCalibration(evidence, settings, pool.own_weights, trees)
     if trees is not None:
+        _say(verbose, "[refinement] members chosen as they would be with refitted leaves")
         with warnings_held_back() as told:
             found = _with_refitted_leaves(
                 trees,
@@ -183,6 +187,8 @@ def _find(
         active = np.flatnonzero(on_host(solution.weights))
         found = Survivors(pool.keep(active), solution, selection, refinement, None)
     weights = on_host(found.solution.weights)
+    if calibration.is_wanted:
+        _say(verbose, f"[calibration] of {len(found.pool.members)} members")
     calibrated, local = calibration.fit(weights), found.local
     if settings.local is not None:
         corrected_by = None if calibrated is None else calibrated.calibrator
@@ -335,3 +341,8 @@ def _told(
             done.append("The temperature is the gate's own, in place of that of the global vote.")
         done.append(f"The figures above are with global weights; a gate comes on top. {local}")
     return replace(selection, explanation="\n".join([words, *done]))
+
+
+def _say(verbose: int, text: str) -> None:
+    if verbose:
+        print(text, file=sys.stderr, flush=True)

@@ -290,6 +290,11 @@ def fit_weights(
             "predictions is a generator, or a function that starts one; pass "
             "sparsebag.stream_rows(predictions, n_members=..., labels=...) in its place."
         )
+    if isinstance(predictions, (str, os.PathLike)):
+        raise ValueError(
+            "predictions is a path; pass sparsebag.open_evidence(path) of stored evidence, or "
+            "sparsebag.stream_rows(path, oob_mask, y) of an .npy file."
+        )
     if y is None:
         raise ValueError("y is missing; pass one target a row.")
     evidence, chosen = _from_matrices(predictions, oob_mask, y, loss, sample_weight, labels)

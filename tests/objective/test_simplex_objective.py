@@ -160,7 +160,7 @@ def test_binary_brier_needs_the_true_class_only():
 
 def test_multiclass_brier_without_class_votes_says_what_to_do():
     e = evidence("log_loss", n_classes=3)
-    with pytest.raises(ValueError, match=r"reads every class.*class_votes=True"):
+    with pytest.raises(ValueError, match=r"reads every class.*every_class=True"):
         SimplexObjective(e, Brier(), ConcaveQuadratic(0.0))
 
 

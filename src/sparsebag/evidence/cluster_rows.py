@@ -38,7 +38,7 @@ class ClusterBlocks:
     recipe : function without arguments
         Makes the tasks (``dask.delayed`` objects) of all blocks, in the rows' order.
     verbose : int, default 0
-        Word of lost workers, on standard error.
+        Progress and word of lost workers, on standard error.
 
     Examples
     --------
@@ -54,6 +54,8 @@ class ClusterBlocks:
         self._verbose = verbose
         self._parent: ClusterBlocks | None = None
         self._blocks = _persisted(recipe())
+        if verbose:
+            _watch(self._blocks)
 
     def __len__(self) -> int:
         return len(self._blocks)
@@ -146,6 +148,18 @@ class ClusterBlocks:
         if self._parent is not None:
             self._parent._make_again()
         self._blocks = _persisted(self._recipe())
+
+
+def _watch(blocks: list[Any]) -> None:
+    """Count the blocks on standard error as they are made; a failed one is its reader's matter."""
+    if "distributed" not in sys.modules:
+        return
+    from distributed import as_completed, futures_of
+
+    futures = futures_of(blocks)
+    for made, _ in enumerate(as_completed(futures), start=1):
+        if made % max(1, len(futures) // 10) == 0:
+            print(f"[cluster] block {made} of {len(futures)}", file=sys.stderr, flush=True)
 
 
 def lost_worker_errors() -> tuple[type[BaseException], ...]:

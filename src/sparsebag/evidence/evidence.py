@@ -212,7 +212,7 @@ class OOBEvidence:
         if self.class_votes is None:
             raise ValueError(
                 "this loss reads every class, but the evidence holds only the true class's "
-                "votes; collect it with class_votes=True, or pass predictions of shape (M, N, C)."
+                "votes; pass predictions of shape (M, N, C), or every_class=True to a stream."
             )
         labels = xp.arange(len(self.class_votes), device=device(self.votes))[:, None]
         return Channels(

@@ -36,7 +36,7 @@ DENSE_SIZES = 64
 GROWTH = 1.04
 FOLD_SIZES = 32
 """Longest path of a fold: larger ensembles collect next to nothing, and their paths cost most."""
-MOST_FOLD_BYTES = 4 << 30
+MOST_FOLD_BYTES = 1 << 30
 """Memory for the folds' N×N sums; fewer folds where N is large."""
 MOST_STRANGERS, ROWS_TO_MEET = 0.2, 100
 """Share of pairs without a common row above which the user is warned, given this many rows."""
@@ -100,6 +100,7 @@ def cross_fit(
     if sum(map(len, folds)) >= ROWS_TO_MEET:
         _warn_of_strangers(shares)
     kept = risk.kept_effects()
+    _say(verbose, "what members have of their own")
     effects = [effects_of(moment, shares, kept) for moment in moments]
     mean = total.exchangeable()
 
