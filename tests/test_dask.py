@@ -269,3 +269,21 @@ def test_a_killed_worker_costs_time_not_the_result(monkeypatch):
         there = sb.compress(forest, dX, dy, **how)
     assert len(calls) > 4
     np.testing.assert_allclose(there.weights_, here.weights_, atol=SAME)
+
+
+def test_targets_alone_may_be_on_the_cluster():
+    X, y = make_classification(400, 8, random_state=0)
+    forest = RandomForestClassifier(10, random_state=0).fit(X, y)
+    here = sb.compress(forest, X, y, lam=0.01, refine=None, calibration=None)
+    there = sb.compress(forest, X, da.from_array(y), lam=0.01, refine=None, calibration=None)
+    np.testing.assert_array_equal(here.weights_, there.weights_)
+
+
+def test_blocks_are_counted_as_they_are_made(capsys):
+    distributed = pytest.importorskip("distributed", reason="distributed is not installed")
+    client = distributed.Client(processes=False, n_workers=1, dashboard_address=None)
+    with client, dask.config.set(scheduler=None):
+        blocks = ClusterBlocks(lambda: [dask.delayed(range)(n) for n in range(20)], verbose=1)
+        assert blocks.sum(len) == 190
+    counted = [line for line in capsys.readouterr().err.splitlines() if "block" in line]
+    assert counted == [f"[cluster] block {n} of 20" for n in range(2, 21, 2)]

@@ -116,12 +116,11 @@ class _SparseBagging(Deployable, MetaEstimatorMixin, BaseEstimator):  # type: ig
         budget = self._budget(settings)
         tolerance = check_tolerance(self.tolerance, budget if settings.lam is None else None)
         check_ensemble(self._ensemble_to_fit(), self._task)
-        if is_on_cluster(X):
-            if not self._is_frozen:
-                raise ValueError(
-                    "scikit-learn cannot fit an ensemble to a Dask array; fit it first and pass "
-                    "it to sparsebag.compress, or wrap it in sklearn.frozen.FrozenEstimator."
-                )
+        if is_on_cluster(X) and not self._is_frozen:
+            raise ValueError(
+                "scikit-learn cannot fit an ensemble to a Dask array; fit it first and pass "
+                "it to sparsebag.compress, or wrap it in sklearn.frozen.FrozenEstimator."
+            )
         y = np.asarray(y) if is_on_cluster(X) or is_on_cluster(y) else y
         check_targets(y, self._task)
         X = X if hasattr(X, "shape") else np.asarray(X)
