@@ -273,7 +273,7 @@ def test_a_killed_worker_costs_time_not_the_result(monkeypatch):
 
 def test_targets_alone_may_be_on_the_cluster():
     X, y = make_classification(400, 8, random_state=0)
-    forest = RandomForestClassifier(10, random_state=0).fit(X, y)
+    forest = RandomForestClassifier(40, random_state=0).fit(X, y)
     here = sb.compress(forest, X, y, lam=0.01, refine=None, calibration=None)
     there = sb.compress(forest, X, da.from_array(y), lam=0.01, refine=None, calibration=None)
     np.testing.assert_array_equal(here.weights_, there.weights_)
