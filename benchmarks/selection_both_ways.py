@@ -4,8 +4,8 @@
 
 Two samples of a few hundred rows differ by more than any estimate is wrong: `benchmarks.selection`
 prints that luck beside its errors. Here each seed cuts the rows into halves (at most 2000 rows
-each, 1000 for ensembles of 500); an ensemble is fitted and judged from one half alone and deployed
-on the other, then the other way round. Both sides of the comparison are then means over the same
+each); an ensemble is fitted and judged from one half alone and deployed on the other, then the
+other way round. Both sides of the comparison are then means over the same
 rows, so that what is left is the error of the estimate. Rows of results are appended as they come.
 """
 
@@ -25,11 +25,11 @@ from benchmarks.datasets.suite import SUITE, load
 from benchmarks.environment import environment
 from benchmarks.progress import Progress
 from benchmarks.results_store import OK, ResultsStore
-from benchmarks.selection import MOST_TRAIN, SIZES, deployed, fitted, judged_path, rounded
+from benchmarks.selection import SIZES, deployed, fitted, judged_path, rounded
 from sparsebag.evidence.collect import collect_evidence
 
 RESULTS = Path(__file__).parent / "results" / "selection_both_ways.csv"
-MOST_ERROR = 0.05
+MOST_ERROR, MOST_ROWS = 0.05, 2000
 KEY = ("dataset", "ensemble", "members", "seed", "point")
 COLUMNS = (
     *KEY,
@@ -39,7 +39,7 @@ COLUMNS = (
 
 def both_ways(name: str, kind: str, n_members: int, seed: int, data_dir: Any) -> list[dict]:
     """A row a size: the mean over the two ways of what was expected, and of what came."""
-    X, y, task = load(name, 2 * MOST_TRAIN.get(n_members, 1000), data_dir, seed)
+    X, y, task = load(name, 2 * MOST_ROWS, data_dir, seed)
     half = len(X) // 2
     halves = (X[:half], y[:half]), (X[half : 2 * half], y[half : 2 * half])
     found = []
