@@ -13,6 +13,8 @@ from sparsebag.refine.gate import CLIP, finite_array, standardised
 
 LARGEST_SUM = 1e30
 """Far from where float32 ends; a fitted direction has length one."""
+SUM_LANES = 4
+"""Partial sums, as kernel/gate.h has them."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,11 +78,12 @@ class Directions:
         """
         used = np.flatnonzero(np.any(self.down != 0.0, axis=0))
         z = standardised(X[:, used], self.mean[used], self.scale[used], self.clip)
-        sums = np.zeros((len(X), len(self.down)))
-        # Feature after feature, as the kernel adds: a matrix product has an order of its own, and
-        # a row at a threshold would go another way.
-        for column, slopes in zip(z.T, self.down[:, used].T, strict=True):
-            sums += column[:, None] * slopes
+        lanes = np.zeros((SUM_LANES, len(X), len(self.down)))
+        # Feature after feature, to one of a few sums, as the kernel adds: a matrix product has an
+        # order of its own, and a row at a threshold would go another way.
+        for f, (column, slopes) in enumerate(zip(z.T, self.down[:, used].T, strict=True)):
+            lanes[f % SUM_LANES] += column[:, None] * slopes
+        sums = (lanes[0] + lanes[1]) + (lanes[2] + lanes[3])
         return np.asarray(sums, dtype=np.float32)
 
     def in_words(self, names: tuple[str, ...], at: int, cut: float) -> tuple[str, float]:
