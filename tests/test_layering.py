@@ -14,6 +14,7 @@ TOP = [
     "cluster_weights",
     "weighting",
     "calibrating",
+    "rows_to_gate",
     "localising",
     "refining",
     "cluster_survivors",
