@@ -59,8 +59,8 @@ def _experts_of(title: str, rows: list[Row]) -> None:
     if not rows:
         return
     print(
-        f"\nHalf-space experts, {title}: share of the oracle gate's gain on test rows, mean (least) "
-        "of seeds"
+        f"\nHalf-space experts, {title}: share of the oracle gate's gain on test rows, "
+        "mean (least) of seeds"
     )
     print_sources(rows)
     gates = local_experts.GATES
