@@ -36,7 +36,8 @@ FOR_FIXED_WEIGHTS = (
 NOT_ASKED = "refine is None"
 NOT_COLLAPSED = (
     "Without a gate these linear regressors would be one linear regressor; with weights that "
-    "depend on the row each of them is stored, and a budget (max_estimators) bounds their number."
+    "depend on the row each of them is stored, and a budget (max_estimators) bounds their number; "
+    "a smooth gate evaluates them all for every row, one of regions a single line."
 )
 ONE_IS_BETTER = (
     "all members together are one linear regressor, which the budget allows, and the few that a "
