@@ -4,6 +4,10 @@ Each member is fitted to targets that were shuffled among the rows of one half-s
 nothing there; which half it is, and on which bag of rows, chance decides. The oracle gate gives
 each row to the members that are competent on its side, with their global weights. The half-space
 is that of one feature ("axis"), or of the sum of two ("oblique").
+
+Once of the vote alone, and for classifiers once more as they are deployed, calibrated by default:
+without a gate by the global vote's own calibrator, with one as the fit has it. The oracle then gets
+the temperature and floor that are best for the test rows themselves.
 """
 
 from __future__ import annotations
@@ -24,8 +28,9 @@ from benchmarks.environment import environment
 from benchmarks.local_jobs import Row, run_jobs
 from benchmarks.results_store import OK
 from sparsebag.deploy.weighted_vote import WeightedVote
+from sparsebag.refine.temperature import fit_tempered_floor
 
-NAME = "local_experts"
+NAME, CALIBRATED = "local_experts", "local_calibrated_experts"
 KEY = ("task", "boundary", "base", "gate", "seed")
 COLUMNS = (
     *KEY,
@@ -35,6 +40,8 @@ COLUMNS = (
 TRAIN, TEST, FEATURES, MEMBERS, KEPT = 2000, 8000, 6, 40, 20
 NOISE, SHARPNESS = 0.5, 2.0
 GATES = ("linear", "regions", "auto")
+LEAST_VOTE = 1e-6
+"""Of the oracle's votes, whose logarithms a temperature reads."""
 
 
 class HalfSpaceExpert(BaseEstimator):
@@ -143,6 +150,40 @@ def rows_of(job: Row) -> list[Row]:
     ]
 
 
+def calibrated_rows_of(job: Row) -> list[Row]:
+    """The same of classifiers with the default calibration."""
+    X, y, _, bag = problem(job["task"], job["boundary"], job["base"], job["seed"])
+    options: dict[str, Any] = {"refine": None, "max_estimators": KEPT, "tolerance": None}
+    start = time.process_time()
+    small = sb.compress(bag, X[:TRAIN], y[:TRAIN], local=job["gate"], **options)
+    seconds = time.process_time() - start
+    flat = sb.compress(bag, X[:TRAIN], y[:TRAIN], **options)
+    vote = small._vote
+    sides = np.array([bag.estimators_[j].side_ for j in small.active_])
+    gate: Any = OracleGate(vote.weights, sides, bag.estimator.normal)
+    X, y = X[TRAIN:], y[TRAIN:]
+    votes = WeightedVote(vote.pool, vote.weights, vote.floor, None, gate).predict_proba(X)
+    votes = (1.0 - LEAST_VOTE) * votes + LEAST_VOTE / votes.shape[1]
+    oracle = fit_tempered_floor(votes, y, np.ones(len(y))).transform(votes)
+    losses = {
+        "global": float(log_loss(y, flat.predict_proba(X))),
+        "local": float(log_loss(y, small.predict_proba(X))),
+        "oracle": float(log_loss(y, oracle)),
+    }
+    gain = small.local_.weights
+    share = (losses["global"] - losses["local"]) / (losses["global"] - losses["oracle"])
+    return [
+        {
+            **job,
+            **losses,
+            **{"status": OK, "survivors": small.n_active_, "share": share, "seconds": seconds},
+            "expected_gain": None if gain is None else gain.gain,
+            "expected_error": None if gain is None else gain.gain_error,
+            "source": environment()["source"],
+        }
+    ]
+
+
 def run(args: argparse.Namespace) -> None:
     jobs = [
         {"task": task, "boundary": boundary, "base": base, "gate": gate, "seed": seed}
@@ -152,3 +193,5 @@ def run(args: argparse.Namespace) -> None:
         for gate in GATES
     ]
     run_jobs(NAME, COLUMNS, KEY, jobs, rows_of, args.shard)
+    calibrated = [job for job in jobs if job["task"] == "classification"]
+    run_jobs(CALIBRATED, COLUMNS, KEY, calibrated, calibrated_rows_of, args.shard)

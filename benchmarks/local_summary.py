@@ -25,9 +25,10 @@ ALLOWED = 0.005
 """Relative loss of a data set's mean."""
 
 
-def rows_of(module: object) -> list[Row]:
+def rows_of(module: object, name: str | None = None) -> list[Row]:
     """Finished rows of a part, its shards included."""
-    name, columns, key = module.NAME, module.COLUMNS, module.KEY  # type: ignore[attr-defined]
+    name = name or module.NAME  # type: ignore[attr-defined]
+    columns, key = module.COLUMNS, module.KEY  # type: ignore[attr-defined]
     stores = [ResultsStore(path, columns, key) for path in files(name)]
     return [row for store in stores for row in store.rows.values() if row["status"] == OK]
 
@@ -50,11 +51,16 @@ def values(rows: Iterable[Row], name: str) -> np.ndarray:
 
 
 def experts() -> None:
-    rows = rows_of(local_experts)
+    _experts_of("the vote alone", rows_of(local_experts))
+    _experts_of("calibrated by default", rows_of(local_experts, local_experts.CALIBRATED))
+
+
+def _experts_of(title: str, rows: list[Row]) -> None:
     if not rows:
         return
     print(
-        "\nHalf-space experts: share of the oracle gate's gain on test rows, mean (least) of seeds"
+        f"\nHalf-space experts, {title}: share of the oracle gate's gain on test rows, "
+        "mean (least) of seeds"
     )
     print_sources(rows)
     gates = local_experts.GATES

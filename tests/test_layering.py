@@ -15,6 +15,7 @@ TOP = [
     "weighting",
     "weighted_model",
     "calibrating",
+    "rows_to_gate",
     "localising",
     "refining",
     "cluster_survivors",

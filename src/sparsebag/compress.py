@@ -58,8 +58,8 @@ def compress(
         number: the paper's way, the out-of-bag loss with the concave penalty ``-λ‖w‖²``, λ in
         the unit of your loss; 0.05 with ``preset="paper"``.
     max_estimators, max_nodes, max_bytes : int, optional
-        Budgets: the most members, tree nodes, or bytes of their arrays to keep. A gate (``local``)
-        comes on top: a file is larger by it.
+        Budgets: the most members, tree nodes, or bytes of their arrays to keep, those of a gate
+        (``local``) among them.
     tolerance : float or None, default 0.01
         Relative increase of the Brier score or squared error over the whole ensemble's that you
         accept. None: the best ensemble within the budget, even if a smaller one would do.

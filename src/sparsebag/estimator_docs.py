@@ -20,7 +20,8 @@ SHARED_DOC = """
         budgets below). A number: the paper's way, the out-of-bag loss with the concave penalty
         ``-λ‖w‖²``, λ in the unit of your loss; 0.05 with ``preset="paper"``.
     max_estimators, max_nodes, max_bytes : int, optional
-        Budgets: the most members, tree nodes, or bytes of their arrays to keep.
+        Budgets: the most members, tree nodes, or bytes of their arrays to keep, those of a gate
+        (``local``) among them.
     tolerance : float, default 0.01
         Relative increase of the Brier score (classification) or squared error (regression) over
         the whole ensemble's that you accept. The smallest ensemble that stays within it, with

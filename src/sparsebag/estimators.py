@@ -292,7 +292,7 @@ class _SparseBagging(Deployable, MetaEstimatorMixin, BaseEstimator):  # type: ig
         self._copies: list[Any] | None = None
         how = (self.weights_[self.active_], settings.floor, self.calibrator_, found.local.gate)
         self._vote = WeightedVote(found.pool, *how)
-        self._compiled = compile_members(found.pool, *how)
+        self._compiled = compile_members(found.pool, *how, self.active_)
         if found.pool.classes is not None:
             self.classes_ = found.pool.classes
 

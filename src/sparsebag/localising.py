@@ -12,11 +12,10 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
-import scipy.sparse as sp
 
 from sparsebag.calibrating import VoteCalibration
 from sparsebag.evidence.arrays import on_host
-from sparsebag.evidence.members import MemberPool, take_rows
+from sparsebag.evidence.members import MemberPool
 from sparsebag.refine.calibrate import PREFERRED, Calibrated, fit_calibrator
 from sparsebag.refine.calibrator import Calibrator
 from sparsebag.refine.honest_votes import honest_votes
@@ -33,33 +32,23 @@ from sparsebag.refine.local_judge import full_vote_risks, judged_weights
 from sparsebag.refine.local_temperature import TemperatureProblem, goes_with
 from sparsebag.refine.local_weights import LEAST_MASS, LocalEvidence, WeightsProblem
 from sparsebag.refine.localisation import LocalGain, Localisation
+from sparsebag.refine.recalibration import Recalibration
 from sparsebag.refine.refitted_trees import RefittedTrees
 from sparsebag.refine.size_matched import dense_votes
 from sparsebag.refine.temperature import SHARPEST, SOFTEST, Temperature, TemperedFloor
 from sparsebag.refine.vector_scaling import VectorScaling
+from sparsebag.rows_to_gate import FEWEST_ROWS, MOST_ELEMENTS, MOST_ROWS, Rows, sample, usable_rows
 from sparsebag.solvers.base import one_blas_thread
 
 KINDS = (LinearDesign.kind, RegionDesign.kind)
 ERRORS = 3.0
 """Standard errors a gain must be above zero by, for "auto". Two would be 95 % confidence, but four
 maps are tried, and log-losses are skewed: few rows decide, and their error is underrated."""
-FEWEST_ROWS = 100
-"""Below, folds cannot tell a gate from luck."""
-MOST_ROWS = 4000
-MOST_ELEMENTS = 2**25
-"""Rows, and votes or features of them, that a gate is fitted to."""
 LEAST_VOTE = 1e-6
 """Of votes a temperature is fitted to: it reads their logarithms."""
 UNMOVED = 1e-6
 """Weight that a gate which is none moves by, for its solver's tolerance."""
 JOINT = "the leaves were fitted jointly, for the global weights"
-
-
-class Rows(NamedTuple):
-    """Positions of rows in the evidence, and their features."""
-
-    at: np.ndarray
-    features: np.ndarray
 
 
 class _Found(NamedTuple):
@@ -100,7 +89,7 @@ def localise(
     -------
     Localisation
     """
-    rows, reason = _usable_rows(calibration, pool, X)
+    rows, reason = usable_rows(calibration.evidence, pool, X)
     if rows is None:
         if local != "auto":
             raise ValueError(
@@ -181,6 +170,9 @@ class _Localiser:
             self._without_richer_calibrator()
         temperature = None
         gain = None
+        recalibration = self._recalibration(evidence)
+        if recalibration is not None and self._moves(found, evidence):
+            self.calibrated = recalibration.fit(evidence, held_out)
         if self.may_temper:
             given = evidence.features, evidence.target, evidence.weight
             design = found.deviation.design
@@ -192,8 +184,7 @@ class _Localiser:
             # Out of bag, 37 % of the members vote: what is to be corrected there is not what is
             # to be corrected when all do. The change from global to local weights carries over.
             about = self.log_temperature + local.log_temperature - usual.log_temperature
-            final = WeightsProblem(evidence, self.linear).weights(found.deviation)
-            if float(np.abs(final - own).max()) < UNMOVED:
+            if not self._moves(found, evidence):
                 about = self.log_temperature  # there is no change, whatever the folds had
             tempered = self._temperature(local, (found.gain.kind,))
             if tempered is not None:
@@ -201,6 +192,11 @@ class _Localiser:
             self._recalibrate(about)
         gate = gate_of(self.base, found.deviation, temperature)
         return self._told(gate=gate, weights=found.gain, temperature=gain)
+
+    def _moves(self, found: _Found, evidence: LocalEvidence) -> bool:
+        """Whether the map that is deployed moves weights at all."""
+        final = WeightsProblem(evidence, self.linear).weights(found.deviation)
+        return float(np.abs(final - self.base).max()) >= UNMOVED
 
     def _recalibrate(self, log_temperature: float) -> None:
         """A calibrator for the gated vote: the one temperature, or that in the middle."""
@@ -244,7 +240,10 @@ class _Localiser:
         if len(heard) == 0 or (effective_rows(heard) < FEWEST_ROWS and not self.forced):
             self.reason = f"fewer than {FEWEST_ROWS} rows have out-of-bag votes of two survivors"
             return None
-        problem = WeightsProblem(evidence, self.linear)
+        problem, recalibration = (
+            WeightsProblem(evidence, self.linear),
+            self._recalibration(evidence),
+        )
         best: tuple[_Found, LocalEvidence, np.ndarray] | None = None
         for kind in self.kinds:
             self._say(f"{kind} weights")
@@ -258,7 +257,7 @@ class _Localiser:
             gain = judged_weights(
                 *(evidence, held_out, kind),
                 calibrates=self.calibration.is_wanted,
-                calibrator=self._fixed_calibrator(),
+                recalibration=recalibration,
                 richer=isinstance(self.calibrator, VectorScaling),
             )
             self.considered[f"{kind} weights"] = gain
@@ -268,16 +267,22 @@ class _Localiser:
                 best = _Found(problem.fit(chosen), gain), evidence, held_out
         return best
 
-    def _fixed_calibrator(self) -> Calibrator | None:
-        """That corrects a gated vote too, because it was asked for by name."""
-        asked = self.calibration.is_wanted and self.calibration.settings.calibration != "auto"
-        return self.calibrator if asked and not self.may_temper else None
+    def _recalibration(self, evidence: LocalEvidence) -> Recalibration | None:
+        """Where a calibrator without a temperature was asked for by name: one for each vote."""
+        kind = self.calibration.settings.calibration
+        if not self.calibration.is_wanted or self.may_temper or kind == "auto":
+            return None
+        votes = evidence.voted(np.tile(self.base, (evidence.n_rows, 1)))[:, None, :]
+        given = evidence.features, evidence.target, evidence.weight
+        few = self._tempered(votes, *given, self.linear).at_best_temperature()
+        many = self._size_matched().at_best_temperature()
+        return Recalibration(kind, float(np.exp(many.log_temperature - few.log_temperature)))
 
     def _evidence(self, trees: RefittedTrees | None) -> LocalEvidence:
         """Honest votes of the survivors as they are deployed."""
         settings, everything = self.calibration.settings, self.calibration.evidence
         votes_a_row = len(self.active) * (everything.n_classes or 1)
-        at = _sample(self.rows.at, min(MOST_ROWS, MOST_ELEMENTS // votes_a_row))
+        at = sample(self.rows.at, min(MOST_ROWS, MOST_ELEMENTS // votes_a_row))
         if trees is None:
             taken = everything.take_members(self.active).take(at)
             mask, votes = dense_votes(taken)
@@ -408,34 +413,3 @@ def _honest(
     votes = trees.targets.as_votes(trees.strength.votes(honest))[:, columns]
     known = np.isin(honest.rows, at)
     return honest.rows[known], honest.mask[known][:, columns], np.asarray(votes)[known]
-
-
-def _sample(rows: np.ndarray, most: int) -> np.ndarray:
-    if len(rows) <= most:
-        return rows
-    return np.sort(np.random.default_rng(0).choice(rows, max(most, FEWEST_ROWS), replace=False))
-
-
-def _usable_rows(calibration: VoteCalibration, pool: MemberPool, X: Any) -> tuple[Rows | None, str]:
-    """Rows a gate can be fitted to, or why there are none."""
-    evidence = calibration.evidence
-    usable = on_host(evidence.covered())
-    if evidence.sample_weight is not None:
-        usable = usable & (on_host(evidence.sample_weight) > 0)
-    at = np.flatnonzero(usable)
-    if len(at) < FEWEST_ROWS:
-        return None, f"there are fewer than {FEWEST_ROWS} rows to judge them by"
-    prepared = pool.prepare(X)
-    most = MOST_ELEMENTS // max(prepared.shape[1], 1)
-    if most < FEWEST_ROWS:
-        return None, f"{prepared.shape[1]} features are more than a gate can look at"
-    at = _sample(at, most)
-    taken = take_rows(prepared, at)
-    try:
-        dense = taken.toarray() if sp.issparse(taken) else taken
-        features = np.asarray(dense, dtype=np.float64)
-    except (TypeError, ValueError):
-        return None, "X has columns that are no numbers"
-    if features.ndim != 2:
-        return None, "X is no table of rows and columns"
-    return Rows(at, features), ""

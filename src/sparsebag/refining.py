@@ -37,12 +37,14 @@ FOR_FIXED_WEIGHTS = (
 NOT_ASKED = "refine is None"
 NOT_COLLAPSED = (
     "Without a gate these linear regressors would be one linear regressor; with weights that "
-    "depend on the row each of them is stored, and a budget (max_estimators) bounds their number."
+    "depend on the row each of them is stored, and a budget (max_estimators) bounds their number; "
+    "a smooth gate evaluates them all for every row, one of regions a single line."
 )
 ONE_IS_BETTER = (
     "all members together are one linear regressor, which the budget allows, and the few that a "
     "gate could weigh were not better"
 )
+TOO_LARGE = "a gate of {:,} bytes and the members it weighs are more than {}"
 NOT_SURE = "no smaller ensemble with refitted leaves is sure to stay within the tolerance"
 
 
@@ -111,11 +113,15 @@ def find_survivors(
     how: dict[str, Any] = {"budget": budget, "tolerance": tolerance, "n_jobs": n_jobs}
     how |= {"verbose": verbose, "solution": solution, "risk": risk}
     one = collapses_into_one(pool)
-    if not one or settings.local is None or budget.allows(_price(pool)):
-        return _find(evidence, pool, X, settings, one=one, **how)
+    if settings.local is None or not one:
+        return _with_gate_paid_for(evidence, pool, X, settings, one=one, **how)
+    if budget.allows(_price(pool)):
+        found = _find(evidence, pool, X, settings, one=True, **how)
+        if found.local.dropped is None:
+            return found
     # Under a gate linear regressors are many models: the budget is for them.
     with warnings_held_back() as told:
-        found = _find(evidence, pool, X, settings, one=False, **how)
+        found = _with_gate_paid_for(evidence, pool, X, settings, one=False, **how)
     if settings.local == "auto" or not found.local.used:
         whole = _find(evidence, pool, X, replace(settings, local=None), one=True, **how)
         if not found.local.used:
@@ -133,6 +139,76 @@ def _price(pool: MemberPool) -> tuple[int, int, int]:
     return member_prices(pool).of(np.arange(len(pool.members)))
 
 
+# -- a gate within max_bytes -----------------------------------------------------------------
+
+
+def _with_gate_paid_for(
+    evidence: OOBEvidence,
+    pool: MemberPool,
+    X: Any,
+    settings: Settings,
+    *,
+    budget: Budget,
+    **how: Any,
+) -> Survivors:
+    """Survivors; where they and their gate are too large together, fewer of them with a gate.
+
+    For "auto" only if these are expected to do better than the more of them without one.
+    """
+    with warnings_held_back() as told:
+        found = _find(evidence, pool, X, settings, budget=budget, **how)
+    if found.local.dropped is not None:
+        with warnings_held_back() as of_fewer:
+            fewer = _fewer_with_a_gate(evidence, pool, X, settings, found, budget, how)
+        if fewer is not None:
+            found, told = fewer, of_fewer
+        elif settings.local != "auto":
+            warn_caller(f"local={settings.local!r} was asked for. {found.local}")
+    for warning in told:
+        warn_caller(str(warning.message), warning.category)
+    return found
+
+
+def _fewer_with_a_gate(
+    evidence: OOBEvidence,
+    pool: MemberPool,
+    X: Any,
+    settings: Settings,
+    found: Survivors,
+    budget: Budget,
+    how: dict[str, Any],
+) -> Survivors | None:
+    """As few members as leave room for a gate like the one that was dropped."""
+    dropped, most = found.local.dropped, budget.max_bytes
+    assert dropped is not None
+    assert most is not None
+    left = most - dropped.nbytes
+    if left < member_prices(pool).bytes.min():
+        return None
+    less = replace(budget, max_bytes=left)
+    try:
+        fewer = _find(evidence, pool, X, settings, budget=less, most=budget, **how)
+    except ValueError:  # so few that there is nothing to weigh
+        return None
+    if not fewer.local.used or (settings.local == "auto" and not _is_better(fewer.local, dropped)):
+        return None
+    return fewer
+
+
+def _is_better(gated: Localisation, dropped: Localisation) -> bool:
+    """Whether fewer members with a gate beat the global weights of as many as the budget pays."""
+    after, before = gated.weights or gated.temperature, dropped.weights or dropped.temperature
+    return after is not None and before is not None and after.loss_after < before.loss_before
+
+
+def _paid_for(local: Localisation, pool: MemberPool, active: np.ndarray, budget: Budget) -> bool:
+    n, nodes, nbytes = member_prices(pool).of(active)
+    return budget.max_bytes is None or budget.allows((n, nodes, nbytes + local.nbytes))
+
+
+# -- the walk --------------------------------------------------------------------------------
+
+
 def _find(
     evidence: OOBEvidence,
     pool: MemberPool,
@@ -146,8 +222,12 @@ def _find(
     solution: Solution | None,
     risk: PairRisk | None,
     one: bool,
+    most: Budget | None = None,
 ) -> Survivors:
-    """The survivors; ``one``: all members together are one model, whatever their number."""
+    """The survivors; ``one``: all members together are one model, whatever their number.
+
+    ``most``: what they and their gate may cost together, where that is more than ``budget``.
+    """
     if settings.refine is not None:
         _say(verbose, "[refinement] refitted leaves judged on held-out rows")
     trees, refinement = _consider(evidence, pool, X, settings, budget, tolerance, n_jobs)
@@ -193,6 +273,14 @@ def _find(
     if settings.local is not None:
         corrected_by = None if calibrated is None else calibrated.calibrator
         local = localise(settings.local, calibration, pool, X, weights, corrected_by, verbose)
+        active = np.flatnonzero(weights)
+        counts = settings.lam is None  # a penalty knows no budget
+        if counts and local.used and not _paid_for(local, pool, active, most or budget):
+            local = Localisation(
+                reason=TOO_LARGE.format(local.nbytes, most or budget),
+                considered=local.considered,
+                dropped=local,
+            )
         calibrated = local.calibrated or calibrated
     selection = _told(found.selection, found.refinement, calibrated, local, one)
     return replace(found, calibrated=calibrated, selection=selection, local=local)
@@ -340,6 +428,7 @@ def _told(
         if calibrated is not None and local.gate.has_temperature:
             done.append("The temperature is the gate's own, in place of that of the global vote.")
         done.append(f"The figures above are with global weights; a gate comes on top. {local}")
+        done.append(f"Its arrays take {local.nbytes:,} bytes, which max_bytes counts.")
     return replace(selection, explanation="\n".join([words, *done]))
 
 

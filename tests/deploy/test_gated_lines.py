@@ -14,7 +14,9 @@ from gated_ensembles import GATES
 from sparsebag.deploy import _forest, gated_lines
 from sparsebag.deploy._forest import instruction_sets, use_instructions
 from sparsebag.deploy.from_members import compile_members
-from sparsebag.deploy.gate import CompiledGate
+from sparsebag.deploy.gate import CompiledGate, LinearGate
+from sparsebag.deploy.gated_lines import GatedLines
+from sparsebag.deploy.linear import LinearVotes
 from sparsebag.evidence.from_ensemble import read_ensemble
 
 WIDTHS = (1, 3, 8, 16, 21, 40)
@@ -60,18 +62,71 @@ def test_a_row_gets_the_same_bits_alone_and_among_others(kind, dtype):
     np.testing.assert_array_equal(again.predict(X), together)
 
 
-@pytest.mark.parametrize("kind", GATES)
-def test_every_machines_instructions_give_the_same_bits(kind):
-    model, _, _, X = gated(kind, 21)
-    best, found = instruction_sets()[-1], []
+def by_instructions(model, X):
+    """What each set of instructions of this machine says."""
+    best, found = instruction_sets()[-1], {}
     try:
         for name in instruction_sets():
             use_instructions(name)
-            found.append(model.predict(X))
+            found[name] = model.predict(X)
     finally:
         use_instructions(best)
-    for other in found[1:]:
-        np.testing.assert_array_equal(other, found[0])
+    return found
+
+
+@pytest.mark.parametrize("kind", GATES)
+def test_every_machines_instructions_give_the_same(kind):
+    model, _, _, X = gated(kind, 21)
+    found = by_instructions(model, X)
+    # Only the sums of smooth_lines.h are fused.
+    close = (1e-13, 1e-14) if kind == "bounded" else (0.0, 0.0)
+    for other in found.values():
+        np.testing.assert_allclose(other, found["portable"], *close)
+
+
+def smooth(k, d, rank, spread=1.0, silent=()):
+    rng = np.random.default_rng(100 * k + d)
+    down = rng.normal(size=(rank, d))
+    down[:, list(silent)] = 0.0
+    return LinearGate(
+        mean=rng.normal(size=d),
+        scale=rng.uniform(0.1, 10.0, size=d),
+        down=down,
+        up=spread * rng.normal(size=(k, rank)),
+        base=np.log(rng.dirichlet(np.ones(k))),
+        offset=rng.normal(size=rank),
+    )
+
+
+@pytest.mark.parametrize("rank", [1, 2, 3, 4, 5])
+@pytest.mark.parametrize("k", [1, 4, 5, 9, 13, 20, 24, 25, 61])
+def test_any_number_of_members_and_directions(k, rank):
+    rng = np.random.default_rng(k)
+    for d in (1, 2, 7, 12):
+        gate, X = smooth(k, d, rank), 30.0 * rng.normal(size=(37, d))
+        coef, intercept = rng.normal(size=(d, k)), rng.normal(size=k)
+        columns = np.zeros((k, 1), dtype=np.int32)
+        members = LinearVotes(coef, intercept, np.ones(k), columns, "identity", 1, k)
+        lines = GatedLines(members, CompiledGate(gate))
+        expected = np.sum(gate.weights(X) * (X @ coef + intercept), axis=1)
+        for rows in (X, np.asfortranarray(X)):
+            for found in by_instructions(lines, rows).values():
+                np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-12)
+        exact = lines.predict(X)
+        for n in range(1, 37):
+            np.testing.assert_array_equal(lines.predict(X[:n]), exact[:n])
+
+
+@pytest.mark.parametrize("spread", [0.0, 100.0, 1e3, 1e6, 1e90])
+def test_steep_gates_and_columns_without_a_say(spread):
+    rng = np.random.default_rng(0)
+    gate, X = smooth(6, 9, 2, spread, silent=(0, 4, 8)), rng.normal(size=(50, 9))
+    coef, columns = rng.normal(size=(9, 6)), np.zeros((6, 1), dtype=np.int32)
+    members = LinearVotes(coef, np.ones(6), np.ones(6), columns, "identity", 1, 6)
+    expected = np.sum(gate.weights(X) * (X @ coef + 1.0), axis=1)
+    for found in by_instructions(GatedLines(members, CompiledGate(gate)), X).values():
+        # Logits of a million have ten digits behind the point.
+        np.testing.assert_allclose(found, expected, rtol=1e-9 if spread > 1e5 else 1e-12)
 
 
 @pytest.mark.parametrize("kind", GATES)
@@ -79,6 +134,7 @@ def test_many_coefficients_and_sparse_rows_go_by_the_matrix_product(kind, monkey
     model, _, _, X = gated(kind, 21)
     expected = model.predict(X)
     monkeypatch.setattr(gated_lines, "MOST_IN_KERNEL", 0)
+    model = pickle.loads(pickle.dumps(model))
     np.testing.assert_allclose(model.predict(X), expected, rtol=1e-12, atol=1e-13)
     np.testing.assert_allclose(model.predict(sp.csr_matrix(X)), expected, rtol=1e-12, atol=1e-13)
 
@@ -89,8 +145,7 @@ def test_what_is_no_number_raises(kind, value):
     model, _, _, X = gated(kind, 21)
     # A column that no member reads hides nothing: zero times infinity is no number.
     model.groups[0].coef[3] = 0.0
-    if model._lines._region_slopes is not None:
-        model._lines._region_slopes[:, 3] = 0.0
+    model = pickle.loads(pickle.dumps(model))
     for column in (0, 3, 20):
         rows = X.copy()
         rows[150, column] = value
@@ -104,8 +159,7 @@ def test_a_sum_that_is_too_large_is_infinite_as_it_is_without_a_gate():
     for kind in GATES:
         model, *_ = gated(kind, 3)
         model.groups[0].coef[:] = 1e10
-        if model._lines._region_slopes is not None:
-            model._lines._region_slopes[:] = 1e10
+        model = pickle.loads(pickle.dumps(model))
         assert np.isinf(model.predict(np.full((1, 3), 1e300))).all()
 
 
@@ -113,12 +167,14 @@ def test_a_sum_that_is_too_large_is_infinite_as_it_is_without_a_gate():
 def test_the_kernel_refuses_what_does_not_fit(kind):
     gate = CompiledGate(GATES[kind](4, 3, temperature=False)).kernel
     X, out = np.zeros((5, 3)), np.empty(5)
+    lines = _forest.GatedLines(gate, np.zeros((3, 4)), np.zeros(4))
     with pytest.raises(ValueError, match="wrong number of columns"):
-        _forest.gated_lines(gate, np.zeros((5, 2)), np.zeros((3, 4)), np.zeros(4), out)
-    with pytest.raises(ValueError, match="weighs other members"):
-        _forest.gated_lines(gate, X, np.zeros((3, 5)), np.zeros(5), out)
+        lines.predict(np.zeros((5, 2)), out)
     with pytest.raises(ValueError, match="wrong shape"):
-        _forest.gated_lines(gate, X, np.zeros((3, 4)), np.zeros(4), np.empty(4))
+        lines.predict(X, np.empty(4))
+    for slopes, intercepts in (((3, 5), 5), ((2, 4), 4), ((3, 4), 5)):
+        with pytest.raises(ValueError, match="weighs other members"):
+            _forest.GatedLines(gate, np.zeros(slopes), np.zeros(intercepts))
     expected = "no regions" if kind == "softmax" else "other regions"
     with pytest.raises(ValueError, match=expected):
         _forest.region_lines(gate, X, np.zeros((99, 3)), np.zeros(99), out)

@@ -33,6 +33,7 @@
 #include "kernel/layout.h"
 #include "kernel/linear.h"
 #include "kernel/nodes.h"
+#include "kernel/smooth_lines.h"
 #include "kernel/tops.h"
 #include "kernel/vote.h"
 #include "kernel/walk.h"
@@ -185,19 +186,47 @@ class Gate {
     }
 };
 
-// Linear regressors under a gate whose members they are; false where a sum is not finite.
-template <typename T>
-bool gated_lines_of(const Gate &gate, Strided<T, 2> X, In<double, 2> slopes,
-                    In<double, 1> intercepts, Out<1> out) {
-    const std::size_t n = X.shape(0), d = gate.own.n_features, k = gate.own.n_members;
-    check(X.shape(1) == d, "X has the wrong number of columns");
-    check(slopes.shape(0) == d && slopes.shape(1) == k && intercepts.shape(0) == k,
-          "the gate weighs other members");
-    check(out.shape(0) == n, "out has the wrong shape");
-    nb::gil_scoped_release release;
-    const Rows<T> rows{X.data(), X.stride(0), X.stride(1), n};
-    return gated_lines<T>(gate.own, rows, {slopes.data(), intercepts.data(), d, k}, out.data());
-}
+// Linear regressors under a gate whose members they are, with its own copy of both.
+class GatedLines {
+  public:
+    GatedLines(const Gate &gate, In<double, 2> slopes, In<double, 1> intercepts)
+        : gate_(gate.own), smooth_(gate.own.smooth, gate.own.n_features,
+                                   checked(gate.own, slopes, intercepts), intercepts.data()),
+          slopes_(slopes.data(), slopes.data() + slopes.size()),
+          intercepts_(intercepts.data(), intercepts.data() + intercepts.size()) {}
+
+    std::size_t nbytes() const {
+        return smooth_.nbytes() + (slopes_.size() + intercepts_.size()) * sizeof(double);
+    }
+
+    // False where a sum is not finite.
+    template <typename T>
+    bool predict(Strided<T, 2> X, Out<1> out) const {
+        const std::size_t n = X.shape(0), d = gate_.n_features;
+        check(X.shape(1) == d, "X has the wrong number of columns");
+        check(out.shape(0) == n, "out has the wrong shape");
+        nb::gil_scoped_release release;
+        const Rows<T> rows{X.data(), X.stride(0), X.stride(1), n};
+        const LineSums how = chosen_instructions().load(std::memory_order_relaxed)->lines;
+        if (smooth_.fits && how != LineSums::portable)
+            return smooth_lines<T>(smooth_, how, rows, out.data());
+        const Lines lines{slopes_.data(), intercepts_.data(), d, gate_.n_members};
+        return gated_lines<T>(gate_, rows, lines, out.data());
+    }
+
+  private:
+    static const double *checked(const RowGate &gate, In<double, 2> slopes,
+                                 In<double, 1> intercepts) {
+        check(slopes.shape(0) == gate.n_features && slopes.shape(1) == gate.n_members &&
+                  intercepts.shape(0) == gate.n_members,
+              "the gate weighs other members");
+        return slopes.data();
+    }
+
+    RowGate gate_;
+    SmoothLines smooth_;
+    std::vector<double> slopes_, intercepts_;
+};
 
 // The same where every region of the gate has one line.
 template <typename T>
@@ -671,8 +700,11 @@ NB_MODULE(_forest, m) {
         .def_prop_ro("nbytes", &Gate::nbytes)
         .def("weigh", &Gate::weigh<float>, exact, exact, exact)
         .def("weigh", &Gate::weigh<double>, exact, exact, exact);
-    m.def("gated_lines", &gated_lines_of<float>, plain, exact, exact, exact, exact);
-    m.def("gated_lines", &gated_lines_of<double>, plain, exact, exact, exact, exact);
+    nb::class_<GatedLines>(m, "GatedLines")
+        .def(nb::init<const Gate &, In<double, 2>, In<double, 1>>(), plain, exact, exact)
+        .def_prop_ro("nbytes", &GatedLines::nbytes)
+        .def("predict", &GatedLines::predict<double>, exact, exact)
+        .def("predict", &GatedLines::predict<float>, exact, exact);
     m.def("region_lines", &region_lines_of<float>, plain, exact, exact, exact, exact);
     m.def("region_lines", &region_lines_of<double>, plain, exact, exact, exact, exact);
     nb::class_<Forest>(m, "Forest")

@@ -16,6 +16,7 @@ import numpy as np
 
 from sparsebag.deploy._forest import finish_votes
 from sparsebag.deploy.calibrators import Calibrator, Temperature, TemperedFloor
+from sparsebag.deploy.explained_weights import ExplainedWeights, explained_gate
 from sparsebag.deploy.gate import CompiledGate
 from sparsebag.deploy.gated_lines import GatedLines
 from sparsebag.deploy.linear import LinearVotes
@@ -243,6 +244,19 @@ class CompiledEnsemble:
         except TypeError:
             return float(self.predict(self._one_row(row))[0])
         return float(out[0])
+
+    def explain_weights(self, X: Any) -> ExplainedWeights:
+        """Which members each row is left to, and which features decide that, as on the estimator.
+
+        Parameters
+        ----------
+        X : array-like, sparse matrix or DataFrame of shape (rows, n_features)
+
+        Returns
+        -------
+        ExplainedWeights
+        """
+        return explained_gate(self.gate, self.rows_of_numbers(X), self.feature_names)
 
     @property
     def classes_(self) -> np.ndarray | None:

@@ -8,11 +8,14 @@ from typing import Any
 
 import numpy as np
 
+from sparsebag.deploy.gate import CompiledGate
 from sparsebag.refine.gate import ACTIVATIONS, Gate, LinearGate, in_dense_blocks
 from sparsebag.refine.region_gate import RegionGate
 
 SHOWN = 3
 """Features, members or regions that are told of in a line."""
+DIGITS_OF_UNIT, MOST_DIGITS = 3, 15
+"""Digits of a threshold, below its unit and in all."""
 LEAST_SHOWN = 0.005
 """Share of the vote that a feature moves; less would be told as 0 %."""
 
@@ -140,6 +143,37 @@ def explained_weights(
     )
 
 
+def explained_gate(
+    gate: CompiledGate | None, X: Any, feature_names: tuple[str, ...] | None
+) -> ExplainedWeights:
+    """The same of a compiled model, whose gate knows whose weights it moves.
+
+    Parameters
+    ----------
+    gate : CompiledGate or None
+    X : array-like or sparse matrix of shape (rows, n_features)
+        Numbers.
+    feature_names : tuple of str or None
+
+    Returns
+    -------
+    ExplainedWeights
+    """
+    if gate is None:
+        raise ValueError(
+            "this model has no gate: every row has the same weights, and there is nothing to "
+            "explain; fit it with local='auto', 'linear' or 'regions'."
+        )
+    if gate.global_weights is None or gate.members is None:
+        raise ValueError(
+            "the file is of an early version, without the global weights that a gate's are "
+            "compared with; save the model again."
+        )
+    order = np.argsort(gate.members)
+    whose = gate.members[order], gate.global_weights[order]
+    return explained_weights(gate.source.take(order), X, *whose, feature_names)
+
+
 def region_rules(gate: RegionGate, names: tuple[str, ...]) -> list[str]:
     """Each region in words: the tests on the way to it, a feature's merged into one.
 
@@ -174,22 +208,30 @@ def _test(
         return _words(names[f], low, high, missing)
     assert gate.directions is not None
     at = f - gate.n_features
-    text, high = gate.directions.in_words(names, at, high)
-    return _words(text, gate.directions.in_words(names, at, low)[1], high, False)
+    text, high, unit = gate.directions.in_words(names, at, high)
+    return _words(text, gate.directions.in_words(names, at, low)[1], high, False, unit)
 
 
-def _words(name: str, low: float, high: float, missing: bool) -> str:
+def _figure(value: float, unit: float | None) -> str:
+    """Six digits, or as many as tell a thousandth of the unit."""
+    if unit is None or value == 0.0:
+        return f"{value:.6g}"
+    digits = int(np.ceil(np.log10(max(abs(value) / unit, 1e-3)))) + DIGITS_OF_UNIT
+    return f"{value:.{min(max(digits, 1), MOST_DIGITS)}g}"
+
+
+def _words(name: str, low: float, high: float, missing: bool, unit: float | None = None) -> str:
     """Above ``low`` and up to ``high``, or missing."""
     if low >= high:  # no number is
         return f"{name} missing"
     if low == -np.inf and high == np.inf:
         return name if missing else f"{name} not missing"
     if low == -np.inf:
-        text = f"{name} <= {high:.6g}"
+        text = f"{name} <= {_figure(high, unit)}"
     elif high == np.inf:
-        text = f"{name} > {low:.6g}"
+        text = f"{name} > {_figure(low, unit)}"
     else:
-        text = f"{low:.6g} < {name} <= {high:.6g}"
+        text = f"{_figure(low, unit)} < {name} <= {_figure(high, unit)}"
     return f"({text} or missing)" if missing else text
 
 

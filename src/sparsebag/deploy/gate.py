@@ -14,7 +14,7 @@ import numpy as np
 from sparsebag.deploy import _forest
 from sparsebag.deploy.trees import SPARSE_BLOCK_BYTES, readable, round_down
 from sparsebag.refine.gate import Gate, LinearGate
-from sparsebag.refine.region_gate import RegionGate
+from sparsebag.refine.region_gate import SIMPLEX_TOLERANCE, RegionGate
 from sparsebag.refine.temperature import SHARPEST, SOFTEST
 
 __all__ = ["GATES", "CompiledGate", "Gate", "LinearGate", "RegionGate", "rebuild_gate"]
@@ -33,8 +33,11 @@ class CompiledGate:
     Attributes
     ----------
     source : Gate
-        One of `GATES`.
-        Members in the order of the compiled groups.
+        One of `GATES`, its members in the order of the compiled groups.
+    global_weights : ndarray of shape (n_members,) or None
+        What the weights would be without a gate, in that order; None in files of early versions.
+    members : int32 ndarray of shape (n_members,) or None
+        Positions in the ensemble that was compressed.
 
     Examples
     --------
@@ -44,9 +47,23 @@ class CompiledGate:
     """
 
     source: Gate
+    global_weights: np.ndarray | None = None
+    members: np.ndarray | None = None
     kernel: _forest.Gate = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
+        weights, members = self.global_weights, self.members
+        if (weights is None) != (members is None):
+            raise ValueError("the gate's global weights and its members come together.")
+        if weights is not None and members is not None:
+            k = (self.source.n_members,)
+            if weights.shape != k or members.shape != k or len(np.unique(members)) < k[0]:
+                raise ValueError("the gate's global weights are of other members.")
+            on_simplex = (
+                weights.min() >= 0.0 and abs(float(weights.sum()) - 1.0) < SIMPLEX_TOLERANCE
+            )
+            if not on_simplex or members.min() < 0:
+                raise ValueError("the gate's global weights are not on the simplex.")
         object.__setattr__(self, "kernel", _kernel(self.source))
 
     @property
@@ -100,10 +117,11 @@ class CompiledGate:
         return f"gate {source.kind} ({how}{', temperature' if self.has_temperature else ''})"
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"source": self.source}
+        return {n: getattr(self, n) for n in ("source", "global_weights", "members")}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        object.__setattr__(self, "source", state["source"])
+        for name in ("source", "global_weights", "members"):
+            object.__setattr__(self, name, state.get(name))
         self.__post_init__()
 
 

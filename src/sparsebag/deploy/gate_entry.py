@@ -33,8 +33,10 @@ def gate_entry(
     -------
     dict
     """
-    source = gate.source
-    return {"kind": source.kind, "settings": source.settings(), "arrays": stored(source.arrays())}
+    source, named = gate.source, gate.source.arrays()
+    if gate.global_weights is not None and gate.members is not None:
+        named = named | {"global_weights": gate.global_weights, "members": gate.members}
+    return {"kind": source.kind, "settings": source.settings(), "arrays": stored(named)}
 
 
 def read_gate(entry: Any, arrays: list[np.ndarray]) -> CompiledGate | None:
@@ -61,13 +63,15 @@ def read_gate(entry: Any, arrays: list[np.ndarray]) -> CompiledGate | None:
     settings = with_keys(entry["settings"], known)
     named = {name: arrays[whole(position)] for name, position in entry["arrays"].items()}
     for name, array in named.items():
-        expected = RegionGate.WHOLE.get(name, "<f8") if kind == RegionGate.kind else "<f8"
+        whole_numbers = {"members": "<i4"} | (RegionGate.WHOLE if kind == RegionGate.kind else {})
+        expected = whole_numbers.get(name, "<f8")
         if array.dtype.str != expected:
             raise ArtifactError(f"its gate's {name[:20]!r} is of type {array.dtype.str}")
     read = {name: SETTINGS[kind][name](value) for name, value in settings.items()}
+    beside = {name: named.pop(name, None) for name in ("global_weights", "members")}
     source = rebuild_gate(kind, named, read)
     with_keys(named, tuple(source.arrays()))
-    return CompiledGate(source)
+    return CompiledGate(source, **beside)
 
 
 def _is_due(entry: Mapping[str, Any], kind: str, name: str) -> bool:

@@ -44,17 +44,21 @@ class GatedLines:
 
     members: LinearVotes
     gate: CompiledGate
-    _region_slopes: np.ndarray | None = field(init=False, repr=False)
-    _region_intercepts: np.ndarray | None = field(init=False, repr=False)
+    _kernel: _forest.GatedLines | None = field(init=False, repr=False)
+    """Where the gate is smooth, and the members are few enough."""
+    _region_lines: tuple[np.ndarray, np.ndarray] | None = field(init=False, repr=False)
+    """Slopes of shape (regions, n_features) and intercepts, where it is one of regions."""
 
     def __post_init__(self) -> None:
-        slopes = intercepts = None
+        lines = kernel = None
+        coef, intercept = self.members.coef, self.members.intercept
         if isinstance(self.gate.source, RegionGate):
             weights = self.gate.source.region_weights
-            slopes = np.ascontiguousarray(weights @ self.members.coef.T)
-            intercepts = weights @ self.members.intercept
-        object.__setattr__(self, "_region_slopes", slopes)
-        object.__setattr__(self, "_region_intercepts", intercepts)
+            lines = np.ascontiguousarray(weights @ coef.T), weights @ intercept
+        elif coef.size <= MOST_IN_KERNEL:
+            kernel = _forest.GatedLines(self.gate.kernel, np.ascontiguousarray(coef), intercept)
+        object.__setattr__(self, "_kernel", kernel)
+        object.__setattr__(self, "_region_lines", lines)
 
     def predict(self, X: Any) -> np.ndarray:
         """What the members say together; NaN and infinity raise.
@@ -67,17 +71,17 @@ class GatedLines:
         -------
         ndarray of shape (rows,)
         """
-        by_region = self._region_slopes is not None
-        if hasattr(X, "toarray") or (not by_region and self.members.coef.size > MOST_IN_KERNEL):
+        kernel, lines = self._kernel, self._region_lines
+        if hasattr(X, "toarray") or (kernel is None and lines is None):
             return self.members.scores(X, self.gate.weigh(X)[0])[:, 0]
         if X.dtype not in (np.float64, np.float32) or not (X.dtype.isnative and X.flags.aligned):
             X = np.require(X, dtype=np.float64, requirements="A")
-        kernel, out = self.gate.kernel, np.empty(len(X))
-        if self._region_slopes is not None and self._region_intercepts is not None:
-            lines = self._region_slopes, self._region_intercepts
-            finite = _forest.region_lines(kernel, X, *lines, out)
+        out = np.empty(len(X))
+        if kernel is not None:
+            finite = kernel.predict(X, out)
         else:
-            finite = _forest.gated_lines(kernel, X, self.members.coef, self.members.intercept, out)
+            assert lines is not None
+            finite = _forest.region_lines(self.gate.kernel, X, *lines, out)
         if not finite:
             finite_numbers(X)  # raises, with the reason, unless it is a sum that is too large
         return out

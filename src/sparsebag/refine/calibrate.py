@@ -213,6 +213,35 @@ def held_out_rows(
     return HeldOutRows(np.unique(kept), share, judge.brier(proba), after)
 
 
+def held_out_votes(
+    votes: np.ndarray, target: np.ndarray, *, kind: Any, weight: np.ndarray, seed: int = 0
+) -> np.ndarray:
+    """Votes calibrated by what was fitted to other rows.
+
+    Parameters
+    ----------
+    votes : ndarray of shape (n, C)
+        One a row.
+    target : int ndarray of shape (n,)
+    kind : str or object
+        Any but "auto" and None.
+    weight : ndarray of shape (n,)
+        Above zero.
+    seed : int, default 0
+        Of the folds.
+
+    Returns
+    -------
+    ndarray of shape (n, C)
+    """
+    kind = resolve_kind(kind, votes.shape[1])
+    fit: Fit = FAMILIES[kind] if isinstance(kind, str) else _fit_of(kind)
+    weight = weight / weight.mean()
+    return _Judge(votes, np.asarray(target, np.intp), np.arange(len(votes)), weight, seed).held_out(
+        fit
+    )
+
+
 def resolve_kind(kind: Any, n_classes: int) -> Any:
     """``calibration=`` as a key of `FAMILIES`, "auto", None, or an object that can calibrate.
 

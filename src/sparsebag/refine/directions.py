@@ -13,6 +13,10 @@ from sparsebag.refine.gate import CLIP, finite_array, standardised
 
 LARGEST_SUM = 1e30
 """Far from where float32 ends; a fitted direction has length one."""
+MOST_TERMS, LEAST_TERM = 6, 0.02
+"""Features that a direction is told of in words, and their least share of the largest."""
+SUM_LANES = 4
+"""Partial sums, as kernel/gate.h has them."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,15 +80,20 @@ class Directions:
         """
         used = np.flatnonzero(np.any(self.down != 0.0, axis=0))
         z = standardised(X[:, used], self.mean[used], self.scale[used], self.clip)
-        sums = np.zeros((len(X), len(self.down)))
-        # Feature after feature, as the kernel adds: a matrix product has an order of its own, and
-        # a row at a threshold would go another way.
-        for column, slopes in zip(z.T, self.down[:, used].T, strict=True):
-            sums += column[:, None] * slopes
+        lanes = np.zeros((SUM_LANES, len(X), len(self.down)))
+        # Feature after feature, to one of a few sums, as the kernel adds: a matrix product has an
+        # order of its own, and a row at a threshold would go another way.
+        for f, (column, slopes) in enumerate(zip(z.T, self.down[:, used].T, strict=True)):
+            lanes[f % SUM_LANES] += column[:, None] * slopes
+        sums = (lanes[0] + lanes[1]) + (lanes[2] + lanes[3])
         return np.asarray(sums, dtype=np.float32)
 
-    def in_words(self, names: tuple[str, ...], at: int, cut: float) -> tuple[str, float]:
+    def in_words(self, names: tuple[str, ...], at: int, cut: float) -> tuple[str, float, float]:
         """A direction in the features' own units, and a threshold of it.
+
+        Coefficients have three digits, and features of little weight are only counted. Both are
+        taken as if the features were at their means, so what is left out is a small part of their
+        deviations, wherever zero is.
 
         Parameters
         ----------
@@ -100,23 +109,32 @@ class Directions:
         text : str
             A sum of features, the largest part first; its first coefficient is 1 or -1.
         cut : float
+        unit : float
+            How far the sum moves with one standard deviation of its largest part.
 
         Examples
         --------
         >>> both = Directions(np.array([1.0, 0.0]), np.array([1.0, 2.0]), np.array([[0.5, -1.0]]))
         >>> both.in_words(("age", "size"), 0, 0.0)
-        ('-size + age', 1.0)
+        ('-size + age', 1.0, 2.0)
         """
-        slopes = self.down[at] / self.scale
-        order = np.argsort(-np.abs(self.down[at]), kind="stable")
-        order = order[self.down[at][order] != 0.0]
+        parts = np.abs(self.down[at])
+        order = np.argsort(-parts, kind="stable")
+        order = order[parts[order] > 0.0]
         if len(order) == 0:
-            return "0", cut
-        unit = abs(float(slopes[order[0]]))
-        text = ""
-        for f in order:
-            size = abs(float(slopes[f])) / unit
+            return "0", cut, 1.0
+        told = order[:MOST_TERMS]
+        told = told[parts[told] >= LEAST_TERM * parts[told[0]]]
+        slopes = self.down[at] / self.scale
+        first = abs(float(slopes[told[0]]))
+        text, middle = "", 0.0
+        for f in told:
+            size = float(f"{abs(slopes[f]) / first:.3g}")
             sign = "-" if slopes[f] < 0.0 else "+"
-            part = names[f] if abs(size - 1.0) < 5e-4 else f"{size:.6g} {names[f]}"
+            part = names[f] if size == 1.0 else f"{size:.3g} {names[f]}"
             text += f" {sign} {part}" if text else f"{'-' if sign == '-' else ''}{part}"
-        return text, (cut + float(slopes @ self.mean)) / unit
+            middle += np.sign(slopes[f]) * size * float(self.mean[f])
+        left_out = len(order) - len(told)
+        if left_out:
+            text += f" + ({left_out} smaller term{'s' * (left_out > 1)})"
+        return text, cut / first + middle, float(self.scale[told[0]])

@@ -8,7 +8,7 @@ move them everywhere: the global weights were judged with all votes, and out-of-
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import ClassVar
 
@@ -17,6 +17,7 @@ from sklearn.tree import DecisionTreeRegressor
 
 from sparsebag.refine.directions import Directions
 from sparsebag.refine.gate import CLIP, bounded, standardised
+from sparsebag.refine.screened_features import screened
 
 FEWEST_OF_REGION = 20
 """Rows a region has at least; its weights would be noise with fewer."""
@@ -80,6 +81,11 @@ class LinearDesign:
         return len(self.mean)
 
     @property
+    def unit(self) -> np.ndarray:
+        """The power of two next to each feature's scale."""
+        return np.asarray(np.exp2(np.round(np.log2(self.scale))))
+
+    @property
     def pull(self) -> float:
         """Of a coefficient to zero, in units of that of a whole logit: d of them add up."""
         return float(self.n_columns)
@@ -104,7 +110,11 @@ def _without_outliers(values: np.ndarray, counted: np.ndarray) -> np.ndarray:
     One value of 1e9 among thousands around zero, a code for missing or a bad sensor, would make
     all the others equal.
     """
-    low, high = np.nanquantile(np.where(counted, values, np.nan), [TAIL, 1.0 - TAIL], axis=0)
+    ends = [TAIL, 1.0 - TAIL]
+    if counted.all():  # the same, in a hundredth of the time
+        low, high = np.quantile(values, ends, axis=0)
+    else:
+        low, high = np.nanquantile(np.where(counted, values, np.nan), ends, axis=0)
     most = np.where(high > low, FAR * (high - low), np.inf)
     most = np.where(np.isfinite(most), most, np.inf)
     with np.errstate(invalid="ignore"):
@@ -123,6 +133,8 @@ class RegionDesign:
     unit : ndarray of shape (d,)
         Powers of two the features are divided by first, without rounding: scikit-learn takes
         values that are closer than 1e-7 for equal.
+    read : int ndarray
+        The features that the tree reads, in its order.
     directions : Directions or None
         Sums of features that the tree reads after the features themselves.
     """
@@ -130,6 +142,7 @@ class RegionDesign:
     tree: DecisionTreeRegressor
     share: np.ndarray
     unit: np.ndarray
+    read: np.ndarray
     directions: Directions | None = None
     kind: ClassVar[str] = "regions"
     pull: ClassVar[float] = 1.0
@@ -142,6 +155,7 @@ class RegionDesign:
         weight: np.ndarray,
         most: int,
         directions: Directions | None = None,
+        unit: np.ndarray | None = None,
     ) -> RegionDesign:
         """A tree whose regions differ most in the direction the loss falls in.
 
@@ -158,6 +172,8 @@ class RegionDesign:
             Regions.
         directions : Directions, optional
             Sums of features that may be split on besides.
+        unit : ndarray of shape (d,), optional
+            Where it is known; it is that of a `LinearDesign` of the rows.
 
         Returns
         -------
@@ -174,16 +190,17 @@ class RegionDesign:
             max_leaf_nodes=max(most, 2), min_samples_leaf=FEWEST_OF_REGION, random_state=0
         )
         counted = weight > 0.0
-        unit = np.exp2(np.round(np.log2(LinearDesign.of(features, weight).scale)))
-        largest = np.abs(signal).max() or 1.0
+        unit = LinearDesign.of(features, weight).unit if unit is None else unit
+        signal = signal / (np.abs(signal).max() or 1.0)
+        read = screened(features[counted], signal[counted], weight[counted])
         tree.fit(
-            _read_by_tree(features[counted], unit, directions),
-            signal[counted] / largest,
+            _read_by_tree(features[counted], unit, read, directions),
+            signal[counted],
             sample_weight=weight[counted] / weight[counted].mean(),
         )
-        design = cls(tree, np.zeros(tree.tree_.n_leaves), unit, directions)
+        design = cls(tree, np.zeros(tree.tree_.n_leaves), unit, read, directions)
         share = np.bincount(design.regions(features), weight, minlength=tree.tree_.n_leaves)
-        return cls(tree, share / share.sum(), unit, directions)
+        return replace(design, share=share / share.sum())
 
     @property
     def n_columns(self) -> int:
@@ -212,8 +229,16 @@ class RegionDesign:
         -------
         int ndarray of shape (n,)
         """
-        read = _read_by_tree(features, self.unit, self.directions)
+        read = _read_by_tree(features, self.unit, self.read, self.directions)
         return np.asarray(self.region[self.tree.apply(read)])
+
+    @property
+    def feature(self) -> np.ndarray:
+        """Of each node, among all features and then the directions; zero for leaves."""
+        nodes = self.tree.tree_
+        own = np.append(self.read, len(self.unit) + np.arange(self.n_directions))
+        inner = nodes.children_left != -1
+        return np.where(inner, own[np.where(inner, nodes.feature, 0)], 0)
 
     @property
     def threshold(self) -> np.ndarray:
@@ -221,7 +246,7 @@ class RegionDesign:
         nodes = self.tree.tree_
         unit = np.append(self.unit, np.ones(self.n_directions))
         inner = nodes.children_left != -1
-        return np.where(inner, nodes.threshold * unit[np.where(inner, nodes.feature, 0)], 0.0)
+        return np.where(inner, nodes.threshold * unit[self.feature], 0.0)
 
     def columns(self, features: np.ndarray) -> np.ndarray:
         """One for a row's region less the share of all rows in it.
@@ -358,7 +383,7 @@ def for_tree(features: np.ndarray) -> np.ndarray:
 
 
 def _read_by_tree(
-    features: np.ndarray, unit: np.ndarray, directions: Directions | None
+    features: np.ndarray, unit: np.ndarray, read: np.ndarray, directions: Directions | None
 ) -> np.ndarray:
-    read = for_tree(as_read(features) / unit)
-    return read if directions is None else np.hstack([read, directions.of(features)])
+    own = for_tree(as_read(features[:, read]) / unit[read])
+    return own if directions is None else np.hstack([own, directions.of(features)])

@@ -108,14 +108,14 @@ def _region_gate(
         temperatures = np.clip(np.exp(logs), SHARPEST, SOFTEST)
     inner = tree.children_left != -1
     return RegionGate(
-        feature=np.where(inner, tree.feature, 0),
+        feature=design.feature,
         threshold=design.threshold,
         left=tree.children_left,
         right=tree.children_right,
         missing_left=np.where(inner, tree.missing_go_to_left, 0),
         region=design.region,
         region_weights=softmax_rows(np.log(base) + moved),
-        n_features=int(design.tree.n_features_in_) - design.n_directions,
+        n_features=len(design.unit),
         temperature=temperatures,
         directions=design.directions,
     )

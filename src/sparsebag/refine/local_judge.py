@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from sparsebag.refine.calibrator import Calibrator
 from sparsebag.refine.local_choice import mean_and_error
 from sparsebag.refine.local_weights import LocalEvidence
 from sparsebag.refine.localisation import LocalGain
+from sparsebag.refine.recalibration import Recalibration
 from sparsebag.refine.temperature import fit_tempered_floor
 from sparsebag.refine.vector_scaling import fit_vector_scaling
 
@@ -44,27 +44,6 @@ def calibrated_losses(
     fit = fit_vector_scaling if richer else fit_tempered_floor
     proba = fit(votes, evidence.target, evidence.weight).transform(votes)
     return np.asarray(-np.log(proba[np.arange(len(proba)), evidence.target]))
-
-
-def corrected_losses(
-    evidence: LocalEvidence, weights: np.ndarray, calibrator: Calibrator
-) -> np.ndarray:
-    """The same after a calibrator that was fitted to another vote.
-
-    Parameters
-    ----------
-    evidence : LocalEvidence
-    weights : ndarray of shape (R, k)
-    calibrator : Calibrator
-
-    Returns
-    -------
-    ndarray of shape (R,)
-    """
-    votes = evidence.voted(weights)
-    proba = calibrator.transform((1.0 - LEAST_VOTE) * votes + LEAST_VOTE / votes.shape[1])
-    of_true = proba[np.arange(len(proba)), evidence.target]
-    return np.asarray(-np.log((1.0 - LEAST_VOTE) * of_true + LEAST_VOTE / votes.shape[1]))
 
 
 def plain_losses(evidence: LocalEvidence, weights: np.ndarray) -> np.ndarray:
@@ -125,7 +104,7 @@ def judged_weights(
     kind: str,
     *,
     calibrates: bool,
-    calibrator: Calibrator | None = None,
+    recalibration: Recalibration | None = None,
     richer: bool = False,
 ) -> LocalGain:
     """What weights that were fitted without each row gain on it.
@@ -143,8 +122,8 @@ def judged_weights(
         Of the map.
     calibrates : bool
         Whether the deployed vote is calibrated, by a temperature that is fitted anew.
-    calibrator : Calibrator, optional
-        What corrects the deployed vote instead, with a gate as without one.
+    recalibration : Recalibration, optional
+        What corrects the deployed vote instead, with a gate as without one, and each its own.
     richer : bool, default False
         Whether the vote without a gate would have a scale and a shift a class.
 
@@ -161,8 +140,8 @@ def judged_weights(
     if not evidence.classifies:
         mean = float(weight @ before[heard]) / float(weight.sum())
         return LocalGain(kind, mean, mean - full_vote, full_vote, full_vote_error)
-    if calibrator is not None:
-        first, second = (corrected_losses(evidence, w, calibrator) for w in (own, held_out))
+    if recalibration is not None:
+        first, second = (recalibration.losses(evidence, w) for w in (own, held_out))
     elif not calibrates:
         first, second = (plain_losses(evidence, w) for w in (own, held_out))
     else:

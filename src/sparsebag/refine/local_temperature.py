@@ -131,7 +131,9 @@ class TemperatureProblem:
         everywhere = np.full(self.n_rows, self.log_temperature)
         if candidate.kind == RegionDesign.kind and isinstance(design, LinearDesign):
             signal = -self._loss_and_slope(everywhere)[1][:, None]
-            design = RegionDesign.grow(self.features, signal, self.row_weight, candidate.regions)
+            design = RegionDesign.grow(
+                self.features, signal, self.row_weight, candidate.regions, unit=design.unit
+            )
         columns = design.columns(self.features)
         pull = 0.5 * design.pull / candidate.spread**2 / effective_rows(self.row_weight)
 

@@ -266,21 +266,22 @@ class WeightsProblem:
         return self._grown[shape]
 
     def _grow(self, regions: int, rank: int, oblique: bool) -> RegionDesign:
-        rows, signal = self.evidence, self._signal
+        rows, signal, unit = self.evidence, self._signal, self.linear.unit
         if oblique:
             # The members that a plane parts are known from the fit of the plane.
             plane = self._plane
             normal = plane.down / np.maximum(np.linalg.norm(plane.down), np.finfo(float).tiny)
             directions = Directions(plane.design.mean, plane.design.scale, normal.T)
             parted = signal @ plane.up.T
-            return RegionDesign.grow(rows.features, parted, rows.weight, regions, directions)
-        first = RegionDesign.grow(rows.features, signal, rows.weight, regions)
+            return RegionDesign.grow(rows.features, parted, rows.weight, regions, directions, unit)
+        first = RegionDesign.grow(rows.features, signal, rows.weight, regions, unit=unit)
         # Most of a gradient of k members is noise. The directions in which the first tree's
         # regions differ are not: a second tree is grown on these alone.
         means = first.columns(rows.features).T @ (rows.weight[:, None] * signal)
         means /= np.sqrt(np.maximum(first.share, np.finfo(float).tiny))[:, None]
         right = np.linalg.svd(means, full_matrices=False)[2]
-        return RegionDesign.grow(rows.features, signal @ right[:rank].T, rows.weight, regions)
+        signal = signal @ right[:rank].T
+        return RegionDesign.grow(rows.features, signal, rows.weight, regions, unit=unit)
 
     @cached_property
     def _plane(self) -> BoundedDeviation:

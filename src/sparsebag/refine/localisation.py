@@ -80,6 +80,8 @@ class Localisation:
         Why the weights are global, where they are; the end of a sentence.
     calibrated : Calibrated or None
         The calibrator of the gated vote, where it is another one than that of the global vote.
+    dropped : Localisation or None
+        What was fitted, but is more than ``max_bytes`` allows.
     """
 
     gate: LinearGate | RegionGate | None = None
@@ -89,6 +91,12 @@ class Localisation:
     considered: dict[str, LocalGain] = field(default_factory=dict)
     reason: str = ""
     calibrated: Calibrated | None = None
+    dropped: Localisation | None = None
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the gate's arrays, which a budget counts with those of the members."""
+        return 0 if self.gate is None else sum(a.nbytes for a in self.gate.arrays().values())
 
     @property
     def used(self) -> bool:

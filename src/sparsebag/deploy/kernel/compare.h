@@ -123,19 +123,29 @@ __attribute__((target("avx2"))) inline void compare_avx2(const Splits &splits,
 }
 #endif
 
+// How linear regressors under a smooth gate are summed (smooth_lines.h): in any C++, or with fused
+// multiplications and sixteen or thirty-two registers of four numbers.
+enum class LineSums { portable, fused16, fused32 };
+
 struct Instructions {
     const char *name;
     Compare compare;
     double split_cost;  // of one split against a word of rows, in choice.h's unit
+    LineSums lines;
 };
 
 // What this machine can run, the fastest last.
 inline const std::vector<Instructions> &instructions() {
     static const std::vector<Instructions> all = [] {
-        std::vector<Instructions> out{{"portable", compare_portable, 9.8}};
+        std::vector<Instructions> out{{"portable", compare_portable, 9.8, LineSums::portable}};
 #if defined(SPARSEBAG_X86)
-        out.push_back({"sse2", compare_sse2, 3.0});
-        if (__builtin_cpu_supports("avx2")) out.push_back({"avx2", compare_avx2, 1.6});
+        out.push_back({"sse2", compare_sse2, 3.0, LineSums::portable});
+        if (!__builtin_cpu_supports("avx2")) return out;
+        const bool fused = __builtin_cpu_supports("fma");
+        const LineSums lines = fused ? LineSums::fused16 : LineSums::portable;
+        out.push_back({"avx2", compare_avx2, 1.6, lines});
+        if (fused && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl"))
+            out.push_back({"avx512", compare_avx2, 1.6, LineSums::fused32});
 #endif
         return out;
     }();

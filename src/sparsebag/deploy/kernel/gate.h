@@ -32,6 +32,9 @@ namespace sparsebag {
 #endif
 
 constexpr std::size_t GATE_ROWS = 64;  // that are weighed together
+// Partial sums of a row's features, the f-th to the one f modulo their number: of a single chain of
+// additions each would wait for the one before. Whoever sums a row does it in this order.
+constexpr std::size_t SUM_LANES = 4;
 
 SPARSEBAG_INLINE double at_least(double x, double least) { return x < least ? least : x; }
 SPARSEBAG_INLINE double at_most(double x, double most) { return x > most ? most : x; }
@@ -112,14 +115,14 @@ struct SmoothGate {
     }
 
     // Numbers of a few rows on the way.
-    std::size_t n_room() const { return (2 * rank + 3) * GATE_ROWS; }
+    std::size_t n_room() const { return ((1 + SUM_LANES) * rank + 3) * GATE_ROWS; }
 
     // At most GATE_ROWS rows: few enough that what is known of them stays in the first cache.
     template <typename T>
     SPARSEBAG_INLINE void weigh(const Rows<T> &rows, double *room, double *w, std::size_t stride,
                                 double *RESTRICT inverse_temperature) const {
         const std::size_t n = rows.n;
-        double *h = room, *g = room + rank * GATE_ROWS;
+        double *h = room, *g = room + SUM_LANES * rank * GATE_ROWS;
         double *a = g + rank * GATE_ROWS, *b = a + GATE_ROWS, *c = b + GATE_ROWS;
         hidden(rows, h, a);
         for (std::size_t r = 0; r < offset.size(); ++r)
@@ -138,15 +141,18 @@ struct SmoothGate {
     template <typename T>
     SPARSEBAG_INLINE void weigh_one(const Rows<T> &rows, double *room, double *RESTRICT w,
                                     double *inverse_temperature) const {
-        double *RESTRICT h = room;
+        double *RESTRICT h = room;  // partial sums, rank of them a lane; then the sums
         const std::size_t k = n_members;
-        std::fill(h, h + rank, 0.0);
+        std::fill(h, h + SUM_LANES * rank, 0.0);
         for (std::size_t f = 0; f < columns.size(); ++f) {
             const auto x = static_cast<float>(
                 rows.x[static_cast<std::int64_t>(columns[f]) * rows.column_stride]);
             const double z = standardised(static_cast<double>(x), f);
-            for (std::size_t r = 0; r < rank; ++r) h[r] += down[f * rank + r] * z;
+            double *RESTRICT to = h + f % SUM_LANES * rank;
+            for (std::size_t r = 0; r < rank; ++r) to[r] += down[f * rank + r] * z;
         }
+        for (std::size_t r = 0; r < rank; ++r)
+            h[r] = together(h[r], h[rank + r], h[2 * rank + r], h[3 * rank + r]);
         for (std::size_t j = 0; j < k; ++j) w[j] = base[j];
         for (std::size_t r = 0; r < rank; ++r) {
             const double *RESTRICT slopes = up.data() + r * k;
@@ -172,10 +178,11 @@ struct SmoothGate {
     }
 
     // Sums of standardised features of at most GATE_ROWS rows; those of a direction side by side.
+    // `h` has room for the partial sums, of all directions a lane.
     template <typename T>
     SPARSEBAG_INLINE void hidden(const Rows<T> &rows, double *h, double *RESTRICT z) const {
-        const std::size_t n = rows.n;
-        std::fill(h, h + rank * GATE_ROWS, 0.0);
+        const std::size_t n = rows.n, lane = rank * GATE_ROWS;
+        std::fill(h, h + SUM_LANES * lane, 0.0);
         for (std::size_t f = 0; f < columns.size(); ++f) {
             const T *from = rows.x + static_cast<std::int64_t>(columns[f]) * rows.column_stride;
             for (std::size_t i = 0; i < n; ++i)  // float32, as trees read it
@@ -184,25 +191,57 @@ struct SmoothGate {
             for (std::size_t i = 0; i < n; ++i) z[i] = standardised(z[i], f);
             for (std::size_t r = 0; r < rank; ++r) {
                 const double slope = down[f * rank + r];
-                double *RESTRICT to = h + r * GATE_ROWS;
+                double *RESTRICT to = h + f % SUM_LANES * lane + r * GATE_ROWS;
                 for (std::size_t i = 0; i < n; ++i) to[i] += slope * z[i];
             }
         }
+        for (std::size_t i = 0; i < lane; ++i)
+            h[i] = together(h[i], h[lane + i], h[2 * lane + i], h[3 * lane + i]);
     }
 
     // One sum of one row: the same operations in the same order.
     template <typename T>
-    double sum_of(const T *row, std::int64_t column_stride, std::size_t r) const {
-        double h = 0.0;
-        for (std::size_t f = 0; f < columns.size(); ++f) {
-            const auto x =
-                static_cast<float>(row[static_cast<std::int64_t>(columns[f]) * column_stride]);
-            h += down[f * rank + r] * standardised(static_cast<double>(x), f);
+    SPARSEBAG_INLINE double sum_of(const T *row, std::int64_t column_stride, std::size_t r) const {
+        double lanes[SUM_LANES] = {};
+        const std::size_t d = columns.size(), whole = d / SUM_LANES * SUM_LANES;
+        if (whole > 0 && rank == 1 && column_stride == 1 && columns[0] + d == columns[d - 1] + 1) {
+            add_neighbours<T>(row + columns[0], whole, lanes);
+        } else {
+            for (std::size_t f = 0; f < whole; ++f) add<T>(row, column_stride, r, f, lanes);
         }
-        return h;
+        for (std::size_t f = whole; f < d; ++f) add<T>(row, column_stride, r, f, lanes);
+        return together(lanes[0], lanes[1], lanes[2], lanes[3]);
     }
 
   private:
+    template <typename T>
+    SPARSEBAG_INLINE void add(const T *row, std::int64_t column_stride, std::size_t r,
+                              std::size_t f, double *lanes) const {
+        const auto x =
+            static_cast<float>(row[static_cast<std::int64_t>(columns[f]) * column_stride]);
+        lanes[f % SUM_LANES] += down[f * rank + r] * standardised(static_cast<double>(x), f);
+    }
+
+    // The first `n` features, whole lanes of them, where they lie side by side in the row.
+    template <typename T>
+    SPARSEBAG_INLINE void add_neighbours(const T *RESTRICT x, std::size_t n,
+                                         double *RESTRICT lanes) const {
+        const double *RESTRICT means = mean.data(), *RESTRICT inverse = inverse_scale.data();
+        const double *RESTRICT slopes = down.data(), most = clip, least = -clip;
+        double sum[SUM_LANES] = {};
+        for (std::size_t f = 0; f < n; f += SUM_LANES)
+            for (std::size_t l = 0; l < SUM_LANES; ++l) {
+                const double at = static_cast<double>(static_cast<float>(x[f + l]));
+                double z = (at - means[f + l]) * inverse[f + l];
+                z = at_most(at_least(z, least), most);
+                sum[l] += slopes[f + l] * (at - at == 0.0 ? z : 0.0);
+            }
+        for (std::size_t l = 0; l < SUM_LANES; ++l) lanes[l] += sum[l];
+    }
+
+    SPARSEBAG_INLINE static double together(double a, double b, double c, double d) {
+        return (a + b) + (c + d);
+    }
     SPARSEBAG_INLINE static double bounded(double h) { return h / std::sqrt(1.0 + h * h); }
 
     // NaN and infinities are read as the mean: x - x is zero for numbers alone.
@@ -305,19 +344,32 @@ struct RegionTree {
                (weights.size() + inverse_temperatures.size()) * sizeof(double);
     }
 
-    // A row by itself. A fit has one sum, which several nodes ask for; many are made as asked for.
+    // Of a few rows, their regions. A fit has one sum, which several nodes ask for: those of all rows
+    // come first, for a branch that was guessed wrong would throw away the next row's. Many sums
+    // are made as they are asked for.
     template <typename T>
-    std::size_t region(const T *row, std::int64_t column_stride) const {
-        const auto sum = [&](std::size_t r) { return sums.sum_of<T>(row, column_stride, r); };
-        if (sums.rank != 1) return walked<T>(row, column_stride, sum);
-        const double only = sum(0);
-        return walked<T>(row, column_stride, [only](std::size_t) { return only; });
+    SPARSEBAG_INLINE void regions_of(const Rows<T> &rows, double *sum, std::size_t *to) const {
+        const std::int64_t step = rows.column_stride;
+        if (sums.rank == 1)
+            for (std::size_t i = 0; i < rows.n; ++i) sum[i] = sums.sum_of<T>(rows.row(i), step, 0);
+        for (std::size_t i = 0; i < rows.n; ++i) {
+            const T *row = rows.row(i);
+            if (sums.rank == 1) {
+                const double only = sum[i];
+                to[i] = walked<T>(row, step, [only](std::size_t) { return only; });
+            } else {
+                to[i] = walked<T>(
+                    row, step, [&](std::size_t r) { return sums.sum_of<T>(row, step, r); });
+            }
+        }
     }
 
     // One row; the same sums, made in the same order.
     template <typename T>
     void weigh_one(const Rows<T> &rows, double *w, double *inverse_temperature) const {
-        const std::size_t r = region<T>(rows.row(0), rows.column_stride);
+        double sum;
+        std::size_t r;
+        regions_of<T>(rows, &sum, &r);
         const double *of_region = weights.data() + r * n_members;
         std::copy(of_region, of_region + n_members, w);
         if (!inverse_temperatures.empty()) *inverse_temperature = inverse_temperatures[r];
@@ -327,7 +379,7 @@ struct RegionTree {
     template <typename T>
     SPARSEBAG_INLINE void weigh(const Rows<T> &rows, double *room, double *w, std::size_t stride,
                                 double *inverse_temperature) const {
-        if (sums.rank > 0) sums.hidden<T>(rows, room, room + sums.rank * GATE_ROWS);
+        if (sums.rank > 0) sums.hidden<T>(rows, room, room + SUM_LANES * sums.rank * GATE_ROWS);
         for (std::size_t i = 0; i < rows.n; ++i) {
             const double *h = room + i;
             const std::size_t r = walked<T>(rows.row(i), rows.column_stride,

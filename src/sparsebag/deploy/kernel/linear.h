@@ -142,17 +142,25 @@ SPARSEBAG_INLINE double line_at(const T *x, std::int64_t step, const double *slo
     return rest + (even + odd);
 }
 
+constexpr std::size_t REGION_ROWS = 16;  // few enough to stay in cache between sum and line
+
 template <typename T>
 SPARSEBAG_INLINE void add_region_lines(const RegionTree &regions, const Rows<T> &rows,
                                        const Lines &lines, double *out) {
     const std::size_t d = lines.n_features;
     const std::int64_t step = rows.column_stride;
-    for (std::size_t i = 0; i < rows.n; ++i) {
-        const T *x = rows.row(i);
-        const std::size_t r = regions.region<T>(x, step);
-        const double *slopes = lines.slopes + r * d;
-        out[i] = step == 1 ? line_at<T>(x, 1, slopes, d, lines.intercepts[r])
-                           : line_at<T>(x, step, slopes, d, lines.intercepts[r]);
+    double sum[REGION_ROWS];
+    std::size_t region[REGION_ROWS];
+    for (std::size_t first = 0; first < rows.n; first += REGION_ROWS) {
+        const std::size_t left = rows.n - first;
+        const Rows<T> part = rows.part(first, left < REGION_ROWS ? left : REGION_ROWS);
+        regions.regions_of<T>(part, sum, region);
+        for (std::size_t i = 0; i < part.n; ++i) {
+            const T *x = part.row(i);
+            const double *slopes = lines.slopes + region[i] * d, start = lines.intercepts[region[i]];
+            out[first + i] = step == 1 ? line_at<T>(x, 1, slopes, d, start)
+                                       : line_at<T>(x, step, slopes, d, start);
+        }
     }
 }
 

@@ -1,0 +1,89 @@
+"""A calibrator that was asked for by name, for a vote whose weights depend on the row.
+
+The one of the global vote is right for no other vote. A new one is fitted to the gated votes of
+held-out rows; but those are of the members that have a row out of bag, and all will vote. What that
+does to a vote's sureness is known of the global weights, as a temperature, and carries over.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from sparsebag.refine.calibrate import Calibrated, fit_calibrator, held_out_votes
+from sparsebag.refine.local_weights import LocalEvidence
+
+LEAST_VOTE = 1e-6
+
+
+@dataclass(frozen=True)
+class Recalibration:
+    """How gated votes are corrected.
+
+    Attributes
+    ----------
+    kind : str or object
+        Of calibrator, as ``calibration=`` has it; neither "auto" nor None.
+    power : float
+        That votes out of bag are raised to, to be as sure as those of all members.
+
+    Examples
+    --------
+    >>> Recalibration("isotonic", 2.0).at_size(np.array([[0.75, 0.25]])).round(3).tolist()
+    [[0.9, 0.1]]
+    """
+
+    kind: Any
+    power: float
+
+    def at_size(self, votes: np.ndarray) -> np.ndarray:
+        """Votes as sure as those of all members.
+
+        Parameters
+        ----------
+        votes : ndarray of shape (R, C)
+
+        Returns
+        -------
+        ndarray of shape (R, C)
+        """
+        votes = (1.0 - LEAST_VOTE) * votes + LEAST_VOTE / votes.shape[1]
+        raised = (votes / votes.max(axis=1, keepdims=True)) ** self.power
+        raised = raised / raised.sum(axis=1, keepdims=True)
+        return np.asarray((1.0 - LEAST_VOTE) * raised + LEAST_VOTE / votes.shape[1])
+
+    def losses(self, evidence: LocalEvidence, weights: np.ndarray) -> np.ndarray:
+        """Each row's log-loss under weights of its own, corrected by what other rows say.
+
+        Parameters
+        ----------
+        evidence : LocalEvidence
+        weights : ndarray of shape (R, k)
+
+        Returns
+        -------
+        ndarray of shape (R,)
+        """
+        votes = self.at_size(evidence.voted(weights))
+        proba = held_out_votes(votes, evidence.target, kind=self.kind, weight=evidence.weight)
+        of_true = proba[np.arange(len(proba)), evidence.target]
+        return np.asarray(-np.log((1.0 - LEAST_VOTE) * of_true + LEAST_VOTE / votes.shape[1]))
+
+    def fit(self, evidence: LocalEvidence, weights: np.ndarray) -> Calibrated:
+        """The calibrator of the gated vote.
+
+        Parameters
+        ----------
+        evidence : LocalEvidence
+        weights : ndarray of shape (R, k)
+            From other rows.
+
+        Returns
+        -------
+        Calibrated
+        """
+        votes = self.at_size(evidence.voted(weights))
+        weight = evidence.weight * len(votes)
+        return fit_calibrator(votes, evidence.target, kind=self.kind, sample_weight=weight)

@@ -1,0 +1,86 @@
+"""Which rows a gate is fitted to and judged by, and what it can read of them."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+
+from sparsebag.evidence.arrays import on_host
+from sparsebag.evidence.evidence import OOBEvidence
+from sparsebag.evidence.members import MemberPool, take_rows
+
+FEWEST_ROWS = 100
+"""Below, folds cannot tell a gate from luck."""
+MOST_ROWS = 4000
+MOST_ELEMENTS = 2**25
+"""Rows, and votes or features of them, that a gate is fitted to."""
+
+
+class Rows(NamedTuple):
+    """Positions of rows in the evidence, and their features."""
+
+    at: np.ndarray
+    features: np.ndarray
+
+
+def sample(rows: np.ndarray, most: int) -> np.ndarray:
+    """So many of the rows at most, in their order.
+
+    Parameters
+    ----------
+    rows : int ndarray
+    most : int
+        At least `FEWEST_ROWS` are taken.
+
+    Returns
+    -------
+    int ndarray
+
+    Examples
+    --------
+    >>> len(sample(np.arange(5000), 300))
+    300
+    """
+    if len(rows) <= most:
+        return rows
+    return np.sort(np.random.default_rng(0).choice(rows, max(most, FEWEST_ROWS), replace=False))
+
+
+def usable_rows(evidence: OOBEvidence, pool: MemberPool, X: Any) -> tuple[Rows | None, str]:
+    """Rows a gate can be fitted to, or why there are none.
+
+    Parameters
+    ----------
+    evidence : OOBEvidence
+    pool : MemberPool
+    X : array-like
+        The rows of the evidence.
+
+    Returns
+    -------
+    rows : Rows or None
+    reason : str
+        Why there are none, as the end of a sentence.
+    """
+    usable = on_host(evidence.covered())
+    if evidence.sample_weight is not None:
+        usable = usable & (on_host(evidence.sample_weight) > 0)
+    at = np.flatnonzero(usable)
+    if len(at) < FEWEST_ROWS:
+        return None, f"there are fewer than {FEWEST_ROWS} rows to judge them by"
+    prepared = pool.prepare(X)
+    most = MOST_ELEMENTS // max(prepared.shape[1], 1)
+    if most < FEWEST_ROWS:
+        return None, f"{prepared.shape[1]} features are more than a gate can look at"
+    at = sample(at, most)
+    taken = take_rows(prepared, at)
+    try:
+        dense = taken.toarray() if sp.issparse(taken) else taken
+        features = np.asarray(dense, dtype=np.float64)
+    except (TypeError, ValueError):
+        return None, "X has columns that are no numbers"
+    if features.ndim != 2:
+        return None, "X is no table of rows and columns"
+    return Rows(at, features), ""

@@ -1,0 +1,112 @@
+"""`explain_weights` of a model in a file, and oblique rules in words."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.ensemble import RandomForestRegressor
+from sklearn.tree import DecisionTreeRegressor
+
+import sparsebag as sb
+from gated_ensembles import CASES, GATES
+from sparsebag.deploy.artifact import dumps, loads
+from sparsebag.deploy.explained_weights import region_rules
+from sparsebag.deploy.from_members import compile_members
+from sparsebag.evidence.from_ensemble import read_ensemble
+from sparsebag.refine.directions import Directions
+from sparsebag.refine.region_gate import RegionGate
+
+
+@pytest.mark.parametrize("local", ["linear", "regions"])
+def test_a_file_explains_what_the_estimator_explains(local, tmp_path):
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame(rng.normal(size=(400, 3)), columns=["age", "size", "rent"])
+    y = np.where(X["age"] > 0, X["size"], X["rent"]) + 0.1 * rng.normal(size=400)
+    forest = RandomForestRegressor(30, max_features=1, random_state=0).fit(X, y)
+    small = sb.compress(forest, X, y, local=local, refine=None, max_estimators=8, tolerance=None)
+    small.save(tmp_path / "small.sbag")
+    loaded = sb.load(tmp_path / "small.sbag")
+    expected, found = small.explain_weights(X), loaded.explain_weights(X)
+    np.testing.assert_array_equal(found.members, small.active_)
+    for name in ("weights", "global_weights", "feature_effects"):
+        np.testing.assert_allclose(getattr(found, name), getattr(expected, name), atol=1e-15)
+    assert found.rules == expected.rules
+    assert str(found) == str(expected)
+    assert not found.rules or any(name in " ".join(found.rules) for name in X.columns)
+
+
+@pytest.mark.filterwarnings("ignore:lbfgs failed")
+@pytest.mark.parametrize("case", ["mixed", "ridge"])
+def test_members_are_told_in_the_order_of_the_ensemble(case):
+    fit, (X, _) = CASES[case]
+    pool = read_ensemble(fit())
+    k = len(pool.members)
+    gate = GATES["softmax"](k, X.shape[1], temperature=False)
+    weights = np.random.default_rng(0).dirichlet(np.ones(k))
+    positions = 3 * np.arange(k) + 5
+    model = compile_members(pool, weights, gate=gate, positions=positions)
+    found = loads(dumps(model, allow_pickle=True), allow_pickle=True).explain_weights(X)
+    np.testing.assert_array_equal(found.members, positions)
+    np.testing.assert_array_equal(found.global_weights, weights / weights.sum())
+    np.testing.assert_array_equal(found.weights, gate.weights(X))
+
+
+def test_models_without_a_gate_and_early_files_say_so():
+    fit, (X, _) = CASES["forest"]
+    pool = read_ensemble(fit())
+    k = len(pool.members)
+    with pytest.raises(ValueError, match="has no gate"):
+        compile_members(pool, np.full(k, 1 / k)).explain_weights(X)
+    model = compile_members(
+        pool, np.full(k, 1 / k), gate=GATES["regions"](k, X.shape[1], temperature=False)
+    )
+    early = replace(model, gate=replace(model.gate, global_weights=None, members=None))
+    again = loads(dumps(early))
+    np.testing.assert_array_equal(again.predict_proba(X), model.predict_proba(X))
+    with pytest.raises(ValueError, match="save the model again"):
+        again.explain_weights(X)
+
+
+@pytest.mark.parametrize(
+    ("weights", "members"),
+    [
+        (np.array([0.5, 0.5]), np.arange(6, dtype=np.int32)),
+        (np.full(6, 1 / 6), np.zeros(6, dtype=np.int32)),
+        (np.full(6, 1.0), np.arange(6, dtype=np.int32)),
+        (np.full(6, np.nan), np.arange(6, dtype=np.int32)),
+        (np.full(6, 1 / 6), None),
+    ],
+)
+def test_global_weights_that_cannot_be_are_refused(weights, members):
+    fit, (X, _) = CASES["forest"]
+    model = compile_members(
+        read_ensemble(fit()), np.ones(6), gate=GATES["softmax"](6, X.shape[1], temperature=False)
+    )
+    with pytest.raises(ValueError, match="global weights"):
+        replace(model.gate, global_weights=weights, members=members)
+
+
+@pytest.mark.parametrize("mean", [0.0, 2000.0, 1e5])
+def test_an_oblique_rule_followed_to_the_letter_sends_rows_where_the_gate_does(mean):
+    rng = np.random.default_rng(1)
+    names = ("age", "size", "rent", "rooms")
+    scale = np.array([1.0, 25.0, 0.5, 3.0])
+    X = mean + scale * rng.normal(size=(4000, 4))
+    down = np.array([[0.7, -0.68, 0.2, 0.004]])
+    along = Directions(np.full(4, mean), scale, down / np.linalg.norm(down))
+    nodes = DecisionTreeRegressor(max_leaf_nodes=2).fit(along.of(X), along.of(X)[:, 0] > 0.3).tree_
+    gate = RegionGate(
+        [4, 0, 0], nodes.threshold, [1, -1, -1], [2, -1, -1], [0, 0, 0], [-1, 0, 1],
+        np.eye(2), 4, directions=along,
+    )  # fmt: skip
+    rule = region_rules(gate, names)[0]
+    assert "rooms" not in rule
+    assert "(1 smaller term)" in rule
+    sums, cut = rule.replace(" + (1 smaller term)", "").split(" <= ")
+    coded = re.sub(r"(\d) ([a-z])", r"\1 * \2", sums)
+    value = eval(coded, {name: X[:, f] for f, name in enumerate(names)})
+    assert np.mean((value <= float(cut)) == (gate.regions(X) == 0)) > 0.985

@@ -1,0 +1,84 @@
+"""`max_bytes` with `local=`: members and gate together."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pytest
+from sklearn.linear_model import Ridge
+
+import sparsebag as sb
+from expert_bags import expert_models
+from sparsebag.selection.budget import member_prices
+
+PLENTY = 10**7
+
+
+def rows(n_classes, n_features=4):
+    rng = np.random.default_rng(90)
+    X = rng.normal(size=(500, n_features))
+    models, truth = expert_models(8, n_classes)
+    noise = 0.1 * rng.normal(size=500)
+    y = truth(X) + noise if n_classes is None else truth(X)
+    return models, X, y
+
+
+def compressed(problem, local, max_bytes, **how):
+    models, X, y = problem
+    how = {"evidence": "holdout", "tolerance": None, "calibration": None} | how
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", sb.RegretWarning)
+        return sb.compress(models, X, y, local=local, max_bytes=max_bytes, **how)
+
+
+def bytes_of(small):
+    gate = sum(a.nbytes for a in small.compile().gate.source.arrays().values())
+    return int(member_prices(small._vote.pool).bytes.sum()) + gate
+
+
+@pytest.mark.parametrize("local", ["auto", "linear", "regions"])
+@pytest.mark.parametrize("n_classes", [None, 2])
+def test_members_and_gate_are_within_the_budget_together(local, n_classes):
+    problem = rows(n_classes)
+    free = compressed(problem, local, PLENTY)
+    assert free.local_.used
+    budget = bytes_of(free) - 50
+    small = compressed(problem, local, budget)
+    assert small.local_.used
+    assert bytes_of(small) <= budget
+    assert small.n_active_ < free.n_active_
+    assert f"Its arrays take {small.local_.nbytes:,} bytes" in str(small.selection_)
+
+
+def test_a_gate_that_leaves_no_room_is_dropped_and_that_is_said():
+    problem = rows(2, n_features=200)
+    _models, X, _y = problem
+    free = compressed(problem, "linear", PLENTY)
+    assert free.local_.used
+    prices = member_prices(free._vote.pool).bytes
+    budget = int(2.5 * prices.max())
+    assert free.local_.nbytes > 0.7 * budget  # no room for two members beside it
+    with pytest.warns(UserWarning, match=r"local='linear' was asked for.*bytes.*max_bytes="):
+        named = compressed(problem, "linear", budget)
+    assert not named.local_.used
+    assert "are more than max_bytes=" in str(named.local_)
+    assert named.local_.considered
+    plain = compressed(problem, None, budget)
+    np.testing.assert_array_equal(named.predict_proba(X), plain.predict_proba(X))
+    auto = compressed(problem, "auto", budget)
+    assert not auto.local_.used or bytes_of(auto) <= budget
+
+
+def test_linear_regressors_that_would_fit_without_a_gate():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(600, 40))
+    side = X[:, 0] > 0
+    y = np.where(side, X[:, 1], -X[:, 1]) + 0.1 * rng.normal(size=600)
+    own = [np.flatnonzero(side == bool(j % 2))[j::3] for j in range(6)]
+    problem = [Ridge().fit(X[i], y[i]) for i in own], X, y
+    pool = int(member_prices(compressed(problem, "linear", PLENTY)._vote.pool).bytes.sum())
+    small = compressed(problem, "linear", pool + 100)
+    assert small.local_.used
+    assert bytes_of(small) <= pool + 100
+    assert small.n_active_ < 6
