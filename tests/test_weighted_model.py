@@ -18,13 +18,16 @@ def forest():
     return RandomForestClassifier(20, random_state=0).fit(X, y), X, y
 
 
-def test_streamed_weights_become_a_model(forest):
+def test_streamed_weights_become_a_model(forest, tmp_path):
     model, X, y = forest
     solution = sb.fit_weights(sb.stream_members(model, X.to_numpy(), y.to_numpy()))
     small = sb.with_weights(model, solution.weights, floor=0.0)
     votes = [tree.predict_proba(X.to_numpy()) for tree in model.estimators_]
     assert small.n_models == solution.n_active < 20
     assert_allclose(small.predict_proba(X), np.tensordot(solution.weights, votes, 1), atol=1e-12)
+    sb.save(small, tmp_path / "small.sbag")
+    again = sb.load(tmp_path / "small.sbag")
+    np.testing.assert_array_equal(again.predict_proba(X), small.predict_proba(X))
     with pytest.raises(ValueError, match="column"):
         small.predict_proba(X.rename(columns={"mean radius": "radius"}))
 

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from sparsebag.cluster_survivors import SampledRowsWarning
     from sparsebag.compress import compress
-    from sparsebag.deploy.artifact import ArtifactError, load
+    from sparsebag.deploy.artifact import ArtifactError, load, save
     from sparsebag.deploy.compiled import CompiledEnsemble
     from sparsebag.deploy.verification import ExportMismatch, Verification, verify
     from sparsebag.estimators import SparseBaggingClassifier, SparseBaggingRegressor
@@ -79,6 +79,7 @@ __all__ = [
     "CompressionReport",
     "CompiledEnsemble",
     "load",
+    "save",
     "ArtifactError",
     "verify",
     "Verification",
@@ -114,6 +115,7 @@ _HOMES = {
     "CompiledEnsemble": "deploy.compiled",
     "with_weights": "weighted_model",
     "load": "deploy.artifact",
+    "save": "deploy.artifact",
     "ArtifactError": "deploy.artifact",
     "verify": "deploy.verification",
     "Verification": "deploy.verification",

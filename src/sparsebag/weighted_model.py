@@ -35,7 +35,8 @@ def with_weights(ensemble: Any, weights: Any, *, floor: float = DEFAULT_FLOOR) -
     Returns
     -------
     CompiledEnsemble
-        With ``predict``, ``predict_proba``, ``predict_one``, ``save``; not calibrated.
+        With ``predict``, ``predict_proba``, ``predict_one``; not calibrated. `save` writes it to a
+        file.
 
     Raises
     ------

@@ -100,6 +100,10 @@ def save(model: CompiledEnsemble, path: Any, *, allow_pickle: bool = False) -> N
         Members that are neither trees, linear models nor scikit-learn's networks can only be
         stored as pickles, which run code when they are loaded.
 
+    Returns
+    -------
+    None
+
     Examples
     --------
     >>> import tempfile
@@ -109,7 +113,7 @@ def save(model: CompiledEnsemble, path: Any, *, allow_pickle: bool = False) -> N
     >>> X, y = load_iris(return_X_y=True)
     >>> small = sb.compress(RandomForestClassifier(50, random_state=0).fit(X, y), X, y)
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     small.save(f"{folder}/model.sbag")
+    ...     sb.save(small.compile(), f"{folder}/model.sbag")
     ...     loaded = sb.load(f"{folder}/model.sbag")
     >>> bool((loaded.predict(X) == small.predict(X)).all())
     True
