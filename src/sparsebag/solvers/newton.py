@@ -36,8 +36,10 @@ END_MOVE = 1e-8
 END_GAP = 1e-10
 """A gap, relative to the loss's scale, that no step need lower."""
 LEAST_ASK = 4
-"""A member enters at the end if its slope asks for weight by more than this many roundings: those
-that are copies of one another ask by one or two, and would all come in for nothing."""
+"""A member enters at the end if its slope asks for weight by more than this many roundings."""
+MOST_FOR_NOTHING = 1e-3
+"""Weight that members may be let in with where all is gained that rounding is. One that differs
+from the rest needs less to meet what it asks for; copies of one another take a share each."""
 CHEAP_PRODUCTS = 2e8
 PRODUCTS_A_VOTE = 15
 """What that Hessian may cost, M k² products for k members: little in itself, or beside a descent's
@@ -120,15 +122,14 @@ def newton_end(
         return point
     if face is None:
         face = objective.xp.arange(objective.n_members, device=objective.device)
-    least_ask, highest = LEAST_ASK * objective.rounding, point.value + objective.rounding
+    highest = point.value + objective.rounding
     hessian = _hessian(objective, face, point, watch)
     if hessian is None:
         return point
     for _ in range(END_STEPS):
         inside = on_face(point, face)
         weights = on_host(inside.weights)
-        linear = on_host(inside.gradient) - hessian @ weights
-        target = simplex_qp(hessian, linear, weights, least_ask)
+        target = _target(hessian, on_host(inside.gradient), weights, objective.rounding)
         step = float(np.abs(target - weights).max())
         if not np.isfinite(target).all() or step <= END_MOVE:
             break
@@ -206,6 +207,19 @@ def positive_definite(hessian: np.ndarray, gradient: np.ndarray) -> np.ndarray |
         except LinAlgError:
             shift *= 10.0
     return None
+
+
+def _target(
+    hessian: np.ndarray, gradient: np.ndarray, weights: np.ndarray, rounding: float
+) -> np.ndarray:
+    """Where the quadratic model is least, without members that would come in for nothing."""
+    linear = gradient - hessian @ weights
+    target = simplex_qp(hessian, linear, weights, LEAST_ASK * rounding)
+    step = target - weights
+    gain = -float(step @ gradient + 0.5 * step @ hessian @ step)
+    if gain > rounding or float(target[weights == 0].sum()) <= MOST_FOR_NOTHING:
+        return target
+    return simplex_qp(hessian, linear, weights, np.inf)
 
 
 def _hessian(objective: Objective, face: Array, point: Point, watch: Watch) -> np.ndarray | None:
