@@ -32,7 +32,9 @@ FIRST_SHIFT = 1e-10
 END_STEPS = 4
 """Steps a descent may end with, all by one Hessian: near the minimum it hardly changes."""
 END_MOVE = 1e-8
-"""A step that moves no weight by more is not taken: the sixth digit of all of them is known."""
+STREAMED_END_MOVE = 2e-7
+"""A step that moves no weight by more is not taken: the sixth digit of all of them is known. Where
+rows are streamed it would cost a pass, and the seventh digit is not worth one."""
 END_GAP = 1e-10
 """A gap, relative to the loss's scale, that no step need lower."""
 LEAST_ASK = 4
@@ -123,6 +125,7 @@ def newton_end(
     if face is None:
         face = objective.xp.arange(objective.n_members, device=objective.device)
     highest = point.value + objective.rounding
+    least_move = STREAMED_END_MOVE if objective.is_streamed else END_MOVE
     hessian = _hessian(objective, face, point, watch)
     if hessian is None:
         return point
@@ -131,7 +134,7 @@ def newton_end(
         weights = on_host(inside.weights)
         target = _target(hessian, on_host(inside.gradient), weights, objective.rounding)
         step = float(np.abs(target - weights).max())
-        if not np.isfinite(target).all() or step <= END_MOVE:
+        if not np.isfinite(target).all() or step <= least_move:
             break
         try:
             moved = at_face(objective, face, objective.asarray(target), watch)
