@@ -61,8 +61,6 @@ TRUSTED_SHARE = 0.5
 MOST_FAILURES = 8
 """Rounds in a row that may fail to lower the objective before the solve is called stalled."""
 PULL_GROWTH = 8.0
-MOST_END_PASSES = 1 + END_STEPS
-"""Passes that Newton steps on rows which do not fit the memory may take: a Hessian, then points."""
 
 
 NO_PENALTY = ConcaveQuadratic(0.0)
@@ -187,10 +185,11 @@ class _Rounds:
         return few and self.watch.n_iterations < self.solver.max_iter
 
     def _last_digits(self, best: Point) -> Point:
-        """Newton steps over all rows where the last round was not exact, by two passes or three."""
-        if self.is_exact or self.n_passes + MOST_END_PASSES > self.solver.max_passes:
+        """Newton steps over all rows where the last round was not exact: two passes, or three."""
+        most_steps = min(END_STEPS, self.solver.max_passes - self.n_passes - 1)  # and a Hessian
+        if self.is_exact or most_steps < 1:
             return best
-        return end_by_newton(self.objective, best, self.watch, self.goal)
+        return end_by_newton(self.objective, best, self.watch, self.goal, most_steps)
 
     def _face_to_polish(self, best: Point, sample: SimplexObjective) -> Array | None:
         """The largest face whose columns, of all rows, fit the memory allowed."""

@@ -67,7 +67,9 @@ def may_end_with_newton(objective: Objective, n_members: int) -> bool:
     return smooth and 1 < n_members <= LARGEST_FACE and products <= allowed
 
 
-def end_by_newton(objective: Objective, point: Point, watch: Watch, goal: float) -> Point:
+def end_by_newton(
+    objective: Objective, point: Point, watch: Watch, goal: float, most_steps: int = END_STEPS
+) -> Point:
     """Newton steps on the members with weight and those that ask for some.
 
     Their columns are copied where that is allowed. Where it is not, the Hessian takes one pass over
@@ -82,6 +84,7 @@ def end_by_newton(objective: Objective, point: Point, watch: Watch, goal: float)
     watch : Watch
     goal : float
         Gap over all members that the end has to meet as well.
+    most_steps : int, default 4
 
     Returns
     -------
@@ -94,15 +97,19 @@ def end_by_newton(objective: Objective, point: Point, watch: Watch, goal: float)
         return point
     if n_members < objective.n_members and objective.can_hold(n_members):
         inner = on_face(point, face)
-        ended = newton_end(objective.restrict(face), inner, watch)
+        ended = newton_end(objective.restrict(face), inner, watch, most_steps=most_steps)
         moved = point if ended is inner else at_face(objective, face, ended.weights, watch)
     else:
-        moved = newton_end(objective, point, watch, face)
+        moved = newton_end(objective, point, watch, face, most_steps)
     return moved if moved.gap <= goal else point
 
 
 def newton_end(
-    objective: Objective, point: Point, watch: Watch, face: Array | None = None
+    objective: Objective,
+    point: Point,
+    watch: Watch,
+    face: Array | None = None,
+    most_steps: int = END_STEPS,
 ) -> Point:
     """Newton steps from a point near the minimum, by the Hessian there.
 
@@ -113,6 +120,7 @@ def newton_end(
     watch : Watch
     face : array of indices, optional
         Members that take part, all those with weight among them; default: all of the objective's.
+    most_steps : int, default 4
 
     Returns
     -------
@@ -129,7 +137,7 @@ def newton_end(
     hessian = _hessian(objective, face, point, watch)
     if hessian is None:
         return point
-    for _ in range(END_STEPS):
+    for _ in range(most_steps):
         inside = on_face(point, face)
         weights = on_host(inside.weights)
         target = _target(hessian, on_host(inside.gradient), weights, objective.rounding)
