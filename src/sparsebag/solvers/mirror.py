@@ -19,6 +19,8 @@ The next pass finds objective, gradient and stationarity gap there; its point is
 Where the columns of the members still in question fit the memory allowed, all their rows are read
 in one pass and F gives way to f itself on them: a pass later the gap over all members is final.
 Where only some of their rows fit, those make a far larger sample than rows of all members would.
+At the end Newton steps settle the weights' sixth digit: on those columns, or where they do not fit
+by a Hessian that takes a pass, while `max_passes` allows one and a pass to see where it leads.
 """
 
 from __future__ import annotations
@@ -245,9 +247,9 @@ class _Rounds:
         self._count(sample, inner.n_evaluations, inner.nbytes_read)
         self.is_exact = is_whole and inner.status is Status.CONVERGED
         if self.is_exact:
-            own = Watch(self.watch.name)
-            ended = end_by_newton(tilted, Point.at(tilted, inner.weights, own), own, wanted)
-            self._count(sample, own.n_evaluations, own.nbytes_read)
+            end = Watch(self.watch.name)
+            ended = end_by_newton(tilted, Point.at(tilted, inner.weights, end), end, wanted)
+            self._count(sample, end.n_evaluations, end.nbytes_read)
             inner = replace(inner, weights=ended.weights)
         return inner
 

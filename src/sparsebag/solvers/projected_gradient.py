@@ -48,8 +48,11 @@ class ProjectedGradient:
     verbose : int, default 0
         Progress on standard error.
     newton_end : bool, default True
-        End with Newton steps on the members that are left, where the loss has a second derivative:
-        the gap stops at the tolerance, the weights are known to their sixth digit.
+        End with Newton steps on the members that are left, where the loss has a second derivative
+        and they are few enough (`may_end_with_newton`): the gap stops at the tolerance, the weights
+        are known to their sixth digit, wherever the rows are. Of rows that are streamed it takes a
+        pass for the Hessian and one or two more; without it the fourth digit is open. Members that
+        cannot be told apart in the votes' precision have no such weights and stay as they are.
     """
 
     tol: float = 1e-5
