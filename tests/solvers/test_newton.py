@@ -1,5 +1,6 @@
 """Newton steps end a descent: weights that do not depend on how the rows are given."""
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -105,3 +106,16 @@ def test_the_end_of_a_stream_takes_a_hessian_and_a_pass_or_two():
         assert found.n_evaluations == stream.n_passes
         passes.append(stream.n_passes)
     assert 2 <= passes[1] - passes[0] <= 3
+
+
+@pytest.mark.parametrize("solver", [ProjectedGradient(), Mirror()])
+def test_weights_on_torch_are_those_of_numpy(solver):
+    torch = pytest.importorskip("torch", reason="torch is not installed (make test-all)")
+    f = flat_objective()
+    e = f.evidence
+    moved = replace(
+        e, **{name: torch.asarray(getattr(e, name)) for name in ("votes", "oob_mask", "target")}
+    )
+    g = SimplexObjective(moved, LogLoss(), f.penalty, floor=1e-3, prior_mass=0.02)
+    here, there = solver.solve(f), solver.solve(g)
+    assert np.abs(here.weights - np.asarray(there.weights)).max() < 1e-6
