@@ -84,3 +84,37 @@ def test_fit_weights_takes_torch_tensors(loss):
     )
     assert isinstance(got.weights, torch.Tensor)
     assert got.objective == pytest.approx(expected.objective, abs=1e-7)
+
+
+@pytest.mark.parametrize("kind", ["online", "array", "generator"])
+def test_streams_take_bfloat16_which_numpy_lacks(kind):
+    torch = pytest.importorskip("torch", reason="torch is not installed (make test-all)")
+    e = evidence("log_loss", n_rows=600, n_members=30, n_classes=2, dtype=np.float32)
+    votes = torch.asarray(e.votes).bfloat16()
+    given = (votes, torch.asarray(e.oob_mask), torch.asarray(e.target))
+    weight = torch.ones(600).bfloat16()
+    if kind == "online":
+        got = sb.OnlineWeights(labels=[0, 1]).partial_fit(*given, weight).solution_
+    elif kind == "array":
+        got = sb.fit_weights(sb.stream_rows(*given, labels=[0, 1]))
+    else:
+        got = sb.fit_weights(sb.stream_rows(lambda: iter([given]), n_members=30, labels=[0, 1]))
+    wide = votes.float().numpy()
+    expected = sb.fit_weights(sb.stream_rows(wide, e.oob_mask, e.target, labels=[0, 1]))
+    assert got.status.success
+    assert got.objective == pytest.approx(expected.objective, abs=1e-6)
+
+
+@pytest.mark.parametrize("has_mask", [True, False])
+def test_sums_over_thousands_of_rows_keep_their_digits_on_torch(has_mask):
+    torch = pytest.importorskip("torch", reason="torch is not installed (make test-all)")
+    e = evidence("log_loss", n_rows=20_000, holdout=not has_mask, n_classes=2, dtype=np.float32)
+    settings = {"floor": 1e-3, "prior_mass": 0.02}
+    penalty = ConcaveQuadratic(0.0)
+    wide = replace(e, votes=e.votes.astype(np.float64))
+    exact = SimplexObjective(wide, LOSSES["log_loss"], penalty, **settings)
+    ours = SimplexObjective(moved(torch, e), LOSSES["log_loss"], penalty, **settings)
+    weights = np.random.default_rng(0).dirichlet(np.ones(12))
+    got = np.asarray(ours.gradient(ours.asarray(weights)))
+    # Rounding of one vote, not of a sum of thousands: the weights' sixth digit hangs on it.
+    assert np.abs(got - exact.gradient(weights)).max() < 1.2e-7

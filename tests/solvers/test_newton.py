@@ -1,5 +1,6 @@
 """Newton steps end a descent: weights that do not depend on how the rows are given."""
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -11,7 +12,7 @@ from sparsebag.objective.losses import LogLoss
 from sparsebag.objective.penalties import ConcaveQuadratic
 from sparsebag.objective.simplex_objective import SimplexObjective
 from sparsebag.objective.stream_objective import StreamObjective
-from sparsebag.solvers.mirror import Mirror
+from sparsebag.solvers.mirror import Mirror, ProjectedSGD
 from sparsebag.solvers.newton import LARGEST_FACE, may_end_with_newton
 from sparsebag.solvers.projected_gradient import ProjectedGradient
 
@@ -74,3 +75,47 @@ def test_a_stream_ends_where_memory_does(lam):
     # Whether a pass or the sample had the last word, the gap told is the true one.
     gap = float(found.weights @ gradient - gradient.min())
     assert gap <= f.goal(1e-5)
+
+
+@pytest.mark.parametrize("solver", [ProjectedGradient(), Mirror(), ProjectedSGD()])
+@pytest.mark.parametrize("lam", [0.0, 0.01])
+def test_weights_are_those_in_memory_where_no_column_fits(lam, solver):
+    f = flat_objective(lam=lam)
+    e = f.evidence
+    rows = ArrayRows(e.votes, e.oob_mask, e.target, task=e.task, labels=e.classes, block_rows=500)
+    stream = StreamObjective(
+        rows, LogLoss(), f.penalty, floor=1e-3, prior_mass=0.02, memory_limit=e.nbytes
+    )
+    assert not stream.can_hold(12)  # some twenty keep weight
+    found = solver.solve(stream)
+    here = ProjectedGradient().solve(f)
+    assert found.status.success
+    assert np.abs(found.weights - here.weights).max() < 1e-6
+
+
+def test_the_end_of_a_stream_takes_a_hessian_and_a_pass_or_two():
+    f = flat_objective()
+    e = f.evidence
+    rows = ArrayRows(e.votes, e.oob_mask, e.target, task=e.task, labels=e.classes, block_rows=500)
+    passes = []
+    for newton_end in (False, True):
+        stream = StreamObjective(
+            rows, LogLoss(), f.penalty, floor=1e-3, prior_mass=0.02, memory_limit=e.nbytes
+        )
+        found = ProjectedGradient(newton_end=newton_end).solve(stream)
+        assert found.n_evaluations == stream.n_passes
+        passes.append(stream.n_passes)
+    assert 2 <= passes[1] - passes[0] <= 3
+
+
+@pytest.mark.parametrize("solver", [ProjectedGradient(), Mirror()])
+def test_weights_on_torch_are_those_of_numpy(solver):
+    torch = pytest.importorskip("torch", reason="torch is not installed (make test-all)")
+    f = flat_objective()
+    e = f.evidence
+    moved = replace(
+        e, **{name: torch.asarray(getattr(e, name)) for name in ("votes", "oob_mask", "target")}
+    )
+    g = SimplexObjective(moved, LogLoss(), f.penalty, floor=1e-3, prior_mass=0.02)
+    here, there = solver.solve(f), solver.solve(g)
+    assert np.abs(here.weights - np.asarray(there.weights)).max() < 1e-6

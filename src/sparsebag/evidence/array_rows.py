@@ -109,8 +109,8 @@ class ArrayRows:
         rows = slice(number * self.block_rows, (number + 1) * self.block_rows)
         if number in self._zeroed_as_stored:
             return self._known(rows, self._zeroed_as_stored[number])
-        votes = np.asarray(self._votes[rows])
-        mask = None if self._mask is None else np.asarray(self._mask[rows])
+        votes = on_host(self._votes[rows])
+        mask = None if self._mask is None else on_host(self._mask[rows])
         checked = self._checked(votes, rows, mask)
         if votes.ndim == 2 and not self._every_class:
             self._zeroed_as_stored[number] = checked.votes is votes
@@ -154,12 +154,12 @@ class ArrayRows:
     def _gather(self, array: Array, rows: np.ndarray) -> np.ndarray:
         """Rows of an array that may only be sliced, a block at a time."""
         if isinstance(array, np.ndarray):
-            return np.asarray(array[rows])
+            return on_host(array[rows])
         parts = []
         for number in np.unique(rows // self.block_rows):
             first = int(number) * self.block_rows
             inside = rows[(rows >= first) & (rows < first + self.block_rows)] - first
-            parts.append(np.asarray(array[first : first + self.block_rows])[inside])
+            parts.append(on_host(array[first : first + self.block_rows])[inside])
         return np.concatenate(parts)
 
     def _checked(self, votes: np.ndarray, rows: Any, mask: np.ndarray | None) -> OOBEvidence:
@@ -175,8 +175,8 @@ class ArrayRows:
 
     def _known(self, rows: slice, is_zeroed: bool) -> OOBEvidence:
         """A block that was checked before."""
-        votes = np.asarray(self._votes[rows])
-        mask = None if self._mask is None else np.asarray(self._mask[rows])
+        votes = on_host(self._votes[rows])
+        mask = None if self._mask is None else on_host(self._mask[rows])
         if self._known_target is None:  # once for all rows: every pass would look them up again
             self._known_target = (
                 self._target.astype(np.float64)

@@ -33,7 +33,7 @@ def detached(values: Array) -> Array:
 
 
 def on_host(values: Array) -> np.ndarray:
-    """NumPy's view of an array that may live on a device.
+    """NumPy's view of an array that may live on a device; bfloat16, which NumPy lacks, as float32.
 
     Parameters
     ----------
@@ -51,7 +51,27 @@ def on_host(values: Array) -> np.ndarray:
     values = detached(values)
     if is_torch_array(values):
         values = values.cpu()
+        values = values.float() if str(values.dtype) == "torch.bfloat16" else values
     return np.asarray(values.get() if is_cupy_array(values) else values)
+
+
+def tensors_on_host(values: Array) -> Array:
+    """A tensor of PyTorch or CuPy as NumPy's array; anything else, lists and sparse too, as it is.
+
+    Parameters
+    ----------
+    values : object
+
+    Returns
+    -------
+    object
+
+    Examples
+    --------
+    >>> tensors_on_host([1, 2])
+    [1, 2]
+    """
+    return on_host(values) if is_torch_array(values) or is_cupy_array(values) else values
 
 
 def is_on_cuda(values: Array) -> bool:

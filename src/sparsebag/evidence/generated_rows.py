@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from sparsebag.evidence.arrays import on_host
+from sparsebag.evidence.arrays import on_host, tensors_on_host
 from sparsebag.evidence.evidence import OOBEvidence
 from sparsebag.evidence.members import Task
 from sparsebag.evidence.row_stream import block_rows_for, evidence_block
@@ -124,7 +124,7 @@ class GeneratedRows:
             yield tuple(_some_rows(values, slice(first, first + rows)) for values in given)
 
     def _block(self, given: tuple[Any, ...], members: np.ndarray | None) -> OOBEvidence:
-        predictions, mask, y, *rest = given
+        predictions, mask, y, *rest = map(tensors_on_host, given)
         block = evidence_block(
             predictions,
             mask,

@@ -15,6 +15,7 @@ import numpy as np
 import scipy.sparse as sp
 from array_api_compat import array_namespace
 
+from sparsebag.evidence.arrays import on_host
 from sparsebag.evidence.evidence import OOBEvidence, zero_in_bag
 from sparsebag.evidence.from_predictions import from_predictions
 from sparsebag.evidence.members import Task
@@ -176,7 +177,7 @@ def with_row_weight(block: OOBEvidence, sample_weight: Array | None) -> OOBEvide
     """
     if sample_weight is None:
         return block
-    weight = np.asarray(sample_weight, dtype=np.float64)
+    weight = np.asarray(on_host(sample_weight), dtype=np.float64)
     if weight.shape != (block.n_rows,) or not np.all(np.isfinite(weight)) or np.any(weight < 0):
         raise ValueError(
             f"sample_weight must hold {block.n_rows} finite numbers that are not negative."

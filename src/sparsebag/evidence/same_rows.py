@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Iterator
+from functools import lru_cache
+from math import gcd
 from typing import Any
 
 import numpy as np
@@ -22,13 +24,16 @@ from sparsebag.evidence.row_stream import RowStream
 
 Array = Any
 
-SAMPLED_ENTRIES = 256
-"""Votes and mask entries of a block that enter its digests, spread over all its rows; of targets
-and row weights all do, by their sum. More would cost more than it is worth: a change that misses
-all of them, block after block, touches too few votes to move the objective."""
+VOTES_A_SAMPLE = 2048
+FEWEST_SAMPLED, MOST_SAMPLED = 32, 512
+"""Votes and mask entries in one digest: one in so many of the block's, within bounds; of targets
+and row weights all count, by their sum. More would cost more than it is worth: every entry is a
+line of memory that no cache holds. Each is of another row and another member, so that a member's
+votes which change on all rows are seen as surely as rows that change for all members."""
 TURNS = 8
-"""Digests of the votes, each of one member's on other rows. The first read takes them all, a later
-one compares the next in turn: every entry is a line of memory that no cache holds."""
+"""Digests of the votes, each of other entries. The first read takes them all, a later one compares
+the next in turn: what a first look misses, a change of few rows of few members, may be seen later.
+"""
 GOLDEN = 0.6180339887
 """Successive multiples of it, modulo 1, are spread evenly: no two blocks are sampled alike."""
 
@@ -243,19 +248,55 @@ def _digest_of_rows(block: OOBEvidence) -> int:
 
 
 def _digest_of_votes(block: OOBEvidence, number: int, turn: int) -> int:
-    """Of one member's votes and mask on some rows, as they count: zero in the bag."""
-    step = max(1, block.n_rows * TURNS // SAMPLED_ENTRIES)
+    """Of some votes and their mask, as they count: zero in the bag."""
     place = (TURNS * number + turn) * GOLDEN % 1.0
-    rows, member = slice(int(place * step), None, step), int(place * block.n_members)
-    mask = None if block.oob_mask is None else on_host(block.oob_mask[rows, member])
+    stride = _stride(block.n_rows, block.n_members)
+    entries = slice(int(place * stride), None, stride)
+    mask = None if block.oob_mask is None else _entries(block.oob_mask, entries)
     digest = 0 if mask is None else zlib.crc32((mask != 0).tobytes())
     for votes in (block.votes, *(block.class_votes or ())):
         if sp.issparse(votes):
-            some = slice(int(place * 8), None, max(1, votes.nnz * TURNS // SAMPLED_ENTRIES))
+            step = max(1, votes.nnz // _n_sampled(votes.nnz))
+            some = slice(int(place * min(step, 8)), None, step)
             digest = zlib.crc32(votes.indices[some].tobytes(), digest)
             values = votes.data[some]
         else:
-            values = on_host(votes[rows, member])
+            values = _entries(votes, entries)
             values = values if mask is None or block.is_zeroed else np.where(mask, values, 0)
         digest = zlib.crc32(values.astype(np.float32).tobytes(), digest)
     return digest
+
+
+@lru_cache(maxsize=64)
+def _stride(n_rows: int, n_members: int) -> int:
+    """From one sampled entry to the next, row by row: some rows down, a golden part of N across.
+
+    Without a divisor in common with N, so that it comes to every member.
+    """
+    stride = max(1, n_rows * n_members // _n_sampled(n_rows * n_members))
+    if stride > n_members:
+        stride += int(GOLDEN * n_members) - stride % n_members
+    while gcd(stride, n_members) > 1:
+        stride += 1
+    return stride
+
+
+def _n_sampled(n_votes: int) -> int:
+    return min(max(FEWEST_SAMPLED, n_votes // VOTES_A_SAMPLE), MOST_SAMPLED)
+
+
+def _entries(matrix: Array, entries: slice) -> np.ndarray:
+    """Entries of a matrix, counted row by row; only those are read."""
+    if _is_row_by_row(matrix):
+        return on_host(matrix.reshape(-1)[entries])
+    n_rows, n_members = matrix.shape
+    places = np.arange(entries.start, n_rows * n_members, entries.step)
+    return on_host(matrix[places // n_members, places % n_members])
+
+
+def _is_row_by_row(matrix: Array) -> bool:
+    """Whether entries lie in memory as they are counted, so that a flat view is no copy."""
+    flags = getattr(matrix, "flags", None)
+    if flags is not None:
+        return bool(flags.c_contiguous)
+    return bool(matrix.is_contiguous()) if hasattr(matrix, "is_contiguous") else False

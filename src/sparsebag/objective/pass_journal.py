@@ -18,7 +18,7 @@ import numpy as np
 
 from sparsebag.evidence.same_rows import BlockDigests
 
-FORMAT = 3
+FORMAT = 4
 SAVE_EVERY_SECONDS = 0.5
 """How much work a kill may cost, at most, beside the block that was being read."""
 

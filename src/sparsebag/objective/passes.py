@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any, Protocol
 
 import numpy as np
-from array_api_compat import is_numpy_array
+from array_api_compat import device, is_numpy_array
 
 from sparsebag.evidence.blocks import ROW_GROUP
 from sparsebag.objective import _passes
@@ -62,12 +62,27 @@ class ArrayPasses:
     def transposed(self, on_votes: Array, on_mask: Array) -> Array:
         """``Σ_k V_kᵀ on_votes_k + Iᵀ on_mask``, shape (N,), in float64."""
         xp = self._xp
-        cast = xp.astype(on_votes, self._dtype)
-        total = sum(self._wide(votes).T @ cast[k, :] for k, votes in enumerate(self._votes))
-        if self._mask is None:
-            return xp.astype(total, xp.float64) + xp.sum(on_mask)
-        mask = xp.astype(self._mask, self._dtype)
-        return xp.astype(total + mask.T @ xp.astype(on_mask, self._dtype), xp.float64)
+        left, right = xp.astype(on_votes, self._dtype), xp.astype(on_mask, self._dtype)
+        planes = [(self._wide(votes), left[k, :]) for k, votes in enumerate(self._votes)]
+        if self._mask is not None:
+            planes.append((xp.astype(self._mask, self._dtype), right))
+        total = sum(self._columns_sum(matrix, rows) for matrix, rows in planes)
+        return total + xp.sum(on_mask) if self._mask is None else total
+
+    def _columns_sum(self, matrix: Array, rows: Array) -> Array:
+        """``matrixᵀ rows`` in float64, long sums of float32 by groups, as `NativePasses` has them.
+
+        Devices add up in a tree of their own, which loses less and would suffer from the cut.
+        """
+        xp, n_rows = self._xp, int(rows.shape[0])
+        n_grouped = n_rows - n_rows % ROW_GROUP
+        plain = not hasattr(matrix, "toarray") and str(device(rows)).startswith("cpu")
+        if not plain or self._dtype == xp.float64 or n_grouped <= ROW_GROUP:
+            return xp.astype(matrix.T @ rows, xp.float64)
+        groups = xp.reshape(matrix[:n_grouped, :], (-1, ROW_GROUP, matrix.shape[1]))
+        sums = xp.reshape(rows[:n_grouped], (-1, 1, ROW_GROUP)) @ groups
+        total = xp.sum(sums, axis=(0, 1), dtype=xp.float64)
+        return total + xp.astype(matrix[n_grouped:, :].T @ rows[n_grouped:], xp.float64)
 
     def _wide(self, votes: Array) -> Array:
         """Votes in the products' precision; those stored in half of it are widened here."""

@@ -16,9 +16,10 @@ from typing import Any
 
 from sparsebag.objective.objective import Objective
 from sparsebag.solvers.base import Solution, Status, Watch, one_blas_thread
+from sparsebag.solvers.faces import next_face
 from sparsebag.solvers.newton import LARGEST_FACE, newton_step
 from sparsebag.solvers.point import Point
-from sparsebag.solvers.projected_gradient import SpectralDescent, leave_flat_centre, next_face
+from sparsebag.solvers.projected_gradient import SpectralDescent, leave_flat_centre
 from sparsebag.solvers.simplex import check_start
 
 Array = Any

@@ -178,6 +178,13 @@ class Watch:
             )
         return value, gradient
 
+    def hessian(self, objective: Objective, weights: Array) -> Array:
+        """Evaluate the Hessian, which is a pass like any other, and count."""
+        hessian = objective.hessian(weights)
+        self.n_evaluations += 1
+        self.nbytes_read += objective.nbytes_per_pass
+        return hessian
+
     def iteration(self, objective: float, gap: float, n_active: int) -> None:
         """Record one iteration."""
         self.n_iterations += 1

@@ -19,6 +19,8 @@ The next pass finds objective, gradient and stationarity gap there; its point is
 Where the columns of the members still in question fit the memory allowed, all their rows are read
 in one pass and F gives way to f itself on them: a pass later the gap over all members is final.
 Where only some of their rows fit, those make a far larger sample than rows of all members would.
+At the end Newton steps settle the weights' sixth digit: on those columns, or where they do not fit
+by a Hessian that takes a pass, while `max_passes` allows one and a pass to see where it leads.
 """
 
 from __future__ import annotations
@@ -33,10 +35,11 @@ from sparsebag.objective.penalties import ConcaveQuadratic, Tilted
 from sparsebag.objective.simplex_objective import SimplexObjective
 from sparsebag.solvers.active_set import ActiveSet
 from sparsebag.solvers.base import Solution, Solver, Status, Watch, one_blas_thread
+from sparsebag.solvers.faces import next_face
 from sparsebag.solvers.geometry import Entropy, Euclid, Geometry
-from sparsebag.solvers.newton import may_end_with_newton, newton_end
+from sparsebag.solvers.newton import END_STEPS, end_by_newton, may_end_with_newton, newton_end
 from sparsebag.solvers.point import Point
-from sparsebag.solvers.projected_gradient import ProjectedGradient, leave_flat_centre, next_face
+from sparsebag.solvers.projected_gradient import ProjectedGradient, leave_flat_centre
 from sparsebag.solvers.simplex import check_start
 
 Array = Any
@@ -131,6 +134,7 @@ class _Rounds:
         self.n_passes = watch.n_evaluations
         self.face: Array = None
         self.face_rows: SimplexObjective | None = None
+        self.is_exact = False
 
     def run(self, best: Point) -> Solution:
         """Alternate until the gap over all rows meets the goal."""
@@ -139,15 +143,12 @@ class _Rounds:
         try:
             sample = self.solver.sample_of(self.objective)
             is_whole = sample.n_rows >= self.objective.n_rows
-            while self._may_go_on():
-                if best.gap <= self.goal:
-                    status = Status.CONVERGED
-                    break
+            while self._may_go_on() and best.gap > self.goal:
                 face = next_face(best, self.objective.xp, FACE_NEWCOMERS[0])
                 if n_rounds and (held := self._face_to_polish(best, sample)) is not None:
                     inner, on_held = self._polish(best, held)
                     if (end := self._end_by_sample(sample, best, held, inner, on_held)) is not None:
-                        best, status = end, Status.CONVERGED
+                        best = end
                         break
                 elif n_rounds and self._may_sample_face(best, face, sample):
                     inner = self._face_round(best)
@@ -175,8 +176,8 @@ class _Rounds:
                     status = Status.STALLED
                     break
                 self._pull_harder(best, moved)
-            if best.gap <= self.goal:
-                status = Status.CONVERGED
+            if best.gap <= self.goal and status is not Status.INTERRUPTED:
+                best, status = self._last_digits(best), Status.CONVERGED
         except KeyboardInterrupt:
             status = Status.INTERRUPTED
         return self.watch.solution(best.weights, best.value, best.gradient, status)
@@ -184,6 +185,13 @@ class _Rounds:
     def _may_go_on(self) -> bool:
         few = self.n_passes < self.solver.max_passes
         return few and self.watch.n_iterations < self.solver.max_iter
+
+    def _last_digits(self, best: Point) -> Point:
+        """Newton steps over all rows where the last round was not exact: two passes, or three."""
+        most_steps = min(END_STEPS, self.solver.max_passes - self.n_passes - 1)  # and a Hessian
+        if self.is_exact or most_steps < 1:
+            return best
+        return end_by_newton(self.objective, best, self.watch, self.goal, most_steps)
 
     def _face_to_polish(self, best: Point, sample: SimplexObjective) -> Array | None:
         """The largest face whose columns, of all rows, fit the memory allowed."""
@@ -237,6 +245,12 @@ class _Rounds:
         wanted = self.goal / 2 if is_whole else max(self.goal / 4, INNER_SHARE * anchor.gap)
         inner = self._solve(tilted, begin, wanted)
         self._count(sample, inner.n_evaluations, inner.nbytes_read)
+        self.is_exact = is_whole and inner.status is Status.CONVERGED
+        if self.is_exact:
+            end = Watch(self.watch.name)
+            ended = end_by_newton(tilted, Point.at(tilted, inner.weights, end), end, wanted)
+            self._count(sample, end.n_evaluations, end.nbytes_read)
+            inner = replace(inner, weights=ended.weights)
         return inner
 
     def _polish(self, point: Point, face: Array) -> tuple[Solution, Point]:
@@ -249,6 +263,7 @@ class _Rounds:
         if inner.status is Status.CONVERGED and may_end_with_newton(self.objective, len(face)):
             ended = newton_end(restricted, ended, own)
         self.watch.nbytes_read += inner.nbytes_read + own.nbytes_read
+        self.is_exact = True
         weights = self.objective.xp.zeros_like(point.weights)
         weights[face] = ended.weights
         return replace(inner, weights=weights), ended

@@ -13,7 +13,8 @@ from typing import Any
 
 from sparsebag.objective.objective import Objective
 from sparsebag.solvers.base import Solution, Status, Watch, one_blas_thread
-from sparsebag.solvers.newton import may_end_with_newton, newton_end
+from sparsebag.solvers.faces import at_face, next_face, on_face
+from sparsebag.solvers.newton import end_by_newton, may_end_with_newton, newton_end
 from sparsebag.solvers.point import SMALLEST_BACKTRACK, SUFFICIENT_DECREASE, Point
 from sparsebag.solvers.simplex import check_start, project_to_simplex
 
@@ -26,8 +27,6 @@ WARM_UP_ITERATIONS = 4
 MONOTONE_ITERATIONS = 100
 """Iterations in which every step must descend: a search that may climb is faster on flat ground,
 but early on it jumps from one local minimum's basin to another's."""
-NEWCOMERS = 10
-"""At least this many members without weight may enter a face at once."""
 ITERATIONS_PER_FACE = 25
 """Iterations on one face before all members are looked at again."""
 
@@ -49,8 +48,11 @@ class ProjectedGradient:
     verbose : int, default 0
         Progress on standard error.
     newton_end : bool, default True
-        End with Newton steps on the members that are left, where the loss has a second derivative:
-        the gap stops at the tolerance, the weights are known to their sixth digit.
+        End with Newton steps on the members that are left, where the loss has a second derivative
+        and they are few enough (`may_end_with_newton`): the gap stops at the tolerance, the weights
+        are known to their sixth digit, wherever the rows are. Of rows that are streamed it takes a
+        pass for the Hessian and one or two more; without it the fourth digit is open. Members that
+        cannot be told apart in the votes' precision have no such weights and stay as they are.
     """
 
     tol: float = 1e-5
@@ -118,7 +120,7 @@ def descend_over_faces(
             allowed = min(allowed, max_iter - watch.n_iterations)
             before, is_exact = point, not ends_with_newton
             if face is None or not objective.can_hold(face.shape[0]):
-                restricted, face = objective, None
+                face = None
                 point = descent.run(objective, point, goal, allowed)
             else:
                 restricted = objective.restrict(face)
@@ -127,14 +129,14 @@ def descend_over_faces(
                     is_exact = True  # most faces that get here are the last
                     if may_end_with_newton(objective, int(face.shape[0])):
                         inner = newton_end(restricted, inner, watch)
-                point = at_face(objective, point, face, inner, watch)
+                point = at_face(objective, face, inner.weights, watch)
             if descent.interrupted:
                 status = Status.INTERRUPTED
                 break
             if point.gap <= goal:
                 status = Status.CONVERGED
                 if not is_exact:
-                    point = _ended_by_newton(objective, restricted, face, point, watch, goal)
+                    point = end_by_newton(objective, point, watch, goal)
                 break
             if descent.stalled and point.value >= before.value - objective.rounding:
                 status = Status.STALLED
@@ -144,41 +146,6 @@ def descend_over_faces(
     except KeyboardInterrupt:
         status = Status.INTERRUPTED
     return watch.solution(point.weights, point.value, point.gradient, status)
-
-
-def on_face(point: Point, face: Array) -> Point:
-    """The point as seen by the members of a face that has all its weight."""
-    return Point(point.weights[face], point.value, point.gradient[face])
-
-
-def at_face(objective: Objective, point: Point, face: Array, inner: Point, watch: Watch) -> Point:
-    """A face's point among all members, evaluated."""
-    weights = objective.xp.zeros_like(point.weights)
-    weights[face] = inner.weights
-    return Point.at(objective, weights, watch)
-
-
-def _ended_by_newton(
-    objective: Objective,
-    restricted: Objective,
-    face: Array | None,
-    point: Point,
-    watch: Watch,
-    goal: float,
-) -> Point:
-    """The descent's last point, with its weights' last digits; one more pass over all members."""
-    if face is None:  # no columns are at hand: those with weight, and those that ask for some
-        face = next_face(point, objective.xp)
-        if int(face.shape[0]) < objective.n_members and objective.can_hold(int(face.shape[0])):
-            restricted = objective.restrict(face)
-        else:
-            face = objective.xp.arange(objective.n_members, device=objective.device)
-    if not may_end_with_newton(objective, int(face.shape[0])):
-        return point
-    inner = on_face(point, face)
-    ended = newton_end(restricted, inner, watch)
-    moved = point if ended is inner else at_face(objective, point, face, ended, watch)
-    return moved if moved.gap <= goal else point
 
 
 class SpectralDescent:
@@ -240,18 +207,6 @@ class SpectralDescent:
         step = float(xp.sum(s * s)) / bend if bend > 0 else 2.0 * self.step
         low, high = (bound * self.first_step for bound in STEP_BOUNDS)
         self.step = min(max(step, low), high)
-
-
-def next_face(point: Point, xp: Any, share: float = 1 / 8) -> Array:
-    """Members with weight, and a share as many without, whose gradient asks loudest for some."""
-    inside = point.weights > 0
-    n_inside = int(xp.sum(xp.astype(inside, xp.int64)))
-    n_new = max(NEWCOMERS, int(share * n_inside))
-    asking = xp.where(inside, xp.max(point.gradient), point.gradient)
-    average = float(xp.sum(point.weights * point.gradient))
-    if n_new < asking.shape[0]:
-        average = min(average, float(xp.sort(asking)[n_new]))
-    return xp.nonzero(inside | (asking < average))[0]
 
 
 def _line_search(

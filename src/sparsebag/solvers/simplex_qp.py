@@ -9,7 +9,9 @@ MAX_CHANGES_PER_MEMBER = 4
 """Active-set changes allowed, as a multiple of the size; in practice far fewer happen."""
 
 
-def simplex_qp(hessian: np.ndarray, linear: np.ndarray, start: np.ndarray) -> np.ndarray:
+def simplex_qp(
+    hessian: np.ndarray, linear: np.ndarray, start: np.ndarray, least_ask: float = 0.0
+) -> np.ndarray:
     """Minimise ``linear·x + ½ xᵀ hessian x`` over the probability simplex.
 
     Members leave the free set when a step hits zero and enter by the most negative multiplier.
@@ -22,6 +24,8 @@ def simplex_qp(hessian: np.ndarray, linear: np.ndarray, start: np.ndarray) -> np
     linear : ndarray of shape (n,)
     start : ndarray of shape (n,)
         A point on the simplex.
+    least_ask : float, default 0
+        How far below the average a slope must be for a member to enter.
 
     Returns
     -------
@@ -34,7 +38,7 @@ def simplex_qp(hessian: np.ndarray, linear: np.ndarray, start: np.ndarray) -> np
     """
     x = start.copy()
     free = x > 0
-    tolerance = 1e-12 * float(np.max(np.abs(linear)))
+    tolerance = max(least_ask, 1e-12 * float(np.max(np.abs(linear))))
     for _ in range(MAX_CHANGES_PER_MEMBER * len(x)):
         slope = linear + hessian @ x
         members = np.flatnonzero(free)
