@@ -13,6 +13,7 @@ from sparsebag.evidence.from_predictions import check_sample_weight
 from sparsebag.evidence.labels import class_positions
 from sparsebag.evidence.members import Task
 from sparsebag.evidence.row_stream import block_rows_for, evidence_block
+from sparsebag.evidence.store_seal import SealedStore
 
 Array = Any
 
@@ -47,6 +48,7 @@ class ArrayRows:
     """
 
     is_replayable = True
+    store: SealedStore | None = None
 
     def __init__(
         self,
