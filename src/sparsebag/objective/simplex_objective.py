@@ -33,7 +33,7 @@ from sparsebag.evidence.evidence import OOBEvidence, zero_in_bag
 from sparsebag.objective.evidence_passes import pass_blocks, passes_of, reads_views
 from sparsebag.objective.losses import Loss, TwiceDifferentiableLoss
 from sparsebag.objective.on_simplex import ObjectiveOnSimplex
-from sparsebag.objective.one_read import OneRead, make_one_read
+from sparsebag.objective.one_read import make_one_read
 from sparsebag.objective.passes import Passes
 from sparsebag.objective.penalties import Penalty, restrict_penalty
 from sparsebag.objective.row_facts import RowFacts, find_facts
@@ -150,11 +150,6 @@ class SimplexObjective(ObjectiveOnSimplex):
     def n_rows(self) -> int:
         """Number of rows, M."""
         return self.evidence.n_rows
-
-    @property
-    def one_read(self) -> OneRead | None:
-        """How the host's kernel reads the evidence; None where it does not."""
-        return self._one_read if isinstance(self._one_read, OneRead) else None
 
     @property
     def has_mask(self) -> bool:

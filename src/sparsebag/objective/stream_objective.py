@@ -23,13 +23,15 @@ from sparsebag.evidence.evidence import OOBEvidence
 from sparsebag.evidence.reservoir import Reservoir
 from sparsebag.evidence.row_stream import RowStream, concatenate
 from sparsebag.evidence.same_rows import SameRows
+from sparsebag.objective.block_kernel import make_block_kernel
 from sparsebag.objective.known_blocks import KnownBlocks
 from sparsebag.objective.losses import Loss
 from sparsebag.objective.on_simplex import HostObjective
+from sparsebag.objective.one_read import is_readable
 from sparsebag.objective.pass_journal import PassJournal, PassSums
 from sparsebag.objective.pass_report import PassReport
 from sparsebag.objective.penalties import ConcaveQuadratic, Penalty, restrict_penalty
-from sparsebag.objective.row_facts import NoWeightError, RowFacts
+from sparsebag.objective.row_facts import NoWeightError, RowFacts, facts_of_prior
 from sparsebag.objective.simplex_objective import NO_VOTE, SimplexObjective
 
 Array = Any
@@ -93,6 +95,8 @@ class StreamObjective(HostObjective):
         self._reads = _Reads()
         self._members: np.ndarray | None = None
         self._blocks = KnownBlocks(memory_limit // FACTS_SHARE)
+        n_classes = None if stream.classes is None else len(stream.classes)
+        self._kernel = make_block_kernel(loss, floor, stream.task, n_classes)
         self._known: PassSums | None = None
 
     # -- what it is --------------------------------------------------------------------------
@@ -274,27 +278,32 @@ class StreamObjective(HostObjective):
         samples = self._known is None and began == 0 and not hasattr(self.stream, "take")
         reservoir: Reservoir | None = None
         for number, block in self._numbered_blocks(began):
-            known = None if self._known is None else self._blocks.read(number, block)
-            if known is not None and block.n_members == self.n_members:
-                read, mass = known
-                mean, slope = read.loss_and_gradient(
-                    single, prior_mass=self.prior_mass, least_denominator=NO_VOTE, evidence=block
-                )
-                value += mass * mean
-                slope *= mass
-                gradient += slope
-                total += mass
-            elif (part := self._part(number, block)) is not None:
+            kernel = self._kernel if self._reads_all_of(block) else None
+            part = None
+            if kernel is None or self._known is None:
+                part = self._part(number, block)
+            if part is not None and self._known is None:
                 if samples:
                     reservoir = reservoir or Reservoir(self._affordable_rows(part.evidence))
                     reservoir.add(part.evidence)
+                sums = _surveyed(sums, part)
+            if kernel is not None:
+                loss, mass = kernel.add(
+                    block,
+                    single,
+                    gradient,
+                    prior=self._blocks.prior(number),
+                    prior_mass=self.prior_mass,
+                    least_denominator=NO_VOTE,
+                )
+                value += loss
+                total += mass
+            elif part is not None:
                 mean, slope = part.value_and_gradient(part.asarray(weights))
                 value += part.facts.total * mean
                 gradient += part.facts.total * on_host(slope)
                 total += part.facts.total
                 self._reads.vote_eps = float(part.xp.finfo(part.evidence.votes.dtype).eps)
-                if self._known is None:
-                    sums = _surveyed(sums, part)
             n_blocks += 1
             if journal is not None and journal.is_due:
                 journal.save(sums.now(value, gradient.copy(), total, n_blocks))
@@ -315,7 +324,6 @@ class StreamObjective(HostObjective):
     def _part(self, number: int, block: OOBEvidence) -> SimplexObjective | None:
         if self._blocks.is_idle(number):
             return None
-        known = self._blocks.facts(number)
         try:
             part = SimplexObjective(
                 block,
@@ -323,15 +331,31 @@ class StreamObjective(HostObjective):
                 NO_PENALTY,
                 floor=self.floor,
                 prior_mass=self.prior_mass,
-                facts=known,
+                facts=self._facts(number, block),
             )
         except NoWeightError:
-            self._blocks.keep(number, None)
+            self._blocks.keep_facts(number, None)
             return None
-        if known is None:
-            self._blocks.keep(number, part)
+        if not self._blocks.is_known(number) and not self._is_kernels(block):
+            self._blocks.keep_facts(number, part.facts)
         already = self._members is not None and block.n_members == len(self._members)
         return part if self._members is None or already else part.restrict(self._members)
+
+    def _facts(self, number: int, block: OOBEvidence) -> RowFacts | None:
+        """Of a block's rows: as kept, or as the kernel finds them; None: from the evidence."""
+        known = self._blocks.facts(number, block)
+        if known is not None or self._kernel is None or not self._is_kernels(block):
+            return known
+        prior = self._kernel.find_prior(block)
+        self._blocks.keep_prior(number, prior)
+        return facts_of_prior(prior, block.sample_weight)
+
+    def _is_kernels(self, block: OOBEvidence) -> bool:
+        return self._kernel is not None and is_readable(block.votes, block.oob_mask)
+
+    def _reads_all_of(self, block: OOBEvidence) -> bool:
+        """Whether the kernel reads a block as it is: of the members asked for, no others."""
+        return block.n_members == self.n_members and is_readable(block.votes, block.oob_mask)
 
     def _numbered_blocks(self, skip: int) -> Iterator[tuple[int, OOBEvidence]]:
         if self.stream.n_blocks is None:
@@ -341,7 +365,7 @@ class StreamObjective(HostObjective):
             return
         for number in range(skip, self.stream.n_blocks):
             # With the rows' prior votes known, other members' columns need not be read.
-            members = self._members if self._blocks.facts(number) is not None else None
+            members = self._members if self._blocks.is_known(number) else None
             yield number, self.stream.block(number, members)
 
     def _affordable_rows(self, block: OOBEvidence) -> int:
