@@ -1,6 +1,7 @@
 """Stored evidence that is not what was stored is refused, in one sentence."""
 
 import os
+import pickle
 import shutil
 
 import numpy as np
@@ -332,3 +333,14 @@ def test_what_a_killed_store_left_is_refused_before_anything_is_written(e, tmp_p
     os.remove(tmp_path / "sample_weight.npy")
     np.save(tmp_path / "votes.npy", np.ones(3))  # one that is written anyway is no obstacle
     assert store_evidence(rows, tmp_path).n_rows == 400
+
+
+def test_windows_of_any_length_show_the_rows_asked_for(tmp_path):
+    rows = np.arange(3000.0).reshape(1000, 3)
+    np.save(tmp_path / "rows.npy", rows)
+    window = NpyWindow(tmp_path / "rows.npy")
+    for start, stop in [(0, 5), (5, 10), (36, 44), (2, 4), (990, 1000), (995, 2000), (0, 1000)]:
+        assert np.array_equal(window[start:stop], rows[start:stop])
+    again = pickle.loads(pickle.dumps(window))
+    assert np.array_equal(again[3:9], rows[3:9])
+    assert len(pickle.dumps(window)) < 1000  # without the rows
