@@ -139,6 +139,11 @@ class ArrayRows:
         other._zeroed_as_stored = {}
         return other
 
+    @property
+    def row_weight(self) -> np.ndarray | None:
+        """All rows' weights, where they have any."""
+        return self._sample_weight
+
     def take(self, rows: np.ndarray) -> OOBEvidence:
         """Some rows, wherever they stand; of a memory map no others are read.
 

@@ -27,9 +27,10 @@ from typing import Any
 import numpy as np
 from array_api_compat import array_namespace, device
 
-from sparsebag.evidence.arrays import detached, working_dtype
+from sparsebag.evidence.arrays import detached, on_host, working_dtype
 from sparsebag.evidence.blocks import row_blocks
 from sparsebag.evidence.evidence import OOBEvidence, zero_in_bag
+from sparsebag.evidence.reservoir import draw_by_weight
 from sparsebag.objective.evidence_passes import pass_blocks, passes_of, reads_views
 from sparsebag.objective.losses import Loss, TwiceDifferentiableLoss
 from sparsebag.objective.on_simplex import ObjectiveOnSimplex
@@ -305,15 +306,26 @@ class SimplexObjective(ObjectiveOnSimplex):
         return share < 1.0 and share * nbytes <= max(FACE_BYTES, nbytes / FACE_SHARE)
 
     def row_sample(self, n_rows: int, seed: int) -> SimplexObjective:
-        """The same objective on rows drawn at random; all of them where there are no more."""
+        """The same objective on rows drawn at random; all of them where there are no more.
+
+        Rows with weights are drawn by them, and count for those like them that were not drawn.
+        """
         if n_rows >= self.n_rows:
             return self
-        rows = np.random.default_rng(seed).choice(self.n_rows, n_rows, replace=False)
-        return self.at_rows(self.xp.asarray(np.sort(rows), device=self.device))
+        rng, counts = np.random.default_rng(seed), None
+        if self.evidence.sample_weight is None:
+            rows = np.sort(rng.choice(self.n_rows, n_rows, replace=False))
+        else:
+            rows, counts = draw_by_weight(on_host(self.evidence.sample_weight), n_rows, rng)
+            counts = self.asarray(np.where(on_host(self._row_weight)[rows] > 0, counts, 0.0))
+        return self.at_rows(self.xp.asarray(rows, device=self.device), counts)
 
-    def at_rows(self, rows: Array) -> SimplexObjective:
-        """The same objective on some rows, with the votes of the whole ensemble as priors."""
-        weight = self._row_weight[rows]
+    def at_rows(self, rows: Array, counts: Array | None = None) -> SimplexObjective:
+        """The same objective on some rows, with the votes of the whole ensemble as priors.
+
+        ``counts`` are their weights where these are not those they have here.
+        """
+        weight = self._row_weight[rows] if counts is None else counts
         total = float(self.xp.sum(weight))
         facts = RowFacts(weight / total, self._uniform_vote[:, rows], total * self.facts.total)
         return SimplexObjective(

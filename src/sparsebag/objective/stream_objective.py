@@ -20,10 +20,11 @@ import numpy as np
 
 from sparsebag.evidence.arrays import on_host
 from sparsebag.evidence.evidence import OOBEvidence
-from sparsebag.evidence.reservoir import Reservoir
+from sparsebag.evidence.reservoir import Reservoir, draw_by_weight
 from sparsebag.evidence.row_stream import RowStream, concatenate
 from sparsebag.evidence.same_rows import SameRows
 from sparsebag.objective.block_kernel import make_block_kernel
+from sparsebag.objective.block_parts import some_rows, surveyed
 from sparsebag.objective.known_blocks import KnownBlocks
 from sparsebag.objective.losses import Loss
 from sparsebag.objective.on_simplex import HostObjective
@@ -231,10 +232,14 @@ class StreamObjective(HostObjective):
         take = getattr(self.stream, "take", None)
         if total is not None and take is not None:
             n_rows = min(n_rows, total)
-            rows = np.random.default_rng(seed).choice(total, n_rows, replace=False)
+            rng, weight = np.random.default_rng(seed), getattr(self.stream, "row_weight", None)
             self._reads.passes += n_rows / total
-            sample: OOBEvidence = take(np.sort(rows))
-            return sample
+            if weight is not None and n_rows < total:
+                rows, counts = draw_by_weight(weight, n_rows, rng)
+                drawn: OOBEvidence = replace(take(rows), sample_weight=counts)
+            else:
+                drawn = take(np.sort(rng.choice(total, n_rows, replace=False)))
+            return drawn
         reservoir = self._reads.reservoir
         self._reads.reservoir = None  # its rows are the caller's now
         if reservoir is None:
@@ -286,7 +291,7 @@ class StreamObjective(HostObjective):
                 if samples:
                     reservoir = reservoir or Reservoir(self._affordable_rows(part.evidence))
                     reservoir.add(part.evidence)
-                sums = _surveyed(sums, part)
+                sums = surveyed(sums, part)
             if kernel is not None:
                 loss, mass = kernel.add(
                     block,
@@ -382,9 +387,7 @@ class StreamObjective(HostObjective):
         for number, part in enumerate(face._parts()):
             if part is not None and share < 1.0:
                 n_kept = max(1, int(share * part.n_rows))
-                draws = np.random.default_rng([seed, number])
-                kept = np.sort(draws.choice(part.n_rows, n_kept, replace=False))
-                part = part.at_rows(kept) if part.facts.row_weight[kept].sum() > 0 else None
+                part = some_rows(part, n_kept, np.random.default_rng([seed, number]))
             if part is not None:
                 parts.append(part)
         self._reads.passes += 1.0
@@ -413,24 +416,6 @@ class StreamObjective(HostObjective):
         other = object.__new__(StreamObjective)
         other.__dict__.update(self.__dict__)
         return other
-
-
-def _surveyed(sums: PassSums, part: SimplexObjective) -> PassSums:
-    """What only the first pass has to find out, with one more block's part."""
-    mass = part.facts.total
-    targets = on_host(part.evidence.target).astype(np.float64)
-    row_weight = on_host(part.facts.row_weight)
-    idle = row_weight == 0
-    if part.evidence.sample_weight is not None:
-        idle &= on_host(part.evidence.sample_weight) > 0
-    return replace(
-        sums,
-        scale=sums.scale + mass * part.scale,
-        square=sums.square + mass * float(row_weight @ targets**2),
-        n_rows=sums.n_rows + part.n_rows,
-        n_covered=sums.n_covered + part.n_rows - int(idle.sum()),
-        nbytes=sums.nbytes + part.nbytes_per_pass,
-    )
 
 
 @dataclass
