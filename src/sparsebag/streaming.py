@@ -12,7 +12,7 @@ import numpy as np
 
 from sparsebag.evidence.arrays import on_host
 from sparsebag.evidence.callers_warning import warn_caller
-from sparsebag.evidence.evidence import UncoveredRowsWarning
+from sparsebag.evidence.evidence import UncoveredRowsWarning, warn_of_uneven
 from sparsebag.evidence.row_stream import RowStream, evidence_block, shape_of
 from sparsebag.evidence.store_seal import check_store
 from sparsebag.objective.losses import Loss, resolve_loss
@@ -109,6 +109,7 @@ def solve_stream(
         check_store(stream)
     solution = replace(solution, n_passes=objective.n_passes)
     _warn_uncovered(objective.n_uncovered, objective.n_rows)
+    objective.warn_of_uneven_rows()
     return solution
 
 
@@ -141,13 +142,18 @@ def _solve_once(
         drop_threshold=settings.drop_threshold,
         verbose=verbose,
     )
+    total = square = 0.0
     for block in _in_small_blocks(stream, memory).blocks():
         online.add(block)
+        if block.sample_weight is not None:
+            weight = on_host(block.sample_weight)[on_host(block.covered())]
+            total, square = total + float(weight.sum()), square + float(weight @ weight)
     if online.n_rows == 0:
         raise ValueError(NO_ROWS)
     solution = online.solution()
     warn_unless_converged(solution)
     _warn_uncovered(online.n_uncovered, online.n_rows)
+    warn_of_uneven(total, square, online.n_rows - online.n_uncovered)
     return replace(solution, n_passes=1.0)
 
 

@@ -57,6 +57,7 @@ def surveyed(sums: PassSums, part: SimplexObjective) -> PassSums:
         sums,
         scale=sums.scale + mass * part.scale,
         square=sums.square + mass * float(row_weight @ targets**2),
+        squared_weight=sums.squared_weight + mass * (mass * float(row_weight @ row_weight)),
         n_rows=sums.n_rows + part.n_rows,
         n_covered=sums.n_covered + part.n_rows - int(idle.sum()),
         nbytes=sums.nbytes + part.nbytes_per_pass,

@@ -41,6 +41,8 @@ class PassSums:
         Weight of the rows.
     scale, square : float
         Row-weighted loss of the uniform ensemble, and squared target (regression).
+    squared_weight : float
+        Sum of the squares of the rows' weights.
     n_rows, n_covered, nbytes : int
         Rows read, those some member has out of bag, and bytes of votes and masks.
     n_blocks : int
@@ -55,6 +57,7 @@ class PassSums:
     total: float = 0.0
     scale: float = 0.0
     square: float = 0.0
+    squared_weight: float = 0.0
     n_rows: int = 0
     n_covered: int = 0
     nbytes: int = 0
@@ -118,7 +121,7 @@ class BlockCut:
     n_blocks: int | None = None
 
 
-SURVEYED = ("scale", "square", "n_rows", "n_covered", "nbytes")
+SURVEYED = ("scale", "square", "squared_weight", "n_rows", "n_covered", "nbytes")
 SCALARS = [name for name in PassSums.__dataclass_fields__ if name not in ("weights", "gradient")]
 
 

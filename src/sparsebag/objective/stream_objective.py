@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from sparsebag.evidence.arrays import on_host
-from sparsebag.evidence.evidence import OOBEvidence
+from sparsebag.evidence.evidence import OOBEvidence, warn_of_uneven
 from sparsebag.evidence.reservoir import Reservoir, draw_by_weight
 from sparsebag.evidence.row_stream import RowStream, concatenate
 from sparsebag.evidence.same_rows import SameRows
@@ -132,6 +132,11 @@ class StreamObjective(HostObjective):
         """Rows no member has out of bag."""
         survey = self._survey()
         return survey.n_rows - survey.n_covered
+
+    def warn_of_uneven_rows(self) -> None:
+        """Say so where a few rows weigh so much that they decide alone."""
+        survey = self._survey()
+        warn_of_uneven(survey.total, survey.squared_weight, survey.n_covered)
 
     @property
     def scale(self) -> float:
