@@ -37,7 +37,7 @@ class Secants:
     >>> import numpy as np
     >>> secants = Secants()
     >>> secants.add(np.array([1.0, -1.0]), np.array([4.0, -4.0]), np.array([1.0, -1.0]))
-    >>> sum(sign * float(bend @ [1.0, -1.0]) ** 2 for bend, sign in secants.bends)
+    >>> round(float(sum(sign * (bend[0] - bend[1]) ** 2 for bend, sign in secants.bends)), 6)
     6.0
     """
 
