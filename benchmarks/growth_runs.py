@@ -24,7 +24,7 @@ from sparsebag.settings import DEFAULT_FLOOR, DEFAULT_PRIOR_MASS
 from sparsebag.solvers.auto import SOLVERS
 
 LAM = 0.0
-STREAM_MEMORY = 2 << 30
+STREAM_MEMORY = 1 << 30
 PASS_REPEATS = 5
 STREAMED_REPEATS = 2
 

@@ -6,7 +6,7 @@ About three quarters of an hour on a quiet core, with 24 GiB. What is measured i
 ``benchmarks/results/scale_growth.local.jsonl``: a run that was stopped goes on from there, and the
 notes go when the table is written. M = 10⁴…10⁷ by N = 10²…10⁴, two rules on what is left out:
 
-- Evidence up to 6 GB (5 bytes an entry) is made in memory. Larger evidence is streamed, 2 GiB
+- Evidence up to 6 GB (5 bytes an entry) is made in memory. Larger evidence is streamed, 1 GiB
   allowed: its rows are those of the largest evidence in memory of as many members, handed out again
   and again, so that every pass moves all the bytes there are and none wait for a generator.
 - A solver is asked as long as its own times on smaller evidence, grown in proportion to the entries

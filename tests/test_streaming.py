@@ -100,6 +100,15 @@ def test_bad_calls_are_one_sentence(rows, tmp_path):
         sb.fit_weights(stream, lam=0.01, memory_limit=MEMORY, checkpoint=checkpoint)
 
 
+def test_a_checkpoint_and_other_memory_limits(rows, tmp_path):
+    checkpoint, stream = tmp_path / "ckpt", streamed(rows)
+    first = sb.fit_weights(stream, memory_limit=2 * MEMORY, checkpoint=checkpoint)
+    more = sb.fit_weights(stream, memory_limit=4 * MEMORY, checkpoint=checkpoint)
+    assert more.objective == pytest.approx(first.objective, abs=1e-5)
+    with pytest.raises(JournalError, match=r"memory_limit=\d+, and goes on with that or more"):
+        sb.fit_weights(stream, memory_limit=MEMORY, checkpoint=checkpoint)
+
+
 def test_bad_streams_are_one_sentence(rows, tmp_path):
     block = rows.votes, rows.oob_mask, rows.target
 

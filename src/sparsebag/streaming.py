@@ -12,10 +12,11 @@ import numpy as np
 
 from sparsebag.evidence.arrays import on_host
 from sparsebag.evidence.callers_warning import warn_caller
-from sparsebag.evidence.evidence import UncoveredRowsWarning
+from sparsebag.evidence.evidence import UncoveredRowsWarning, warn_of_uneven
 from sparsebag.evidence.row_stream import RowStream, evidence_block, shape_of
+from sparsebag.evidence.store_seal import check_store
 from sparsebag.objective.losses import Loss, resolve_loss
-from sparsebag.objective.pass_journal import PassJournal
+from sparsebag.objective.pass_journal import BlockCut, PassJournal, recorded_cut
 from sparsebag.objective.penalties import ConcaveQuadratic
 from sparsebag.objective.stream_objective import (
     DEFAULT_MEMORY,
@@ -76,11 +77,18 @@ def solve_stream(
     penalty = ConcaveQuadratic(settings.lam or 0.0)
     if not stream.is_replayable:
         return _solve_once(stream, settings, loss, memory, checkpoint, start, verbose)
-    stream = _in_small_blocks(stream, memory)
+    check_store(stream)
     journal = None
-    if checkpoint is not None:
+    if checkpoint is None:
+        stream = _in_small_blocks(stream, memory)
+    else:
+        # The sums on record are of blocks cut for another limit; smaller ones do under a larger.
+        before = recorded_cut(checkpoint)
+        cut_for = memory if before is None else min(memory, before.memory_limit)
+        stream = _in_small_blocks(stream, cut_for)
         what = repr((shape_of(stream), _values_of(loss), penalty, floor, settings.prior_mass))
-        journal = PassJournal(checkpoint, hashlib.blake2b(what.encode()).hexdigest()[:32])
+        fingerprint = hashlib.blake2b(what.encode()).hexdigest()[:32]
+        journal = PassJournal(checkpoint, fingerprint, BlockCut(cut_for, stream.n_blocks))
     with one_blas_thread():
         objective = StreamObjective(
             stream,
@@ -98,8 +106,10 @@ def solve_stream(
         warn_unless_converged(solution)
         solution = drop_small_weights(solution, objective, settings.drop_threshold)
         objective.stream.meet_the_rest()
+        check_store(stream)
     solution = replace(solution, n_passes=objective.n_passes)
     _warn_uncovered(objective.n_uncovered, objective.n_rows)
+    objective.warn_of_uneven_rows()
     return solution
 
 
@@ -132,13 +142,18 @@ def _solve_once(
         drop_threshold=settings.drop_threshold,
         verbose=verbose,
     )
+    total = square = 0.0
     for block in _in_small_blocks(stream, memory).blocks():
         online.add(block)
+        if block.sample_weight is not None:
+            weight = on_host(block.sample_weight)[on_host(block.covered())]
+            total, square = total + float(weight.sum()), square + float(weight @ weight)
     if online.n_rows == 0:
         raise ValueError(NO_ROWS)
     solution = online.solution()
     warn_unless_converged(solution)
     _warn_uncovered(online.n_uncovered, online.n_rows)
+    warn_of_uneven(total, square, online.n_rows - online.n_uncovered)
     return replace(solution, n_passes=1.0)
 
 

@@ -1,6 +1,7 @@
 """Stored evidence that is not what was stored is refused, in one sentence."""
 
 import os
+import pickle
 import shutil
 
 import numpy as np
@@ -10,6 +11,7 @@ import sparsebag as sb
 from problems import evidence
 from sparsebag.evidence.npy_window import NpyWindow
 from sparsebag.evidence.row_stream import concatenate
+from sparsebag.evidence.store_seal import StoreSeal
 from sparsebag.evidence.stored_rows import open_evidence, store_evidence
 
 
@@ -221,3 +223,124 @@ def test_votes_overwritten_in_the_same_shape_are_noticed(e, stored, kind):
 def test_a_copied_store_is_the_same_store(stored, tmp_path, kind):
     shutil.copytree(stored(kind), tmp_path / "copy", copy_function=shutil.copyfile)
     assert open_evidence(tmp_path / "copy").n_rows == 400
+
+
+def overwrite_store(e, folder, kind, *, keep_times=False):
+    """Another store's files over these, as ``cp`` does, or ``cp -p`` of an older one."""
+    theirs = folder.with_name("theirs")
+    mask, votes = e.oob_mask, np.where(e.oob_mask, 1 - e.votes, 0)
+    other = sb.stream_rows(
+        votes, mask, e.target, sample_weight=e.sample_weight, block_rows=100, labels=[0, 1]
+    )
+    store_evidence(other, theirs, format=kind)
+    for path in theirs.rglob("*"):
+        if path.is_file() and path.name != "evidence.json":
+            if keep_times:
+                os.utime(path, ns=(10**18, 10**18))
+            copy = shutil.copy2 if keep_times else shutil.copyfile
+            copy(path, folder / path.relative_to(theirs))
+
+
+@pytest.mark.parametrize("kind", ["npy", "zarr", "parquet"])
+def test_an_older_store_restored_over_this_one_is_noticed(e, stored, kind):
+    folder = stored(kind)
+    overwrite_store(e, folder, kind, keep_times=True)
+    with pytest.raises(ValueError, match=r"was overwritten since it was stored.*rows are not"):
+        open_evidence(folder)
+
+
+def test_votes_changed_and_their_times_put_back_are_noticed(stored):
+    path = stored("npy") / "votes.npy"
+    before = path.stat()
+    votes = np.lib.format.open_memmap(path, mode="r+")
+    votes[:] = votes[::-1].copy()
+    votes.flush()
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    with pytest.raises(ValueError, match="was overwritten"):
+        open_evidence(path.parent)
+
+
+@pytest.mark.parametrize("kind", ["npy", "zarr", "parquet"])
+def test_a_store_overwritten_after_it_was_opened_is_noticed(e, stored, kind):
+    folder = stored(kind)
+    opened = open_evidence(folder)
+    overwrite_store(e, folder, kind)
+    with pytest.raises(ValueError, match="was overwritten since it was stored or opened"):
+        sb.fit_weights(opened)
+
+
+@pytest.mark.parametrize("kind", ["npy", "zarr", "parquet"])
+def test_a_store_overwritten_during_a_solve_is_noticed(e, stored, kind):
+    folder = stored(kind)
+    opened = open_evidence(folder, block_rows=100)
+    read, n_read = opened.block, []
+
+    def block(number, members=None):
+        n_read.append(number)
+        if len(n_read) == 6:
+            overwrite_store(e, folder, kind)
+        return read(number, members)
+
+    opened.block = block
+    with pytest.raises(ValueError, match=r"overwritten|holds other rows"):
+        sb.fit_weights(opened)
+    assert len(n_read) >= 6
+
+
+@pytest.mark.filterwarnings("ignore::sparsebag.UncoveredRowsWarning")
+def test_a_touched_store_goes_on(stored):
+    folder = stored("npy")
+    opened = open_evidence(folder)
+    os.utime(folder / "votes.npy")
+    assert sb.fit_weights(opened).n_active > 0
+
+
+def test_stray_files_and_copies_cost_no_second_look(stored, tmp_path, monkeypatch):
+    looks = []
+    look = StoreSeal.add_all
+    monkeypatch.setattr(StoreSeal, "add_all", lambda *a: (looks.append(a), look(*a)))
+    for kind in ("npy", "zarr", "parquet"):
+        folder = stored(kind)
+        (folder / ".DS_Store").write_text("a desktop was here")
+        (folder / "NOTES.txt").write_text("so was I")
+        open_evidence(folder)
+        assert not looks
+        copy = tmp_path / f"copy of {kind}"
+        shutil.copytree(folder, copy)
+        for _ in range(3):
+            open_evidence(copy)
+        assert len(looks) == 1  # then it was sealed again
+        looks.clear()
+
+
+def test_a_store_that_cannot_be_written_is_still_opened(stored, monkeypatch):
+    folder = stored("npy")
+    os.utime(folder / "votes.npy")
+
+    def refuse(*a):
+        raise PermissionError("read-only file system")
+
+    monkeypatch.setattr(os, "replace", refuse)
+    assert open_evidence(folder).n_rows == 400
+
+
+def test_what_a_killed_store_left_is_refused_before_anything_is_written(e, tmp_path):
+    np.save(tmp_path / "sample_weight.npy", np.ones(400))
+    rows = sb.stream_rows(e.votes, e.oob_mask, e.target)
+    with pytest.raises(ValueError, match=r"holds sample_weight.npy of a store .* never finished"):
+        store_evidence(rows, tmp_path)
+    assert [p.name for p in tmp_path.iterdir()] == ["sample_weight.npy"]
+    os.remove(tmp_path / "sample_weight.npy")
+    np.save(tmp_path / "votes.npy", np.ones(3))  # one that is written anyway is no obstacle
+    assert store_evidence(rows, tmp_path).n_rows == 400
+
+
+def test_windows_of_any_length_show_the_rows_asked_for(tmp_path):
+    rows = np.arange(3000.0).reshape(1000, 3)
+    np.save(tmp_path / "rows.npy", rows)
+    window = NpyWindow(tmp_path / "rows.npy")
+    for start, stop in [(0, 5), (5, 10), (36, 44), (2, 4), (990, 1000), (995, 2000), (0, 1000)]:
+        assert np.array_equal(window[start:stop], rows[start:stop])
+    again = pickle.loads(pickle.dumps(window))
+    assert np.array_equal(again[3:9], rows[3:9])
+    assert len(pickle.dumps(window)) < 1000  # without the rows

@@ -7,6 +7,7 @@ import warnings
 import numpy as np
 import pytest
 
+import sparsebag as sb
 from sparsebag.evidence.evidence import OOBEvidence, warn_uncovered
 
 
@@ -24,3 +25,28 @@ def test_weights_that_let_one_row_decide_are_named():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         warn_uncovered(evidence(np.linspace(0.1, 3.0, 200)))
+
+
+def test_streams_name_them_too():
+    rng = np.random.default_rng(0)
+    votes, y = rng.random((2000, 5), dtype=np.float32), rng.integers(0, 2, 2000)
+    mask = rng.random(votes.shape) < 0.9
+    weight = np.where(np.arange(2000) % 100 == 7, 1e9, 1.0)
+    rows = [votes, mask, y, weight]
+
+    def blocks():
+        for s in range(0, 2000, 250):
+            yield tuple(a[s : s + 250] for a in rows)
+
+    words = "2000 rows count for no more than 20 of equal weight"
+    for stream in (
+        sb.stream_rows(votes, mask, y, sample_weight=weight, block_rows=300),
+        sb.stream_rows(blocks, n_members=5, labels=[0, 1]),
+        sb.stream_rows(blocks(), n_members=5, labels=[0, 1]),
+    ):
+        with pytest.warns(UserWarning, match=words):
+            sb.fit_weights(stream)
+    rows[3] = np.linspace(0.1, 3.0, 2000)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        sb.fit_weights(sb.stream_rows(blocks, n_members=5, labels=[0, 1]))

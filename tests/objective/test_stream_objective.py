@@ -216,3 +216,27 @@ def test_pair_sums_of_a_stream(loss, weighted):
     rows = ArrayRows(lonely.votes, lonely.oob_mask, lonely.target, task=e.task)
     with pytest.raises(ValueError, match="no two members have a row out of bag together"):
         stream_moments(rows)
+
+
+@pytest.mark.parametrize("loss", ["log_loss", "squared_error", "brier"])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_rows_whose_prior_votes_are_not_kept_give_the_same_bits(loss, weighted):
+    whole, stream = pair(loss, weighted=weighted, dtype=np.float32)
+    _, forgetful = pair(loss, weighted=weighted, dtype=np.float32)
+    forgetful._blocks.allowed_bytes = 0
+    w = interior_point(9)
+    for _ in range(2):
+        value, gradient = stream.value_and_gradient(w)
+        found = forgetful.value_and_gradient(w)
+        assert not forgetful._blocks.is_known(0)
+        assert stream._blocks.is_known(0)
+        assert (found[0], found[1].tolist()) == (value, gradient.tolist())
+    theirs = whole.value_and_gradient(w)
+    assert value == pytest.approx(theirs[0], rel=1e-6)
+    assert gradient == pytest.approx(theirs[1], rel=1e-4, abs=1e-6)
+
+
+def test_four_bytes_a_row_are_kept():
+    _, stream = pair("log_loss", weighted=True, dtype=np.float32)
+    stream.value_and_gradient(interior_point(9))
+    assert stream._blocks._held == 4 * stream.n_rows

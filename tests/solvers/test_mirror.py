@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+import sparsebag as sb
 from problems import LOSSES, evidence, interior_point
 from sparsebag.evidence.array_rows import ArrayRows
 from sparsebag.objective.penalties import ConcaveQuadratic, Tilted
@@ -16,6 +17,7 @@ from sparsebag.solvers.mirror import Mirror, ProjectedSGD, stochastic_steps
 from sparsebag.solvers.online import OnlineSolve
 from sparsebag.solvers.point import Point
 from sparsebag.solvers.projected_gradient import ProjectedGradient
+from sparsebag.solvers.secants import Secants
 
 N_ROWS, N_MEMBERS = 20_000, 60
 SAMPLE_ROWS = 4000
@@ -86,7 +88,13 @@ def test_the_sample_is_tilted_to_the_wholes_gradient(large):
 def test_tilted_penalty_has_its_derivatives():
     rng = np.random.default_rng(0)
     w, a, d = rng.random(5), rng.random(5), rng.random(5)
-    penalty = Tilted(ConcaveQuadratic(0.3), rng.normal(size=5), a, pull=0.7)
+    penalty = Tilted(
+        ConcaveQuadratic(0.3),
+        rng.normal(size=5),
+        a,
+        pull=0.7,
+        bends=((rng.normal(size=5), 1.0), (0.1 * rng.normal(size=5), -1.0)),
+    )
     step = 1e-6
     slope = (penalty.value(w + step * d) - penalty.value(w - step * d)) / (2 * step)
     assert slope == pytest.approx(penalty.gradient(w) @ d, rel=1e-6)
@@ -175,3 +183,55 @@ def test_while_all_rows_are_held_the_answer_is_exact():
     found = online.solution()
     assert found.objective == pytest.approx(ProjectedGradient().solve(f).objective, abs=1e-7)
     assert found.status is Status.CONVERGED
+
+
+def test_secants_give_a_model_the_curvature_seen():
+    rng = np.random.default_rng(0)
+    whole, sample = (a @ a.T + np.eye(6) for a in (rng.normal(size=(6, 6)) for _ in range(2)))
+    secants = Secants()
+    for _ in range(4):
+        step = rng.normal(size=6)
+        secants.add(step, whole @ step, sample @ step)
+        model = sample + sum(sign * np.outer(bend, bend) for bend, sign in secants.bends)
+        assert model @ step == pytest.approx(whole @ step)
+        assert np.linalg.eigvalsh(model).min() > 0
+    before = secants.bends
+    secants.add(step, -step, sample @ step)  # a step along which nothing bends says nothing
+    assert secants.bends is before
+
+
+def hard_rows(n_rows=12_000, n_members=40, *, weights):
+    """Each member is good on rows of its own, so that most keep weight."""
+    rng = np.random.default_rng(1)
+    group = rng.integers(0, n_members, n_rows)
+    z = rng.normal(size=(n_rows, n_members)) + 0.5 * rng.normal(size=(n_rows, 1)) + 0.5
+    z += 3.0 * (group[:, None] == np.arange(n_members))
+    votes = (1 / (1 + np.exp(-z))).astype(np.float32)
+    mask = rng.random(votes.shape) < 0.37
+    weight = np.exp(4 * rng.normal(size=n_rows)) if weights else None
+    return votes * mask, mask, rng.integers(0, 2, n_rows), weight
+
+
+@pytest.mark.filterwarnings("ignore:sample_weight lets")
+@pytest.mark.parametrize(("weights", "memory_limit", "passes"), [(0, 1 << 21, 13), (1, 1 << 20, 6)])
+@pytest.mark.parametrize("from_arrays", [False, True])
+def test_few_passes_where_many_keep_weight_and_memory_is_short(
+    weights, memory_limit, passes, from_arrays
+):
+    # Without corrected curvature 14 and more; of rows drawn whatever they weigh, 30 and no end.
+    votes, mask, y, weight = hard_rows(weights=weights)
+    own = () if weight is None else (weight,)
+
+    def blocks():
+        for s in range(0, len(y), 500):
+            yield tuple(a[s : s + 500] for a in (votes, mask, y, *own))
+
+    if from_arrays:
+        stream = sb.stream_rows(votes, mask, y, labels=[0, 1], sample_weight=weight)
+    else:
+        stream = sb.stream_rows(blocks, n_members=40, labels=[0, 1])
+    found = sb.fit_weights(stream, memory_limit=memory_limit)  # of 2.4 MB of evidence
+    best = sb.fit_weights(votes, mask, y, sample_weight=weight)
+    assert found.status.success
+    assert found.n_passes <= passes
+    assert found.objective == pytest.approx(best.objective, rel=1e-5)

@@ -13,6 +13,7 @@ from sparsebag.evidence.from_predictions import check_sample_weight
 from sparsebag.evidence.labels import class_positions
 from sparsebag.evidence.members import Task
 from sparsebag.evidence.row_stream import block_rows_for, evidence_block
+from sparsebag.evidence.store_seal import SealedStore
 
 Array = Any
 
@@ -47,6 +48,7 @@ class ArrayRows:
     """
 
     is_replayable = True
+    store: SealedStore | None = None
 
     def __init__(
         self,
@@ -136,6 +138,11 @@ class ArrayRows:
         other.__dict__.update(self.__dict__, block_rows=rows, n_blocks=-(-shape[0] // rows))
         other._zeroed_as_stored = {}
         return other
+
+    @property
+    def row_weight(self) -> np.ndarray | None:
+        """All rows' weights, where they have any."""
+        return self._sample_weight
 
     def take(self, rows: np.ndarray) -> OOBEvidence:
         """Some rows, wherever they stand; of a memory map no others are read.

@@ -296,7 +296,9 @@ def warn_uncovered(evidence: OOBEvidence) -> int:
             UncoveredRowsWarning,
         )
     if evidence.sample_weight is not None:
-        _warn_of_uneven(on_host(evidence.sample_weight)[on_host(covered)])
+        weight = on_host(evidence.sample_weight)[on_host(covered)]
+        share = weight / weight.max()
+        warn_of_uneven(float(share.sum()), float(share @ share), len(weight))
     return missing
 
 
@@ -320,13 +322,23 @@ def _lost_class(evidence: OOBEvidence) -> str | None:
     )
 
 
-def _warn_of_uneven(weight: np.ndarray) -> None:
-    """Say so where a few rows weigh so much that they decide alone."""
-    share = weight[weight > 0] / weight.max()
-    counted = float(share.sum()) ** 2 / float(share @ share)
-    if counted < FEWEST_COUNTED <= len(weight):
+def warn_of_uneven(total: float, square: float, n_rows: int) -> None:
+    """Say so where a few rows weigh so much that they decide alone.
+
+    Parameters
+    ----------
+    total, square : float
+        Sums of the rows' weights and of their squares.
+    n_rows : int
+
+    Examples
+    --------
+    >>> warn_of_uneven(300.0, 300.0, 300)
+    """
+    counted = total**2 / square if np.isfinite(square) and square > 0 else n_rows
+    if counted < FEWEST_COUNTED <= n_rows:
         warn_caller(
-            f"sample_weight lets {len(weight)} rows count for no more than {counted:.0f} of equal "
+            f"sample_weight lets {n_rows} rows count for no more than {counted:.0f} of equal "
             "weight; members are judged by these few, and what is expected is hardly known.",
             UserWarning,
         )

@@ -11,6 +11,8 @@ import numpy as np
 from sparsebag.evidence.evidence import OOBEvidence
 from sparsebag.evidence.members import Task
 from sparsebag.evidence.row_stream import block_rows_for, evidence_block
+from sparsebag.evidence.same_rows import ChangedRowsError
+from sparsebag.evidence.store_seal import SealedStore
 
 COLUMNS = ("votes", "oob_mask", "y", "sample_weight")
 
@@ -32,6 +34,7 @@ class ParquetRows:
     """
 
     is_replayable = True
+    store: SealedStore | None = None
 
     def __init__(
         self, path: str | os.PathLike[str], n_members: int, task: Task, classes: np.ndarray | None
@@ -76,7 +79,13 @@ class ParquetRows:
         """One block, by its number; only some members' columns where they are named."""
         if not 0 <= number < len(self._blocks):
             raise IndexError(f"there is no block {number}; the stream has {self.n_blocks}.")
-        table = self._read(number)
+        try:
+            table = self._read(number)
+        except (OSError, StopIteration) as error:
+            raise ChangedRowsError(
+                f"{self._path} can no longer be read: it was overwritten or cut short since it was "
+                "opened; store its rows again, in another folder."
+            ) from error
         whole = evidence_block(
             self._matrix(table, "votes"),
             self._matrix(table, "oob_mask") if self.has_mask else None,

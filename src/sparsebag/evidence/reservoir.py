@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -14,6 +15,44 @@ SLACK = 1.25
 """Rows held before the surplus is dropped, as a multiple of those wanted."""
 TINY = 1e-12
 """Below it x / (1 - exp(-x)) is 1 to double precision."""
+
+
+def draw_by_weight(weight: np.ndarray, n_rows: int, rng: np.random.Generator) -> tuple[Any, Any]:
+    """Rows drawn with a chance that grows with their weight, and what each then counts for.
+
+    Parameters
+    ----------
+    weight : ndarray of shape (M,)
+    n_rows : int
+        How many; all with weight where they are not more.
+    rng : Generator
+
+    Returns
+    -------
+    rows : ndarray of ascending indices
+    counts : ndarray
+        Weights of these rows: sums over them estimate those over all, as in `Reservoir`.
+
+    Examples
+    --------
+    >>> rows, counts = draw_by_weight(np.array([1e9, 1.0, 0.0, 1.0]), 2, np.random.default_rng(0))
+    >>> len(rows), int(rows[0]), float(counts[0])
+    (2, 0, 1000000000.0)
+    """
+    with np.errstate(divide="ignore"):
+        keys = rng.exponential(size=len(weight)) / weight
+    if n_rows >= int((weight > 0).sum()):
+        rows = np.flatnonzero(weight > 0)
+        return rows, weight[rows]
+    threshold = float(np.partition(keys, n_rows)[n_rows])
+    rows = np.flatnonzero(keys < threshold)
+    return rows, _counted(weight[rows], threshold)
+
+
+def _counted(weight: np.ndarray, threshold: float) -> np.ndarray:
+    """A row that was sure to stay counts for itself, an unlikely one for those that went."""
+    expected = weight * threshold
+    return np.where(expected > TINY, weight / -np.expm1(-expected), 1.0 / threshold)
 
 
 class Reservoir:
@@ -85,11 +124,7 @@ class Reservoir:
         kept = self._parts[0]
         if kept.sample_weight is None or np.isinf(self._threshold):
             return kept
-        weight = on_host(kept.sample_weight)
-        expected = weight * self._threshold
-        # A row that was sure to stay counts for itself, an unlikely one for those that went.
-        counts = np.where(expected > TINY, weight / -np.expm1(-expected), 1.0 / self._threshold)
-        return replace(kept, sample_weight=counts)
+        return replace(kept, sample_weight=_counted(on_host(kept.sample_weight), self._threshold))
 
     @property
     def is_complete(self) -> bool:

@@ -244,7 +244,8 @@ def _zeroed(part: OOBEvidence) -> Array:
 def shape_of(stream: RowStream) -> str:
     """What a stream says of itself; a checkpoint of another shape is refused before a row is read.
 
-    That the rows are the same is for `sparsebag.evidence.same_rows` to see.
+    However it is cut into blocks. That the rows are the same is for `sparsebag.evidence.same_rows`
+    to see.
 
     Parameters
     ----------
@@ -262,5 +263,5 @@ def shape_of(stream: RowStream) -> str:
     (True, False)
     """
     classes = None if stream.classes is None else stream.classes.tolist()
-    size = (stream.n_rows, stream.n_members, stream.n_blocks)
+    size = (stream.n_rows, stream.n_members)
     return repr((size, stream.task, classes, stream.has_mask))

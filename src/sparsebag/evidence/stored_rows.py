@@ -9,9 +9,11 @@ A folder holds ``evidence.json`` (what it is) and the rows in one of three forma
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
@@ -23,7 +25,7 @@ from sparsebag.evidence.evidence import OOBEvidence, zero_in_bag
 from sparsebag.evidence.npy_window import NpyWindow
 from sparsebag.evidence.parquet_rows import ParquetRows, pyarrow_parquet
 from sparsebag.evidence.row_stream import RowStream
-from sparsebag.evidence.store_seal import StoreSeal, check_seal
+from sparsebag.evidence.store_seal import SealedStore, StoreSeal, stamp_of, unfinished_files
 from sparsebag.evidence.zarr_window import ZarrWindow
 
 Format = Literal["npy", "zarr", "parquet"]
@@ -69,6 +71,8 @@ def store_evidence(
     n_rows, names, sealed = 0, set[str](), StoreSeal()
     try:
         for block in stream.blocks():
+            if not names and format == "npy":
+                _refuse_unfinished(path, _same_names(block, names))
             names = _same_names(block, names)
             writer.write(block)
             sealed.add(block)
@@ -87,10 +91,8 @@ def store_evidence(
         "n_members": stream.n_members,
         "arrays": sorted(names),
     }
-    about["sealed"] = sealed.stamped(path, DESCRIPTION)
-    draft = path / (DESCRIPTION + ".part")
-    draft.write_text(json.dumps(about))
-    os.replace(draft, path / DESCRIPTION)  # last: a folder without it was never finished
+    about["sealed"] = {"stamp": stamp_of(path), "digest": sealed.digest}
+    _write_description(path, about)  # last: a folder without it was never finished
     return open_evidence(path)
 
 
@@ -130,9 +132,30 @@ def open_evidence(
             f"{path} holds no evidence that was stored to the end by this version of sparsebag; "
             "write it with store_evidence."
         ) from error
-    if "sealed" in about:
-        check_seal(path, DESCRIPTION, about["sealed"], _open(path, about))
-    return _open(path, about, block_rows)
+    sealed = about.get("sealed", {"stamp": stamp_of(path), "digest": None})
+    store = SealedStore(path, sealed["stamp"], sealed["digest"], partial(_open, path, about))
+    if store.check():  # copied, or touched: looked at once
+        about["sealed"] = {"stamp": store.stamp, "digest": store.digest}
+        with contextlib.suppress(OSError):  # where nothing can be written it is looked at again
+            _write_description(path, about)
+    rows = _open(path, about, block_rows)
+    rows.store = store
+    return rows
+
+
+def _write_description(path: Path, about: dict[str, Any]) -> None:
+    draft = path / f"{DESCRIPTION}.{os.getpid()}.part"
+    draft.write_text(json.dumps(about))
+    os.replace(draft, path / DESCRIPTION)
+
+
+def _refuse_unfinished(path: Path, names: set[str]) -> None:
+    left = unfinished_files(path, names)
+    if left:
+        raise ValueError(
+            f"{path} holds {', '.join(left)} of a store that was never finished, and these rows "
+            "have no such array; delete it, or name another folder."
+        )
 
 
 def _open(

@@ -8,6 +8,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <vector>
 
 #if defined(__GNUC__) && defined(__x86_64__)
@@ -117,11 +118,23 @@ DISPATCH void transposed_f64(const double *v, const std::uint8_t *m, const doubl
 
 // The whole evaluation of a block in one read: a few rows' products, their slopes, and the rows'
 // share of the gradient while they are still in the first cache. `losses.py` has the slopes.
+//
+// What is known of rows beside their votes comes in one of two ways: of evidence in memory as
+// uniform_vote and row_weight; of a block of a stream as prior (NaN: no member has the row out of
+// bag), or, where that is not held, from the votes themselves while they are read. Pointers may be
+// null: a target is then 1, a weight too.
 struct RowTerms {
     const double *uniform_vote, *target, *row_weight;
     double prior_mass, least_denominator, least_vote, kept_share, floor, multiplicity;
     bool log_loss, is_zeroed;
+    const float *prior = nullptr;
+    float *found_prior = nullptr;
+    double weight_scale = 1.0;
+
+    bool finds_prior() const { return !uniform_vote && !prior; }
+    double target_of(std::size_t i) const { return target ? target[i] : 1.0; }
 };
+
 
 constexpr std::size_t MOST_ROWS = 64;     // voted on, then differentiated, from the cache
 constexpr std::size_t LOG_ROWS = 8;       // of equal weight, that share one logarithm
@@ -130,27 +143,73 @@ constexpr std::size_t MEDIUM_ROW = 2048;  // members up to which the second one 
 constexpr std::size_t LONG_ROW = 4096;    // members whose weights take half the first cache
 constexpr std::size_t FLUSH_ROWS = 64;  // rows summed in single precision before doubles take over
 
+// Prior votes and weights of a few rows: as given, or from the sum and the number of a row's votes.
+INLINE double priors_of_rows(const RowTerms &t, std::size_t first, std::size_t rows,
+                             const double *sum, const double *count, double *prior,
+                             double *weight) {
+    if (t.uniform_vote) {
+        for (std::size_t r = 0; r < rows; ++r) {
+            prior[r] = t.uniform_vote[first + r];
+            weight[r] = t.row_weight[first + r];
+        }
+        return 0.0;
+    }
+    // Plain loops without branches, which compile to vectors. Without votes 0 / 0 says so; sums that
+    // overflowed both ways are no such thing.
+    float vote[MOST_ROWS];
+    if (t.prior)
+        for (std::size_t r = 0; r < rows; ++r) vote[r] = t.prior[first + r];
+    else
+        for (std::size_t r = 0; r < rows; ++r) {
+            const double mean = sum[r] / count[r];
+            const bool overflowed = mean != mean && count[r] > 0.0;
+            vote[r] = overflowed ? std::numeric_limits<float>::infinity() : static_cast<float>(mean);
+        }
+    if (t.found_prior)
+        for (std::size_t r = 0; r < rows; ++r) t.found_prior[first + r] = vote[r];
+    const double scale = t.weight_scale;
+    for (std::size_t r = 0; r < rows; ++r) {
+        const bool counts = vote[r] == vote[r];
+        prior[r] = counts ? static_cast<double>(vote[r]) : 0.0;
+        weight[r] = counts ? scale : 0.0;
+    }
+    if (t.row_weight)
+        for (std::size_t r = 0; r < rows; ++r) weight[r] *= t.row_weight[first + r];
+    double total = 0.0;
+    for (std::size_t r = 0; r < rows; ++r) total += weight[r];
+    return total;
+}
+
 // Losses of a few rows, from their products, and the slopes in them. Rows of equal weight, the
 // usual case, share one logarithm: eight votes of at least 1e-15 multiply to no less than 1e-120.
 INLINE double losses_of_rows(const RowTerms &t, std::size_t first, std::size_t rows,
-                             const double *n, const double *d, float *on_votes, float *on_mask) {
-    double p[MOST_ROWS], weight[MOST_ROWS];
+                             const double *n, const double *d, const double *prior, double *weight,
+                             float *on_votes, float *on_mask) {
+    double p[MOST_ROWS], q[MOST_ROWS], share[MOST_ROWS], slope[MOST_ROWS];
+    // Locals: what is stored below could be t's own, for all the compiler knows.
+    const double tau = t.prior_mass, added = t.prior_mass + t.least_denominator;
+    const double least = t.least_vote, kept = t.kept_share, floor = t.floor;
+    const double multiplicity = t.multiplicity;
     for (std::size_t r = 0; r < rows; ++r) {
-        const std::size_t i = first + r;
-        const double share = 1.0 / (d[r] + t.prior_mass + t.least_denominator);
-        double q = (n[r] + t.prior_mass * t.uniform_vote[i]) * share;
-        q = q > t.least_vote ? q : t.least_vote;
-        p[r] = t.kept_share * q + t.floor;
-        weight[r] = t.multiplicity * t.row_weight[i];
-        const double slope = t.log_loss ? -1.0 / p[r] : 2.0 * (p[r] - t.target[i]);
-        const double found = t.kept_share * weight[r] * slope * share;
+        share[r] = 1.0 / (d[r] + added);
+        const double found = (n[r] + tau * prior[r]) * share[r];
+        q[r] = found > least ? found : least;
+        p[r] = kept * q[r] + floor;
+        weight[r] *= multiplicity;
+    }
+    if (t.log_loss)
+        for (std::size_t r = 0; r < rows; ++r) slope[r] = -1.0 / p[r];
+    else
+        for (std::size_t r = 0; r < rows; ++r) slope[r] = 2.0 * (p[r] - t.target_of(first + r));
+    for (std::size_t r = 0; r < rows; ++r) {
+        const double found = kept * weight[r] * slope[r] * share[r];
         on_votes[r] = static_cast<float>(found);
-        on_mask[r] = static_cast<float>(-found * q);
+        on_mask[r] = static_cast<float>(-found * q[r]);
     }
     double loss = 0.0;
     if (!t.log_loss) {
         for (std::size_t r = 0; r < rows; ++r) {
-            const double off = p[r] - t.target[first + r];
+            const double off = p[r] - t.target_of(first + r);
             loss += weight[r] * off * off;
         }
         return loss;
@@ -174,18 +233,25 @@ INLINE double losses_of_rows(const RowTerms &t, std::size_t first, std::size_t r
 // Wherever there are no kernels of our own below: two plain products of a few rows.
 struct Portable {
     static double run(const float *v, const std::uint8_t *m, const float *w, std::size_t rows,
-                      std::size_t first, std::size_t c, const RowTerms &t, float *sums) {
+                      std::size_t first, std::size_t c, const RowTerms &t, float *sums,
+                      double &total) {
         float a[MOST_ROWS], b[MOST_ROWS];
-        double n[MOST_ROWS], d[MOST_ROWS];
+        double n[MOST_ROWS], d[MOST_ROWS], u[MOST_ROWS], k[MOST_ROWS], weight[MOST_ROWS];
         // Votes in the bag may be anything, NaN included: a copy of these rows has zeros there.
         static thread_local std::vector<float> kept;
         if (!t.is_zeroed) {
             kept.resize(rows * c);
-            for (std::size_t k = 0; k < rows * c; ++k) kept[k] = m[k] ? v[k] : 0.0f;
+            for (std::size_t j = 0; j < rows * c; ++j) kept[j] = m[j] ? v[j] : 0.0f;
             v = kept.data();
         }
+        if (t.finds_prior()) {
+            static thread_local std::vector<float> ones;
+            ones.resize(c, 1.0f);
+            forward_f32(v, m, ones.data(), rows, c, u, k);
+        }
         forward_f32(v, m, w, rows, c, n, d);
-        const double loss = losses_of_rows(t, first, rows, n, d, a, b);
+        total += priors_of_rows(t, first, rows, u, k, u, weight);
+        const double loss = losses_of_rows(t, first, rows, n, d, u, weight, a, b);
         transposed_f32(v, m, a, b, rows, c, sums);
         return loss;
     }
@@ -203,38 +269,70 @@ struct Avx512 {
         return _mm_test_epi8_mask(bytes, bytes);
     }
 
-    // One row after the other, in the order memory brings them.
+    __attribute__((target("avx512f,avx512bw,avx512vl"), always_inline)) static inline __m128
+    folded(__m512 x) {
+        const __m256 high = _mm256_castpd_ps(_mm512_extractf64x4_pd(_mm512_castps_pd(x), 1));
+        const __m256 half = _mm512_castps512_ps256(x) + high;
+        return _mm256_castps256_ps128(half) + _mm256_extractf128_ps(half, 1);
+    }
+
+    // One row after the other, in the order memory brings them. Whether the prior is found too has
+    // no part in the order of the other sums: a pass has the same bits either way.
+    template <bool FINDS_PRIOR>
     __attribute__((target("avx512f,avx512bw,avx512vl"))) static void forward(
-        const float *v, const std::uint8_t *m, const float *w, std::size_t c, double &n,
-        double &d) {
-        __m512 sum_v[4], sum_m[4];
-        for (int l = 0; l < 4; ++l) sum_v[l] = sum_m[l] = _mm512_setzero_ps();
+        const float *v, const std::uint8_t *m, const float *w, std::size_t c, double &n, double &d,
+        double &u, double &k_in) {
+        __m512 sum_v[4], sum_m[4], sum_u[4];
+        unsigned count = 0;
+        for (int l = 0; l < 4; ++l) sum_v[l] = sum_m[l] = sum_u[l] = _mm512_setzero_ps();
         std::size_t j = 0;
         for (; j + 64 <= c; j += 64)
             for (int l = 0; l < 4; ++l) {
                 const std::size_t k = j + 16 * l;
-                const __m512 weight = _mm512_loadu_ps(w + k);
+                const __m512 weight = _mm512_loadu_ps(w + k), votes = _mm512_loadu_ps(v + k);
                 const __mmask16 in = is_in(m + k);
-                sum_v[l] = _mm512_mask3_fmadd_ps(_mm512_loadu_ps(v + k), weight, sum_v[l], in);
+                sum_v[l] = _mm512_mask3_fmadd_ps(votes, weight, sum_v[l], in);
                 sum_m[l] = _mm512_mask_add_ps(sum_m[l], in, sum_m[l], weight);
+                if constexpr (FINDS_PRIOR) {
+                    sum_u[l] = _mm512_mask_add_ps(sum_u[l], in, sum_u[l], votes);
+                    count += __builtin_popcount(in);
+                }
             }
         for (; j < c; j += 16) {
             const __mmask16 here = c - j >= 16 ? 0xffff : (1u << (c - j)) - 1u;
             const __m512 weight = _mm512_maskz_loadu_ps(here, w + j);
             const __mmask16 in = is_in(m + j, here);
-            sum_v[0] = _mm512_fmadd_ps(_mm512_maskz_loadu_ps(in, v + j), weight, sum_v[0]);
+            const __m512 votes = _mm512_maskz_loadu_ps(in, v + j);
+            sum_v[0] = _mm512_fmadd_ps(votes, weight, sum_v[0]);
             sum_m[0] = _mm512_mask_add_ps(sum_m[0], in, sum_m[0], weight);
+            if constexpr (FINDS_PRIOR) {
+                sum_u[0] = sum_u[0] + votes;
+                count += __builtin_popcount(in);
+            }
         }
-        n = _mm512_reduce_add_ps((sum_v[0] + sum_v[1]) + (sum_v[2] + sum_v[3]));
-        d = _mm512_reduce_add_ps((sum_m[0] + sum_m[1]) + (sum_m[2] + sum_m[3]));
+        // Short rows are over before they are added up, so their sums go together.
+        const __m128 votes = folded((sum_v[0] + sum_v[1]) + (sum_v[2] + sum_v[3]));
+        const __m128 weight = folded((sum_m[0] + sum_m[1]) + (sum_m[2] + sum_m[3]));
+        __m128 more = weight;
+        if constexpr (FINDS_PRIOR) more = folded((sum_u[0] + sum_u[1]) + (sum_u[2] + sum_u[3]));
+        const __m128 pairs = _mm_hadd_ps(votes, weight);
+        const __m128 two = _mm_hadd_ps(pairs, FINDS_PRIOR ? _mm_hadd_ps(more, more) : pairs);
+        if constexpr (FINDS_PRIOR) {
+            u = two[2];
+            k_in = count;
+        }
+        n = two[0];
+        d = two[1];
     }
 
     // Rows so long that the weights leave the first cache: four at a time share their reading.
+    template <bool FINDS_PRIOR>
     __attribute__((target("avx512f,avx512bw,avx512vl"))) static void forward_four(
-        const float *v, const std::uint8_t *m, const float *w, std::size_t c, double *n,
-        double *d) {
-        __m512 sum_v[4], sum_m[4];
-        for (int r = 0; r < 4; ++r) sum_v[r] = sum_m[r] = _mm512_setzero_ps();
+        const float *v, const std::uint8_t *m, const float *w, std::size_t c, double *n, double *d,
+        double *u, double *k_in) {
+        __m512 sum_v[4], sum_m[4], sum_u[4];
+        unsigned count[4] = {};
+        for (int r = 0; r < 4; ++r) sum_v[r] = sum_m[r] = sum_u[r] = _mm512_setzero_ps();
         const std::size_t whole = c - c % 16;
         for (std::size_t j = 0; j < whole; j += 16) {
             const __m512 weight = _mm512_loadu_ps(w + j);
@@ -243,14 +341,26 @@ struct Avx512 {
                 const __m512 votes = _mm512_loadu_ps(v + r * c + j);
                 sum_v[r] = _mm512_mask3_fmadd_ps(votes, weight, sum_v[r], in);
                 sum_m[r] = _mm512_mask_add_ps(sum_m[r], in, sum_m[r], weight);
+                if constexpr (FINDS_PRIOR) {
+                    sum_u[r] = _mm512_mask_add_ps(sum_u[r], in, sum_u[r], votes);
+                    count[r] += __builtin_popcount(in);
+                }
             }
         }
         for (int r = 0; r < 4; ++r) {
             n[r] = _mm512_reduce_add_ps(sum_v[r]);
             d[r] = _mm512_reduce_add_ps(sum_m[r]);
+            if constexpr (FINDS_PRIOR) {
+                u[r] = _mm512_reduce_add_ps(sum_u[r]);
+                k_in[r] = count[r];
+            }
             for (std::size_t j = whole; j < c; ++j) {
                 n[r] += m[r * c + j] ? static_cast<double>(v[r * c + j] * w[j]) : 0.0;
                 d[r] += m[r * c + j] ? static_cast<double>(w[j]) : 0.0;
+                if constexpr (FINDS_PRIOR) {
+                    u[r] += m[r * c + j] ? static_cast<double>(v[r * c + j]) : 0.0;
+                    k_in[r] += m[r * c + j] ? 1.0 : 0.0;
+                }
             }
         }
     }
@@ -286,16 +396,29 @@ struct Avx512 {
         }
     }
 
-    static double run(const float *v, const std::uint8_t *m, const float *w, std::size_t rows,
-                      std::size_t first, std::size_t c, const RowTerms &t, float *sums) {
-        float a[MOST_ROWS], b[MOST_ROWS];
-        double n[MOST_ROWS], d[MOST_ROWS];
+    template <bool FINDS_PRIOR>
+    __attribute__((target("avx512f,avx512bw,avx512vl"))) static void votes_of_rows(const float *v, const std::uint8_t *m, const float *w,
+                              std::size_t rows, std::size_t c, double *n, double *d, double *u,
+                              double *k) {
         std::size_t r = 0;
         for (; c >= LONG_ROW && r + 4 <= rows; r += 4)
-            forward_four(v + r * c, m + r * c, w, c, n + r, d + r);
-        for (; r < rows; ++r) forward(v + r * c, m + r * c, w, c, n[r], d[r]);
-        const double loss = losses_of_rows(t, first, rows, n, d, a, b);
-        r = 0;
+            forward_four<FINDS_PRIOR>(v + r * c, m + r * c, w, c, n + r, d + r, u + r, k + r);
+        for (; r < rows; ++r)
+            forward<FINDS_PRIOR>(v + r * c, m + r * c, w, c, n[r], d[r], u[r], k[r]);
+    }
+
+    __attribute__((target("avx512f,avx512bw,avx512vl"))) static double run(
+        const float *v, const std::uint8_t *m, const float *w, std::size_t rows, std::size_t first,
+        std::size_t c, const RowTerms &t, float *sums, double &total) {
+        float a[MOST_ROWS], b[MOST_ROWS];
+        double n[MOST_ROWS], d[MOST_ROWS], u[MOST_ROWS], k[MOST_ROWS], weight[MOST_ROWS];
+        if (t.finds_prior())
+            votes_of_rows<true>(v, m, w, rows, c, n, d, u, k);
+        else
+            votes_of_rows<false>(v, m, w, rows, c, n, d, u, k);
+        total += priors_of_rows(t, first, rows, u, k, u, weight);
+        const double loss = losses_of_rows(t, first, rows, n, d, u, weight, a, b);
+        std::size_t r = 0;
         for (; r + 8 <= rows; r += 8) transposed<8>(v + r * c, m + r * c, a + r, b + r, c, sums);
         for (; r + 4 <= rows; r += 4) transposed<4>(v + r * c, m + r * c, a + r, b + r, c, sums);
         for (; r < rows; ++r) transposed<1>(v + r * c, m + r * c, a + r, b + r, c, sums);
@@ -314,7 +437,8 @@ std::size_t rows_a_turn(std::size_t c) {
 
 template <typename KERNEL>
 double loss_and_gradient_by(const float *v, const std::uint8_t *m, const float *w, std::size_t rows,
-                            std::size_t c, const RowTerms &t, float *sums, double *gradient) {
+                            std::size_t c, const RowTerms &t, float *sums, double *gradient,
+                            double &total) {
     const std::size_t group = rows_a_turn(c);
     double loss = 0.0;
     for (std::size_t i = 0; i < rows;) {
@@ -322,7 +446,7 @@ double loss_and_gradient_by(const float *v, const std::uint8_t *m, const float *
         for (std::size_t k = 0; k < c; ++k) sums[k] = 0.0f;
         for (; i < end; i += group) {
             const std::size_t left = end - i < group ? end - i : group;
-            loss += KERNEL::run(v + i * c, m + i * c, w, left, i, c, t, sums);
+            loss += KERNEL::run(v + i * c, m + i * c, w, left, i, c, t, sums, total);
         }
         i = end;
         for (std::size_t k = 0; k < c; ++k) gradient[k] += sums[k];
@@ -339,6 +463,11 @@ Evaluate choose_kernel() {
         return loss_and_gradient_by<Avx512>;
 #endif
     return loss_and_gradient_by<Portable>;
+}
+
+Evaluate evaluate() {
+    static const Evaluate chosen = choose_kernel();
+    return chosen;
 }
 
 template <typename T>
@@ -385,10 +514,47 @@ double loss_and_gradient(Matrix<float> votes, Matrix<std::uint8_t> mask, Vector<
     const RowTerms terms{uniform_vote.data(), target.data(), row_weight.data(), prior_mass,
                          least_denominator,   least_vote,    kept_share,        floor,
                          multiplicity,        log_loss,      is_zeroed};
-    static const Evaluate evaluate = choose_kernel();
+    double total = 0.0;
     nb::gil_scoped_release release;
-    return evaluate(votes.data(), mask.data(), weights.data(), rows, members, terms, sums.data(),
-                    gradient.data());
+    return evaluate()(votes.data(), mask.data(), weights.data(), rows, members, terms, sums.data(),
+                      gradient.data(), total);
+}
+
+// The same of a stream's block, whose rows are known by their prior votes or not at all; vectors of
+// no length are not given, or not wanted. Sums are not divided by the weight of the rows.
+nb::tuple block_loss_and_gradient(Matrix<float> votes, Matrix<std::uint8_t> mask,
+                                  Vector<float> weights, Vector<float> prior,
+                                  Output<float> found_prior, Vector<double> target,
+                                  Vector<double> row_weight, double weight_scale, bool log_loss,
+                                  double prior_mass, double least_denominator, double least_vote,
+                                  double kept_share, double floor, double multiplicity,
+                                  bool is_zeroed, Output<float> sums, Output<double> gradient) {
+    const std::size_t rows = votes.shape(0), members = votes.shape(1);
+    const auto fits = [rows](std::size_t length) { return length == rows || length == 0; };
+    check(mask.shape(0) == rows && mask.shape(1) == members && weights.shape(0) == members &&
+          fits(prior.shape(0)) && fits(found_prior.shape(0)) && fits(target.shape(0)) &&
+          fits(row_weight.shape(0)) && sums.shape(0) == members && gradient.shape(0) == members);
+    RowTerms terms{nullptr,
+                   target.shape(0) ? target.data() : nullptr,
+                   row_weight.shape(0) ? row_weight.data() : nullptr,
+                   prior_mass,
+                   least_denominator,
+                   least_vote,
+                   kept_share,
+                   floor,
+                   multiplicity,
+                   log_loss,
+                   is_zeroed};
+    terms.prior = prior.shape(0) ? prior.data() : nullptr;
+    terms.found_prior = found_prior.shape(0) ? found_prior.data() : nullptr;
+    terms.weight_scale = weight_scale;
+    double loss = 0.0, total = 0.0;
+    {
+        nb::gil_scoped_release release;
+        loss = evaluate()(votes.data(), mask.data(), weights.data(), rows, members, terms,
+                          sums.data(), gradient.data(), total);
+    }
+    return nb::make_tuple(loss, total);
 }
 
 }  // namespace
@@ -401,6 +567,8 @@ NB_MODULE(_passes, m) {
     m.def("forward", &forward<double, forward_f64>, exact, exact, exact, exact, exact);
     m.def("loss_and_gradient", &loss_and_gradient, exact, exact, exact, exact, exact, exact, exact,
           exact, exact, exact, exact, exact, exact, exact, exact, exact);
+    m.def("block_loss_and_gradient", &block_loss_and_gradient, exact, exact, exact, exact, exact,
+          exact, exact, exact, exact, exact, exact, exact, exact, exact, exact, exact, exact, exact);
     m.def("transposed", &transposed<float, transposed_f32>, exact, exact, exact, exact, exact);
     m.def("transposed", &transposed<double, transposed_f64>, exact, exact, exact, exact, exact);
 }

@@ -22,3 +22,23 @@ def loss_and_gradient(
     sums: ndarray,
     gradient: ndarray,
 ) -> float: ...
+def block_loss_and_gradient(
+    votes: ndarray,
+    mask: ndarray,
+    weights: ndarray,
+    prior: ndarray,
+    found_prior: ndarray,
+    target: ndarray,
+    row_weight: ndarray,
+    weight_scale: float,
+    log_loss: bool,
+    prior_mass: float,
+    least_denominator: float,
+    least_vote: float,
+    kept_share: float,
+    floor: float,
+    multiplicity: float,
+    is_zeroed: bool,
+    sums: ndarray,
+    gradient: ndarray,
+) -> tuple[float, float]: ...

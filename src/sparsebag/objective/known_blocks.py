@@ -1,23 +1,23 @@
-"""What is kept of a stream's blocks from their first read, so that later passes ask Python less.
+"""What is kept of a stream's blocks from their first read, so that later passes need not find it.
 
-A pass over a block is one call of the kernel; what surrounds it (who votes on which rows, which
-kernel reads them) is the same every time and, in an interpreter whose code the block's bytes have
-just pushed out of the cache, costs a fifth of the call.
+Of rows the compiled kernel reads that is the whole ensemble's vote alone, four bytes a row: weights
+and targets come with every block. Where it is not kept, the kernel finds it while it reads.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+
 from sparsebag.evidence.evidence import OOBEvidence
-from sparsebag.objective.one_read import OneRead, is_readable
-from sparsebag.objective.row_facts import RowFacts
-from sparsebag.objective.simplex_objective import SimplexObjective
+from sparsebag.objective.block_kernel import NOT_KNOWN
+from sparsebag.objective.row_facts import RowFacts, facts_of_prior
 
 
 @dataclass
 class KnownBlocks:
-    """Facts of blocks by their number, as many as fit.
+    """Prior votes of blocks by their number, as many as fit.
 
     Parameters
     ----------
@@ -27,64 +27,71 @@ class KnownBlocks:
     Examples
     --------
     >>> known = KnownBlocks(1 << 20)
-    >>> known.keep(0, None)
-    >>> known.is_idle(0), known.facts(0), known.is_idle(1)
-    (True, None, False)
+    >>> known.keep_prior(0, np.array([0.5, np.nan], dtype=np.float32))
+    >>> known.is_known(0), known.is_known(1)
+    (True, False)
     """
 
     allowed_bytes: int
 
     def __post_init__(self) -> None:
+        self._priors: dict[int, np.ndarray] = {}
         self._facts: dict[int, RowFacts | None] = {}
-        self._reads: dict[int, OneRead] = {}
         self._held = 0
 
-    def keep(self, number: int, part: SimplexObjective | None) -> None:
+    def keep_prior(self, number: int, prior: np.ndarray) -> None:
+        """Keep what `BlockKernel.find_prior` found, where there is room.
+
+        Parameters
+        ----------
+        number : int
+        prior : ndarray of shape (B,)
+        """
+        if self._has_room(int(prior.nbytes)):
+            self._priors[number] = prior
+
+    def keep_facts(self, number: int, facts: RowFacts | None) -> None:
         """Keep a block's facts, where there is room; None: none of its rows has weight.
 
         Parameters
         ----------
         number : int
-        part : SimplexObjective or None
+        facts : RowFacts or None
         """
-        if part is None:
-            self._facts[number] = None
-            return
-        read = part.one_read
-        own = () if read is None or read.target is read.row_weight else (read.target,)
-        arrays = (part.facts.row_weight, part.facts.uniform_vote, *own)
-        nbytes = sum(int(array.nbytes) for array in arrays)
-        if self._held + nbytes > self.allowed_bytes:
-            return
-        self._held += nbytes
-        self._facts[number] = part.facts
-        if read is not None:
-            self._reads[number] = read.without_evidence()
+        nbytes = 0 if facts is None else facts.row_weight.nbytes + facts.uniform_vote.nbytes
+        if self._has_room(int(nbytes)):
+            self._facts[number] = facts
+
+    def is_known(self, number: int) -> bool:
+        """Whether the other members' columns of a block need not be read."""
+        return number in self._priors or self._facts.get(number) is not None
 
     def is_idle(self, number: int) -> bool:
         """Whether a block is known to have no row of weight."""
         return number in self._facts and self._facts[number] is None
 
-    def facts(self, number: int) -> RowFacts | None:
-        """A block's facts; None where they are not known."""
-        return self._facts.get(number)
+    def prior(self, number: int) -> np.ndarray:
+        """A block's prior votes; `NOT_KNOWN` where they are not kept."""
+        return self._priors.get(number, NOT_KNOWN)
 
-    def read(self, number: int, block: OOBEvidence) -> tuple[OneRead, float] | None:
-        """How the kernel reads a block, and the weight of its rows; None where that is not known.
+    def facts(self, number: int, block: OOBEvidence) -> RowFacts | None:
+        """A block's facts; None where they are not known.
 
         Parameters
         ----------
         number : int
         block : OOBEvidence
-            Of all members, or of some.
+            The block, for its rows' weights.
 
         Returns
         -------
-        read : OneRead
-            Without the evidence, which is the block's.
-        total : float
+        RowFacts or None
         """
-        read, facts = self._reads.get(number), self._facts.get(number)
-        if read is None or facts is None or not is_readable(block.votes, block.oob_mask):
-            return None
-        return (read, facts.total) if block.n_rows == len(read.row_weight) else None
+        if number in self._priors:
+            return facts_of_prior(self._priors[number], block.sample_weight)
+        return self._facts.get(number)
+
+    def _has_room(self, nbytes: int) -> bool:
+        fits = self._held + nbytes <= self.allowed_bytes
+        self._held += nbytes if fits else 0
+        return fits

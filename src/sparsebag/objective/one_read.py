@@ -8,7 +8,7 @@ differentiates, and adds their share of the gradient while they are still in the
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -45,7 +45,6 @@ class OneRead:
         *,
         prior_mass: float,
         least_denominator: float,
-        evidence: OOBEvidence | None = None,
     ) -> tuple[float, np.ndarray]:
         """The loss of all rows and its gradient.
 
@@ -54,23 +53,16 @@ class OneRead:
         weights : ndarray of shape (N,)
         prior_mass, least_denominator : float
             τ, and what is added to every denominator.
-        evidence : OOBEvidence, optional
-            The same rows read anew; must be `is_readable`.
 
         Returns
         -------
         loss : float
         gradient : ndarray of shape (N,)
         """
-        votes, mask, is_zeroed = self.votes, self.mask, self.is_zeroed
-        if evidence is not None:
-            assert evidence.oob_mask is not None
-            votes, mask = evidence.votes, evidence.oob_mask.view(np.uint8)
-            is_zeroed = evidence.is_zeroed
         gradient = np.zeros(len(weights))
         loss = _passes.loss_and_gradient(
-            votes,
-            mask,
+            self.votes,
+            self.mask,
             weights.astype(np.float32, copy=False),
             self.uniform_vote,
             self.target,
@@ -82,21 +74,11 @@ class OneRead:
             self.kept_share,
             self.floor,
             self.multiplicity,
-            is_zeroed,
+            self.is_zeroed,
             np.empty(len(weights), dtype=np.float32),
             gradient,
         )
         return loss, gradient
-
-    def without_evidence(self) -> OneRead:
-        """What is known of the rows, without their votes and mask.
-
-        Returns
-        -------
-        OneRead
-        """
-        nothing = np.empty((0, 0), dtype=np.float32)
-        return replace(self, votes=nothing, mask=nothing)
 
 
 def make_one_read(

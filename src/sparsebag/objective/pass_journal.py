@@ -41,6 +41,8 @@ class PassSums:
         Weight of the rows.
     scale, square : float
         Row-weighted loss of the uniform ensemble, and squared target (regression).
+    squared_weight : float
+        Sum of the squares of the rows' weights.
     n_rows, n_covered, nbytes : int
         Rows read, those some member has out of bag, and bytes of votes and masks.
     n_blocks : int
@@ -55,6 +57,7 @@ class PassSums:
     total: float = 0.0
     scale: float = 0.0
     square: float = 0.0
+    squared_weight: float = 0.0
     n_rows: int = 0
     n_covered: int = 0
     nbytes: int = 0
@@ -103,7 +106,22 @@ class PassSums:
         return replace(self, **{name: getattr(known, name) for name in SURVEYED})
 
 
-SURVEYED = ("scale", "square", "n_rows", "n_covered", "nbytes")
+@dataclass(frozen=True)
+class BlockCut:
+    """How a stream was cut into the blocks that sums are added up by.
+
+    Attributes
+    ----------
+    memory_limit : int
+        Bytes the blocks were cut for; 0 where nobody asked.
+    n_blocks : int or None
+    """
+
+    memory_limit: int = 0
+    n_blocks: int | None = None
+
+
+SURVEYED = ("scale", "square", "squared_weight", "n_rows", "n_covered", "nbytes")
 SCALARS = [name for name in PassSums.__dataclass_fields__ if name not in ("weights", "gradient")]
 
 
@@ -117,6 +135,8 @@ class PassJournal:
         objective.
     fingerprint : str
         What the sums belong to: the evidence's shape and the objective's settings.
+    cut : BlockCut, optional
+        The blocks; a record of others is refused.
 
     Attributes
     ----------
@@ -135,9 +155,11 @@ class PassJournal:
     1.5
     """
 
-    def __init__(self, path: str | os.PathLike[str], fingerprint: str) -> None:
+    def __init__(
+        self, path: str | os.PathLike[str], fingerprint: str, cut: BlockCut | None = None
+    ) -> None:
         self.path = Path(path)
-        self.fingerprint = fingerprint
+        self.fingerprint, self.cut = fingerprint, cut or BlockCut()
         self._passes: list[PassSums] = []
         self._cursor = 0
         self._last_save = time.monotonic()
@@ -194,6 +216,8 @@ class PassJournal:
 
     def _write(self) -> None:
         arrays = {"format": np.array(FORMAT), "fingerprint": np.array(self.fingerprint)}
+        arrays["memory_limit"] = np.array(self.cut.memory_limit)
+        arrays["n_blocks_cut"] = np.array(_or_unknown(self.cut.n_blocks))
         arrays["weights"] = np.array([p.weights for p in self._passes])
         arrays["gradient"] = np.array([p.gradient for p in self._passes])
         for name in SCALARS:
@@ -226,7 +250,15 @@ class PassJournal:
                 f"checkpoint {self.path} belongs to other evidence or other settings; delete it to "
                 "start afresh, or name another file."
             )
-        self.blocks = BlockDigests(*blocks, origin=f"checkpoint {self.path}")
+        recorded, limit = int(arrays["memory_limit"]), self.cut.memory_limit
+        if int(arrays["n_blocks_cut"]) != _or_unknown(self.cut.n_blocks):
+            raise JournalError(
+                f"checkpoint {self.path} has its sums by other blocks: it was written with "
+                f"memory_limit={recorded}, and goes on with that or more and the same block_rows, "
+                f"not with {limit}; or delete it to start afresh."
+            )
+        written = "" if recorded == limit else f" (written with memory_limit={recorded})"
+        self.blocks = BlockDigests(*blocks, origin=f"checkpoint {self.path}{written}")
         n_passes = len(arrays["weights"])
         return [
             PassSums(
@@ -236,3 +268,31 @@ class PassJournal:
             )
             for k in range(n_passes)
         ]
+
+
+def recorded_cut(path: str | os.PathLike[str]) -> BlockCut | None:
+    """How the blocks of a checkpoint were cut; None where there is none that can be read.
+
+    Parameters
+    ----------
+    path : path
+
+    Returns
+    -------
+    BlockCut or None
+
+    Examples
+    --------
+    >>> recorded_cut("nowhere.ckpt") is None
+    True
+    """
+    try:
+        with open(path, "rb") as file, np.load(file, allow_pickle=False) as found:
+            n_blocks = int(found["n_blocks_cut"])
+            return BlockCut(int(found["memory_limit"]), None if n_blocks < 0 else n_blocks)
+    except (OSError, ValueError, KeyError, EOFError, BadZipFile):
+        return None  # PassJournal says what is wrong with it
+
+
+def _or_unknown(n_blocks: int | None) -> int:
+    return -1 if n_blocks is None else n_blocks

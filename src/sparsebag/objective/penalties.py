@@ -96,14 +96,16 @@ class L1Norm:
 class Tilted:
     """A penalty with a linear term and a pull towards an anchor, for steps of other solvers.
 
-    ``penalty(w) + linear·w + pull/2 ‖w - anchor‖²``. A sample's loss, tilted by the difference of
-    the whole's gradient and its own at the anchor, has the whole's gradient there.
+    ``penalty(w) + linear·w + pull/2 ‖w - anchor‖² + Σ_k sign_k/2 (bend_k·(w - anchor))²``. A
+    sample's loss, tilted by the difference of the whole's gradient and its own at the anchor, has
+    the whole's gradient there; the last sum can give it the whole's curvature along steps made.
     """
 
     penalty: Penalty
     linear: Array
     anchor: Array
     pull: float = 0.0
+    bends: tuple[tuple[Array, float], ...] = ()
 
     @property
     def is_convex(self) -> bool:
@@ -115,20 +117,31 @@ class Tilted:
         xp = array_namespace(weights)
         moved = weights - self.anchor
         added = xp.sum(self.linear * weights) + 0.5 * self.pull * xp.sum(moved * moved)
+        for bend, sign in self.bends:
+            added = added + 0.5 * sign * xp.sum(bend * moved) ** 2
         return self.penalty.value(weights) + added
 
     def gradient(self, weights: Array) -> Array:
         """Gradient, one entry a member."""
-        return self.penalty.gradient(weights) + self.linear + self.pull * (weights - self.anchor)
+        moved = weights - self.anchor
+        return self.penalty.gradient(weights) + self.linear + self._bent(moved)
 
     def hessian_product(self, weights: Array, direction: Array) -> Array:
         """Hessian times a direction."""
-        return self.penalty.hessian_product(weights, direction) + self.pull * direction
+        return self.penalty.hessian_product(weights, direction) + self._bent(direction)
+
+    def _bent(self, direction: Array) -> Array:
+        xp = array_namespace(direction)
+        product = self.pull * direction
+        for bend, sign in self.bends:
+            product = product + sign * xp.sum(bend * direction) * bend
+        return product
 
     def restrict(self, members: Array) -> Tilted:
         """The same on a face of the simplex that holds all the anchor's weight."""
         inner = restrict_penalty(self.penalty, members)
-        return Tilted(inner, self.linear[members], self.anchor[members], self.pull)
+        bends = tuple((bend[members], sign) for bend, sign in self.bends)
+        return Tilted(inner, self.linear[members], self.anchor[members], self.pull, bends)
 
 
 def restrict_penalty(penalty: Penalty, members: Array) -> Penalty:

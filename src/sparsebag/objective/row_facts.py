@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 from array_api_compat import array_namespace, device
 
 from sparsebag.evidence.blocks import row_blocks
@@ -56,16 +57,44 @@ def find_facts(evidence: OOBEvidence, channels: Channels) -> RowFacts:
     -------
     RowFacts
     """
-    xp = array_namespace(evidence.votes)
-    weight = xp.astype(evidence.covered(), xp.float64)
+    weight, total = _row_weight(evidence.covered(), evidence.sample_weight)
+    return RowFacts(weight, _uniform_vote(evidence, channels), total)
+
+
+def facts_of_prior(prior: np.ndarray, sample_weight: Array | None) -> RowFacts:
+    """The same from what is kept of a stream's block.
+
+    Parameters
+    ----------
+    prior : ndarray of shape (B,)
+        The uniform votes, NaN where no member has the row out of bag.
+    sample_weight : array of shape (B,) or None
+
+    Returns
+    -------
+    RowFacts
+
+    Examples
+    --------
+    >>> facts_of_prior(np.array([0.5, np.nan, 0.25]), np.array([3.0, 1.0, 1.0])).row_weight.tolist()
+    [0.75, 0.0, 0.25]
+    """
+    idle = np.isnan(prior)
+    weight, total = _row_weight(~idle, sample_weight)
+    return RowFacts(weight, np.where(idle, 0.0, prior.astype(np.float64))[None, :], total)
+
+
+def _row_weight(covered: Array, sample_weight: Array | None) -> tuple[Array, float]:
+    xp = array_namespace(covered)
+    weight = xp.astype(covered, xp.float64)
     largest = 1.0
-    if evidence.sample_weight is not None:
-        largest = float(xp.max(evidence.sample_weight)) or 1.0
-        weight = weight * (evidence.sample_weight / largest)  # huge ones would overflow their sum
+    if sample_weight is not None:
+        largest = float(xp.max(sample_weight)) or 1.0
+        weight = weight * (sample_weight / largest)  # huge ones would overflow their sum
     total = float(xp.sum(weight))
     if total == 0.0:
         raise NoWeightError
-    return RowFacts(weight / total, _uniform_vote(evidence, channels), total * largest)
+    return weight / total, total * largest
 
 
 def _uniform_vote(evidence: OOBEvidence, channels: Channels) -> Array:

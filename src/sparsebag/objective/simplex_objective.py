@@ -27,13 +27,14 @@ from typing import Any
 import numpy as np
 from array_api_compat import array_namespace, device
 
-from sparsebag.evidence.arrays import detached, working_dtype
+from sparsebag.evidence.arrays import detached, on_host, working_dtype
 from sparsebag.evidence.blocks import row_blocks
 from sparsebag.evidence.evidence import OOBEvidence, zero_in_bag
+from sparsebag.evidence.reservoir import draw_by_weight
 from sparsebag.objective.evidence_passes import pass_blocks, passes_of, reads_views
 from sparsebag.objective.losses import Loss, TwiceDifferentiableLoss
 from sparsebag.objective.on_simplex import ObjectiveOnSimplex
-from sparsebag.objective.one_read import OneRead, make_one_read
+from sparsebag.objective.one_read import make_one_read
 from sparsebag.objective.passes import Passes
 from sparsebag.objective.penalties import Penalty, restrict_penalty
 from sparsebag.objective.row_facts import RowFacts, find_facts
@@ -150,11 +151,6 @@ class SimplexObjective(ObjectiveOnSimplex):
     def n_rows(self) -> int:
         """Number of rows, M."""
         return self.evidence.n_rows
-
-    @property
-    def one_read(self) -> OneRead | None:
-        """How the host's kernel reads the evidence; None where it does not."""
-        return self._one_read if isinstance(self._one_read, OneRead) else None
 
     @property
     def has_mask(self) -> bool:
@@ -310,15 +306,26 @@ class SimplexObjective(ObjectiveOnSimplex):
         return share < 1.0 and share * nbytes <= max(FACE_BYTES, nbytes / FACE_SHARE)
 
     def row_sample(self, n_rows: int, seed: int) -> SimplexObjective:
-        """The same objective on rows drawn at random; all of them where there are no more."""
+        """The same objective on rows drawn at random; all of them where there are no more.
+
+        Rows with weights are drawn by them, and count for those like them that were not drawn.
+        """
         if n_rows >= self.n_rows:
             return self
-        rows = np.random.default_rng(seed).choice(self.n_rows, n_rows, replace=False)
-        return self.at_rows(self.xp.asarray(np.sort(rows), device=self.device))
+        rng, counts = np.random.default_rng(seed), None
+        if self.evidence.sample_weight is None:
+            rows = np.sort(rng.choice(self.n_rows, n_rows, replace=False))
+        else:
+            rows, counts = draw_by_weight(on_host(self.evidence.sample_weight), n_rows, rng)
+            counts = self.asarray(np.where(on_host(self._row_weight)[rows] > 0, counts, 0.0))
+        return self.at_rows(self.xp.asarray(rows, device=self.device), counts)
 
-    def at_rows(self, rows: Array) -> SimplexObjective:
-        """The same objective on some rows, with the votes of the whole ensemble as priors."""
-        weight = self._row_weight[rows]
+    def at_rows(self, rows: Array, counts: Array | None = None) -> SimplexObjective:
+        """The same objective on some rows, with the votes of the whole ensemble as priors.
+
+        ``counts`` are their weights where these are not those they have here.
+        """
+        weight = self._row_weight[rows] if counts is None else counts
         total = float(self.xp.sum(weight))
         facts = RowFacts(weight / total, self._uniform_vote[:, rows], total * self.facts.total)
         return SimplexObjective(

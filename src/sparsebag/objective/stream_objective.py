@@ -19,17 +19,20 @@ from typing import Any
 import numpy as np
 
 from sparsebag.evidence.arrays import on_host
-from sparsebag.evidence.evidence import OOBEvidence
-from sparsebag.evidence.reservoir import Reservoir
+from sparsebag.evidence.evidence import OOBEvidence, warn_of_uneven
+from sparsebag.evidence.reservoir import Reservoir, draw_by_weight
 from sparsebag.evidence.row_stream import RowStream, concatenate
 from sparsebag.evidence.same_rows import SameRows
+from sparsebag.objective.block_kernel import make_block_kernel
+from sparsebag.objective.block_parts import some_rows, surveyed
 from sparsebag.objective.known_blocks import KnownBlocks
 from sparsebag.objective.losses import Loss
 from sparsebag.objective.on_simplex import HostObjective
+from sparsebag.objective.one_read import is_readable
 from sparsebag.objective.pass_journal import PassJournal, PassSums
 from sparsebag.objective.pass_report import PassReport
 from sparsebag.objective.penalties import ConcaveQuadratic, Penalty, restrict_penalty
-from sparsebag.objective.row_facts import NoWeightError, RowFacts
+from sparsebag.objective.row_facts import NoWeightError, RowFacts, facts_of_prior
 from sparsebag.objective.simplex_objective import NO_VOTE, SimplexObjective
 
 Array = Any
@@ -93,6 +96,8 @@ class StreamObjective(HostObjective):
         self._reads = _Reads()
         self._members: np.ndarray | None = None
         self._blocks = KnownBlocks(memory_limit // FACTS_SHARE)
+        n_classes = None if stream.classes is None else len(stream.classes)
+        self._kernel = make_block_kernel(loss, floor, stream.task, n_classes)
         self._known: PassSums | None = None
 
     # -- what it is --------------------------------------------------------------------------
@@ -127,6 +132,11 @@ class StreamObjective(HostObjective):
         """Rows no member has out of bag."""
         survey = self._survey()
         return survey.n_rows - survey.n_covered
+
+    def warn_of_uneven_rows(self) -> None:
+        """Say so where a few rows weigh so much that they decide alone."""
+        survey = self._survey()
+        warn_of_uneven(survey.total, survey.squared_weight, survey.n_covered)
 
     @property
     def scale(self) -> float:
@@ -227,10 +237,14 @@ class StreamObjective(HostObjective):
         take = getattr(self.stream, "take", None)
         if total is not None and take is not None:
             n_rows = min(n_rows, total)
-            rows = np.random.default_rng(seed).choice(total, n_rows, replace=False)
+            rng, weight = np.random.default_rng(seed), getattr(self.stream, "row_weight", None)
             self._reads.passes += n_rows / total
-            sample: OOBEvidence = take(np.sort(rows))
-            return sample
+            if weight is not None and n_rows < total:
+                rows, counts = draw_by_weight(weight, n_rows, rng)
+                drawn: OOBEvidence = replace(take(rows), sample_weight=counts)
+            else:
+                drawn = take(np.sort(rng.choice(total, n_rows, replace=False)))
+            return drawn
         reservoir = self._reads.reservoir
         self._reads.reservoir = None  # its rows are the caller's now
         if reservoir is None:
@@ -274,27 +288,32 @@ class StreamObjective(HostObjective):
         samples = self._known is None and began == 0 and not hasattr(self.stream, "take")
         reservoir: Reservoir | None = None
         for number, block in self._numbered_blocks(began):
-            known = None if self._known is None else self._blocks.read(number, block)
-            if known is not None and block.n_members == self.n_members:
-                read, mass = known
-                mean, slope = read.loss_and_gradient(
-                    single, prior_mass=self.prior_mass, least_denominator=NO_VOTE, evidence=block
-                )
-                value += mass * mean
-                slope *= mass
-                gradient += slope
-                total += mass
-            elif (part := self._part(number, block)) is not None:
+            kernel = self._kernel if self._reads_all_of(block) else None
+            part = None
+            if kernel is None or self._known is None:
+                part = self._part(number, block)
+            if part is not None and self._known is None:
                 if samples:
                     reservoir = reservoir or Reservoir(self._affordable_rows(part.evidence))
                     reservoir.add(part.evidence)
+                sums = surveyed(sums, part)
+            if kernel is not None:
+                loss, mass = kernel.add(
+                    block,
+                    single,
+                    gradient,
+                    prior=self._blocks.prior(number),
+                    prior_mass=self.prior_mass,
+                    least_denominator=NO_VOTE,
+                )
+                value += loss
+                total += mass
+            elif part is not None:
                 mean, slope = part.value_and_gradient(part.asarray(weights))
                 value += part.facts.total * mean
                 gradient += part.facts.total * on_host(slope)
                 total += part.facts.total
                 self._reads.vote_eps = float(part.xp.finfo(part.evidence.votes.dtype).eps)
-                if self._known is None:
-                    sums = _surveyed(sums, part)
             n_blocks += 1
             if journal is not None and journal.is_due:
                 journal.save(sums.now(value, gradient.copy(), total, n_blocks))
@@ -315,7 +334,6 @@ class StreamObjective(HostObjective):
     def _part(self, number: int, block: OOBEvidence) -> SimplexObjective | None:
         if self._blocks.is_idle(number):
             return None
-        known = self._blocks.facts(number)
         try:
             part = SimplexObjective(
                 block,
@@ -323,15 +341,31 @@ class StreamObjective(HostObjective):
                 NO_PENALTY,
                 floor=self.floor,
                 prior_mass=self.prior_mass,
-                facts=known,
+                facts=self._facts(number, block),
             )
         except NoWeightError:
-            self._blocks.keep(number, None)
+            self._blocks.keep_facts(number, None)
             return None
-        if known is None:
-            self._blocks.keep(number, part)
+        if not self._blocks.is_known(number) and not self._is_kernels(block):
+            self._blocks.keep_facts(number, part.facts)
         already = self._members is not None and block.n_members == len(self._members)
         return part if self._members is None or already else part.restrict(self._members)
+
+    def _facts(self, number: int, block: OOBEvidence) -> RowFacts | None:
+        """Of a block's rows: as kept, or as the kernel finds them; None: from the evidence."""
+        known = self._blocks.facts(number, block)
+        if known is not None or self._kernel is None or not self._is_kernels(block):
+            return known
+        prior = self._kernel.find_prior(block)
+        self._blocks.keep_prior(number, prior)
+        return facts_of_prior(prior, block.sample_weight)
+
+    def _is_kernels(self, block: OOBEvidence) -> bool:
+        return self._kernel is not None and is_readable(block.votes, block.oob_mask)
+
+    def _reads_all_of(self, block: OOBEvidence) -> bool:
+        """Whether the kernel reads a block as it is: of the members asked for, no others."""
+        return block.n_members == self.n_members and is_readable(block.votes, block.oob_mask)
 
     def _numbered_blocks(self, skip: int) -> Iterator[tuple[int, OOBEvidence]]:
         if self.stream.n_blocks is None:
@@ -341,7 +375,7 @@ class StreamObjective(HostObjective):
             return
         for number in range(skip, self.stream.n_blocks):
             # With the rows' prior votes known, other members' columns need not be read.
-            members = self._members if self._blocks.facts(number) is not None else None
+            members = self._members if self._blocks.is_known(number) else None
             yield number, self.stream.block(number, members)
 
     def _affordable_rows(self, block: OOBEvidence) -> int:
@@ -358,9 +392,7 @@ class StreamObjective(HostObjective):
         for number, part in enumerate(face._parts()):
             if part is not None and share < 1.0:
                 n_kept = max(1, int(share * part.n_rows))
-                draws = np.random.default_rng([seed, number])
-                kept = np.sort(draws.choice(part.n_rows, n_kept, replace=False))
-                part = part.at_rows(kept) if part.facts.row_weight[kept].sum() > 0 else None
+                part = some_rows(part, n_kept, np.random.default_rng([seed, number]))
             if part is not None:
                 parts.append(part)
         self._reads.passes += 1.0
@@ -389,24 +421,6 @@ class StreamObjective(HostObjective):
         other = object.__new__(StreamObjective)
         other.__dict__.update(self.__dict__)
         return other
-
-
-def _surveyed(sums: PassSums, part: SimplexObjective) -> PassSums:
-    """What only the first pass has to find out, with one more block's part."""
-    mass = part.facts.total
-    targets = on_host(part.evidence.target).astype(np.float64)
-    row_weight = on_host(part.facts.row_weight)
-    idle = row_weight == 0
-    if part.evidence.sample_weight is not None:
-        idle &= on_host(part.evidence.sample_weight) > 0
-    return replace(
-        sums,
-        scale=sums.scale + mass * part.scale,
-        square=sums.square + mass * float(row_weight @ targets**2),
-        n_rows=sums.n_rows + part.n_rows,
-        n_covered=sums.n_covered + part.n_rows - int(idle.sum()),
-        nbytes=sums.nbytes + part.nbytes_per_pass,
-    )
 
 
 @dataclass

@@ -12,7 +12,8 @@ Zhang 2013; with the sample minimised to the end, Shamir, Srebro and Zhang 2014)
 1. stochastic steps over minibatches of the sample, each with the minibatch's gradient at w, less
    the one at a, plus ∇f(a). Multiplicative (exponentiated gradient) or projected; the step length
    follows from the gradients seen (Streeter and McMahan 2010), the iterates are averaged.
-2. members whose average weight is negligible are screened out, and F is minimised exactly on the
+2. what passes have shown of the curvature f_S lacks is added to F (`secants`).
+3. members whose average weight is negligible are screened out, and F is minimised exactly on the
    rest, which makes the zeros exact; its gradient can bring a member back.
 
 The next pass finds objective, gradient and stationarity gap there; its point is the next anchor.
@@ -40,6 +41,7 @@ from sparsebag.solvers.geometry import Entropy, Euclid, Geometry
 from sparsebag.solvers.newton import END_STEPS, end_by_newton, may_end_with_newton, newton_end
 from sparsebag.solvers.point import Point
 from sparsebag.solvers.projected_gradient import ProjectedGradient, leave_flat_centre
+from sparsebag.solvers.secants import Secants
 from sparsebag.solvers.simplex import check_start
 
 Array = Any
@@ -63,6 +65,8 @@ TRUSTED_SHARE = 0.5
 MOST_FAILURES = 8
 """Rounds in a row that may fail to lower the objective before the solve is called stalled."""
 PULL_GROWTH = 8.0
+MOST_BENT_STEPS = 200
+"""Iterations on a sample of corrected curvature; one that is bent the wrong way has no end."""
 
 
 NO_PENALTY = ConcaveQuadratic(0.0)
@@ -135,6 +139,8 @@ class _Rounds:
         self.face: Array = None
         self.face_rows: SimplexObjective | None = None
         self.is_exact = False
+        self.secants = Secants()
+        self.tilted_from: tuple[SimplexObjective, Point, Array] | None = None
 
     def run(self, best: Point) -> Solution:
         """Alternate until the gap over all rows meets the goal."""
@@ -160,6 +166,7 @@ class _Rounds:
                     break
                 moved = Point.at(self.objective, inner.weights, self.watch)
                 self.n_passes += 1
+                self._learn_curvature(moved)
                 self.watch.iteration(moved.value, moved.gap, int((moved.weights > 0).sum()))
                 rounding = self.objective.rounding
                 lower = moved.value < best.value - rounding
@@ -176,6 +183,7 @@ class _Rounds:
                     status = Status.STALLED
                     break
                 self._pull_harder(best, moved)
+                self.secants = Secants()
             if best.gap <= self.goal and status is not Status.INTERRUPTED:
                 best, status = self._last_digits(best), Status.CONVERGED
         except KeyboardInterrupt:
@@ -237,13 +245,19 @@ class _Rounds:
             # A concave penalty decides for one of several like members; a sample decides wrongly,
             # so the first round leaves the choice to later ones, which see more.
             own = NO_PENALTY
-        tilted = sample.with_penalty(Tilted(own, linear, anchor.weights, self.pull))
+        if self.tilted_from is not None and self.tilted_from[0] is not sample:
+            self.secants = Secants()  # of other rows, or other columns
+        self.tilted_from = sample, anchor, at_anchor
+        tilt = Tilted(own, linear, anchor.weights, self.pull)
+        tilted = sample.with_penalty(tilt)
         begin = anchor.weights
         if is_first:
             begin = stochastic_steps(tilted, anchor, self.solver.geometry, self.watch)
         is_whole = sample.n_rows >= self.objective.n_rows
         wanted = self.goal / 2 if is_whole else max(self.goal / 4, INNER_SHARE * anchor.gap)
-        inner = self._solve(tilted, begin, wanted)
+        inner = self._solve_bent(sample, tilt, begin, wanted)
+        if inner is None:
+            inner = self._solve(tilted, begin, wanted)
         self._count(sample, inner.n_evaluations, inner.nbytes_read)
         self.is_exact = is_whole and inner.status is Status.CONVERGED
         if self.is_exact:
@@ -252,6 +266,21 @@ class _Rounds:
             self._count(sample, end.n_evaluations, end.nbytes_read)
             inner = replace(inner, weights=ended.weights)
         return inner
+
+    def _solve_bent(
+        self, sample: SimplexObjective, tilt: Tilted, begin: Array, wanted: float
+    ) -> Solution | None:
+        """With the curvature passes have shown; None where there is none, or it leads nowhere."""
+        if not self.secants.bends:
+            return None
+        bent = sample.with_penalty(replace(tilt, bends=self.secants.bends))
+        inner = polisher(bent, wanted / bent.scale, MOST_BENT_STEPS).solve(bent, begin)
+        self.watch.nbytes_read += inner.nbytes_read
+        if inner.status in (Status.CONVERGED, Status.INTERRUPTED):
+            self.watch.n_iterations += inner.n_iterations
+            return replace(inner, nbytes_read=0)
+        self.secants = Secants()
+        return None
 
     def _polish(self, point: Point, face: Array) -> tuple[Solution, Point]:
         """Minimise exactly over the members with weight and those asking for some, on all rows."""
@@ -304,6 +333,19 @@ class _Rounds:
         self.watch.nbytes_read += nbytes
         if sample.n_rows >= self.objective.n_rows:
             self.watch.n_evaluations += n_evaluations
+
+    def _learn_curvature(self, moved: Point) -> None:
+        """What the pass says of the curvature the sample lacked along the step it proposed."""
+        if self.tilted_from is None:
+            return
+        sample, anchor, at_anchor = self.tilted_from
+        if sample.n_rows >= self.objective.n_rows:
+            return
+        face = self.face if sample is self.face_rows else slice(None)
+        weights, gradient = moved.weights[face], moved.gradient[face]
+        _, here = sample.value_and_gradient(weights)
+        self._count(sample, 1, sample.nbytes_per_pass)
+        self.secants.add(weights - anchor.weights, gradient - anchor.gradient, here - at_anchor)
 
     def _pull_harder(self, best: Point, moved: Point) -> None:
         """Trust the sample less far from the anchor: as much as its curvature there, then more."""
