@@ -281,7 +281,7 @@ def test_targets_alone_may_be_on_the_cluster():
 
 def test_blocks_are_counted_as_they_are_made(capsys):
     distributed = pytest.importorskip("distributed", reason="distributed is not installed")
-    client = distributed.Client(processes=False, n_workers=1, dashboard_address=None)
+    client = distributed.Client(processes=False, n_workers=1, dashboard_address=":0")
     with client, dask.config.set(scheduler=None):
         blocks = ClusterBlocks(lambda: [dask.delayed(range)(n) for n in range(20)], verbose=1)
         assert blocks.sum(len) == 190

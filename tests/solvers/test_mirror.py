@@ -212,6 +212,10 @@ def hard_rows(n_rows=12_000, n_members=40, *, weights):
     return votes * mask, mask, rng.integers(0, 2, n_rows), weight
 
 
+NEWTON_END = 2
+"""Passes of the end that makes the weights' last digits right: a Hessian, and its point."""
+
+
 @pytest.mark.filterwarnings("ignore:sample_weight lets")
 @pytest.mark.parametrize(("weights", "memory_limit", "passes"), [(0, 1 << 21, 13), (1, 1 << 20, 6)])
 @pytest.mark.parametrize("from_arrays", [False, True])
@@ -233,5 +237,5 @@ def test_few_passes_where_many_keep_weight_and_memory_is_short(
     found = sb.fit_weights(stream, memory_limit=memory_limit)  # of 2.4 MB of evidence
     best = sb.fit_weights(votes, mask, y, sample_weight=weight)
     assert found.status.success
-    assert found.n_passes <= passes
+    assert found.n_passes <= passes + NEWTON_END
     assert found.objective == pytest.approx(best.objective, rel=1e-5)
