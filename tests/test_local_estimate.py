@@ -31,7 +31,7 @@ def test_the_gain_that_is_told_is_that_of_all_members(local):
 
 
 def test_weights_that_depend_on_the_row_come_without_a_temperature_that_does():
-    """Judged in regions that the judging rows had drawn, one seemed to gain here, and lost 0.008."""
+    """Judged in regions that the judging rows had drawn, one seemed to gain, and lost 0.008."""
     X, y, _, bag = problem("classification", "axis", "tree", seed=97)
     flat, small = (compressed(bag, X, y, gate) for gate in (None, "regions"))
     assert small.local_.weights is not None

@@ -185,8 +185,8 @@ class _Localiser:
             about = self.log_temperature + local.log_temperature - usual.log_temperature
             if not self._moves(found, evidence):
                 about = self.log_temperature  # there is no change, whatever the folds had
-            # No temperature of the row besides: the gate's regions were drawn with all rows' targets,
-            # so no row is left to judge it, and it would be one for a third of the voters.
+            # No temperature of the row besides: the gate's regions were drawn by all rows,
+            # so none is left to judge it, and it would be one for a third of the voters.
             self._recalibrate(about)
         gate = gate_of(self.base, found.deviation, None)
         return self._told(gate=gate, weights=found.gain)
