@@ -60,6 +60,7 @@ bench-quality: $(BENCH)  ## Refined and calibrated, at 10 and 20 of 100 trees, b
 
 bench-local: $(BENCH)  ## Weights that depend on the row: experts, suite, DESlib; the gate's cost
 	$(BIN)/python -m benchmarks.local
+	$(BIN)/python -m benchmarks.local_estimate
 	$(BIN)/python -m benchmarks.local_latency
 
 bench-paper-preset: $(STAMP)  ## preset="paper" beside the authors' code, row by row

@@ -177,8 +177,8 @@ def calibrated_rows_of(job: Row) -> list[Row]:
             **job,
             **losses,
             **{"status": OK, "survivors": small.n_active_, "share": share, "seconds": seconds},
-            "expected_gain": None if gain is None else gain.gain,
-            "expected_error": None if gain is None else gain.gain_error,
+            "expected_gain": None if gain is None else gain.deployed_gain,
+            "expected_error": None if gain is None else gain.deployed_error,
             "source": environment()["source"],
         }
     ]

@@ -18,6 +18,7 @@ from sparsebag.evidence.arrays import on_host
 from sparsebag.evidence.members import MemberPool
 from sparsebag.refine.calibrate import PREFERRED, Calibrated, fit_calibrator
 from sparsebag.refine.calibrator import Calibrator
+from sparsebag.refine.full_vote import full_vote_risks
 from sparsebag.refine.honest_votes import honest_votes
 from sparsebag.refine.local_candidates import CAUTIOUS, TEMPERATURES, WEIGHTS
 from sparsebag.refine.local_choice import (
@@ -28,7 +29,7 @@ from sparsebag.refine.local_choice import (
 )
 from sparsebag.refine.local_design import FittedMap, LinearDesign, RegionDesign
 from sparsebag.refine.local_gates import gate_of
-from sparsebag.refine.local_judge import full_vote_risks, judged_weights
+from sparsebag.refine.local_judge import judged_weights
 from sparsebag.refine.local_temperature import TemperatureProblem, goes_with
 from sparsebag.refine.local_weights import LEAST_MASS, LocalEvidence, WeightsProblem
 from sparsebag.refine.localisation import LocalGain, Localisation
@@ -168,8 +169,6 @@ class _Localiser:
         """The vote is another one now, as sure as its members are here: tempered anew."""
         if self.calibration.is_wanted:
             self._without_richer_calibrator()
-        temperature = None
-        gain = None
         recalibration = self._recalibration(evidence)
         if recalibration is not None and self._moves(found, evidence):
             self.calibrated = recalibration.fit(evidence, held_out)
@@ -186,12 +185,11 @@ class _Localiser:
             about = self.log_temperature + local.log_temperature - usual.log_temperature
             if not self._moves(found, evidence):
                 about = self.log_temperature  # there is no change, whatever the folds had
-            tempered = self._temperature(local, (found.gain.kind,))
-            if tempered is not None:
-                temperature, gain = (about, tempered.deviation), tempered.gain
+            # No temperature of the row besides: the gate's regions were drawn by all rows,
+            # so none is left to judge it, and it would be one for a third of the voters.
             self._recalibrate(about)
-        gate = gate_of(self.base, found.deviation, temperature)
-        return self._told(gate=gate, weights=found.gain, temperature=gain)
+        gate = gate_of(self.base, found.deviation, None)
+        return self._told(gate=gate, weights=found.gain)
 
     def _moves(self, found: _Found, evidence: LocalEvidence) -> bool:
         """Whether the map that is deployed moves weights at all."""

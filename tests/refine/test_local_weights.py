@@ -8,10 +8,11 @@ import pytest
 
 from expert_bags import expert_evidence
 from sparsebag.deploy.explained_weights import region_rules
+from sparsebag.refine.full_vote import full_vote_risks
 from sparsebag.refine.local_choice import Candidate, choose, cross_fit, mean_and_error
 from sparsebag.refine.local_design import Deviation, LinearDesign, RegionDesign
 from sparsebag.refine.local_gates import gate_of
-from sparsebag.refine.local_judge import full_vote_risks, judged_weights, plain_losses
+from sparsebag.refine.local_judge import judged_weights, plain_losses
 from sparsebag.refine.local_temperature import TemperatureProblem, goes_with
 from sparsebag.refine.local_weights import WeightsProblem
 from sparsebag.refine.localisation import LocalGain

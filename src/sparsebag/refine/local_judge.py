@@ -3,13 +3,18 @@
 Two estimates, for each is blind to something. Out-of-bag votes give the loss that is deployed,
 each side with the calibrator it would have (a gate must not be paid for sureness that a temperature
 gives as well), but they hear 37 % of the members. The full-vote risk is that of all of them, for
-squared error and Brier score only.
+squared error and Brier score only; of a calibrated gain it tells the share that all leave
+(`deployed_size`).
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
+from sparsebag.refine.deployed_size import at_deployed_size
+from sparsebag.refine.full_vote import full_vote_risks
 from sparsebag.refine.local_choice import mean_and_error
 from sparsebag.refine.local_weights import LocalEvidence
 from sparsebag.refine.localisation import LocalGain
@@ -18,8 +23,6 @@ from sparsebag.refine.temperature import fit_tempered_floor
 from sparsebag.refine.vector_scaling import fit_vector_scaling
 
 LEAST_VOTE = 1e-6
-LEAST_PAIRS = 1e-2
-"""Weight of pairs of members that must have a row out of bag together, to be heard on it."""
 
 
 def calibrated_losses(
@@ -60,42 +63,6 @@ def plain_losses(evidence: LocalEvidence, weights: np.ndarray) -> np.ndarray:
     """
     votes = evidence.voted(weights)[np.arange(evidence.n_rows), evidence.target]
     return np.asarray(-np.log((1.0 - LEAST_VOTE) * votes + LEAST_VOTE / evidence.votes.shape[2]))
-
-
-def full_vote_risks(evidence: LocalEvidence, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Each row's squared error or Brier score of *all* members under weights of its own.
-
-    The mean product of two members' residuals, and the mean square of one's, over those that have
-    the row out of bag; together as they enter the square of the weighted mean of all members.
-
-    Parameters
-    ----------
-    evidence : LocalEvidence
-    weights : ndarray of shape (R, k)
-
-    Returns
-    -------
-    risks : ndarray of shape (R,)
-    heard : ndarray of bool of shape (R,)
-        Rows that two members can be heard on.
-    """
-    w = np.where(evidence.mask, weights, 0.0)
-    votes = np.where(evidence.mask[:, :, None], evidence.votes, 0.0).astype(np.float64)
-    if evidence.classifies:
-        truth = np.eye(votes.shape[2])[evidence.target]
-        votes = (1.0 - evidence.floor) * votes + evidence.floor / votes.shape[2]
-    else:
-        truth = evidence.target[:, None].astype(np.float64)
-    residual = votes - truth[:, None, :]
-    sums = np.einsum("ij,ijc->ic", w, residual)
-    squares = np.einsum("ij,ijc->i", w**2, residual**2)
-    together, alone = w.sum(axis=1) ** 2, np.sum(w**2, axis=1)
-    pairs = together - alone
-    heard = pairs > LEAST_PAIRS
-    pair = (np.sum(sums**2, axis=1) - squares) / np.where(heard, pairs, 1.0)
-    own = squares / np.where(alone > 0.0, alone, 1.0)
-    concentration = np.sum(weights**2, axis=1)
-    return np.asarray((1.0 - concentration) * pair + concentration * own), heard
 
 
 def judged_weights(
@@ -149,4 +116,8 @@ def judged_weights(
         second = calibrated_losses(evidence, held_out)
     gain, error = mean_and_error(first - second, evidence.weight)
     mean = float(evidence.weight @ first)
-    return LocalGain(kind, mean, mean - gain, gain, error, full_vote)
+    found = LocalGain(kind, mean, mean - gain, gain, error, full_vote)
+    if not calibrates:  # a gate then sharpens too, and all members leave more of that, not less
+        return found
+    left, left_error = at_deployed_size(evidence, held_out, first - second)
+    return replace(found, deployed_gain=left, deployed_error=left_error)

@@ -30,6 +30,10 @@ class LocalGain:
         score gains. Of a temperature: what the survivors' own out-of-bag votes gain.
     second_error : float
         Its standard error; 0 where its sign alone counts.
+    deployed_gain, deployed_error : float or None
+        Of weights of a calibrated vote: what is left of the gain when all members vote, not only
+        those that have a row out of bag, and the standard error of that. Rather too little than
+        too much.
     """
 
     kind: str
@@ -39,6 +43,8 @@ class LocalGain:
     gain_error: float
     second_gain: float | None = None
     second_error: float = 0.0
+    deployed_gain: float | None = None
+    deployed_error: float | None = None
 
     def is_sure(self, errors: float) -> bool:
         """Whether the gain is more than so many standard errors, and nothing speaks against it.
@@ -123,7 +129,12 @@ def _saved(gain: LocalGain) -> str:
     if abs(gain.gain) <= NOTHING * abs(gain.loss_before):
         return "nothing saved"
     figure = f"{abs(gain.gain):.2g} ± {gain.gain_error:.1g}"
-    return f"{figure} saved" if gain.gain > 0.0 else f"{figure} lost; local='auto' would not use it"
+    if gain.gain <= 0.0:
+        return f"{figure} lost; local='auto' would not use it"
+    if gain.deployed_gain is None or gain.deployed_gain >= gain.gain:
+        return f"{figure} saved"
+    left = f"{gain.deployed_gain:.2g} ± {gain.deployed_error:.1g}"
+    return f"{figure} saved by the members that had not seen a row, and {left} by all together"
 
 
 _LOOKS_AT = {"linear": "the features, smoothly", "regions": "the region of a row"}
