@@ -216,7 +216,10 @@ class Halving:
         return replace(self, votes=1.0 / (measured * len(point.members)))
 
 
-@pytest.mark.parametrize("worth", [lambda k: 0.6, lambda k: 1.0, lambda k: 5.0, lambda k: 20 / k])
+WORTHS = [lambda k: 0.6, lambda k: 1.0, lambda k: 5.0, lambda k: 20 / k, lambda k: 0.99 * 49 / k]
+
+
+@pytest.mark.parametrize("worth", WORTHS)
 def test_of_refitted_members_the_fewest_that_keep_the_promise_are_kept(worth):
     points = [PathPoint(np.arange(k), np.full(k, 1.0 / k)) for k in range(1, 200)]
     tolerance, tried = 0.0201, []

@@ -348,12 +348,13 @@ def _measured(
     What one size turns out to be tells how many are needed; those are refitted next, until no size
     between too few and enough is left that seems to be enough.
     """
-    position, full, sizes = choice.position, max(path.full_risk, SMALLEST_RISK), path.sizes
+    full, sizes = max(path.full_risk, SMALLEST_RISK), path.sizes
+    following = choice.position
     enough: int | None = None
     too_few = 0
     for _ in range(MOST_REFITS):
-        assert position is not None
-        point = path.points[position]
+        assert following is not None
+        position, point = following, path.points[following]
         measured = refitted.measure(point)
         facts = _facts(path.only(point, measured), tolerance, choice, (0, 0, 0))
         kept = facts.bound <= tolerance
@@ -369,7 +370,7 @@ def _measured(
             between &= sizes < sizes[enough]
         if not between.any():
             break
-        position = int(np.argmax(between))
+        following = int(np.argmax(between))
     if enough is not None:
         position, kept = enough, True
         measured = refitted.measure(path.points[enough])  # mostly remembered
