@@ -1,6 +1,7 @@
 """How time and memory grow with rows and members, for every solver, beside the bandwidth bound.
 
     python -m benchmarks.scale_growth [--quick] [--fresh]
+    python -m benchmarks.scale_growth --passes    # single passes alone: three minutes
 
 About three quarters of an hour on a quiet core, with 24 GiB. What is measured is noted at once in
 ``benchmarks/results/scale_growth.local.jsonl``: a run that was stopped goes on from there, and the
@@ -35,6 +36,7 @@ from benchmarks.scale_data import SyntheticRows
 from sparsebag.solvers.auto import SOLVERS
 
 RESULTS = Path(__file__).parent / "results" / "scale_growth.txt"
+PASSES = RESULTS.with_name("scale_passes.txt")
 NOTES = RESULTS.with_suffix(".local.jsonl")
 ROWS, QUICK_ROWS = (10_000, 100_000, 1_000_000, 10_000_000), (1_000, 10_000, 30_000)
 MEMBERS, QUICK_MEMBERS = (100, 1000, 10_000), (100, 300)
@@ -50,13 +52,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="small sizes; nothing is kept")
     parser.add_argument("--fresh", action="store_true", help="forget what a stopped run noted")
+    parser.add_argument("--passes", action="store_true", help="single passes alone")
     options = parser.parse_args()
     if options.fresh:
         NOTES.unlink(missing_ok=True)
-    with kept_output(None if options.quick else RESULTS):
-        print("python -m benchmarks.scale_growth" + (" --quick" if options.quick else ""))
+    kept = PASSES if options.passes else RESULTS
+    with kept_output(None if options.quick else kept):
+        asked = "".join(f" --{n}" for n in ("quick", "passes") if getattr(options, n))
+        print("python -m benchmarks.scale_growth" + asked)
         print(", ".join(f"{name} {value}" for name, value in environment().items() if value))
-        run(quick=options.quick)
+        run(quick=options.quick, passes_alone=options.passes)
 
 
 class Notes:
@@ -112,14 +117,16 @@ def exponents(rows: Sequence[Growth | Pass], values: list[float]) -> str:
     return f"M^{a:.2f} N^{b:.2f} ({len(rows)} shapes)"
 
 
-def run(*, quick: bool) -> None:
-    notes = Notes(None if quick else NOTES)
+def run(*, quick: bool, passes_alone: bool = False) -> None:
+    notes = Notes(None if quick or passes_alone else NOTES)
     longest = QUICK_LONGEST_SECONDS if quick else LONGEST_SECONDS
+    asked = (PASS,) if passes_alone else (PASS, *SOLVERS)
     print("\n## Growth: synthetic rows, log-loss, λ = 0, one thread\n")
-    print(
-        f"{'M':>10}{'N':>7}{'evidence':>16}  {'solver':<20}{'CPU s':>8}{'bound s':>9}{'×':>6}"
-        f"{'passes':>7}{'beyond it':>11}{'objective':>12}{'gap':>9}{'kept':>6}"
-    )
+    if not passes_alone:
+        print(
+            f"{'M':>10}{'N':>7}{'evidence':>16}  {'solver':<20}{'CPU s':>8}{'bound s':>9}{'×':>6}"
+            f"{'passes':>7}{'beyond it':>11}{'objective':>12}{'gap':>9}{'kept':>6}"
+        )
     solved: dict[str, list[Growth]] = defaultdict(list)
     passes: list[Pass] = []
     for n_members, held, streamed in shapes(quick=quick):
@@ -129,7 +136,7 @@ def run(*, quick: bool) -> None:
             if n_rows in held:
                 pool, made = SyntheticRows(n_rows, n_members), None
             assert pool is not None
-            for name in (PASS, *SOLVERS):
+            for name in asked:
                 key = f"{name} {n_rows} {n_members}"
                 seconds = foretold(name, n_rows, n_members, solved.get(name, []))
                 if seconds > longest and key not in notes.known:
@@ -154,6 +161,9 @@ def run(*, quick: bool) -> None:
                 row = Growth(**notes.known[key])
                 solved[name].append(row)
                 _show(row)
+    if passes_alone:
+        _show_passes(passes)
+        return
     _show_exponents(solved, passes, QUICK_FITTED_ENTRIES if quick else FITTED_ENTRIES)
     _show_passes(passes)
     _show_rules(longest, QUICK_IN_MEMORY_BYTES if quick else IN_MEMORY_BYTES)
