@@ -35,7 +35,7 @@ class Status(Enum):
         "rows held out of the sample see a gap that one pass does not close; more memory, or rows "
         "that can be read again, would"
     )
-    MAX_ITERATIONS = "the iteration limit was reached"
+    MAX_ITERATIONS = "the iteration limit, or the limit of passes, was reached"
     INTERRUPTED = "interrupted; these are the best weights so far"
 
     @property
@@ -282,7 +282,8 @@ def warn_unless_converged(solution: Solution) -> None:
         warn_caller(
             f"solver {solution.solver!r} stopped early: {solution.status.value} (stationarity gap "
             f"{solution.stationarity_gap:.2e} after {solution.n_iterations} iterations). The "
-            "weights are on the simplex and usable.",
+            "weights are on the simplex, the best found so far; a gap that is not small beside the "
+            f"objective, {solution.objective:.3g}, leaves them far from the best there are.",
             ConvergenceWarning,
         )
 
