@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from sklearn.exceptions import ConvergenceWarning
 
 import sparsebag as sb
 from sparsebag.evidence.from_predictions import from_predictions
@@ -76,3 +77,42 @@ def test_active_set_ends_at_the_minimum_without_a_mask(loss, lam):
     exact = ActiveSet(tol=1e-10).solve(f, ended.weights)
     assert ended.status.name == "CONVERGED"
     assert np.abs(ended.weights - exact.weights).max() < 1e-6
+
+
+def fits_far_from_zero(offset, scale=1.0, dtype=np.float32):
+    votes, mask, target = rows_of(3000, 20, 0)
+    votes = (votes.astype(np.float64) * scale + offset).astype(dtype)
+    target = target * scale + offset
+    settings = {"lam": 0.0, "loss": "squared_error"}
+    yield lambda: sb.fit_weights(votes, mask, target, **settings)
+    yield lambda: sb.fit_weights(sb.stream_rows(votes, mask, target, task="regression"), **settings)
+
+
+@pytest.mark.filterwarnings("ignore::sparsebag.UncoveredRowsWarning")
+@pytest.mark.parametrize("offset", [1e5, 1e6, 1e8])
+def test_a_minimum_that_rounding_hides_is_no_success(offset):
+    for fit in fits_far_from_zero(offset):
+        with pytest.warns(ConvergenceWarning, match="subtract the targets' mean"):
+            found = fit()
+        assert found.status.name == "STALLED"
+
+
+@pytest.mark.filterwarnings("ignore::sparsebag.UncoveredRowsWarning")
+@pytest.mark.parametrize(("offset", "dtype"), [(1e3, np.float32), (1e6, np.float64)])
+def test_targets_at_a_bearable_distance_from_zero(offset, dtype):
+    near = next(fits_far_from_zero(0.0, dtype=np.float64))()
+    for fit in fits_far_from_zero(offset, dtype=dtype):
+        found = fit()
+        assert found.status.name == "CONVERGED"
+        assert found.objective == pytest.approx(near.objective, rel=1e-4)
+
+
+@pytest.mark.filterwarnings("ignore::sparsebag.UncoveredRowsWarning", "ignore::RuntimeWarning")
+def test_huge_targets_are_solved_or_refused_in_a_sentence():
+    near = next(fits_far_from_zero(0.0, dtype=np.float64))()
+    here, streamed = fits_far_from_zero(0.0, scale=1e150, dtype=np.float64)
+    found = here()
+    assert found.status.name == "CONVERGED"
+    assert np.abs(found.weights - near.weights).max() < 1e-6
+    with pytest.raises(FloatingPointError, match="divide targets and predictions"):
+        streamed()

@@ -23,6 +23,9 @@ from sparsebag.solvers.simplex import stationarity_gap
 
 Array = Any
 
+COARSE_GAP = 1e-3
+"""A gap above this share of the loss's scale is no success, even if rounding allows no smaller."""
+
 
 class Status(Enum):
     """How a solve ended; the value is the message."""
@@ -269,6 +272,39 @@ def check_compatible(solver: Solver, objective: Objective) -> None:
             f"{objective.loss.name!r} does not define; use solver='projected_gradient', or give "
             "the loss a curvature method."
         )
+
+
+def judged(solution: Solution, objective: Objective) -> Solution:
+    """Warn when a solve did not end as it should, or when rounding hides whether it did.
+
+    Squared errors are what is left after subtracting the target: where targets are far from zero
+    beside their spread, single precision has no digits left for that, and any weights would pass.
+
+    Parameters
+    ----------
+    solution : Solution
+    objective : Objective
+        Of all members.
+
+    Returns
+    -------
+    Solution
+        With status ``STALLED`` where rounding hides the minimum.
+    """
+    gap = solution.stationarity_gap
+    is_hidden = COARSE_GAP * objective.scale < gap <= objective.goal(0.0)
+    regression = objective.loss.channel == "prediction"
+    if not (regression and is_hidden and solution.status is Status.CONVERGED):
+        warn_unless_converged(solution)
+        return solution
+    warn_caller(
+        f"rounding hides the minimum (stationarity gap {gap:.2e}, the uniform ensemble's loss "
+        f"{objective.scale:.3g}): the targets are far from zero beside the members' errors, in the "
+        "predictions' precision; subtract the targets' mean from targets and predictions (the "
+        "weights are the same), or pass float64.",
+        ConvergenceWarning,
+    )
+    return replace(solution, status=Status.STALLED)
 
 
 def warn_unless_converged(solution: Solution) -> None:
