@@ -19,8 +19,8 @@ from sparsebag.solvers.base import (
     Solution,
     check_compatible,
     drop_small_weights,
+    judged,
     one_blas_thread,
-    warn_unless_converged,
 )
 
 Array = Any
@@ -110,6 +110,5 @@ def solve_blocks(
     with one_blas_thread():
         solver = resolve_solver(settings.solver, objective, verbose)
         check_compatible(solver, objective)
-        solution = solver.solve(objective, start)
-        warn_unless_converged(solution)
+        solution = judged(solver.solve(objective, start), objective)
         return drop_small_weights(solution, objective, settings.drop_threshold)

@@ -30,6 +30,7 @@ from sparsebag.solvers.base import (
     Solution,
     check_compatible,
     drop_small_weights,
+    judged,
     one_blas_thread,
     warn_unless_converged,
 )
@@ -102,8 +103,7 @@ def solve_stream(
         )
         solver = resolve_solver(settings.solver, objective, verbose)
         check_compatible(solver, objective)
-        solution = solver.solve(objective, start)
-        warn_unless_converged(solution)
+        solution = judged(solver.solve(objective, start), objective)
         solution = drop_small_weights(solution, objective, settings.drop_threshold)
         objective.stream.meet_the_rest()
         check_store(stream)

@@ -37,8 +37,8 @@ from sparsebag.solvers.base import (
     Status,
     check_compatible,
     drop_small_weights,
+    judged,
     one_blas_thread,
-    warn_unless_converged,
 )
 from sparsebag.streaming import solve_stream
 
@@ -69,8 +69,7 @@ def solve_weights(
         )
         solver = resolve_solver(settings.solver, objective, verbose)
         check_compatible(solver, objective)
-        solution = solver.solve(objective, start)
-        warn_unless_converged(solution)
+        solution = judged(solver.solve(objective, start), objective)
         return drop_small_weights(solution, objective, settings.drop_threshold)
 
 

@@ -74,7 +74,15 @@ class ObjectiveOnSimplex(ABC):
         A vote is rounded relative to the target's size, the loss is made of what is left after
         subtracting the target: (f + δ - y)² differs by 2 δ |f - y|, with δ = eps |y|.
         """
-        return float(eps * max(self.scale, (square * self.scale) ** 0.5, eps * square))
+        rounding = float(eps * max(self.scale, square**0.5 * self.scale**0.5, eps * square))
+        # Of streams prior votes are kept in single precision.
+        largest = float(np.finfo(np.float32).max) ** 2
+        if not np.isfinite(rounding) or (getattr(self, "is_streamed", False) and square > largest):
+            raise FloatingPointError(
+                "the targets are too large for their squares, or for single precision: divide "
+                "targets and predictions by the targets' standard deviation."
+            )
+        return rounding
 
 
 class HostObjective(ObjectiveOnSimplex):

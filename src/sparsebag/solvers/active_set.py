@@ -17,7 +17,13 @@ from typing import Any
 from sparsebag.objective.objective import Objective
 from sparsebag.solvers.base import Solution, Status, Watch, one_blas_thread
 from sparsebag.solvers.faces import next_face
-from sparsebag.solvers.newton import LARGEST_FACE, newton_step
+from sparsebag.solvers.newton import (
+    LARGEST_FACE,
+    end_by_newton,
+    may_end_with_newton,
+    newton_end,
+    newton_step,
+)
 from sparsebag.solvers.point import Point
 from sparsebag.solvers.projected_gradient import SpectralDescent, leave_flat_centre
 from sparsebag.solvers.simplex import check_start
@@ -53,11 +59,15 @@ class ActiveSet:
         Iteration limit, spectral steps included.
     verbose : int, default 0
         Progress on standard error.
+    newton_end : bool, default True
+        End with Newton steps by one Hessian on the members that are left, as `ProjectedGradient`
+        does and for the same reason: the weights are then known to their sixth digit.
     """
 
     tol: float = 1e-6
     max_iter: int = 500
     verbose: int = 0
+    newton_end: bool = True
     name: str = "active_set"
     requires: frozenset[str] = frozenset({"gradient", "hessian"})
 
@@ -76,7 +86,7 @@ class ActiveSet:
             point = Point.at(objective, weights, watch)
             if start is None:
                 point = leave_flat_centre(objective, point, watch, objective.goal(self.tol))
-            point, status = self._descend(objective, point, watch, self.max_iter)
+            point, status = self._descend(objective, point, watch, self.newton_end)
             return watch.solution(point.weights, point.value, point.gradient, status)
         return self._follow_prior_mass(objective, weights, watch)
 
@@ -87,7 +97,7 @@ class ActiveSet:
             for prior_mass in PRIOR_MASS_PATH:
                 softened = objective.with_prior_mass(prior_mass)
                 point = Point.at(softened, weights, watch)
-                point, ended = self._descend(softened, point, watch, self.max_iter)
+                point, ended = self._descend(softened, point, watch, ends_with_newton=False)
                 weights = point.weights
                 candidate = cover_rows(objective, weights, watch)
                 best = candidate if candidate.value < best.value else best
@@ -99,44 +109,72 @@ class ActiveSet:
         return watch.solution(best.weights, best.value, best.gradient, status)
 
     def _descend(
-        self, objective: Objective, point: Point, watch: Watch, max_iter: int
+        self, objective: Objective, point: Point, watch: Watch, ends_with_newton: bool
     ) -> tuple[Point, Status]:
-        xp = objective.xp
+        point, status, is_exact = self._descend_to_goal(objective, point, watch, ends_with_newton)
+        if status is Status.CONVERGED and not is_exact:
+            try:
+                point = end_by_newton(objective, point, watch, objective.goal(self.tol))
+            except KeyboardInterrupt:
+                status = Status.INTERRUPTED
+        return point, status
+
+    def _descend_to_goal(
+        self, objective: Objective, point: Point, watch: Watch, ends_with_newton: bool
+    ) -> tuple[Point, Status, bool]:
+        """The last: whether the Newton end has been made, or is not wanted."""
+        xp, max_iter = objective.xp, self.max_iter
+        is_exact = not ends_with_newton
         goal = objective.goal(self.tol)
         spectral = SpectralDescent(watch, memory=1)
         first = not objective.is_convex
         try:
             while watch.n_iterations < max_iter:
                 if point.gap <= goal:
-                    return point, Status.CONVERGED
+                    return point, Status.CONVERGED, is_exact
                 before = point
                 face = next_face(point, xp)
                 if first or face.shape[0] > LARGEST_FACE:
                     first = False
                     allowed = min(SPECTRAL_ITERATIONS, max_iter - watch.n_iterations)
-                    point = spectral.run(objective, point, goal, allowed)
+                    point, is_exact = (
+                        spectral.run(objective, point, goal, allowed),
+                        not ends_with_newton,
+                    )
                     if spectral.interrupted:
-                        return point, Status.INTERRUPTED
+                        return point, Status.INTERRUPTED, is_exact
                     if spectral.stalled and face.shape[0] > LARGEST_FACE:
-                        return point, Status.STALLED
+                        return point, Status.STALLED, is_exact
                     continue
-                point, interrupted = self._newton_on_face(objective, point, face, watch, goal)
+                point, interrupted, is_exact = self._newton_on_face(
+                    objective, point, face, watch, goal, ends_with_newton
+                )
                 if interrupted:
-                    return point, Status.INTERRUPTED
+                    return point, Status.INTERRUPTED, is_exact
                 if point.value >= before.value - objective.rounding and point.gap > goal:
                     point = spectral.run(objective, point, goal, SPECTRAL_ITERATIONS)
+                    is_exact = not ends_with_newton
                     if point.gap <= goal:
-                        return point, Status.CONVERGED
+                        return point, Status.CONVERGED, is_exact
                     if point.value >= before.value - objective.rounding:
-                        return point, Status.STALLED
+                        return point, Status.STALLED, is_exact
         except KeyboardInterrupt:
-            return point, Status.INTERRUPTED
-        return point, Status.CONVERGED if point.gap <= goal else Status.MAX_ITERATIONS
+            return point, Status.INTERRUPTED, is_exact
+        status = Status.CONVERGED if point.gap <= goal else Status.MAX_ITERATIONS
+        return point, status, is_exact
 
     def _newton_on_face(
-        self, objective: Objective, point: Point, face: Array, watch: Watch, goal: float
-    ) -> tuple[Point, bool]:
+        self,
+        objective: Objective,
+        point: Point,
+        face: Array,
+        watch: Watch,
+        goal: float,
+        ends_with_newton: bool,
+    ) -> tuple[Point, bool, bool]:
+        """The point, whether it was interrupted, whether it needs no Newton end any more."""
         xp = objective.xp
+        is_exact = not ends_with_newton
         restricted = objective.restrict(face)
         inner = Point(point.weights[face], point.value, point.gradient[face])
         interrupted = False
@@ -150,11 +188,36 @@ class ActiveSet:
                 if moved is None:
                     break
                 inner = moved
+            if not is_exact and inner.gap <= goal / 2:  # most faces that get here are the last
+                is_exact = True
+                if may_end_with_newton(objective, int(face.shape[0])):
+                    inner = newton_end(restricted, inner, watch)
         except KeyboardInterrupt:
             interrupted = True
         weights = xp.zeros_like(point.weights)
         weights[face] = inner.weights
-        return Point.at(objective, weights, watch), interrupted
+        return Point.at(objective, weights, watch), interrupted, is_exact
+
+
+def suits_active_set(objective: Objective) -> bool:
+    """Whether first-order steps would take thousands of iterations where Newton steps take dozens.
+
+    Mixtures of held-out votes are ill-conditioned; so is squared error, mask or not, whose members'
+    errors differ in size by far more than probabilities can, while a Hessian of all of them is
+    still small. Without prior mass nothing else of ours gets anywhere.
+
+    Parameters
+    ----------
+    objective : Objective
+
+    Returns
+    -------
+    bool
+    """
+    if "hessian" not in objective.provides:
+        return False
+    is_stiff = objective.loss.channel == "prediction" and objective.n_members <= LARGEST_FACE
+    return is_stiff or not objective.is_well_posed or not objective.has_mask
 
 
 def champions(objective: Objective) -> Array:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from sparsebag.objective.objective import Objective
-from sparsebag.solvers.active_set import ActiveSet
+from sparsebag.solvers.active_set import ActiveSet, suits_active_set
 from sparsebag.solvers.base import Solver
 from sparsebag.solvers.mirror import Mirror, ProjectedSGD
 from sparsebag.solvers.projected_gradient import ProjectedGradient
@@ -38,7 +38,9 @@ def select_solver(objective: Objective) -> SolverChoice:
     3. No prior mass, and rows can lose their last voter: ``active_set``, whose path over the
        prior mass is the only one of ours that does not stall there.
     4. Held-out evidence (no mask): ``active_set``; mixture weights are ill-conditioned.
-    5. Otherwise: ``projected_gradient``, within a few passes of the bandwidth bound.
+    5. A regression loss on up to 300 members: ``active_set``; their errors differ in size by so
+       much that first-order steps take thousands of iterations.
+    6. Otherwise: ``projected_gradient``, within a few passes of the bandwidth bound.
 
     Parameters
     ----------
@@ -58,7 +60,7 @@ def select_solver(objective: Objective) -> SolverChoice:
     >>> e = OOBEvidence(np.eye(2), np.eye(2) > 0, np.ones(2), "regression")
     >>> f = SimplexObjective(e, SquaredError(), ConcaveQuadratic(0.0), prior_mass=0.02)
     >>> select_solver(f).name
-    'projected_gradient'
+    'active_set'
     """
     if objective.is_streamed:
         return SolverChoice("mirror", "rows that are streamed should be read few times")
@@ -68,6 +70,8 @@ def select_solver(objective: Objective) -> SolverChoice:
         return SolverChoice("active_set", "without prior mass rows can lose their last voter")
     if not objective.has_mask:
         return SolverChoice("active_set", "held-out votes make an ill-conditioned mixture problem")
+    if suits_active_set(objective):
+        return SolverChoice("active_set", "regression errors make an ill-conditioned problem")
     return SolverChoice("projected_gradient", "prior mass makes first-order steps converge fast")
 
 

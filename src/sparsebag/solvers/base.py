@@ -23,6 +23,9 @@ from sparsebag.solvers.simplex import stationarity_gap
 
 Array = Any
 
+COARSE_GAP = 1e-3
+"""A gap above this share of the loss's scale is no success, even if rounding allows no smaller."""
+
 
 class Status(Enum):
     """How a solve ended; the value is the message."""
@@ -35,7 +38,7 @@ class Status(Enum):
         "rows held out of the sample see a gap that one pass does not close; more memory, or rows "
         "that can be read again, would"
     )
-    MAX_ITERATIONS = "the iteration limit was reached"
+    MAX_ITERATIONS = "the iteration limit, or the limit of passes, was reached"
     INTERRUPTED = "interrupted; these are the best weights so far"
 
     @property
@@ -271,6 +274,39 @@ def check_compatible(solver: Solver, objective: Objective) -> None:
         )
 
 
+def judged(solution: Solution, objective: Objective) -> Solution:
+    """Warn when a solve did not end as it should, or when rounding hides whether it did.
+
+    Squared errors are what is left after subtracting the target: where targets are far from zero
+    beside their spread, single precision has no digits left for that, and any weights would pass.
+
+    Parameters
+    ----------
+    solution : Solution
+    objective : Objective
+        Of all members.
+
+    Returns
+    -------
+    Solution
+        With status ``STALLED`` where rounding hides the minimum.
+    """
+    gap = solution.stationarity_gap
+    is_hidden = COARSE_GAP * objective.scale < gap <= objective.goal(0.0)
+    regression = objective.loss.channel == "prediction"
+    if not (regression and is_hidden and solution.status is Status.CONVERGED):
+        warn_unless_converged(solution)
+        return solution
+    warn_caller(
+        f"rounding hides the minimum (stationarity gap {gap:.2e}, the uniform ensemble's loss "
+        f"{objective.scale:.3g}): the targets are far from zero beside the members' errors, in the "
+        "predictions' precision; subtract the targets' mean from targets and predictions (the "
+        "weights are the same), or pass float64.",
+        ConvergenceWarning,
+    )
+    return replace(solution, status=Status.STALLED)
+
+
 def warn_unless_converged(solution: Solution) -> None:
     """Warn, with the gap, when a solve did not end as it should.
 
@@ -282,7 +318,8 @@ def warn_unless_converged(solution: Solution) -> None:
         warn_caller(
             f"solver {solution.solver!r} stopped early: {solution.status.value} (stationarity gap "
             f"{solution.stationarity_gap:.2e} after {solution.n_iterations} iterations). The "
-            "weights are on the simplex and usable.",
+            "weights are on the simplex, the best found so far; a gap that is not small beside the "
+            f"objective, {solution.objective:.3g}, leaves them far from the best there are.",
             ConvergenceWarning,
         )
 

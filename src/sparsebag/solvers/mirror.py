@@ -34,7 +34,7 @@ import numpy as np
 from sparsebag.objective.objective import Objective
 from sparsebag.objective.penalties import ConcaveQuadratic, Tilted
 from sparsebag.objective.simplex_objective import SimplexObjective
-from sparsebag.solvers.active_set import ActiveSet
+from sparsebag.solvers.active_set import ActiveSet, suits_active_set
 from sparsebag.solvers.base import Solution, Solver, Status, Watch, one_blas_thread
 from sparsebag.solvers.faces import next_face
 from sparsebag.solvers.geometry import Entropy, Euclid, Geometry
@@ -81,7 +81,7 @@ class Mirror:
     tol : float, default 1e-5
         Stop when the stationarity gap over all rows is below ``tol`` times the objective's scale.
     max_iter : int, default 5000
-        Iteration limit: stochastic steps, and iterations on the sample.
+        Most iterations on the sample between two passes.
     max_passes : int, default 30
         Most passes over all rows.
     sample_bytes : int, default 256 MiB
@@ -191,8 +191,7 @@ class _Rounds:
         return self.watch.solution(best.weights, best.value, best.gradient, status)
 
     def _may_go_on(self) -> bool:
-        few = self.n_passes < self.solver.max_passes
-        return few and self.watch.n_iterations < self.solver.max_iter
+        return self.n_passes < self.solver.max_passes
 
     def _last_digits(self, best: Point) -> Point:
         """Newton steps over all rows where the last round was not exact: two passes, or three."""
@@ -317,8 +316,8 @@ class _Rounds:
         return end if end.gap <= TRUSTED_SHARE * self.goal else None
 
     def _solve(self, objective: Objective, begin: Array, wanted: float) -> Solution:
-        left = max(1, self.solver.max_iter - self.watch.n_iterations)
-        inner = polisher(objective, wanted / objective.scale, left).solve(objective, begin)
+        tol = wanted / objective.scale
+        inner = polisher(objective, tol, self.solver.max_iter).solve(objective, begin)
         self.watch.n_iterations += inner.n_iterations
         return inner
 
@@ -357,9 +356,8 @@ class _Rounds:
 
 def polisher(objective: Objective, tol: float, max_iter: int) -> Solver:
     """The exact solver for an objective in memory; `select_solver` has the reasons."""
-    stiff = not objective.is_well_posed or not objective.has_mask
-    if stiff and "hessian" in objective.provides:
-        return ActiveSet(tol=tol, max_iter=max_iter)
+    if suits_active_set(objective):
+        return ActiveSet(tol=tol, max_iter=max_iter, newton_end=False)
     return ProjectedGradient(tol=tol, max_iter=max_iter, newton_end=False)
 
 
