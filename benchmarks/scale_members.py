@@ -4,7 +4,8 @@
 
 Small trees on small bags of a made-up ten-class problem. What their evidence would take as
 true-class votes, as every class's votes, and as leaves; what a solve reads; and the test loss of
-the survivors beside the whole ensemble's. Then time and memory of `compress` for 500 to 2500 trees.
+the survivors beside the whole ensemble's. Before, time and memory of `compress` for 500 to 2500
+trees.
 """
 
 from __future__ import annotations
@@ -28,6 +29,9 @@ TREES, QUICK_TREES, COMPRESSED_ROWS = (500, 1000, 2500), (100,), 2000
 
 
 def run(*, quick: bool) -> None:
+    print(f"\nsb.compress(forest, X, y), {COMPRESSED_ROWS} rows, two classes, memory beyond it:\n")
+    for n_trees in QUICK_TREES if quick else TREES:
+        compressed(n_trees)
     n_rows, n_members = QUICK_SHAPE if quick else SHAPE
     print(
         f"\n## Ensembles of thousands: N = {n_members:,} trees, M = {n_rows:,}, C = {N_CLASSES}\n"
@@ -74,12 +78,6 @@ def run(*, quick: bool) -> None:
     model = sb.with_weights(bag, found.weights)
     proba = model.predict_proba(X_test)[np.arange(TEST_ROWS), y_test]
     print(f"the same as a model, sb.with_weights(bag, weights): {-np.log(proba).mean():.4f}")
-    del stream, bag
-    print(
-        f"\nsb.compress(forest, X, y), {COMPRESSED_ROWS} rows, two classes, peak memory beyond it:"
-    )
-    for n_trees in QUICK_TREES if quick else TREES:
-        compressed(n_trees)
 
 
 def compressed(n_trees: int) -> None:

@@ -85,7 +85,7 @@ def test_bad_calls_are_one_sentence(rows, tmp_path):
         sb.fit_weights(rows.votes, rows.oob_mask, rows.target, memory_limit=MEMORY)
     with pytest.raises(ValueError, match="y is missing"):
         sb.fit_weights(rows.votes, rows.oob_mask)
-    with pytest.raises(ValueError, match="memory_limit must be a number of bytes"):
+    with pytest.raises(ValueError, match="memory_limit must be a whole number of bytes"):
         sb.fit_weights(stream, memory_limit=3)
     once = sb.stream_rows(
         iter([(rows.votes, rows.oob_mask, rows.target)]), n_members=40, labels=[0, 1]
@@ -223,3 +223,12 @@ def test_rows_that_come_once(rows):
     found = sb.fit_weights(sb.stream_rows(blocks(), n_members=40, labels=[0, 1]))
     theirs = sb.fit_weights(rows.votes, rows.oob_mask, rows.target)
     assert found.objective == pytest.approx(theirs.objective, abs=1e-6)  # all rows were held
+
+
+def test_whole_floats_are_numbers_of_bytes():
+    votes, y = np.full((40, 3), 0.6), np.arange(40) % 2
+    rows = sb.stream_rows(votes, None, y, labels=[0, 1])
+    assert sb.fit_weights(rows, memory_limit=2e9).weights.sum() == pytest.approx(1.0)
+    for wrong in (2e9 + 0.5, np.inf, np.nan, True, "2e9"):
+        with pytest.raises(ValueError, match="memory_limit must be a whole number of bytes"):
+            sb.fit_weights(rows, memory_limit=wrong)

@@ -56,8 +56,34 @@ def test_linear_regressors_become_one_line():
         (np.full(20, 0.1), "sum of 2"),
         (np.r_[-0.1, 1.1, np.zeros(18)], "smallest of -0.1"),
         (np.r_[np.nan, np.zeros(19)], "finite"),
+        (object(), "weights must be numbers, one for each member.*got object"),
     ],
 )
 def test_weights_off_the_simplex_are_refused(forest, weights, message):
     with pytest.raises(ValueError, match=message):
         sb.with_weights(forest[0], weights)
+
+
+def test_a_solution_stands_for_its_weights(forest):
+    model, X, y = forest
+    solution = sb.fit_weights(sb.stream_members(model, X.to_numpy(), y.to_numpy()))
+    np.testing.assert_array_equal(
+        sb.with_weights(model, solution).predict_proba(X),
+        sb.with_weights(model, solution.weights).predict_proba(X),
+    )
+
+
+@pytest.mark.parametrize("floor", ["x", None, True, 1.0, np.nan])
+def test_a_floor_of_another_kind_is_refused(forest, floor):
+    with pytest.raises(ValueError, match="floor must be a number, at least 0 and below 1; got"):
+        sb.with_weights(forest[0], np.full(20, 0.05), floor=floor)
+
+
+def test_what_is_saved_is_compressed(forest, tmp_path):
+    model, X, y = forest
+    with pytest.raises(TypeError, match=r"RandomForestClassifier; compress it.*small\.save"):
+        sb.save(model, tmp_path / "forest.sbag")
+    small = sb.compress(model, X, y, preset="paper")
+    sb.save(small, tmp_path / "small.sbag")
+    again = sb.load(tmp_path / "small.sbag")
+    np.testing.assert_array_equal(again.predict(X), small.predict(X))

@@ -6,6 +6,7 @@ import hashlib
 import os
 import pickle
 from dataclasses import replace
+from numbers import Real
 from typing import Any, Literal
 
 import numpy as np
@@ -341,13 +342,13 @@ def _values_of(loss: Loss) -> bytes:
         ) from error
 
 
-def _check_memory(memory_limit: int | None) -> int:
+def _check_memory(memory_limit: Any) -> int:
     if memory_limit is None:
         return DEFAULT_MEMORY
-    whole = isinstance(memory_limit, (int, np.integer)) and not isinstance(memory_limit, bool)
-    if not whole or memory_limit < SMALLEST_MEMORY:
+    is_number = isinstance(memory_limit, Real) and not isinstance(memory_limit, bool)
+    if not is_number or memory_limit < SMALLEST_MEMORY or memory_limit % 1 != 0:
         raise ValueError(
-            f"memory_limit must be a number of bytes, at least {SMALLEST_MEMORY} (1 MiB), got "
-            f"{memory_limit!r}."
+            f"memory_limit must be a whole number of bytes, at least {SMALLEST_MEMORY} (1 MiB), "
+            f"got {memory_limit!r}."
         )
     return int(memory_limit)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from sparsebag.deploy.compiled import CompiledEnsemble
 from sparsebag.deploy.from_members import compile_members
 from sparsebag.evidence.from_ensemble import read_ensemble
 from sparsebag.settings import DEFAULT_FLOOR
+from sparsebag.solvers.base import Solution
 
 SUM_TOLERANCE = 1e-4
 """Of weights that are on the simplex but for rounding, float16 ones too."""
@@ -26,8 +28,8 @@ def with_weights(ensemble: Any, weights: Any, *, floor: float = DEFAULT_FLOOR) -
     ----------
     ensemble : fitted ensemble or list of fitted models
         As `compress` takes them. It is not changed.
-    weights : array-like of shape (N,)
-        On the simplex, members in the ensemble's order; ``solution.weights``.
+    weights : array-like of shape (N,) or Solution
+        On the simplex, members in the ensemble's order; of a solution, its ``weights``.
     floor : float
         Share of the uniform class distribution in each vote, so that no class has probability
         zero. The default is that of `fit_weights`.
@@ -56,7 +58,15 @@ def with_weights(ensemble: Any, weights: Any, *, floor: float = DEFAULT_FLOOR) -
     True
     """
     pool = read_ensemble(ensemble)
-    given = np.asarray(weights, dtype=np.float64)
+    if isinstance(weights, Solution):
+        weights = weights.weights
+    try:
+        given = np.asarray(weights, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise ValueError(
+            "weights must be numbers, one for each member, or the solution of fit_weights; got "
+            f"{type(weights).__name__}."
+        ) from None
     if given.shape != (len(pool.members),):
         raise ValueError(
             f"weights must have shape ({len(pool.members)},), one for each member; got shape "
@@ -67,8 +77,10 @@ def with_weights(ensemble: Any, weights: Any, *, floor: float = DEFAULT_FLOOR) -
             "weights must be finite, not negative, and sum to one; got a smallest of "
             f"{given.min():.3g} and a sum of {given.sum():.6g}."
         )
-    if not 0.0 <= floor < 1.0:
-        raise ValueError(f"floor must be at least 0 and below 1; got {floor!r}.")
+    asked: Any = floor
+    is_number = isinstance(asked, Real) and asked is not True and asked is not False
+    if not is_number or not 0.0 <= asked < 1.0:
+        raise ValueError(f"floor must be a number, at least 0 and below 1; got {floor!r}.")
     active = np.flatnonzero(given)
     share = given[active] / given[active].sum()
     compiled = compile_members(pool.keep(active), share, floor if pool.classes is not None else 0.0)

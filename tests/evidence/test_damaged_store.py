@@ -3,6 +3,7 @@
 import os
 import pickle
 import shutil
+import sys
 
 import numpy as np
 import pytest
@@ -344,3 +345,15 @@ def test_windows_of_any_length_show_the_rows_asked_for(tmp_path):
     again = pickle.loads(pickle.dumps(window))
     assert np.array_equal(again[3:9], rows[3:9])
     assert len(pickle.dumps(window)) < 1000  # without the rows
+
+
+def test_what_is_no_stream_is_not_stored(e, tmp_path):
+    with pytest.raises(TypeError, match="not a ndarray; make one with stream_rows"):
+        store_evidence(e.votes, tmp_path)
+
+
+def test_writing_parquet_names_the_extra_that_is_missing(e, tmp_path, monkeypatch):
+    for name in ("pyarrow", "pyarrow.parquet"):
+        monkeypatch.setitem(sys.modules, name, None)
+    with pytest.raises(ImportError, match=r"install sparsebag\[parquet\]"):
+        store_evidence(stream(e), tmp_path / "rows", format="parquet")

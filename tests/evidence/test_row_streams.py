@@ -272,3 +272,20 @@ def test_a_zarr_chunk_is_decompressed_once_however_short_the_blocks():
     assert np.array_equal(np.concatenate(blocks), np.asarray(array))
     assert Counted.n_reads == 3
     assert window[5:5].shape == (0, 4)
+
+
+def test_what_is_wrong_in_a_stream_is_named():
+    votes, y = np.full((40, 3), 0.5), np.arange(40) % 2
+    votes[33, 2] = np.nan
+
+    def blocks(y=y):
+        for s in range(0, 40, 10):
+            yield votes[s : s + 10], None, y[s : s + 10]
+
+    how = {"n_members": 3, "labels": [0, 1], "has_mask": False}
+    with pytest.raises(ValueError, match=r"^block 3: .* first in row 3 of member 2;"):
+        sb.fit_weights(sb.stream_rows(blocks, **how))
+    with pytest.raises(ValueError, match=r"^counted from row 30: .* first in row 3 of member 2;"):
+        sb.fit_weights(sb.stream_rows(votes, None, y, block_rows=10))
+    with pytest.raises(ValueError, match=r"^block 1: y holds a class that labels= does not name"):
+        sb.fit_weights(sb.stream_rows(lambda: blocks(np.where(np.arange(40) == 12, 5, y)), **how))

@@ -9,6 +9,7 @@ import pytest
 
 import sparsebag as sb
 from sparsebag.evidence.evidence import OOBEvidence, warn_uncovered
+from sparsebag.evidence.reservoir import draw_by_weight
 
 
 def test_weights_that_let_one_row_decide_are_named():
@@ -50,3 +51,12 @@ def test_streams_name_them_too():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         sb.fit_weights(sb.stream_rows(blocks, n_members=5, labels=[0, 1]))
+
+
+@pytest.mark.parametrize("scale", [1e-310, 1.0, 1e300])
+def test_rows_are_drawn_by_weights_of_any_size(scale):
+    weight = np.random.default_rng(10**6).exponential(size=50)
+    drawn = [draw_by_weight(weight * scale, 20, np.random.default_rng(s)) for s in range(500)]
+    assert {len(rows) for rows, _ in drawn} == {20}
+    sums = np.array([(counts / scale).sum() for _, counts in drawn])
+    assert abs(sums.mean() - weight.sum()) < 4 * sums.std() / np.sqrt(500)

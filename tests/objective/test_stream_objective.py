@@ -240,3 +240,70 @@ def test_four_bytes_a_row_are_kept():
     _, stream = pair("log_loss", weighted=True, dtype=np.float32)
     stream.value_and_gradient(interior_point(9))
     assert stream._blocks._held == 4 * stream.n_rows
+
+
+def weighted_blocks(weight, block_rows=100):
+    e = replace(evidence(n_rows=len(weight), n_members=9, n_classes=2), sample_weight=weight)
+    rows = ArrayRows(
+        e.votes,
+        e.oob_mask,
+        e.target,
+        task=e.task,
+        sample_weight=weight,
+        block_rows=block_rows,
+    )
+    args = LOSSES["log_loss"], ConcaveQuadratic(0.0)
+    stream = StreamObjective(rows, *args, **SETTINGS, memory_limit=4 * 150 * e.nbytes // e.n_rows)
+    return SimplexObjective(e, *args, **SETTINGS), stream
+
+
+@pytest.mark.parametrize("scale", [1.0, 1e-310])
+def test_a_block_gives_as_many_rows_as_it_weighs(scale):
+    weight = np.where(np.arange(1000) < 100, 100.0, 1.0)  # the first block has 92 % of it
+    whole, stream = weighted_blocks(weight * scale)
+    sample = stream.face_sample(np.arange(9), 0)
+    assert sample.n_rows == 150
+    first = stream.stream.block(0).votes
+    is_heavy = (sample.evidence.votes[:, None] == first).all(axis=2).any(axis=1)
+    assert is_heavy.sum() > 90  # a tenth of the rows
+    heavy = whole.facts.row_weight[:100].sum()
+    assert sample.facts.row_weight[is_heavy].sum() == pytest.approx(heavy, abs=0.02)
+
+
+def test_rows_of_a_face_are_drawn_without_bias():
+    rng = np.random.default_rng(0)
+    weight = np.sort(rng.exponential(size=1000) ** 3)
+    weight[:50] = 0.0
+    whole, stream = weighted_blocks(weight)
+    w = interior_point(9)
+    samples = [stream.face_sample(np.arange(9), seed) for seed in range(200)]
+    assert {sample.n_rows for sample in samples} == {150}
+    # The estimate of the weighted sum is unbiased, not its ratio to the estimated weight.
+    sums = np.array([s.facts.total * s.value(w) for s in samples])
+    totals = np.array([s.facts.total for s in samples])
+    for found, truth in ((sums, whole.facts.total * whole.value(w)), (totals, whole.facts.total)):
+        assert abs(found.mean() - truth) < 4 * found.std() / np.sqrt(len(found))
+        assert found.std() < 0.05 * truth
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_rows_no_member_has_out_of_bag_are_counted_as_in_memory(weighted):
+    e = evidence(n_rows=120, n_members=6, n_classes=2)
+    mask = e.oob_mask.copy()
+    mask[20:70] = False  # a whole block of 30, and parts of two
+    weight = np.where(np.arange(120) % 3 == 0, 0.0, 2.0) if weighted else None
+    n_covered = int(mask.any(axis=1).sum())
+
+    def blocks():
+        for s in range(0, 120, 30):
+            rows = slice(s, s + 30)
+            last = () if weight is None else (weight[rows],)
+            yield e.votes[rows] * mask[rows], mask[rows], e.target[rows], *last
+
+    for stream in (
+        GeneratedRows(blocks, 6, task="classification", labels=[0, 1]),
+        ArrayRows(e.votes * mask, mask, e.target, task=e.task, sample_weight=weight, block_rows=30),
+    ):
+        f = StreamObjective(stream, LOSSES["log_loss"], ConcaveQuadratic(0.0), **SETTINGS)
+        assert (f.n_rows, f.n_uncovered) == (120, 120 - n_covered)
+        assert f.nbytes_per_pass == sum(block.nbytes for block in stream.blocks())

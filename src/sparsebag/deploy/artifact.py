@@ -89,12 +89,13 @@ MAPPED_BYTES = 2**20
 GROUPS: dict[str, Any] = {kind.kind: kind for kind in (FlatTrees, LinearVotes, StackedNetworks)}
 
 
-def save(model: CompiledEnsemble, path: Any, *, allow_pickle: bool = False) -> None:
+def save(model: Any, path: Any, *, allow_pickle: bool = False) -> None:
     """Write a compiled ensemble to one file; a crash leaves the old file, never half a new one.
 
     Parameters
     ----------
-    model : CompiledEnsemble
+    model : CompiledEnsemble or fitted sparsebag estimator
+        Of an estimator, what its ``compile`` returns.
     path : path-like
     allow_pickle : bool
         Members that are neither trees, linear models nor scikit-learn's networks can only be
@@ -113,11 +114,20 @@ def save(model: CompiledEnsemble, path: Any, *, allow_pickle: bool = False) -> N
     >>> X, y = load_iris(return_X_y=True)
     >>> small = sb.compress(RandomForestClassifier(50, random_state=0).fit(X, y), X, y)
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     sb.save(small.compile(), f"{folder}/model.sbag")
+    ...     sb.save(small, f"{folder}/model.sbag")
     ...     loaded = sb.load(f"{folder}/model.sbag")
     >>> bool((loaded.predict(X) == small.predict(X)).all())
     True
     """
+    if not isinstance(model, CompiledEnsemble):
+        from sparsebag.deploy.deployable import Deployable  # it needs scikit-learn, and this module
+
+        model = model.compile() if isinstance(model, Deployable) else model
+    if not isinstance(model, CompiledEnsemble):
+        raise TypeError(
+            f"save writes compressed ensembles, not a {type(model).__name__}; compress it first, "
+            "small = sparsebag.compress(ensemble, X, y), then small.save(path)."
+        )
     write_whole(path, dumps(model, allow_pickle=allow_pickle))
 
 

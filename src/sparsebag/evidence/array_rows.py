@@ -178,6 +178,7 @@ class ArrayRows:
             task=self.task,
             labels=self.classes,
             every_class=self._every_class,
+            where=f"counted from row {rows.start}" if isinstance(rows, slice) else "",
         )
 
     def _known(self, rows: slice, is_zeroed: bool) -> OOBEvidence:

@@ -85,7 +85,11 @@ def blocks_of_matrices(
     how = {"task": task, "labels": labels, "every_class": every_class}
     call = _delayed(evidence_block)
     return ClusterBlocks(
-        lambda: [call(*block, **how) for block in zip(*columns, strict=True)], verbose
+        lambda: [
+            call(*block, **how, where=f"block {i}")
+            for i, block in enumerate(zip(*columns, strict=True))
+        ],
+        verbose,
     )
 
 

@@ -229,12 +229,14 @@ def _refuse_sparse(values: Array, name: str) -> None:
         raise ValueError(f"{name} is a SciPy sparse matrix; pass {name}.toarray().")
 
 
-def _check_block(block: Array, *, probabilities: bool) -> None:
+def _check_block(block: Array, first_row: int, *, probabilities: bool) -> None:
     xp = array_namespace(block)
     if not bool(xp.all(xp.isfinite(block))):
+        row, member = np.argwhere(~np.isfinite(on_host(block)))[0][:2]
         raise ValueError(
-            "predictions hold NaN or infinity where the mask says out of bag; a member must "
-            "answer for every row it is judged on."
+            "predictions hold NaN or infinity where the mask says out of bag, first in row "
+            f"{first_row + row} of member {member}; a member must answer for every row it is "
+            "judged on."
         )
     if probabilities and bool(xp.any((block < 0) | (block > 1 + PROBABILITY_TOLERANCE))):
         raise ValueError(
@@ -255,7 +257,7 @@ def _out_of_bag(
     votes, zeroed = predictions, True
     for rows in row_blocks(predictions):
         block = zero_in_bag(predictions[rows, ...], None if mask is None else mask[rows, ...])
-        _check_block(block, probabilities=probabilities)
+        _check_block(block, rows.start or 0, probabilities=probabilities)
         if mask is None or not bool(xp.any((predictions[rows, ...] != 0) & ~mask[rows, ...])):
             continue
         if not small:
@@ -288,7 +290,7 @@ def _true_class(predictions: Array, mask: Array | None, target: Array) -> tuple[
     for rows in row_blocks(predictions):
         unseen = None if mask is None else mask[rows, ...]
         block = zero_in_bag(predictions[rows, ...], unseen)
-        _check_block(block, probabilities=True)
+        _check_block(block, rows.start or 0, probabilities=True)
         excess = zero_in_bag(xp.sum(block, axis=2) - 1.0, unseen)
         off = max(off, float(xp.max(xp.abs(excess))))
         index = xp.broadcast_to(target[rows][:, None, None], (block.shape[0], n_members, 1))

@@ -90,9 +90,12 @@ class GeneratedRows:
             )
         self._spent[0] = True
         source = self._source() if callable(self._source) else self._source
-        for given in source:
+        for number, given in enumerate(source):
+            first = 0
             for part in self._cut(_checked(given)):
-                yield self._block(part, members)
+                where = f"block {number}" + (f" counted from its row {first}" if first else "")
+                yield self._block(part, members, where)
+                first += _shape(part[0])[0]
 
     def with_block_bytes(self, block_bytes: int) -> GeneratedRows:
         """The same rows; blocks that come larger than so many bytes are cut.
@@ -123,7 +126,7 @@ class GeneratedRows:
         for first in range(0, shape[0], rows):
             yield tuple(_some_rows(values, slice(first, first + rows)) for values in given)
 
-    def _block(self, given: tuple[Any, ...], members: np.ndarray | None) -> OOBEvidence:
+    def _block(self, given: tuple[Any, ...], members: np.ndarray | None, where: str) -> OOBEvidence:
         predictions, mask, y, *rest = map(tensors_on_host, given)
         block = evidence_block(
             predictions,
@@ -133,6 +136,7 @@ class GeneratedRows:
             task=self.task,
             labels=self.classes,
             every_class=self._every_class,
+            where=where,
         )
         if block.n_members != self.n_members:
             raise ValueError(

@@ -39,18 +39,33 @@ def draw_by_weight(weight: np.ndarray, n_rows: int, rng: np.random.Generator) ->
     >>> len(rows), int(rows[0]), float(counts[0])
     (2, 0, 1000000000.0)
     """
-    with np.errstate(divide="ignore"):
-        keys = rng.exponential(size=len(weight)) / weight
+    largest = float(weight.max(initial=0.0)) or 1.0
+    share = weight / largest  # of tiny weights the keys would overflow
+    with np.errstate(divide="ignore", over="ignore"):
+        keys = rng.exponential(size=len(weight)) / share
     if n_rows >= int((weight > 0).sum()):
         rows = np.flatnonzero(weight > 0)
         return rows, weight[rows]
     threshold = float(np.partition(keys, n_rows)[n_rows])
     rows = np.flatnonzero(keys < threshold)
-    return rows, _counted(weight[rows], threshold)
+    if np.isinf(threshold):  # all others are as good as weightless beside these
+        return rows, weight[rows]
+    return rows, counted(share[rows], threshold) * largest
 
 
-def _counted(weight: np.ndarray, threshold: float) -> np.ndarray:
-    """A row that was sure to stay counts for itself, an unlikely one for those that went."""
+def counted(weight: np.ndarray, threshold: float) -> np.ndarray:
+    """What drawn rows count for: one sure to stay for itself, an unlikely one for those that went.
+
+    Parameters
+    ----------
+    weight : ndarray of shape (n,)
+    threshold : float
+        The smallest key of a row that was not drawn.
+
+    Returns
+    -------
+    ndarray of shape (n,)
+    """
     expected = weight * threshold
     return np.where(expected > TINY, weight / -np.expm1(-expected), 1.0 / threshold)
 
@@ -124,7 +139,7 @@ class Reservoir:
         kept = self._parts[0]
         if kept.sample_weight is None or np.isinf(self._threshold):
             return kept
-        return replace(kept, sample_weight=_counted(on_host(kept.sample_weight), self._threshold))
+        return replace(kept, sample_weight=counted(on_host(kept.sample_weight), self._threshold))
 
     @property
     def is_complete(self) -> bool:

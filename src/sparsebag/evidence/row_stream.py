@@ -128,6 +128,7 @@ def evidence_block(
     task: Task,
     labels: Array | None = None,
     every_class: bool = False,
+    where: str = "",
 ) -> OOBEvidence:
     """Some rows' matrices, checked; as `from_predictions`, but the rows are part of more.
 
@@ -135,6 +136,8 @@ def evidence_block(
     ----------
     predictions, oob_mask, y, sample_weight, task, labels, every_class
         As in `from_predictions`.
+    where : str, default ""
+        Which rows these are, to be named where they are refused.
 
     Returns
     -------
@@ -145,16 +148,21 @@ def evidence_block(
     >>> evidence_block(np.zeros((1, 2)), None, [1], task="classification", labels=[0, 1]).n_rows
     1
     """
-    block = from_predictions(
-        predictions,
-        oob_mask,
-        y,
-        task=task,
-        labels=labels,
-        every_class=every_class,
-        is_part=True,
-    )
-    return with_row_weight(block, sample_weight)
+    try:
+        block = from_predictions(
+            predictions,
+            oob_mask,
+            y,
+            task=task,
+            labels=labels,
+            every_class=every_class,
+            is_part=True,
+        )
+        return with_row_weight(block, sample_weight)
+    except ValueError as error:
+        if not where:
+            raise
+        raise ValueError(f"{where}: {error}") from error
 
 
 def with_row_weight(block: OOBEvidence, sample_weight: Array | None) -> OOBEvidence:

@@ -61,6 +61,11 @@ def store_evidence(
     >>> stored.n_rows, stored.block(0).votes.dtype.name
     (4, 'float64')
     """
+    if not hasattr(stream, "blocks") or not hasattr(stream, "n_members"):
+        raise TypeError(
+            f"store_evidence takes a stream of rows, not a {type(stream).__name__}; make one with "
+            "stream_rows(votes, oob_mask, y) or stream_members(ensemble, X, y)."
+        )
     path = Path(folder)
     if (path / DESCRIPTION).exists():
         raise ValueError(f"{path} holds evidence already; name another folder, or delete it.")
@@ -295,9 +300,9 @@ class _ParquetWriter:
         self._writer: Any = None
 
     def write(self, block: OOBEvidence) -> None:
+        parquet = pyarrow_parquet()  # first: it says which extra is missing
         import pyarrow as pa
 
-        parquet = pyarrow_parquet()
         columns = {}
         for name, values in _columns(block).items():
             if values.ndim == 1:

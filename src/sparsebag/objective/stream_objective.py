@@ -21,10 +21,10 @@ import numpy as np
 from sparsebag.evidence.arrays import on_host
 from sparsebag.evidence.evidence import OOBEvidence, warn_of_uneven
 from sparsebag.evidence.reservoir import Reservoir, draw_by_weight
-from sparsebag.evidence.row_stream import RowStream, concatenate
+from sparsebag.evidence.row_stream import RowStream
 from sparsebag.evidence.same_rows import SameRows
 from sparsebag.objective.block_kernel import make_block_kernel
-from sparsebag.objective.block_parts import some_rows, surveyed
+from sparsebag.objective.block_parts import SampleOfParts, joined, surveyed
 from sparsebag.objective.known_blocks import KnownBlocks
 from sparsebag.objective.losses import Loss
 from sparsebag.objective.on_simplex import HostObjective
@@ -213,7 +213,9 @@ class StreamObjective(HostObjective):
         """The same on a face, and on as many rows drawn at random as the memory allowed holds."""
         members = on_host(members)
         nbytes = self.nbytes_per_pass * len(members) / self.n_members
-        return self._in_memory(members, min(1.0, self.memory_limit / HELD_SHARE / nbytes), seed)
+        share = self.memory_limit / HELD_SHARE / nbytes
+        n_rows = None if share >= 1.0 else max(1, int(share * self._survey().n_rows))
+        return self._in_memory(members, n_rows, seed)
 
     def row_sample(self, n_rows: int, seed: int) -> SimplexObjective:
         """The same objective on rows drawn at random, in memory.
@@ -262,8 +264,11 @@ class StreamObjective(HostObjective):
         kept = reservoir.evidence()
         if kept.n_rows <= n_rows:
             return kept
-        rows = np.random.default_rng(seed).choice(kept.n_rows, n_rows, replace=False)
-        return kept.take(np.sort(rows))
+        rng = np.random.default_rng(seed)
+        if kept.sample_weight is None:
+            return kept.take(np.sort(rng.choice(kept.n_rows, n_rows, replace=False)))
+        rows, counts = draw_by_weight(on_host(kept.sample_weight), n_rows, rng)
+        return replace(kept.take(rows), sample_weight=counts)
 
     def with_prior_mass(self, prior_mass: float) -> StreamObjective:
         """The same objective with another prior mass; shares the stream."""
@@ -292,11 +297,11 @@ class StreamObjective(HostObjective):
             part = None
             if kernel is None or self._known is None:
                 part = self._part(number, block)
-            if part is not None and self._known is None:
-                if samples:
+            if self._known is None:
+                sums = surveyed(sums, block, part)
+                if part is not None and samples:
                     reservoir = reservoir or Reservoir(self._affordable_rows(part.evidence))
                     reservoir.add(part.evidence)
-                sums = surveyed(sums, part)
             if kernel is not None:
                 loss, mass = kernel.add(
                     block,
@@ -383,27 +388,22 @@ class StreamObjective(HostObjective):
         return max(1, self.memory_limit // HELD_SHARE // bytes_a_row)
 
     def _in_memory(
-        self, members: np.ndarray, share: float = 1.0, seed: int = 0
+        self, members: np.ndarray, n_rows: int | None = None, seed: int = 0
     ) -> SimplexObjective:
-        """A face's columns, of all rows or of a share of every block's."""
+        """A face's columns, of all rows or of so many drawn by weight."""
         face = self._copy()
         face._members = members if self._members is None else self._members[members]
-        parts = []
-        for number, part in enumerate(face._parts()):
-            if part is not None and share < 1.0:
-                n_kept = max(1, int(share * part.n_rows))
-                part = some_rows(part, n_kept, np.random.default_rng([seed, number]))
-            if part is not None:
-                parts.append(part)
+        parts = ((i, part) for i, part in enumerate(face._parts()) if part is not None)
+        if n_rows is None:
+            evidence, facts = joined([part for _, part in parts])
+        else:
+            sample = SampleOfParts(n_rows, self._survey().total, seed)
+            for number, part in parts:
+                sample.add(number, part)
+            evidence, facts = sample.rows()
         self._reads.passes += 1.0
-        total = sum(part.facts.total for part in parts)
-        facts = RowFacts(
-            np.concatenate([on_host(p.facts.row_weight) * (p.facts.total / total) for p in parts]),
-            np.concatenate([on_host(p.facts.uniform_vote) for p in parts], axis=1),
-            total,
-        )
         return SimplexObjective(
-            concatenate([part.evidence for part in parts]),
+            evidence,
             self.loss,
             restrict_penalty(self.penalty, members),
             floor=self.floor,

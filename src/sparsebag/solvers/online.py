@@ -127,12 +127,9 @@ class OnlineSolve:
         """
         self.n_rows += block.n_rows
         weighs = on_host(block.covered())
+        self.n_uncovered += int(np.sum(~weighs))
         if block.sample_weight is not None:
-            weight = on_host(block.sample_weight)
-            self.n_uncovered += int(np.sum(~weighs & (weight > 0)))
-            weighs = weighs & (weight > 0)
-        else:
-            self.n_uncovered += int(np.sum(~weighs))
+            weighs = weighs & (on_host(block.sample_weight) > 0)
         if not weighs.any():
             return
         if not weighs.all():
