@@ -252,7 +252,7 @@ def test_unusable_sample_weights(weight):
 )
 def test_a_solver_that_stops_early_warns_with_its_gap_and_stays_on_the_simplex(solver):
     small = SparseBaggingClassifier(forest(), lam=0.0, solver=solver)
-    with pytest.warns(ConvergenceWarning, match=r"iteration limit .*stationarity gap \d\.\d+e"):
+    with pytest.warns(ConvergenceWarning, match=r"iteration limit, .*stationarity gap \d\.\d+e"):
         small.fit(*CANCER)
     assert not small.solution_.status.success
     assert small.weights_.min() >= 0

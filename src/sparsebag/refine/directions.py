@@ -133,8 +133,8 @@ class Directions:
             sign = "-" if slopes[f] < 0.0 else "+"
             part = names[f] if size == 1.0 else f"{size:.3g} {names[f]}"
             text += f" {sign} {part}" if text else f"{'-' if sign == '-' else ''}{part}"
-            middle += np.sign(slopes[f]) * size * float(self.mean[f])
+            middle += float(np.sign(slopes[f])) * size * float(self.mean[f])
         left_out = len(order) - len(told)
         if left_out:
             text += f" + ({left_out} smaller term{'s' * (left_out > 1)})"
-        return text, cut / first + middle, float(self.scale[told[0]])
+        return text, float(cut) / first + middle, float(self.scale[told[0]])
