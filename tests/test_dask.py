@@ -81,7 +81,7 @@ def test_every_solver_finds_the_same_weights(solver):
     cut_anyhow = da.from_array(votes, chunks=(300, 40)), da.from_array(mask, chunks=(700, 9)), y
     ours = sb.fit_weights(*cut_anyhow, lam=0.01, solver=solver)
     np.testing.assert_allclose(ours.weights, theirs.weights, atol=SAME)
-    assert ours.n_evaluations == theirs.n_evaluations
+    assert ours.n_iterations == theirs.n_iterations  # an end by Newton may take one look more
 
 
 def test_pair_sums_of_any_rows_are_a_tree_reduction():
