@@ -7,9 +7,14 @@ import pytest
 from numpy.testing import assert_array_equal
 
 from sparsebag.evidence.evidence import OOBEvidence
-from sparsebag.objective.full_vote_risk import FullVoteRisk
+from sparsebag.objective.full_vote_risk import Exchangeable, FullVoteRisk
 from sparsebag.objective.pair_shrinkage import Shrinkage, effects_of
-from sparsebag.selection.cross_fit import cross_fit
+from sparsebag.selection.cross_fit import (
+    LEAST_SLOPE,
+    MOST_SLOPE,
+    cross_fit,
+    slope_on_made_up_rows,
+)
 from sparsebag.selection.path import budget_path
 from sparsebag.selection.row_risks import RowRisks
 
@@ -123,3 +128,14 @@ def test_long_paths_are_thinned_and_keep_their_ends():
     assert sizes[:64] == list(range(1, 65))
     assert sizes[-1] == 140
     assert len(sizes) < 95
+
+
+def test_less_of_the_promised_gain_is_kept_where_noise_rules():
+    noisy = [slope_on_made_up_rows(Exchangeable(own=0.2 + a, pair=0.2)) for a in (0.1, 0.2, 0.3)]
+    assert LEAST_SLOPE == noisy[0] < noisy[1] < noisy[2] < MOST_SLOPE
+    assert slope_on_made_up_rows(Exchangeable(own=1.0, pair=0.1)) == MOST_SLOPE
+    assert slope_on_made_up_rows(Exchangeable(own=1.0, pair=0.0)) == MOST_SLOPE
+    assert slope_on_made_up_rows(Exchangeable(own=0.2, pair=0.2)) == LEAST_SLOPE
+    assert slope_on_made_up_rows(Exchangeable(own=2e-9, pair=1e-9)) == pytest.approx(
+        slope_on_made_up_rows(Exchangeable(own=2e9, pair=1e9))
+    )

@@ -11,6 +11,7 @@ import numpy as np
 from sparsebag.evidence.callers_warning import warn_caller
 from sparsebag.objective.full_vote_risk import (
     SMALLEST_SHARE,
+    Exchangeable,
     PairMoments,
     PairRisk,
 )
@@ -43,8 +44,9 @@ MOST_STRANGERS, ROWS_TO_MEET = 0.2, 100
 PRIOR_SD_OF_SLOPE = 1.0
 """How far the model of the members' differences is trusted before the held-out rows are heard."""
 UNKNOWN_SLOPE = 1.0, float("inf")
-SLOPE_ON_MADE_UP_ROWS, SD_ON_MADE_UP_ROWS = 0.7, 0.25
-"""The same where made-up rows told the differences: real rows keep about that of the gain."""
+SLOPE_ON_MADE_UP_ROWS, SLOPE_A_LOG, SD_ON_MADE_UP_ROWS = 0.5, 0.8, 0.25
+LEAST_SLOPE, MOST_SLOPE = 0.3, 1.0
+"""Where made-up rows told the differences: see `slope_on_made_up_rows`."""
 
 
 def cross_fit(
@@ -64,7 +66,9 @@ def cross_fit(
     The risk of members all alike is known well: every pair and row tells of it. What members of
     their own add is small and noisy. The model of `pair_shrinkage` predicts it; the folds say
     what share of the prediction came true on rows it had not seen, and the prediction is scaled
-    by that (with the model's own word as a prior, for a few hundred rows cannot tell).
+    by that (with the model's own word as a prior, for a few hundred rows cannot tell). Where
+    made-up rows told how the votes differ, the folds set the model's strengths, and the share is
+    `slope_on_made_up_rows`: the folds' own, over hundreds of fits, did not foretell new rows'.
 
     Parameters
     ----------
@@ -117,11 +121,11 @@ def cross_fit(
     matrix = _matrix(total, deviation)
     points = _thinned(budget_path(matrix, limit, price))
     points += larger_points(matrix, points[-1].members, most or limit, price)
-    usual = (1.0, PRIOR_SD_OF_SLOPE)
-    if disagreement is not None:
-        usual = (SLOPE_ON_MADE_UP_ROWS, SD_ON_MADE_UP_ROWS)
-    found = _slope(total, moments, effects, kept, points, price, measure, verbose)
-    slope, slope_error = _with_usual(*found, *usual)
+    if disagreement is None:
+        found = _slope(total, moments, effects, kept, points, price, measure, verbose)
+        slope, slope_error = _with_usual(*found, 1.0, PRIOR_SD_OF_SLOPE)
+    else:
+        slope, slope_error = slope_on_made_up_rows(mean), SD_ON_MADE_UP_ROWS
     judged = np.flatnonzero(risk.row_weight > 0)
     return CrossFittedPath(
         points=points,
@@ -133,6 +137,36 @@ def cross_fit(
         slope_error=slope_error,
         n_members=risk.n_members,
     )
+
+
+def slope_on_made_up_rows(random: Exchangeable) -> float:
+    """Share of the gain foretold with made-up rows that new rows keep.
+
+    Made-up rows tell how votes differ, not how much of the risk is noise that no vote can help.
+    Where it is most of it, a vote more adds little to the risk of many, members that look good are
+    lucky, and half of the gain or less is kept; where votes are what errs, all of it.
+
+    Parameters
+    ----------
+    random : Exchangeable
+        Random members' risk.
+
+    Returns
+    -------
+    float
+
+    Examples
+    --------
+    >>> noisy, clean = Exchangeable(own=0.36, pair=0.2), Exchangeable(own=0.12, pair=0.05)
+    >>> round(slope_on_made_up_rows(noisy), 2), round(slope_on_made_up_rows(clean), 2)
+    (0.32, 0.77)
+    """
+    own_part = max(random.own - random.pair, 0.0)
+    if random.pair <= own_part * np.finfo(float).tiny:
+        return MOST_SLOPE
+    added = np.log(max(own_part / random.pair, np.finfo(float).tiny))
+    slope = SLOPE_ON_MADE_UP_ROWS + SLOPE_A_LOG * float(added)
+    return min(max(slope, LEAST_SLOPE), MOST_SLOPE)
 
 
 def _slope(

@@ -32,7 +32,7 @@ class CrossFittedPath:
     shrinkage : Shrinkage or DisagreementShrinkage
         How much of the members' differences was real.
     slope, slope_error : float
-        Gain on held-out rows over the gain the model predicted there, and its standard error.
+        Share of the gain predicted that held-out or new rows keep, and its standard error.
     n_members : int
         Of the whole ensemble.
     refitted : Exchangeable, optional
