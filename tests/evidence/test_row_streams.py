@@ -17,7 +17,13 @@ from sparsebag.evidence.generated_rows import GeneratedRows
 from sparsebag.evidence.member_rows import LeafRows, PredictedRows
 from sparsebag.evidence.npy_window import NpyWindow
 from sparsebag.evidence.reservoir import Reservoir
-from sparsebag.evidence.row_stream import BLOCK_BYTES, RowStream, block_rows_for, concatenate, shape_of
+from sparsebag.evidence.row_stream import (
+    BLOCK_BYTES,
+    RowStream,
+    block_rows_for,
+    concatenate,
+    shape_of,
+)
 from sparsebag.evidence.stored_rows import open_evidence, store_evidence
 from sparsebag.evidence.zarr_window import ZarrWindow
 
