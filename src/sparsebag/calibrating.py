@@ -7,6 +7,7 @@ are compared calibrated.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
@@ -16,16 +17,19 @@ from sparsebag.evidence.arrays import on_host
 from sparsebag.evidence.evidence import OOBEvidence
 from sparsebag.refine.calibrate import (
     PREFERRED,
-    Calibrated,
     HeldOutRows,
     fit_calibrator,
     held_out_rows,
+    is_auto,
+    needs_its_own,
 )
+from sparsebag.refine.calibrated import Calibrated
 from sparsebag.refine.refitted_trees import RefittedTrees
 from sparsebag.refine.size_matched import (
     DRAWS,
     MOST_ROWS,
     SizeMatched,
+    dense_votes,
     finished_votes,
     size_matched_evidence,
     size_matched_votes,
@@ -74,6 +78,7 @@ class VoteCalibration:
         self.is_wanted = settings.calibration is not None and evidence.n_classes is not None
         self._last: tuple[np.ndarray, Calibrated] | None = None
         self._given_last: tuple[np.ndarray, dict[str, Any]] | None = None
+        self._whose = "others"
 
     def of_plain_members(self) -> VoteCalibration:
         """The same for members whose leaves are not refitted after all.
@@ -103,7 +108,7 @@ class VoteCalibration:
         if self._last is None or not np.array_equal(self._last[0], weights):
             with one_blas_thread():  # thousands of tiny products: threads would only wait
                 found = fit_calibrator(**self.votes_of(weights), kind=self.settings.calibration)
-            self._last = weights, found
+            self._last = weights, replace(found, whose=self._whose)
         return self._last[1]
 
     def votes_of(self, weights: np.ndarray) -> dict[str, Any]:
@@ -122,8 +127,42 @@ class VoteCalibration:
         if self._given_last is None or not np.array_equal(self._given_last[0], weights):
             active = weights[weights > 0]
             votes = self._votes(active, self.trees, self._size(active, self.trees))
-            self._given_last = weights, self._given(votes)
+            given, self._whose = self._given(votes), "others"
+            if self.all_vote_everywhere:
+                # Others stand in for the survivors where members are alike. Experts are not.
+                own = self._given(self._survivors_votes(weights))
+                if needs_its_own(own, given, self.settings.calibration):
+                    given, self._whose = own, "survivors"
+            self._given_last = weights, given
         return self._given_last[1]
+
+    def is_of_its_own(self, weights: np.ndarray) -> bool:
+        """Whether members with weights vote so unlike others that they are calibrated as they are.
+
+        Parameters
+        ----------
+        weights : ndarray of shape (N,)
+
+        Returns
+        -------
+        bool
+        """
+        self.votes_of(weights)
+        return self._whose == "survivors"
+
+    @property
+    def all_vote_everywhere(self) -> bool:
+        """Whether every member, as it is deployed, votes on every row of the evidence."""
+        return self.evidence.oob_mask is None and self.trees is None
+
+    def _survivors_votes(self, weights: np.ndarray) -> SizeMatched:
+        rows = np.arange(self.evidence.n_rows)
+        if len(rows) > MOST_ROWS:
+            rows = np.sort(np.random.default_rng(0).choice(rows, MOST_ROWS, replace=False))
+        active = np.flatnonzero(weights)
+        _, votes = dense_votes(self.evidence.take_members(active).take(rows))
+        share = weights[active] / weights[active].sum()
+        return SizeMatched(np.einsum("j,ijc->ic", share, votes), rows)
 
     @cached_property
     def effect(self) -> CalibrationEffect:
@@ -170,7 +209,7 @@ class VoteCalibration:
         kind = self.settings.calibration
         votes = self._votes(None, trees, size, draws=1, most_rows=ROWS_FOR_EFFECT)
         with one_blas_thread():
-            return held_out_rows(**self._given(votes), kind=PREFERRED if kind == "auto" else kind)
+            return held_out_rows(**self._given(votes), kind=PREFERRED if is_auto(kind) else kind)
 
     def _size(self, active: np.ndarray, trees: RefittedTrees | None) -> float:
         """Votes the members are worth."""
@@ -233,4 +272,7 @@ def choose_calibrated(selector: MemberSelector, calibration: VoteCalibration) ->
     """
     if not calibration.is_wanted or selector.path is None:
         return selector.choose()
-    return selector.choose(calibration.effect)
+    chosen = selector.choose(calibration.effect)
+    if calibration.all_vote_everywhere and calibration.is_of_its_own(chosen.weights):
+        return selector.choose()  # what calibration leaves of random members' says nothing of these
+    return chosen

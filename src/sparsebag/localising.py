@@ -16,7 +16,8 @@ import numpy as np
 from sparsebag.calibrating import VoteCalibration
 from sparsebag.evidence.arrays import on_host
 from sparsebag.evidence.members import MemberPool
-from sparsebag.refine.calibrate import PREFERRED, Calibrated, fit_calibrator
+from sparsebag.refine.calibrate import PREFERRED, fit_calibrator, is_auto
+from sparsebag.refine.calibrated import Calibrated
 from sparsebag.refine.calibrator import Calibrator
 from sparsebag.refine.full_vote import full_vote_risks
 from sparsebag.refine.honest_votes import honest_votes
@@ -140,7 +141,7 @@ class _Localiser:
 
         Where "auto" took them, the gated vote gets what "auto" prefers, which can be carried over.
         """
-        if self.may_temper or self.calibration.settings.calibration != "auto":
+        if self.may_temper or not is_auto(self.calibration.settings.calibration):
             return
         given = self.calibration.votes_of(self.all_weights)
         self.calibrated = fit_calibrator(**given, kind=PREFERRED)
@@ -167,12 +168,12 @@ class _Localiser:
         self, found: _Found, evidence: LocalEvidence, held_out: np.ndarray
     ) -> Localisation:
         """The vote is another one now, as sure as its members are here: tempered anew."""
-        if self.calibration.is_wanted:
-            self._without_richer_calibrator()
         recalibration = self._recalibration(evidence)
+        if recalibration is None and self.calibration.is_wanted:
+            self._without_richer_calibrator()
         if recalibration is not None and self._moves(found, evidence):
             self.calibrated = recalibration.fit(evidence, held_out)
-        if self.may_temper:
+        if recalibration is None and self.may_temper:
             given = evidence.features, evidence.target, evidence.weight
             design = found.deviation.design
             own = np.tile(self.base, (evidence.n_rows, 1))
@@ -202,7 +203,9 @@ class _Localiser:
         fitted = Temperature(value) if self.share == 0.0 else TemperedFloor(value, self.share)
         calibrated = self.calibrated or self.calibration.fit(self.all_weights)
         assert calibrated is not None
-        self.calibrated = replace(calibrated, calibrator=fitted, kind=fitted.kind)
+        self.calibrated = replace(
+            calibrated, calibrator=fitted, kind=fitted.kind, whose="carried over"
+        )
 
     def _say(self, what: str) -> None:
         if self.verbose:
@@ -266,9 +269,13 @@ class _Localiser:
         return best
 
     def _recalibration(self, evidence: LocalEvidence) -> Recalibration | None:
-        """Where a calibrator without a temperature was asked for by name: one for each vote."""
+        """Where every vote gets a calibrator of its own; None: its temperature is carried over."""
         kind = self.calibration.settings.calibration
-        if not self.calibration.is_wanted or self.may_temper or kind == "auto":
+        if not self.calibration.is_wanted:
+            return None
+        if self.calibration.all_vote_everywhere:
+            return Recalibration(kind, 1.0)
+        if self.may_temper or is_auto(kind):
             return None
         votes = evidence.voted(np.tile(self.base, (evidence.n_rows, 1)))[:, None, :]
         given = evidence.features, evidence.target, evidence.weight

@@ -17,7 +17,7 @@ from sparsebag.evidence.evidence import OOBEvidence
 from sparsebag.evidence.members import MemberPool
 from sparsebag.localising import localise
 from sparsebag.objective.full_vote_risk import PairRisk
-from sparsebag.refine.calibrate import Calibrated
+from sparsebag.refine.calibrated import Calibrated
 from sparsebag.refine.localisation import Localisation
 from sparsebag.refine.refinement import Refinement
 from sparsebag.refine.refitted_trees import ONLY_TREES, RefittedTrees, why_no_refitting

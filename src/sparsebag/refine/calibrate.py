@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
+from sparsebag.refine.calibrated import Calibrated
 from sparsebag.refine.calibrator import Calibrator
 from sparsebag.refine.isotonic import fit_isotonic
 from sparsebag.refine.own_calibrator import fit_own, is_calibrator
@@ -32,74 +33,6 @@ FAMILIES: dict[str, Fit] = {
     "vector_scaling": fit_vector_scaling,
     "isotonic": fit_isotonic,
 }
-
-
-@dataclass(frozen=True)
-class Calibrated:
-    """A calibrator and what it is worth.
-
-    Attributes
-    ----------
-    calibrator : Calibrator or None
-        None: the votes are best left as they are.
-    kind : str
-        Its kind, or "identity".
-    gain, gain_error : float
-        Log-loss it saves on rows it was not fitted on, and the standard error of that.
-    loss_before, loss_after : float
-        The log-loss on those rows.
-    brier_before, brier_after : float
-        Their Brier score.
-    n_rows : int
-        Rows behind these figures.
-    considered : dict of str to float
-        Kinds that were tried, with the gain of each.
-    """
-
-    calibrator: Calibrator | None
-    kind: str
-    gain: float
-    gain_error: float
-    loss_before: float
-    loss_after: float
-    brier_before: float
-    brier_after: float
-    n_rows: int
-    considered: dict[str, float] = field(default_factory=dict)
-
-    @property
-    def temperature(self) -> float | None:
-        """The temperature, where the calibrator has one."""
-        return getattr(self.calibrator, "temperature", None)
-
-    def __str__(self) -> str:
-        if self.calibrator is None:
-            tried = ", ".join(self.considered).replace("_", " ")
-            told = f" ({tried} tried)" if tried else ""
-            return f"The vote is not calibrated: that gained nothing on rows it had not seen{told}."
-        return (
-            f"The vote is calibrated: {self._in_words()}. Measured on about as many members as "
-            "were kept (not these very ones), each row by members that had not seen it: log-loss "
-            f"{self.loss_before:.4g} before, {self.loss_after:.4g} after ({abs(self.gain):.2g} "
-            f"{'lost' if self.gain < 0.0 else 'saved'}, standard error {self.gain_error:.1g})."
-        )
-
-    def _in_words(self) -> str:
-        """What the calibrator does to a probability, for people who never met its name."""
-        share = float(getattr(self.calibrator, "share", 0.0))
-        spread = f", and {share:.2%} of the probability is shared out equally to all classes"
-        spread = spread if share else ""
-        if self.temperature is not None:
-            shown = f"{self.temperature:.3g}"
-            does = "sharpens" if self.temperature < 1.0 else "softens"
-            does = "leaves" if float(shown) == 1.0 else does
-            return f"a temperature of {shown} {does} its probabilities{spread}"
-        known = {
-            "vector_scaling": "a scale and a shift for every class correct its probabilities",
-            "isotonic": "a fitted rising curve maps its probabilities",
-        }
-        text = known.get(self.kind, f"{self.kind.replace('_', ' ')} corrects its probabilities")
-        return f"{text}{spread}"
 
 
 def fit_calibrator(
@@ -157,7 +90,7 @@ def fit_calibrator(
     identity = Calibrated(None, "identity", 0.0, 0.0, before, before, brier, brier, judge.n_rows)
     if kind is None:
         return identity
-    if isinstance(kind, str) and kind == "auto":
+    if is_auto(kind):
         return _chosen(judge, identity)
     fit: Fit = FAMILIES[kind] if isinstance(kind, str) else _fit_of(kind)
     return judge.result(fit, judge.held_out(fit))
@@ -240,6 +173,58 @@ def held_out_votes(
     return _Judge(votes, np.asarray(target, np.intp), np.arange(len(votes)), weight, seed).held_out(
         fit
     )
+
+
+def is_auto(kind: Any) -> bool:
+    """Whether the kind of calibrator is left to us.
+
+    Parameters
+    ----------
+    kind : str, object or None
+
+    Returns
+    -------
+    bool
+
+    Examples
+    --------
+    >>> is_auto("auto"), is_auto("isotonic")
+    (True, False)
+    """
+    return isinstance(kind, str) and kind == "auto"
+
+
+def needs_its_own(own: dict[str, Any], others: dict[str, Any], kind: Any) -> bool:
+    """Whether votes are corrected better by what their other rows say than by others' votes.
+
+    Parameters
+    ----------
+    own, others : dict
+        ``votes``, ``target``, ``row`` and ``sample_weight``, as `fit_calibrator` takes them.
+    kind : str or object
+        Of calibrator; "auto" is judged by what it prefers.
+
+    Returns
+    -------
+    bool
+        True where held-out rows are sure of it.
+
+    Examples
+    --------
+    >>> target = np.tile([0, 1], 200)
+    >>> sure = np.where(target[:, None] == [0, 1], 0.9, 0.1)
+    >>> given = {"target": target, "row": np.arange(400), "sample_weight": None}
+    >>> needs_its_own({**given, "votes": sure}, {**given, "votes": sure[::-1]}, "auto")
+    True
+    """
+    proba, target, group, weight = _checked(**own)
+    kind = resolve_kind(PREFERRED if is_auto(kind) else kind, proba.shape[1])
+    fit: Fit = FAMILIES[kind] if isinstance(kind, str) else _fit_of(kind)
+    theirs, its_target, its_group, its_weight = _checked(**others)
+    fitted = fit(theirs, its_target, its_weight, int(its_group.max()) + 1)
+    judge = _Judge(proba, target, group, weight, 0)
+    ahead = judge.losses(fitted.transform(proba)) - judge.losses(judge.held_out(fit))
+    return judge.mean(ahead) > ERRORS_FOR_RICHER * judge.error(ahead)
 
 
 def resolve_kind(kind: Any, n_classes: int) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from sparsebag.refine.calibrate import Calibrated
+from sparsebag.refine.calibrated import Calibrated
 from sparsebag.refine.gate import LinearGate
 from sparsebag.refine.region_gate import RegionGate
 

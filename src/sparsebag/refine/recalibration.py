@@ -1,18 +1,24 @@
-"""A calibrator that was asked for by name, for a vote whose weights depend on the row.
+"""A calibrator for a vote whose weights depend on the row.
 
 The one of the global vote is right for no other vote. A new one is fitted to the gated votes of
-held-out rows; but those are of the members that have a row out of bag, and all will vote. What that
-does to a vote's sureness is known of the global weights, as a temperature, and carries over.
+held-out rows. Where those are of the members that have a row out of bag, and all will vote, what
+that does to a vote's sureness is known of the global weights, as a temperature, and carries over.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from sparsebag.refine.calibrate import Calibrated, fit_calibrator, held_out_votes
+from sparsebag.refine.calibrate import (
+    PREFERRED,
+    fit_calibrator,
+    held_out_votes,
+    is_auto,
+)
+from sparsebag.refine.calibrated import Calibrated
 from sparsebag.refine.local_weights import LocalEvidence
 
 LEAST_VOTE = 1e-6
@@ -25,7 +31,7 @@ class Recalibration:
     Attributes
     ----------
     kind : str or object
-        Of calibrator, as ``calibration=`` has it; neither "auto" nor None.
+        Of calibrator, as ``calibration=`` has it; not None.
     power : float
         That votes out of bag are raised to, to be as sure as those of all members.
 
@@ -67,7 +73,8 @@ class Recalibration:
         ndarray of shape (R,)
         """
         votes = self.at_size(evidence.voted(weights))
-        proba = held_out_votes(votes, evidence.target, kind=self.kind, weight=evidence.weight)
+        kind = PREFERRED if is_auto(self.kind) else self.kind
+        proba = held_out_votes(votes, evidence.target, kind=kind, weight=evidence.weight)
         of_true = proba[np.arange(len(proba)), evidence.target]
         return np.asarray(-np.log((1.0 - LEAST_VOTE) * of_true + LEAST_VOTE / votes.shape[1]))
 
@@ -86,4 +93,5 @@ class Recalibration:
         """
         votes = self.at_size(evidence.voted(weights))
         weight = evidence.weight * len(votes)
-        return fit_calibrator(votes, evidence.target, kind=self.kind, sample_weight=weight)
+        found = fit_calibrator(votes, evidence.target, kind=self.kind, sample_weight=weight)
+        return replace(found, whose="gated")
