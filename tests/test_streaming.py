@@ -14,7 +14,6 @@ from sklearn.ensemble import RandomForestClassifier
 import sparsebag as sb
 from problems import evidence
 from sparsebag.objective.pass_journal import JournalError
-from sparsebag.streaming import BLOCK_SHARE
 
 MEMORY = 1 << 21
 SOLVE = """
@@ -159,7 +158,7 @@ def test_large_blocks_are_cut_to_the_memory_allowed(rows, monkeypatch):
     block = rows.votes, rows.oob_mask, rows.target
     stream = sb.stream_rows(lambda: iter([block]), n_members=40, labels=[0, 1])
     sb.fit_weights(stream, memory_limit=MEMORY)
-    assert max(seen) <= MEMORY // BLOCK_SHARE
+    assert max(seen) <= MEMORY // 32
     X, y = load_iris(return_X_y=True)
     forest = RandomForestClassifier(10, random_state=0).fit(X, y)
     assert sb.stream_members(forest, X, y).with_block_bytes(50 * 10 * 5).block_rows == 48

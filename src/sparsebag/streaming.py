@@ -41,7 +41,7 @@ from sparsebag.solvers.simplex import check_start
 Array = Any
 
 SMALLEST_MEMORY = 1 << 20
-BLOCK_SHARE = 16
+BLOCK_SHARE = 32
 """A block takes at most this part of the memory allowed: checking one makes several copies."""
 
 

@@ -37,7 +37,7 @@ class ArrayRows:
     every_class : bool, default False
         Keep every class's votes of a block (needs three axes unless there are two classes).
     block_rows : int, optional
-        Rows a block; default: some 64 MiB of them.
+        Rows a block; default: some 32 MiB of them.
 
     Examples
     --------

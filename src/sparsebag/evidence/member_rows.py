@@ -52,7 +52,7 @@ def stream_members(
         Give every class's votes, as the Brier score of more than two classes needs.
     sample_weight : array-like of shape (M,), optional
     block_rows : int, optional
-        Rows a block; default: some 64 MiB of votes.
+        Rows a block; default: some 32 MiB of votes.
     n_jobs : int, optional
         Threads over members.
 

@@ -22,7 +22,7 @@ from sparsebag.evidence.members import Task
 
 Array = Any
 
-BLOCK_BYTES = 64 << 20
+BLOCK_BYTES = 32 << 20
 """Votes and mask a block holds unless told otherwise: large beside what a read costs to start."""
 MASK_BYTES = 1
 

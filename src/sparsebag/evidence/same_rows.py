@@ -25,7 +25,7 @@ from sparsebag.evidence.row_stream import RowStream
 Array = Any
 
 VOTES_A_SAMPLE = 2048
-FEWEST_SAMPLED, MOST_SAMPLED = 32, 256
+FEWEST_SAMPLED, MOST_SAMPLED = 32, 512
 """Votes and mask entries in one digest: one in so many of the block's, within bounds; of targets
 and row weights all count, by their sum. More would cost more than it is worth: every entry is a
 line of memory that no cache holds. Each is of another row and another member, so that a member's

@@ -111,7 +111,7 @@ def open_evidence(
     folder : path
         What `store_evidence` wrote.
     block_rows : int, optional
-        Rows a block; default: some 64 MiB of them. Parquet files are read by their row groups.
+        Rows a block; default: some 32 MiB of them. Parquet files are read by their row groups.
 
     Returns
     -------

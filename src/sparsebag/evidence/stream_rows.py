@@ -57,7 +57,7 @@ def stream_rows(
     every_class : bool, default False
         Keep every class's votes, as the Brier score of more than two classes needs.
     block_rows : int, optional
-        Arrays and paths only: rows a block; default: some 64 MiB of them.
+        Arrays and paths only: rows a block; default: some 32 MiB of them.
 
     Returns
     -------
