@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from sklearn.datasets import load_iris
 from sklearn.ensemble import RandomForestClassifier
+from sklearn.exceptions import ConvergenceWarning
 
 import sparsebag as sb
 from problems import evidence
@@ -232,3 +233,16 @@ def test_whole_floats_are_numbers_of_bytes():
     for wrong in (2e9 + 0.5, np.inf, np.nan, True, "2e9"):
         with pytest.raises(ValueError, match="memory_limit must be a whole number of bytes"):
             sb.fit_weights(rows, memory_limit=wrong)
+
+
+@pytest.mark.parametrize("once", [True, False])
+def test_targets_far_from_zero_are_told_of_in_one_pass_too(once):
+    rng = np.random.default_rng(0)
+    target = rng.normal(size=1200) + 1e5
+    votes = (target[:, None] + np.linspace(0.5, 2.0, 8) * rng.normal(size=(1200, 8))).astype("f4")
+    blocks = [(votes[i : i + 300], None, target[i : i + 300]) for i in range(0, 1200, 300)]
+    rows = iter(blocks) if once else lambda: iter(blocks)
+    stream = sb.stream_rows(rows, n_members=8, task="regression", has_mask=False)
+    with pytest.warns(ConvergenceWarning, match="subtract the targets' mean"):
+        found = sb.fit_weights(stream, loss="squared_error", lam=0.0)
+    assert not found.status.success

@@ -33,7 +33,6 @@ from sparsebag.solvers.base import (
     drop_small_weights,
     judged,
     one_blas_thread,
-    warn_unless_converged,
 )
 from sparsebag.solvers.online import OnlineSolve
 from sparsebag.solvers.simplex import check_start
@@ -152,7 +151,6 @@ def _solve_once(
     if online.n_rows == 0:
         raise ValueError(NO_ROWS)
     solution = online.solution()
-    warn_unless_converged(solution)
     _warn_uncovered(online.n_uncovered, online.n_rows)
     warn_of_uneven(total, square, online.n_rows - online.n_uncovered)
     return replace(solution, n_passes=1.0)
@@ -297,7 +295,6 @@ class OnlineWeights:
             raise ValueError("no rows yet; call partial_fit with some first.")
         if self._solution is None:
             self._solution = self._online.solution()
-            warn_unless_converged(self._solution)
         return self._solution
 
     @property

@@ -294,7 +294,7 @@ def judged(solution: Solution, objective: Objective) -> Solution:
     gap = solution.stationarity_gap
     is_hidden = COARSE_GAP * objective.scale < gap <= objective.goal(0.0)
     regression = objective.loss.channel == "prediction"
-    if not (regression and is_hidden and solution.status is Status.CONVERGED):
+    if not (regression and is_hidden and solution.status.success):
         warn_unless_converged(solution)
         return solution
     warn_caller(

@@ -31,7 +31,7 @@ from sparsebag.objective.losses import Loss
 from sparsebag.objective.penalties import ConcaveQuadratic, Penalty, Tilted
 from sparsebag.objective.row_facts import NoWeightError
 from sparsebag.objective.simplex_objective import SimplexObjective
-from sparsebag.solvers.base import Solution, Status, Watch, one_blas_thread
+from sparsebag.solvers.base import Solution, Status, Watch, judged, one_blas_thread
 from sparsebag.solvers.mirror import polisher
 from sparsebag.solvers.simplex import stationarity_gap
 
@@ -164,6 +164,8 @@ class OnlineSolve:
     def solution(self) -> Solution:
         """The weights so far, their estimated objective, and the gap on held rows.
 
+        Warns where that is no success.
+
         Returns
         -------
         Solution
@@ -175,8 +177,8 @@ class OnlineSolve:
         with one_blas_thread():
             if not self._anchors:
                 judge = self._whole()
-                found = self._minimise(judge, self._start)
-                weights, status = self._without_small(found.weights), found.status
+                minimum = self._minimise(judge, self._start)
+                weights, status = self._without_small(minimum.weights), minimum.status
                 value, gradient = judge.value_and_gradient(weights)
                 gap = stationarity_gap(weights, gradient)
             else:
@@ -185,7 +187,7 @@ class OnlineSolve:
                 value = judge.value(weights)
                 gap, error = self._gap_on_held_rows(weights)
                 status = Status.OWN_TEST if gap <= MOST_ERRORS * error else Status.ONE_PASS
-        return Solution(
+        found = Solution(
             weights=weights,
             objective=value,
             stationarity_gap=gap,
@@ -197,6 +199,7 @@ class OnlineSolve:
             solver="mirror",
             trace=tuple(self._watch.trace),
         )
+        return judged(found, judge)
 
     # -- anchors -------------------------------------------------------------------------------
 
