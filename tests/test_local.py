@@ -1,5 +1,7 @@
 """`compress(local=...)`: gates where members differ by place, global weights where they do not."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -15,7 +17,6 @@ from expert_bags import expert_models
 from made_up_gates import linear_gate
 from sparsebag.deploy.weighted_vote import WeightedVote
 from sparsebag.refine.localisation import LocalGain, Localisation
-from sparsebag.refine.temperature import Temperature, TemperedFloor
 from sparsebag.refine.vector_scaling import VectorScaling
 
 GATES = ["linear", "regions", "auto"]
@@ -157,10 +158,14 @@ def test_a_richer_calibrator_of_another_vote_is_not_kept(local, monkeypatch):
     assert isinstance(flat.calibrator_, VectorScaling)
     small = compressed(models, X, y, local)
     _, X_test, y_test = experts(3, n_rows=800, seed=1)
-    if local == "auto":  # it is judged beside the calibrator that the global vote would have
-        assert loss(small, X_test, y_test) < 1.005 * loss(flat, X_test, y_test)
+    # The gated vote has one of its own, fitted to it.
+    assert loss(small, X_test, y_test) < 1.005 * loss(flat, X_test, y_test)
+    assert isinstance(small.calibrator_, VectorScaling)
+    if small.local_.used:
+        assert not np.allclose(small.calibrator_.scale, flat.calibrator_.scale)
+        assert "with the weights of each row" in str(small.calibration_)
     else:
-        assert isinstance(small.calibrator_, (Temperature, TemperedFloor))
+        assert local == "auto"
     np.testing.assert_allclose(
         small.predict_proba(X_test), small._vote.predict_proba(X_test), atol=1e-9
     )
@@ -218,8 +223,10 @@ def test_the_temperature_that_is_told_is_the_one_that_is_used():
     models, X, y = experts(3)
     small = compressed(models, X, y, "regions")
     local = small._vote.gate.temperatures(X)
-    if local is None:
-        assert small._vote.calibrator.temperature == small.temperature_
+    if local is None:  # this gate's votes need none
+        assert small._vote.calibrator is None
+        assert small.temperature_ is None
+        assert "not calibrated" in str(small.calibration_)
     else:
         assert small.temperature_ is None or local.min() <= small.temperature_ <= local.max()
 
@@ -348,3 +355,23 @@ def test_linear_and_tree_members_together():
     np.testing.assert_allclose(
         small.predict_proba(X[fit]), small._vote.predict_proba(X[fit]), atol=1e-9
     )
+
+
+# -- held-out rows: every survivor votes on every one ----------------------------------------------
+
+
+def test_survivors_unlike_the_others_are_calibrated_on_their_own_votes():
+    models, X, y = experts(2, n_rows=1500)
+    plain, default = (
+        compressed(models, X, y, "auto", calibration=c, max_estimators=2) for c in (None, "auto")
+    )
+    _, X_test, y_test = experts(2, n_rows=3000, seed=1)
+    assert loss(default, X_test, y_test) < 1.01 * loss(plain, X_test, y_test)
+
+
+def test_a_gain_may_be_sure_by_the_vote_of_all_members():
+    noisy = LocalGain("linear", 0.5, 0.48, 0.02, 0.01, 0.01)
+    assert not noisy.is_sure(3.0)
+    assert replace(noisy, full_vote_error=0.002).is_sure(3.0)
+    assert not replace(noisy, full_vote_error=0.004).is_sure(3.0)
+    assert not replace(noisy, gain=0.005, full_vote_error=0.002).is_sure(3.0)

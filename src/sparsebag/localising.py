@@ -16,7 +16,7 @@ import numpy as np
 from sparsebag.calibrating import VoteCalibration
 from sparsebag.evidence.arrays import on_host
 from sparsebag.evidence.members import MemberPool
-from sparsebag.refine.calibrate import PREFERRED, fit_calibrator, is_auto
+from sparsebag.refine.calibrate import is_auto
 from sparsebag.refine.calibrated import Calibrated
 from sparsebag.refine.calibrator import Calibrator
 from sparsebag.refine.full_vote import full_vote_risks
@@ -125,27 +125,12 @@ class _Localiser:
         self.linear = LinearDesign.of(rows.features, np.ones(len(rows.at)))
         self.considered: dict[str, LocalGain] = {}
         self.calibrated: Calibrated | None = None
-        self._correct_by(calibrator)
-        self.reason = "no gain was sure on held-out rows"
-
-    def _correct_by(self, calibrator: Calibrator | None) -> None:
-        self.calibrator = calibrator
-        self.may_temper = self.calibration.is_wanted and goes_with(calibrator)
+        self.may_temper = calibration.is_wanted and goes_with(calibrator)
         self.log_temperature, self.share = 0.0, 0.0
         if self.may_temper:
             self.log_temperature = float(np.log(getattr(calibrator, "temperature", 1.0)))
             self.share = float(getattr(calibrator, "share", 0.0))
-
-    def _without_richer_calibrator(self) -> None:
-        """A scale and a shift a class were fitted to the global vote, and are right for no other.
-
-        Where "auto" took them, the gated vote gets what "auto" prefers, which can be carried over.
-        """
-        if self.may_temper or not is_auto(self.calibration.settings.calibration):
-            return
-        given = self.calibration.votes_of(self.all_weights)
-        self.calibrated = fit_calibrator(**given, kind=PREFERRED)
-        self._correct_by(self.calibrated.calibrator)
+        self.reason = "no gain was sure on held-out rows"
 
     def result(self) -> Localisation:
         found = self._weights()
@@ -169,8 +154,6 @@ class _Localiser:
     ) -> Localisation:
         """The vote is another one now, as sure as its members are here: tempered anew."""
         recalibration = self._recalibration(evidence)
-        if recalibration is None and self.calibration.is_wanted:
-            self._without_richer_calibrator()
         if recalibration is not None and self._moves(found, evidence):
             self.calibrated = recalibration.fit(evidence, held_out)
         if recalibration is None and self.may_temper:
@@ -259,7 +242,6 @@ class _Localiser:
                 *(evidence, held_out, kind),
                 calibrates=self.calibration.is_wanted,
                 recalibration=recalibration,
-                richer=isinstance(self.calibrator, VectorScaling),
             )
             self.considered[f"{kind} weights"] = gain
             if not (self.forced or gain.is_sure(ERRORS)):
@@ -275,8 +257,10 @@ class _Localiser:
             return None
         if self.calibration.all_vote_everywhere:
             return Recalibration(kind, 1.0)
-        if self.may_temper or is_auto(kind):
+        if self.may_temper:
             return None
+        if is_auto(kind):  # what "auto" took for the global vote
+            kind = VectorScaling.kind
         votes = evidence.voted(np.tile(self.base, (evidence.n_rows, 1)))[:, None, :]
         given = evidence.features, evidence.target, evidence.weight
         few = self._tempered(votes, *given, self.linear).at_best_temperature()

@@ -20,14 +20,11 @@ from sparsebag.refine.local_weights import LocalEvidence
 from sparsebag.refine.localisation import LocalGain
 from sparsebag.refine.recalibration import Recalibration
 from sparsebag.refine.temperature import fit_tempered_floor
-from sparsebag.refine.vector_scaling import fit_vector_scaling
 
 LEAST_VOTE = 1e-6
 
 
-def calibrated_losses(
-    evidence: LocalEvidence, weights: np.ndarray, richer: bool = False
-) -> np.ndarray:
+def calibrated_losses(evidence: LocalEvidence, weights: np.ndarray) -> np.ndarray:
     """Each row's log-loss out of bag under weights of its own, after its best calibrator.
 
     Parameters
@@ -35,8 +32,6 @@ def calibrated_losses(
     evidence : LocalEvidence
         Of a classification problem.
     weights : ndarray of shape (R, k)
-    richer : bool, default False
-        Whether that is a scale and a shift a class.
 
     Returns
     -------
@@ -44,8 +39,7 @@ def calibrated_losses(
     """
     votes = evidence.voted(weights)
     votes = (1.0 - LEAST_VOTE) * votes + LEAST_VOTE / votes.shape[1]
-    fit = fit_vector_scaling if richer else fit_tempered_floor
-    proba = fit(votes, evidence.target, evidence.weight).transform(votes)
+    proba = fit_tempered_floor(votes, evidence.target, evidence.weight).transform(votes)
     return np.asarray(-np.log(proba[np.arange(len(proba)), evidence.target]))
 
 
@@ -72,7 +66,6 @@ def judged_weights(
     *,
     calibrates: bool,
     recalibration: Recalibration | None = None,
-    richer: bool = False,
 ) -> LocalGain:
     """What weights that were fitted without each row gain on it.
 
@@ -91,8 +84,6 @@ def judged_weights(
         Whether the deployed vote is calibrated, by a temperature that is fitted anew.
     recalibration : Recalibration, optional
         What corrects the deployed vote instead, with a gate as without one, and each its own.
-    richer : bool, default False
-        Whether the vote without a gate would have a scale and a shift a class.
 
     Returns
     -------
@@ -112,11 +103,13 @@ def judged_weights(
     elif not calibrates:
         first, second = (plain_losses(evidence, w) for w in (own, held_out))
     else:
-        first = calibrated_losses(evidence, own, richer)
+        first = calibrated_losses(evidence, own)
         second = calibrated_losses(evidence, held_out)
     gain, error = mean_and_error(first - second, evidence.weight)
     mean = float(evidence.weight @ first)
-    found = LocalGain(kind, mean, mean - gain, gain, error, full_vote)
+    found = LocalGain(
+        *(kind, mean, mean - gain, gain, error, full_vote), full_vote_error=full_vote_error
+    )
     if not calibrates:  # a gate then sharpens too, and all members leave more of that, not less
         return found
     left, left_error = at_deployed_size(evidence, held_out, first - second)

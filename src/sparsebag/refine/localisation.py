@@ -10,6 +10,8 @@ from sparsebag.refine.region_gate import RegionGate
 
 ERRORS_TO_AGREE = 2.0
 """Standard errors a second estimate must be above zero by, where its error is known."""
+AGREEING_ERRORS = 1.0
+"""The same of the first, where the second is the sure one."""
 NOTHING = 1e-6
 """Share of a loss that rounding and the solver's tolerance leave."""
 
@@ -30,6 +32,8 @@ class LocalGain:
         score gains. Of a temperature: what the survivors' own out-of-bag votes gain.
     second_error : float
         Its standard error; 0 where its sign alone counts.
+    full_vote_error : float or None
+        Of weights in classification: the standard error of what the full-vote Brier score gains.
     deployed_gain, deployed_error : float or None
         Of weights of a calibrated vote: what is left of the gain when all members vote, not only
         those that have a row out of bag, and the standard error of that. Rather too little than
@@ -43,11 +47,15 @@ class LocalGain:
     gain_error: float
     second_gain: float | None = None
     second_error: float = 0.0
+    full_vote_error: float | None = None
     deployed_gain: float | None = None
     deployed_error: float | None = None
 
     def is_sure(self, errors: float) -> bool:
         """Whether the gain is more than so many standard errors, and nothing speaks against it.
+
+        A log-loss of the third of the members that is out of bag is noisier than the Brier score of
+        all of them. Either may be the sure one: then the other must only agree.
 
         Parameters
         ----------
@@ -64,7 +72,12 @@ class LocalGain:
         """
         least = ERRORS_TO_AGREE * self.second_error
         agreed = self.second_gain is None or self.second_gain > least
-        return agreed and self.gain > errors * self.gain_error
+        if agreed and self.gain > errors * self.gain_error:
+            return True
+        if self.second_gain is None or self.full_vote_error is None:
+            return False
+        is_sure = self.second_gain > errors * self.full_vote_error
+        return is_sure and self.gain > AGREEING_ERRORS * self.gain_error
 
 
 @dataclass(frozen=True)
