@@ -25,11 +25,14 @@ from sparsebag.evidence.row_stream import RowStream
 Array = Any
 
 VOTES_A_SAMPLE = 2048
-FEWEST_SAMPLED, MOST_SAMPLED = 32, 512
+FEWEST_SAMPLED, MOST_SAMPLED = 32, 256
 """Votes and mask entries in one digest: one in so many of the block's, within bounds; of targets
 and row weights all count, by their sum. More would cost more than it is worth: every entry is a
-line of memory that no cache holds. Each is of another row and another member, so that a member's
-votes which change on all rows are seen as surely as rows that change for all members."""
+line of memory that no cache holds. Each is of another row and another member."""
+WHOLE_ROWS = 3
+"""Rows that count besides with all their votes, by their sum: of thousands of members the entries
+above meet few, and one whose votes change on all rows must be seen, too. Three show a member out of
+bag three times in four; another read looks at others."""
 TURNS = 8
 """Digests of the votes, each of other entries. The first read takes them all, a later one compares
 the next in turn: what a first look misses, a change of few rows of few members, may be seen later.
@@ -263,8 +266,21 @@ def _digest_of_votes(block: OOBEvidence, number: int, turn: int) -> int:
         else:
             values = _entries(votes, entries)
             values = values if mask is None or block.is_zeroed else np.where(mask, values, 0)
+            digest = zlib.crc32(_sums_of_rows(block, votes, place).tobytes(), digest)
         digest = zlib.crc32(values.astype(np.float32).tobytes(), digest)
     return digest
+
+
+def _sums_of_rows(block: OOBEvidence, votes: Array, place: float) -> np.ndarray:
+    """Of a few rows, the bits of all votes out of bag, added up as whole numbers."""
+    sums = np.zeros(WHOLE_ROWS, dtype=np.int64)
+    for r in range(WHOLE_ROWS):
+        row = int((place + r / WHOLE_ROWS) % 1.0 * block.n_rows)
+        values = np.ascontiguousarray(on_host(votes[row]), dtype=np.float32)
+        if block.oob_mask is not None and not block.is_zeroed:
+            values = np.where(on_host(block.oob_mask[row]) != 0, values, np.float32(0.0))
+        sums[r] = values.view(np.int32).sum(dtype=np.int64)
+    return sums
 
 
 @lru_cache(maxsize=64)

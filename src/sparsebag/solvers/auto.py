@@ -33,7 +33,9 @@ class SolverChoice:
 def select_solver(objective: Objective) -> SolverChoice:
     """Choose a solver for an objective; the first rule that applies wins.
 
-    1. The rows are streamed, not in memory: ``mirror``, which reads them four or five times.
+    1. The rows are streamed, not in memory: ``mirror``, which reads them four or five times;
+       ``active_set`` for a regression loss on up to 300 members whose columns do not fit the memory
+       allowed: ``mirror`` would run out of passes there.
     2. The loss has no second derivative: ``projected_gradient``.
     3. No prior mass, and rows can lose their last voter: ``active_set``, whose path over the
        prior mass is the only one of ours that does not stall there.
@@ -63,6 +65,10 @@ def select_solver(objective: Objective) -> SolverChoice:
     'active_set'
     """
     if objective.is_streamed:
+        can_hold = getattr(objective, "can_hold", None)
+        is_stiff = objective.loss.channel == "prediction" and suits_active_set(objective)
+        if is_stiff and can_hold is not None and not can_hold(objective.n_members):
+            return SolverChoice("active_set", "regression errors make an ill-conditioned problem")
         return SolverChoice("mirror", "rows that are streamed should be read few times")
     if "hessian" not in objective.provides:
         return SolverChoice("projected_gradient", "the loss has no second derivative")
