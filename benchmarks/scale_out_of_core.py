@@ -4,7 +4,8 @@
 
 In each format stored evidence is solved three times, each time in a process of its own whose memory
 is limited by the system (RLIMIT_AS: every map and allocation counts, the interpreter and its
-libraries included), a quarter of the evidence on top of what they take. The second process is
+libraries included), a quarter of the evidence on top of what they take before it is opened; that
+quarter is also the ``memory_limit`` given. The second process is
 killed (SIGKILL) in mid-pass; the third is the same call and goes on from its checkpoint.
 """
 
@@ -30,27 +31,28 @@ SHAPE, QUICK_SHAPE = (400_000, 500), (60_000, 400)
 SHARE = 4
 """The evidence is this many times the memory a solve may take."""
 LAM = 0.0
+TINY_ROWS = 200
 FEW_ARENAS = {"MALLOC_ARENA_MAX": "1"}
 """glibc sets 64 MiB of addresses aside for every thread, and Zarr and Arrow start several: that is
 no memory, but RLIMIT_AS counts it."""
 FORMATS = {"npy": "memory-mapped .npy", "zarr": "Zarr", "parquet": "Parquet"}
 
 
-def solve(folder: str, limit: int, checkpoint: str | None) -> dict[str, object]:
+def solve(folder: str, tiny: str, limit: int, checkpoint: str | None) -> dict[str, object]:
     """In this process: import, set the limit, solve, and measure."""
     import sparsebag as sb
     from sparsebag.evidence.stored_rows import open_evidence
 
-    # Everything is imported and every library's threads have started before the limit is set.
-    sb.fit_weights(np.eye(3) / 2 + 0.2, None, [0, 1, 1])
-    stream = open_evidence(folder)
-    stream.block(0)
+    # Everything is imported and every library's threads have started before the limit is set: a
+    # few rows in the same format are solved first. Of these rows nothing has been read then.
+    sb.fit_weights(open_evidence(tiny), lam=LAM)
     imported = _address_space()
     resource.setrlimit(resource.RLIMIT_AS, (imported + limit, imported + limit))
     forget_peak()
     before = held_bytes()
     start = time.perf_counter()
-    found = sb.fit_weights(stream, lam=LAM, memory_limit=limit // 2, checkpoint=checkpoint)
+    stream = open_evidence(folder)
+    found = sb.fit_weights(stream, lam=LAM, memory_limit=limit, checkpoint=checkpoint)
     return {
         "weights": np.asarray(found.weights).tolist(),
         "objective": found.objective,
@@ -69,7 +71,8 @@ def _address_space() -> int:
 
 
 def run_apart(folder: Path, limit: int, checkpoint: Path | None) -> subprocess.Popen[str]:
-    arguments = [str(folder), str(limit), *([str(checkpoint)] if checkpoint else [])]
+    arguments = [str(folder), str(folder.with_name(f"{folder.name}_tiny")), str(limit)]
+    arguments += [str(checkpoint)] if checkpoint else []
     return subprocess.Popen(
         [sys.executable, "-m", "benchmarks.scale_out_of_core", *arguments],
         stdout=subprocess.PIPE,
@@ -128,6 +131,7 @@ def run(*, quick: bool) -> None:
     stream = GeneratedRows(
         rows.blocks, n_members, task="classification", labels=np.arange(2), n_rows=n_rows
     )
+    few = sb.stream_rows(*SyntheticRows(TINY_ROWS, n_members).arrays(), labels=np.arange(2))
     folder = Path(tempfile.mkdtemp())
     first: dict[str, object] | None = None
     try:
@@ -135,6 +139,7 @@ def run(*, quick: bool) -> None:
             stored = folder / kind
             try:
                 sb.store_evidence(stream, stored, format=kind)
+                sb.store_evidence(few, stored.with_name(f"{kind}_tiny"), format=kind)
             except ImportError as error:
                 print(f"{name}: skipped, {error}")
                 continue
@@ -166,4 +171,5 @@ def three_solves(
 
 
 if __name__ == "__main__":
-    print(json.dumps(solve(sys.argv[1], int(sys.argv[2]), sys.argv[3] if sys.argv[3:] else None)))
+    folder, tiny, limit, *checkpoint = sys.argv[1:]
+    print(json.dumps(solve(folder, tiny, int(limit), checkpoint[0] if checkpoint else None)))

@@ -40,6 +40,8 @@ from sparsebag.solvers.simplex import check_start
 Array = Any
 
 SMALLEST_MEMORY = 1 << 20
+COUNTED_SHARE = 0.6
+"""Of the memory allowed, what is shared out: joins, checks and solvers hold copies besides."""
 BLOCK_SHARE = 32
 """A block takes at most this part of the memory allowed: checking one makes several copies."""
 
@@ -340,12 +342,11 @@ def _values_of(loss: Loss) -> bytes:
 
 
 def _check_memory(memory_limit: Any) -> int:
-    if memory_limit is None:
-        return DEFAULT_MEMORY
+    memory_limit = DEFAULT_MEMORY if memory_limit is None else memory_limit
     is_number = isinstance(memory_limit, Real) and not isinstance(memory_limit, bool)
     if not is_number or memory_limit < SMALLEST_MEMORY or memory_limit % 1 != 0:
         raise ValueError(
             f"memory_limit must be a whole number of bytes, at least {SMALLEST_MEMORY} (1 MiB), "
             f"got {memory_limit!r}."
         )
-    return int(memory_limit)
+    return max(SMALLEST_MEMORY, int(COUNTED_SHARE * memory_limit))

@@ -31,6 +31,9 @@ from sparsebag.evidence.zarr_window import ZarrWindow
 Format = Literal["npy", "zarr", "parquet"]
 
 DESCRIPTION = "evidence.json"
+
+CHUNK_BYTES = 4 << 20
+"""Of a Zarr chunk: one is decompressed whole, however little memory is allowed."""
 FORMAT = 2
 
 
@@ -280,7 +283,9 @@ class _ZarrWriter:
         for name, values in _columns(block).items():
             if name not in self._arrays:
                 shape = (0, *values.shape[1:])
-                chunks = values.shape if values.ndim > 1 else (max(len(values), 1 << 16),)
+                a_row = max(1, values[:1].nbytes)
+                rows = min(max(1, CHUNK_BYTES // a_row), max(len(values), 1 << 16))
+                chunks = (rows, *values.shape[1:])
                 self._arrays[name] = self._group.create_array(
                     name,
                     shape=shape,

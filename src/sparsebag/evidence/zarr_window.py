@@ -38,11 +38,17 @@ class ZarrWindow:
         start, stop, step = rows.indices(self.shape[0])
         if step != 1 or stop <= start:
             return np.empty((0, *self.shape[1:]), dtype=self.dtype)
-        parts = []
-        for number in range(start // self._rows_each, (stop - 1) // self._rows_each + 1):
+        numbers = range(start // self._rows_each, (stop - 1) // self._rows_each + 1)
+        found = None if len(numbers) == 1 else np.empty((stop - start, *self.shape[1:]), self.dtype)
+        for number in numbers:
             first = number * self._rows_each
-            parts.append(self._chunk_rows(number)[max(start - first, 0) : stop - first])
-        return parts[0] if len(parts) == 1 else np.concatenate(parts)
+            rows_of_it = self._chunk_rows(number)[max(start - first, 0) : stop - first]
+            if found is None:
+                return rows_of_it
+            at = max(first - start, 0)
+            found[at : at + len(rows_of_it)] = rows_of_it  # no list of parts: that is all twice
+        assert found is not None
+        return found
 
     def _chunk_rows(self, number: int) -> np.ndarray:
         """All rows of the chunks that begin with this one."""
