@@ -283,9 +283,9 @@ class _ZarrWriter:
         for name, values in _columns(block).items():
             if name not in self._arrays:
                 shape = (0, *values.shape[1:])
-                a_row = max(1, values[:1].nbytes)
-                rows = min(max(1, CHUNK_BYTES // a_row), max(len(values), 1 << 16))
-                chunks = (rows, *values.shape[1:])
+                rows = len(values) if values.ndim > 1 else max(len(values), 1 << 16)
+                most = max(1, CHUNK_BYTES // max(1, values[:1].nbytes))
+                chunks = (min(rows, most), *values.shape[1:])
                 self._arrays[name] = self._group.create_array(
                     name,
                     shape=shape,
