@@ -146,8 +146,9 @@ def _saved(gain: LocalGain) -> str:
         return f"{figure} lost; local='auto' would not use it"
     if gain.deployed_gain is None or gain.deployed_gain >= gain.gain:
         return f"{figure} saved"
-    left = f"{gain.deployed_gain:.2g} ± {gain.deployed_error:.1g}"
-    return f"{figure} saved by the members that had not seen a row, and {left} by all together"
+    saved = f"{figure} saved by the members that had not seen a row, and less by all together"
+    # A low estimate, and no more than that: of nothing or less it would say what is not known.
+    return f"{saved}: some {gain.deployed_gain:.2g} or more" if gain.deployed_gain > 0.0 else saved
 
 
 _LOOKS_AT = {"linear": "the features, smoothly", "regions": "the region of a row"}
