@@ -10,8 +10,8 @@ MEASURED_ON = {
     "others": "about as many members as were kept (not these very ones), each row by members that "
     "had not seen it",
     "survivors": "the kept members themselves, on rows that none of them had seen",
-    "gated": "the kept members' votes with the weights of each row, on rows that none of them had "
-    "seen",
+    "gated": "the kept members' votes with the weights of each row, each row by members that had "
+    "not seen it",
     "carried over": "It is the one of the vote with global weights, changed by as much as weights "
     "that depend on the row change the best one out of bag",
 }
