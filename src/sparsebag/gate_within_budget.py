@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from sparsebag.evidence.members import MemberPool
 from sparsebag.localising import localise
 from sparsebag.refine.calibrator import Calibrator
 from sparsebag.refine.local_temperature import goes_with
-from sparsebag.refine.localisation import Localisation
+from sparsebag.refine.localisation import LocalGain, Localisation
 from sparsebag.rows_to_gate import usable_rows
 from sparsebag.selection.budget import Budget, member_prices
 from sparsebag.settings import Settings
@@ -93,21 +94,29 @@ def _of_one_member(
     An error would otherwise ask for a calibrated classifier where there is one.
     """
     given = calibration, pool, X, weights, calibrator
-    tempers = calibration.is_wanted and goes_with(calibrator)
     try:
-        return localise(asked, *given, verbose)
+        local = localise(asked, *given, verbose)
     except ValueError:
+        tempers = calibration.is_wanted and goes_with(calibrator)
         if not tempers or usable_rows(calibration.evidence, pool, X)[0] is None:
             raise
-    gain = localise("auto", *given).considered.get(f"{asked} temperature")
+        tried = localise("auto", *given).considered.get(f"{asked} temperature")
+        raise ValueError(
+            f"local={asked!r} needs two members or more to weigh, and one has all the weight; "
+            f"{_not_sure(tried)}; use local='auto' or None, or keep more members."
+        ) from None
+    if local.used or not local.considered:
+        return local
+    best = max(local.considered.values(), key=lambda gain: gain.gain)
+    return replace(local, reason=f"{local.reason}, and {_not_sure(best)}")
+
+
+def _not_sure(tried: LocalGain | None) -> str:
     figures = ""
-    if gain is not None:
-        figures = f" ({gain.gain:.2g} ± {gain.gain_error:.1g} of log-loss saved on held-out rows)"
-    raise ValueError(
-        f"local={asked!r} needs two members or more to weigh, and one has all the weight; a "
-        f"temperature that depends on the row was tried and is not sure to gain{figures}; use "
-        "local='auto' or None, or keep more members."
-    )
+    if tried is not None:
+        saved = f"{tried.gain:.2g} ± {tried.gain_error:.1g}"
+        figures = f" ({saved} of log-loss saved on held-out rows)"
+    return f"a temperature that depends on the row was tried and is not sure to gain{figures}"
 
 
 def _is_paid_for(local: Localisation, pool: MemberPool, active: np.ndarray, budget: Budget) -> bool:

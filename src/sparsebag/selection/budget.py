@@ -96,7 +96,7 @@ class Budget:
         if self.of_gate and self.max_bytes is not None:
             said["max_bytes"] = self.max_bytes + self.of_gate
         told = " and ".join(f"{name}={value:g}" for name, value in said.items()) or "no budget"
-        return f"{told} ({self.of_gate:,} of them for a gate)" if self.of_gate else told
+        return f"{told} ({self.of_gate:,} of them kept for a gate)" if self.of_gate else told
 
     def named(self) -> list[tuple[str, Any]]:
         """The limits that are set, by name."""
