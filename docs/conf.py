@@ -1,6 +1,7 @@
 """Sphinx configuration; ``make docs`` builds offline and turns warnings into errors."""
 
 import os
+import re
 import sys
 from pathlib import Path
 
@@ -37,12 +38,27 @@ autodoc_typehints = "none"  # numpydoc's sections say it, for people
 numpydoc_show_class_members = False  # the members follow, with their own text
 numpydoc_class_members_toctree = False
 
+
+class ByNumber:
+    """The tenth example comes after the ninth, not after the first."""
+
+    def __init__(self, src_dir):
+        pass
+
+    def __call__(self, filename):
+        """The file's numbers."""
+        return [int(n) for n in re.findall(r"\d+", filename)]
+
+    def __repr__(self):
+        return "<ByNumber>"
+
+
 sphinx_gallery_conf = {
     "examples_dirs": "../examples",
     "gallery_dirs": "gallery",
     "filename_pattern": r"/plot_",
     "ignore_pattern": r"ten_trees\.py",
-    "within_subsection_order": "FileNameSortKey",
+    "within_subsection_order": ByNumber,
     "download_all_examples": False,
     "show_memory": False,
     "remove_config_comments": True,

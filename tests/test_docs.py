@@ -57,7 +57,8 @@ def test_what_was_promised_is_there():
     named = {p.stem for p in PAGES}
     assert {"start", "how_it_works", "faq", "calibration", "scaling", "own_matrices"} <= named
     assert {"other_languages", "add_a_loss", "add_a_solver", "add_an_export"} <= named
-    assert len(EXAMPLES) >= 8
+    assert len(EXAMPLES) == 10
+    assert "a gallery of ten examples" in (ROOT / "README.md").read_text()
     assert "XGBoost" in (DOCS / "faq.md").read_text()
 
 
@@ -93,6 +94,18 @@ def test_the_first_block_of_own_matrices_runs():
     scope: dict = {}
     exec(code_blocks(DOCS / "guide" / "own_matrices.md")[0], scope)
     assert scope["solution"].status.success
+
+
+def test_the_first_block_of_local_weights_prints_what_the_page_says(capsys):
+    page = DOCS / "guide" / "local_weights.md"
+    exec(code_blocks(page)[0], {})
+    told = re.search(r"```text\n(.*?)```", page.read_text(encoding="utf-8"), flags=re.DOTALL)[1]
+    # The last digits may be another machine's.
+    figure = r"\d+\.\d+"
+    found = capsys.readouterr().out
+    assert re.sub(figure, "#", found) == re.sub(figure, "#", told)
+    for here, there in zip(re.findall(figure, found), re.findall(figure, told), strict=True):
+        assert abs(float(here) - float(there)) <= 0.02
 
 
 def test_the_first_block_of_scaling_runs():

@@ -17,6 +17,7 @@ TOP = [
     "calibrating",
     "rows_to_gate",
     "localising",
+    "gate_within_budget",
     "refining",
     "cluster_survivors",
     "given_ensemble",

@@ -10,7 +10,7 @@ from sklearn.linear_model import Ridge
 
 import sparsebag as sb
 from expert_bags import expert_models
-from sparsebag.selection.budget import member_prices
+from sparsebag.selection.budget import Budget, member_prices
 
 PLENTY = 10**7
 
@@ -82,3 +82,57 @@ def test_linear_regressors_that_would_fit_without_a_gate():
     assert small.local_.used
     assert bytes_of(small) <= pool + 100
     assert small.n_active_ < 6
+
+
+def nearly_alike_lines():
+    """Forty lines of few rows each: one of them is nearly as good as all."""
+    rng = np.random.default_rng(902)
+    X = rng.normal(size=(500, 4))
+    y = X @ rng.normal(size=4) + np.abs(X[:, 0]) + 0.5 * rng.normal(size=500)
+    own = [rng.choice(500, 30, replace=False) for _ in range(40)]
+    return [Ridge().fit(X[i], y[i]) for i in own], X, y
+
+
+@pytest.mark.parametrize("budget", [{"max_bytes": 600}, {"max_estimators": 1}])
+def test_one_line_within_the_budget_is_told_as_that(budget):
+    models, X, y = nearly_alike_lines()
+    how = {"evidence": "holdout", **budget}
+    whole = sb.compress(models, X, y, **how)
+    auto = sb.compress(models, X, y, local="auto", **how)
+    named = r"local='regions' was asked for.*keeps one member, and a gate weighs two or more; a"
+    with pytest.warns(UserWarning, match=named) as told:
+        regions = sb.compress(models, X, y, local="regions", **how)
+    assert len(told) == 1  # nothing is said of the one line, which is not deployed
+    for small in (auto, regions):
+        assert f"within {next(iter(budget))}=" in small.local_.reason
+        assert "a budget of all 40" in small.local_.reason
+        assert small.n_active_ == 40
+        np.testing.assert_array_equal(small.predict(X), whole.predict(X))
+
+
+def test_a_gate_over_lines_that_is_dropped_is_warned_of():
+    models, X, y = nearly_alike_lines()
+    how = {"evidence": "holdout", "max_bytes": 1000, "tolerance": None}
+    with pytest.warns(UserWarning, match=r"local='regions' was asked for.*max_bytes=1000"):
+        small = sb.compress(models, X, y, local="regions", **how)
+    assert not small.local_.used
+    assert small.n_active_ == 40
+
+
+def test_a_budget_is_told_as_the_user_gave_it():
+    budget = Budget(max_estimators=3, max_bytes=1320, of_gate=280)
+    assert str(budget) == "max_estimators=3 and max_bytes=1600 (280 of them kept for a gate)"
+    assert budget.allows((3, 0, 1320))
+    assert not budget.allows((3, 0, 1321))
+
+
+def test_a_warning_of_regret_names_the_users_budget():
+    models, X, y = nearly_alike_lines()
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        small = sb.compress(models, X, y, evidence="holdout", local="linear", max_bytes=1600)
+    regret = [str(w.message) for w in told if w.category is sb.RegretWarning]
+    assert small.local_.used
+    assert bytes_of(small) <= 1600
+    assert len(regret) == 1
+    assert regret[0].startswith("within max_bytes=1600 (")

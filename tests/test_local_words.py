@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import replace
 
 import numpy as np
@@ -9,9 +10,12 @@ import pytest
 from sklearn.base import clone
 from sklearn.datasets import load_breast_cancer
 from sklearn.ensemble import RandomForestClassifier
+from sklearn.linear_model import LogisticRegression
 
 import sparsebag as sb
-from sparsebag import refining
+from made_up_gates import linear_gate, region_gate
+from sparsebag import gate_within_budget
+from sparsebag.refine.localisation import LocalGain, Localisation
 
 
 @pytest.fixture(scope="module")
@@ -31,12 +35,12 @@ def test_the_calibrators_temperature_is_told_where_the_gate_has_none(models):
 
 def test_a_temperature_that_the_gate_replaced_is_not_told_as_the_models(models, monkeypatch):
     def with_temperature(*args):
-        found = refining_localise(*args)
+        found = localise(*args)
         by_row = np.zeros(1 + len(found.gate.down))
         return replace(found, gate=replace(found.gate, log_temperature=by_row))
 
-    refining_localise = refining.localise
-    monkeypatch.setattr(refining, "localise", with_temperature)
+    localise = gate_within_budget.localise
+    monkeypatch.setattr(gate_within_budget, "localise", with_temperature)
     X, y = load_breast_cancer(return_X_y=True)
     gated = clone(models["linear"]).fit(X, y)
     assert gated.local_.gate.has_temperature
@@ -55,3 +59,53 @@ def test_a_word_for_local_that_is_no_word():
     for wrong in (np.array([1, 2]), True, ["auto"]):
         with pytest.raises(ValueError, match="is not known; use 'auto', 'linear', 'regions' or No"):
             sb.compress(forest, X, y, local=wrong)
+
+
+def logistic_models(n_features=2):
+    """Logistic models of a logistic problem: as sure as they should be, wherever a row lies."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(700, n_features))
+    y = (rng.random(700) < 1 / (1 + np.exp(-2 * X[:, 0]))).astype(int)
+    models = [LogisticRegression().fit(X[j:300:3], y[j:300:3]) for j in range(3)]
+    return models, X[300:], y[300:]
+
+
+def test_one_calibrated_member_is_told_what_was_tried():
+    models, X, y = logistic_models()
+    how = {"evidence": "holdout", "max_estimators": 1, "tolerance": None}
+    how["calibration"] = "temperature"
+    said = (
+        r"needs two members or more to weigh, and one has all the weight; a temperature that "
+        r"depends on the row was tried and is not sure to gain"
+    )
+    with pytest.raises(ValueError, match=said) as raised:
+        sb.compress(models, X, y, local="linear", **how)
+    assert "or a calibrated classifier" not in str(raised.value)
+    auto = sb.compress(models, X, y, local="auto", **how).local_
+    assert auto.reason.startswith("one member has all the weight")
+    assert ("was tried and is not sure to gain (" in auto.reason) == bool(auto.considered)
+
+
+@pytest.mark.parametrize("gate", [linear_gate(30, 50, 0), region_gate(30, 50, 0)])
+def test_its_repr_is_a_line(gate):
+    gain = LocalGain(gate.kind, 0.5, 0.4, 0.1, 0.01)
+    told = repr(Localisation(gate=gate, weights=gain, score="log-loss"))
+    assert told.startswith(f"Localisation({gate.kind} gate of 30 members, ")
+    assert told.endswith("bytes; log-loss on held-out rows 0.5 before, 0.4 after)")
+    assert repr(Localisation(reason="there are few rows")) == (
+        "Localisation(no gate: there are few rows)"
+    )
+
+
+def test_models_fitted_on_frames_are_read_without_a_warning():
+    pd = pytest.importorskip("pandas")
+    models, X, y = logistic_models(3)
+    X = pd.DataFrame(X, columns=list("abc"))
+    named = [clone(model).fit(X[j::9], y[j::9]) for j, model in enumerate(models)]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        small = sb.compress(named, X, y, evidence="holdout", max_estimators=2, tolerance=None)
+        small.predict_proba(X)
+        small.report(X, y)
+    assert all(hasattr(model, "feature_names_in_") for model in named)
+    assert set(small.compile().paths) == {"linear"}

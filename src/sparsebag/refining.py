@@ -15,7 +15,7 @@ from sparsebag.evidence.arrays import on_host
 from sparsebag.evidence.callers_warning import warn_caller, warnings_held_back
 from sparsebag.evidence.evidence import OOBEvidence
 from sparsebag.evidence.members import MemberPool
-from sparsebag.localising import localise
+from sparsebag.gate_within_budget import gate_of_survivors
 from sparsebag.objective.full_vote_risk import PairRisk
 from sparsebag.refine.calibrated import Calibrated
 from sparsebag.refine.localisation import Localisation
@@ -44,7 +44,6 @@ ONE_IS_BETTER = (
     "all members together are one linear regressor, which the budget allows, and the few that a "
     "gate could weigh were not better"
 )
-TOO_LARGE = "a gate of {:,} bytes and the members it weighs are more than {}"
 NOT_SURE = "no smaller ensemble with refitted leaves is sure to stay within the tolerance"
 
 
@@ -113,9 +112,27 @@ def find_survivors(
     how: dict[str, Any] = {"budget": budget, "tolerance": tolerance, "n_jobs": n_jobs}
     how |= {"verbose": verbose, "solution": solution, "risk": risk}
     one = collapses_into_one(pool)
-    if settings.local is None or not one:
-        return _with_gate_paid_for(evidence, pool, X, settings, one=one, **how)
-    if budget.allows(_price(pool)):
+    if one and settings.local is not None:
+        found = _lines_or_one(evidence, pool, X, settings, **how)
+    else:
+        found = _with_gate_paid_for(evidence, pool, X, settings, one=one, **how)
+    if settings.local not in (None, "auto") and not found.local.used:
+        warn_caller(f"local={settings.local!r} was asked for. {found.local}")
+    return found
+
+
+def _lines_or_one(
+    evidence: OOBEvidence,
+    pool: MemberPool,
+    X: Any,
+    settings: Settings,
+    *,
+    budget: Budget,
+    **how: Any,
+) -> Survivors:
+    """Linear regressors: several of them with a gate, or all of them, as one, without."""
+    how["budget"] = budget
+    if budget.allows(member_prices(pool).of(np.arange(len(pool.members)))):
         found = _find(evidence, pool, X, settings, one=True, **how)
         if found.local.dropped is None:
             return found
@@ -124,7 +141,7 @@ def find_survivors(
         found = _with_gate_paid_for(evidence, pool, X, settings, one=False, **how)
     if settings.local == "auto" or not found.local.used:
         whole = _find(evidence, pool, X, replace(settings, local=None), one=True, **how)
-        if not found.local.used:
+        if not found.local.used:  # what the attempt had to say of its members does not count
             return replace(whole, local=found.local)
         # Without a gate all of them are deployed, as one model: that is what it must beat.
         gain, alone = found.local.weights, whole.selection
@@ -133,10 +150,6 @@ def find_survivors(
     for warning in told:
         warn_caller(str(warning.message), warning.category)
     return found
-
-
-def _price(pool: MemberPool) -> tuple[int, int, int]:
-    return member_prices(pool).of(np.arange(len(pool.members)))
 
 
 # -- a gate within max_bytes -----------------------------------------------------------------
@@ -162,8 +175,6 @@ def _with_gate_paid_for(
             fewer = _fewer_with_a_gate(evidence, pool, X, settings, found, budget, how)
         if fewer is not None:
             found, told = fewer, of_fewer
-        elif settings.local != "auto":
-            warn_caller(f"local={settings.local!r} was asked for. {found.local}")
     for warning in told:
         warn_caller(str(warning.message), warning.category)
     return found
@@ -185,9 +196,9 @@ def _fewer_with_a_gate(
     left = most - dropped.nbytes
     if left < member_prices(pool).bytes.min():
         return None
-    less = replace(budget, max_bytes=left)
+    less = replace(budget, max_bytes=left, of_gate=dropped.nbytes)
     try:
-        fewer = _find(evidence, pool, X, settings, budget=less, most=budget, **how)
+        fewer = _find(evidence, pool, X, settings, budget=less, **how)
     except ValueError:  # so few that there is nothing to weigh
         return None
     if not fewer.local.used or (settings.local == "auto" and not _is_better(fewer.local, dropped)):
@@ -199,11 +210,6 @@ def _is_better(gated: Localisation, dropped: Localisation) -> bool:
     """Whether fewer members with a gate beat the global weights of as many as the budget pays."""
     after, before = gated.weights or gated.temperature, dropped.weights or dropped.temperature
     return after is not None and before is not None and after.loss_after < before.loss_before
-
-
-def _paid_for(local: Localisation, pool: MemberPool, active: np.ndarray, budget: Budget) -> bool:
-    n, nodes, nbytes = member_prices(pool).of(active)
-    return budget.max_bytes is None or budget.allows((n, nodes, nbytes + local.nbytes))
 
 
 # -- the walk --------------------------------------------------------------------------------
@@ -222,12 +228,8 @@ def _find(
     solution: Solution | None,
     risk: PairRisk | None,
     one: bool,
-    most: Budget | None = None,
 ) -> Survivors:
-    """The survivors; ``one``: all members together are one model, whatever their number.
-
-    ``most``: what they and their gate may cost together, where that is more than ``budget``.
-    """
+    """The survivors; ``one``: all members together are one model, whatever their number."""
     if settings.refine is not None:
         _say(verbose, "[refinement] refitted leaves judged on held-out rows")
     trees, refinement = _consider(evidence, pool, X, settings, budget, tolerance, n_jobs)
@@ -272,15 +274,11 @@ def _find(
     calibrated, local = calibration.fit(weights), found.local
     if settings.local is not None:
         corrected_by = None if calibrated is None else calibrated.calibrator
-        local = localise(settings.local, calibration, pool, X, weights, corrected_by, verbose)
-        active = np.flatnonzero(weights)
-        counts = settings.lam is None  # a penalty knows no budget
-        if counts and local.used and not _paid_for(local, pool, active, most or budget):
-            local = Localisation(
-                reason=TOO_LARGE.format(local.nbytes, most or budget),
-                considered=local.considered,
-                dropped=local,
-            )
+        local = gate_of_survivors(
+            *(settings, calibration, pool, X, weights, corrected_by),
+            budget=budget,
+            verbose=verbose,
+        )
         calibrated = local.calibrated or calibrated
     selection = _told(found.selection, found.refinement, calibrated, local, one)
     return replace(found, calibrated=calibrated, selection=selection, local=local)

@@ -32,6 +32,13 @@ def test_a_gate_goes_all_the_way(local, files, run):
     assert np.allclose(out, gated.predict_proba(X), rtol=1e-14)
 
 
+def test_a_gate_is_told_once(files, run):
+    size = ("-t", "target", "--max-estimators", 9)
+    done = run("compress", files.skops, files.train, *size, "--local", "linear")
+    assert done.code == 0, done.err
+    assert done.out.count("Weights depend on the features, smoothly") == 1
+
+
 def test_auto_says_why_there_is_no_gate(files, run):
     size = ("--trees", 20, "--max-estimators", 5)
     done = run("fit", files.train, "-t", "target", *size, "--local", "auto")

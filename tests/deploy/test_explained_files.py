@@ -55,12 +55,10 @@ def test_members_are_told_in_the_order_of_the_ensemble(case):
     np.testing.assert_array_equal(found.weights, gate.weights(X))
 
 
-def test_models_without_a_gate_and_early_files_say_so():
+def test_early_files_say_so():
     fit, (X, _) = CASES["forest"]
     pool = read_ensemble(fit())
     k = len(pool.members)
-    with pytest.raises(ValueError, match="has no gate"):
-        compile_members(pool, np.full(k, 1 / k)).explain_weights(X)
     model = compile_members(
         pool, np.full(k, 1 / k), gate=GATES["regions"](k, X.shape[1], temperature=False)
     )
@@ -69,6 +67,37 @@ def test_models_without_a_gate_and_early_files_say_so():
     np.testing.assert_array_equal(again.predict_proba(X), model.predict_proba(X))
     with pytest.raises(ValueError, match="save the model again"):
         again.explain_weights(X)
+
+
+@pytest.mark.parametrize("case", ["forest", "ridge", "mixed"])
+@pytest.mark.filterwarnings("ignore:lbfgs failed")
+def test_a_file_without_a_gate_says_what_the_estimator_says(case, tmp_path):
+    fit, (X, y) = CASES[case]
+    models = [member.estimator for member in read_ensemble(fit()).members]
+    small = sb.compress(models, X, y, evidence="holdout")
+    assert not small.local_.used
+    small.save(tmp_path / "small.sbag", allow_pickle=True)
+    loaded = sb.load(tmp_path / "small.sbag", allow_pickle=True)
+    expected, found = small.explain_weights(X), loaded.explain_weights(X)
+    assert str(found) == str(expected) == f"{len(X)} rows: every one has the global weights."
+    assert str(loaded.explain_weights(X[:1])) == "1 row: it has the global weights."
+    np.testing.assert_array_equal(found.moved, expected.moved)
+    np.testing.assert_array_equal(found.feature_effects, expected.feature_effects)
+    # The leaves have the weights in them: which they were is not known, and not made up.
+    assert found.weights.shape == expected.weights.shape
+    assert np.isnan(found.weights).all()
+
+
+def test_one_row_is_told_as_one():
+    fit, (X, _) = CASES["forest"]
+    pool = read_ensemble(fit())
+    k = len(pool.members)
+    gate = GATES["softmax"](k, X.shape[1], temperature=True)
+    told = str(compile_members(pool, np.full(k, 1 / k), gate=gate).explain_weights(X[:1]))
+    assert re.match(r"1 row: \d+ % of the weight is moved between members, against the", told)
+    assert re.search(r"\d \(0\.\d{3} here, globally 0\.167\)", told)
+    assert "rows" not in told
+    assert re.search(r"Temperature \d\.\d\d\.", told)
 
 
 @pytest.mark.parametrize(

@@ -130,6 +130,22 @@ def test_steep_gates_and_columns_without_a_say(spread):
 
 
 @pytest.mark.parametrize("kind", GATES)
+@pytest.mark.parametrize("value", [4e38, -4e38, 1e300])
+def test_a_number_beyond_float32_is_the_mean_to_a_gate(kind, value):
+    """Members read it as it is; the gate reads float32, and takes what that lacks for unknown."""
+    for d in (3, 8, 21):
+        model, pool, gate, X = gated(kind, d)
+        X[::2, d - 1], X[1::2, 0] = value, value
+        votes = np.stack([member.predict(X) for member in pool.members], axis=1)
+        expected = np.sum(gate.weights(X) * votes, axis=1)
+        # Members of both signs cancel: the largest of them is what digits are counted from.
+        close = 1e-12 * np.abs(votes).max()
+        for found in by_instructions(model, X).values():
+            np.testing.assert_allclose(found, expected, rtol=0.0, atol=close)
+        np.testing.assert_array_equal([model.predict_one(row) for row in X], model.predict(X))
+
+
+@pytest.mark.parametrize("kind", GATES)
 def test_many_coefficients_and_sparse_rows_go_by_the_matrix_product(kind, monkeypatch):
     model, _, _, X = gated(kind, 21)
     expected = model.predict(X)

@@ -207,7 +207,7 @@ def _facts(
 
 def _in_words(small: Any, report: Any, destination: Destination, result: dict[str, Any]) -> str:
     parts = [str(small.selection_)]
-    if "local" in result:
+    if "local" in result and result["local"]["told"] not in parts[0]:
         parts.append(result["local"]["told"])
     if report is not None and report.n_rows:
         parts.append(str(report))

@@ -256,7 +256,7 @@ class CompiledEnsemble:
         -------
         ExplainedWeights
         """
-        return explained_gate(self.gate, self.rows_of_numbers(X), self.feature_names)
+        return explained_gate(self.gate, self.rows_of_numbers(X), self.feature_names, self.paths)
 
     @property
     def classes_(self) -> np.ndarray | None:

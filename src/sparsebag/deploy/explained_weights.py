@@ -27,11 +27,12 @@ class ExplainedWeights:
     Attributes
     ----------
     members : int ndarray of shape (n_active,)
-        Positions in the ensemble that was compressed, as ``active_``.
+        Positions in the ensemble that was compressed, as ``active_``; -1 where unknown.
     weights : ndarray of shape (rows, n_active)
-        On the simplex.
+        On the simplex; NaN of a model without a gate that was read from a file, which has them in
+        its leaves.
     global_weights : ndarray of shape (n_active,)
-        What they would be without a gate.
+        What they would be without a gate; NaN likewise.
     temperatures : ndarray of shape (rows,) or None
         Of the vote, where they depend on the row.
     feature_effects : ndarray of shape (rows, n_features)
@@ -56,6 +57,8 @@ class ExplainedWeights:
     @property
     def moved(self) -> np.ndarray:
         """Share of each row's vote that members have who would not have it globally."""
+        if np.isnan(self.global_weights).any():  # unknown, and the same for every row
+            return np.zeros(len(self.weights))
         return _distance(self.weights, self.global_weights)
 
     def __str__(self) -> str:
@@ -63,12 +66,15 @@ class ExplainedWeights:
         if n == 0:
             return "0 rows: there is nothing to explain."
         if float(self.moved.max()) < 1e-12:
-            told = f"{n:,} rows: every one has the global weights."
+            told = "1 row: it has" if n == 1 else f"{n:,} rows: every one has"
+            told += " the global weights."
             return told if self.temperatures is None else f"{told} {self._temperature()}"
         low, middle, high = np.percentile(100.0 * self.moved, [10, 50, 90])
+        where = "1 row:" if n == 1 else f"{n:,} rows: in the median one"
+        spread = "" if n == 1 else f" ({low:.0f} to {high:.0f} % in most rows)"
         lines = [
-            f"{n:,} rows: in the median one {middle:.0f} % of the weight is moved between members, "
-            f"against the global weights ({low:.0f} to {high:.0f} % in most rows)."
+            f"{where} {middle:.0f} % of the weight is moved between members, against the global "
+            f"weights{spread}."
         ]
         strength = self.feature_effects.mean(axis=0)
         top = [
@@ -79,8 +85,8 @@ class ExplainedWeights:
             lines.append(f"Features that move the vote: {told}.")
         gained = (self.weights - self.global_weights).max(axis=0)
         told = ", ".join(
-            f"{self.members[j]} (between {self.weights[:, j].min():.3f} and "
-            f"{self.weights[:, j].max():.3f} by row, globally {self.global_weights[j]:.3f})"
+            f"{self.members[j]} ({_by_row(self.weights[:, j])}, globally "
+            f"{self.global_weights[j]:.3f})"
             for j in np.argsort(-gained, kind="stable")[:SHOWN]
         )
         lines.append(f"Members trusted most locally, by their number in the ensemble: {told}.")
@@ -90,9 +96,18 @@ class ExplainedWeights:
     def _temperature(self) -> str:
         assert self.temperatures is not None
         low, high = float(self.temperatures.min()), float(self.temperatures.max())
+        if len(self.temperatures) == 1:
+            return f"Temperature {low:.2f}."
         if high - low < 0.005:
             return f"Temperature {low:.2f} everywhere."
         return f"Temperatures from {low:.2f} to {high:.2f}."
+
+
+def _by_row(weights: np.ndarray) -> str:
+    """A member's weights in words."""
+    if len(weights) == 1:
+        return f"{weights[0]:.3f} here"
+    return f"between {weights.min():.3f} and {weights.max():.3f} by row"
 
 
 def explained_weights(
@@ -144,26 +159,27 @@ def explained_weights(
 
 
 def explained_gate(
-    gate: CompiledGate | None, X: Any, feature_names: tuple[str, ...] | None
+    gate: CompiledGate | None, X: Any, feature_names: tuple[str, ...] | None, paths: tuple[str, ...]
 ) -> ExplainedWeights:
     """The same of a compiled model, whose gate knows whose weights it moves.
 
     Parameters
     ----------
     gate : CompiledGate or None
+        None: every row has the global weights, which such a model no longer knows one by one.
     X : array-like or sparse matrix of shape (rows, n_features)
         Numbers.
     feature_names : tuple of str or None
+    paths : tuple of str
+        Of the members, of which there are as many.
 
     Returns
     -------
     ExplainedWeights
     """
     if gate is None:
-        raise ValueError(
-            "this model has no gate: every row has the same weights, and there is nothing to "
-            "explain; fit it with local='auto', 'linear' or 'regions'."
-        )
+        unknown = np.full(len(paths), -1), np.full(len(paths), np.nan)
+        return explained_weights(None, X, *unknown, feature_names)
     if gate.global_weights is None or gate.members is None:
         raise ValueError(
             "the file is of an early version, without the global weights that a gate's are "

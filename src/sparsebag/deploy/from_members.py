@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import copy
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -281,13 +282,20 @@ def _linear_link(member: Member) -> str | None:
     size = np.abs(coef).max()
     X = rng.normal(size=(PROBE_ROWS, coef.shape[1])) / (size if size > 0.0 else 1.0)
     z = X @ coef.T + intercept
-    own = _own_votes(replace(member, features=None), X)
+    own = _own_votes(replace(member, features=None, estimator=_nameless(estimator)), X)
     for link in candidates:
         votes = LINKS[link](z)
         scale = max(1.0, float(np.abs(own).max()))
         if votes.shape == own.shape and np.abs(votes - own).max() <= PROBE_TOLERANCE * scale:
             return link
     return None
+
+
+def _nameless(estimator: Any) -> Any:
+    """The model as if it had been fitted on an array: scikit-learn warns of rows without names."""
+    copied = copy(estimator)
+    vars(copied).pop("feature_names_in_", None)
+    return copied
 
 
 def _own_votes(member: Member, X: np.ndarray) -> np.ndarray:

@@ -122,6 +122,17 @@ class Localisation:
         """Whether there is a gate."""
         return self.gate is not None
 
+    def __repr__(self) -> str:
+        """A line, for a notebook: a gate's arrays would be a page."""
+        if self.gate is None:
+            return f"Localisation(no gate: {self.reason})"
+        size = f"{self.gate.kind} gate of {self.gate.n_members} members, {self.nbytes:,} bytes"
+        gain = self.weights or self.temperature
+        if gain is None:
+            return f"Localisation({size})"
+        losses = f"{gain.loss_before:.4g} before, {gain.loss_after:.4g} after"
+        return f"Localisation({size}; {self.score} on held-out rows {losses})"
+
     def __str__(self) -> str:
         if not self.used:
             return f"The weights do not depend on the row, because {self.reason}."

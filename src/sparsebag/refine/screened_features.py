@@ -59,17 +59,41 @@ def screened(
 
 def _gains(features: np.ndarray, summed: np.ndarray) -> np.ndarray:
     """What each feature's best split takes off; ``summed`` are the signal and the weights."""
-    known = np.where(np.isnan(features), -np.inf, features).astype(np.float32)
-    some = known[:: -(-len(known) // ROWS_TO_CUT)]
-    cuts = np.quantile(some, np.arange(1, CUTS + 1) / (CUTS + 1), axis=0, method="lower")
-    total, addends = summed.sum(axis=0), summed.T.astype(np.float32)
+    with np.errstate(over="ignore"):  # beyond float32 is infinite, as it is to a tree
+        known = np.where(np.isnan(features), -np.inf, features).astype(np.float32)
+    cuts, on_a_value = _cuts(known[:: -(-len(known) // ROWS_TO_CUT)])
     gains = np.zeros(features.shape[1])
     for cut in cuts:
-        right = np.asarray(addends @ (known > cut).astype(np.float32), dtype=np.float64)
-        # The signal has mean zero: S²/W of both sides is all that a split takes off.
-        gain = np.zeros(len(gains))
-        for side in (right, total[:, None] - right):
-            share = side[-1]
-            gain += np.sum(side[:-1] ** 2, axis=0) / np.where(share > LEAST_SHARE, share, np.inf)
-        gains = np.maximum(gains, gain)
+        gains = np.maximum(gains, _taken_off(known > cut, summed))
+    # A value that many rows share has two sides: of a column of zeros and ones, in which ones are
+    # most, every cut is one, and nothing is above it.
+    shared = np.flatnonzero(on_a_value)
+    if len(shared):
+        known = known[:, shared]
+        for cut in cuts[:, shared]:
+            gains[shared] = np.maximum(gains[shared], _taken_off(known >= cut, summed))
     return gains
+
+
+def _cuts(some: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Where to cut each column, and the columns in which a cut may be a value, not between two.
+
+    The same places from above and from below: a feature and its negative are one feature.
+    """
+    shares = np.arange(1, CUTS + 1) / (CUTS + 1)
+    below, above = (np.quantile(some, shares, axis=0, method=m) for m in ("lower", "higher"))
+    with np.errstate(invalid="ignore"):
+        between = below / 2 + above / 2
+    cuts = np.where(np.isfinite(between), between, below)
+    return cuts, ((cuts == below) | (cuts == above)).any(axis=0)
+
+
+def _taken_off(right: np.ndarray, summed: np.ndarray) -> np.ndarray:
+    """S²/W of both sides, by feature: all that a split takes off a signal with mean zero."""
+    total, addends = summed.sum(axis=0), summed.T.astype(np.float32)
+    above = np.asarray(addends @ right.astype(np.float32), dtype=np.float64)
+    gain = np.zeros(right.shape[1])
+    for side in (above, total[:, None] - above):
+        share = side[-1]
+        gain += np.sum(side[:-1] ** 2, axis=0) / np.where(share > LEAST_SHARE, share, np.inf)
+    return gain

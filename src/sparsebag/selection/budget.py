@@ -73,11 +73,15 @@ class Budget:
     Attributes
     ----------
     max_estimators, max_nodes, max_bytes : int or None
+    of_gate : int
+        Bytes that were taken off ``max_bytes`` for a gate; ``print`` adds them again, for the user
+        said how much both may take.
     """
 
     max_estimators: int | None = None
     max_nodes: int | None = None
     max_bytes: int | None = None
+    of_gate: int = 0
 
     def __post_init__(self) -> None:
         for name, value in self.named():
@@ -88,7 +92,11 @@ class Budget:
                 raise ValueError(f"max_estimators must be a whole number, got {value!r}.")
 
     def __str__(self) -> str:
-        return " and ".join(f"{name}={value:g}" for name, value in self.named()) or "no budget"
+        said = dict(self.named())
+        if self.of_gate and self.max_bytes is not None:
+            said["max_bytes"] = self.max_bytes + self.of_gate
+        told = " and ".join(f"{name}={value:g}" for name, value in said.items()) or "no budget"
+        return f"{told} ({self.of_gate:,} of them kept for a gate)" if self.of_gate else told
 
     def named(self) -> list[tuple[str, Any]]:
         """The limits that are set, by name."""

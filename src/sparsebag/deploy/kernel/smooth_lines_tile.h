@@ -43,11 +43,13 @@ template <std::size_t R, std::size_t RANK>
 SPARSEBAG_TILE_INLINE void add_features(const SmoothLines &of, std::size_t f, std::size_t width,
                                         __m256d (&x)[R], __m256d (&sums)[R][RANK]) {
     const __m256d mean = load(of.mean.data() + f), inverse = load(of.inverse_scale.data() + f);
-    const __m256d most = every(of.clip), least = every(-of.clip);
+    const __m256d most = every(of.clip), least = every(-of.clip), nothing = _mm256_setzero_pd();
     SPARSEBAG_ALL for (std::size_t i = 0; i < R; ++i) {
         x[i] = _mm256_cvtps_pd(_mm256_cvtpd_ps(x[i]));  // float32, as trees read it
+        // What float32 does not reach is the mean, as in gate.h: x - x is zero for numbers alone.
+        const __m256d known = _mm256_cmp_pd(_mm256_sub_pd(x[i], x[i]), nothing, _CMP_EQ_OQ);
         x[i] = _mm256_mul_pd(_mm256_sub_pd(x[i], mean), inverse);
-        x[i] = _mm256_min_pd(_mm256_max_pd(x[i], least), most);
+        x[i] = _mm256_and_pd(known, _mm256_min_pd(_mm256_max_pd(x[i], least), most));
     }
     SPARSEBAG_ALL for (std::size_t r = 0; r < RANK; ++r) {
         const __m256d slopes = load(of.down.data() + r * width + f);

@@ -1,0 +1,65 @@
+"""
+Members that know different places
+==================================
+
+One model for each of two regions, sites or years, twenty in all: each is right on its own side and
+wrong on the other. One vector of weights has to trust them everywhere alike. ``local="auto"`` lets
+the weights depend on the row, where held-out rows are sure that this helps.
+
+Expect nothing of it from a forest of bootstrapped trees: these hardly differ by place.
+"""
+
+import matplotlib.pyplot as plt
+import numpy as np
+from sklearn.metrics import log_loss
+from sklearn.tree import DecisionTreeClassifier
+
+import sparsebag as sb
+
+# %%
+# Where the first feature is above zero the second one decides, elsewhere the third. Every tree has
+# seen one side. Nobody says which: it has to be found on rows that none of them was trained on.
+
+rng = np.random.default_rng(0)
+X = rng.normal(size=(7000, 4))
+signal = np.where(X[:, 0] > 0, 4 * X[:, 1], -4 * X[:, 2])
+y = (rng.random(7000) < 1 / (1 + np.exp(-signal))).astype(int)
+X_val, y_val, X_test, y_test = X[2000:4000], y[2000:4000], X[4000:], y[4000:]
+models = []
+for j in range(20):
+    side = np.flatnonzero((X[:2000, 0] > 0) == bool(j % 2))
+    rows = rng.choice(side, len(side))
+    models.append(DecisionTreeClassifier(max_depth=4, random_state=j).fit(X[rows], y[rows]))
+
+how = {"evidence": "holdout", "max_estimators": 10, "tolerance": None}
+plain = sb.compress(models, X_val, y_val, **how)
+small = sb.compress(models, X_val, y_val, local="auto", **how)
+print(small.local_)
+
+# %%
+# On rows that nobody has seen:
+
+votes = np.stack([model.predict_proba(X_test) for model in models])
+draws = [votes[rng.choice(20, 10, replace=False)].mean(axis=0) for _ in range(5)]
+drawn = np.mean([log_loss(y_test, vote) for vote in draws])
+print(f"all 20 models          {log_loss(y_test, votes.mean(axis=0)):.3f}")
+print(f"10 drawn at random     {drawn:.3f} (mean of five draws)")
+print(f"{plain.n_active_} with global weights {log_loss(y_test, plain.predict_proba(X_test)):.3f}")
+print(f"{small.n_active_} with local weights  {log_loss(y_test, small.predict_proba(X_test)):.3f}")
+
+# %%
+# Who is trusted where, and which feature decides that:
+
+found = small.explain_weights(X_test)
+print(found)
+
+# %%
+# The weight of all members that were trained on the right, row by row.
+
+right = found.members % 2 == 1
+figure, axis = plt.subplots(figsize=(5, 3.5), layout="constrained")
+axis.plot(X_test[:, 0], found.weights[:, right].sum(axis=1), ".", markersize=2, label="local")
+axis.axhline(found.global_weights[right].sum(), linestyle="--", color="grey", label="global")
+axis.set(xlabel="first feature", ylabel="weight of members that know the right", ylim=(0, 1.02))
+axis.legend()
+plt.show()
