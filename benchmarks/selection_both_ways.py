@@ -92,7 +92,7 @@ def summary() -> str:
     """What the results say of each size."""
     import pandas as pd
 
-    table = pd.read_csv(RESULTS)
+    table = pd.read_csv(RESULTS, dtype={"source": str})
     table = table[table["status"] == OK]
     lines = []
     for n_members, part in table.groupby("members"):

@@ -24,7 +24,7 @@ def summary(path: Path, made_on: dict[str, dict[str, str]]) -> str:
 def _print(path: Path, made_on: dict[str, dict[str, str]]) -> None:
     import pandas as pd
 
-    table = pd.read_csv(path)
+    table = pd.read_csv(path, dtype={"source": str})
     table["point"] = table["point"].astype(str)
     whole = table[table["status"] == "ok"]
     for size, machine in made_on.items():
