@@ -39,6 +39,9 @@ def run(paths: Sequence[Path], key: Sequence[str], source: str, machine: dict[st
     print(f"\n{read}: " + ", ".join(f"{name} {value}" for name, value in machine.items()))
     if table["stale"].any():
         print(f"{table['stale'].mean():.0%} of the rows were made by other source than today's.")
+        for (made, default), rows in table.groupby(["source", table["method"] == "default"]):
+            what = "of the default without a budget" if default else "of all else"
+            print(f"  {len(rows)} rows {what}: source {made}")
     suite = table[table["ensemble"] != PAPER_SPLIT]
     if len(suite):
         _suite(suite)
@@ -233,11 +236,10 @@ def _misses(wide: Any) -> None:
 
 
 def _seconds(rows: Any) -> None:
-    fit = rows.groupby(["dataset", "ensemble", "seed"])["fit_seconds"].first().sum()
     for method in ("none", "refine"):
         part = rows[(rows["method"] == method) & (rows["k"] == "20")]
         what = "with refinement" if method == "refine" else "without"
-        share = part["seconds"].sum() / fit
+        share = part["seconds"].sum() / part["fit_seconds"].sum()  # of the same run
         print(f"compress to 20, {what}, calibration included: {share:.0%} of the fits' time")
 
 
