@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,9 +11,7 @@ from sparsebag.deploy.from_members import collapses_into_one
 from sparsebag.evidence.members import MemberPool
 from sparsebag.localising import localise
 from sparsebag.refine.calibrator import Calibrator
-from sparsebag.refine.local_temperature import goes_with
-from sparsebag.refine.localisation import LocalGain, Localisation
-from sparsebag.rows_to_gate import usable_rows
+from sparsebag.refine.localisation import Localisation
 from sparsebag.selection.budget import Budget, member_prices
 from sparsebag.settings import Settings
 
@@ -66,11 +63,7 @@ def gate_of_survivors(
         rest = "" if budget.max_bytes is None else "and a gate "
         return Localisation(reason=KEEPS_ONE.format(budget, len(pool.members), rest))
     assert settings.local is not None
-    given = calibration, pool, X, weights, calibrator
-    if len(active) == 1:
-        local = _of_one_member(settings.local, *given, verbose)
-    else:
-        local = localise(settings.local, *given, verbose)
+    local = localise(settings.local, calibration, pool, X, weights, calibrator, verbose)
     if counts and local.used and not _is_paid_for(local, pool, active, budget):
         return Localisation(
             reason=TOO_LARGE.format(local.nbytes, budget),
@@ -78,45 +71,6 @@ def gate_of_survivors(
             dropped=local,
         )
     return local
-
-
-def _of_one_member(
-    asked: str,
-    calibration: VoteCalibration,
-    pool: MemberPool,
-    X: Any,
-    weights: np.ndarray,
-    calibrator: Calibrator | None,
-    verbose: int,
-) -> Localisation:
-    """There is none to weigh, but its sureness may depend on the row; says whether that was tried.
-
-    An error would otherwise ask for a calibrated classifier where there is one.
-    """
-    given = calibration, pool, X, weights, calibrator
-    try:
-        local = localise(asked, *given, verbose)
-    except ValueError:
-        tempers = calibration.is_wanted and goes_with(calibrator)
-        if not tempers or usable_rows(calibration.evidence, pool, X)[0] is None:
-            raise
-        tried = localise("auto", *given).considered.get(f"{asked} temperature")
-        raise ValueError(
-            f"local={asked!r} needs two members or more to weigh, and one has all the weight; "
-            f"{_not_sure(tried)}; use local='auto' or None, or keep more members."
-        ) from None
-    if local.used or not local.considered:
-        return local
-    best = max(local.considered.values(), key=lambda gain: gain.gain)
-    return replace(local, reason=f"{local.reason}, and {_not_sure(best)}")
-
-
-def _not_sure(tried: LocalGain | None) -> str:
-    figures = ""
-    if tried is not None:
-        saved = f"{tried.gain:.2g} ± {tried.gain_error:.1g}"
-        figures = f" ({saved} of log-loss saved on held-out rows)"
-    return f"a temperature that depends on the row was tried and is not sure to gain{figures}"
 
 
 def _is_paid_for(local: Localisation, pool: MemberPool, active: np.ndarray, budget: Budget) -> bool:

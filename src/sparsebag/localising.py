@@ -139,15 +139,27 @@ class _Localiser:
         tempered = None
         if self.may_temper:
             tempered = self._temperature(self._size_matched(), self.kinds, self._own_votes)
-        if tempered is None and not self.forced:
-            return Localisation(considered=self.considered, reason=self.reason)
         if tempered is None:
-            raise ValueError(
-                f"local={self.kinds[0]!r} needs two members or more to weigh, or a calibrated "
-                "classifier to temper; use local='auto' or None."
-            )
+            return self._global()
         gate = gate_of(self.base, None, (self.log_temperature, tempered.deviation))
         return self._told(gate=gate, temperature=tempered.gain)
+
+    def _global(self) -> Localisation:
+        """Why there is no gate; an error where one was asked for by name."""
+        tried = max(self.considered.values(), key=lambda gain: gain.gain, default=None)
+        one = len(self.active) == 1
+        if not self.forced:
+            told = f"{self.reason}, and {_not_sure(tried)}" if one and tried else self.reason
+            return Localisation(considered=self.considered, reason=told)
+        if one and self.may_temper:
+            raise ValueError(
+                f"local={self.kinds[0]!r} needs two members or more to weigh, and one has all the "
+                f"weight; {_not_sure(tried)}; use local='auto' or None, or keep more members."
+            )
+        raise ValueError(
+            f"local={self.kinds[0]!r} needs two members or more to weigh, or a calibrated "
+            "classifier to temper; use local='auto' or None."
+        )
 
     def _with_local_weights(
         self, found: _Found, evidence: LocalEvidence, held_out: np.ndarray
@@ -371,6 +383,14 @@ class _Localiser:
             if gain.is_sure(ERRORS) and (best is None or gain.gain > best.gain.gain):
                 best = _Found(problem.fit(chosen), gain)
         return best
+
+
+def _not_sure(tried: LocalGain | None) -> str:
+    figures = ""
+    if tried is not None:
+        saved = f"{tried.gain:.2g} ± {tried.gain_error:.1g}"
+        figures = f" ({saved} of log-loss saved on held-out rows)"
+    return f"a temperature that depends on the row was tried and is not sure to gain{figures}"
 
 
 def _held_out(problem: TemperatureProblem, kind: str) -> np.ndarray:
