@@ -286,8 +286,11 @@ def run(args: argparse.Namespace) -> None:
         done = [key for key, row in store.rows.items() if row["source"] == source]
         todo = [job for job in work if (*map(str, job), "chosen") not in done]
     if todo:  # beside the results: the same words on every row would be most of the file
-        again = ", the guard's choice" if args.guard else ""
+        guard = ", the guard's choice"
+        again = guard if args.guard else ""
         made_on = made_on_by_size() | {f"{job[2]}{again}": environment() for job in todo}
+        if not args.guard:  # a whole run makes the guard's choice, too
+            made_on = {what: on for what, on in made_on.items() if not what.endswith(guard)}
         MADE_ON.write_text(json.dumps(made_on, indent=1) + "\n", encoding="utf-8")
     progress = Progress(max(len(todo), 1))
     for job in todo:

@@ -52,6 +52,9 @@ def _of_size(n_members: int, part) -> None:
         if len(rows):
             _expected(k, rows)
             least.append(_least_error(rows))
+    covered, with_test = _covered(part[part["point"].isin(SIZES)])
+    told = f"{covered:.1%} (target {COVERAGE:.0%}), {with_test:.1%}"
+    print(f"of all four sizes the interval covers {told}")
     exact, sampled = np.mean(least, axis=0)
     print(
         f"the least a run's error could be: {exact:.1%} for a risk that is known exactly (the test "
