@@ -57,9 +57,11 @@ def run(paths: Sequence[Path], key: Sequence[str], source: str, machine: dict[st
 def _suite(rows: Any) -> None:
     seeds = rows.groupby(["dataset", "ensemble"])["seed"].nunique()
     n_sets = rows["dataset"].nunique()
+    few, many = seeds.min(), seeds.max()
+    each = f"{many}" if few == many else f"{few} to {many}"
     print(
-        f"\n## {n_sets} data sets, forests and bags of 100 trees, {seeds.min()} to {seeds.max()} "
-        "seeds each; ratios of means over seeds\n"
+        f"\n## {n_sets} data sets, forests and bags of 100 trees, {each} seeds each; "
+        "ratios of means over seeds\n"
     )
     wide = _means(rows, "score")
     print(f"log-loss or squared error over the whole uniform ensemble's: share of sets ≤ {ALLOWED}")
@@ -255,13 +257,25 @@ def _luck(group: Any) -> str:
     return words + (f"; {exact:.4f}" if np.isfinite(exact) else "")
 
 
+def _ece_difference(group: Any) -> str:
+    """Ours less SCSB's ECE, split by split, ± the standard error over splits."""
+    ece = group.pivot_table(index="seed", columns="method", values="ece")
+    if not {"both", "paper"} <= set(ece.columns) or len(ece) < 2:
+        return ""
+    over = (ece["both"] - ece["paper"]).dropna()
+    error = over.std(ddof=1) / np.sqrt(len(over))
+    return f"; {over.mean():+.4f} ± {error:.4f}, lower on {(over < 0).sum()} of {len(over)}"
+
+
 def _paper(rows: Any) -> None:
     print("\n## The paper's sets, its own split and scores; ours at no more survivors than SCSB\n")
     print("over SCSB: ours less SCSB's on the same rows, ± the standard error over these rows;")
-    print("ECE if right: what ours would be on as many rows if every probability were exact\n")
+    print("ECE if right: what ours would be on as many rows if every probability were exact;")
+    print("then, of several splits, our ECE less SCSB's, ± the standard error over splits\n")
     columns = ["uniform", "SCSB", "ours", "whole budget", "survivors of each"]
     _line("", [*columns, "  over SCSB; ECE if right"])
-    for what, seeds in (("seed 42", [42]), ("mean over seeds", rows["seed"].unique().tolist())):
+    every = rows["seed"].unique().tolist()
+    for what, seeds in (("seed 42", [42]), (f"mean over {len(every)} splits", every)):
         part = rows[rows["seed"].isin(seeds)]
         print(what)
         won = {(ours, name): [0, 0, 0] for ours in OURS for name in ("score", "ece")}
@@ -274,7 +288,7 @@ def _paper(rows: Any) -> None:
                 score, ece = means.loc[method, "score"], means.loc[method, "ece"]
                 cells.append(f"{score:.4g}" + (f" / {ece:.4f}" if np.isfinite(ece) else ""))
             kept = ", ".join(f"{means.loc[m, 'survivors']:.0f}" for m in ("paper", *OURS))
-            _line(f"  {name}", [*cells, kept, "  " + _luck(group)])
+            _line(f"  {name}", [*cells, kept, "  " + _luck(group) + _ece_difference(group)])
             for (ours, column), counts in won.items():
                 found = means[column]
                 if np.isfinite(found[ours]):
@@ -304,7 +318,7 @@ def _printed(rows: Any) -> None:
     table = table[table["base"] == "DecisionTree"]
     table["score"] = table["log_loss"].fillna(table["mse"])
     table = table.set_index(["dataset", "model"])
-    _line("", ["uniform", "SCSB", "ours", "survivors: SCSB, ours"])
+    _line("", ["uniform", "SCSB", "ours", "kept: SCSB, ours"])
     ours = rows[(rows["seed"] == 42) & (rows["method"] == "both")]
     better = np.zeros(4, dtype=int)
     for row in ours.itertuples():
