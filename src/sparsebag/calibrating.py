@@ -14,10 +14,9 @@ from typing import Any
 import numpy as np
 
 from sparsebag.evidence.arrays import on_host
-from sparsebag.evidence.evidence import OOBEvidence
+from sparsebag.evidence.evidence import OOBEvidence, lost_class
 from sparsebag.refine.calibrate import (
-    PREFERRED,
-    HeldOutRows,
+    family_of_auto,
     fit_calibrator,
     held_out_rows,
     is_auto,
@@ -76,6 +75,9 @@ class VoteCalibration:
         n = evidence.n_members
         self.whole_weights = np.full(n, 1.0 / n) if whole_weights is None else whole_weights
         self.is_wanted = settings.calibration is not None and evidence.n_classes is not None
+        if self.is_wanted and is_auto(settings.calibration):
+            # Fitted to the other classes alone it would do away with the one that is left out.
+            self.is_wanted = lost_class(evidence) is None
         self._last: tuple[np.ndarray, Calibrated] | None = None
         self._given_last: tuple[np.ndarray, dict[str, Any]] | None = None
         self._whose = "others"
@@ -127,7 +129,8 @@ class VoteCalibration:
         if self._given_last is None or not np.array_equal(self._given_last[0], weights):
             active = weights[weights > 0]
             votes = self._votes(active, self.trees, self._size(active, self.trees))
-            given, self._whose = self._given(votes), "others"
+            given = self._given(votes)
+            self._whose = "all" if len(active) == len(weights) else "others"
             if self.all_vote_everywhere:
                 # Others stand in for the survivors where members are alike. Experts are not.
                 own = self._given(self._survivors_votes(weights))
@@ -193,23 +196,28 @@ class VoteCalibration:
         if trees is not None:
             most = min(most, float(MOST_VOTES_MATCHED))
         sizes = most, max(1.0, min(most / FEWER, FEW))
-        many, few = (self._held_out(trees, size) for size in sizes)
+        given = [self._given_by(trees, size) for size in sizes]
+        kind, n_rows = self.settings.calibration, self.evidence.n_rows
+        with one_blas_thread():
+            if is_auto(kind):
+                kind = family_of_auto(**given[0])
+            if kind is None:
+                return CalibratedShare.none(n_rows)
+            many, few = (held_out_rows(**votes, kind=kind) for votes in given)
         low, high = (float(np.mean(1.0 / np.minimum(voters, size))) for size in sizes)
-        n_rows, weight = self.evidence.n_rows, many.weight
+        weight = many.weight
         scores = np.stack([many.after, few.after, many.before, few.before], axis=1)
         means = weight @ scores
-        unneeded = self.settings.calibration == "auto" and means[0] > means[2]
+        unneeded = is_auto(self.settings.calibration) and means[0] > means[2]
         if not (high > low and means.min() > SMALLEST_RISK) or unneeded:
             return CalibratedShare.none(n_rows)
         rows = np.zeros((n_rows, 4))
         rows[many.row] = weight[:, None] * (scores - means)
-        return CalibratedShare((low, high), means, rows)
+        return CalibratedShare((low, high), means, rows).possible()
 
-    def _held_out(self, trees: RefittedTrees | None, size: float) -> HeldOutRows:
-        kind = self.settings.calibration
-        votes = self._votes(None, trees, size, draws=1, most_rows=ROWS_FOR_EFFECT)
-        with one_blas_thread():
-            return held_out_rows(**self._given(votes), kind=PREFERRED if is_auto(kind) else kind)
+    def _given_by(self, trees: RefittedTrees | None, size: float) -> dict[str, Any]:
+        """Votes of so many members about the rows that tell what calibration leaves."""
+        return self._given(self._votes(None, trees, size, draws=1, most_rows=ROWS_FOR_EFFECT))
 
     def _size(self, active: np.ndarray, trees: RefittedTrees | None) -> float:
         """Votes the members are worth."""
@@ -270,7 +278,7 @@ def choose_calibrated(selector: MemberSelector, calibration: VoteCalibration) ->
     -------
     Selection
     """
-    if not calibration.is_wanted or selector.path is None:
+    if not calibration.is_wanted or selector.path is None or calibration.effect.is_none:
         return selector.choose()
     chosen = selector.choose(calibration.effect)
     if calibration.all_vote_everywhere and calibration.is_of_its_own(chosen.weights):

@@ -34,6 +34,7 @@ from sparsebag.given_ensemble import (
     unfrozen,
 )
 from sparsebag.objective.losses import Loss, resolve_loss
+from sparsebag.refine.calibrate import is_auto
 from sparsebag.refining import Survivors, find_survivors
 from sparsebag.report.compare import Fitted, compare
 from sparsebag.report.compression_report import CompressionReport
@@ -112,6 +113,12 @@ class _SparseBagging(Deployable, MetaEstimatorMixin, BaseEstimator):  # type: ig
         check_n_jobs(self.n_jobs)
         check_verbose(self.verbose)
         loss = resolve_loss(self.loss, self._task)
+        asked = not (self.calibration is None or is_auto(self.calibration))
+        if asked and self._task == "regression":
+            raise ValueError(
+                f"calibration={self.calibration!r} corrects class probabilities, and a regressor "
+                "has none; leave it at 'auto' or pass None."
+            )
         settings, source = self._settings(loss), evidence_source(self.evidence, self._is_frozen)
         budget = self._budget(settings)
         tolerance = check_tolerance(self.tolerance, budget if settings.lam is None else None)

@@ -13,7 +13,12 @@ from sparsebag.calibrating import VoteCalibration, choose_calibrated
 from sparsebag.deploy.from_members import COLLAPSED, collapses_into_one
 from sparsebag.evidence.arrays import on_host
 from sparsebag.evidence.callers_warning import warn_caller, warnings_held_back
-from sparsebag.evidence.evidence import OOBEvidence
+from sparsebag.evidence.evidence import (
+    INSTEAD_OF_WEIGHTS,
+    OF_OTHER_CLASSES,
+    OOBEvidence,
+    lost_class,
+)
 from sparsebag.evidence.members import MemberPool
 from sparsebag.gate_within_budget import gate_of_survivors
 from sparsebag.objective.full_vote_risk import PairRisk
@@ -109,6 +114,9 @@ def find_survivors(
     -------
     Survivors
     """
+    if settings.local is None and tolerance != SPEND_BUDGET:  # a gate is paid for, too
+        whole = member_prices(pool).of(np.arange(len(pool.members)))
+        budget = Budget() if budget.allows(whole) else budget  # one that binds nothing is none
     how: dict[str, Any] = {"budget": budget, "tolerance": tolerance, "n_jobs": n_jobs}
     how |= {"verbose": verbose, "solution": solution, "risk": risk}
     one = collapses_into_one(pool)
@@ -281,6 +289,11 @@ def _find(
         )
         calibrated = local.calibrated or calibrated
     selection = _told(found.selection, found.refinement, calibrated, local, one)
+    lost = lost_class(evidence)
+    if selection is not None and lost is not None:
+        uncalibrated = calibrated is None and settings.calibration is not None
+        words = f"{selection.explanation}\n{_of_others(lost, uncalibrated=uncalibrated)}"
+        selection = replace(selection, explanation=words)
     return replace(found, calibrated=calibrated, selection=selection, local=local)
 
 
@@ -353,12 +366,16 @@ def _consider(
         n_jobs=n_jobs,
     )
     if settings.refine == "auto" and trees.strength.score >= trees.strength.plain_score:
-        reason = "refitted ones are not expected to do better"
+        reason = f"refitted ones are not expected to have a lower {_score_of_leaves(pool)}"
         return None, Refinement(False, reason=reason)
     guarded = settings.lam is None and tolerance != SPEND_BUDGET and not budget.named()
     if settings.refine == "auto" and guarded and trees.cannot_keep(tolerance):
         return None, Refinement(False, reason=NOT_SURE)
     return trees, Refinement(True)
+
+
+def _score_of_leaves(pool: MemberPool) -> str:
+    return "squared error" if pool.classes is None else "calibrated log-loss"
 
 
 def _affordable(budget: Budget, pool: MemberPool) -> int | None:
@@ -395,7 +412,7 @@ def _with_refitted_leaves(
         risk_before=trees.strength.plain_score,
         risk_after=trees.strength.score,
         judged_members=trees.judged_members,
-        score="squared error" if pool.classes is None else "calibrated log-loss",
+        score=_score_of_leaves(pool),
         reason=trees.why_not_distilled,
     )
     return Survivors(trees.survivors(active), solution, selection, refinement, None)
@@ -428,6 +445,12 @@ def _told(
         done.append(f"The figures above are with global weights; a gate comes on top. {local}")
         done.append(f"Its arrays take {local.nbytes:,} bytes, which max_bytes counts.")
     return replace(selection, explanation="\n".join([words, *done]))
+
+
+def _of_others(lost: str, *, uncalibrated: bool) -> str:
+    """What the figures are not about."""
+    vote = "The vote is not calibrated for that reason. " if uncalibrated else ""
+    return f"{lost} are in every bag, {OF_OTHER_CLASSES} {vote}{INSTEAD_OF_WEIGHTS}"
 
 
 def _say(verbose: int, text: str) -> None:

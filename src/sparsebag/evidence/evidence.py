@@ -23,6 +23,11 @@ MOST_OF_CLASS_LOST = 0.3
 """Share of a class's rows that may be left out before the warning names it."""
 LOST_MORE_THAN_OTHERS = 2.0
 """How many times the others' share that must be."""
+OF_OTHER_CLASSES = "so what is expected is that of the other classes alone."
+INSTEAD_OF_WEIGHTS = (
+    "Bags drawn by class or row weights do this: fit without class_weight, or pass held-out rows "
+    "with evidence='holdout'."
+)
 PROBABILITY_TOLERANCE = 1e-6
 """Room for rounding, in probability: weighted votes reach 1 + 2e-16, float32 ones 1 + 1e-7."""
 
@@ -288,11 +293,13 @@ def warn_uncovered(evidence: OOBEvidence) -> int:
             "nothing to judge the members by; give weight to other rows, or use more members."
         )
     if missing:
+        lost = lost_class(evidence)
+        more = "more members, or a smaller max_samples, would cover them."
+        if lost is not None:
+            more = f"{lost} are among them, {OF_OTHER_CLASSES} {INSTEAD_OF_WEIGHTS}"
         warn_caller(
             f"{missing} of {evidence.n_rows} rows are out of bag for no member and are left out; "
-            + (
-                _lost_class(evidence) or "more members, or a smaller max_samples, would cover them."
-            ),
+            + more,
             UncoveredRowsWarning,
         )
     if evidence.sample_weight is not None:
@@ -302,9 +309,27 @@ def warn_uncovered(evidence: OOBEvidence) -> int:
     return missing
 
 
-def _lost_class(evidence: OOBEvidence) -> str | None:
-    """What to say where most of a class is left out, as bags drawn by class weight do."""
-    if evidence.classes is None:
+def lost_class(evidence: OOBEvidence) -> str | None:
+    """Which class is mostly left out, as bags drawn by class or row weights do; None if none is.
+
+    Parameters
+    ----------
+    evidence : OOBEvidence
+
+    Returns
+    -------
+    str or None
+        "93 of the 93 rows of class 1".
+
+    Examples
+    --------
+    >>> mask = np.array([[1, 1], [1, 0], [0, 1], [0, 0]])  # nobody may judge the last row
+    >>> votes, target = np.ones((4, 2)), np.array([0, 0, 0, 1])
+    >>> classes = np.array(["no", "yes"])
+    >>> lost_class(OOBEvidence(votes, mask, target, "classification", classes=classes))
+    '1 of the 1 rows of class yes'
+    """
+    if evidence.classes is None or evidence.oob_mask is None:
         return None
     position, covered = on_host(evidence.target).astype(np.intp), on_host(evidence.covered())
     rows = np.bincount(position, minlength=len(evidence.classes))
@@ -315,11 +340,7 @@ def _lost_class(evidence: OOBEvidence) -> str | None:
     # Few members leave rows of every class uncovered; weights, those of one.
     if share[worst] <= max(MOST_OF_CLASS_LOST, LOST_MORE_THAN_OTHERS * others):
         return None
-    return (
-        f"{left[worst]} of the {rows[worst]} rows of class {evidence.classes[worst]} are among "
-        "them, so what is expected is that of the other classes alone. Bags drawn by class or row "
-        "weights do this: fit without class_weight, or pass held-out rows with evidence='holdout'."
-    )
+    return f"{left[worst]} of the {rows[worst]} rows of class {evidence.classes[worst]}"
 
 
 def warn_of_uneven(total: float, square: float, n_rows: int) -> None:

@@ -91,7 +91,10 @@ def fit_calibrator(
     if kind is None:
         return identity
     if is_auto(kind):
-        return _chosen(judge, identity)
+        family, held_out, considered = _preferred(judge)
+        if family is None:
+            return replace(identity, considered=considered)
+        return judge.result(FAMILIES[family], held_out, considered)
     fit: Fit = FAMILIES[kind] if isinstance(kind, str) else _fit_of(kind)
     return judge.result(fit, judge.held_out(fit))
 
@@ -144,6 +147,41 @@ def held_out_rows(
     share = judge.row_weight / judge.row_weight.sum()
     after = judge.brier(judge.held_out(fit))
     return HeldOutRows(np.unique(kept), share, judge.brier(proba), after)
+
+
+def family_of_auto(
+    votes: np.ndarray,
+    target: np.ndarray,
+    row: np.ndarray,
+    *,
+    sample_weight: np.ndarray | None = None,
+    seed: int = 0,
+) -> str | None:
+    """The family of calibrators "auto" considers for votes, whatever it gains.
+
+    Parameters
+    ----------
+    votes, target, row, sample_weight, seed
+        As in `fit_calibrator`.
+
+    Returns
+    -------
+    str or None
+        None where the rows are too few for any.
+
+    Examples
+    --------
+    >>> target = np.tile([0, 1], 500)
+    >>> timid = np.where(target[:, None] == [0, 1], 0.6, 0.4)
+    >>> family_of_auto(timid, target, np.arange(1000))
+    'tempered_floor'
+    """
+    judge = _Judge(*_checked(votes, target, row, sample_weight), seed)
+    if judge.n_rows < FEWEST_ROWS:
+        return None
+    if judge.n_rows < ROWS_FOR_RICHER:  # the answer is known
+        return PREFERRED
+    return _preferred(judge)[0] or PREFERRED
 
 
 def held_out_votes(
@@ -260,12 +298,11 @@ def resolve_kind(kind: Any, n_classes: int) -> Any:
     )
 
 
-def _chosen(judge: _Judge, identity: Calibrated) -> Calibrated:
-    """The rule of "auto"."""
+def _preferred(judge: _Judge) -> tuple[str | None, np.ndarray, dict[str, float]]:
+    """The rule of "auto": a family or None, its held-out votes, and the gain of each tried."""
     if judge.n_rows < FEWEST_ROWS:
-        return identity
-    fit = FAMILIES[PREFERRED]
-    held_out = judge.held_out(fit)
+        return None, judge.proba, {}
+    held_out = judge.held_out(FAMILIES[PREFERRED])
     losses = judge.losses(held_out)
     considered = {PREFERRED: judge.mean(judge.before - losses)}
     if judge.n_rows >= ROWS_FOR_RICHER:
@@ -274,10 +311,10 @@ def _chosen(judge: _Judge, identity: Calibrated) -> Calibrated:
         considered[RICHER] = judge.mean(judge.before - others)
         ahead, error = judge.mean(losses - others), judge.error(losses - others)
         if ahead > ERRORS_FOR_RICHER * error and considered[RICHER] > 0.0:
-            return judge.result(FAMILIES[RICHER], richer, considered)
+            return RICHER, richer, considered
     if not considered[PREFERRED] > 0.0:
-        return replace(identity, considered=considered)
-    return judge.result(fit, held_out, considered)
+        return None, judge.proba, considered
+    return PREFERRED, held_out, considered
 
 
 class _Judge:

@@ -9,6 +9,7 @@ from sparsebag.refine.calibrator import Calibrator
 MEASURED_ON = {
     "others": "about as many members as were kept (not these very ones), each row by members that "
     "had not seen it",
+    "all": "the members that were kept, each row by those that had not seen it",
     "survivors": "the kept members themselves, on rows that none of them had seen",
     "gated": "the kept members' votes with the weights of each row, each row by members that had "
     "not seen it",
@@ -37,10 +38,11 @@ class Calibrated:
         Rows behind these figures.
     considered : dict of str to float
         Kinds that were tried, with the gain of each.
-    whose : {"others", "survivors", "gated", "carried over"}
-        The votes behind these figures: of as many other members; of those that are kept, where all
-        of them vote on every row; the same with weights of the row's own. "carried over": the
-        figures are of votes without a gate, and the temperature is changed by what a gate changes.
+    whose : {"others", "all", "survivors", "gated", "carried over"}
+        The votes behind these figures: of as many other members; of all, where all are kept; of
+        those that are kept, where all of them vote on every row; the same with weights of the row's
+        own. "carried over": the figures are of votes without a gate, and the temperature is changed
+        by what a gate changes.
     """
 
     calibrator: Calibrator | None
@@ -85,6 +87,7 @@ class Calibrated:
             does = "leaves" if float(shown) == 1.0 else does
             return f"a temperature of {shown} {does} its probabilities{spread}"
         known = {
+            "own": "the calibrator you passed corrects its probabilities",
             "vector_scaling": "a scale and a shift for every class correct its probabilities",
             "isotonic": "a fitted rising curve maps its probabilities",
         }

@@ -10,7 +10,7 @@ import scipy.sparse as sp
 from scipy.stats import norm
 
 from sparsebag.evidence.arrays import on_host
-from sparsebag.evidence.evidence import OOBEvidence
+from sparsebag.evidence.evidence import OOBEvidence, lost_class
 from sparsebag.evidence.leaves import MEAN_CRITERIA
 from sparsebag.evidence.members import MemberPool
 from sparsebag.objective.full_vote_risk import Exchangeable, FullVoteRisk
@@ -87,6 +87,9 @@ def why_no_refitting(pool: MemberPool, evidence: OOBEvidence) -> str | None:
         return f"with more than {MOST_CLASSES} classes judging it would take longer than the forest"
     if pool.classes is None and any(tree.criterion not in MEAN_CRITERIA for tree in trees):
         return "the trees' leaves are not means of their targets"
+    lost = lost_class(evidence)
+    if lost is not None:
+        return f"{lost} are in every tree's bag, so that nothing tells what it would do to them"
     judged = on_host(evidence.oob_mask).sum(axis=1) >= 2
     if evidence.sample_weight is not None:
         judged = judged & (on_host(evidence.sample_weight) > 0)

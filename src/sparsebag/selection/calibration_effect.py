@@ -47,6 +47,36 @@ class CalibratedShare:
         return cls((0.0, 1.0), np.ones(4), np.zeros((n_rows, 4)))
 
     @property
+    def is_none(self) -> bool:
+        """Whether votes are left as they are."""
+        return bool(np.all(self.means[:2] == self.means[2:])) and not self.rows.any()
+
+    def possible(self) -> CalibratedShare:
+        """The same, or one share for all sizes where fewer voters seem to have the lower risk.
+
+        They cannot: so few rows are behind it that the line would promise a single member a risk
+        of nothing.
+
+        Returns
+        -------
+        CalibratedShare
+
+        Examples
+        --------
+        >>> share = CalibratedShare((0.1, 0.2), np.array([0.6, 0.4, 0.8, 1.2]), np.zeros((1, 4)))
+        >>> share.possible().of(np.array([0.1, 1.0])).tolist()
+        [0.5, 0.5]
+        """
+        if self.means[1] >= self.means[0]:
+            return self
+        after, before = self.means[:2].sum(), self.means[2:].sum()
+        share = after / before
+        means = np.concatenate([share * self.means[2:], self.means[2:]])
+        of_share = self.rows[:, :2].sum(axis=1) / after - self.rows[:, 2:].sum(axis=1) / before
+        moved = share * (self.rows[:, 2:] + of_share[:, None] * self.means[2:])
+        return CalibratedShare(self.at, means, np.concatenate([moved, self.rows[:, 2:]], axis=1))
+
+    @property
     def spread(self) -> float:
         """What calibration makes of the rows' spread; surer votes lower the mean and raise it."""
         after, _, before, _ = np.linalg.norm(self.rows, axis=0)
@@ -98,6 +128,11 @@ class CalibrationEffect:
     small: CalibratedShare
     whole: CalibratedShare
     whole_at: float
+
+    @property
+    def is_none(self) -> bool:
+        """Whether neither is changed by calibration."""
+        return self.small.is_none and self.whole.is_none
 
     def of_whole(self, levels: Exchangeable) -> float:
         """The whole ensemble's share, on the line of members all alike.

@@ -212,10 +212,10 @@ def _to_be_sure(
     enough = path.sizes[path.expected() <= (1.0 + tolerance) * path.full_risk]
     if not len(enough) or enough.min() > FAR_FEWER * k:
         return ""
-    fewer = _count(int(enough.min()), noun)
+    fewer = int(enough.min())
     return (
-        f"\n{fewer} are expected to stay within {tolerance:.1%} too, but not with "
-        f"{CONFIDENCE:.0%} confidence. To keep fewer, set max_estimators, raise tolerance, or give "
+        f"\n{_count(fewer, noun)} {_are(fewer)} expected to stay within {tolerance:.1%} too, but not "
+        f"with {CONFIDENCE:.0%} confidence. To keep fewer, set max_estimators, raise tolerance, or give "
         "more rows."
     )
 
@@ -230,11 +230,15 @@ def _random_ones(
     if round(needed) > k:
         many = _count(round(needed), noun)
         return f"\nTo do as well, about {many} drawn at random{how} would be needed."
-    return f"\n{_count(k, noun)} drawn at random{how} are expected to do as well."
+    return f"\n{_count(k, noun)} drawn at random{how} {_are(k)} expected to do as well."
 
 
 def _count(n: int, noun: str) -> str:
     return f"{n} {noun[:-1] if n == 1 else noun}"
+
+
+def _are(n: int) -> str:
+    return "is" if n == 1 else "are"
 
 
 def _kb(size: int) -> str:

@@ -38,6 +38,10 @@ FEWEST_ROWS = 3.0
 MOST_REFITS = 6
 """How many sizes are refitted and measured on the way to the smallest that keeps the promise."""
 
+MOST_FOR_LOSS = 0.02
+"""How much of the risk weights refitted on another loss may cost: few rows can prefer a handful of
+members that are sure of themselves."""
+
 SPEND_BUDGET = -1.0
 """The tolerance of None: whatever is best within the budget is kept."""
 
@@ -167,6 +171,8 @@ class MemberSelector:
             judged = _facts(path.only(again), judged_at, choice, prices.of(again.members))
             if choice.meets_tolerance and judged.bound > tolerance:
                 on_loss = None  # another loss gains, but the promise would be broken
+            if judged.expected > (1.0 + MOST_FOR_LOSS) * facts.expected:
+                on_loss = None
             if measured is not None:
                 path = path.as_measured(point, measured)
             if on_loss is not None:
@@ -410,15 +416,15 @@ def check_tolerance(tolerance: object, budget: Budget | None = None) -> float:
     if tolerance is None:
         if budget is not None and not budget.named():
             raise ValueError(
-                "tolerance=None spends a whole budget, and there is none; set max_estimators, "
-                "max_nodes or max_bytes, or say what loss you accept."
+                "tolerance=None keeps the best within a budget, and there is none; set "
+                "max_estimators, max_nodes or max_bytes, or say what loss you accept."
             )
         return SPEND_BUDGET
     number = isinstance(tolerance, (int, float, np.integer, np.floating))
     if not number or isinstance(tolerance, bool) or not math.isfinite(tolerance) or tolerance < 0:  # type: ignore[arg-type,operator]
         raise ValueError(
             f"tolerance must be a finite number that is not negative (0.01 accepts one percent), "
-            f"or None to spend the whole budget; got {tolerance!r}."
+            f"or None to keep the best within a budget; got {tolerance!r}."
         )
     return float(tolerance)  # type: ignore[arg-type]
 
