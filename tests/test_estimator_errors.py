@@ -69,7 +69,10 @@ class NeverFitted(RandomForestClassifier):
         ({"prior_mass": -1}, "prior_mass must be a finite number, at least 0, got -1."),
         ({"tolerance": -0.01}, "tolerance must be a finite number that is not negative (0.01 acc"),
         ({"tolerance": np.nan}, "tolerance must be a finite number that is not negative (0.01 acc"),
-        ({"tolerance": None}, "tolerance=None keeps the best within a budget, and there is none; set max"),
+        (
+            {"tolerance": None},
+            "tolerance=None keeps the best within a budget, and there is none; set max",
+        ),
         ({"tolerance": True}, "tolerance must be a finite number that is not negative (0.01 acc"),
         ({"max_estimators": 0}, "max_estimators must be a number, at least 1, or None; got 0."),
         ({"max_nodes": -5}, "max_nodes must be a number, at least 1, or None; got -5."),

@@ -115,7 +115,9 @@ def find_survivors(
     Survivors
     """
     if settings.local is None and tolerance != SPEND_BUDGET:  # a gate is paid for, too
-        whole = member_prices(pool).of(np.arange(len(pool.members)))
+        prices = member_prices(pool)
+        budget.check(prices)
+        whole = prices.of(np.arange(len(pool.members)))
         budget = Budget() if budget.allows(whole) else budget  # one that binds nothing is none
     how: dict[str, Any] = {"budget": budget, "tolerance": tolerance, "n_jobs": n_jobs}
     how |= {"verbose": verbose, "solution": solution, "risk": risk}

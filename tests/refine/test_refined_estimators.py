@@ -111,7 +111,7 @@ def test_where_the_estimate_sees_no_gain_nothing_is_refitted(regression, monkeyp
     monkeypatch.setattr(refitted_trees, "choose_strength", no_gain)
     small = refined(forest, X, y, max_estimators=10)
     assert not small.refinement_.used
-    assert "not expected to do better" in str(small.refinement_)
+    assert "not expected to have a lower squared error" in str(small.refinement_)
     plain = refined(forest, X, y, max_estimators=10, refine=None)
     assert_array_equal(small.predict(X), plain.predict(X))
     assert refined(forest, X, y, max_estimators=10, refine="leaves").refinement_.used

@@ -125,11 +125,21 @@ def test_members_the_refit_drops_are_not_counted(monkeypatch):
         return Refit(without_the_first(weights), 1.0, 0.3)
 
     monkeypatch.setattr(select_module, "upper_bound", lambda path, tolerance: np.zeros(1))
+    monkeypatch.setattr(select_module, "MOST_FOR_LOSS", np.inf)
     fewer = selected(monkeypatch, answer, 0.3)
     assert np.count_nonzero(fewer.weights) == k - 1
     assert fewer.explanation.startswith(f"Kept {k - 1} of 12 members (")
     assert fewer.expected_risk != plain.expected_risk
     assert fewer.table.k[fewer.table.chosen] == k - 1
+
+
+def test_a_refit_that_costs_much_of_the_risk_is_not_kept(monkeypatch):
+    """With a budget and no tolerance there is no promise to break, and yet a price."""
+    monkeypatch.setattr(select_module, "upper_bound", lambda path, tolerance: np.zeros(1))
+    plain = selected(monkeypatch, lambda w: Refit(w, -1.0, 0.1), 0.3)
+    same = selected(monkeypatch, lambda w: Refit(without_the_first(w), 1.0, 0.3), 0.3)
+    assert same.refitted_on is None
+    assert same.expected_risk == plain.expected_risk
 
 
 def test_a_refit_that_would_break_the_promise_is_not_kept(monkeypatch):

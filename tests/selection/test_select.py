@@ -520,3 +520,12 @@ def test_the_choice_is_better_than_as_many_drawn_at_random(digits):
     kept = small.path_.chosen
     assert small.path_.random_risk[kept][0] == pytest.approx(np.mean(risks), rel=0.12)
     assert small.selection_.expected_risk < small.path_.random_risk[kept][0]
+
+
+def test_a_budget_that_allows_all_changes_nothing():
+    forest = RandomForestRegressor(40, random_state=0).fit(*DIABETES)
+    free = sb.compress(forest, *DIABETES, tolerance=0.05)
+    for budget in ({"max_estimators": 40}, {"max_nodes": 10**8}, {"max_bytes": 10**9}):
+        same = sb.compress(forest, *DIABETES, tolerance=0.05, **budget)
+        np.testing.assert_array_equal(same.weights_, free.weights_)
+        assert str(same.selection_) == str(free.selection_)

@@ -23,7 +23,7 @@ def warn_caller(text: str, category: type[Warning] = UserWarning) -> None:
     """Warn at the line outside this library that called it.
 
     A grid search fits hundreds of times, and each fit clears Python's own memory of what was said;
-    there a text is said once, whatever its figures.
+    there a text is said once, whatever its figures, and a kind of warning once, whatever its text.
 
     Parameters
     ----------
@@ -42,7 +42,8 @@ def warn_caller(text: str, category: type[Warning] = UserWarning) -> None:
     while frame.f_back is not None and frame.f_code.co_filename.startswith(LIBRARY):
         frame, level = frame.f_back, level + 1
     if not _are_held_back.get() and _is_in_a_search(frame):
-        said = category, re.sub(r"[-+\d.]+", "#", text)  # every fold has figures of its own
+        # Every fold has figures of its own; a kind of ours says one thing, whatever its words.
+        said = category, re.sub(r"[-+\d.]+", "#", text) if category is UserWarning else ""
         if said in _said_in_a_search:
             return
         _said_in_a_search.add(said)

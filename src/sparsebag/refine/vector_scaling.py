@@ -19,6 +19,7 @@ from sparsebag.refine.temperature import (
 RIDGE = 1.0
 """Rows' worth of a squared difference between the scales of classes, or of a squared shift."""
 
+SMALLEST = np.finfo(np.float64).tiny
 SMALLEST_PROGRESS, MOST_ITERATIONS = 1e-7, 50
 """Relative, in log-loss: what comes after is less than the rows can tell."""
 
@@ -116,7 +117,7 @@ def fit_vector_scaling(
         scale, shift, share = theta[:n_classes], theta[n_classes:-1], theta[-1]
         scaled = softmax_rows(logits * scale + shift)
         of_true = np.einsum("ic,ic->i", scaled, hot)
-        q = (1.0 - share) * of_true + share / n_classes
+        q = np.maximum((1.0 - share) * of_true + share / n_classes, SMALLEST)  # a step too long
         apart = scale - scale.mean()
         value = -float(weight @ np.log(q)) + ridge * float(apart @ apart + shift @ shift)
         # dq/dz_c = (1 - share) p_true ([c is true] - p_c)

@@ -214,9 +214,9 @@ def _to_be_sure(
         return ""
     fewer = int(enough.min())
     return (
-        f"\n{_count(fewer, noun)} {_are(fewer)} expected to stay within {tolerance:.1%} too, but not "
-        f"with {CONFIDENCE:.0%} confidence. To keep fewer, set max_estimators, raise tolerance, or give "
-        "more rows."
+        f"\n{_count(fewer, noun)} {_are(fewer)} expected to stay within {tolerance:.1%} too, but "
+        f"not with {CONFIDENCE:.0%} confidence. To keep fewer, set max_estimators, raise "
+        "tolerance, or give more rows."
     )
 
 
