@@ -416,6 +416,7 @@ def _with_refitted_leaves(
         judged_members=trees.judged_members,
         score=_score_of_leaves(pool),
         reason=trees.why_not_distilled,
+        judged_rows=(len(trees.honest.rows), trees.evidence.n_rows),
     )
     return Survivors(trees.survivors(active), solution, selection, refinement, None)
 

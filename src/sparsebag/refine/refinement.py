@@ -32,6 +32,8 @@ class Refinement:
         What these figures are.
     reason : str
         Why leaves were not refitted, or not distilled; the end of a sentence.
+    judged_rows : tuple of int
+        How many rows these figures, and those of the selection, are of; and of how many.
     """
 
     used: bool
@@ -44,6 +46,7 @@ class Refinement:
     judged_members: int = 0
     score: str = ""
     reason: str = ""
+    judged_rows: tuple[int, int] = (0, 0)
 
     def __str__(self) -> str:
         if not self.used:
@@ -58,6 +61,12 @@ class Refinement:
             how += f" (not to what the whole ensemble says, because {self.reason})"
         return (
             f"The kept trees' leaf values were {how}. Tested on {self.judged_members} trees drawn "
-            f"at random: a {self.score} of {self.risk_before:.4g} with their own leaves, of "
-            f"{self.risk_after:.4g} with refitted ones."
+            f"at random{self._on_rows()}: a {self.score} of {self.risk_before:.4g} with their own "
+            f"leaves, of {self.risk_after:.4g} with refitted ones."
         )
+
+    def _on_rows(self) -> str:
+        judged, of = self.judged_rows
+        if judged == of:
+            return ""
+        return f", on {judged:,} of the {of:,} rows, as all that is expected here"

@@ -39,6 +39,9 @@ from sparsebag.report.seen_rows import share_seen
 from sparsebag.report.trusted_members import trusted_members
 from sparsebag.selection.selection import Selection
 
+MUCH_MENDED = 1.01
+"""How many times its log-loss with a floor the full ensemble's own must be for a note on it."""
+
 
 @dataclass(frozen=True)
 class Fitted:
@@ -126,6 +129,7 @@ def compare(
             **_score(said_after, target),
         },
     }
+    notes = (*notes, *_without_floor(said_before, target, small.floor))
     plain = _as_they_were(small)
     if plain is not None:
         scores = _score(_says(plain, X), target)
@@ -216,6 +220,23 @@ def _not_calibrated(vote: WeightedVote) -> WeightedVote | None:
 
 def _says(vote: WeightedVote, X: Any) -> np.ndarray:
     return vote.predict(X) if vote.pool.classes is None else vote.predict_proba(X)
+
+
+def _without_floor(said: np.ndarray, target: np.ndarray, floor: float) -> tuple[str, ...]:
+    """How much of the full ensemble's log-loss a floor alone would mend, where that is much."""
+    if said.ndim == 1 or floor == 0.0:
+        return ()
+    own, floored = (
+        metrics.log_loss(target, vote, labels=np.arange(said.shape[1]))
+        for vote in (said, (1.0 - floor) * said + floor / said.shape[1])
+    )
+    if own <= MUCH_MENDED * floored:
+        return ()
+    return (
+        f"The full ensemble gives some true classes no probability at all, and its log-loss pays "
+        f"for that: with the floor that every other vote has ({floor:g}, shared out equally to all "
+        f"classes) it would be {floored:.4g}, not {own:.4g}.",
+    )
 
 
 def _score(said: np.ndarray, target: np.ndarray) -> dict[str, float]:
