@@ -34,6 +34,7 @@ from sparsebag.refine.size_matched import (
     size_matched_votes,
 )
 from sparsebag.refine.strength import MOST_VOTES_MATCHED
+from sparsebag.refine.temperature import Tempered, at_deployed_size
 from sparsebag.selection.calibration_effect import CalibratedShare, CalibrationEffect
 from sparsebag.selection.guard import SMALLEST_RISK
 from sparsebag.selection.select import MemberSelector
@@ -45,6 +46,11 @@ LEAST_FLOOR = 1e-6
 """Of votes a calibrator is fitted on: it reads their logarithms."""
 ROWS_FOR_EFFECT = 2000
 """Rows that tell what a calibrator leaves of the risk; the one that is deployed sees more."""
+ERRORS_OUT_OF_BAG = 1.0
+"""Standard errors that survivors must gain by a calibrator of their own."""
+MOST_CHOICES, SHARE_MADE_UP = 4, 1.01
+"""How often members are chosen again for what calibration leaves of their own risk, and how much
+more of it must be left for that."""
 FEWER, FEW = 4.0, 9.0
 """How many times fewer voters the second measurement of that has, and how many at most: the line
 through two sizes far apart is the surer one."""
@@ -110,7 +116,8 @@ class VoteCalibration:
         if self._last is None or not np.array_equal(self._last[0], weights):
             with one_blas_thread():  # thousands of tiny products: threads would only wait
                 found = fit_calibrator(**self.votes_of(weights), kind=self.settings.calibration)
-            self._last = weights, replace(found, whose=self._whose)
+                found = self._of_survivors(weights, replace(found, whose=self._whose))
+            self._last = weights, found
         return self._last[1]
 
     def votes_of(self, weights: np.ndarray) -> dict[str, Any]:
@@ -133,14 +140,37 @@ class VoteCalibration:
             self._whose = "all" if len(active) == len(weights) else "others"
             if self.all_vote_everywhere:
                 # Others stand in for the survivors where members are alike. Experts are not.
-                own = self._given(self._survivors_votes(weights))
+                own = self._given(self._survivors_votes(weights)[0])
                 if needs_its_own(own, given, self.settings.calibration):
                     given, self._whose = own, "survivors"
             self._given_last = weights, given
         return self._given_last[1]
 
-    def is_of_its_own(self, weights: np.ndarray) -> bool:
-        """Whether members with weights vote so unlike others that they are calibrated as they are.
+    def _of_survivors(self, weights: np.ndarray, found: Calibrated) -> Calibrated:
+        """The calibrator, made to measure where survivors vote unlike others out of bag.
+
+        Trees of a level or two do. Fewer of the survivors vote on a row than are deployed; what
+        that does to a temperature is seen on as many others.
+        """
+        kept_all = np.count_nonzero(weights) == len(weights)
+        if self.all_vote_everywhere or self.trees is not None or kept_all:
+            return found
+        if found.temperature is None:
+            return found
+        votes, voters = self._survivors_votes(weights)
+        own, like = self._given(votes), self._given(self._votes(None, None, voters))
+        if not needs_its_own(own, like, found.kind, ERRORS_OUT_OF_BAG):
+            return found
+        of_own, of_like = (fit_calibrator(**given, kind=found.kind) for given in (own, like))
+        few, others_few, others = (of.calibrator for of in (of_own, of_like, found))
+        assert isinstance(few, Tempered)
+        assert isinstance(others_few, Tempered)
+        assert isinstance(others, Tempered)
+        calibrator = at_deployed_size(few, others_few, others)
+        return replace(of_own, calibrator=calibrator, whose="own")
+
+    def own_share(self, weights: np.ndarray) -> float:
+        """What calibration leaves of these members' risk, over what it leaves of others'.
 
         Parameters
         ----------
@@ -148,24 +178,33 @@ class VoteCalibration:
 
         Returns
         -------
-        bool
+        float
+            1 where others can stand in for them.
         """
-        self.votes_of(weights)
-        return self._whose == "survivors"
+        found = self.fit(weights)
+        if found is None or found.whose not in ("survivors", "own"):
+            return 1.0
+        _, voters = self._survivors_votes(weights)
+        usual = float(self.effect.small.of(1.0 / voters))
+        return found.brier_after / max(found.brier_before * usual, SMALLEST_RISK)
 
     @property
     def all_vote_everywhere(self) -> bool:
         """Whether every member, as it is deployed, votes on every row of the evidence."""
         return self.evidence.oob_mask is None and self.trees is None
 
-    def _survivors_votes(self, weights: np.ndarray) -> SizeMatched:
+    def _survivors_votes(self, weights: np.ndarray) -> tuple[SizeMatched, float]:
+        """Their votes on rows that they have not seen, and how many vote on a row, in effect."""
         rows = np.arange(self.evidence.n_rows)
         if len(rows) > MOST_ROWS:
             rows = np.sort(np.random.default_rng(0).choice(rows, MOST_ROWS, replace=False))
         active = np.flatnonzero(weights)
-        _, votes = dense_votes(self.evidence.take_members(active).take(rows))
-        share = weights[active] / weights[active].sum()
-        return SizeMatched(np.einsum("j,ijc->ic", share, votes), rows)
+        mask, votes = dense_votes(self.evidence.take_members(active).take(rows))
+        share = mask * weights[active]
+        judged = share.sum(axis=1) > 0.0
+        share = share[judged] / share[judged].sum(axis=1, keepdims=True)
+        voters = 1.0 / float(np.mean(np.sum(share**2, axis=1)))
+        return SizeMatched(np.einsum("ij,ijc->ic", share, votes[judged]), rows[judged]), voters
 
     @cached_property
     def effect(self) -> CalibrationEffect:
@@ -280,7 +319,12 @@ def choose_calibrated(selector: MemberSelector, calibration: VoteCalibration) ->
     """
     if not calibration.is_wanted or selector.path is None or calibration.effect.is_none:
         return selector.choose()
-    chosen = selector.choose(calibration.effect)
-    if calibration.all_vote_everywhere and calibration.is_of_its_own(chosen.weights):
-        return selector.choose()  # what calibration leaves of random members' says nothing of these
+    chosen, share = selector.choose(calibration.effect), 1.0
+    for _ in range(MOST_CHOICES):
+        # Where others cannot stand in for those that were chosen, these are asked themselves.
+        found = calibration.own_share(chosen.weights)
+        if found <= SHARE_MADE_UP * share:
+            break
+        share = found
+        chosen = selector.choose(calibration.effect.with_more_left(share))
     return chosen

@@ -24,7 +24,7 @@ from sparsebag.objective.vote_disagreement import VoteDisagreement
 from sparsebag.refine.routed_rows import RoutedRows
 from sparsebag.refine.synthetic_rows import synthetic_rows
 from sparsebag.selection.budget import Budget, member_prices
-from sparsebag.selection.disagreement import rows_to_ask, vote_disagreement
+from sparsebag.selection.disagreement import left_over, rows_to_ask, vote_disagreement
 from sparsebag.selection.path import penalty_path
 from sparsebag.selection.refit import RefitBy
 from sparsebag.selection.select import MemberSelector, RefittedMembers
@@ -105,7 +105,8 @@ def disagreement_of(pool: MemberPool, X: Any, evidence: OOBEvidence) -> VoteDisa
     size = min(n_asked // n_blocks, max(1, MOST_DENSE_ENTRIES // n_features))
     with one_blas_thread():
         blocks = (synthetic_rows(routed, size, seed) for seed in range(n_blocks))
-        return vote_disagreement(pool, blocks)
+        found = vote_disagreement(pool, blocks)
+    return None if found is None else replace(found, left_over=left_over(pool))
 
 
 def member_selector(

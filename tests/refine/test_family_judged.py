@@ -74,3 +74,27 @@ def test_a_regressor_has_nothing_to_calibrate():
     forest = RandomForestRegressor(20, random_state=0).fit(X, X[:, 0])
     with pytest.raises(ValueError, match="calibration='temperature' corrects class probabilities"):
         sb.compress(forest, X, X[:, 0], calibration="temperature")
+
+
+def test_trees_of_two_levels_are_calibrated_as_they_vote_themselves():
+    """Those that are kept are surer than others; others' temperature would be far too sharp."""
+    X, y = make_classification(7000, 10, n_informative=5, flip_y=0.0, random_state=105)
+    forest = RandomForestClassifier(100, max_depth=2, random_state=105).fit(X[:800], y[:800])
+    small = sb.compress(
+        forest, X[:800], y[:800], max_estimators=20, tolerance=None, refine=None, random_state=0
+    )
+    assert small.calibration_.whose == "own"
+    assert "each row by those of them that had not seen it" in str(small.calibration_)
+    voted = small.predict_proba(X[800:])
+    sharper = voted**1.5 / np.sum(voted**1.5, axis=1, keepdims=True)
+    softer = voted ** (1 / 1.5) / np.sum(voted ** (1 / 1.5), axis=1, keepdims=True)
+    own, *others = (sb.metrics.log_loss(y[800:], p) for p in (voted, sharper, softer))
+    assert own < min(others)
+
+
+def test_more_left_of_few_members_raises_their_risk_alone():
+    some = CalibratedShare((0.1, 0.2), np.array([0.4, 0.6, 0.8, 1.0]), np.ones((4, 4)))
+    effect = CalibrationEffect(some, some, 0.1)
+    more = effect.with_more_left(1.5)
+    np.testing.assert_allclose(more.small.of(0.15), 1.5 * effect.small.of(0.15))
+    assert more.whole is effect.whole

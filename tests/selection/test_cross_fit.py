@@ -5,8 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
+from sklearn.datasets import load_breast_cancer
+from sklearn.ensemble import RandomForestClassifier
 
 from sparsebag.evidence.evidence import OOBEvidence
+from sparsebag.evidence.from_ensemble import read_ensemble
 from sparsebag.objective.full_vote_risk import Exchangeable, FullVoteRisk
 from sparsebag.objective.pair_shrinkage import Shrinkage, effects_of
 from sparsebag.selection.cross_fit import (
@@ -15,6 +18,7 @@ from sparsebag.selection.cross_fit import (
     cross_fit,
     slope_on_made_up_rows,
 )
+from sparsebag.selection.disagreement import left_over
 from sparsebag.selection.path import budget_path
 from sparsebag.selection.row_risks import RowRisks
 
@@ -139,3 +143,22 @@ def test_less_of_the_promised_gain_is_kept_where_noise_rules():
     assert slope_on_made_up_rows(Exchangeable(own=2e-9, pair=1e-9)) == pytest.approx(
         slope_on_made_up_rows(Exchangeable(own=2e9, pair=1e9))
     )
+
+
+def test_trees_that_stop_early_keep_most_of_their_gain():
+    noisy = Exchangeable(own=0.24, pair=0.2)
+    assert slope_on_made_up_rows(noisy) == LEAST_SLOPE
+    half, blunt = (slope_on_made_up_rows(noisy, left) for left in (0.1, 0.5))
+    assert LEAST_SLOPE < half < blunt == pytest.approx(0.75)
+    clean = Exchangeable(own=0.3, pair=0.1)
+    assert slope_on_made_up_rows(clean, 0.5) == slope_on_made_up_rows(clean)
+
+
+def test_what_leaves_leave_over():
+    X, y = load_breast_cancer(return_X_y=True)
+    shares = []
+    for depth in (1, 3, None):
+        forest = RandomForestClassifier(10, max_depth=depth, random_state=0).fit(X, y)
+        shares.append(left_over(read_ensemble(forest)))
+    assert shares[0] > shares[1] > 0.05
+    assert shares[2] == 0.0

@@ -209,6 +209,9 @@ class Halving:
     def error_of(self, share=0.0):
         return np.zeros(len(self.points))
 
+    def degrees_of_freedom(self):
+        return 100.0
+
     def only(self, point, measured=None):
         return replace(self, points=[point], measured=measured)
 

@@ -48,6 +48,9 @@ class VoteDisagreement:
     ----------
     matrix : ndarray of shape (N, N)
         C in units of what averaging two members saves; its rows sum to zero.
+    left_over : float, default 0
+        Share of the targets' spread that the members' leaves leave in their own bags: 0 of trees
+        that are grown out.
 
     Examples
     --------
@@ -58,6 +61,7 @@ class VoteDisagreement:
     """
 
     matrix: np.ndarray
+    left_over: float = 0.0
 
     @classmethod
     def of(cls, products: np.ndarray) -> VoteDisagreement | None:

@@ -232,7 +232,12 @@ def is_auto(kind: Any) -> bool:
     return isinstance(kind, str) and kind == "auto"
 
 
-def needs_its_own(own: dict[str, Any], others: dict[str, Any], kind: Any) -> bool:
+def needs_its_own(
+    own: dict[str, Any],
+    others: dict[str, Any],
+    kind: Any,
+    errors: float = ERRORS_FOR_RICHER,
+) -> bool:
     """Whether votes are corrected better by what their other rows say than by others' votes.
 
     Parameters
@@ -241,11 +246,12 @@ def needs_its_own(own: dict[str, Any], others: dict[str, Any], kind: Any) -> boo
         ``votes``, ``target``, ``row`` and ``sample_weight``, as `fit_calibrator` takes them.
     kind : str or object
         Of calibrator; "auto" is judged by what it prefers.
+    errors : float, default 2
+        Standard errors that held-out rows must be sure of it by.
 
     Returns
     -------
     bool
-        True where held-out rows are sure of it.
 
     Examples
     --------
@@ -262,7 +268,7 @@ def needs_its_own(own: dict[str, Any], others: dict[str, Any], kind: Any) -> boo
     fitted = fit(theirs, its_target, its_weight, int(its_group.max()) + 1)
     judge = _Judge(proba, target, group, weight, 0)
     ahead = judge.losses(fitted.transform(proba)) - judge.losses(judge.held_out(fit))
-    return judge.mean(ahead) > ERRORS_FOR_RICHER * judge.error(ahead)
+    return judge.mean(ahead) > errors * judge.error(ahead)
 
 
 def resolve_kind(kind: Any, n_classes: int) -> Any:

@@ -11,6 +11,7 @@ MEASURED_ON = {
     "had not seen it",
     "all": "the members that were kept, each row by those that had not seen it",
     "survivors": "the kept members themselves, on rows that none of them had seen",
+    "own": "the kept members themselves, each row by those of them that had not seen it",
     "gated": "the kept members' votes with the weights of each row, each row by members that had "
     "not seen it",
     "carried over": "It is the one of the vote with global weights, changed by as much as weights "
@@ -38,11 +39,11 @@ class Calibrated:
         Rows behind these figures.
     considered : dict of str to float
         Kinds that were tried, with the gain of each.
-    whose : {"others", "all", "survivors", "gated", "carried over"}
+    whose : {"others", "all", "survivors", "own", "gated", "carried over"}
         The votes behind these figures: of as many other members; of all, where all are kept; of
-        those that are kept, where all of them vote on every row; the same with weights of the row's
-        own. "carried over": the figures are of votes without a gate, and the temperature is changed
-        by what a gate changes.
+        those that are kept, where all of them vote on every row, or those of them that have not
+        seen it ("own"); the same with weights of the row's own. "carried over": the figures are of
+        votes without a gate, and the temperature is changed by what a gate changes.
     """
 
     calibrator: Calibrator | None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
@@ -96,6 +96,9 @@ class TemperedFloor:
         return np.asarray((1.0 - self.share) * tempered + self.share / proba.shape[1])
 
 
+Tempered = Temperature | TemperedFloor
+
+
 def fit_temperature(
     proba: np.ndarray, target: np.ndarray, weight: np.ndarray, n_rows: int | None = None
 ) -> Temperature:
@@ -156,6 +159,29 @@ def fit_tempered_floor(
     found = [_least_log_loss(proba, target, weight, n_rows, s, LARGEST_SHARE) for s in START_SHARES]
     (log_beta, share), _ = min(found, key=lambda result: result[1])
     return TemperedFloor(float(np.exp(-log_beta)), float(share))
+
+
+def at_deployed_size(few: Tempered, others_few: Tempered, others: Tempered) -> Tempered:
+    """A calibrator of few votes, changed as that of others changes from as few votes to many.
+
+    Parameters
+    ----------
+    few : Temperature or TemperedFloor
+        Of the members that are deployed, where few of them vote on a row.
+    others_few, others : Temperature or TemperedFloor
+        Of other members: where as few vote, and where as many as are deployed.
+
+    Returns
+    -------
+    Temperature or TemperedFloor
+
+    Examples
+    --------
+    >>> at_deployed_size(Temperature(0.8), Temperature(0.5), Temperature(0.4))
+    Temperature(temperature=0.64)
+    """
+    changed = few.temperature * (others.temperature / others_few.temperature)
+    return replace(few, temperature=float(np.clip(changed, SHARPEST, SOFTEST)))
 
 
 def prior_loss(log_beta: float, share: float, n_rows: int) -> float:

@@ -134,6 +134,21 @@ class CalibrationEffect:
         """Whether neither is changed by calibration."""
         return self.small.is_none and self.whole.is_none
 
+    def with_more_left(self, times: float) -> CalibrationEffect:
+        """The same where calibration leaves so many times as much of the few members' risk.
+
+        Parameters
+        ----------
+        times : float
+
+        Returns
+        -------
+        CalibrationEffect
+        """
+        small, after = self.small, np.array([times, times, 1.0, 1.0])
+        left = CalibratedShare(small.at, small.means * after, small.rows * after)
+        return CalibrationEffect(left, self.whole, self.whole_at)
+
     def of_whole(self, levels: Exchangeable) -> float:
         """The whole ensemble's share, on the line of members all alike.
 

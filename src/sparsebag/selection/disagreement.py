@@ -68,6 +68,28 @@ def vote_disagreement(pool: MemberPool, blocks: Iterable[np.ndarray]) -> VoteDis
     return VoteDisagreement.of(products / max(n_rows, 1))
 
 
+def left_over(pool: MemberPool) -> float:
+    """Share of the targets' spread in their bags that trees' leaves leave; 0: they are grown out.
+
+    Parameters
+    ----------
+    pool : MemberPool
+        Of trees.
+
+    Returns
+    -------
+    float
+    """
+    left, spread = 0.0, 0.0
+    for member in pool.members:
+        tree = member.estimator.tree_
+        leaves = tree.children_left < 0
+        rows = tree.weighted_n_node_samples
+        left += float(rows[leaves] @ tree.impurity[leaves])
+        spread += float(rows[0] * tree.impurity[0])
+    return max(left / spread, 0.0) if spread > 0.0 else 0.0
+
+
 def _deviations(pool: MemberPool, rows: np.ndarray, n_classes: int | None) -> np.ndarray:
     """Votes less their mean over the members, shape (planes, rows, N)."""
     planes, level = _planes(n_classes), 0.0

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.stats import norm
+from scipy.stats import t as student
 
 from sparsebag.selection.judged_path import CrossFittedPath
 
@@ -68,7 +68,7 @@ def choose(
     Choice
     """
     excess = path.expected() - (1.0 + tolerance) * path.full_risk
-    margin = float(norm.ppf(CONFIDENCE)) * path.error_of(1.0 + tolerance)
+    margin = _margin(path, tolerance)
     resampled = _resampled_excess(path, tolerance, seed)
     optimism = _optimism(resampled, excess, allowed, margin)
     passes = allowed & (excess + margin + optimism <= 0.0)
@@ -124,8 +124,14 @@ def upper_bound(path: CrossFittedPath, tolerance: float) -> np.ndarray:
     ndarray of shape (points,)
     """
     full = max(path.full_risk, SMALLEST_RISK)
-    margin = float(norm.ppf(CONFIDENCE)) * path.error_of(1.0 + tolerance)
+    margin = _margin(path, tolerance)
     return np.asarray((path.expected() + margin - path.full_risk) / full)
+
+
+def _margin(path: CrossFittedPath, tolerance: float) -> np.ndarray:
+    """What the bound adds. Where a few rows make most of the risk, their spread is a guess."""
+    quantile = float(student.ppf(CONFIDENCE, path.degrees_of_freedom()))
+    return quantile * path.error_of(1.0 + tolerance)
 
 
 def _optimism(
