@@ -117,6 +117,64 @@ def test_any_number_of_members_and_directions(k, rank):
             np.testing.assert_array_equal(lines.predict(X[:n]), exact[:n])
 
 
+def lines_of(k, d, rank):
+    rng = np.random.default_rng(k)
+    columns = np.zeros((k, 1), dtype=np.int32)
+    coef, intercept = rng.normal(size=(d, k)), rng.normal(size=k)
+    members = LinearVotes(coef, intercept, np.ones(k), columns, "identity", 1, k)
+    return GatedLines(members, CompiledGate(smooth(k, d, rank)))
+
+
+LAYOUTS = {
+    "rows": np.ascontiguousarray,
+    "columns": np.asfortranarray,
+    "rows apart": lambda X: np.repeat(X, 2, axis=0)[::2],
+    "columns apart": lambda X: np.repeat(X, 2, axis=1)[:, ::2],
+    "some columns": lambda X: np.hstack([X, X])[:, : X.shape[1]],
+    "backwards": lambda X: X[::-1].copy()[::-1],
+}
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize(("k", "d", "rank"), [(1, 1, 1), (3, 8, 2), (20, 17, 3), (30, 9, 4)])
+def test_a_row_gets_the_same_bits_in_any_block_and_layout(k, d, rank, dtype, layout):
+    """Rows go by eight, by two or alone, and past the last one nothing is read or written."""
+    lines = lines_of(k, d, rank)
+    X = (30.0 * np.random.default_rng(d).normal(size=(19, d))).astype(dtype)
+    X[5, d - 1] = np.finfo(dtype).max / 1e10  # beyond float32 in one of the two
+    alone = np.array([lines.predict(row[None])[0] for row in X])
+    best = instruction_sets()[-1]
+    for n in range(1, len(X) + 1):
+        rows = LAYOUTS[layout](X[:n])
+        np.testing.assert_array_equal(lines.predict(rows), alone[:n])
+        out = np.full(len(X) + 1, 7.0)
+        assert lines._kernel.predict(rows, out[:n])
+        np.testing.assert_array_equal(out[n:], 7.0)
+    try:
+        # Machines with fused products differ in the length of their registers alone.
+        for name in set(instruction_sets()) & {"avx2", "avx512"}:
+            use_instructions(name)
+            np.testing.assert_array_equal(lines.predict(LAYOUTS[layout](X)), alone)
+    finally:
+        use_instructions(best)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_what_is_no_number_spoils_its_own_row_alone(value, layout):
+    lines = lines_of(20, 17, 3)
+    X = np.random.default_rng(0).normal(size=(13, 17))
+    expected, out = lines.predict(X), np.empty(13)
+    for row in (0, 7, 8, 12):
+        rows = X.copy()
+        rows[row, 16] = value
+        assert not lines._kernel.predict(LAYOUTS[layout](rows), out)
+        others = np.arange(13) != row
+        assert not np.isfinite(out[row])
+        np.testing.assert_array_equal(out[others], expected[others])
+
+
 @pytest.mark.parametrize("spread", [0.0, 100.0, 1e3, 1e6, 1e90])
 def test_steep_gates_and_columns_without_a_say(spread):
     rng = np.random.default_rng(0)

@@ -124,8 +124,8 @@ __attribute__((target("avx2"))) inline void compare_avx2(const Splits &splits,
 #endif
 
 // How linear regressors under a smooth gate are summed (smooth_lines.h): in any C++, or with fused
-// multiplications and sixteen or thirty-two registers of four numbers.
-enum class LineSums { portable, fused16, fused32 };
+// multiplications and registers of four numbers, or of eight where rows are many.
+enum class LineSums { portable, few, eight };
 
 struct Instructions {
     const char *name;
@@ -142,10 +142,11 @@ inline const std::vector<Instructions> &instructions() {
         out.push_back({"sse2", compare_sse2, 3.0, LineSums::portable});
         if (!__builtin_cpu_supports("avx2")) return out;
         const bool fused = __builtin_cpu_supports("fma");
-        const LineSums lines = fused ? LineSums::fused16 : LineSums::portable;
+        const LineSums lines = fused ? LineSums::few : LineSums::portable;
         out.push_back({"avx2", compare_avx2, 1.6, lines});
-        if (fused && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl"))
-            out.push_back({"avx512", compare_avx2, 1.6, LineSums::fused32});
+        if (fused && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
+            __builtin_cpu_supports("avx512vl"))
+            out.push_back({"avx512", compare_avx2, 1.6, LineSums::eight});
 #endif
         return out;
     }();

@@ -1,9 +1,11 @@
 // Linear regressors under a smooth gate, all in registers: sum_j e_j(x) (b_j + a_j x) / sum_j e_j(x)
 // with e = 2^(base + up g(down z)).
 //
-// Members lie side by side, rows are read as the caller has them, and neither votes nor weights
-// are ever written to memory. Products and sums are fused here, and only here: it is a third of the
-// time. A row gets the same bits alone and among others, but on a machine without fused
+// Neither votes nor weights are ever written for all rows. A few rows are read as the caller has
+// them, members side by side in a register (smooth_lines_few.h); eight or more stand side by side
+// themselves where registers hold as many numbers (smooth_lines_eight.h). Products and sums are
+// fused here, and only here: it is a third of the time. Both take the same operations in the same
+// order: a row gets the same bits alone and among others, but on a machine without fused
 // instructions linear.h's, which differ in the last digits.
 #pragma once
 
@@ -22,8 +24,20 @@ namespace sparsebag {
 
 constexpr std::size_t QUAD = 4;        // numbers a register
 constexpr std::size_t MOST_QUADS = 6;  // registers of members at once
-constexpr std::size_t TILE_ROWS = 16;  // whose numbers stay in the first cache
 constexpr std::size_t MOST_RANK = QUAD;
+
+// 2^f for |f| <= 1/2, relative error below 3e-16 (Chebyshev's interpolation in 40 digits).
+constexpr double POWERS[] = {1.0,
+                             6.9314718055994998e-01,
+                             2.4022650695910098e-01,
+                             5.5504108664447719e-02,
+                             9.6181291076068885e-03,
+                             1.3333558230164974e-03,
+                             1.5403530441736050e-04,
+                             1.5252657260200837e-05,
+                             1.3215442587921690e-06,
+                             1.0208690299958306e-07,
+                             7.0725859492692237e-09};
 
 inline std::size_t quads(std::size_t n) { return (n + QUAD - 1) / QUAD; }
 
@@ -32,7 +46,7 @@ struct SmoothLines {
     bool fits = false;  // whether these sums are for this gate
     std::size_t n_features = 0, rank = 0;
     double clip = 0.0;
-    std::vector<double> mean, inverse_scale, down;  // of every feature; down: direction by direction
+    std::vector<double> mean, inverse_scale, down;  // of every feature; down: QUAD numbers each
     double offset[QUAD] = {};
     // MOST_QUADS registers of members after another; slopes: feature by feature, up: rank by rank.
     struct Part {
@@ -76,12 +90,12 @@ struct SmoothLines {
         const std::size_t width = quads(d) * QUAD;
         mean.assign(width, 0.0);
         inverse_scale.assign(width, 0.0);
-        down.assign(rank * width, 0.0);
+        down.assign(QUAD * width, 0.0);
         for (std::size_t f = 0; f < gate.columns.size(); ++f) {
             const std::size_t at = gate.columns[f];
             mean[at] = gate.mean[f];
             inverse_scale[at] = gate.inverse_scale[f];
-            for (std::size_t r = 0; r < rank; ++r) down[r * width + at] = gate.down[f * rank + r];
+            for (std::size_t r = 0; r < rank; ++r) down[QUAD * at + r] = gate.down[f * rank + r];
         }
         for (std::size_t first = 0; first < k; first += MOST_QUADS * QUAD) {
             const std::size_t n = std::min(MOST_QUADS * QUAD, k - first), room = quads(n) * QUAD;
@@ -103,54 +117,18 @@ struct SmoothLines {
 }  // namespace sparsebag
 
 #if defined(SPARSEBAG_X86)
-#define SPARSEBAG_TILE fused16
-#define SPARSEBAG_TILE_TARGET __attribute__((target("avx2,fma")))
-#define SPARSEBAG_TILE_REGISTERS 16
-#include "smooth_lines_tile.h"
-#undef SPARSEBAG_TILE
-#undef SPARSEBAG_TILE_TARGET
-#undef SPARSEBAG_TILE_REGISTERS
-#define SPARSEBAG_TILE fused32
-#define SPARSEBAG_TILE_TARGET __attribute__((target("avx2,fma,avx512f,avx512vl")))
-#define SPARSEBAG_TILE_REGISTERS 32
-#include "smooth_lines_tile.h"
-#undef SPARSEBAG_TILE
-#undef SPARSEBAG_TILE_TARGET
-#undef SPARSEBAG_TILE_REGISTERS
+#include "smooth_lines_eight.h"
+#include "smooth_lines_few.h"
 #endif
 
 namespace sparsebag {
-
-// Rows as float64 side by side: their own memory where it is that already.
-inline const double *as_numbers(const Rows<double> &rows, std::size_t, std::vector<double> &) {
-    return rows.column_stride == 1 ? rows.x : nullptr;
-}
-inline const double *as_numbers(const Rows<float> &, std::size_t, std::vector<double> &) {
-    return nullptr;
-}
 
 // All rows; false where a sum is not finite. Only where `lines.fits` and the machine has them.
 template <typename T>
 bool smooth_lines(const SmoothLines &lines, LineSums how, const Rows<T> &rows, double *out) {
 #if defined(SPARSEBAG_X86)
-    thread_local std::vector<double> copy;
-    const std::size_t d = lines.n_features;
-    for (std::size_t first = 0; first < rows.n; first += TILE_ROWS) {
-        const Rows<T> part = rows.part(first, std::min(TILE_ROWS, rows.n - first));
-        const double *x = as_numbers(part, d, copy);
-        std::int64_t stride = rows.row_stride;
-        if (x == nullptr) {
-            if (copy.size() < TILE_ROWS * d) copy.resize(TILE_ROWS * d);
-            for (std::size_t i = 0; i < part.n; ++i)
-                for (std::size_t f = 0; f < d; ++f)
-                    copy[i * d + f] = static_cast<double>(
-                        part.row(i)[static_cast<std::int64_t>(f) * rows.column_stride]);
-            x = copy.data();
-            stride = static_cast<std::int64_t>(d);
-        }
-        if (how == LineSums::fused32) fused32::sum_tile(lines, x, stride, part.n, out + first);
-        else fused16::sum_tile(lines, x, stride, part.n, out + first);
-    }
+    const std::size_t done = how == LineSums::eight ? eight::sum_rows<T>(lines, rows, out) : 0;
+    few::sum_rows<T>(lines, rows.part(done, rows.n - done), out + done);
 #endif
     return all_finite(out, rows.n);
 }
