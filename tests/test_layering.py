@@ -18,6 +18,7 @@ TOP = [
     "rows_to_gate",
     "localising",
     "gate_within_budget",
+    "telling",
     "refining",
     "cluster_survivors",
     "given_ensemble",

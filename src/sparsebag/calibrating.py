@@ -15,14 +15,9 @@ import numpy as np
 
 from sparsebag.evidence.arrays import on_host
 from sparsebag.evidence.evidence import OOBEvidence, lost_class
-from sparsebag.refine.calibrate import (
-    family_of_auto,
-    fit_calibrator,
-    held_out_rows,
-    is_auto,
-    needs_its_own,
-)
+from sparsebag.refine.calibrate import family_of_auto, fit_calibrator, held_out_rows, needs_its_own
 from sparsebag.refine.calibrated import Calibrated
+from sparsebag.refine.calibration_kinds import is_auto
 from sparsebag.refine.refitted_trees import RefittedTrees
 from sparsebag.refine.size_matched import (
     DRAWS,
@@ -320,6 +315,10 @@ def choose_calibrated(selector: MemberSelector, calibration: VoteCalibration) ->
     if not calibration.is_wanted or selector.path is None or calibration.effect.is_none:
         return selector.choose()
     chosen, share = selector.choose(calibration.effect), 1.0
+    if calibration.all_vote_everywhere:
+        alike = calibration.own_share(chosen.weights) == 1.0
+        # What calibration leaves of random members' risk says nothing of experts.
+        return chosen if alike else selector.choose()
     for _ in range(MOST_CHOICES):
         # Where others cannot stand in for those that were chosen, these are asked themselves.
         found = calibration.own_share(chosen.weights)

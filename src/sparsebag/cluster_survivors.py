@@ -33,9 +33,10 @@ from sparsebag.evidence.training_rows import check_columns, prove_by_leaves, tre
 from sparsebag.objective.cluster_objective import picked_rows
 from sparsebag.objective.cluster_risk import ClusterRisk
 from sparsebag.refine.refinement import Refinement
-from sparsebag.refining import NOT_ASKED, Survivors, find_survivors
+from sparsebag.refining import Survivors, find_survivors
 from sparsebag.selection.budget import Budget
 from sparsebag.settings import Settings
+from sparsebag.telling import NOT_ASKED
 
 ROWS_IN_MEMORY = 100_000
 """Rows brought here unless Dask's configuration says otherwise."""

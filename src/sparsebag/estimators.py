@@ -34,13 +34,13 @@ from sparsebag.given_ensemble import (
     unfrozen,
 )
 from sparsebag.objective.losses import Loss, resolve_loss
-from sparsebag.refine.calibrate import is_auto
+from sparsebag.refine.calibration_kinds import calibration_for
 from sparsebag.refining import Survivors, find_survivors
 from sparsebag.report.compare import Fitted, compare
 from sparsebag.report.compression_report import CompressionReport
 from sparsebag.report.coverage import oob_coverage
 from sparsebag.selection.budget import Budget
-from sparsebag.selection.select import check_tolerance
+from sparsebag.selection.tolerance import check_tolerance
 from sparsebag.settings import Settings, check_n_jobs, check_verbose, resolve_settings
 from sparsebag.solvers.base import Solver
 
@@ -113,12 +113,6 @@ class _SparseBagging(Deployable, MetaEstimatorMixin, BaseEstimator):  # type: ig
         check_n_jobs(self.n_jobs)
         check_verbose(self.verbose)
         loss = resolve_loss(self.loss, self._task)
-        asked = not (self.calibration is None or is_auto(self.calibration))
-        if asked and self._task == "regression":
-            raise ValueError(
-                f"calibration={self.calibration!r} corrects class probabilities, and a regressor "
-                "has none; leave it at 'auto' or pass None."
-            )
         settings, source = self._settings(loss), evidence_source(self.evidence, self._is_frozen)
         budget = self._budget(settings)
         tolerance = check_tolerance(self.tolerance, budget if settings.lam is None else None)
@@ -245,7 +239,7 @@ class _SparseBagging(Deployable, MetaEstimatorMixin, BaseEstimator):  # type: ig
             prior_mass=self.prior_mass,
             preset=self.preset,
             refine=self.refine,
-            calibration=self.calibration if self._task == "classification" else None,
+            calibration=calibration_for(self._task, self.calibration),
             local=self.local,
         )
 

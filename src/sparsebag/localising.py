@@ -16,8 +16,8 @@ import numpy as np
 from sparsebag.calibrating import VoteCalibration
 from sparsebag.evidence.arrays import on_host
 from sparsebag.evidence.members import MemberPool
-from sparsebag.refine.calibrate import is_auto
 from sparsebag.refine.calibrated import Calibrated
+from sparsebag.refine.calibration_kinds import is_auto
 from sparsebag.refine.calibrator import Calibrator
 from sparsebag.refine.full_vote import full_vote_risks
 from sparsebag.refine.honest_votes import honest_votes

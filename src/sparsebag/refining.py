@@ -10,40 +10,29 @@ from typing import Any
 import numpy as np
 
 from sparsebag.calibrating import VoteCalibration, choose_calibrated
-from sparsebag.deploy.from_members import COLLAPSED, collapses_into_one
+from sparsebag.deploy.from_members import collapses_into_one
 from sparsebag.evidence.arrays import on_host
 from sparsebag.evidence.callers_warning import warn_caller, warnings_held_back
-from sparsebag.evidence.evidence import (
-    INSTEAD_OF_WEIGHTS,
-    OF_OTHER_CLASSES,
-    OOBEvidence,
-    lost_class,
-)
+from sparsebag.evidence.evidence import OOBEvidence, lost_class
 from sparsebag.evidence.members import MemberPool
 from sparsebag.gate_within_budget import gate_of_survivors
 from sparsebag.objective.full_vote_risk import PairRisk
 from sparsebag.refine.calibrated import Calibrated
 from sparsebag.refine.localisation import Localisation
 from sparsebag.refine.refinement import Refinement
-from sparsebag.refine.refitted_trees import ONLY_TREES, RefittedTrees, why_no_refitting
+from sparsebag.refine.refitted_trees import RefittedTrees, why_no_refitting
 from sparsebag.selection.budget import Budget, member_prices
-from sparsebag.selection.explain import NOTHING_SAVED
 from sparsebag.selection.path import PathPoint
-from sparsebag.selection.select import SPEND_BUDGET
 from sparsebag.selection.selection import Selection
+from sparsebag.selection.tolerance import SPEND_BUDGET
 from sparsebag.settings import Settings
 from sparsebag.solvers.base import Solution
+from sparsebag.telling import NOT_ASKED, of_other_classes, with_all_told
 from sparsebag.weighting import chosen_weights, member_selector, solve_weights
 
 GLOBAL = Localisation(reason="local is None")
 FOR_FIXED_WEIGHTS = (
     "they would be fitted together for fixed weights, and local={!r} asks for others"
-)
-NOT_ASKED = "refine is None"
-NOT_COLLAPSED = (
-    "Without a gate these linear regressors would be one linear regressor; with weights that "
-    "depend on the row each of them is stored, and a budget (max_estimators) bounds their number; "
-    "a smooth gate evaluates them all for every row, one of regions a single line."
 )
 ONE_IS_BETTER = (
     "all members together are one linear regressor, which the budget allows, and the few that a "
@@ -290,12 +279,11 @@ def _find(
             verbose=verbose,
         )
         calibrated = local.calibrated or calibrated
-    selection = _told(found.selection, found.refinement, calibrated, local, one)
+    selection = with_all_told(found.selection, found.refinement, calibrated, local, one)
     lost = lost_class(evidence)
     if selection is not None and lost is not None:
         uncalibrated = calibrated is None and settings.calibration is not None
-        words = f"{selection.explanation}\n{_of_others(lost, uncalibrated=uncalibrated)}"
-        selection = replace(selection, explanation=words)
+        selection = of_other_classes(selection, lost, uncalibrated=uncalibrated)
     return replace(found, calibrated=calibrated, selection=selection, local=local)
 
 
@@ -419,41 +407,6 @@ def _with_refitted_leaves(
         judged_rows=(len(trees.honest.rows), trees.evidence.n_rows),
     )
     return Survivors(trees.survivors(active), solution, selection, refinement, None)
-
-
-def _told(
-    selection: Selection | None,
-    refinement: Refinement,
-    calibrated: Calibrated | None,
-    local: Localisation,
-    one: bool,
-) -> Selection | None:
-    """The explanation, with what was done to leaves and vote, and whether all became one model."""
-    if selection is None:
-        return None
-    words = selection.explanation
-    done = []
-    if one and local.used:
-        words = words.replace(NOTHING_SAVED, "")
-        done.append(NOT_COLLAPSED)
-    elif one:
-        done.append(COLLAPSED)
-    if refinement.reason not in (NOT_ASKED, ONLY_TREES):
-        done.append(str(refinement))
-    if calibrated is not None:
-        done.append(str(calibrated))
-    if local.gate is not None:
-        if calibrated is not None and local.gate.has_temperature:
-            done.append("The temperature is the gate's own, in place of that of the global vote.")
-        done.append(f"The figures above are with global weights; a gate comes on top. {local}")
-        done.append(f"Its arrays take {local.nbytes:,} bytes, which max_bytes counts.")
-    return replace(selection, explanation="\n".join([words, *done]))
-
-
-def _of_others(lost: str, *, uncalibrated: bool) -> str:
-    """What the figures are not about."""
-    vote = "The vote is not calibrated for that reason. " if uncalibrated else ""
-    return f"{lost} are in every bag, {OF_OTHER_CLASSES} {vote}{INSTEAD_OF_WEIGHTS}"
 
 
 def _say(verbose: int, text: str) -> None:

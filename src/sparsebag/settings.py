@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from sparsebag.objective.losses import Loss
-from sparsebag.refine.calibrate import resolve_kind
+from sparsebag.refine.calibration_kinds import resolve_kind
 from sparsebag.solvers.auto import SOLVERS
 from sparsebag.solvers.base import Solver
 

@@ -11,7 +11,8 @@ from sklearn.isotonic import IsotonicRegression
 from sklearn.linear_model import LogisticRegression
 
 from sparsebag.refine import temperature as temperature_module
-from sparsebag.refine.calibrate import fit_calibrator, resolve_kind
+from sparsebag.refine.calibrate import fit_calibrator
+from sparsebag.refine.calibration_kinds import resolve_kind
 from sparsebag.refine.isotonic import Isotonic
 from sparsebag.refine.own_calibrator import OwnCalibrator
 from sparsebag.refine.temperature import (

@@ -78,11 +78,9 @@ def test_a_regressor_has_nothing_to_calibrate():
 
 def test_trees_of_two_levels_are_calibrated_as_they_vote_themselves():
     """Those that are kept are surer than others; others' temperature would be far too sharp."""
-    X, y = make_classification(7000, 10, n_informative=5, flip_y=0.0, random_state=105)
+    X, y = make_classification(6800, 10, n_informative=5, flip_y=0.0, random_state=105)
     forest = RandomForestClassifier(100, max_depth=2, random_state=105).fit(X[:800], y[:800])
-    small = sb.compress(
-        forest, X[:800], y[:800], max_estimators=20, tolerance=None, refine=None, random_state=0
-    )
+    small = sb.compress(forest, X[:800], y[:800], max_estimators=20, tolerance=None, refine=None)
     assert small.calibration_.whose == "own"
     assert "each row by those of them that had not seen it" in str(small.calibration_)
     voted = small.predict_proba(X[800:])

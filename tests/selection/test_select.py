@@ -40,8 +40,9 @@ from sparsebag.selection.budget import member_prices
 from sparsebag.selection.explain import changed
 from sparsebag.selection.guard import Choice
 from sparsebag.selection.path import PathPoint
-from sparsebag.selection.select import _measured, check_tolerance
+from sparsebag.selection.select import _measured
 from sparsebag.selection.table import COLUMNS
+from sparsebag.selection.tolerance import check_tolerance
 
 compress = partial(sb.compress, refine=None, calibration=None)  # members alone are chosen here
 N = 50

@@ -9,14 +9,13 @@ from typing import Any
 import numpy as np
 
 from sparsebag.refine.calibrated import Calibrated
+from sparsebag.refine.calibration_kinds import is_auto, resolve_kind
 from sparsebag.refine.calibrator import Calibrator
 from sparsebag.refine.isotonic import fit_isotonic
-from sparsebag.refine.own_calibrator import fit_own, is_calibrator
+from sparsebag.refine.own_calibrator import fit_own
 from sparsebag.refine.temperature import fit_temperature, fit_tempered_floor
 from sparsebag.refine.vector_scaling import fit_vector_scaling
 
-KINDS = ("auto", "temperature", "tempered_floor", "beta", "vector_scaling", "isotonic")
-"""What ``calibration=`` may be called; None is no calibration."""
 PREFERRED, RICHER = "tempered_floor", "vector_scaling"
 FOLDS = 5
 FEWEST_ROWS = 50
@@ -213,25 +212,6 @@ def held_out_votes(
     )
 
 
-def is_auto(kind: Any) -> bool:
-    """Whether the kind of calibrator is left to us.
-
-    Parameters
-    ----------
-    kind : str, object or None
-
-    Returns
-    -------
-    bool
-
-    Examples
-    --------
-    >>> is_auto("auto"), is_auto("isotonic")
-    (True, False)
-    """
-    return isinstance(kind, str) and kind == "auto"
-
-
 def needs_its_own(
     own: dict[str, Any],
     others: dict[str, Any],
@@ -269,39 +249,6 @@ def needs_its_own(
     judge = _Judge(proba, target, group, weight, 0)
     ahead = judge.losses(fitted.transform(proba)) - judge.losses(judge.held_out(fit))
     return judge.mean(ahead) > errors * judge.error(ahead)
-
-
-def resolve_kind(kind: Any, n_classes: int) -> Any:
-    """``calibration=`` as a key of `FAMILIES`, "auto", None, or an object that can calibrate.
-
-    Parameters
-    ----------
-    kind : str, object or None
-    n_classes : int
-
-    Returns
-    -------
-    str, object or None
-
-    Examples
-    --------
-    >>> resolve_kind("beta", 2)
-    'vector_scaling'
-    """
-    if isinstance(kind, str):
-        if kind == "beta" and n_classes != 2:
-            raise ValueError(
-                f"calibration='beta' is for two classes and there are {n_classes}; use "
-                "'vector_scaling', its form for more."
-            )
-        if kind in KINDS:
-            return "vector_scaling" if kind == "beta" else kind
-    elif kind is None or is_calibrator(kind):
-        return kind
-    raise ValueError(
-        f"calibration={kind!r} is not known; use one of {', '.join(map(repr, KINDS))}, None, or "
-        "an object with fit and predict, transform or predict_proba."
-    )
 
 
 def _preferred(judge: _Judge) -> tuple[str | None, np.ndarray, dict[str, float]]:

@@ -12,13 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from sparsebag.refine.calibrate import (
-    PREFERRED,
-    fit_calibrator,
-    held_out_votes,
-    is_auto,
-)
+from sparsebag.refine.calibrate import PREFERRED, fit_calibrator, held_out_votes
 from sparsebag.refine.calibrated import Calibrated
+from sparsebag.refine.calibration_kinds import is_auto
 from sparsebag.refine.local_weights import LocalEvidence
 
 LEAST_VOTE = 1e-6

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 from typing import Any, Protocol
 
@@ -29,6 +28,7 @@ from sparsebag.selection.path import PathPoint
 from sparsebag.selection.refit import RefitBy, refit
 from sparsebag.selection.selection import Selection
 from sparsebag.selection.table import PathTable
+from sparsebag.selection.tolerance import SPEND_BUDGET
 from sparsebag.solvers.base import one_blas_thread
 
 MOST_MEMBERS, MOST_EQUAL_MEMBERS = 200, 4000
@@ -41,9 +41,6 @@ MOST_REFITS = 6
 MOST_FOR_LOSS = 0.02
 """How much of the risk weights refitted on another loss may cost: few rows can prefer a handful of
 members that are sure of themselves."""
-
-SPEND_BUDGET = -1.0
-"""The tolerance of None: whatever is best within the budget is kept."""
 
 
 class RegretWarning(UserWarning):
@@ -393,40 +390,6 @@ def _refit(
         return point, None
     kept = again.weights > 0
     return PathPoint(point.members[kept], again.weights[kept]), by.loss.name
-
-
-def check_tolerance(tolerance: object, budget: Budget | None = None) -> float:
-    """The tolerance as a number, or one sentence on what it must be.
-
-    Parameters
-    ----------
-    tolerance : object
-    budget : Budget, optional
-        What a tolerance of None spends.
-
-    Returns
-    -------
-    float
-
-    Examples
-    --------
-    >>> check_tolerance(0.02)
-    0.02
-    """
-    if tolerance is None:
-        if budget is not None and not budget.named():
-            raise ValueError(
-                "tolerance=None keeps the best within a budget, and there is none; set "
-                "max_estimators, max_nodes or max_bytes, or say what loss you accept."
-            )
-        return SPEND_BUDGET
-    number = isinstance(tolerance, (int, float, np.integer, np.floating))
-    if not number or isinstance(tolerance, bool) or not math.isfinite(tolerance) or tolerance < 0:  # type: ignore[arg-type,operator]
-        raise ValueError(
-            f"tolerance must be a finite number that is not negative (0.01 accepts one percent), "
-            f"or None to keep the best within a budget; got {tolerance!r}."
-        )
-    return float(tolerance)  # type: ignore[arg-type]
 
 
 def _table(
