@@ -41,8 +41,9 @@ LEAST_FLOOR = 1e-6
 """Of votes a calibrator is fitted on: it reads their logarithms."""
 ROWS_FOR_EFFECT = 2000
 """Rows that tell what a calibrator leaves of the risk; the one that is deployed sees more."""
-ERRORS_OUT_OF_BAG = 1.0
-"""Standard errors that survivors must gain by a calibrator of their own."""
+ERRORS_OUT_OF_BAG, MOST_FOR_FEWER = 1.0, 1.07
+"""Standard errors that survivors must gain by a calibrator of their own; and how many times the
+risk of as many others that of as few as vote out of bag may be."""
 MOST_CHOICES, SHARE_MADE_UP = 4, 1.01
 """How often members are chosen again for what calibration leaves of their own risk, and how much
 more of it must be left for that."""
@@ -154,6 +155,8 @@ class VoteCalibration:
             return found
         votes, voters = self._survivors_votes(weights)
         own, like = self._given(votes), self._given(self._votes(None, None, voters))
+        if _brier(like) > MOST_FOR_FEWER * _brier(self.votes_of(weights)):
+            return found  # deep trees: so few votes say little, and members are much alike
         if not needs_its_own(own, like, found.kind, ERRORS_OUT_OF_BAG):
             return found
         of_own, of_like = (fit_calibrator(**given, kind=found.kind) for given in (own, like))
@@ -327,3 +330,10 @@ def choose_calibrated(selector: MemberSelector, calibration: VoteCalibration) ->
         share = found
         chosen = selector.choose(calibration.effect.with_more_left(share))
     return chosen
+
+
+def _brier(given: dict[str, Any]) -> float:
+    """Brier score of votes."""
+    votes, weight = given["votes"], given["sample_weight"]
+    hot = given["target"][:, None] == np.arange(votes.shape[1])
+    return float(np.average(np.sum((votes - hot) ** 2, axis=1), weights=weight))
