@@ -130,9 +130,9 @@ def test_a_warning_of_regret_names_the_users_budget():
     models, X, y = nearly_alike_lines()
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
-        small = sb.compress(models, X, y, evidence="holdout", local="linear", max_bytes=1600)
+        small = sb.compress(models, X, y, evidence="holdout", local="linear", max_bytes=1500)
     regret = [str(w.message) for w in told if w.category is sb.RegretWarning]
     assert small.local_.used
-    assert bytes_of(small) <= 1600
+    assert bytes_of(small) <= 1500
     assert len(regret) == 1
-    assert regret[0].startswith("within max_bytes=1600 (")
+    assert regret[0].startswith("within max_bytes=1500 (")

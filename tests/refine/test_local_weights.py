@@ -97,6 +97,23 @@ def test_experts_are_found(kind, n_classes):
     assert np.where(right, weights, 0.0).sum(axis=1)[far].mean() > 0.85
 
 
+@pytest.mark.parametrize(
+    "candidate", [Candidate("linear", 1.5, steepness=16.0), Candidate("regions", 1.5, 4)]
+)
+@pytest.mark.parametrize("n_classes", [2, 4])
+def test_luck_parts_no_members_of_one_side(candidate, n_classes):
+    """Eight that know the same: few rows must not leave the vote to the luckiest of them."""
+    for seed in range(3):
+        evidence = expert_evidence(300, 16, n_classes, seed=seed)
+        problem = problem_of(evidence)
+        right = np.sign(evidence.features[:, :1]) == (-1.0) ** np.arange(16)
+        own = np.where(right, problem.weights(problem.fit(candidate)), 0.0)
+        far = np.abs(evidence.features[:, 0]) > 0.5
+        assert own.sum(axis=1)[far].mean() > 0.85
+        voters = own.sum(axis=1) ** 2 / np.sum(own**2, axis=1)
+        assert voters[far].mean() > 7.4
+
+
 @pytest.mark.parametrize("kind", ["linear", "regions"])
 def test_luck_is_not_taken_for_competence(kind):
     """Members that are alike everywhere: what folds see of a gate is no gain."""

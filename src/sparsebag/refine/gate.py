@@ -318,6 +318,25 @@ def bounded(h: np.ndarray) -> np.ndarray:
     return np.asarray(h / np.sqrt(1.0 + h * h))
 
 
+def bounded_slope(h: np.ndarray) -> np.ndarray:
+    """The derivative of `bounded`.
+
+    Parameters
+    ----------
+    h : ndarray
+
+    Returns
+    -------
+    ndarray
+
+    Examples
+    --------
+    >>> bounded_slope(np.array([0.0, 0.75])).round(3).tolist()
+    [1.0, 0.512]
+    """
+    return np.asarray((1.0 + h * h) ** -1.5)
+
+
 def sparsemax_rows(logits: np.ndarray) -> np.ndarray:
     """The point of the simplex nearest to each row (Martins & Astudillo 2016).
 

@@ -8,14 +8,14 @@ WEIGHTS = {
     "linear": (
         Candidate("linear", 0.3),
         Candidate("linear", 1.0, steepness=4.0),
-        *(Candidate("linear", spread, steepness=16.0) for spread in (1.0, 4.0)),
+        *(Candidate("linear", spread, steepness=16.0) for spread in (1.5, 4.0)),
         Candidate("linear", 1.0, rank=3, steepness=4.0),
     ),
     "regions": (
-        *(Candidate("regions", spread, 4) for spread in (1.0, 4.0)),
-        *(Candidate("regions", spread, 16) for spread in (0.3, 1.0, 4.0)),
+        *(Candidate("regions", spread, 4) for spread in (1.5, 4.0)),
+        *(Candidate("regions", spread, 16) for spread in (0.3, 1.5)),
         Candidate("regions", 1.0, 16, rank=3),
-        *(Candidate("regions", spread, 4, oblique=True) for spread in (0.5, 1.0, 4.0)),
+        *(Candidate("regions", spread, 4, oblique=True) for spread in (0.5, 1.5, 4.0)),
     ),
 }
 """Candidates: spreads, in nats of a logit, numbers of regions, ranks, and steps or slopes."""

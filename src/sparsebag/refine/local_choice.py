@@ -28,8 +28,9 @@ class Candidate:
     ----------
     kind : {"linear", "regions"}
     spread : float
-        Prior standard deviation of a row's deviation, in nats: small ones stay near the global
-        model.
+        Scale of a row's deviation, in nats: small ones stay near the global model. Of weights what
+        a member's logit moves by at most, one unit along a direction; of a temperature its prior
+        standard deviation.
     regions : int
         At most; of kind "regions".
     rank : int

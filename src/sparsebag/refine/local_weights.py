@@ -1,10 +1,12 @@
 """Weights that depend on the row, fitted to honest votes of the survivors.
 
 ``w(x) = softmax(log w + B'z(x))``: the global weights w, and a ridge-penalised map of what a
-design (`local_design`) makes of the row. B = 0 is exactly the global model. A row's vote is made by
-the members that have it out of bag, with their weights renormalised; a little mass τ of the row's
-*global* vote keeps it defined where a gate trusts only members that have seen the row, and such a
-row then speaks neither for the gate nor against it.
+design (`local_design`) makes of the row. B = 0 is exactly the global model. What B moves a member
+by is bounded: unbounded, the luck of a few hundred rows parts members that know the same place.
+
+A row's vote is made by the members that have it out of bag, with their weights renormalised; a
+little mass τ of the row's *global* vote keeps it defined where a gate trusts only members that have
+seen the row, and such a row then speaks neither for the gate nor against it.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ import numpy as np
 
 from sparsebag.refine.calibrator import softmax_rows
 from sparsebag.refine.directions import Directions
-from sparsebag.refine.gate import bounded
+from sparsebag.refine.gate import bounded, bounded_slope
 from sparsebag.refine.local_choice import Candidate, effective_rows
 from sparsebag.refine.local_design import (
     BoundedDeviation,
@@ -36,6 +38,8 @@ MOST_STEPS = 60
 """Of L-BFGS; what is left to gain after so many is below what the folds can see."""
 FIRST_STEP = 0.3
 """Of both factors of the map, in units of their priors."""
+PARTED = 2.0
+"""Prior standard deviation of what is bounded: most members may go most of the way."""
 PLANE = Candidate("linear", 2.0, steepness=16.0)
 """A step, as regions have at their borders."""
 
@@ -199,31 +203,35 @@ class WeightsProblem:
         with_offset = np.hstack([columns, np.ones((len(columns), 1))])
         # Minus the logarithm of a normal prior of both factors, as a row's share of nats.
         of_down = 0.5 * design.pull / candidate.steepness**2 / rows.effective_rows
-        of_up = 0.5 / candidate.spread**2 / rows.effective_rows
+        of_part = 0.5 / PARTED**2 / rows.effective_rows
 
         def objective(flat: np.ndarray) -> tuple[float, np.ndarray]:
-            down, up = flat[: (d + 1) * r].reshape(d + 1, r), flat[(d + 1) * r :].reshape(r, k)
-            h = with_offset @ down
+            down, part = flat[: (d + 1) * r].reshape(d + 1, r), flat[(d + 1) * r :].reshape(r, k)
+            h, up = with_offset @ down, candidate.spread * bounded(part)
             side = bounded(h)
             side -= rows.weight @ side
             losses, gradient = self._loss_and_gradient(self.base + side @ up)
             gradient *= rows.weight[:, None]
             value = float(rows.weight @ losses)
-            value += of_down * float(np.sum(down**2)) + of_up * float(np.sum(up**2))
+            value += of_down * float(np.sum(down**2)) + of_part * float(np.sum(part**2))
             of_side = gradient @ up.T
             of_side -= rows.weight[:, None] * of_side.sum(axis=0)  # the mean side is taken off
-            d_down = with_offset.T @ (of_side * (1.0 + h * h) ** -1.5) + 2.0 * of_down * down
-            return value, np.concatenate(
-                [d_down.ravel(), (side.T @ gradient + 2.0 * of_up * up).ravel()]
-            )
+            d_down = with_offset.T @ (of_side * bounded_slope(h)) + 2.0 * of_down * down
+            d_up = candidate.spread * (side.T @ gradient)
+            d_part = d_up * bounded_slope(part) + 2.0 * of_part * part
+            return value, np.concatenate([d_down.ravel(), d_part.ravel()])
 
         # Zero is stationary; so the fit starts a little way down the steepest directions.
         left, _, right = np.linalg.svd(
             columns.T @ (rows.weight[:, None] * self._signal), full_matrices=False
         )
-        start = np.vstack([FIRST_STEP * left[:, :r], np.zeros((1, r))]), FIRST_STEP * right[:r]
-        found = least(objective, np.concatenate([part.ravel() for part in start]))
-        down, up = found[: (d + 1) * r].reshape(d + 1, r), found[(d + 1) * r :].reshape(r, k)
+        start = (
+            np.vstack([FIRST_STEP * left[:, :r], np.zeros((1, r))]),
+            FIRST_STEP / candidate.spread * right[:r],
+        )
+        found = least(objective, np.concatenate([factor.ravel() for factor in start]))
+        down, part = found[: (d + 1) * r].reshape(d + 1, r), found[(d + 1) * r :].reshape(r, k)
+        up = candidate.spread * bounded(part)
         centre = rows.weight @ bounded(with_offset @ down)
         return BoundedDeviation(design, down[:d], down[d], up, centre)
 
@@ -233,30 +241,33 @@ class WeightsProblem:
         columns = design.columns(rows.features)
         d, k, r = columns.shape[1], len(self.base), candidate.rank
         r = min(r, d, k)
-        # A region's position in a direction is about one, a member's slope along it about the
+        # A region's position in a direction is about one, a member's slope along it at most the
         # spread.
-        of_down, of_up = (
-            0.5 * design.pull / rows.effective_rows,
-            0.5 / candidate.spread**2 / rows.effective_rows,
-        )
+        of_down = 0.5 * design.pull / rows.effective_rows
+        of_part = 0.5 / PARTED**2 / rows.effective_rows
 
         def objective(flat: np.ndarray) -> tuple[float, np.ndarray]:
-            down, up = flat[: d * r].reshape(d, r), flat[d * r :].reshape(r, k)
-            place = columns @ down
+            down, part = flat[: d * r].reshape(d, r), flat[d * r :].reshape(r, k)
+            place, up = columns @ down, candidate.spread * bounded(part)
             losses, gradient = self._loss_and_gradient(self.base + place @ up)
             gradient *= rows.weight[:, None]
             value = float(rows.weight @ losses)
-            value += of_down * float(np.sum(down**2)) + of_up * float(np.sum(up**2))
+            value += of_down * float(np.sum(down**2)) + of_part * float(np.sum(part**2))
             d_down = columns.T @ (gradient @ up.T) + 2.0 * of_down * down
-            d_up = place.T @ gradient + 2.0 * of_up * up
-            return value, np.concatenate([d_down.ravel(), d_up.ravel()])
+            d_up = candidate.spread * (place.T @ gradient)
+            d_part = d_up * bounded_slope(part) + 2.0 * of_part * part
+            return value, np.concatenate([d_down.ravel(), d_part.ravel()])
 
         left, _, right = np.linalg.svd(
             columns.T @ (rows.weight[:, None] * self._signal), full_matrices=False
         )
-        start = [FIRST_STEP / np.sqrt(design.pull) * left[:, :r], FIRST_STEP * right[:r]]
-        found = least(objective, np.concatenate([part.ravel() for part in start]))
-        return Deviation(design, found[: d * r].reshape(d, r) @ found[d * r :].reshape(r, k))
+        start = (
+            FIRST_STEP / np.sqrt(design.pull) * left[:, :r],
+            FIRST_STEP / candidate.spread * right[:r],
+        )
+        found = least(objective, np.concatenate([factor.ravel() for factor in start]))
+        down, part = found[: d * r].reshape(d, r), found[d * r :].reshape(r, k)
+        return Deviation(design, down @ (candidate.spread * bounded(part)))
 
     def _design(self, candidate: Candidate) -> RegionDesign:
         """Regions do not depend on how far weights may go: grown once a shape."""
