@@ -2,6 +2,7 @@
 
 import os
 import signal
+import threading
 import warnings
 from dataclasses import replace
 
@@ -14,6 +15,7 @@ from sklearn.linear_model import Ridge
 import sparsebag as sb
 from problems import LOSSES, evidence
 from sparsebag.cluster_survivors import SampledRowsWarning
+from sparsebag.evidence import cluster_rows
 from sparsebag.evidence.cluster_rows import ClusterBlocks
 from sparsebag.evidence.from_cluster import whole_groups
 from sparsebag.objective.cluster_objective import ClusterObjective
@@ -268,6 +270,93 @@ def test_a_killed_worker_costs_time_not_the_result(monkeypatch):
     ):
         there = sb.compress(forest, dX, dy, **how)
     assert len(calls) > 4
+    np.testing.assert_allclose(there.weights_, here.weights_, atol=SAME)
+
+
+def within(seconds, call):
+    """What the call returns; a failed test, not one without end, where it does not."""
+    found = []
+
+    def run():
+        try:
+            found.append(call())
+        except BaseException as error:
+            found.append(error)
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    thread.join(seconds)
+    assert found, f"no answer in {seconds} s"
+    if isinstance(found[0], BaseException):
+        raise found[0]
+    return found[0]
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_a_worker_lost_as_the_members_are_sent_costs_time_not_the_result(monkeypatch, when):
+    distributed = pytest.importorskip("distributed", reason="distributed is not installed")
+    forest, X, y, dX, dy = forest_problem(1500)
+    how = {"lam": 0.01, "refine": None, "calibration": None}
+    here = sb.compress(forest, X, y, **how)
+    scatter, sent = distributed.Client.scatter, []
+
+    def scatter_or_kill(self, thing, **kwargs):
+        sent.append(thing)
+        is_last = len(sent) == 2  # the trees that prove the rows, then all of them
+        if is_last and when == "before":
+            os.kill(next(iter(self.run(os.getpid).values())), signal.SIGKILL)
+        future = scatter(self, thing, **kwargs)
+        if is_last and when == "after":
+            (holder,) = self.who_has([future])[future.key]
+            os.kill(self.run(os.getpid, workers=[holder])[holder], signal.SIGKILL)
+        return future
+
+    monkeypatch.setattr(distributed.Client, "scatter", scatter_or_kill)
+    settings = {"processes": True, "threads_per_worker": 1, "dashboard_address": None}
+    with (
+        dask.config.set(scheduler=None),
+        distributed.LocalCluster(n_workers=2, silence_logs=50, **settings) as cluster,
+        distributed.Client(cluster),
+    ):
+        there = within(120, lambda: sb.compress(forest, dX, dy, **how))
+    assert len(sent) >= 2
+    np.testing.assert_allclose(there.weights_, here.weights_, atol=SAME)
+
+
+def test_what_cannot_be_sent_is_said_after_a_few_attempts(monkeypatch):
+    distributed = pytest.importorskip("distributed", reason="distributed is not installed")
+    monkeypatch.setattr(cluster_rows, "WAIT_SECONDS", 0.0)
+    tried = []
+
+    def refuse(self, thing, **kwargs):
+        tried.append(thing)
+        raise TimeoutError("No valid workers found")
+
+    monkeypatch.setattr(distributed.Client, "scatter", refuse)
+    client = distributed.Client(processes=False, n_workers=1, dashboard_address=":0")
+    with (
+        client,
+        dask.config.set(scheduler=None),
+        pytest.raises(cluster_rows.NotSentError, match="list could not be sent to the workers"),
+    ):
+        ClusterBlocks(lambda: [dask.delayed(len)(cluster_rows.on_every_worker([1]))])
+    assert len(tried) == cluster_rows.MOST_ATTEMPTS
+
+
+@pytest.mark.parametrize("scheduler", ["sync", "threads"])
+def test_the_scheduler_that_is_set_goes_before_a_live_client(scheduler):
+    distributed = pytest.importorskip("distributed", reason="distributed is not installed")
+    forest, X, y, dX, dy = forest_problem()
+    how = {"lam": 0.01, "refine": None, "calibration": None}
+    here = sb.compress(forest, X, y, **how)
+    client = distributed.Client(processes=False, n_workers=1, dashboard_address=":0")
+    with client:
+        with dask.config.set(scheduler=scheduler):
+            assert cluster_rows.current_client() is None
+            there = sb.compress(forest, dX, dy, **how)
+        with dask.config.set(scheduler=None):
+            assert cluster_rows.current_client() is client
     np.testing.assert_allclose(there.weights_, here.weights_, atol=SAME)
 
 
