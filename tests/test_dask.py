@@ -24,6 +24,7 @@ from sparsebag.objective.full_vote_risk import FullVoteRisk
 from sparsebag.objective.penalties import ConcaveQuadratic
 from sparsebag.objective.simplex_objective import SimplexObjective
 from sparsebag.solvers.auto import SOLVERS
+from sparsebag.solvers.mirror import Mirror, ProjectedSGD
 
 dask = pytest.importorskip("dask", reason="dask is not installed (pip install 'sparsebag[dask]')")
 da = pytest.importorskip("dask.array", reason="dask.array is not installed")
@@ -84,6 +85,54 @@ def test_every_solver_finds_the_same_weights(solver):
     ours = sb.fit_weights(*cut_anyhow, lam=0.01, solver=solver)
     np.testing.assert_allclose(ours.weights, theirs.weights, atol=SAME)
     assert ours.n_iterations == theirs.n_iterations  # an end by Newton may take one look more
+
+
+def chunked(*arrays, rows=512):
+    return [da.from_array(a, chunks=(rows, *a.shape[1:])) for a in arrays]
+
+
+ROW_WEIGHTS = {
+    "few": lambda rng, n: (rng.permutation(n) < 60) * 1.0,
+    "heavy": lambda rng, n: np.where(rng.random(n) < 2e-2, 1e3, 1.0),
+    "lognormal": lambda rng, n: rng.lognormal(0.0, 3.0, n),
+}
+
+
+@pytest.mark.filterwarnings("ignore")  # that a few rows decide is meant here
+@pytest.mark.parametrize("solver", [Mirror, ProjectedSGD])
+@pytest.mark.parametrize("kind", sorted(ROW_WEIGHTS))
+def test_a_sample_between_passes_is_drawn_by_the_rows_weights(kind, solver):
+    votes, mask, y = well_conditioned(6000)
+    weight = ROW_WEIGHTS[kind](np.random.default_rng(900), len(y))
+    how = {"solver": solver(sample_bytes=200_000)}  # a sixth of the rows
+    here = sb.fit_weights(votes, mask, y, sample_weight=weight, **how)
+    there = sb.fit_weights(*chunked(votes, mask, y), sample_weight=chunked(weight)[0], **how)
+    assert there.status.success
+    assert there.n_evaluations == here.n_evaluations
+    np.testing.assert_allclose(there.weights, here.weights, atol=SAME)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_a_sample_has_the_rows_it_would_have_in_memory(weighted):
+    e = evidence("brier", n_rows=700, n_members=25, weighted=weighted)
+    mask = e.oob_mask.copy()
+    mask[256:512] = False  # a block that says nothing
+    mask[:256, 0] = True
+    mask[512:, 0] = True
+    e = replace(e, oob_mask=mask, votes=e.votes * mask, sample_weight=e.sample_weight)
+    how = {"floor": 1e-3, "prior_mass": 0.02}
+    cluster = ClusterObjective(cut(e), LOSSES["log_loss"], ConcaveQuadratic(0.01), **how)
+    memory = SimplexObjective(e, LOSSES["log_loss"], ConcaveQuadratic(0.01), **how)
+    w = np.random.default_rng(0).dirichlet(np.ones(25))
+    assert cluster.row_sample(700, 0).value(w) == pytest.approx(memory.value(w), rel=1e-12)
+    ours, theirs = cluster.row_sample(200, 0), memory.row_sample(200, 0)
+    if not weighted:
+        assert ours.value(w) == pytest.approx(theirs.value(w), rel=1e-12)
+    assert ours.value(w) == pytest.approx(memory.value(w), rel=0.2)
+    face = np.array([3, 7, 20])  # whose rows keep the whole ensemble's vote as a prior
+    v = np.array([0.2, 0.3, 0.5])
+    ours, theirs = cluster.restrict(face).row_sample(700, 0), memory.restrict(face)
+    assert ours.value(v) == pytest.approx(theirs.value(v), rel=1e-12)
 
 
 def test_pair_sums_of_any_rows_are_a_tree_reduction():
@@ -226,6 +275,56 @@ def test_row_weights_are_checked(weight, words):
     votes = da.from_array(np.full((600, 5), 0.5), chunks=(150, 5))
     with pytest.raises(ValueError, match=words):
         sb.fit_weights(votes, None, y, labels=[0, 1, 2], sample_weight=weight)
+
+
+def told(call):
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        call()
+    return sorted((w.category.__name__, str(w.message)) for w in caught)
+
+
+def test_warnings_are_those_in_memory():
+    votes, mask, y = well_conditioned(1500, 8)
+    mask[:300] = False
+    weight = np.where(np.arange(1500) % 500 == 499, 1e6, 1.0)
+    here = told(lambda: sb.fit_weights(votes, mask, y, sample_weight=weight))
+    there = told(lambda: sb.fit_weights(*chunked(votes, mask, y), sample_weight=weight))
+    assert len(here) == 2
+    assert there == here
+    assert told(lambda: sb.fit_weights(*chunked(votes, mask | True, y))) == []
+
+
+@pytest.mark.parametrize("rows", [512, 2000])
+def test_rows_that_say_nothing_are_refused_in_the_words_of_memory(rows):
+    votes, mask, y = well_conditioned(2000, 5)
+    nobody = mask & False
+    some = mask.copy()
+    some[512:] = False  # most blocks have no row out of bag; that is not what is wrong
+    idle = np.where(some.any(axis=1), 0.0, 1.0)
+    cases = [
+        (votes, nobody, None, "no row is out of bag for any member.*oob_mask is non-zero"),
+        (0.0 * votes, mask, None, "every member gives every row's true class probability zero"),
+        (0.0 * votes, some, None, "every member gives every row's true class probability zero"),
+        (0.0 * votes, None, None, "every member gives every row's true class probability zero"),
+        (votes, some, idle, "every row that some member has out of bag has sample_weight zero"),
+    ]
+    for v, m, weight, words in cases:
+        with pytest.raises(ValueError, match=words) as here:
+            sb.fit_weights(v, m, y, sample_weight=weight)
+        cut_mask = None if m is None else chunked(m, rows=rows)[0]
+        with pytest.raises(ValueError, match=words) as there:
+            sb.fit_weights(chunked(v, rows=rows)[0], cut_mask, y, sample_weight=weight)
+        assert str(there.value) == str(here.value)
+
+
+@pytest.mark.filterwarnings("ignore:.*out of bag for no member")
+def test_a_block_without_votes_may_be_among_others():
+    votes, mask, y = well_conditioned(1024, 20)
+    votes[:512] = 0.0
+    here = sb.fit_weights(votes, mask, y)
+    there = sb.fit_weights(*chunked(votes, mask, y))
+    np.testing.assert_allclose(there.weights, here.weights, atol=SAME)
 
 
 def test_what_is_for_streams_is_refused(tmp_path):

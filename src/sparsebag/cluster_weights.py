@@ -5,9 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from sparsebag.evidence.callers_warning import warn_caller
 from sparsebag.evidence.cluster_rows import ClusterBlocks
-from sparsebag.evidence.evidence import UncoveredRowsWarning
 from sparsebag.evidence.from_cluster import blocks_of_matrices
 from sparsebag.evidence.members import Task
 from sparsebag.objective.cluster_objective import ClusterObjective
@@ -100,13 +98,7 @@ def solve_blocks(
     )
     if objective.n_members < 2:
         raise ValueError("there is one member only; there is nothing to choose from.")
-    missing = objective.n_rows - objective.survey.n_covered
-    if missing:
-        warn_caller(
-            f"{missing} of {objective.n_rows} rows are out of bag for no member and are left out; "
-            "more members, or a smaller max_samples, would cover them.",
-            UncoveredRowsWarning,
-        )
+    objective.warn_of_rows()
     with one_blas_thread():
         solver = resolve_solver(settings.solver, objective, verbose)
         check_compatible(solver, objective)
