@@ -459,6 +459,101 @@ def test_the_scheduler_that_is_set_goes_before_a_live_client(scheduler):
     np.testing.assert_allclose(there.weights_, here.weights_, atol=SAME)
 
 
+def test_targets_may_be_a_dask_series():
+    pd = pytest.importorskip("pandas", reason="pandas is not installed")
+    dd = pytest.importorskip("dask.dataframe", reason="dask.dataframe is not installed")
+    votes, mask, y = well_conditioned(1500)
+    names = np.array(["no", "yes"])[y]
+    weight = np.random.default_rng(900).random(1500)
+    frame = dd.from_pandas(pd.DataFrame({"y": names, "weight": weight}), npartitions=4)
+    here = sb.fit_weights(votes, mask, names, sample_weight=weight)
+    for there in (
+        sb.fit_weights(*chunked(votes, mask), frame["y"], sample_weight=frame["weight"]),
+        sb.fit_weights(*chunked(votes, mask), frame[["y"]], sample_weight=weight),
+    ):
+        np.testing.assert_allclose(there.weights, here.weights, atol=SAME)
+
+
+@pytest.mark.parametrize("relative", [False, True])
+def test_a_path_of_penalties_is_that_in_memory(relative):
+    votes, mask, y = well_conditioned(1500)
+    lams = [0.05, 0.0]
+    here = sb.lambda_path(votes, mask, y, lams, relative=relative)
+    there = sb.lambda_path(*chunked(votes, mask, y), lams, relative=relative)
+    for (lam, theirs), (strength, ours) in zip(here, there, strict=True):
+        assert strength == pytest.approx(lam)
+        np.testing.assert_allclose(ours.weights, theirs.weights, atol=SAME)
+    with pytest.raises(ValueError, match="y is missing"):
+        sb.lambda_path(*chunked(votes, mask), None, lams)
+    with pytest.raises(ValueError, match="lambda_path does not read streams"):
+        sb.lambda_path(sb.stream_rows(votes, mask, y), None, None, lams)
+
+
+def row_blocks_of(*arrays, size=400):
+    """Tuples of some rows of each, as a user's own tasks would return them."""
+    return [
+        tuple(None if a is None else a[i : i + size] for a in arrays)
+        for i in range(0, len(arrays[0]), size)
+    ]
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("masked", [False, True])
+def test_row_blocks_may_be_tasks(masked, weighted):
+    votes, mask, y = well_conditioned()
+    y[:800] = 0  # no block need show every class
+    arrays = [votes, mask if masked else None, y]
+    weight = np.random.default_rng(900).random(len(y)) if weighted else None
+    here = sb.fit_weights(*arrays, sample_weight=weight, lam=0.01)
+    blocks = row_blocks_of(*arrays, *([weight] if weighted else []))
+    for labels in (None, [0, 1]):
+        tasks = [dask.delayed(block, traverse=False) for block in blocks]
+        there = sb.fit_weights(tasks, labels=labels, lam=0.01)
+        np.testing.assert_allclose(there.weights, here.weights, atol=SAME)
+
+
+def test_row_blocks_may_be_dask_arrays():
+    votes, mask, y = well_conditioned()
+    here = sb.fit_weights(votes, mask, y)
+    columns = [[da.from_array(part) for part in np.split(a, [300, 1100])] for a in (votes, mask, y)]
+    np.testing.assert_allclose(sb.fit_weights(*columns).weights, here.weights, atol=SAME)
+    there = sb.fit_weights(columns[0], mask, y).weights
+    np.testing.assert_allclose(there, here.weights, atol=SAME)
+
+
+def test_row_blocks_may_be_futures_that_stay_where_they_are():
+    distributed = pytest.importorskip("distributed", reason="distributed is not installed")
+    votes, mask, y = well_conditioned()
+    here = sb.fit_weights(votes, mask, y, lam=0.01)
+    client = distributed.Client(processes=False, n_workers=2, dashboard_address=":0")
+    with client, dask.config.set(scheduler=None):
+        futures = [client.submit(tuple, block) for block in row_blocks_of(votes, mask, y)]
+        there = sb.fit_weights(futures, lam=0.01)
+        path = sb.lambda_path(futures, None, None, [0.01])
+    np.testing.assert_allclose(there.weights, here.weights, atol=SAME)
+    np.testing.assert_allclose(path[0][1].weights, here.weights, atol=SAME)
+
+
+def test_row_blocks_that_cannot_be_read_get_one_sentence():
+    votes, mask, y = well_conditioned(800, 5)
+    blocks = row_blocks_of(votes, mask, y)
+    task = dask.delayed(blocks[0], traverse=False)
+    with pytest.raises(ValueError, match="carry their mask, targets and sample weights themselves"):
+        sb.fit_weights([task], mask, y)
+    with pytest.raises(ValueError, match=r"block 1: a row block must be .*got a ndarray\."):
+        sb.fit_weights([task, dask.delayed(votes)])
+    with pytest.raises(ValueError, match=r"block 1: a row block must be .*got a tuple of 2\."):
+        sb.fit_weights([task, dask.delayed((votes, mask), traverse=False)])
+    with pytest.raises(ValueError, match=r"block 1: oob_mask has shape \(400, 4\)"):
+        sb.fit_weights([task, dask.delayed((votes[:400], mask[:400, :4], y[:400]))])
+    with pytest.raises(ValueError, match="blocks differ in their members, mask, sample weights"):
+        sb.fit_weights([task, dask.delayed((votes[:400], None, y[:400]))])
+    with pytest.raises(TypeError, match="predictions is one task"):
+        sb.fit_weights(task, mask, y)
+    with pytest.raises(TypeError, match="y is made of tasks; pass a Dask array"):
+        sb.fit_weights(*chunked(votes, mask), dask.delayed(y))
+
+
 def test_targets_alone_may_be_on_the_cluster():
     X, y = make_classification(400, 8, random_state=0)
     forest = RandomForestClassifier(40, random_state=0).fit(X, y)

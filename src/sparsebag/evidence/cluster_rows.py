@@ -90,6 +90,10 @@ class ClusterBlocks:
             lambda: _tasks(self._blocks(), function, args), self._verbose, parent=self
         )
 
+    def let_go(self) -> None:
+        """Hold the blocks no longer; they are made again where they are asked for again."""
+        self._held = None
+
     def sum(
         self, function: Callable[..., Any], *args: Any, own: Sequence[Any] | None = None
     ) -> Any:
@@ -150,7 +154,7 @@ class ClusterBlocks:
                 if self._verbose:
                     print(f"[cluster] {error!r}; making the blocks again", file=sys.stderr)
                 time.sleep(WAIT_SECONDS)
-                self._let_go()
+                self._start_over()
         raise AssertionError("unreachable")
 
     def _blocks(self) -> list[Any]:
@@ -159,10 +163,10 @@ class ClusterBlocks:
             self._held = _persisted(self._recipe())
         return self._held
 
-    def _let_go(self) -> None:
-        self._held = None
+    def _start_over(self) -> None:
+        self.let_go()
         if self._parent is not None:
-            self._parent._let_go()
+            self._parent._start_over()
 
 
 def _watch(blocks: list[Any]) -> None:
