@@ -2,6 +2,7 @@
 
 import os
 import signal
+import threading
 import warnings
 from dataclasses import replace
 
@@ -14,6 +15,7 @@ from sklearn.linear_model import Ridge
 import sparsebag as sb
 from problems import LOSSES, evidence
 from sparsebag.cluster_survivors import SampledRowsWarning
+from sparsebag.evidence import cluster_rows
 from sparsebag.evidence.cluster_rows import ClusterBlocks
 from sparsebag.evidence.from_cluster import whole_groups
 from sparsebag.objective.cluster_objective import ClusterObjective
@@ -22,6 +24,7 @@ from sparsebag.objective.full_vote_risk import FullVoteRisk
 from sparsebag.objective.penalties import ConcaveQuadratic
 from sparsebag.objective.simplex_objective import SimplexObjective
 from sparsebag.solvers.auto import SOLVERS
+from sparsebag.solvers.mirror import Mirror, ProjectedSGD
 
 dask = pytest.importorskip("dask", reason="dask is not installed (pip install 'sparsebag[dask]')")
 da = pytest.importorskip("dask.array", reason="dask.array is not installed")
@@ -82,6 +85,54 @@ def test_every_solver_finds_the_same_weights(solver):
     ours = sb.fit_weights(*cut_anyhow, lam=0.01, solver=solver)
     np.testing.assert_allclose(ours.weights, theirs.weights, atol=SAME)
     assert ours.n_iterations == theirs.n_iterations  # an end by Newton may take one look more
+
+
+def chunked(*arrays, rows=512):
+    return [da.from_array(a, chunks=(rows, *a.shape[1:])) for a in arrays]
+
+
+ROW_WEIGHTS = {
+    "few": lambda rng, n: (rng.permutation(n) < 60) * 1.0,
+    "heavy": lambda rng, n: np.where(rng.random(n) < 2e-2, 1e3, 1.0),
+    "lognormal": lambda rng, n: rng.lognormal(0.0, 3.0, n),
+}
+
+
+@pytest.mark.filterwarnings("ignore")  # that a few rows decide is meant here
+@pytest.mark.parametrize("solver", [Mirror, ProjectedSGD])
+@pytest.mark.parametrize("kind", sorted(ROW_WEIGHTS))
+def test_a_sample_between_passes_is_drawn_by_the_rows_weights(kind, solver):
+    votes, mask, y = well_conditioned(6000)
+    weight = ROW_WEIGHTS[kind](np.random.default_rng(900), len(y))
+    how = {"solver": solver(sample_bytes=200_000)}  # a sixth of the rows
+    here = sb.fit_weights(votes, mask, y, sample_weight=weight, **how)
+    there = sb.fit_weights(*chunked(votes, mask, y), sample_weight=chunked(weight)[0], **how)
+    assert there.status.success
+    assert there.n_evaluations == here.n_evaluations
+    np.testing.assert_allclose(there.weights, here.weights, atol=SAME)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_a_sample_has_the_rows_it_would_have_in_memory(weighted):
+    e = evidence("brier", n_rows=700, n_members=25, weighted=weighted)
+    mask = e.oob_mask.copy()
+    mask[256:512] = False  # a block that says nothing
+    mask[:256, 0] = True
+    mask[512:, 0] = True
+    e = replace(e, oob_mask=mask, votes=e.votes * mask, sample_weight=e.sample_weight)
+    how = {"floor": 1e-3, "prior_mass": 0.02}
+    cluster = ClusterObjective(cut(e), LOSSES["log_loss"], ConcaveQuadratic(0.01), **how)
+    memory = SimplexObjective(e, LOSSES["log_loss"], ConcaveQuadratic(0.01), **how)
+    w = np.random.default_rng(0).dirichlet(np.ones(25))
+    assert cluster.row_sample(700, 0).value(w) == pytest.approx(memory.value(w), rel=1e-12)
+    ours, theirs = cluster.row_sample(200, 0), memory.row_sample(200, 0)
+    if not weighted:
+        assert ours.value(w) == pytest.approx(theirs.value(w), rel=1e-12)
+    assert ours.value(w) == pytest.approx(memory.value(w), rel=0.2)
+    face = np.array([3, 7, 20])  # whose rows keep the whole ensemble's vote as a prior
+    v = np.array([0.2, 0.3, 0.5])
+    ours, theirs = cluster.restrict(face).row_sample(700, 0), memory.restrict(face)
+    assert ours.value(v) == pytest.approx(theirs.value(v), rel=1e-12)
 
 
 def test_pair_sums_of_any_rows_are_a_tree_reduction():
@@ -226,6 +277,56 @@ def test_row_weights_are_checked(weight, words):
         sb.fit_weights(votes, None, y, labels=[0, 1, 2], sample_weight=weight)
 
 
+def told(call):
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        call()
+    return sorted((w.category.__name__, str(w.message)) for w in caught)
+
+
+def test_warnings_are_those_in_memory():
+    votes, mask, y = well_conditioned(1500, 8)
+    mask[:300] = False
+    weight = np.where(np.arange(1500) % 500 == 499, 1e6, 1.0)
+    here = told(lambda: sb.fit_weights(votes, mask, y, sample_weight=weight))
+    there = told(lambda: sb.fit_weights(*chunked(votes, mask, y), sample_weight=weight))
+    assert len(here) == 2
+    assert there == here
+    assert told(lambda: sb.fit_weights(*chunked(votes, mask | True, y))) == []
+
+
+@pytest.mark.parametrize("rows", [512, 2000])
+def test_rows_that_say_nothing_are_refused_in_the_words_of_memory(rows):
+    votes, mask, y = well_conditioned(2000, 5)
+    nobody = mask & False
+    some = mask.copy()
+    some[512:] = False  # most blocks have no row out of bag; that is not what is wrong
+    idle = np.where(some.any(axis=1), 0.0, 1.0)
+    cases = [
+        (votes, nobody, None, "no row is out of bag for any member.*oob_mask is non-zero"),
+        (0.0 * votes, mask, None, "every member gives every row's true class probability zero"),
+        (0.0 * votes, some, None, "every member gives every row's true class probability zero"),
+        (0.0 * votes, None, None, "every member gives every row's true class probability zero"),
+        (votes, some, idle, "every row that some member has out of bag has sample_weight zero"),
+    ]
+    for v, m, weight, words in cases:
+        with pytest.raises(ValueError, match=words) as here:
+            sb.fit_weights(v, m, y, sample_weight=weight)
+        cut_mask = None if m is None else chunked(m, rows=rows)[0]
+        with pytest.raises(ValueError, match=words) as there:
+            sb.fit_weights(chunked(v, rows=rows)[0], cut_mask, y, sample_weight=weight)
+        assert str(there.value) == str(here.value)
+
+
+@pytest.mark.filterwarnings("ignore:.*out of bag for no member")
+def test_a_block_without_votes_may_be_among_others():
+    votes, mask, y = well_conditioned(1024, 20)
+    votes[:512] = 0.0
+    here = sb.fit_weights(votes, mask, y)
+    there = sb.fit_weights(*chunked(votes, mask, y))
+    np.testing.assert_allclose(there.weights, here.weights, atol=SAME)
+
+
 def test_what_is_for_streams_is_refused(tmp_path):
     votes, mask, y = (da.from_array(a, chunks=300) for a in well_conditioned(600, 5))
     for setting in ({"memory_limit": 1 << 20}, {"checkpoint": tmp_path / "ckpt"}):
@@ -269,6 +370,188 @@ def test_a_killed_worker_costs_time_not_the_result(monkeypatch):
         there = sb.compress(forest, dX, dy, **how)
     assert len(calls) > 4
     np.testing.assert_allclose(there.weights_, here.weights_, atol=SAME)
+
+
+def within(seconds, call):
+    """What the call returns; a failed test, not one without end, where it does not."""
+    found = []
+
+    def run():
+        try:
+            found.append(call())
+        except BaseException as error:
+            found.append(error)
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    thread.join(seconds)
+    assert found, f"no answer in {seconds} s"
+    if isinstance(found[0], BaseException):
+        raise found[0]
+    return found[0]
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_a_worker_lost_as_the_members_are_sent_costs_time_not_the_result(monkeypatch, when):
+    distributed = pytest.importorskip("distributed", reason="distributed is not installed")
+    forest, X, y, dX, dy = forest_problem(1500)
+    how = {"lam": 0.01, "refine": None, "calibration": None}
+    here = sb.compress(forest, X, y, **how)
+    scatter, sent = distributed.Client.scatter, []
+
+    def scatter_or_kill(self, thing, **kwargs):
+        sent.append(thing)
+        is_last = len(sent) == 2  # the trees that prove the rows, then all of them
+        if is_last and when == "before":
+            os.kill(next(iter(self.run(os.getpid).values())), signal.SIGKILL)
+        future = scatter(self, thing, **kwargs)
+        if is_last and when == "after":
+            (holder,) = self.who_has([future])[future.key]
+            os.kill(self.run(os.getpid, workers=[holder])[holder], signal.SIGKILL)
+        return future
+
+    monkeypatch.setattr(distributed.Client, "scatter", scatter_or_kill)
+    settings = {"processes": True, "threads_per_worker": 1, "dashboard_address": None}
+    with (
+        dask.config.set(scheduler=None),
+        distributed.LocalCluster(n_workers=2, silence_logs=50, **settings) as cluster,
+        distributed.Client(cluster),
+    ):
+        there = within(120, lambda: sb.compress(forest, dX, dy, **how))
+    assert len(sent) >= 2
+    np.testing.assert_allclose(there.weights_, here.weights_, atol=SAME)
+
+
+def test_what_cannot_be_sent_is_said_after_a_few_attempts(monkeypatch):
+    distributed = pytest.importorskip("distributed", reason="distributed is not installed")
+    monkeypatch.setattr(cluster_rows, "WAIT_SECONDS", 0.0)
+    tried = []
+
+    def refuse(self, thing, **kwargs):
+        tried.append(thing)
+        raise TimeoutError("No valid workers found")
+
+    monkeypatch.setattr(distributed.Client, "scatter", refuse)
+    client = distributed.Client(processes=False, n_workers=1, dashboard_address=":0")
+    with (
+        client,
+        dask.config.set(scheduler=None),
+        pytest.raises(cluster_rows.NotSentError, match="list could not be sent to the workers"),
+    ):
+        ClusterBlocks(lambda: [dask.delayed(len)(cluster_rows.on_every_worker([1]))])
+    assert len(tried) == cluster_rows.MOST_ATTEMPTS
+
+
+@pytest.mark.parametrize("scheduler", ["sync", "threads"])
+def test_the_scheduler_that_is_set_goes_before_a_live_client(scheduler):
+    distributed = pytest.importorskip("distributed", reason="distributed is not installed")
+    forest, X, y, dX, dy = forest_problem()
+    how = {"lam": 0.01, "refine": None, "calibration": None}
+    here = sb.compress(forest, X, y, **how)
+    client = distributed.Client(processes=False, n_workers=1, dashboard_address=":0")
+    with client:
+        with dask.config.set(scheduler=scheduler):
+            assert cluster_rows.current_client() is None
+            there = sb.compress(forest, dX, dy, **how)
+        with dask.config.set(scheduler=None):
+            assert cluster_rows.current_client() is client
+    np.testing.assert_allclose(there.weights_, here.weights_, atol=SAME)
+
+
+def test_targets_may_be_a_dask_series():
+    pd = pytest.importorskip("pandas", reason="pandas is not installed")
+    dd = pytest.importorskip("dask.dataframe", reason="dask.dataframe is not installed")
+    votes, mask, y = well_conditioned(1500)
+    names = np.array(["no", "yes"])[y]
+    weight = np.random.default_rng(900).random(1500)
+    frame = dd.from_pandas(pd.DataFrame({"y": names, "weight": weight}), npartitions=4)
+    here = sb.fit_weights(votes, mask, names, sample_weight=weight)
+    for there in (
+        sb.fit_weights(*chunked(votes, mask), frame["y"], sample_weight=frame["weight"]),
+        sb.fit_weights(*chunked(votes, mask), frame[["y"]], sample_weight=weight),
+    ):
+        np.testing.assert_allclose(there.weights, here.weights, atol=SAME)
+
+
+@pytest.mark.parametrize("relative", [False, True])
+def test_a_path_of_penalties_is_that_in_memory(relative):
+    votes, mask, y = well_conditioned(1500)
+    lams = [0.05, 0.0]
+    here = sb.lambda_path(votes, mask, y, lams, relative=relative)
+    there = sb.lambda_path(*chunked(votes, mask, y), lams, relative=relative)
+    for (lam, theirs), (strength, ours) in zip(here, there, strict=True):
+        assert strength == pytest.approx(lam)
+        np.testing.assert_allclose(ours.weights, theirs.weights, atol=SAME)
+    with pytest.raises(ValueError, match="y is missing"):
+        sb.lambda_path(*chunked(votes, mask), None, lams)
+    with pytest.raises(ValueError, match="lambda_path does not read streams"):
+        sb.lambda_path(sb.stream_rows(votes, mask, y), None, None, lams)
+
+
+def row_blocks_of(*arrays, size=400):
+    """Tuples of some rows of each, as a user's own tasks would return them."""
+    return [
+        tuple(None if a is None else a[i : i + size] for a in arrays)
+        for i in range(0, len(arrays[0]), size)
+    ]
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("masked", [False, True])
+def test_row_blocks_may_be_tasks(masked, weighted):
+    votes, mask, y = well_conditioned()
+    y[:800] = 0  # no block need show every class
+    arrays = [votes, mask if masked else None, y]
+    weight = np.random.default_rng(900).random(len(y)) if weighted else None
+    here = sb.fit_weights(*arrays, sample_weight=weight, lam=0.01)
+    blocks = row_blocks_of(*arrays, *([weight] if weighted else []))
+    for labels in (None, [0, 1]):
+        tasks = [dask.delayed(block, traverse=False) for block in blocks]
+        there = sb.fit_weights(tasks, labels=labels, lam=0.01)
+        np.testing.assert_allclose(there.weights, here.weights, atol=SAME)
+
+
+def test_row_blocks_may_be_dask_arrays():
+    votes, mask, y = well_conditioned()
+    here = sb.fit_weights(votes, mask, y)
+    columns = [[da.from_array(part) for part in np.split(a, [300, 1100])] for a in (votes, mask, y)]
+    np.testing.assert_allclose(sb.fit_weights(*columns).weights, here.weights, atol=SAME)
+    there = sb.fit_weights(columns[0], mask, y).weights
+    np.testing.assert_allclose(there, here.weights, atol=SAME)
+
+
+def test_row_blocks_may_be_futures_that_stay_where_they_are():
+    distributed = pytest.importorskip("distributed", reason="distributed is not installed")
+    votes, mask, y = well_conditioned()
+    here = sb.fit_weights(votes, mask, y, lam=0.01)
+    client = distributed.Client(processes=False, n_workers=2, dashboard_address=":0")
+    with client, dask.config.set(scheduler=None):
+        futures = [client.submit(tuple, block) for block in row_blocks_of(votes, mask, y)]
+        there = sb.fit_weights(futures, lam=0.01)
+        path = sb.lambda_path(futures, None, None, [0.01])
+    np.testing.assert_allclose(there.weights, here.weights, atol=SAME)
+    np.testing.assert_allclose(path[0][1].weights, here.weights, atol=SAME)
+
+
+def test_row_blocks_that_cannot_be_read_get_one_sentence():
+    votes, mask, y = well_conditioned(800, 5)
+    blocks = row_blocks_of(votes, mask, y)
+    task = dask.delayed(blocks[0], traverse=False)
+    with pytest.raises(ValueError, match="carry their mask, targets and sample weights themselves"):
+        sb.fit_weights([task], mask, y)
+    with pytest.raises(ValueError, match=r"block 1: a row block must be .*got a ndarray\."):
+        sb.fit_weights([task, dask.delayed(votes)])
+    with pytest.raises(ValueError, match=r"block 1: a row block must be .*got a tuple of 2\."):
+        sb.fit_weights([task, dask.delayed((votes, mask), traverse=False)])
+    with pytest.raises(ValueError, match=r"block 1: oob_mask has shape \(400, 4\)"):
+        sb.fit_weights([task, dask.delayed((votes[:400], mask[:400, :4], y[:400]))])
+    with pytest.raises(ValueError, match="blocks differ in their members, mask, sample weights"):
+        sb.fit_weights([task, dask.delayed((votes[:400], None, y[:400]))])
+    with pytest.raises(TypeError, match="predictions is one task"):
+        sb.fit_weights(task, mask, y)
+    with pytest.raises(TypeError, match="y is made of tasks; pass a Dask array"):
+        sb.fit_weights(*chunked(votes, mask), dask.delayed(y))
 
 
 def test_targets_alone_may_be_on_the_cluster():

@@ -5,10 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from sparsebag.evidence.callers_warning import warn_caller
 from sparsebag.evidence.cluster_rows import ClusterBlocks
-from sparsebag.evidence.evidence import UncoveredRowsWarning
-from sparsebag.evidence.from_cluster import blocks_of_matrices
+from sparsebag.evidence.from_cluster import (
+    are_row_blocks,
+    blocks_of_matrices,
+    blocks_of_parts,
+    is_task,
+)
 from sparsebag.evidence.members import Task
 from sparsebag.objective.cluster_objective import ClusterObjective
 from sparsebag.objective.losses import Loss, resolve_loss
@@ -39,11 +42,11 @@ def fit_weights_on_cluster(
     start: Array | None = None,
     verbose: int = 0,
 ) -> Solution:
-    """`sparsebag.fit_weights` for Dask arrays.
+    """`sparsebag.fit_weights` for Dask arrays, and for row blocks on workers.
 
     Parameters
     ----------
-    predictions : dask.array of shape (M, N) or (M, N, C)
+    predictions : dask.array of shape (M, N) or (M, N, C), or list of row blocks
     oob_mask, y, sample_weight : dask.array or array, or None
     settings : Settings
     task : {"classification", "regression"}
@@ -55,7 +58,7 @@ def fit_weights_on_cluster(
     -------
     Solution
     """
-    blocks = blocks_of_matrices(
+    blocks = user_blocks(
         predictions,
         oob_mask,
         y,
@@ -66,6 +69,36 @@ def fit_weights_on_cluster(
         verbose=verbose,
     )
     return solve_blocks(blocks, replace(settings, loss=loss), task, start=start, verbose=verbose)
+
+
+def user_blocks(
+    predictions: Any, oob_mask: Any, y: Any, *, sample_weight: Any = None, **how: Any
+) -> ClusterBlocks:
+    """A user's evidence as blocks on the workers, whichever way it is given.
+
+    Parameters
+    ----------
+    predictions, oob_mask, y, sample_weight
+        As in `fit_weights_on_cluster`.
+    **how
+        Of `blocks_of_matrices` and `blocks_of_parts`.
+
+    Returns
+    -------
+    ClusterBlocks
+        Of `OOBEvidence`.
+    """
+    if are_row_blocks(predictions) and any(is_task(block) for block in predictions):
+        if not (oob_mask is None and y is None and sample_weight is None):
+            raise ValueError(
+                "row blocks on workers carry their mask, targets and sample weights themselves: "
+                "pass (predictions, oob_mask, y) or (predictions, oob_mask, y, sample_weight) in "
+                "each, and none of them beside; labels= may be passed."
+            )
+        return blocks_of_parts(predictions, **how)
+    if y is None:
+        raise ValueError("y is missing; pass one target a row.")
+    return blocks_of_matrices(predictions, oob_mask, y, sample_weight=sample_weight, **how)
 
 
 def solve_blocks(
@@ -91,6 +124,28 @@ def solve_blocks(
     -------
     Solution
     """
+    objective = objective_of(blocks, settings, task)
+    with one_blas_thread():
+        solver = resolve_solver(settings.solver, objective, verbose)
+        check_compatible(solver, objective)
+        solution = judged(solver.solve(objective, start), objective)
+        return drop_small_weights(solution, objective, settings.drop_threshold)
+
+
+def objective_of(blocks: ClusterBlocks, settings: Settings, task: Task) -> ClusterObjective:
+    """The objective the settings describe, with a warning where its rows deserve one.
+
+    Parameters
+    ----------
+    blocks : ClusterBlocks
+        Of `OOBEvidence`.
+    settings : Settings
+    task : {"classification", "regression"}
+
+    Returns
+    -------
+    ClusterObjective
+    """
     objective = ClusterObjective(
         blocks,
         resolve_loss(settings.loss, task),
@@ -100,15 +155,5 @@ def solve_blocks(
     )
     if objective.n_members < 2:
         raise ValueError("there is one member only; there is nothing to choose from.")
-    missing = objective.n_rows - objective.survey.n_covered
-    if missing:
-        warn_caller(
-            f"{missing} of {objective.n_rows} rows are out of bag for no member and are left out; "
-            "more members, or a smaller max_samples, would cover them.",
-            UncoveredRowsWarning,
-        )
-    with one_blas_thread():
-        solver = resolve_solver(settings.solver, objective, verbose)
-        check_compatible(solver, objective)
-        solution = judged(solver.solve(objective, start), objective)
-        return drop_small_weights(solution, objective, settings.drop_threshold)
+    objective.warn_of_rows()
+    return objective

@@ -10,9 +10,9 @@ from typing import Any, Literal
 import numpy as np
 import scipy.sparse as sp
 
-from sparsebag.cluster_weights import fit_weights_on_cluster
+from sparsebag.cluster_weights import fit_weights_on_cluster, objective_of, user_blocks
 from sparsebag.evidence.evidence import OOBEvidence, warn_uncovered
-from sparsebag.evidence.from_cluster import is_on_cluster
+from sparsebag.evidence.from_cluster import are_row_blocks, is_on_cluster
 from sparsebag.evidence.from_predictions import from_predictions
 from sparsebag.evidence.members import MemberPool, Task
 from sparsebag.evidence.row_stream import RowStream
@@ -192,7 +192,9 @@ def fit_weights(
     predictions : array of shape (M, N) or (M, N, C), or RowStream
         What member j says of row i: a regression prediction; the probability of the row's true
         class; or, with three axes, of every class. NumPy, PyTorch or CuPy; the work stays on
-        the array's device and in its precision. A Dask array is solved where its workers have it.
+        the array's device and in its precision. A Dask array is solved where its workers have it,
+        and so is a list of ``dask.delayed`` objects or futures, one a block of rows, that carry
+        the rest themselves: ``(predictions, oob_mask, y)``, or a sample weight more.
         Or a stream of row blocks, for evidence that is larger than memory or made on the way
         (`sparsebag.stream_rows`, `sparsebag.open_evidence`, `sparsebag.stream_members`); it
         carries its mask and targets itself.
@@ -251,6 +253,22 @@ def fit_weights(
     settings = resolve_settings(
         lam=lam, loss=loss, solver=solver, floor=floor, prior_mass=prior_mass, preset=preset
     )
+    # Before streams: a delayed object has every attribute, and so seems to be one.
+    if is_on_cluster(predictions) or are_row_blocks(predictions):
+        _refuse_stream_settings(memory_limit, checkpoint, "bound the memory of Dask workers there")
+        task, chosen = _task_and_loss(loss)
+        return fit_weights_on_cluster(
+            predictions,
+            oob_mask,
+            y,
+            settings,
+            task=task,
+            loss=chosen,
+            sample_weight=sample_weight,
+            labels=labels,
+            start=start,
+            verbose=verbose,
+        )
     if isinstance(predictions, RowStream):
         if not (oob_mask is None and y is None and sample_weight is None and labels is None):
             raise ValueError(
@@ -264,23 +282,6 @@ def fit_weights(
             settings,
             memory_limit=memory_limit,
             checkpoint=checkpoint,
-            start=start,
-            verbose=verbose,
-        )
-    if is_on_cluster(predictions):
-        if y is None:
-            raise ValueError("y is missing; pass one target a row.")
-        _refuse_stream_settings(memory_limit, checkpoint, "bound the memory of Dask workers there")
-        task, chosen = _task_and_loss(loss)
-        return fit_weights_on_cluster(
-            predictions,
-            oob_mask,
-            y,
-            settings,
-            task=task,
-            loss=chosen,
-            sample_weight=sample_weight,
-            labels=labels,
             start=start,
             verbose=verbose,
         )
@@ -320,7 +321,7 @@ def lambda_path(
     Parameters
     ----------
     predictions, oob_mask, y, loss, solver, floor, prior_mass, sample_weight, labels
-        As in `fit_weights`.
+        As in `fit_weights`, but no streams.
     lams : sequence of float
         Strengths λ, solved in ascending order.
     relative : bool, default False
@@ -351,15 +352,33 @@ def lambda_path(
         )
         for lam in lams
     ]
-    evidence, chosen = _from_matrices(predictions, oob_mask, y, loss, sample_weight, labels)
-    warn_uncovered(evidence)
-    objective = SimplexObjective(
-        evidence,
-        chosen,
-        ConcaveQuadratic(0.0),
-        floor=settings[0].floor,
-        prior_mass=settings[0].prior_mass,
-    )
+    objective: Any
+    if is_on_cluster(predictions) or are_row_blocks(predictions):
+        task, chosen = _task_and_loss(loss)
+        blocks = user_blocks(
+            predictions,
+            oob_mask,
+            y,
+            task=task,
+            sample_weight=sample_weight,
+            labels=labels,
+            every_class=chosen.channel == "every_class",
+        )
+        objective = objective_of(blocks, replace(settings[0], loss=chosen, lam=0.0), task)
+    elif isinstance(predictions, RowStream):
+        raise ValueError(
+            "lambda_path does not read streams; call fit_weights(stream, lam=...) at each strength."
+        )
+    else:
+        evidence, chosen = _from_matrices(predictions, oob_mask, y, loss, sample_weight, labels)
+        warn_uncovered(evidence)
+        objective = SimplexObjective(
+            evidence,
+            chosen,
+            ConcaveQuadratic(0.0),
+            floor=settings[0].floor,
+            prior_mass=settings[0].prior_mass,
+        )
     chosen_solver = resolve_solver(solver, objective, 0)
     check_compatible(chosen_solver, objective)
     return penalty_path(

@@ -4,7 +4,8 @@ A block is made where its rows are and stays there; what is asked of all of them
 way back, eight at a time, so that no machine sees more than a few results. Any Dask scheduler will
 do. Where a worker of a distributed one is lost, the scheduler makes its blocks again from their
 rows; where too much is lost for that (members that were sent once, with the last worker that had
-them), everything is made anew from the recipe and the question is asked again.
+them, or on their way to one), everything is made anew from the recipe and the question is asked
+again.
 """
 
 from __future__ import annotations
@@ -30,6 +31,15 @@ class MissingDask(ImportError):
         super().__init__("Dask is not installed; pip install 'sparsebag[dask]'.")
 
 
+class NotSentError(RuntimeError):
+    """What every worker needs could not be sent, since one was lost on the way."""
+
+    def __init__(self, thing: Any, error: BaseException) -> None:
+        super().__init__(
+            f"a {type(thing).__name__} could not be sent to the workers ({error!r}); are there any?"
+        )
+
+
 class ClusterBlocks:
     """Python objects, one a block of rows, on the workers.
 
@@ -39,6 +49,8 @@ class ClusterBlocks:
         Makes the tasks (``dask.delayed`` objects) of all blocks, in the rows' order.
     verbose : int, default 0
         Progress and word of lost workers, on standard error.
+    parent : ClusterBlocks, optional
+        Whose blocks the recipe reads: lost ones are made again from its own.
 
     Examples
     --------
@@ -49,16 +61,17 @@ class ClusterBlocks:
     (7, [2, 3])
     """
 
-    def __init__(self, recipe: Recipe, verbose: int = 0) -> None:
-        self._recipe = recipe
-        self._verbose = verbose
-        self._parent: ClusterBlocks | None = None
-        self._blocks = _persisted(recipe())
+    def __init__(
+        self, recipe: Recipe, verbose: int = 0, parent: ClusterBlocks | None = None
+    ) -> None:
+        self._recipe, self._verbose, self._parent = recipe, verbose, parent
+        self._held: list[Any] | None = None
+        blocks = self._insist(self._blocks)
         if verbose:
-            _watch(self._blocks)
+            _watch(blocks)
 
     def __len__(self) -> int:
-        return len(self._blocks)
+        return len(self._blocks())
 
     def derived(self, function: Callable[..., Any], *args: Any) -> ClusterBlocks:
         """``function(block, *args)`` of every block, kept on the workers beside it.
@@ -73,13 +86,13 @@ class ClusterBlocks:
         -------
         ClusterBlocks
         """
+        return ClusterBlocks(
+            lambda: _tasks(self._blocks(), function, args), self._verbose, parent=self
+        )
 
-        def recipe() -> list[Any]:
-            return _tasks(self._blocks, function, args)
-
-        made = ClusterBlocks(recipe, self._verbose)
-        made._parent = self
-        return made
+    def let_go(self) -> None:
+        """Hold the blocks no longer; they are made again where they are asked for again."""
+        self._held = None
 
     def sum(
         self, function: Callable[..., Any], *args: Any, own: Sequence[Any] | None = None
@@ -101,7 +114,7 @@ class ClusterBlocks:
         """
 
         def ask() -> Any:
-            level = _tasks(self._blocks, function, args, own)
+            level = _tasks(self._blocks(), function, args, own)
             while len(level) > 1:
                 groups = [level[i : i + FAN_IN] for i in range(0, len(level), FAN_IN)]
                 level = _tasks(groups, _added, ())
@@ -126,7 +139,7 @@ class ClusterBlocks:
         list
         """
         found: list[Any] = self._insist(
-            lambda: _computed(_tasks(self._blocks, function, args, own))
+            lambda: _computed(_tasks(self._blocks(), function, args, own))
         )
         return found
 
@@ -141,13 +154,19 @@ class ClusterBlocks:
                 if self._verbose:
                     print(f"[cluster] {error!r}; making the blocks again", file=sys.stderr)
                 time.sleep(WAIT_SECONDS)
-                self._make_again()
+                self._start_over()
         raise AssertionError("unreachable")
 
-    def _make_again(self) -> None:
+    def _blocks(self) -> list[Any]:
+        """The tasks of all blocks, made again where they were let go."""
+        if self._held is None:
+            self._held = _persisted(self._recipe())
+        return self._held
+
+    def _start_over(self) -> None:
+        self.let_go()
         if self._parent is not None:
-            self._parent._make_again()
-        self._blocks = _persisted(self._recipe())
+            self._parent._start_over()
 
 
 def _watch(blocks: list[Any]) -> None:
@@ -178,7 +197,7 @@ def lost_worker_errors() -> tuple[type[BaseException], ...]:
     from distributed.comm import CommClosedError
     from distributed.scheduler import KilledWorker
 
-    return KilledWorker, FutureCancelledError, CancelledError, CommClosedError
+    return KilledWorker, FutureCancelledError, CancelledError, CommClosedError, NotSentError
 
 
 def on_every_worker(thing: Any) -> Any:
@@ -196,20 +215,32 @@ def on_every_worker(thing: Any) -> Any:
     client = current_client()
     if client is None:
         return _dask().delayed(thing, pure=False, traverse=False)
-    # Copies on all workers: the last of them would have to be lost for it to be sent again.
-    return client.scatter(thing, broadcast=True, hash=False)
+    try:
+        # Not with broadcast=True: the scheduler then copies until every worker there was has one,
+        # which is never where one of them was lost meanwhile.
+        sent = client.scatter(thing, hash=False)
+        # Copies on all workers: the last of them would have to be lost for it to be sent again,
+        # and tasks that read it are given to those alone who have it. Where a worker is gone,
+        # another answers in its place.
+        arrived = [
+            client.submit(_arrived, sent, workers=[worker], allow_other_workers=True, pure=False)
+            for worker in client.nthreads()
+        ]
+        client.gather(arrived)
+    except (OSError, KeyError) as error:  # the latter where the scheduler knows it no longer
+        raise NotSentError(thing, error) from error
+    return sent
 
 
 def current_client() -> Any:
-    """The distributed scheduler's client in use here, or None."""
+    """The distributed scheduler's client, or None where Dask would ask another scheduler now."""
     if "distributed" not in sys.modules:
         return None
-    from distributed import default_client
+    from distributed import Client
 
-    try:
-        return default_client()
-    except ValueError:
-        return None
+    # A Client may be alive beside dask.config.set(scheduler="threads"), which goes before it.
+    asked = getattr(_dask().base.get_scheduler(), "__self__", None)
+    return asked if isinstance(asked, Client) else None
 
 
 def _dask() -> Any:
@@ -234,6 +265,10 @@ def _tasks(
     if own is None:
         return [call(block, *shared) for block in blocks]
     return [call(block, mine, *shared) for block, mine in zip(blocks, own, strict=True)]
+
+
+def _arrived(thing: Any) -> bool:
+    return thing is not None
 
 
 def _added(parts: list[Any]) -> Any:

@@ -17,13 +17,16 @@ from typing import Any
 import numpy as np
 
 from sparsebag.evidence.arrays import on_host
+from sparsebag.evidence.callers_warning import warn_caller
 from sparsebag.evidence.cluster_rows import ClusterBlocks
-from sparsebag.evidence.evidence import OOBEvidence
+from sparsebag.evidence.evidence import OOBEvidence, UncoveredRowsWarning, warn_of_uneven
+from sparsebag.evidence.reservoir import draw_by_weight
 from sparsebag.evidence.row_stream import concatenate
+from sparsebag.objective.cluster_glance import look_at
 from sparsebag.objective.losses import Loss
 from sparsebag.objective.on_simplex import HostObjective
 from sparsebag.objective.penalties import ConcaveQuadratic, Penalty, restrict_penalty
-from sparsebag.objective.row_facts import NoWeightError, find_facts
+from sparsebag.objective.row_facts import NoWeightError, RowFacts, find_facts
 from sparsebag.objective.simplex_objective import FACE_BYTES, FACE_SHARE, SimplexObjective
 
 Array = Any
@@ -44,6 +47,8 @@ class Survey:
         Votes and mask.
     scale, square : float
         Weighted sums of the uniform ensemble's loss and of the squared targets.
+    squared_weight : float
+        Sum of the squared row weights, which themselves sum to one over all blocks.
     eps : float
         Rounding of the votes.
     """
@@ -53,6 +58,7 @@ class Survey:
     nbytes: int
     scale: float
     square: float
+    squared_weight: float
     eps: float
 
     def __add__(self, other: Survey) -> Survey:
@@ -62,6 +68,7 @@ class Survey:
             self.nbytes + other.nbytes,
             self.scale + other.scale,
             self.square + other.square,
+            self.squared_weight + other.squared_weight,
             max(self.eps, other.eps),
         )
 
@@ -101,15 +108,9 @@ class ClusterObjective(HostObjective):
     ) -> None:
         self.loss, self.penalty = loss, penalty
         self.floor, self.prior_mass = floor, prior_mass
-        kinds = blocks.each(_kind)
-        self.task: str = kinds[0][0]
-        self._n_members: int = kinds[0][1]
-        self._has_mask: bool = kinds[0][2]
-        if any(kind != kinds[0] for kind in kinds):
-            raise ValueError("the row blocks differ in their members, mask or task.")
-        self.total_weight: float = blocks.sum(_weight)
-        if self.total_weight == 0.0:
-            raise NoWeightError
+        seen = look_at(blocks)
+        self.task, self._n_members, self._has_mask, self._is_weighted = seen[0].kind
+        self.total_weight: float = float(sum(block.weight for block in seen))
         self._parts = blocks.derived(_part, loss, floor, self.total_weight)
         self.survey: Survey = self._parts.sum(_survey)
 
@@ -192,16 +193,52 @@ class ClusterObjective(HostObjective):
         return share < 1.0 and share * nbytes <= max(FACE_BYTES, nbytes / FACE_SHARE)
 
     def row_sample(self, n_rows: int, seed: int) -> SimplexObjective:
-        """The same objective on rows drawn at random, in memory."""
-        picked = picked_rows(self.survey.n_rows, n_rows, seed)
-        parts = self._parts.each(_rows_of, own=picked)
+        """The same objective on rows drawn at random, in memory; all where there are no more.
+
+        Rows with weights are drawn by them, and count for those like them that were not drawn.
+        """
+        sizes = self.survey.n_rows
+        counts: np.ndarray | None = None
+        if self._is_weighted and n_rows < self.n_rows:
+            # One number a row comes here, so that the draw does not depend on the cuts.
+            weight = np.concatenate(self._parts.each(_row_weight))
+            rows, counts = draw_by_weight(weight, n_rows, np.random.default_rng(seed))
+            picked = by_block(sizes, rows)
+        else:
+            picked = picked_rows(sizes, n_rows, seed)
+        parts = [part for part in self._parts.each(_rows_of, own=picked) if part is not None]
+        drawn, votes, weights = (list(column) for column in zip(*parts, strict=True))
+        n_channels = next((len(vote) for vote in votes if vote is not None), 1)
+        votes = [
+            np.zeros((n_channels, part.n_rows)) if vote is None else vote
+            for vote, part in zip(votes, drawn, strict=True)
+        ]
+        mass = np.concatenate(weights) if counts is None else counts
+        total = float(mass.sum())
+        facts = RowFacts(mass / total, np.concatenate(votes, axis=1), total * self.total_weight)
         return SimplexObjective(
-            concatenate([part for part in parts if part is not None]),
+            concatenate(drawn),
             self.loss,
             self.penalty,
             floor=self.floor,
             prior_mass=self.prior_mass,
+            facts=facts,
         )
+
+    def loss_value(self, weights: Array) -> float:
+        """The loss alone, without the penalty."""
+        return self.value(weights) - float(self.penalty.value(self.asarray(weights)))
+
+    def warn_of_rows(self) -> None:
+        """Say how many rows are left out, and so where a few weigh so much that they decide."""
+        missing = self.n_rows - self.survey.n_covered
+        if missing:
+            warn_caller(
+                f"{missing} of {self.n_rows} rows are out of bag for no member and are left out; "
+                "more members, or a smaller max_samples, would cover them.",
+                UncoveredRowsWarning,
+            )
+        warn_of_uneven(1.0, self.survey.squared_weight, self.survey.n_covered)
 
     def with_prior_mass(self, prior_mass: float) -> ClusterObjective:
         """The same objective with another prior mass; shares the evidence."""
@@ -245,9 +282,30 @@ def picked_rows(sizes: tuple[int, ...], n_rows: int, seed: int) -> list[np.ndarr
     drawn = np.arange(total)
     if n_rows < total:
         drawn = np.sort(np.random.default_rng(seed).choice(total, n_rows, replace=False))
+    return by_block(sizes, drawn)
+
+
+def by_block(sizes: tuple[int, ...], rows: np.ndarray) -> list[np.ndarray]:
+    """Rows of all blocks, numbered through, as positions within each.
+
+    Parameters
+    ----------
+    sizes : tuple of int
+        Rows of each block.
+    rows : ndarray of ascending indices
+
+    Returns
+    -------
+    list of ndarray
+
+    Examples
+    --------
+    >>> [some.tolist() for some in by_block((2, 3), np.array([1, 2, 4]))]
+    [[1], [0, 2]]
+    """
     ends = np.cumsum(sizes)
-    cuts = np.searchsorted(drawn, ends[:-1])
-    return [rows - first for rows, first in zip(np.split(drawn, cuts), ends - sizes, strict=True)]
+    cuts = np.searchsorted(rows, ends[:-1])
+    return [some - first for some, first in zip(np.split(rows, cuts), ends - sizes, strict=True)]
 
 
 # -- what workers do -------------------------------------------------------------------------
@@ -279,26 +337,18 @@ def _part(evidence: OOBEvidence, loss: Loss, floor: float, total: float) -> _Par
     return _Part(evidence, objective)
 
 
-def _weight(evidence: OOBEvidence) -> float:
-    covered = evidence.covered()
-    if evidence.sample_weight is None:
-        return float(np.count_nonzero(covered))
-    return float(np.sum(evidence.sample_weight[covered]))
-
-
-def _kind(evidence: OOBEvidence) -> tuple[str, int, bool]:
-    return evidence.task, evidence.n_members, evidence.oob_mask is not None
-
-
 def _survey(part: _Part) -> Survey:
     evidence, objective = part.evidence, part.objective
     n_covered = int(np.count_nonzero(evidence.covered()))
     eps = float(np.finfo(evidence.votes.dtype).eps)
-    scale = square = 0.0
+    scale = square = squared_weight = 0.0
     if objective is not None:
-        scale = objective.scale
-        square = float(objective.facts.row_weight @ evidence.target.astype(np.float64) ** 2)
-    return Survey((evidence.n_rows,), n_covered, evidence.nbytes, scale, square, eps)
+        weight = objective.facts.row_weight
+        scale, squared_weight = objective.scale, float(weight @ weight)
+        square = float(weight @ evidence.target.astype(np.float64) ** 2)
+    return Survey(
+        (evidence.n_rows,), n_covered, evidence.nbytes, scale, square, squared_weight, eps
+    )
 
 
 def _value_and_gradient(part: _Part, weights: np.ndarray, prior_mass: float) -> np.ndarray | None:
@@ -320,10 +370,23 @@ def _rows_won(part: _Part) -> np.ndarray | None:
 
 def _restricted(part: _Part, members: np.ndarray) -> _Part:
     if part.objective is None:
-        return part
+        return _Part(part.evidence.take_members(members), None)
     face = part.objective.restrict(members)
     return _Part(face.evidence, face)
 
 
-def _rows_of(part: _Part, rows: np.ndarray) -> OOBEvidence | None:
-    return part.evidence.take(rows) if len(rows) else None
+def _row_weight(part: _Part) -> np.ndarray:
+    """What each row counts for, of one for all blocks together."""
+    if part.objective is None:
+        return np.zeros(part.evidence.n_rows)
+    return np.asarray(part.objective.facts.row_weight)
+
+
+def _rows_of(
+    part: _Part, rows: np.ndarray
+) -> tuple[OOBEvidence, np.ndarray | None, np.ndarray] | None:
+    """Some rows, with the whole ensemble's votes and their weights; None where there are none."""
+    if not len(rows):
+        return None
+    votes = None if part.objective is None else part.objective.facts.uniform_vote[:, rows]
+    return part.evidence.take(rows), votes, _row_weight(part)[rows]
