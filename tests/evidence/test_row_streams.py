@@ -13,6 +13,7 @@ from problems import evidence
 from sparsebag.evidence.array_rows import ArrayRows
 from sparsebag.evidence.collect import collect_evidence
 from sparsebag.evidence.from_ensemble import read_ensemble
+from sparsebag.evidence.from_predictions import from_predictions
 from sparsebag.evidence.generated_rows import GeneratedRows
 from sparsebag.evidence.member_rows import LeafRows, PredictedRows
 from sparsebag.evidence.npy_window import NpyWindow
@@ -75,6 +76,45 @@ def test_what_is_in_the_bag_is_zeroed():
     assert np.array_equal(first.votes, e.votes)
     again = whole(stream)  # blocks are not trusted to be zero where the file is not
     assert np.array_equal(again.votes, e.votes)
+
+
+@pytest.mark.parametrize("dtype", ["f2", "f4", "f8", ">f4", ">f8", "i2", "i8", "u1", "longdouble"])
+def test_a_block_has_the_same_precision_at_every_read(dtype):
+    e = evidence("squared_error")
+    votes = np.abs(50 * e.votes).astype(dtype)
+    stream = ArrayRows(votes, e.oob_mask, e.target, task="regression", block_rows=50)
+    first, again = whole(stream), whole(stream)
+    assert first.votes.dtype == again.votes.dtype
+    assert np.array_equal(first.votes, again.votes)
+    memory = from_predictions(votes, e.oob_mask, e.target, task="regression")
+    assert again.votes.dtype == memory.votes.dtype
+    assert stream.with_block_bytes(1000).block(0).nbytes <= 1000
+
+
+def test_whole_numbers_that_single_precision_cannot_count():
+    rng = np.random.default_rng(900)
+    cents = rng.integers(200_000_000, 200_000_500, 3000)
+    votes = cents[:, None] + np.rint(rng.normal(size=(3000, 20)) * np.linspace(5, 60, 20)).astype(
+        np.int64
+    )
+    mask = rng.random((3000, 20)) < 0.37
+    memory = sb.fit_weights(votes, mask, cents, loss="squared_error")
+    rows = sb.stream_rows(votes, mask, cents, task="regression", block_rows=500)
+    found = sb.fit_weights(rows, loss="squared_error", memory_limit=1 << 20)
+    assert found.status.success
+    assert found.weights == pytest.approx(memory.weights, abs=1e-6)
+
+
+def test_blocks_too_large_to_copy_are_the_same_rows_again(monkeypatch):
+    monkeypatch.setattr("sparsebag.evidence.from_predictions.LARGEST_COPY_BYTES", 1000)
+    e = evidence(n_classes=2, n_members=40, dtype=np.float32)
+    dirty = np.where(e.oob_mask, e.votes, np.float32(0.5))
+    rows = sb.stream_rows(dirty, e.oob_mask, e.target)
+    assert not rows.block(0).is_zeroed
+    found = sb.fit_weights(rows)
+    assert found.weights == pytest.approx(
+        sb.fit_weights(e.votes, e.oob_mask, e.target).weights, abs=1e-6
+    )
 
 
 @pytest.mark.parametrize("kind", ["npy", "zarr", "parquet"])

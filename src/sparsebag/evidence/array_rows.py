@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from sparsebag.evidence.arrays import on_host
+from sparsebag.evidence.arrays import on_host, vote_dtype
 from sparsebag.evidence.evidence import OOBEvidence
 from sparsebag.evidence.from_predictions import check_sample_weight
 from sparsebag.evidence.labels import class_positions
@@ -88,8 +88,7 @@ class ArrayRows:
         self.n_members = shape[1]
         self.has_mask = oob_mask is not None
         width = int(np.prod(shape[1:]))
-        itemsize = int(getattr(votes.dtype, "itemsize", 4))
-        self.block_rows = block_rows or block_rows_for(width, itemsize)
+        self.block_rows = block_rows or block_rows_for(width, _vote_bytes(votes))
         self.n_blocks: int | None = -(-shape[0] // self.block_rows)
         self._zeroed_as_stored: dict[int, bool] = {}
         self._known_target: np.ndarray | None = None
@@ -115,7 +114,8 @@ class ArrayRows:
         mask = None if self._mask is None else on_host(self._mask[rows])
         checked = self._checked(votes, rows, mask)
         if votes.ndim == 2 and not self._every_class:
-            self._zeroed_as_stored[number] = checked.votes is votes
+            # A large block is not copied, and holds anything where rows were in the bag.
+            self._zeroed_as_stored[number] = checked.votes is votes and checked.is_zeroed
         return checked
 
     def with_block_bytes(self, block_bytes: int) -> ArrayRows:
@@ -131,7 +131,7 @@ class ArrayRows:
         """
         shape = self._votes.shape
         width = int(np.prod(shape[1:]))
-        rows = block_rows_for(width, int(getattr(self._votes.dtype, "itemsize", 4)), block_bytes)
+        rows = block_rows_for(width, _vote_bytes(self._votes), block_bytes)
         if rows >= self.block_rows:
             return self
         other = object.__new__(ArrayRows)
@@ -192,7 +192,7 @@ class ArrayRows:
                 else class_positions(self._target, self.classes)
             )
         return OOBEvidence(
-            votes=votes if votes.dtype in (np.float32, np.float64) else votes.astype(np.float32),
+            votes=votes.astype(vote_dtype(votes.dtype), copy=False),
             oob_mask=mask if mask is None or mask.dtype == np.bool_ else mask != 0,
             target=self._known_target[rows],
             task=self.task,
@@ -200,3 +200,11 @@ class ArrayRows:
             classes=self.classes,
             is_zeroed=is_zeroed,
         )
+
+
+def _vote_bytes(votes: Array) -> int:
+    """Bytes a vote takes in a block, whatever it takes where it is stored."""
+    try:
+        return vote_dtype(votes.dtype).itemsize
+    except TypeError:  # another library's
+        return max(4, int(getattr(votes.dtype, "itemsize", 4)))
