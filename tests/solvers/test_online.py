@@ -1,5 +1,7 @@
 """Rows that come once: close to all rows at once, and no success claimed where it is not."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from sklearn.exceptions import ConvergenceWarning
@@ -12,7 +14,7 @@ from sparsebag.evidence.row_stream import concatenate
 from sparsebag.objective.penalties import ConcaveQuadratic
 from sparsebag.objective.simplex_objective import SimplexObjective
 from sparsebag.solvers.base import Status
-from sparsebag.solvers.online import OnlineSolve
+from sparsebag.solvers.online import OnlineSolve, _steadiest_share, _Verdict
 from sparsebag.solvers.projected_gradient import ProjectedGradient
 
 N_ROWS, N_MEMBERS = 20_000, 60
@@ -52,6 +54,75 @@ def test_a_small_sample_does_not_lead_astray(seed):
     assert found.stationarity_gap < 0.05
 
 
+def turning(seed, *, shuffled):
+    """Even members are good in the first half, odd ones in the second."""
+    rng = np.random.default_rng(seed)
+    early = np.arange(N_ROWS)[:, None] < N_ROWS / 2
+    is_even = np.arange(N_MEMBERS) % 2 == 0
+    votes = np.where(early == is_even, 0.85, 0.35) + np.linspace(0, 0.1, N_MEMBERS)
+    votes = np.clip(votes + 0.15 * rng.normal(size=votes.shape), 0.02, 0.98)
+    mask = rng.random(votes.shape) < 0.37
+    order = rng.permutation(N_ROWS) if shuffled else np.arange(N_ROWS)
+    return OOBEvidence(
+        (votes * mask).astype(np.float32)[order],
+        mask[order],
+        rng.integers(0, 2, N_ROWS),
+        "classification",
+        classes=np.arange(2),
+    )
+
+
+@pytest.mark.parametrize("seed", [900, 901])
+def test_members_whose_worth_changes_over_time(seed):
+    """Late rows' gradients less all rows' at the same anchor kept 77 % on the early members."""
+    e = turning(seed, shuffled=False)
+    with pytest.warns(ConvergenceWarning, match="one pass does not close"):
+        found, whole, exact = solve_once(e, (1 << 20) // 2)
+    assert found.status is Status.ONE_PASS
+    assert found.weights[::2].sum() == pytest.approx(exact.weights[::2].sum(), abs=0.2)
+    equally = whole.value(whole.uniform_weights())
+    assert whole.value(found.weights) - exact.objective < 0.35 * (equally - exact.objective)
+    assert found.objective == pytest.approx(whole.value(found.weights), rel=0.04)
+    shuffled, whole, exact = solve_once(turning(seed, shuffled=True), (1 << 20) // 2)
+    assert shuffled.status is Status.OWN_TEST
+    assert whole.value(shuffled.weights) < 1.005 * exact.objective
+
+
+def test_the_correction_is_without_bias_whatever_comes_first(monkeypatch):
+    # Anchors anywhere: what is asked is the mean of the estimate, not where it is least.
+    anchors = np.random.default_rng(900).dirichlet(np.full(N_MEMBERS, 0.3), 8)
+    monkeypatch.setattr(
+        OnlineSolve, "_minimise", lambda *_: SimpleNamespace(weights=anchors[0].copy())
+    )
+    monkeypatch.setattr(OnlineSolve, "_best", lambda self: anchors[len(self._anchors)].copy())
+    monkeypatch.setattr(OnlineSolve, "_on_held_rows", lambda *_: _Verdict(0.0, 0.0, 0.0, 1.0))
+    e = turning(902, shuffled=False).take(slice(None, None, 3))
+    settings = {"floor": 1e-3, "prior_mass": 0.02}
+    args = LOSSES["log_loss"], ConcaveQuadratic(0.0)
+    w = np.full(N_MEMBERS, 1 / N_MEMBERS)
+    truth = SimplexObjective(e, *args, **settings).value_and_gradient(w)
+    values, gradients = [], []
+    for seed in range(30):
+        online = OnlineSolve(*args, sample_bytes=1 << 17, seed=seed, **settings)
+        online.add(e)
+        judge = online._held_rows()
+        values.append(judge.value(w).sum())
+        gradients.append(judge.rows.gradient(w) + judge.linear)
+    for found, true in ((values, truth[0]), (gradients, truth[1])):
+        error = np.std(found, axis=0, ddof=1) / len(found) ** 0.5
+        assert np.all(np.abs(np.mean(found, axis=0) - true) < 4.5 * error)
+    assert len(online._anchors) > 2
+
+
+def test_the_share_of_a_correction_that_varies_least():
+    rng = np.random.default_rng(900)
+    own = rng.normal(size=400)
+    assert _steadiest_share(np.stack([own, -own], axis=1)) == pytest.approx(1.0)
+    assert _steadiest_share(np.stack([own, -4 * own], axis=1)) == pytest.approx(0.25)
+    assert _steadiest_share(np.stack([own, own], axis=1)) == 0.0
+    assert _steadiest_share(np.ones((16, 2))) == 1.0
+
+
 def test_rows_with_weight_are_the_ones_sampled():
     """One row in a hundred has weight: the log-loss was said to be -0.81."""
     e = correlated(0)
@@ -87,14 +158,19 @@ def test_a_gap_that_stays_is_told(monkeypatch):
     e = evidence(n_rows=3000, n_members=40, n_classes=2, dtype=np.float32)
     block = e.votes, e.oob_mask, e.target
 
-    def solve(gap, error):
-        monkeypatch.setattr(OnlineSolve, "_gap_on_held_rows", lambda *_: (gap, error))
+    def solve(gap, error, trusted_share=1.0):
+        verdict = _Verdict(0.5, gap, error, trusted_share)
+        monkeypatch.setattr(OnlineSolve, "_on_held_rows", lambda *_: verdict)
         rows = sb.stream_rows(iter([block]), n_members=40, labels=[0, 1])
         return sb.fit_weights(rows, memory_limit=1 << 20)
 
     assert solve(0.1, 0.05).status is Status.OWN_TEST  # no more than held rows cannot tell from 0
     with pytest.warns(ConvergenceWarning, match="rows held out of the sample see a gap"):
         assert not solve(0.1, 0.02).status.success
+    with pytest.warns(ConvergenceWarning, match="one pass does not close"):
+        assert not solve(0.1, 0.05, trusted_share=0.3).status.success
+    with pytest.warns(ConvergenceWarning):
+        solve(0.1, 0.02)
     online = sb.OnlineWeights(labels=[0, 1], memory_limit=1 << 20).partial_fit(*block)
     with pytest.warns(ConvergenceWarning, match="more memory, or rows that can be read again"):
         assert online.solution_.status is Status.ONE_PASS

@@ -101,14 +101,17 @@ class Reservoir:
         self._rng = np.random.default_rng(seed)
         self._parts: list[OOBEvidence] = []
         self._keys = np.zeros(0)
+        self._marks = np.zeros(0, dtype=np.intp)
         self._threshold = np.inf
 
-    def add(self, block: OOBEvidence) -> None:
+    def add(self, block: OOBEvidence, mark: int = 0) -> None:
         """Offer the rows of a block.
 
         Parameters
         ----------
         block : OOBEvidence
+        mark : int, default 0
+            What `marks` has for those of its rows that stay.
         """
         keys = self._rng.exponential(size=block.n_rows)
         if block.sample_weight is not None:
@@ -120,6 +123,7 @@ class Reservoir:
             return
         self._parts.append(block.take(chosen))  # a copy: the block itself can go
         self._keys = np.concatenate([self._keys, keys[chosen]])
+        self._marks = np.concatenate([self._marks, np.full(len(chosen), mark, dtype=np.intp)])
         if len(self._keys) > SLACK * self.n_rows:
             self._drop_surplus()
 
@@ -142,6 +146,13 @@ class Reservoir:
         return replace(kept, sample_weight=counted(on_host(kept.sample_weight), self._threshold))
 
     @property
+    def marks(self) -> np.ndarray:
+        """Ndarray of shape (n,): the marks of the rows of `evidence`."""
+        if len(self._keys) > self.n_rows:
+            self._drop_surplus()
+        return self._marks
+
+    @property
     def is_complete(self) -> bool:
         """Whether every row seen is in the sample."""
         return self.n_seen <= self.n_rows
@@ -152,4 +163,4 @@ class Reservoir:
         whole = concatenate(self._parts)
         self._parts = []
         self._parts = [whole.take(np.flatnonzero(stay))]
-        self._keys = self._keys[stay]
+        self._keys, self._marks = self._keys[stay], self._marks[stay]
