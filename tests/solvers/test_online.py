@@ -249,3 +249,80 @@ def test_bad_calls_of_what_comes_once():
     mask[:7] = False
     with pytest.warns(sb.UncoveredRowsWarning, match="7 of 300 rows"):
         sb.fit_weights(once((e.votes * mask, mask, e.target)))
+
+
+@pytest.mark.parametrize("loss", ["log_loss", "squared_error", "brier"])
+def test_weights_of_rows_that_are_all_held_are_those_of_all_at_once(loss):
+    e = evidence(loss, n_rows=3000, n_members=30, n_classes=2, dtype=np.float32, seed=900)
+    online = sb.OnlineWeights(loss=loss, labels=None if loss == "squared_error" else [0, 1])
+    for first in range(0, 3000, 700):
+        rows = slice(first, first + 700)
+        online.partial_fit(e.votes[rows], e.oob_mask[rows], e.target[rows])
+    exact = sb.fit_weights(e.votes, e.oob_mask, e.target, loss=loss)
+    assert online.weights_ == pytest.approx(exact.weights, abs=1e-6)
+
+
+def test_rows_that_are_left_out_or_decide_alone_are_told():
+    e = evidence(n_rows=1000, n_members=30, n_classes=2, seed=900)
+    mask = e.oob_mask & (np.arange(1000) >= 150)[:, None]
+    online = sb.OnlineWeights(labels=[0, 1])
+    for rows in (slice(0, 400), slice(400, None)):
+        online.partial_fit(e.votes[rows], mask[rows], e.target[rows])
+    with pytest.warns(sb.UncoveredRowsWarning, match="150 of 1000 rows"):
+        online.solution_
+    weight = np.where(np.arange(1000) < 3, 1e6, 1.0)
+    online = sb.OnlineWeights(labels=[0, 1]).partial_fit(e.votes, e.oob_mask, e.target, weight)
+    with pytest.warns(UserWarning, match="count for no more than 3 of equal weight"):
+        online.weights_
+
+
+@pytest.mark.parametrize("way", ["online", "once", "again", "arrays", "memory"])
+def test_the_same_words_however_rows_come(way):
+    e = evidence(n_rows=300, n_members=20, n_classes=2, seed=900)
+
+    def fit(votes, mask, weight=None):
+        block = (votes, mask, e.target) if weight is None else (votes, mask, e.target, weight)
+        if way == "online":
+            return sb.OnlineWeights(labels=[0, 1]).partial_fit(*block).solution_
+        if way == "memory":
+            return sb.fit_weights(*block[:3], sample_weight=weight)
+        if way == "arrays":
+            rows = sb.stream_rows(*block[:3], sample_weight=weight, block_rows=100)
+            return sb.fit_weights(rows)
+        source = iter([block]) if way == "once" else [block]
+        return sb.fit_weights(sb.stream_rows(source, n_members=20, labels=[0, 1]))
+
+    with pytest.raises(ValueError, match="every row's true class probability zero"):
+        fit(0 * e.votes, e.oob_mask)
+    with pytest.raises(ValueError, match=r"no row is out of bag for any member.*oob_mask"):
+        fit(e.votes, 0 * e.oob_mask)
+    mask = e.oob_mask.copy()
+    mask[:20] = False
+    weightless = np.where(np.arange(300) < 20, 1.0, 0.0)
+    with pytest.raises(ValueError, match="out of bag has sample_weight zero"):
+        fit(e.votes * mask, mask, weightless)
+
+
+def test_a_small_limit_of_many_members_holds_fewer_rows():
+    rng = np.random.default_rng(900)
+    online = OnlineSolve(
+        LOSSES["log_loss"],
+        ConcaveQuadratic(0.0),
+        floor=1e-3,
+        prior_mass=0.02,
+        sample_bytes=1 << 19,
+    )
+    for _ in range(20):
+        votes, mask = rng.beta(4, 2, (40, 1000)).astype(np.float32), rng.random((40, 1000)) < 0.37
+        target = rng.integers(0, 2, 40)
+        e = OOBEvidence(votes * mask, mask, target, "classification", classes=np.arange(2))
+        online.add(e)
+    assert online._sample.n_rows == (1 << 19) // 5000
+    found = online.solution()
+    assert found.weights.sum() == pytest.approx(1.0)
+    assert len(online._held.evidence().target) == online._sample.n_rows // 2
+
+
+def test_targets_that_are_missing():
+    with pytest.raises(ValueError, match="y is missing"):
+        sb.OnlineWeights(labels=[0, 1]).partial_fit(np.ones((2, 2)), None, None)

@@ -20,6 +20,7 @@ import numpy as np
 
 from sparsebag.evidence.arrays import on_host
 from sparsebag.evidence.evidence import OOBEvidence, warn_of_uneven
+from sparsebag.evidence.from_predictions import ALL_ZERO
 from sparsebag.evidence.reservoir import Reservoir, draw_by_weight
 from sparsebag.evidence.row_stream import RowStream
 from sparsebag.evidence.same_rows import SameRows
@@ -170,7 +171,9 @@ class StreamObjective(HostObjective):
         if not len(self.stream.digests):
             raise ValueError(NO_ROWS)
         if sums.total == 0.0:
-            raise NoWeightError
+            raise NoWeightError(sums.n_covered if whole else None)
+        if whole and not sums.n_voted and self.stream.task == "classification":
+            raise ValueError(ALL_ZERO)
         value = sums.value / sums.total + float(self.penalty.value(weights))
         return value, sums.gradient / sums.total + self.penalty.gradient(weights)
 

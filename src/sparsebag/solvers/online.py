@@ -33,6 +33,7 @@ import numpy as np
 
 from sparsebag.evidence.arrays import on_host
 from sparsebag.evidence.evidence import OOBEvidence
+from sparsebag.evidence.from_predictions import ALL_ZERO, has_votes
 from sparsebag.evidence.reservoir import Reservoir
 from sparsebag.evidence.row_stream import concatenate
 from sparsebag.objective.losses import Loss
@@ -49,7 +50,8 @@ HELD_PART = 2
 """Room for held rows, as a part of the sample's."""
 ADDED_PART = 16
 """Rows taken in at a time, as a part of the sample's."""
-FEWEST_ROWS = 256
+FEWEST_ROWS = 64
+"""Rows of the sample, however small the memory: half as many are held out, in `GROUPS` parts."""
 PULLS = (64.0, 8.0, 1.0)
 """Strengths of the pull towards the last anchor, in units of the sample's curvature on the way."""
 MOST_ERRORS = 4.0
@@ -107,7 +109,8 @@ class _Verdict:
     @property
     def is_good(self) -> bool:
         """Whether the gap may be none, and more than the sample says so."""
-        return self.gap <= MOST_ERRORS * self.error and self.trusted_share >= LEAST_TRUSTED
+        is_known = np.isfinite(self.error) and self.trusted_share >= LEAST_TRUSTED
+        return bool(is_known and self.gap <= MOST_ERRORS * self.error)
 
 
 class OnlineSolve:
@@ -162,7 +165,9 @@ class OnlineSolve:
         self._watch = Watch("mirror", verbose)
         self._start = start
         self._n_weighing = 0
+        self._has_votes = False
         self.n_rows = self.n_uncovered = 0
+        self.row_weight = self.squared_weight = 0.0
 
     def add(self, block: OOBEvidence) -> None:
         """Take in a block of rows.
@@ -174,8 +179,14 @@ class OnlineSolve:
         self.n_rows += block.n_rows
         weighs = on_host(block.covered())
         self.n_uncovered += int(np.sum(~weighs))
+        self._has_votes = self._has_votes or has_votes(block)
+        weight = np.ones(int(weighs.sum()))
         if block.sample_weight is not None:
+            weight = on_host(block.sample_weight)[weighs]
             weighs = weighs & (on_host(block.sample_weight) > 0)
+        with np.errstate(over="ignore"):  # huge weights: that rows are uneven is not told then
+            self.row_weight += float(weight.sum())
+            self.squared_weight += float(weight @ weight)
         if not weighs.any():
             return
         if not weighs.all():
@@ -221,11 +232,13 @@ class OnlineSolve:
         if self.n_rows == 0:
             raise ValueError("there are no rows yet; pass some first.")
         if self._sample is None:
-            raise NoWeightError
+            raise NoWeightError(n_covered=self.n_rows - self.n_uncovered)
+        if not self._has_votes:
+            raise ValueError(ALL_ZERO)
         with one_blas_thread():
             if not self._anchors:
                 judge = self._whole()
-                minimum = self._minimise(judge, self._start)
+                minimum = self._minimise(judge, self._start, newton_end=True)
                 weights, status = self._without_small(minimum.weights), minimum.status
                 value, gradient = judge.value_and_gradient(weights)
                 gap = stationarity_gap(weights, gradient)
@@ -329,7 +342,7 @@ class OnlineSolve:
         assert self._sample is not None
         marks = self._sample.marks
         slopes = []
-        for rows in _groups():
+        for rows in _groups(sample.n_rows):
             part = sample.at_rows(rows)
             tilt, _ = self._correction(part, marks[rows])
             slopes.append(np.stack([on_host(part.gradient(weights)), tilt]))
@@ -344,7 +357,8 @@ class OnlineSolve:
         )
 
     def _held_groups(self) -> list[_Judge]:
-        return [self._held_rows(rows) for rows in _groups()]
+        assert self._held is not None
+        return [self._held_rows(rows) for rows in _groups(self._held.evidence().n_rows)]
 
     def _on_held_rows(self, weights: np.ndarray) -> _Verdict:
         """Objective and gap as held rows see them.
@@ -393,8 +407,10 @@ class OnlineSolve:
         kept = np.where(weights > self.drop_threshold, weights, 0.0)
         return np.asarray(kept / kept.sum())
 
-    def _minimise(self, objective: SimplexObjective, start: Any) -> Solution:
-        solver = polisher(objective, self.tol, self.max_iter)
+    def _minimise(
+        self, objective: SimplexObjective, start: Any, *, newton_end: bool = False
+    ) -> Solution:
+        solver = polisher(objective, self.tol, self.max_iter, newton_end=newton_end)
         found = solver.solve(objective, start)
         self._watch.n_iterations += found.n_iterations
         self._watch.nbytes_read += found.nbytes_read
@@ -406,8 +422,8 @@ class OnlineSolve:
         )
 
 
-def _groups() -> list[slice]:
-    return [slice(group, None, GROUPS) for group in range(GROUPS)]
+def _groups(n_rows: int) -> list[slice]:
+    return [slice(group, None, GROUPS) for group in range(min(GROUPS, n_rows))]
 
 
 def _steadied(parts: np.ndarray) -> np.ndarray:
@@ -428,4 +444,6 @@ def _steadiest_share(parts: np.ndarray) -> float:
 
 
 def _standard_error(values: np.ndarray) -> float:
+    if len(values) < 2:
+        return float("inf")
     return float(np.std(values, ddof=1) / len(values) ** 0.5)
