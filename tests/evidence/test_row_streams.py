@@ -329,3 +329,22 @@ def test_what_is_wrong_in_a_stream_is_named():
         sb.fit_weights(sb.stream_rows(votes, None, y, block_rows=10))
     with pytest.raises(ValueError, match=r"^block 1: y holds a class that labels= does not name"):
         sb.fit_weights(sb.stream_rows(lambda: blocks(np.where(np.arange(40) == 12, 5, y)), **how))
+
+
+@pytest.mark.parametrize("store", ["leaves", "nothing"])
+def test_members_of_targets_far_from_zero(store):
+    rng = np.random.default_rng(900)
+    X = rng.normal(size=(400, 5))
+    y = X[:, 0] + 0.5 * rng.normal(size=400) + 1e6
+    forest = RandomForestRegressor(40, max_features=0.4, random_state=0).fit(X, y)
+    stream = sb.stream_members(forest, X, y, store=store)
+    e = collect_evidence(read_ensemble(forest), X, y)
+    assert stream.block(0).votes.dtype == e.votes.dtype == np.float64
+    assert same(whole(stream.with_block_bytes(1 << 14)), e)
+    assert stream.with_block_bytes(1 << 14).block(0).nbytes <= 1 << 14
+    found = sb.fit_weights(stream)
+    memory = sb.fit_weights(e.votes, e.oob_mask, e.target, loss="squared_error")
+    assert found.status.success
+    assert found.weights == pytest.approx(memory.weights, abs=1e-6)
+    near = sb.stream_members(forest, X, y - 1e6, evidence="holdout", store=store)
+    assert near.block(0).votes.dtype == np.float32
