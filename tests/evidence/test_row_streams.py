@@ -1,6 +1,7 @@
 """Row streams: the same rows whatever they come from."""
 
 import itertools
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -17,7 +18,7 @@ from sparsebag.evidence.from_predictions import from_predictions
 from sparsebag.evidence.generated_rows import GeneratedRows
 from sparsebag.evidence.member_rows import LeafRows, PredictedRows
 from sparsebag.evidence.npy_window import NpyWindow
-from sparsebag.evidence.reservoir import Reservoir
+from sparsebag.evidence.reservoir import Reservoir, draw_by_weight
 from sparsebag.evidence.row_stream import RowStream, block_rows_for, concatenate, shape_of
 from sparsebag.evidence.stored_rows import open_evidence, store_evidence
 from sparsebag.evidence.zarr_window import ZarrWindow
@@ -348,3 +349,71 @@ def test_members_of_targets_far_from_zero(store):
     assert found.weights == pytest.approx(memory.weights, abs=1e-6)
     near = sb.stream_members(forest, X, y - 1e6, evidence="holdout", store=store)
     assert near.block(0).votes.dtype == np.float32
+
+
+@pytest.mark.parametrize("kind", ["npy", "zarr"])
+@pytest.mark.parametrize("loss", ["log_loss", "squared_error"])
+def test_targets_of_a_store_are_read_with_their_rows(tmp_path, kind, loss):
+    e = evidence(loss, n_rows=3000, weighted=True, dtype=np.float32)
+    stored = store_evidence(rows_of(e, block_rows=100), tmp_path / "e", format=kind)
+    few = stored.with_block_bytes(1000)  # no room for all targets
+    for vector in (few._target, few._sample_weight, stored._target):
+        assert not isinstance(vector, np.ndarray)
+    assert few._positions is None
+    for _ in range(2):
+        assert same(whole(few), e)
+    some = np.array([0, 7, 1500, 2999])
+    assert same(few.take(some), e.take(some))
+    many = stored.with_block_bytes(1 << 20)  # so that a pass need not ask the file
+    assert isinstance(many._target, np.ndarray)
+    for _ in range(2):
+        assert same(whole(many), e)
+
+
+def test_memory_does_not_grow_with_the_targets(tmp_path):
+    n_rows = 400_000  # 3 MB of targets, as much of weights
+    rng = np.random.default_rng(900)
+    votes = rng.beta(4, 2, (n_rows, 4)).astype(np.float32)
+    mask = rng.random((n_rows, 4)) < 0.5
+    mask[:, 0] = True
+    rows = ArrayRows(
+        votes * mask,
+        mask,
+        rng.integers(0, 2, n_rows),
+        task="classification",
+        sample_weight=rng.exponential(size=n_rows),
+    )
+    stored = store_evidence(rows, tmp_path / "e")
+    del rows, votes, mask
+    solution = sb.fit_weights(stored, memory_limit=1 << 20)  # what is imported is not counted
+    tracemalloc.start()
+    try:
+        found = sb.fit_weights(open_evidence(tmp_path / "e"), memory_limit=1 << 20)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert np.array_equal(found.weights, solution.weights)
+    assert peak < 6 << 20  # it was 16 MB
+
+
+def test_targets_in_a_column(tmp_path):
+    e = evidence(n_rows=300, n_members=30, n_classes=2, weighted=True)
+    np.save(tmp_path / "y.npy", e.target[:, None])
+    flat = sb.stream_rows(e.votes, e.oob_mask, e.target, sample_weight=e.sample_weight)
+    for y in (e.target[:, None], tmp_path / "y.npy"):
+        column = sb.stream_rows(e.votes, e.oob_mask, y, sample_weight=e.sample_weight[:, None])
+        assert same(whole(column), whole(flat))
+    with pytest.raises(ValueError, match="one target a row"):
+        sb.stream_rows(e.votes, e.oob_mask, np.stack([e.target, e.target], axis=1))
+
+
+def test_rows_drawn_by_weight_do_not_depend_on_the_parts_looked_at(monkeypatch):
+    weight = np.random.default_rng(900).pareto(1.2, 5000)
+    weight[::7] = 0.0
+    whole_at_once = draw_by_weight(weight, 200, np.random.default_rng(1))
+    monkeypatch.setattr("sparsebag.evidence.reservoir.PART_ROWS", 64)
+    for drawn, expected in zip(
+        draw_by_weight(weight, 200, np.random.default_rng(1)), whole_at_once, strict=True
+    ):
+        assert np.array_equal(drawn, expected)
+    assert len(draw_by_weight(weight, 5000, np.random.default_rng(1))[0]) == (weight > 0).sum()
