@@ -144,18 +144,20 @@ def _solve_once(
         drop_threshold=settings.drop_threshold,
         verbose=verbose,
     )
-    total = square = 0.0
     for block in _in_small_blocks(stream, memory).blocks():
         online.add(block)
-        if block.sample_weight is not None:
-            weight = on_host(block.sample_weight)[on_host(block.covered())]
-            total, square = total + float(weight.sum()), square + float(weight @ weight)
     if online.n_rows == 0:
         raise ValueError(NO_ROWS)
+    return replace(_solved(online), n_passes=1.0)
+
+
+def _solved(online: OnlineSolve) -> Solution:
+    """The solution so far, with a word on rows that are left out, or that decide alone."""
     solution = online.solution()
     _warn_uncovered(online.n_uncovered, online.n_rows)
-    warn_of_uneven(total, square, online.n_rows - online.n_uncovered)
-    return replace(solution, n_passes=1.0)
+    n_covered = online.n_rows - online.n_uncovered
+    warn_of_uneven(online.row_weight, online.squared_weight, n_covered)
+    return solution
 
 
 def _in_small_blocks(stream: RowStream, memory: int) -> RowStream:
@@ -180,7 +182,9 @@ class OnlineWeights:
     A bounded sample of all rows so far is held, and every row corrects what the sample alone would
     say; after one look at each row the weights are close to those of all rows at once. While all
     rows fit, they are those. ``solution_.stationarity_gap`` is measured on rows held out of the
-    sample; where it stays large, the status says so and a warning is given.
+    sample; where it stays large, the status says so and a warning is given. So it is where members'
+    worth changes over time, and rows gone by can no longer correct the sample: the weights are then
+    as good as its own. Old rows count as much as new ones.
 
     Parameters
     ----------
@@ -194,7 +198,7 @@ class OnlineWeights:
         ε and τ of the objective; see `sparsebag.compress`.
     memory_limit : int, optional
         Bytes that may be held; default 1 GiB. A quarter of it is the sample, an eighth the rows
-        that judge it.
+        that judge it; 64 and 32 rows at the least.
     random_state : int, default 0
         Seed of the sample.
     verbose : int, default 0
@@ -265,6 +269,8 @@ class OnlineWeights:
                 "labels= is needed for classification: no block need hold every class; pass all "
                 "of them, in the order of predict_proba."
             )
+        if y is None:
+            raise ValueError("y is missing; pass one target a row.")
         if not len(y):
             return self  # a day without rows
         block = evidence_block(
@@ -296,7 +302,7 @@ class OnlineWeights:
         if self._online is None:
             raise ValueError("no rows yet; call partial_fit with some first.")
         if self._solution is None:
-            self._solution = self._online.solution()
+            self._solution = _solved(self._online)
         return self._solution
 
     @property

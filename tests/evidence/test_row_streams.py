@@ -1,6 +1,7 @@
 """Row streams: the same rows whatever they come from."""
 
 import itertools
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -13,10 +14,11 @@ from problems import evidence
 from sparsebag.evidence.array_rows import ArrayRows
 from sparsebag.evidence.collect import collect_evidence
 from sparsebag.evidence.from_ensemble import read_ensemble
+from sparsebag.evidence.from_predictions import from_predictions
 from sparsebag.evidence.generated_rows import GeneratedRows
 from sparsebag.evidence.member_rows import LeafRows, PredictedRows
 from sparsebag.evidence.npy_window import NpyWindow
-from sparsebag.evidence.reservoir import Reservoir
+from sparsebag.evidence.reservoir import Reservoir, draw_by_weight
 from sparsebag.evidence.row_stream import RowStream, block_rows_for, concatenate, shape_of
 from sparsebag.evidence.stored_rows import open_evidence, store_evidence
 from sparsebag.evidence.zarr_window import ZarrWindow
@@ -75,6 +77,45 @@ def test_what_is_in_the_bag_is_zeroed():
     assert np.array_equal(first.votes, e.votes)
     again = whole(stream)  # blocks are not trusted to be zero where the file is not
     assert np.array_equal(again.votes, e.votes)
+
+
+@pytest.mark.parametrize("dtype", ["f2", "f4", "f8", ">f4", ">f8", "i2", "i8", "u1", "longdouble"])
+def test_a_block_has_the_same_precision_at_every_read(dtype):
+    e = evidence("squared_error")
+    votes = np.abs(50 * e.votes).astype(dtype)
+    stream = ArrayRows(votes, e.oob_mask, e.target, task="regression", block_rows=50)
+    first, again = whole(stream), whole(stream)
+    assert first.votes.dtype == again.votes.dtype
+    assert np.array_equal(first.votes, again.votes)
+    memory = from_predictions(votes, e.oob_mask, e.target, task="regression")
+    assert again.votes.dtype == memory.votes.dtype
+    assert stream.with_block_bytes(1000).block(0).nbytes <= 1000
+
+
+def test_whole_numbers_that_single_precision_cannot_count():
+    rng = np.random.default_rng(900)
+    cents = rng.integers(200_000_000, 200_000_500, 3000)
+    votes = cents[:, None] + np.rint(rng.normal(size=(3000, 20)) * np.linspace(5, 60, 20)).astype(
+        np.int64
+    )
+    mask = rng.random((3000, 20)) < 0.37
+    memory = sb.fit_weights(votes, mask, cents, loss="squared_error")
+    rows = sb.stream_rows(votes, mask, cents, task="regression", block_rows=500)
+    found = sb.fit_weights(rows, loss="squared_error", memory_limit=1 << 20)
+    assert found.status.success
+    assert found.weights == pytest.approx(memory.weights, abs=1e-6)
+
+
+def test_blocks_too_large_to_copy_are_the_same_rows_again(monkeypatch):
+    monkeypatch.setattr("sparsebag.evidence.from_predictions.LARGEST_COPY_BYTES", 1000)
+    e = evidence(n_classes=2, n_members=40, dtype=np.float32)
+    dirty = np.where(e.oob_mask, e.votes, np.float32(0.5))
+    rows = sb.stream_rows(dirty, e.oob_mask, e.target)
+    assert not rows.block(0).is_zeroed
+    found = sb.fit_weights(rows)
+    assert found.weights == pytest.approx(
+        sb.fit_weights(e.votes, e.oob_mask, e.target).weights, abs=1e-6
+    )
 
 
 @pytest.mark.parametrize("kind", ["npy", "zarr", "parquet"])
@@ -289,3 +330,90 @@ def test_what_is_wrong_in_a_stream_is_named():
         sb.fit_weights(sb.stream_rows(votes, None, y, block_rows=10))
     with pytest.raises(ValueError, match=r"^block 1: y holds a class that labels= does not name"):
         sb.fit_weights(sb.stream_rows(lambda: blocks(np.where(np.arange(40) == 12, 5, y)), **how))
+
+
+@pytest.mark.parametrize("store", ["leaves", "nothing"])
+def test_members_of_targets_far_from_zero(store):
+    rng = np.random.default_rng(900)
+    X = rng.normal(size=(400, 5))
+    y = X[:, 0] + 0.5 * rng.normal(size=400) + 1e6
+    forest = RandomForestRegressor(40, max_features=0.4, random_state=0).fit(X, y)
+    stream = sb.stream_members(forest, X, y, store=store)
+    e = collect_evidence(read_ensemble(forest), X, y)
+    assert stream.block(0).votes.dtype == e.votes.dtype == np.float64
+    assert same(whole(stream.with_block_bytes(1 << 14)), e)
+    assert stream.with_block_bytes(1 << 14).block(0).nbytes <= 1 << 14
+    found = sb.fit_weights(stream)
+    memory = sb.fit_weights(e.votes, e.oob_mask, e.target, loss="squared_error")
+    assert found.status.success
+    assert found.weights == pytest.approx(memory.weights, abs=1e-6)
+    near = sb.stream_members(forest, X, y - 1e6, evidence="holdout", store=store)
+    assert near.block(0).votes.dtype == np.float32
+
+
+@pytest.mark.parametrize("kind", ["npy", "zarr"])
+@pytest.mark.parametrize("loss", ["log_loss", "squared_error"])
+def test_targets_of_a_store_are_read_with_their_rows(tmp_path, kind, loss):
+    e = evidence(loss, n_rows=3000, weighted=True, dtype=np.float32)
+    stored = store_evidence(rows_of(e, block_rows=100), tmp_path / "e", format=kind)
+    few = stored.with_block_bytes(1000)  # no room for all targets
+    for vector in (few._target, few._sample_weight, stored._target):
+        assert not isinstance(vector, np.ndarray)
+    assert few._positions is None
+    for _ in range(2):
+        assert same(whole(few), e)
+    some = np.array([0, 7, 1500, 2999])
+    assert same(few.take(some), e.take(some))
+    many = stored.with_block_bytes(1 << 20)  # so that a pass need not ask the file
+    assert isinstance(many._target, np.ndarray)
+    for _ in range(2):
+        assert same(whole(many), e)
+
+
+def test_memory_does_not_grow_with_the_targets(tmp_path):
+    n_rows = 400_000  # 3 MB of targets, as much of weights
+    rng = np.random.default_rng(900)
+    votes = rng.beta(4, 2, (n_rows, 4)).astype(np.float32)
+    mask = rng.random((n_rows, 4)) < 0.5
+    mask[:, 0] = True
+    rows = ArrayRows(
+        votes * mask,
+        mask,
+        rng.integers(0, 2, n_rows),
+        task="classification",
+        sample_weight=rng.exponential(size=n_rows),
+    )
+    stored = store_evidence(rows, tmp_path / "e")
+    del rows, votes, mask
+    solution = sb.fit_weights(stored, memory_limit=1 << 20)  # what is imported is not counted
+    tracemalloc.start()
+    try:
+        found = sb.fit_weights(open_evidence(tmp_path / "e"), memory_limit=1 << 20)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert np.array_equal(found.weights, solution.weights)
+    assert peak < 6 << 20  # it was 16 MB
+
+
+def test_targets_in_a_column(tmp_path):
+    e = evidence(n_rows=300, n_members=30, n_classes=2, weighted=True)
+    np.save(tmp_path / "y.npy", e.target[:, None])
+    flat = sb.stream_rows(e.votes, e.oob_mask, e.target, sample_weight=e.sample_weight)
+    for y in (e.target[:, None], tmp_path / "y.npy"):
+        column = sb.stream_rows(e.votes, e.oob_mask, y, sample_weight=e.sample_weight[:, None])
+        assert same(whole(column), whole(flat))
+    with pytest.raises(ValueError, match="one target a row"):
+        sb.stream_rows(e.votes, e.oob_mask, np.stack([e.target, e.target], axis=1))
+
+
+def test_rows_drawn_by_weight_do_not_depend_on_the_parts_looked_at(monkeypatch):
+    weight = np.random.default_rng(900).pareto(1.2, 5000)
+    weight[::7] = 0.0
+    whole_at_once = draw_by_weight(weight, 200, np.random.default_rng(1))
+    monkeypatch.setattr("sparsebag.evidence.reservoir.PART_ROWS", 64)
+    for drawn, expected in zip(
+        draw_by_weight(weight, 200, np.random.default_rng(1)), whole_at_once, strict=True
+    ):
+        assert np.array_equal(drawn, expected)
+    assert len(draw_by_weight(weight, 5000, np.random.default_rng(1))[0]) == (weight > 0).sum()

@@ -91,6 +91,37 @@ def test_faces_keep_the_whole_ensembles_prior(memory_limit):
     assert found[1] == pytest.approx(gradient, abs=1e-12)
 
 
+ORDERS = {
+    "rows": np.ascontiguousarray,
+    "members": np.asfortranarray,
+    "slice": lambda a: np.concatenate([a, a], axis=1)[:, : a.shape[1]],
+}
+
+
+@pytest.mark.parametrize("loss", ["log_loss", "squared_error", "brier"])
+@pytest.mark.parametrize("order", list(ORDERS))
+def test_faces_keep_the_prior_however_votes_lie_in_memory(loss, order):
+    # The kernel reads a face's columns of blocks it could not read whole, whose prior is not its.
+    e = evidence(loss, n_rows=230, n_members=9, n_classes=2, dtype=np.float32)
+    votes, mask = ORDERS[order](e.votes), ORDERS[order](e.oob_mask)
+    rows = ArrayRows(votes, mask, e.target, task=e.task, block_rows=50)
+    args = LOSSES[loss], ConcaveQuadratic(0.0)
+    whole, stream = (
+        SimplexObjective(e, *args, prior_mass=0.5),
+        StreamObjective(rows, *args, prior_mass=0.5, memory_limit=4 * e.nbytes // 9),
+    )
+    stream._blocks.allowed_bytes = 1 << 20
+    stream.value(stream.uniform_weights())
+    for members in (np.array([7, 2, 3]), np.arange(9)[::-1].copy()):
+        ours, theirs = stream.restrict(members), whole.restrict(members)
+        w = interior_point(len(members))
+        assert isinstance(ours, StreamObjective)
+        value, gradient = theirs.value_and_gradient(w)
+        found = ours.value_and_gradient(w)
+        assert found[0] == pytest.approx(value, rel=1e-6)
+        assert found[1] == pytest.approx(gradient, abs=1e-5)
+
+
 def test_samples_are_rows_of_the_stream():
     whole, stream = pair(weighted=True)
     sample = stream.row_sample(40, 3)

@@ -113,3 +113,26 @@ def working_dtype(values: Array) -> Any:
     """
     xp = array_namespace(values)
     return xp.float32 if xp.finfo(values.dtype).bits == 16 else values.dtype
+
+
+def vote_dtype(dtype: Any) -> np.dtype[Any]:
+    """The precision in which votes of NumPy's dtype are held: float64 unless they are less exact.
+
+    Parameters
+    ----------
+    dtype : dtype
+        As stored; whole numbers, which float32 cannot count, are held as float64.
+
+    Returns
+    -------
+    dtype
+
+    Examples
+    --------
+    >>> [vote_dtype(kind).name for kind in (np.float16, np.float32, np.int64, bool)]
+    ['float32', 'float32', 'float64', 'float64']
+    """
+    given = np.dtype(dtype)
+    native = given.isnative and given.itemsize == 4
+    half = given.itemsize == 2
+    return np.dtype(np.float32 if given.kind == "f" and (native or half) else np.float64)

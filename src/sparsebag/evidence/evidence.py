@@ -32,6 +32,16 @@ PROBABILITY_TOLERANCE = 1e-6
 """Room for rounding, in probability: weighted votes reach 1 + 2e-16, float32 ones 1 + 1e-7."""
 
 
+NOT_COVERED = (
+    "no row is out of bag for any member, so there is nothing to judge the members by; oob_mask is "
+    "non-zero where a row did not train the member; pass None if none did."
+)
+WEIGHTLESS = (
+    "every row that some member has out of bag has sample_weight zero, so there is nothing to "
+    "judge the members by; give weight to other rows, or use more members."
+)
+
+
 class UncoveredRowsWarning(UserWarning):
     """Some rows are out of bag for no member and carry no information."""
 
@@ -278,20 +288,14 @@ def warn_uncovered(evidence: OOBEvidence) -> int:
     covered = evidence.covered()
     missing = evidence.n_rows - int(xp.sum(xp.astype(covered, xp.int64)))
     if missing == evidence.n_rows:
-        cure = (
-            "oob_mask is non-zero where a row did not train the member; pass None if none did."
-            if evidence.source == "matrices"
-            else "use a bootstrapped ensemble, or pass held-out rows with evidence='holdout'."
-        )
         raise ValueError(
-            "no row is out of bag for any member, so there is nothing to judge the members by; "
-            + cure
+            NOT_COVERED
+            if evidence.source == "matrices"
+            else "no row is out of bag for any member, so there is nothing to judge the members "
+            "by; use a bootstrapped ensemble, or pass held-out rows with evidence='holdout'."
         )
     if evidence.sample_weight is not None and not bool(xp.any(evidence.sample_weight[covered] > 0)):
-        raise ValueError(
-            "every row that some member has out of bag has sample_weight zero, so there is "
-            "nothing to judge the members by; give weight to other rows, or use more members."
-        )
+        raise ValueError(WEIGHTLESS)
     if missing:
         lost = lost_class(evidence)
         more = "more members, or a smaller max_samples, would cover them."

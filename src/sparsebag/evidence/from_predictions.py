@@ -24,6 +24,13 @@ solver's passes are then as fast as can be. A larger one is read as it is and ze
 block in every pass over all members, so that peak memory stays near the matrix itself."""
 
 
+ALL_ZERO = (
+    "every member gives every row's true class probability zero; predictions must hold the "
+    "probability of the row's true class (or, with three axes, of every class, in the order of "
+    "labels=)."
+)
+
+
 def from_predictions(
     predictions: Array,
     oob_mask: Array | None,
@@ -93,11 +100,7 @@ def from_predictions(
         # Without a row out of bag there is another sentence for it.
         unseen = not is_part and (mask is None or bool(xp.any(mask)))
         if unseen and _all_zero(votes, None if zeroed else mask):
-            raise ValueError(
-                "every member gives every row's true class probability zero; predictions must "
-                "hold the probability of the row's true class (or, with three axes, of every "
-                "class, in the order of labels=)."
-            )
+            raise ValueError(ALL_ZERO)
         if off > SUM_TOLERANCE:
             raise ValueError(
                 "each member's probabilities of a row's classes must sum to 1 (to within "
@@ -267,6 +270,28 @@ def _out_of_bag(
             votes = xp.asarray(predictions, copy=True)
         votes[rows, ...] = block
     return votes, zeroed
+
+
+def has_votes(block: OOBEvidence) -> bool:
+    """Whether some rows of classification evidence have a vote that is not zero; see `ALL_ZERO`.
+
+    Parameters
+    ----------
+    block : OOBEvidence
+
+    Returns
+    -------
+    bool
+        True also for regression, where zero is a prediction.
+
+    Examples
+    --------
+    >>> classes = np.array([0, 1])
+    >>> has_votes(OOBEvidence(np.zeros((2, 2)), None, np.ones(2), "classification", None, classes))
+    False
+    """
+    mask = None if block.is_zeroed else block.oob_mask
+    return block.task == "regression" or not _all_zero(block.votes, mask)
 
 
 def _all_zero(votes: Array, mask: Array | None) -> bool:

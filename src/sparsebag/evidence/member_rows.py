@@ -14,7 +14,7 @@ from typing import Any, Literal
 import numpy as np
 from sklearn.utils.parallel import Parallel, delayed
 
-from sparsebag.evidence.collect import encode_target
+from sparsebag.evidence.collect import encode_target, storage_of
 from sparsebag.evidence.evidence import OOBEvidence
 from sparsebag.evidence.from_ensemble import read_ensemble
 from sparsebag.evidence.from_predictions import check_sample_weight
@@ -36,6 +36,9 @@ def stream_members(
     n_jobs: int | None = None,
 ) -> PredictedRows:
     """Evidence of a fitted ensemble that is predicted block by block, never held as a whole.
+
+    Votes are float32; float64, as `sparsebag.compress` keeps them, of regression targets that are
+    large beside their spread.
 
     Parameters
     ----------
@@ -136,7 +139,8 @@ class PredictedRows:
         n_classes = 0 if self.classes is None else len(self.classes)
         self._every_class = every_class and n_classes > 2
         self._width = self.n_members * (n_classes if self._every_class else 1)
-        self.block_rows = block_rows or block_rows_for(self._width)
+        self._dtype = np.dtype(storage_of(np.float32, pool, self._target))
+        self.block_rows = block_rows or block_rows_for(self._width, self._dtype.itemsize)
         self.n_blocks: int | None = -(-n_rows // self.block_rows)
         self._unseen = self._unseen_bits() if source == "oob" else None
         self._store()
@@ -173,7 +177,7 @@ class PredictedRows:
         PredictedRows
         """
         assert self.n_rows is not None
-        rows = block_rows_for(self._width, block_bytes=block_bytes)
+        rows = block_rows_for(self._width, self._dtype.itemsize, block_bytes)
         if rows >= self.block_rows:
             return self
         other = copy.copy(self)
@@ -197,7 +201,7 @@ class PredictedRows:
         unseen = None if self._unseen is None else self._unseen_at(rows, columns)
         n_planes = len(self.classes) if self._every_class and self.classes is not None else 1
         # Members first: each writes its own stretch, and one transposition makes rows of them.
-        votes = np.zeros((n_planes, len(columns), len(rows)), dtype=np.float32)
+        votes = np.zeros((n_planes, len(columns), len(rows)), dtype=self._dtype)
 
         def vote(column: int) -> None:
             where = slice(None) if unseen is None else np.flatnonzero(unseen[column])
@@ -276,7 +280,7 @@ class LeafRows(PredictedRows):
 
     def _store(self) -> None:
         members = self._pool.members
-        self._tables = [_leaf_table(member, self.classes) for member in members]
+        self._tables = [_leaf_table(member, self.classes, self._dtype) for member in members]
         most_nodes = max(len(table) for table in self._tables)
         narrow = most_nodes <= np.iinfo(np.uint16).max + 1
         dtype = np.uint16 if narrow else np.uint32
@@ -300,14 +304,14 @@ class LeafRows(PredictedRows):
         return np.asarray(table[leaves, self._target[rows]])
 
 
-def _leaf_table(member: Member, classes: np.ndarray | None) -> np.ndarray:
+def _leaf_table(member: Member, classes: np.ndarray | None, dtype: np.dtype[Any]) -> np.ndarray:
     """What each node of a tree says, in the ensemble's class order; one column for regression."""
     if member.leaf_values is not None:
-        return np.asarray(member.leaf_values, dtype=np.float32)
+        return np.asarray(member.leaf_values, dtype=dtype)
     value = member.estimator.tree_.value[:, 0, :]
     if classes is None:
-        return np.asarray(value, dtype=np.float32)
+        return np.asarray(value, dtype=dtype)
     assert member.class_columns is not None
-    table = np.zeros((len(value), len(classes)), dtype=np.float32)
+    table = np.zeros((len(value), len(classes)), dtype=dtype)
     table[:, member.class_columns] = value / value.sum(axis=1, keepdims=True)
     return table

@@ -13,16 +13,19 @@ from sparsebag.evidence.row_stream import concatenate
 
 SLACK = 1.25
 """Rows held before the surplus is dropped, as a multiple of those wanted."""
+PART_ROWS = 1 << 16
+"""Rows whose weights are looked at together."""
 TINY = 1e-12
 """Below it x / (1 - exp(-x)) is 1 to double precision."""
 
 
-def draw_by_weight(weight: np.ndarray, n_rows: int, rng: np.random.Generator) -> tuple[Any, Any]:
+def draw_by_weight(weight: Any, n_rows: int, rng: np.random.Generator) -> tuple[Any, Any]:
     """Rows drawn with a chance that grows with their weight, and what each then counts for.
 
     Parameters
     ----------
-    weight : ndarray of shape (M,)
+    weight : array of shape (M,)
+        Read by slices, so that it may stand in a file.
     n_rows : int
         How many; all with weight where they are not more.
     rng : Generator
@@ -39,18 +42,51 @@ def draw_by_weight(weight: np.ndarray, n_rows: int, rng: np.random.Generator) ->
     >>> len(rows), int(rows[0]), float(counts[0])
     (2, 0, 1000000000.0)
     """
-    largest = float(weight.max(initial=0.0)) or 1.0
-    share = weight / largest  # of tiny weights the keys would overflow
-    with np.errstate(divide="ignore", over="ignore"):
-        keys = rng.exponential(size=len(weight)) / share
-    if n_rows >= int((weight > 0).sum()):
-        rows = np.flatnonzero(weight > 0)
-        return rows, weight[rows]
-    threshold = float(np.partition(keys, n_rows)[n_rows])
-    rows = np.flatnonzero(keys < threshold)
+    parts = [slice(first, first + PART_ROWS) for first in range(0, int(weight.shape[0]), PART_ROWS)]
+    largest, n_weighing = 0.0, 0
+    for part in parts:
+        values = np.asarray(weight[part])
+        largest = max(largest, float(values.max(initial=0.0)))
+        n_weighing += int(np.count_nonzero(values > 0))
+    if n_rows >= n_weighing:
+        rows = [part.start + np.flatnonzero(np.asarray(weight[part]) > 0) for part in parts]
+        counts = [np.asarray(weight[part])[np.asarray(weight[part]) > 0] for part in parts]
+        return np.concatenate([np.zeros(0, np.intp), *rows]), np.concatenate([np.zeros(0), *counts])
+    drawn = _SmallestKeys(n_rows)
+    for part in parts:
+        share = np.asarray(weight[part]) / largest  # of tiny weights the keys would overflow
+        with np.errstate(divide="ignore", over="ignore"):
+            drawn.add(rng.exponential(size=len(share)) / share, share, part.start)
+    threshold = drawn.threshold()
     if np.isinf(threshold):  # all others are as good as weightless beside these
-        return rows, weight[rows]
-    return rows, counted(share[rows], threshold) * largest
+        return drawn.rows, drawn.share * largest
+    return drawn.rows, counted(drawn.share, threshold) * largest
+
+
+class _SmallestKeys:
+    """Rows with the smallest keys of all that come, and the smallest key that is left out."""
+
+    def __init__(self, n_rows: int) -> None:
+        self.n_rows = n_rows
+        self.rows, self.share = np.zeros(0, dtype=np.intp), np.zeros(0)
+        self._keys = np.zeros(0)
+        self._next = np.inf
+
+    def add(self, keys: np.ndarray, share: np.ndarray, first_row: int) -> None:
+        chosen = np.flatnonzero(keys < self._next)
+        self._keys = np.concatenate([self._keys, keys[chosen]])
+        self.rows = np.concatenate([self.rows, first_row + chosen])
+        self.share = np.concatenate([self.share, share[chosen]])
+        if len(self._keys) > SLACK * self.n_rows + 1:
+            self.threshold()
+
+    def threshold(self) -> float:
+        """Leave the surplus out; infinite where there was none."""
+        if len(self._keys) > self.n_rows:
+            self._next = float(np.partition(self._keys, self.n_rows)[self.n_rows])
+            stay = self._keys < self._next
+            self._keys, self.rows, self.share = self._keys[stay], self.rows[stay], self.share[stay]
+        return self._next
 
 
 def counted(weight: np.ndarray, threshold: float) -> np.ndarray:
@@ -101,14 +137,17 @@ class Reservoir:
         self._rng = np.random.default_rng(seed)
         self._parts: list[OOBEvidence] = []
         self._keys = np.zeros(0)
+        self._marks = np.zeros(0, dtype=np.intp)
         self._threshold = np.inf
 
-    def add(self, block: OOBEvidence) -> None:
+    def add(self, block: OOBEvidence, mark: int = 0) -> None:
         """Offer the rows of a block.
 
         Parameters
         ----------
         block : OOBEvidence
+        mark : int, default 0
+            What `marks` has for those of its rows that stay.
         """
         keys = self._rng.exponential(size=block.n_rows)
         if block.sample_weight is not None:
@@ -120,6 +159,7 @@ class Reservoir:
             return
         self._parts.append(block.take(chosen))  # a copy: the block itself can go
         self._keys = np.concatenate([self._keys, keys[chosen]])
+        self._marks = np.concatenate([self._marks, np.full(len(chosen), mark, dtype=np.intp)])
         if len(self._keys) > SLACK * self.n_rows:
             self._drop_surplus()
 
@@ -142,6 +182,13 @@ class Reservoir:
         return replace(kept, sample_weight=counted(on_host(kept.sample_weight), self._threshold))
 
     @property
+    def marks(self) -> np.ndarray:
+        """Ndarray of shape (n,): the marks of the rows of `evidence`."""
+        if len(self._keys) > self.n_rows:
+            self._drop_surplus()
+        return self._marks
+
+    @property
     def is_complete(self) -> bool:
         """Whether every row seen is in the sample."""
         return self.n_seen <= self.n_rows
@@ -152,4 +199,4 @@ class Reservoir:
         whole = concatenate(self._parts)
         self._parts = []
         self._parts = [whole.take(np.flatnonzero(stay))]
-        self._keys = self._keys[stay]
+        self._keys, self._marks = self._keys[stay], self._marks[stay]

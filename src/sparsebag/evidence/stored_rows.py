@@ -179,9 +179,9 @@ def _open(
     return ArrayRows(
         arrays["votes"],
         arrays.get("oob_mask"),
-        _whole(arrays["y"]),
+        arrays["y"],
         task=about["task"],
-        sample_weight=_whole(arrays.get("sample_weight")),
+        sample_weight=arrays.get("sample_weight"),
         labels=classes,
         block_rows=block_rows,
     )
@@ -348,10 +348,6 @@ def _open_zarr(folder: Path) -> dict[str, Any]:
         if n_lost:  # Zarr would read them as zeros
             raise ValueError(f"{name} in {folder} has lost {n_lost} chunks; store it again.")
     return {name: ZarrWindow(group[name]) for name in group.array_keys()}
-
-
-def _whole(array: Any) -> np.ndarray | None:
-    return None if array is None else np.array(array[:])
 
 
 def _zarr() -> Any:

@@ -100,9 +100,9 @@ def stream_rows(
     return ArrayRows(
         _opened(predictions),
         _opened(oob_mask),
-        _loaded(y),
+        _vector(y),
         task=task,
-        sample_weight=_loaded(sample_weight),
+        sample_weight=_vector(sample_weight),
         labels=labels,
         every_class=every_class,
         block_rows=block_rows,
@@ -118,8 +118,8 @@ def _is_path(given: Any) -> bool:
     return isinstance(given, (str, os.PathLike))
 
 
-def _loaded(given: Any) -> Any:
-    return np.load(given) if _is_path(given) else given
+def _vector(given: Any) -> Any:
+    return NpyWindow(given) if _is_path(given) else given
 
 
 def _opened(given: Any) -> Any:

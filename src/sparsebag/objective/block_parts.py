@@ -160,10 +160,14 @@ def surveyed(sums: PassSums, block: OOBEvidence, part: SimplexObjective | None) 
     if part is None:
         return sums
     mass = part.facts.total
+    uniform_vote = on_host(part.facts.uniform_vote)
+    # Of every class they sum to one; the true class's are in the evidence.
+    votes = uniform_vote[0] if len(uniform_vote) == 1 else on_host(part.evidence.votes)
     targets = on_host(part.evidence.target).astype(np.float64)
     row_weight = on_host(part.facts.row_weight)
     return replace(
         sums,
+        n_voted=sums.n_voted + int(np.count_nonzero(votes)),
         scale=sums.scale + mass * part.scale,
         square=sums.square + mass * float(row_weight @ targets**2),
         squared_weight=sums.squared_weight + mass * (mass * float(row_weight @ row_weight)),

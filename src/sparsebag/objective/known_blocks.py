@@ -66,6 +66,10 @@ class KnownBlocks:
         """Whether the other members' columns of a block need not be read."""
         return number in self._priors or self._facts.get(number) is not None
 
+    def has_prior(self, number: int) -> bool:
+        """Whether a block's prior votes are kept as the kernel takes them."""
+        return number in self._priors
+
     def is_idle(self, number: int) -> bool:
         """Whether a block is known to have no row of weight."""
         return number in self._facts and self._facts[number] is None

@@ -18,7 +18,7 @@ import numpy as np
 
 from sparsebag.evidence.same_rows import BlockDigests
 
-FORMAT = 4
+FORMAT = 5
 SAVE_EVERY_SECONDS = 0.5
 """How much work a kill may cost, at most, beside the block that was being read."""
 
@@ -43,8 +43,9 @@ class PassSums:
         Row-weighted loss of the uniform ensemble, and squared target (regression).
     squared_weight : float
         Sum of the squares of the rows' weights.
-    n_rows, n_covered, nbytes : int
-        Rows read, those some member has out of bag, and bytes of votes and masks.
+    n_rows, n_covered, n_voted, nbytes : int
+        Rows read, those some member has out of bag, votes that are not zero, and bytes of votes
+        and masks.
     n_blocks : int
         Blocks read.
     is_done : bool
@@ -60,6 +61,7 @@ class PassSums:
     squared_weight: float = 0.0
     n_rows: int = 0
     n_covered: int = 0
+    n_voted: int = 0
     nbytes: int = 0
     n_blocks: int = 0
     is_done: bool = False
@@ -121,7 +123,7 @@ class BlockCut:
     n_blocks: int | None = None
 
 
-SURVEYED = ("scale", "square", "squared_weight", "n_rows", "n_covered", "nbytes")
+SURVEYED = ("scale", "square", "squared_weight", "n_rows", "n_covered", "n_voted", "nbytes")
 SCALARS = [name for name in PassSums.__dataclass_fields__ if name not in ("weights", "gradient")]
 
 

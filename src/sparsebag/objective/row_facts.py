@@ -9,20 +9,30 @@ import numpy as np
 from array_api_compat import array_namespace, device
 
 from sparsebag.evidence.blocks import row_blocks
-from sparsebag.evidence.evidence import Channels, OOBEvidence
+from sparsebag.evidence.evidence import NOT_COVERED, WEIGHTLESS, Channels, OOBEvidence
 from sparsebag.objective.evidence_passes import passes_of
 
 Array = Any
 
 
 class NoWeightError(ValueError):
-    """No row with weight is out of bag for any member."""
+    """No row with weight is out of bag for any member.
 
-    def __init__(self) -> None:
-        super().__init__(
-            "no row with a positive sample_weight is out of bag for any member, so there is "
-            "nothing to judge the members by."
-        )
+    Parameters
+    ----------
+    n_covered : int, optional
+        Rows some member has out of bag, where they were counted: which of the two is amiss.
+    """
+
+    def __init__(self, n_covered: int | None = None) -> None:
+        if n_covered is None:
+            words = (
+                "no row of weight is out of bag for any member, so there is nothing to judge the "
+                "members by."
+            )
+        else:
+            words = WEIGHTLESS if n_covered else NOT_COVERED
+        super().__init__(words)
 
 
 @dataclass(frozen=True)

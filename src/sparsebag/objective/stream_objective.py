@@ -20,6 +20,7 @@ import numpy as np
 
 from sparsebag.evidence.arrays import on_host
 from sparsebag.evidence.evidence import OOBEvidence, warn_of_uneven
+from sparsebag.evidence.from_predictions import ALL_ZERO
 from sparsebag.evidence.reservoir import Reservoir, draw_by_weight
 from sparsebag.evidence.row_stream import RowStream
 from sparsebag.evidence.same_rows import SameRows
@@ -170,7 +171,9 @@ class StreamObjective(HostObjective):
         if not len(self.stream.digests):
             raise ValueError(NO_ROWS)
         if sums.total == 0.0:
-            raise NoWeightError
+            raise NoWeightError(sums.n_covered if whole else None)
+        if whole and not sums.n_voted and self.stream.task == "classification":
+            raise ValueError(ALL_ZERO)
         value = sums.value / sums.total + float(self.penalty.value(weights))
         return value, sums.gradient / sums.total + self.penalty.gradient(weights)
 
@@ -244,6 +247,8 @@ class StreamObjective(HostObjective):
             if weight is not None and n_rows < total:
                 rows, counts = draw_by_weight(weight, n_rows, rng)
                 drawn: OOBEvidence = replace(take(rows), sample_weight=counts)
+            elif 8 * total > self.memory_limit // FACTS_SHARE:  # no list of all rows' numbers
+                drawn = take(draw_by_weight(np.broadcast_to(1.0, total), n_rows, rng)[0])
             else:
                 drawn = take(np.sort(rng.choice(total, n_rows, replace=False)))
             return drawn
@@ -292,11 +297,11 @@ class StreamObjective(HostObjective):
         # Rows that only come in order are sampled while they come the first time.
         samples = self._known is None and began == 0 and not hasattr(self.stream, "take")
         reservoir: Reservoir | None = None
-        for number, block in self._numbered_blocks(began):
-            kernel = self._kernel if self._reads_all_of(block) else None
+        for number, block, is_face in self._numbered_blocks(began):
+            kernel = self._kernel if self._kernel_reads(number, block, is_face) else None
             part = None
             if kernel is None or self._known is None:
-                part = self._part(number, block)
+                part = self._part(number, block, is_face)
             if self._known is None:
                 sums = surveyed(sums, block, part)
                 if part is not None and samples:
@@ -334,9 +339,9 @@ class StreamObjective(HostObjective):
 
     def _parts(self) -> Iterator[SimplexObjective | None]:
         """Each block's part; None for a block without a row of weight."""
-        return (self._part(number, block) for number, block in self._numbered_blocks(0))
+        return (self._part(*given) for given in self._numbered_blocks(0))
 
-    def _part(self, number: int, block: OOBEvidence) -> SimplexObjective | None:
+    def _part(self, number: int, block: OOBEvidence, is_face: bool) -> SimplexObjective | None:
         if self._blocks.is_idle(number):
             return None
         try:
@@ -353,8 +358,7 @@ class StreamObjective(HostObjective):
             return None
         if not self._blocks.is_known(number) and not self._is_kernels(block):
             self._blocks.keep_facts(number, part.facts)
-        already = self._members is not None and block.n_members == len(self._members)
-        return part if self._members is None or already else part.restrict(self._members)
+        return part if self._members is None or is_face else part.restrict(self._members)
 
     def _facts(self, number: int, block: OOBEvidence) -> RowFacts | None:
         """Of a block's rows: as kept, or as the kernel finds them; None: from the evidence."""
@@ -368,20 +372,26 @@ class StreamObjective(HostObjective):
     def _is_kernels(self, block: OOBEvidence) -> bool:
         return self._kernel is not None and is_readable(block.votes, block.oob_mask)
 
-    def _reads_all_of(self, block: OOBEvidence) -> bool:
-        """Whether the kernel reads a block as it is: of the members asked for, no others."""
-        return block.n_members == self.n_members and is_readable(block.votes, block.oob_mask)
+    def _kernel_reads(self, number: int, block: OOBEvidence, is_face: bool) -> bool:
+        """Whether the kernel reads a block as it is: of the members asked for, no others.
 
-    def _numbered_blocks(self, skip: int) -> Iterator[tuple[int, OOBEvidence]]:
+        A prior vote that is not held it finds in the block, so a face's columns do not do: theirs
+        is not the whole ensemble's.
+        """
+        is_whole = self._members is None or (is_face and self._blocks.has_prior(number))
+        return is_whole and is_readable(block.votes, block.oob_mask)
+
+    def _numbered_blocks(self, skip: int) -> Iterator[tuple[int, OOBEvidence, bool]]:
+        """Blocks with their numbers, and whether they hold the face's columns alone."""
         if self.stream.n_blocks is None:
             for number, block in enumerate(self.stream.blocks()):
                 if number >= skip:
-                    yield number, block
+                    yield number, block, False
             return
         for number in range(skip, self.stream.n_blocks):
             # With the rows' prior votes known, other members' columns need not be read.
-            members = self._members if self._blocks.is_known(number) else None
-            yield number, self.stream.block(number, members)
+            is_face = self._members is not None and self._blocks.is_known(number)
+            yield number, self.stream.block(number, self._members if is_face else None), is_face
 
     def _affordable_rows(self, block: OOBEvidence) -> int:
         bytes_a_row = max(1, block.nbytes // block.n_rows)

@@ -354,11 +354,13 @@ class _Rounds:
         self.pull = max(PULL_GROWTH * self.pull, curvature)
 
 
-def polisher(objective: Objective, tol: float, max_iter: int) -> Solver:
+def polisher(
+    objective: Objective, tol: float, max_iter: int, *, newton_end: bool = False
+) -> Solver:
     """The exact solver for an objective in memory; `select_solver` has the reasons."""
     if suits_active_set(objective):
-        return ActiveSet(tol=tol, max_iter=max_iter, newton_end=False)
-    return ProjectedGradient(tol=tol, max_iter=max_iter, newton_end=False)
+        return ActiveSet(tol=tol, max_iter=max_iter, newton_end=newton_end)
+    return ProjectedGradient(tol=tol, max_iter=max_iter, newton_end=newton_end)
 
 
 def stochastic_steps(

@@ -2,17 +2,25 @@
 
 A sample S of the rows so far is held. Each row that comes adds its gradient at the current
 anchor a_e, a point fixed for as long as the rows seen have not doubled. At any time, with n_e the
-weight of the rows met at anchor e and ḡ_e their mean gradient there::
+weight of the rows met at anchor e, ḡ_e their mean gradient there, and S_e the rows of the sample
+that are among them, of weight s_e::
 
-    F(w) = f_S(w) + Σ_e (n_e / n) (ḡ_e - ∇f_S(a_e))·w
+    F(w) = f_S(w) + Σ_e (n_e / n ḡ_e - s_e / s ∇f_{S_e}(a_e))·w
 
 is minimised: the sample gives the curvature, all rows the gradient (streaming variance reduction:
-Frostig, Ge, Kakade and Sidford 2015). While all rows fit the sample, F is the objective itself.
+Frostig, Ge, Kakade and Sidford 2015). Each sampled row is compared at the anchor it was met at, so
+that F has the objective for a mean also where early rows are unlike late ones; all of S at every
+anchor would add what epochs differ by. While all rows fit the sample, F is the objective itself.
 
 A sample that is small beside N has the wrong curvature, and the minimum of F may be far off. So
 other rows H are held out, and F with H in place of S is the judge: it estimates the objective
 without having proposed the weights. Minima of F are pulled towards the last anchor more or less,
 and the cautious ones stay unless the judge is sure of a bolder one.
+
+Where members' worth changes over time, the best weights are far from all anchors, and the
+correction is noise. Any share β of it leaves the mean as it is (a control variate), so the share
+is the one with the least spread over parts of the rows: near 1 where rows are alike, small where
+they are not.
 """
 
 from __future__ import annotations
@@ -25,6 +33,7 @@ import numpy as np
 
 from sparsebag.evidence.arrays import on_host
 from sparsebag.evidence.evidence import OOBEvidence
+from sparsebag.evidence.from_predictions import ALL_ZERO, has_votes
 from sparsebag.evidence.reservoir import Reservoir
 from sparsebag.evidence.row_stream import concatenate
 from sparsebag.objective.losses import Loss
@@ -41,7 +50,8 @@ HELD_PART = 2
 """Room for held rows, as a part of the sample's."""
 ADDED_PART = 16
 """Rows taken in at a time, as a part of the sample's."""
-FEWEST_ROWS = 256
+FEWEST_ROWS = 64
+"""Rows of the sample, however small the memory: half as many are held out, in `GROUPS` parts."""
 PULLS = (64.0, 8.0, 1.0)
 """Strengths of the pull towards the last anchor, in units of the sample's curvature on the way."""
 MOST_ERRORS = 4.0
@@ -51,6 +61,11 @@ SURE_ERRORS = 1.0
 far from all anchors."""
 GROUPS = 16
 """Parts of the held rows whose spread gives standard errors."""
+MOST_TRUSTED = 0.9
+"""Share of the correction above which it is taken whole."""
+LEAST_TRUSTED = 0.5
+"""Share of the correction below which the sample speaks for itself alone: no success. It is 0.3 or
+less where members' worth turns about half-way, above 0.8 where rows are alike."""
 NO_PENALTY = ConcaveQuadratic(0.0)
 
 
@@ -62,6 +77,40 @@ class _Anchor:
     gradient: np.ndarray
     value: float = 0.0
     total: float = 0.0
+
+
+@dataclass(frozen=True)
+class _Judge:
+    """Held rows, and what all rows say beyond them: a gradient and a level."""
+
+    rows: SimplexObjective
+    linear: np.ndarray
+    level: float
+
+    def value(self, weights: np.ndarray) -> np.ndarray:
+        """The objective of these rows, and the correction of it."""
+        return np.array([self.rows.value(weights), float(self.linear @ weights) + self.level])
+
+    def slopes(self, weights: np.ndarray) -> np.ndarray:
+        """Likewise how fast it falls towards each member."""
+        both = np.stack([on_host(self.rows.gradient(weights)), self.linear])
+        return np.asarray((both @ weights)[:, None] - both)
+
+
+@dataclass(frozen=True)
+class _Verdict:
+    """What held rows say of some weights; ``error`` is the gap's standard error."""
+
+    value: float
+    gap: float
+    error: float
+    trusted_share: float
+
+    @property
+    def is_good(self) -> bool:
+        """Whether the gap may be none, and more than the sample says so."""
+        is_known = np.isfinite(self.error) and self.trusted_share >= LEAST_TRUSTED
+        return bool(is_known and self.gap <= MOST_ERRORS * self.error)
 
 
 class OnlineSolve:
@@ -116,7 +165,9 @@ class OnlineSolve:
         self._watch = Watch("mirror", verbose)
         self._start = start
         self._n_weighing = 0
+        self._has_votes = False
         self.n_rows = self.n_uncovered = 0
+        self.row_weight = self.squared_weight = 0.0
 
     def add(self, block: OOBEvidence) -> None:
         """Take in a block of rows.
@@ -128,8 +179,14 @@ class OnlineSolve:
         self.n_rows += block.n_rows
         weighs = on_host(block.covered())
         self.n_uncovered += int(np.sum(~weighs))
+        self._has_votes = self._has_votes or has_votes(block)
+        weight = np.ones(int(weighs.sum()))
         if block.sample_weight is not None:
+            weight = on_host(block.sample_weight)[weighs]
             weighs = weighs & (on_host(block.sample_weight) > 0)
+        with np.errstate(over="ignore"):  # huge weights: that rows are uneven is not told then
+            self.row_weight += float(weight.sum())
+            self.squared_weight += float(weight @ weight)
         if not weighs.any():
             return
         if not weighs.all():
@@ -140,8 +197,9 @@ class OnlineSolve:
             self._sample = Reservoir(n_rows, self.seed)
             self._held = Reservoir(n_rows // HELD_PART, self.seed)
         step = max(1, self._sample.n_rows // ADDED_PART)  # a block may exceed the sample
-        for first in range(0, block.n_rows, step):
-            self._add(block.take(slice(first, first + step)))
+        with one_blas_thread():  # once: setting it costs more than some rows' gradient
+            for first in range(0, block.n_rows, step):
+                self._add(block.take(slice(first, first + step)))
 
     def _add(self, block: OOBEvidence) -> None:
         assert self._sample is not None
@@ -152,10 +210,11 @@ class OnlineSolve:
         self._n_weighing += block.n_rows
         self._watch.nbytes_read += block.nbytes
         held = self._split.random(block.n_rows) < HELD_SHARE
+        epoch = max(0, len(self._anchors) - 1)  # rows before the first anchor are met there too
         if held.any():
-            self._held.add(block.take(np.flatnonzero(held)))
+            self._held.add(block.take(np.flatnonzero(held)), epoch)
         if not held.all():
-            self._sample.add(block.take(np.flatnonzero(~held)))
+            self._sample.add(block.take(np.flatnonzero(~held)), epoch)
         if self._anchors:
             self._meet(block)
             if self._n_weighing >= self._next_anchor_at:
@@ -173,20 +232,22 @@ class OnlineSolve:
         if self.n_rows == 0:
             raise ValueError("there are no rows yet; pass some first.")
         if self._sample is None:
-            raise NoWeightError
+            raise NoWeightError(n_covered=self.n_rows - self.n_uncovered)
+        if not self._has_votes:
+            raise ValueError(ALL_ZERO)
         with one_blas_thread():
             if not self._anchors:
                 judge = self._whole()
-                minimum = self._minimise(judge, self._start)
+                minimum = self._minimise(judge, self._start, newton_end=True)
                 weights, status = self._without_small(minimum.weights), minimum.status
                 value, gradient = judge.value_and_gradient(weights)
                 gap = stationarity_gap(weights, gradient)
             else:
+                judge = self._held_rows().rows
                 weights = self._without_small(self._best())
-                judge = self._judge(self.penalty)
-                value = judge.value(weights)
-                gap, error = self._gap_on_held_rows(weights)
-                status = Status.OWN_TEST if gap <= MOST_ERRORS * error else Status.ONE_PASS
+                verdict = self._on_held_rows(weights)
+                value, gap = verdict.value, verdict.gap
+                status = Status.OWN_TEST if verdict.is_good else Status.ONE_PASS
         found = Solution(
             weights=weights,
             objective=value,
@@ -230,8 +291,8 @@ class OnlineSolve:
     def _new_anchor(self) -> None:
         with one_blas_thread():
             weights = self._best()
-            value, gradient = self._judge(self.penalty).value_and_gradient(weights)
-        self._watch.iteration(value, stationarity_gap(weights, gradient), int((weights > 0).sum()))
+            verdict = self._on_held_rows(weights)
+        self._watch.iteration(verdict.value, verdict.gap, int((weights > 0).sum()))
         self._anchors.append(_Anchor(weights, np.zeros_like(weights)))
         self._next_anchor_at = 2 * self._n_weighing
 
@@ -239,13 +300,15 @@ class OnlineSolve:
 
     def _best(self) -> np.ndarray:
         """Of the anchors and what the sample proposes, what held rows clearly like better."""
-        groups = [self._judge(self.penalty, rows) for rows in self._groups()]
+        groups = self._held_groups()
         best, liked = np.zeros(0), np.zeros(0)
         for weights in self._candidates():
             values = np.array([group.value(weights) for group in groups])
-            gain = liked - values if len(liked) else np.zeros(0)
-            if not len(liked) or gain.mean() > SURE_ERRORS * _standard_error(gain):
-                best, liked = weights, values
+            if len(liked):
+                gain = _steadied(liked - values)
+                if gain.mean() <= SURE_ERRORS * _standard_error(gain):
+                    continue
+            best, liked = weights, values
         return best
 
     def _candidates(self) -> Iterator[np.ndarray]:
@@ -253,7 +316,7 @@ class OnlineSolve:
         assert self._sample is not None
         sample = self._objective(self._sample.evidence(), NO_PENALTY)
         last = self._anchors[-1].weights
-        linear, _ = self._correction(sample)
+        linear, _ = self._correction(sample, self._sample.marks)
         free = self._minimise(sample.with_penalty(Tilted(self.penalty, linear, last)), last).weights
         step = free - last
         bend = sample.gradient(free) - sample.gradient(last)
@@ -265,29 +328,72 @@ class OnlineSolve:
             begin = self._minimise(sample.with_penalty(pulled), begin).weights
             yield begin
         yield free
-        yield self._minimise(sample.with_penalty(self.penalty), last).weights
+        alone = self._minimise(sample.with_penalty(self.penalty), last).weights
+        yield alone
+        share = self._trusted_share(sample, alone)
+        if share < MOST_TRUSTED:
+            less = sample.with_penalty(Tilted(self.penalty, share * linear, last))
+            yield self._minimise(less, alone).weights
         for anchor in self._anchors[:-1]:
             yield anchor.weights
 
-    def _judge(self, penalty: Penalty, rows: Any = None) -> SimplexObjective:
-        """F with held rows, or some of them, in the sample's place: an estimate of the whole."""
-        assert self._held is not None
-        evidence = self._held.evidence()
-        held = self._objective(evidence if rows is None else evidence.take(rows), NO_PENALTY)
-        linear, level = self._correction(held)
-        return held.with_penalty(Tilted(penalty, linear + level, self._anchors[-1].weights))
+    def _trusted_share(self, sample: SimplexObjective, weights: np.ndarray) -> float:
+        """The share of the sample's correction that makes its gradient there least noisy."""
+        assert self._sample is not None
+        marks = self._sample.marks
+        slopes = []
+        for rows in _groups(sample.n_rows):
+            part = sample.at_rows(rows)
+            tilt, _ = self._correction(part, marks[rows])
+            slopes.append(np.stack([on_host(part.gradient(weights)), tilt]))
+        return _steadiest_share(np.array(slopes))
 
-    def _correction(self, rows: SimplexObjective) -> tuple[np.ndarray, float]:
+    def _held_rows(self, rows: slice = slice(None)) -> _Judge:
+        """Held rows, or some of them, and what the others say beyond them."""
+        assert self._held is not None
+        held = self._objective(self._held.evidence().take(rows), self.penalty)
+        return _Judge(
+            held, *self._correction(held.with_penalty(NO_PENALTY), self._held.marks[rows])
+        )
+
+    def _held_groups(self) -> list[_Judge]:
+        assert self._held is not None
+        return [self._held_rows(rows) for rows in _groups(self._held.evidence().n_rows)]
+
+    def _on_held_rows(self, weights: np.ndarray) -> _Verdict:
+        """Objective and gap as held rows see them.
+
+        Held rows did not propose the weights. In every direction the slope is a mean over them, so
+        parts of them show its spread.
+        """
+        groups = self._held_groups()
+        values = np.array([group.value(weights) for group in groups])
+        value = self._held_rows().value(weights)
+        parts = np.array([group.slopes(weights) for group in groups])
+        slopes = _steadied(parts)
+        along = slopes[:, int(np.argmax(slopes.mean(axis=0)))]
+        return _Verdict(
+            value=float(value[0] + _steadiest_share(values) * value[1]),
+            gap=float(along.mean()),
+            error=_standard_error(along),
+            trusted_share=_steadiest_share(parts),
+        )
+
+    def _correction(self, rows: SimplexObjective, epochs: np.ndarray) -> tuple[np.ndarray, float]:
         """What all rows met at the anchors say beyond these few: a gradient and a level."""
-        met = [anchor for anchor in self._anchors if anchor.total > 0]
-        total = sum(anchor.total for anchor in met)
+        total = sum(anchor.total for anchor in self._anchors)
         linear, level = np.zeros(rows.n_members), 0.0
-        for anchor in met:
-            value, gradient = rows.value_and_gradient(rows.asarray(anchor.weights))
-            share = anchor.total / total
-            tilt = anchor.gradient / anchor.total - on_host(gradient)
-            linear += share * tilt
-            level += share * (anchor.value / anchor.total - value - float(tilt @ anchor.weights))
+        for epoch, anchor in enumerate(self._anchors):
+            linear += anchor.gradient / total
+            level += (anchor.value - float(anchor.gradient @ anchor.weights)) / total
+            drawn = np.flatnonzero(epochs == epoch)
+            if not len(drawn):
+                continue
+            part = rows.at_rows(drawn)
+            value, gradient = part.value_and_gradient(part.asarray(anchor.weights))
+            share, slope = part.facts.total / rows.facts.total, on_host(gradient)
+            linear -= share * slope
+            level -= share * (value - float(slope @ anchor.weights))
         return linear, level
 
     def _whole(self) -> SimplexObjective:
@@ -297,28 +403,14 @@ class OnlineSolve:
         parts = [r.evidence() for r in (self._sample, self._held) if r.n_seen]
         return self._objective(concatenate(parts), self.penalty)
 
-    def _gap_on_held_rows(self, weights: np.ndarray) -> tuple[float, float]:
-        """The gap as held rows see it, which did not propose the weights, and its standard error.
-
-        In every direction the slope is a mean over held rows, so parts of them show its spread.
-        """
-        slopes = []
-        for rows in self._groups():
-            gradient = on_host(self._judge(self.penalty, rows).gradient(weights))
-            slopes.append(float(weights @ gradient) - gradient)
-        steepest = int(np.argmax(np.mean(slopes, axis=0)))
-        along = np.array(slopes)[:, steepest]
-        return float(along.mean()), _standard_error(along)
-
-    def _groups(self) -> list[slice]:
-        return [slice(group, None, GROUPS) for group in range(GROUPS)]
-
     def _without_small(self, weights: np.ndarray) -> np.ndarray:
         kept = np.where(weights > self.drop_threshold, weights, 0.0)
         return np.asarray(kept / kept.sum())
 
-    def _minimise(self, objective: SimplexObjective, start: Any) -> Solution:
-        solver = polisher(objective, self.tol, self.max_iter)
+    def _minimise(
+        self, objective: SimplexObjective, start: Any, *, newton_end: bool = False
+    ) -> Solution:
+        solver = polisher(objective, self.tol, self.max_iter, newton_end=newton_end)
         found = solver.solve(objective, start)
         self._watch.n_iterations += found.n_iterations
         self._watch.nbytes_read += found.nbytes_read
@@ -330,5 +422,28 @@ class OnlineSolve:
         )
 
 
+def _groups(n_rows: int) -> list[slice]:
+    return [slice(group, None, GROUPS) for group in range(min(GROUPS, n_rows))]
+
+
+def _steadied(parts: np.ndarray) -> np.ndarray:
+    """Estimates by parts of the rows, with the share of the correction that varies least.
+
+    ``parts`` has shape (G, 2) or (G, 2, k): what the rows say, and the correction of it.
+    """
+    return np.asarray(parts[:, 0] + _steadiest_share(parts) * parts[:, 1])
+
+
+def _steadiest_share(parts: np.ndarray) -> float:
+    """β for which the spread of ``parts[:, 0] + β parts[:, 1]`` over the first axis is least."""
+    centred = parts - parts.mean(axis=0)
+    own, tilt = centred[:, 0], centred[:, 1]
+    square = float(np.sum(tilt * tilt))
+    # Parts that agree have nothing to tell: all rows together know best.
+    return float(np.clip(-np.sum(own * tilt) / square, 0.0, 1.0)) if square > 0 else 1.0
+
+
 def _standard_error(values: np.ndarray) -> float:
+    if len(values) < 2:
+        return float("inf")
     return float(np.std(values, ddof=1) / len(values) ** 0.5)
