@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from sparsebag.evidence.cluster_rows import ClusterBlocks
-from sparsebag.evidence.from_cluster import (
+from sparsebag.evidence.cluster_matrices import (
     are_row_blocks,
     blocks_of_matrices,
     blocks_of_parts,
-    is_task,
 )
+from sparsebag.evidence.cluster_rows import ClusterBlocks
+from sparsebag.evidence.from_cluster import is_task
 from sparsebag.evidence.members import Task
 from sparsebag.objective.cluster_objective import ClusterObjective
 from sparsebag.objective.losses import Loss, resolve_loss

@@ -11,8 +11,9 @@ import numpy as np
 import scipy.sparse as sp
 
 from sparsebag.cluster_weights import fit_weights_on_cluster, objective_of, user_blocks
+from sparsebag.evidence.cluster_matrices import are_row_blocks
 from sparsebag.evidence.evidence import OOBEvidence, warn_uncovered
-from sparsebag.evidence.from_cluster import are_row_blocks, is_on_cluster
+from sparsebag.evidence.from_cluster import is_on_cluster
 from sparsebag.evidence.from_predictions import from_predictions
 from sparsebag.evidence.members import MemberPool, Task
 from sparsebag.evidence.row_stream import RowStream

@@ -1,4 +1,4 @@
-"""Evidence made where a Dask cluster keeps the rows: from prediction matrices, or by the members.
+"""Evidence made by the members, where a Dask cluster keeps the rows.
 
 The members are sent to every worker once. Which rows were in whose bag is drawn on the workers,
 some members at a time, and handed to the row blocks as bits.
@@ -6,8 +6,7 @@ some members at a time, and handed to the row blocks as bits.
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Literal
 
@@ -19,10 +18,9 @@ from sparsebag.evidence.cluster_rows import ClusterBlocks, MissingDask, on_every
 from sparsebag.evidence.collect import collect_evidence
 from sparsebag.evidence.evidence import OOBEvidence
 from sparsebag.evidence.from_predictions import check_sample_weight
-from sparsebag.evidence.members import MemberPool, Task
-from sparsebag.evidence.row_stream import evidence_block, with_row_weight
+from sparsebag.evidence.members import MemberPool
+from sparsebag.evidence.row_stream import with_row_weight
 
-Array = Any
 MEMBERS_AT_ONCE = 32
 """Members whose bags one task draws: a few bits a row and member are held at a time."""
 
@@ -46,27 +44,6 @@ def is_on_cluster(values: Any) -> bool:
     return type(values).__module__.split(".")[0] in ("dask", "dask_expr")
 
 
-def are_row_blocks(values: Any) -> bool:
-    """Whether this is a list of row blocks on a cluster: tasks, futures or Dask arrays.
-
-    Parameters
-    ----------
-    values : object
-
-    Returns
-    -------
-    bool
-
-    Examples
-    --------
-    >>> are_row_blocks([np.ones(2)]), are_row_blocks([])
-    (False, False)
-    """
-    if not isinstance(values, (list, tuple)) or not values:
-        return False
-    return all(is_task(value) or _is_array(value) for value in values)
-
-
 def is_task(value: Any) -> bool:
     """Whether this is a ``dask.delayed`` object or a future.
 
@@ -87,99 +64,6 @@ def is_task(value: Any) -> bool:
     """
     module = type(value).__module__
     return module == "dask.delayed" or module.split(".")[0] == "distributed"
-
-
-def blocks_of_parts(
-    parts: Sequence[Any],
-    *,
-    task: Task,
-    labels: Array | None = None,
-    every_class: bool = False,
-    verbose: int = 0,
-) -> ClusterBlocks:
-    """A user's own row blocks, as they are on the workers, checked there.
-
-    Parameters
-    ----------
-    parts : sequence of dask.delayed or distributed.Future
-        Each of ``(predictions, oob_mask, y)`` or ``(predictions, oob_mask, y, sample_weight)``.
-    task, labels, every_class
-        As in `from_predictions`.
-    verbose : int, default 0
-
-    Returns
-    -------
-    ClusterBlocks
-        Of `OOBEvidence`.
-
-    Examples
-    --------
-    >>> import pytest
-    >>> dask = pytest.importorskip("dask")
-    >>> part = dask.delayed((np.eye(2), None, np.ones(2)))
-    >>> len(blocks_of_parts([part, part], task="regression"))
-    2
-    """
-    call = _delayed(_part)
-    given = ClusterBlocks(lambda: [call(part, i) for i, part in enumerate(parts)], verbose)
-    if task == "classification" and labels is None:
-        labels = np.unique(np.concatenate(given.each(_labels)))
-    made = given.derived(_evidence, task, labels, every_class)
-    # Else votes that had to be copied would be held twice.
-    given.let_go()
-    return made
-
-
-def blocks_of_matrices(
-    predictions: Any,
-    oob_mask: Any,
-    y: Any,
-    *,
-    task: Task,
-    sample_weight: Any = None,
-    labels: Array | None = None,
-    every_class: bool = False,
-    verbose: int = 0,
-) -> ClusterBlocks:
-    """Row blocks of a user's Dask matrices, checked on the workers.
-
-    Parameters
-    ----------
-    predictions : dask.array of shape (M, N) or (M, N, C)
-        This and the others: or a list of them, one a block of rows.
-    oob_mask : dask.array or array of shape (M, N), or None
-    y : dask.array, Dask Series or array of shape (M,)
-    task, sample_weight, labels, every_class
-        As in `from_predictions`.
-    verbose : int, default 0
-
-    Returns
-    -------
-    ClusterBlocks
-        Of `OOBEvidence`.
-    """
-    predictions = checked(_joined(predictions), "predictions")
-    n_rows = int(predictions.shape[0])
-    oob_mask = _as_array(_joined(oob_mask), "oob_mask")
-    y = _as_array(_joined(y), "y")
-    sample_weight = _as_array(_joined(sample_weight), "sample_weight")
-    if task == "classification" and labels is None:
-        labels = np.unique(on_host(_here(y)))
-    columns = [
-        row_pieces(predictions, predictions.chunks[0], n_rows, "predictions"),
-        row_pieces(oob_mask, predictions.chunks[0], n_rows, "oob_mask"),
-        row_pieces(y, predictions.chunks[0], n_rows, "y"),
-        row_pieces(sample_weight, predictions.chunks[0], n_rows, "sample_weight"),
-    ]
-    how = {"task": task, "labels": labels, "every_class": every_class}
-    call = _delayed(evidence_block)
-    return ClusterBlocks(
-        lambda: [
-            call(*block, **how, where=f"block {i}")
-            for i, block in enumerate(zip(*columns, strict=True))
-        ],
-        verbose,
-    )
 
 
 def blocks_of_members(
@@ -212,7 +96,7 @@ def blocks_of_members(
     sizes = X.chunks[0]
     columns = [row_pieces(a, sizes, int(X.shape[0]), n) for a, n in _named(X, y, sample_weight)]
     how = {"source": source, "class_votes": class_votes, "dtype": dtype}
-    predict = _delayed(_predicted)
+    predict = delayed_call(_predicted)
 
     def recipe() -> list[Any]:
         members = on_every_worker(pool)
@@ -241,7 +125,7 @@ def leaves_of(pool: MemberPool, X: Any, trees: list[int]) -> dict[int, np.ndarra
     """
     some = replace(pool.keep(np.asarray(trees)), in_bag=None)
     pieces = row_pieces(X, X.chunks[0], int(X.shape[0]), "X")
-    call = _delayed(_routed)
+    call = delayed_call(_routed)
 
     def recipe() -> list[Any]:
         members = on_every_worker(some)
@@ -359,41 +243,21 @@ def row_pieces(values: Any, sizes: tuple[int, ...], n_rows: int, name: str) -> l
     return [values[end - size : end] for end, size in zip(ends, sizes, strict=True)]
 
 
-def _is_array(value: Any) -> bool:
-    return type(value).__module__.startswith("dask.array")
-
-
-def _joined(values: Any) -> Any:
-    """Dask arrays of row blocks, one below the other; anything else as it is."""
-    if not are_row_blocks(values) or not all(_is_array(value) for value in values):
-        return values
-    import dask.array as da
-
-    return da.concatenate(values, axis=0)
-
-
-def _as_array(values: Any, name: str) -> Any:
-    """A Dask Series or DataFrame as a Dask array, its partitions counted; arrays as they are."""
-    if is_task(values) or are_row_blocks(values):
-        raise TypeError(f"{name} is made of tasks; pass a Dask array or an array.")
-    convert = getattr(values, "to_dask_array", None)
-    if convert is None:
-        return values
-    with warnings.catch_warnings():
-        # Labels that are strings become objects, as they are in NumPy's arrays of them.
-        warnings.filterwarnings("ignore", "Dask currently has limited support", UserWarning)
-        return convert(lengths=True)
-
-
-def _here(values: Any) -> Any:
-    return values.compute() if is_on_cluster(values) else values
-
-
 def _named(X: Any, y: Any, sample_weight: Any) -> list[tuple[Any, str]]:
     return [(X, "X"), (y, "y"), (sample_weight, "sample_weight")]
 
 
-def _delayed(function: Callable[..., Any]) -> Any:
+def delayed_call(function: Callable[..., Any]) -> Any:
+    """A function whose calls are tasks, or one sentence where Dask is missing.
+
+    Parameters
+    ----------
+    function : function
+
+    Returns
+    -------
+    dask.delayed
+    """
     try:
         import dask
     except ImportError as error:
@@ -403,7 +267,7 @@ def _delayed(function: Callable[..., Any]) -> Any:
 
 def _bags(members: Any, pool: MemberPool, sizes: tuple[int, ...]) -> list[list[Any]]:
     """For each row block, tasks of bits: who has which of its rows in the bag."""
-    draw, pick = _delayed(_drawn), _delayed(_item)
+    draw, pick = delayed_call(_drawn), delayed_call(_item)
     groups = []
     for first in range(0, len(pool.members), MEMBERS_AT_ONCE):
         last = min(first + MEMBERS_AT_ONCE, len(pool.members))
@@ -412,30 +276,6 @@ def _bags(members: Any, pool: MemberPool, sizes: tuple[int, ...]) -> list[list[A
 
 
 # -- what workers do -------------------------------------------------------------------------
-
-
-def _part(part: Any, number: int) -> tuple[int, tuple[Any, ...]]:
-    """A user's block and its number, for whom it may concern if something is wrong with it."""
-    if not isinstance(part, (tuple, list)) or len(part) not in (3, 4):
-        raise ValueError(
-            f"block {number}: a row block must be (predictions, oob_mask, y) or (predictions, "
-            f"oob_mask, y, sample_weight), got a {type(part).__name__}"
-            + (f" of {len(part)}." if isinstance(part, (tuple, list)) else ".")
-        )
-    return number, tuple(part)
-
-
-def _labels(numbered: tuple[int, tuple[Any, ...]]) -> np.ndarray:
-    return np.unique(on_host(numbered[1][2]))
-
-
-def _evidence(
-    numbered: tuple[int, tuple[Any, ...]], task: Task, labels: Array | None, every_class: bool
-) -> OOBEvidence:
-    number, part = numbered
-    return evidence_block(
-        *part, task=task, labels=labels, every_class=every_class, where=f"block {number}"
-    )
 
 
 def _drawn(pool: MemberPool, first: int, last: int, sizes: tuple[int, ...]) -> list[np.ndarray]:
