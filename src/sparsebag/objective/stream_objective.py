@@ -247,7 +247,7 @@ class StreamObjective(HostObjective):
             if weight is not None and n_rows < total:
                 rows, counts = draw_by_weight(weight, n_rows, rng)
                 drawn: OOBEvidence = replace(take(rows), sample_weight=counts)
-            elif 8 * total > self.memory_limit // FACTS_SHARE:  # no list of all rows' numbers
+            elif 8 * total > self.memory_limit // HELD_SHARE:  # no list of all rows' numbers
                 drawn = take(draw_by_weight(np.broadcast_to(1.0, total), n_rows, rng)[0])
             else:
                 drawn = take(np.sort(rng.choice(total, n_rows, replace=False)))
