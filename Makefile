@@ -54,6 +54,7 @@ bench-scale: $(STAMP)  ## Growth with rows and members, Simplex SGD, evidence on
 
 bench-selection: $(BENCH)  ## Expected risk against deployed, the guard, equal-size baselines, cost
 	$(BIN)/python -m benchmarks.selection
+	$(BIN)/python -m benchmarks.selection_both_ways
 	$(BIN)/python -m benchmarks.selection_kinds
 
 bench-quality: $(BENCH)  ## Refined and calibrated, at 10 and 20 of 100 trees, beside every baseline
