@@ -211,7 +211,7 @@ class OnlineWeights:
     >>> for day in range(5):
     ...     truth = rng.normal(size=200)
     ...     votes = truth[:, None] + rng.normal(size=(200, 20)) * np.linspace(0.2, 3.0, 20)
-    ...     online = online.partial_fit(votes, rng.random((200, 20)) < 0.37, truth)
+    ...     online = online.partial_fit(votes, rng.random((200, 20)) < 0.5, truth)
     >>> online.n_rows_, bool(online.weights_[:5].sum() > online.weights_[5:].sum())
     (1000, True)
     """

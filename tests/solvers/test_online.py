@@ -223,6 +223,8 @@ def test_days_without_anything_to_say():
     online.partial_fit(e.votes[3000:3500], e.oob_mask[3000:3500], e.target[3000:3500])
     exact = sb.fit_weights(e.votes[3000:3500], e.oob_mask[3000:3500], e.target[3000:3500])
     assert online.n_rows_ == 3500
+    with pytest.warns(sb.UncoveredRowsWarning, match="3000 of 3500 rows"):
+        online.weights_
     assert online.solution_.objective == pytest.approx(exact.objective, abs=1e-5)
 
 

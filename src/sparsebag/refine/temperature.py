@@ -177,8 +177,8 @@ def at_deployed_size(few: Tempered, others_few: Tempered, others: Tempered) -> T
 
     Examples
     --------
-    >>> at_deployed_size(Temperature(0.8), Temperature(0.5), Temperature(0.4))
-    Temperature(temperature=0.64)
+    >>> at_deployed_size(Temperature(0.5), Temperature(0.5), Temperature(0.25))
+    Temperature(temperature=0.25)
     """
     changed = few.temperature * (others.temperature / others_few.temperature)
     return replace(few, temperature=float(np.clip(changed, SHARPEST, SOFTEST)))
