@@ -15,7 +15,7 @@ import numpy as np
 
 from sparsebag.evidence.arrays import on_host
 from sparsebag.evidence.evidence import OOBEvidence, lost_class
-from sparsebag.refine.calibrate import family_of_auto, fit_calibrator, held_out_rows, needs_its_own
+from sparsebag.refine.calibrate import fit_calibrator, held_out_rows, needs_its_own
 from sparsebag.refine.calibrated import Calibrated
 from sparsebag.refine.calibration_kinds import is_auto
 from sparsebag.refine.refitted_trees import RefittedTrees
@@ -234,13 +234,12 @@ class VoteCalibration:
             most = min(most, float(MOST_VOTES_MATCHED))
         sizes = most, max(1.0, min(most / FEWER, FEW))
         given = [self._given_by(trees, size) for size in sizes]
-        kind, n_rows = self.settings.calibration, self.evidence.n_rows
+        n_rows = self.evidence.n_rows
         with one_blas_thread():
-            if is_auto(kind):
-                kind = family_of_auto(**given[0])
-            if kind is None:
-                return CalibratedShare.none(n_rows)
-            many, few = (held_out_rows(**votes, kind=kind) for votes in given)
+            many = held_out_rows(**given[0], kind=self.settings.calibration)
+            few = None if many is None else held_out_rows(**given[1], kind=many.kind)
+        if many is None or few is None:
+            return CalibratedShare.none(n_rows)
         low, high = (float(np.mean(1.0 / np.minimum(voters, size))) for size in sizes)
         weight = many.weight
         scores = np.stack([many.after, few.after, many.before, few.before], axis=1)

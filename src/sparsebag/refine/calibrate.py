@@ -108,12 +108,15 @@ class HeldOutRows:
     weight : ndarray of shape (R,)
         Summing to one.
     before, after : ndarray of shape (R,)
+    kind : str or object
+        Of the calibrator.
     """
 
     row: np.ndarray
     weight: np.ndarray
     before: np.ndarray
     after: np.ndarray
+    kind: Any
 
 
 def held_out_rows(
@@ -124,7 +127,7 @@ def held_out_rows(
     kind: Any,
     sample_weight: np.ndarray | None = None,
     seed: int = 0,
-) -> HeldOutRows:
+) -> HeldOutRows | None:
     """What a kind of calibrator makes of rows' Brier scores, by cross-fitting.
 
     Parameters
@@ -132,55 +135,28 @@ def held_out_rows(
     votes, target, row, sample_weight, seed
         As in `fit_calibrator`.
     kind : str or object
-        Any but "auto" and None.
+        Any but None; "auto" is the family it considers, whatever that gains.
 
     Returns
     -------
-    HeldOutRows
+    HeldOutRows or None
+        None where rows are too few for "auto".
     """
     proba, position, group, weight = _checked(votes, target, row, sample_weight)
     kind = resolve_kind(kind, proba.shape[1])
-    fit: Fit = FAMILIES[kind] if isinstance(kind, str) else _fit_of(kind)
     judge = _Judge(proba, position, group, weight, seed)
+    if is_auto(kind):
+        if judge.n_rows < FEWEST_ROWS:
+            return None
+        family, held_out, _ = _preferred(judge)
+        kind = family or PREFERRED
+    else:
+        fit: Fit = FAMILIES[kind] if isinstance(kind, str) else _fit_of(kind)
+        held_out = judge.held_out(fit)
     kept = np.asarray(row) if sample_weight is None else np.asarray(row)[sample_weight > 0.0]
     share = judge.row_weight / judge.row_weight.sum()
-    after = judge.brier(judge.held_out(fit))
-    return HeldOutRows(np.unique(kept), share, judge.brier(proba), after)
-
-
-def family_of_auto(
-    votes: np.ndarray,
-    target: np.ndarray,
-    row: np.ndarray,
-    *,
-    sample_weight: np.ndarray | None = None,
-    seed: int = 0,
-) -> str | None:
-    """The family of calibrators "auto" considers for votes, whatever it gains.
-
-    Parameters
-    ----------
-    votes, target, row, sample_weight, seed
-        As in `fit_calibrator`.
-
-    Returns
-    -------
-    str or None
-        None where the rows are too few for any.
-
-    Examples
-    --------
-    >>> target = np.tile([0, 1], 500)
-    >>> timid = np.where(target[:, None] == [0, 1], 0.6, 0.4)
-    >>> family_of_auto(timid, target, np.arange(1000))
-    'tempered_floor'
-    """
-    judge = _Judge(*_checked(votes, target, row, sample_weight), seed)
-    if judge.n_rows < FEWEST_ROWS:
-        return None
-    if judge.n_rows < ROWS_FOR_RICHER:  # the answer is known
-        return PREFERRED
-    return _preferred(judge)[0] or PREFERRED
+    after = judge.brier(held_out)
+    return HeldOutRows(np.unique(kept), share, judge.brier(proba), after, kind)
 
 
 def held_out_votes(
@@ -252,7 +228,7 @@ def needs_its_own(
 
 
 def _preferred(judge: _Judge) -> tuple[str | None, np.ndarray, dict[str, float]]:
-    """The rule of "auto": a family or None, its held-out votes, and the gain of each tried."""
+    """The rule of "auto": a family, or None for none; held-out votes; the gain of each tried."""
     if judge.n_rows < FEWEST_ROWS:
         return None, judge.proba, {}
     held_out = judge.held_out(FAMILIES[PREFERRED])
@@ -266,7 +242,7 @@ def _preferred(judge: _Judge) -> tuple[str | None, np.ndarray, dict[str, float]]
         if ahead > ERRORS_FOR_RICHER * error and considered[RICHER] > 0.0:
             return RICHER, richer, considered
     if not considered[PREFERRED] > 0.0:
-        return None, judge.proba, considered
+        return None, held_out, considered
     return PREFERRED, held_out, considered
 
 
