@@ -15,7 +15,7 @@ from sklearn.linear_model import Ridge
 import sparsebag as sb
 from problems import LOSSES, evidence
 from sparsebag.cluster_survivors import SampledRowsWarning
-from sparsebag.evidence import cluster_rows
+from sparsebag.evidence import cluster_rows, from_cluster
 from sparsebag.evidence.cluster_rows import ClusterBlocks
 from sparsebag.evidence.from_cluster import whole_groups
 from sparsebag.objective.cluster_objective import ClusterObjective
@@ -398,49 +398,30 @@ def test_a_worker_lost_as_the_members_are_sent_costs_time_not_the_result(monkeyp
     forest, X, y, dX, dy = forest_problem(1500)
     how = {"lam": 0.01, "refine": None, "calibration": None}
     here = sb.compress(forest, X, y, **how)
-    scatter, sent = distributed.Client.scatter, []
+    send, sent = from_cluster.on_every_worker, []
 
-    def scatter_or_kill(self, thing, **kwargs):
-        sent.append(thing)
-        is_last = len(sent) == 2  # the trees that prove the rows, then all of them
-        if is_last and when == "before":
-            os.kill(next(iter(self.run(os.getpid).values())), signal.SIGKILL)
-        future = scatter(self, thing, **kwargs)
-        if is_last and when == "after":
-            (holder,) = self.who_has([future])[future.key]
-            os.kill(self.run(os.getpid, workers=[holder])[holder], signal.SIGKILL)
-        return future
+    def send_or_kill(pool):
+        is_last = len(pool.members) == 20  # the trees that prove the rows go before them all
+        kills = is_last and not sent
+        sent.extend([pool] if is_last else [])
+        if kills and when == "before":
+            os.kill(victim, signal.SIGKILL)
+        members = send(pool)
+        if kills and when == "after":
+            os.kill(victim, signal.SIGKILL)
+        return members
 
-    monkeypatch.setattr(distributed.Client, "scatter", scatter_or_kill)
+    monkeypatch.setattr(from_cluster, "on_every_worker", send_or_kill)
     settings = {"processes": True, "threads_per_worker": 1, "dashboard_address": None}
     with (
         dask.config.set(scheduler=None),
         distributed.LocalCluster(n_workers=2, silence_logs=50, **settings) as cluster,
-        distributed.Client(cluster),
+        distributed.Client(cluster) as client,
     ):
-        there = within(120, lambda: sb.compress(forest, dX, dy, **how))
-    assert len(sent) >= 2
+        victim = next(iter(client.run(os.getpid).values()))
+        there = within(240, lambda: sb.compress(forest, dX, dy, **how))
+    assert sent
     np.testing.assert_allclose(there.weights_, here.weights_, atol=SAME)
-
-
-def test_what_cannot_be_sent_is_said_after_a_few_attempts(monkeypatch):
-    distributed = pytest.importorskip("distributed", reason="distributed is not installed")
-    monkeypatch.setattr(cluster_rows, "WAIT_SECONDS", 0.0)
-    tried = []
-
-    def refuse(self, thing, **kwargs):
-        tried.append(thing)
-        raise TimeoutError("No valid workers found")
-
-    monkeypatch.setattr(distributed.Client, "scatter", refuse)
-    client = distributed.Client(processes=False, n_workers=1, dashboard_address=":0")
-    with (
-        client,
-        dask.config.set(scheduler=None),
-        pytest.raises(cluster_rows.NotSentError, match="list could not be sent to the workers"),
-    ):
-        ClusterBlocks(lambda: [dask.delayed(len)(cluster_rows.on_every_worker([1]))])
-    assert len(tried) == cluster_rows.MOST_ATTEMPTS
 
 
 @pytest.mark.parametrize("scheduler", ["sync", "threads"])

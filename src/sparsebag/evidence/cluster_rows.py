@@ -3,9 +3,8 @@
 A block is made where its rows are and stays there; what is asked of all of them is added up on the
 way back, eight at a time, so that no machine sees more than a few results. Any Dask scheduler will
 do. Where a worker of a distributed one is lost, the scheduler makes its blocks again from their
-rows; where too much is lost for that (members that were sent once, with the last worker that had
-them, or on their way to one), everything is made anew from the recipe and the question is asked
-again.
+rows, and the members from what it was sent once; where too much is lost for that, everything is
+made anew from the recipe and the question is asked again.
 """
 
 from __future__ import annotations
@@ -20,6 +19,8 @@ FAN_IN = 8
 MOST_ATTEMPTS = 4
 WAIT_SECONDS = 2.0
 """Between attempts: a lost worker's successor takes about as long to start."""
+LARGEST_SENT = "1TiB"
+"""Dask warns of large arguments, which had better be loaded by the workers; members cannot be."""
 
 Recipe = Callable[[], list[Any]]
 
@@ -29,15 +30,6 @@ class MissingDask(ImportError):
 
     def __init__(self) -> None:
         super().__init__("Dask is not installed; pip install 'sparsebag[dask]'.")
-
-
-class NotSentError(RuntimeError):
-    """What every worker needs could not be sent, since one was lost on the way."""
-
-    def __init__(self, thing: Any, error: BaseException) -> None:
-        super().__init__(
-            f"a {type(thing).__name__} could not be sent to the workers ({error!r}); are there any?"
-        )
 
 
 class ClusterBlocks:
@@ -197,7 +189,7 @@ def lost_worker_errors() -> tuple[type[BaseException], ...]:
     from distributed.comm import CommClosedError
     from distributed.scheduler import KilledWorker
 
-    return KilledWorker, FutureCancelledError, CancelledError, CommClosedError, NotSentError
+    return KilledWorker, FutureCancelledError, CancelledError, CommClosedError
 
 
 def on_every_worker(thing: Any) -> Any:
@@ -215,20 +207,20 @@ def on_every_worker(thing: Any) -> Any:
     client = current_client()
     if client is None:
         return _dask().delayed(thing, pure=False, traverse=False)
-    try:
-        # Not with broadcast=True: the scheduler then copies until every worker there was has one,
-        # which is never where one of them was lost meanwhile.
-        sent = client.scatter(thing, hash=False)
-        # Copies on all workers: the last of them would have to be lost for it to be sent again,
-        # and tasks that read it are given to those alone who have it. Where a worker is gone,
-        # another answers in its place.
-        arrived = [
-            client.submit(_arrived, sent, workers=[worker], allow_other_workers=True, pure=False)
-            for worker in client.nthreads()
-        ]
-        client.gather(arrived)
-    except (OSError, KeyError) as error:  # the latter where the scheduler knows it no longer
-        raise NotSentError(thing, error) from error
+    from distributed.protocol import pickle
+
+    # Not client.scatter: with broadcast=True it copies until every worker there was has one, which
+    # is never where one is lost meanwhile; without, it is gone with the one worker that has it.
+    # As a task's argument the scheduler keeps it, for whoever is left.
+    with _dask().config.set({"distributed.admin.large-graph-warning-threshold": LARGEST_SENT}):
+        sent = client.submit(pickle.loads, pickle.dumps(thing), pure=False)
+    # Copies on all workers, since tasks that read it are given to those alone who have it. Where
+    # one of them is gone, another answers in its place.
+    arrived = [
+        client.submit(_arrived, sent, workers=[worker], allow_other_workers=True, pure=False)
+        for worker in client.nthreads()
+    ]
+    client.gather(arrived)
     return sent
 
 
