@@ -6,10 +6,21 @@ import numpy as np
 import pytest
 
 from problems import LOSSES, evidence, interior_point
+from sparsebag.objective import _passes
 from sparsebag.objective.penalties import ConcaveQuadratic
 from sparsebag.objective.simplex_objective import SimplexObjective
 
 CASES = [("log_loss", 3), ("squared_error", 3), ("brier", 2)]
+
+
+@pytest.fixture(params=["avx512", "avx2", "portable"])
+def kernel(request):
+    """Each kernel in turn, whichever the machine would take by itself."""
+    if request.param not in _passes.kernels():
+        pytest.skip(f"this machine has no {request.param}")
+    before = _passes.use_kernel(request.param)
+    yield request.param
+    _passes.use_kernel(before)
 
 
 def both(e, loss, weights):
@@ -24,7 +35,7 @@ def both(e, loss, weights):
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("n_members", [1, 15, 16, 17, 63, 64, 65, 131, 4101])
 @pytest.mark.parametrize("n_rows", [1, 7, 8, 75])
-def test_as_the_general_way(loss, n_classes, weighted, n_members, n_rows):
+def test_as_the_general_way(kernel, loss, n_classes, weighted, n_members, n_rows):
     e = evidence(
         loss,
         n_rows=n_rows,
@@ -43,7 +54,7 @@ def test_as_the_general_way(loss, n_classes, weighted, n_members, n_rows):
 
 
 @pytest.mark.parametrize("loss", ["log_loss", "squared_error"])
-def test_what_is_in_the_bag_is_never_read(loss):
+def test_what_is_in_the_bag_is_never_read(kernel, loss):
     e = evidence(loss, n_members=37, dtype=np.float32)
     clean, _ = both(e, loss, interior_point(37))
     for junk in (np.nan, np.inf, -1e30):
@@ -53,7 +64,7 @@ def test_what_is_in_the_bag_is_never_read(loss):
         assert np.array_equal(found[1], clean[1])
 
 
-def test_votes_of_zero_meet_the_clip():
+def test_votes_of_zero_meet_the_clip(kernel):
     e = evidence(n_members=9, dtype=np.float32)
     hard = replace(e, votes=np.zeros_like(e.votes))
     f = SimplexObjective(hard, LOSSES["log_loss"], ConcaveQuadratic(0.0), prior_mass=0.02)
@@ -62,7 +73,7 @@ def test_votes_of_zero_meet_the_clip():
     assert value == pytest.approx(-np.log(1e-15), rel=1e-6)
 
 
-def test_cuts_do_not_move_the_sums():
+def test_cuts_do_not_move_the_sums(kernel):
     """The gradient of parts adds up to that of the whole, to single precision's last digits."""
     e = evidence(n_rows=1000, n_members=50, dtype=np.float32)
     whole = SimplexObjective(e, LOSSES["log_loss"], ConcaveQuadratic(0.0), prior_mass=0.02)

@@ -1,0 +1,216 @@
+#ifndef SPARSEBAG_AVX2_H
+#define SPARSEBAG_AVX2_H
+
+#include <immintrin.h>
+
+#include <cstddef>
+#include <cstdint>
+
+#include "portable.h"
+#include "row_terms.h"
+
+#define SPARSEBAG_AVX2 __attribute__((target("avx2,fma")))
+#define SPARSEBAG_AVX2_INLINE __attribute__((target("avx2,fma"), always_inline)) static inline
+
+namespace {
+
+// Eight members at a time. A mask's bytes become integers, whose sign (0 or above) keeps or clears
+// the bits of a number: one instruction, whatever is set in the byte, and whatever a vote in the
+// bag holds, NaN included.
+struct Avx2 {
+    static constexpr std::size_t LANES_OF = 8;
+
+    SPARSEBAG_AVX2_INLINE __m256i is_in(const std::uint8_t *m) {
+        return _mm256_cvtepu8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i *>(m)));
+    }
+
+    SPARSEBAG_AVX2_INLINE __m256 kept(__m256 x, __m256i in) {
+        return _mm256_castsi256_ps(_mm256_sign_epi32(_mm256_castps_si256(x), in));
+    }
+
+    // The last eight members of a row again, without those that were counted before them.
+    SPARSEBAG_AVX2_INLINE __m256i not_before(std::size_t done, std::size_t from) {
+        const __m256i lane = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
+        return _mm256_cmpgt_epi32(lane, _mm256_set1_epi32(static_cast<int>(done - from) - 1));
+    }
+
+    SPARSEBAG_AVX2_INLINE __m128 folded(__m256 x) {
+        return _mm_add_ps(_mm256_castps256_ps128(x), _mm256_extractf128_ps(x, 1));
+    }
+
+    struct Sums {
+        __m256 votes, weights, plain, count;
+    };
+
+    template <bool FINDS_PRIOR, bool IS_ZEROED>
+    SPARSEBAG_AVX2_INLINE void add(Sums &s, __m256 votes, __m256 weight, __m256i in) {
+        if constexpr (!IS_ZEROED) votes = kept(votes, in);
+        s.votes = _mm256_fmadd_ps(votes, weight, s.votes);
+        s.weights = _mm256_add_ps(s.weights, kept(weight, in));
+        if constexpr (FINDS_PRIOR) {
+            s.plain = _mm256_add_ps(s.plain, votes);
+            s.count = _mm256_add_ps(s.count, kept(_mm256_set1_ps(1.0f), in));
+        }
+    }
+
+    template <bool FINDS_PRIOR>
+    SPARSEBAG_AVX2_INLINE void finish(const Sums &s, double &n, double &d, double &u, double &k) {
+        const __m128 pairs = _mm_hadd_ps(folded(s.votes), folded(s.weights));
+        __m128 more = pairs;
+        if constexpr (FINDS_PRIOR) more = _mm_hadd_ps(folded(s.plain), folded(s.count));
+        const __m128 four = _mm_hadd_ps(pairs, more);
+        n = four[0];
+        d = four[1];
+        if constexpr (FINDS_PRIOR) {
+            u = four[2];
+            k = four[3];
+        }
+    }
+
+    // The members after the last whole eight; a row has eight at least.
+    template <bool FINDS_PRIOR>
+    SPARSEBAG_AVX2_INLINE void add_rest(Sums &s, const float *v, const std::uint8_t *m,
+                                        const float *w, std::size_t done, std::size_t c) {
+        if (done == c) return;
+        const std::size_t from = c - LANES_OF;
+        const __m256i in = _mm256_and_si256(is_in(m + from), not_before(done, from));
+        add<FINDS_PRIOR, false>(s, _mm256_loadu_ps(v + from), _mm256_loadu_ps(w + from), in);
+    }
+
+    // One row, several sums at a time. Whether the prior is found too has no part in the order of
+    // the other sums: a pass has the same bits either way.
+    template <bool FINDS_PRIOR, bool IS_ZEROED>
+    SPARSEBAG_AVX2 static void forward(const float *v, const std::uint8_t *m, const float *w,
+                                       std::size_t c, double &n, double &d, double &u, double &k) {
+        constexpr std::size_t SUMS = 3;
+        const __m256 zero = _mm256_setzero_ps();
+        Sums s[SUMS];
+        for (std::size_t l = 0; l < SUMS; ++l) s[l] = {zero, zero, zero, zero};
+        std::size_t j = 0;
+        for (; j + SUMS * LANES_OF <= c; j += SUMS * LANES_OF)
+            for (std::size_t l = 0; l < SUMS; ++l) {
+                const std::size_t at = j + LANES_OF * l;
+                add<FINDS_PRIOR, IS_ZEROED>(s[l], _mm256_loadu_ps(v + at), _mm256_loadu_ps(w + at),
+                                            is_in(m + at));
+            }
+        for (; j + LANES_OF <= c; j += LANES_OF)
+            add<FINDS_PRIOR, IS_ZEROED>(s[0], _mm256_loadu_ps(v + j), _mm256_loadu_ps(w + j),
+                                        is_in(m + j));
+        add_rest<FINDS_PRIOR>(s[0], v, m, w, j, c);
+        for (std::size_t l = 1; l < SUMS; ++l) {
+            s[0].votes = _mm256_add_ps(s[0].votes, s[l].votes);
+            s[0].weights = _mm256_add_ps(s[0].weights, s[l].weights);
+            s[0].plain = _mm256_add_ps(s[0].plain, s[l].plain);
+            s[0].count = _mm256_add_ps(s[0].count, s[l].count);
+        }
+        finish<FINDS_PRIOR>(s[0], n, d, u, k);
+    }
+
+    // Rows so long that the weights leave the first cache: four at a time share their reading.
+    template <bool FINDS_PRIOR, bool IS_ZEROED>
+    SPARSEBAG_AVX2 static void forward_four(const float *v, const std::uint8_t *m, const float *w,
+                                            std::size_t c, double *n, double *d, double *u,
+                                            double *k) {
+        const __m256 zero = _mm256_setzero_ps();
+        Sums s[4];
+        for (int r = 0; r < 4; ++r) s[r] = {zero, zero, zero, zero};
+        std::size_t j = 0;
+        for (; j + LANES_OF <= c; j += LANES_OF) {
+            const __m256 weight = _mm256_loadu_ps(w + j);
+            for (int r = 0; r < 4; ++r)
+                add<FINDS_PRIOR, IS_ZEROED>(s[r], _mm256_loadu_ps(v + r * c + j), weight,
+                                            is_in(m + r * c + j));
+        }
+        for (int r = 0; r < 4; ++r) {
+            add_rest<FINDS_PRIOR>(s[r], v + r * c, m + r * c, w, j, c);
+            finish<FINDS_PRIOR>(s[r], n[r], d[r], u[r], k[r]);
+        }
+    }
+
+    template <std::size_t R, bool IS_ZEROED>
+    SPARSEBAG_AVX2_INLINE __m256 differentiated(const float *v, const std::uint8_t *m,
+                                                const __m256 *a, const __m256 *b, std::size_t c,
+                                                __m256 left, __m256i lanes) {
+        __m256 right = _mm256_setzero_ps();
+        for (std::size_t r = 0; r < R; ++r) {
+            const __m256i in = _mm256_and_si256(is_in(m + r * c), lanes);
+            __m256 votes = _mm256_loadu_ps(v + r * c);
+            if constexpr (!IS_ZEROED) votes = kept(votes, in);
+            left = _mm256_fmadd_ps(votes, a[r], left);
+            right = _mm256_add_ps(right, kept(b[r], in));
+        }
+        return _mm256_add_ps(left, right);
+    }
+
+    template <std::size_t R, bool IS_ZEROED>
+    SPARSEBAG_AVX2 static void transposed(const float *v, const std::uint8_t *m,
+                                          const float *on_votes, const float *on_mask,
+                                          std::size_t c, float *sums) {
+        __m256 a[R], b[R];
+        for (std::size_t r = 0; r < R; ++r) {
+            a[r] = _mm256_set1_ps(on_votes[r]);
+            b[r] = _mm256_set1_ps(on_mask[r]);
+        }
+        const __m256i all = _mm256_set1_epi32(-1);
+        std::size_t j = 0;
+        for (; j + LANES_OF <= c; j += LANES_OF)
+            _mm256_storeu_ps(sums + j,
+                             differentiated<R, IS_ZEROED>(v + j, m + j, a, b, c,
+                                                          _mm256_loadu_ps(sums + j), all));
+        if (j < c) {
+            const std::size_t from = c - LANES_OF;
+            const __m256i rest = not_before(j, from);
+            const __m256 before = _mm256_loadu_ps(sums + from);
+            const __m256 after =
+                differentiated<R, false>(v + from, m + from, a, b, c, before, rest);
+            _mm256_storeu_ps(sums + from, after);
+        }
+    }
+
+    template <bool FINDS_PRIOR, bool IS_ZEROED>
+    SPARSEBAG_AVX2 static void votes_of_rows(const float *v, const std::uint8_t *m, const float *w,
+                                             std::size_t rows, std::size_t c, double *n, double *d,
+                                             double *u, double *k) {
+        std::size_t r = 0;
+        for (; c >= LONG_ROW && r + 4 <= rows; r += 4)
+            forward_four<FINDS_PRIOR, IS_ZEROED>(v + r * c, m + r * c, w, c, n + r, d + r, u + r,
+                                                 k + r);
+        for (; r < rows; ++r)
+            forward<FINDS_PRIOR, IS_ZEROED>(v + r * c, m + r * c, w, c, n[r], d[r], u[r], k[r]);
+    }
+
+    template <bool IS_ZEROED>
+    SPARSEBAG_AVX2 static double run_rows(const float *v, const std::uint8_t *m, const float *w,
+                                          std::size_t rows, std::size_t first, std::size_t c,
+                                          const RowTerms &t, float *sums, double &total) {
+        float a[MOST_ROWS], b[MOST_ROWS];
+        double n[MOST_ROWS], d[MOST_ROWS], u[MOST_ROWS], k[MOST_ROWS], weight[MOST_ROWS];
+        if (t.finds_prior())
+            votes_of_rows<true, IS_ZEROED>(v, m, w, rows, c, n, d, u, k);
+        else
+            votes_of_rows<false, IS_ZEROED>(v, m, w, rows, c, n, d, u, k);
+        total += priors_of_rows(t, first, rows, u, k, u, weight);
+        const double loss = losses_of_rows(t, first, rows, n, d, u, weight, a, b);
+        std::size_t r = 0;
+        for (; r + 4 <= rows; r += 4)
+            transposed<4, IS_ZEROED>(v + r * c, m + r * c, a + r, b + r, c, sums);
+        for (; r < rows; ++r)
+            transposed<1, IS_ZEROED>(v + r * c, m + r * c, a + r, b + r, c, sums);
+        return loss;
+    }
+
+    static double run(const float *v, const std::uint8_t *m, const float *w, std::size_t rows,
+                      std::size_t first, std::size_t c, const RowTerms &t, float *sums,
+                      double &total) {
+        if (c < LANES_OF) return Portable::run(v, m, w, rows, first, c, t, sums, total);
+        if (t.is_zeroed) return run_rows<true>(v, m, w, rows, first, c, t, sums, total);
+        return run_rows<false>(v, m, w, rows, first, c, t, sums, total);
+    }
+};
+
+}  // namespace
+
+#undef SPARSEBAG_AVX2
+#undef SPARSEBAG_AVX2_INLINE
+
+#endif

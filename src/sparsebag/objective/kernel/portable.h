@@ -1,0 +1,42 @@
+#ifndef SPARSEBAG_PORTABLE_H
+#define SPARSEBAG_PORTABLE_H
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "products.h"
+#include "row_terms.h"
+
+namespace {
+
+// Wherever there are no kernels of our own below: two plain products of a few rows.
+struct Portable {
+    static double run(const float *v, const std::uint8_t *m, const float *w, std::size_t rows,
+                      std::size_t first, std::size_t c, const RowTerms &t, float *sums,
+                      double &total) {
+        float a[MOST_ROWS], b[MOST_ROWS];
+        double n[MOST_ROWS], d[MOST_ROWS], u[MOST_ROWS], k[MOST_ROWS], weight[MOST_ROWS];
+        // Votes in the bag may be anything, NaN included: a copy of these rows has zeros there.
+        static thread_local std::vector<float> kept;
+        if (!t.is_zeroed) {
+            kept.resize(rows * c);
+            for (std::size_t j = 0; j < rows * c; ++j) kept[j] = m[j] ? v[j] : 0.0f;
+            v = kept.data();
+        }
+        if (t.finds_prior()) {
+            static thread_local std::vector<float> ones;
+            ones.resize(c, 1.0f);
+            forward_f32(v, m, ones.data(), rows, c, u, k);
+        }
+        forward_f32(v, m, w, rows, c, n, d);
+        total += priors_of_rows(t, first, rows, u, k, u, weight);
+        const double loss = losses_of_rows(t, first, rows, n, d, u, weight, a, b);
+        transposed_f32(v, m, a, b, rows, c, sums);
+        return loss;
+    }
+};
+
+}  // namespace
+
+#endif
