@@ -131,9 +131,8 @@ def main() -> None:
 
     say("python -m benchmarks.digests")
     say(", ".join(f"{name} {value}" for name, value in environment().items() if value))
-    say(
-        "\nA pass over .npy files, CPU time; as multiples of what memory, and a plain read of the files, allow\n"
-    )
+    say("\nA pass over .npy files, CPU time; memory ×: of what its bandwidth allows, files ×: of a")
+    say("plain read of the same slices\n")
     say(
         f"{'M':>9} {'N':>6} {'memory_limit':>13} {'blocks':>7} {'pass ms':>8} {'memory ×':>8} "
         f"{'files ×':>8} {'digests':>8} {'priors not held':>16}"
