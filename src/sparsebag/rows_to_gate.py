@@ -18,6 +18,10 @@ MOST_ELEMENTS = 2**25
 """Rows, and votes or features of them, that a gate is fitted to."""
 
 
+MOST_NAMES = 3
+"""Columns that a sentence names."""
+
+
 class Rows(NamedTuple):
     """Positions of rows in the evidence, and their features."""
 
@@ -80,7 +84,25 @@ def usable_rows(evidence: OOBEvidence, pool: MemberPool, X: Any) -> tuple[Rows |
         dense = taken.toarray() if sp.issparse(taken) else taken
         features = np.asarray(dense, dtype=np.float64)
     except (TypeError, ValueError):
-        return None, "X has columns that are no numbers"
+        return None, _not_numbers(taken)
     if features.ndim != 2:
         return None, "X is no table of rows and columns"
     return Rows(at, features), ""
+
+
+def _not_numbers(X: Any) -> str:
+    """Which columns a gate cannot read, and what is to be done about it."""
+    names = getattr(X, "columns", None)
+    columns = np.asarray(X, dtype=object)
+    found = []
+    for f in range(columns.shape[1] if columns.ndim == 2 else 0):
+        try:
+            columns[:, f].astype(np.float64)
+        except (TypeError, ValueError):
+            found.append(f"x{f}" if names is None else repr(str(names[f])))
+    more = ", …" * (len(found) > MOST_NAMES)
+    told = f" ({', '.join(found[:MOST_NAMES])}{more})" if found else ""
+    return (
+        f"X has columns that are no numbers{told}, which are to be encoded before the ensemble "
+        "(one-hot, for example)"
+    )
