@@ -114,7 +114,8 @@ def _without_outliers(values: np.ndarray, counted: np.ndarray) -> np.ndarray:
     if counted.all():  # the same, in a hundredth of the time
         low, high = np.quantile(values, ends, axis=0)
     else:
-        low, high = np.nanquantile(np.where(counted, values, np.nan), ends, axis=0)
+        asked = counted | ~counted.any(axis=0)  # of a column without any, NumPy would warn
+        low, high = np.nanquantile(np.where(asked, values, np.nan), ends, axis=0)
     most = np.where(high > low, FAR * (high - low), np.inf)
     most = np.where(np.isfinite(most), most, np.inf)
     with np.errstate(invalid="ignore"):
