@@ -175,7 +175,8 @@ def des() -> None:
 
 def run() -> None:
     with kept_output(RESULTS / "local.txt"):
-        print(f"benchmarks.local, {environment()['machine']}, source {environment()['source']}")
+        # Of no one source: each table names that of its rows, which are kept when it changes.
+        print(f"benchmarks.local, summarised on {environment()['machine']}")
         experts()
         suite()
         des()

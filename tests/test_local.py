@@ -1,5 +1,6 @@
 """`compress(local=...)`: gates where members differ by place, global weights where they do not."""
 
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -10,6 +11,7 @@ from sklearn.datasets import load_breast_cancer, load_diabetes
 from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import KFold
+from sklearn.preprocessing import OneHotEncoder
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
 import sparsebag as sb
@@ -318,9 +320,28 @@ def test_columns_that_are_no_numbers_are_told():
     y = (frame["word"] == "yes").to_numpy().astype(int)
     models = [ReadsWords(0.9), ReadsWords(0.7)]
     small = compressed(models, frame, y, "auto")
-    assert "columns that are no numbers" in str(small.local_)
-    with pytest.raises(ValueError, match="columns that are no numbers; use local='auto' or None"):
+    said = (
+        "X has columns that are no numbers ('word'), which are to be encoded before the ensemble "
+        "(one-hot, for example)"
+    )
+    assert str(small.local_) == f"The weights do not depend on the row, because {said}."
+    with pytest.raises(ValueError, match=re.escape(f"{said}; use local='auto' or None")):
         compressed(models, frame, y, "linear")
+
+
+def test_a_gate_finds_a_site_that_was_encoded_before_the_ensemble():
+    rng = np.random.default_rng(0)
+    site = np.array(["p", "q"])[rng.integers(2, size=1200)]
+    numbers = rng.normal(size=(1200, 2))
+    X = np.column_stack([OneHotEncoder().fit_transform(site[:, None]).toarray(), numbers])
+    y = (np.where(site == "p", *numbers.T) > 0.0).astype(int)
+    rows = [np.flatnonzero(site[:600] == "pq"[j % 2]) for j in range(4)]
+    models = [
+        DecisionTreeClassifier(max_depth=2, random_state=j).fit(X[r], y[r])
+        for j, r in enumerate(rows)
+    ]
+    small = compressed(models, X[600:], y[600:], "auto")
+    assert small.local_.used, small.local_
 
 
 def test_progress_is_told(capfd):

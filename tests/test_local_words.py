@@ -86,6 +86,18 @@ def test_one_calibrated_member_is_told_what_was_tried():
     assert ("was tried and is not sure to gain (" in auto.reason) == bool(auto.considered)
 
 
+def test_row_weights_that_let_few_rows_decide_are_told():
+    models, X, y = logistic_models()
+    how = {"evidence": "holdout", "max_estimators": 2, "tolerance": None, "calibration": None}
+    heavy = np.where(np.arange(len(X)) < 20, 1e6, 1.0)
+    with pytest.warns(UserWarning, match="count for no more than 20 of equal weight"):
+        said = str(sb.compress(models, X, y, local="auto", sample_weight=heavy, **how).local_)
+    assert said == (
+        "The weights do not depend on the row, because the row weights let fewer than 100 rows of "
+        "equal weight decide."
+    )
+
+
 @pytest.mark.parametrize("gate", [linear_gate(30, 50, 0), region_gate(30, 50, 0)])
 def test_its_repr_is_a_line(gate):
     gain = LocalGain(gate.kind, 0.5, 0.4, 0.1, 0.01)

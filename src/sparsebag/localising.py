@@ -234,7 +234,10 @@ class _Localiser:
                 "there are none; use local='auto' or None."
             )
         if len(heard) == 0 or (effective_rows(heard) < FEWEST_ROWS and not self.forced):
-            self.reason = f"fewer than {FEWEST_ROWS} rows have out-of-bag votes of two survivors"
+            few = f"fewer than {FEWEST_ROWS} rows"
+            self.reason = f"{few} have out-of-bag votes of two survivors"
+            if len(heard) >= FEWEST_ROWS:
+                self.reason = f"the row weights let {few} of equal weight decide"
             return None
         problem, recalibration = (
             WeightsProblem(evidence, self.linear),

@@ -2,20 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
 
 from sparsebag.evidence.arrays import on_host
+from sparsebag.evidence.callers_warning import warn_caller
 from sparsebag.evidence.evidence import OOBEvidence
 from sparsebag.evidence.members import MemberPool, take_rows
+from sparsebag.refine.lost_spread import lost_spread
 
 FEWEST_ROWS = 100
 """Below, folds cannot tell a gate from luck."""
 MOST_ROWS = 4000
 MOST_ELEMENTS = 2**25
 """Rows, and votes or features of them, that a gate is fitted to."""
+
+
+ROWS_TO_LOOK_AT = 1000
+ELEMENTS_TO_LOOK_AT = 2**18
+"""For what rounding does to a column."""
+MOST_NAMES = 3
+"""Columns that a sentence names."""
 
 
 class Rows(NamedTuple):
@@ -80,7 +90,42 @@ def usable_rows(evidence: OOBEvidence, pool: MemberPool, X: Any) -> tuple[Rows |
         dense = taken.toarray() if sp.issparse(taken) else taken
         features = np.asarray(dense, dtype=np.float64)
     except (TypeError, ValueError):
-        return None, "X has columns that are no numbers"
+        return None, _not_numbers(taken)
     if features.ndim != 2:
         return None, "X is no table of rows and columns"
+    _warn_of_rounding(features, getattr(X, "columns", None))
     return Rows(at, features), ""
+
+
+def _warn_of_rounding(features: np.ndarray, names: Any) -> None:
+    """Gates cannot see what single precision loses, and nothing else would say so."""
+    n, d = features.shape
+    some = sample(np.arange(n), min(ROWS_TO_LOOK_AT, ELEMENTS_TO_LOOK_AT // max(d, 1)))
+    lost = lost_spread(features[some])
+    if len(lost):
+        warn_caller(
+            f"gates read X in single precision (seven digits, up to 1e38), which hardly tells the "
+            f"rows apart by {_named(lost, names)}; subtract a constant or choose another unit "
+            "before the models are fitted."
+        )
+
+
+def _named(columns: Sequence[int] | np.ndarray, names: Any) -> str:
+    told = [f"x{f}" if names is None else repr(str(names[f])) for f in columns[:MOST_NAMES]]
+    return ", ".join(told) + ", …" * (len(columns) > MOST_NAMES)
+
+
+def _not_numbers(X: Any) -> str:
+    """Which columns a gate cannot read, and what is to be done about it."""
+    columns = np.asarray(X, dtype=object)
+    found = []
+    for f in range(columns.shape[1] if columns.ndim == 2 else 0):
+        try:
+            columns[:, f].astype(np.float64)
+        except (TypeError, ValueError):
+            found.append(f)
+    told = f" ({_named(found, getattr(X, 'columns', None))})" if found else ""
+    return (
+        f"X has columns that are no numbers{told}, which are to be encoded before the ensemble "
+        "(one-hot, for example)"
+    )

@@ -65,3 +65,17 @@ def test_an_expert_knows_one_side():
 def test_summaries_of_the_results_in_the_repository(part, capsys):
     getattr(local_summary, part)()
     assert "mean" in capsys.readouterr().out
+
+
+def test_no_source_is_named_but_those_of_the_rows(tmp_path, monkeypatch):
+    """Today's code did not make rows that were kept of another day's."""
+    monkeypatch.setattr(local_summary, "RESULTS", tmp_path)
+    monkeypatch.setattr(local_summary, "environment", lambda: {"machine": "m", "source": "today"})
+    for part in ("suite", "des"):
+        monkeypatch.setattr(local_summary, part, lambda: None)
+    rows = local_summary.rows_of(local_experts)
+    monkeypatch.setattr(local_summary, "experts", lambda: local_summary.print_sources(rows))
+    local_summary.run()
+    told = (tmp_path / "local.txt").read_text(encoding="utf-8")
+    assert "today" not in told
+    assert all(row["source"] in told for row in rows)

@@ -176,6 +176,18 @@ def test_scale_and_place_of_features_do_not_matter():
     np.testing.assert_allclose(*found, rtol=1e-4, atol=1e-6)
 
 
+@pytest.mark.parametrize("empty", [[3], [0, 1, 2, 3]])
+def test_columns_without_a_value_say_nothing(empty):
+    """Nor does NumPy of them: here warnings are errors."""
+    X = np.random.default_rng(0).normal(size=(300, 4))
+    usual = LinearDesign.of(X, np.ones(300))
+    X[:, empty] = np.nan
+    design = LinearDesign.of(X, np.ones(300))
+    assert (design.columns(X)[:, empty] == 0.0).all()
+    kept = np.setdiff1d(np.arange(4), empty)
+    np.testing.assert_allclose(design.scale[kept], usual.scale[kept], rtol=1e-12)
+
+
 @pytest.mark.parametrize(
     "candidate",
     [

@@ -17,12 +17,11 @@ from sklearn.tree import DecisionTreeRegressor
 
 from sparsebag.refine.directions import Directions
 from sparsebag.refine.gate import CLIP, bounded, standardised
+from sparsebag.refine.moments import moments
 from sparsebag.refine.screened_features import screened
 
 FEWEST_OF_REGION = 20
 """Rows a region has at least; its weights would be noise with fewer."""
-TAIL, FAR = 0.01, 3.0
-"""Share of the values on either side that may lie far off, and how many ranges of the rest."""
 LARGEST = 1e30
 """Trees read single precision, no infinities, and add up columns."""
 
@@ -60,16 +59,7 @@ class LinearDesign:
         -------
         LinearDesign
         """
-        features = as_read(features)
-        known = np.isfinite(features)
-        values = _without_outliers(np.where(known, features, 0.0), known & (weight > 0.0)[:, None])
-        # Squares of very small features vanish; in units of the largest they do not.
-        unit = np.maximum(np.abs(values).max(axis=0), np.finfo(float).tiny)
-        values = values / unit
-        counted = weight[:, None] * known
-        total = np.maximum(counted.sum(axis=0), np.finfo(float).tiny)
-        mean = (counted * values).sum(axis=0) / total
-        spread = np.sqrt((counted * (values - mean) ** 2).sum(axis=0) / total)
+        mean, spread, unit = moments(as_read(features), weight)
         # Rounding leaves a constant column a spread of 1e-16 of its size; it is none.
         scale = np.where(spread > 1e-9 * np.maximum(np.abs(mean), 1e-300), spread * unit, 0.0)
         usable = np.isfinite(1.0 / np.where(scale > 0.0, scale, 1.0)) & (scale > 0.0)
@@ -102,23 +92,6 @@ class LinearDesign:
         ndarray of shape (n, d)
         """
         return standardised(features, self.mean, self.scale, CLIP)
-
-
-def _without_outliers(values: np.ndarray, counted: np.ndarray) -> np.ndarray:
-    """Values no further off than `FAR` times the range of nearly all of them.
-
-    One value of 1e9 among thousands around zero, a code for missing or a bad sensor, would make
-    all the others equal.
-    """
-    ends = [TAIL, 1.0 - TAIL]
-    if counted.all():  # the same, in a hundredth of the time
-        low, high = np.quantile(values, ends, axis=0)
-    else:
-        low, high = np.nanquantile(np.where(counted, values, np.nan), ends, axis=0)
-    most = np.where(high > low, FAR * (high - low), np.inf)
-    most = np.where(np.isfinite(most), most, np.inf)
-    with np.errstate(invalid="ignore"):
-        return np.asarray(np.where(counted, np.clip(values, low - most, high + most), values))
 
 
 @dataclass(frozen=True)
