@@ -9,8 +9,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from sklearn.datasets import make_classification, make_regression
-from sklearn.ensemble import BaggingRegressor, RandomForestClassifier
-from sklearn.linear_model import Ridge
+from sklearn.ensemble import BaggingClassifier, BaggingRegressor, RandomForestClassifier
+from sklearn.linear_model import LogisticRegression, Ridge
 
 import sparsebag as sb
 from problems import LOSSES, evidence
@@ -30,6 +30,7 @@ dask = pytest.importorskip("dask", reason="dask is not installed (pip install 's
 da = pytest.importorskip("dask.array", reason="dask.array is not installed")
 
 SAME = 1e-6
+KEEP = {"oob_score": True, "random_state": 0}
 
 
 @pytest.fixture(autouse=True)
@@ -192,6 +193,16 @@ def forest_problem(n_rows=600, n_trees=20):
     return forest, X, y, da.from_array(X, chunks=(150, 4)), da.from_array(y, chunks=200)
 
 
+def bag_problem(kind="classifier"):
+    if kind == "classifier":
+        X, y = make_classification(600, 8, n_informative=5, n_classes=3, random_state=0)
+        bag = BaggingClassifier(LogisticRegression(), 20, max_features=0.7, **KEEP).fit(X, y)
+    else:
+        X, y = make_regression(600, 8, noise=20.0, random_state=0)
+        bag = BaggingRegressor(Ridge(), 20, max_features=0.7, **KEEP).fit(X, y)
+    return bag, X, y, da.from_array(X, chunks=(150, 4)), da.from_array(y, chunks=200)
+
+
 @pytest.mark.parametrize(
     ("how", "n_rows"),
     [
@@ -228,6 +239,52 @@ def test_held_out_rows_and_members_that_are_no_trees():
     here = sb.compress(bag, X[250:], y[250:], **how)
     there = sb.compress(bag, da.from_array(X[250:], chunks=(90, 6)), y[250:], **how)
     np.testing.assert_allclose(there.weights_, here.weights_, atol=SAME)
+
+
+@pytest.mark.parametrize("model", [forest_problem, bag_problem])
+def test_training_rows_are_no_held_out_rows(model):
+    ensemble, X, y, dX, dy = model()
+    how = {"lam": 0.01, "refine": None, "calibration": None, "evidence": "holdout"}
+    for rows, targets in ((X, y), (dX, dy)):
+        with pytest.raises(ValueError, match="but these are its training rows"):
+            sb.compress(ensemble, rows, targets, **how)
+    here = sb.compress(ensemble, X[::-1].copy(), y[::-1], **how)  # as many rows, and others
+    there = sb.compress(ensemble, dX[::-1], dy[::-1], **how)
+    np.testing.assert_allclose(there.weights_, here.weights_, atol=SAME)
+
+
+def test_held_out_rows_may_be_fewer_than_a_list_of_models_was_trained_on():
+    forest, X, y, dX, dy = forest_problem()
+    rows = [np.arange(j, 600 - j) for j in range(20)]
+    how = {"lam": 0.01, "refine": None, "calibration": None, "evidence": "holdout"}
+    models = list(forest.estimators_)
+    here = sb.compress(models, X[:200], y[:200], estimators_samples=rows, **how)
+    there = sb.compress(models, dX[:200], dy[:200], estimators_samples=rows, **how)
+    np.testing.assert_allclose(there.weights_, here.weights_, atol=SAME)
+
+
+@pytest.mark.parametrize("kind", ["classifier", "regressor"])
+def test_members_that_are_no_trees_prove_their_rows_by_what_they_kept(kind):
+    bag, X, y, dX, dy = bag_problem(kind)
+    how = {"lam": 0.01, "refine": None, "calibration": None}
+    here = sb.compress(bag, X, y, **how)
+    there = sb.compress(bag, dX, dy, **how)
+    assert there.verified_by_ == here.verified_by_ == "out-of-bag predictions"
+    np.testing.assert_allclose(there.weights_, here.weights_, atol=SAME)
+    assert sb.compress(bag, dX.astype(np.float32), dy, **how).verified_by_ is not None
+    with pytest.raises(ValueError, match="out-of-bag predictions differ from those it kept"):
+        sb.compress(bag, dX[::-1], dy[::-1], **how)
+    with pytest.raises(ValueError, match="y does not give the out-of-bag score it kept"):
+        sb.compress(bag, dX, dy[::-1], **how)
+
+
+def test_empty_bags_prove_nothing():
+    forest, X, y, dX, dy = forest_problem()
+    given = {"estimators_samples": [[]] * 20, "lam": 0.01, "refine": None, "calibration": None}
+    for rows, targets in ((X, y), (dX, dy)):
+        with pytest.warns(sb.UnverifiedRowsWarning):
+            found = sb.compress(list(forest.estimators_), rows, targets, **given)
+        assert found.verified_by_ is None
 
 
 def test_other_rows_than_the_training_rows_are_refused():

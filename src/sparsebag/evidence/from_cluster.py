@@ -109,32 +109,6 @@ def blocks_of_members(
     return ClusterBlocks(recipe, verbose)
 
 
-def leaves_of(pool: MemberPool, X: Any, trees: list[int]) -> dict[int, np.ndarray]:
-    """The leaf of every row in some trees, found on the workers and brought here.
-
-    Parameters
-    ----------
-    pool : MemberPool
-    X : dask.array of shape (M, n_features)
-    trees : list of int
-        Which members.
-
-    Returns
-    -------
-    dict of int to ndarray of shape (M,)
-    """
-    some = replace(pool.keep(np.asarray(trees)), in_bag=None)
-    pieces = row_pieces(X, X.chunks[0], int(X.shape[0]), "X")
-    call = delayed_call(_routed)
-
-    def recipe() -> list[Any]:
-        members = on_every_worker(some)
-        return [call(members, piece) for piece in pieces]
-
-    found = np.concatenate(ClusterBlocks(recipe).each(np.asarray), axis=1)
-    return dict(zip(trees, found, strict=True))
-
-
 def rows_at(X: Any, picked: list[np.ndarray]) -> np.ndarray:
     """Some rows of a Dask matrix, brought here.
 
@@ -325,11 +299,6 @@ def _predicted(
         verify=False,
     )
     return with_row_weight(evidence, sample_weight)
-
-
-def _routed(pool: MemberPool, X: Any) -> np.ndarray:
-    rows = pool.prepare(X)
-    return np.stack([member.apply(rows) for member in pool.members]).astype(np.int32)
 
 
 def _at(block: Any, rows: np.ndarray) -> np.ndarray:
