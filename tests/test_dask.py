@@ -323,6 +323,10 @@ def test_bad_input_gets_one_sentence():
         (np.ones(3), "sample_weight has 3"),
         (da.from_array(-np.ones(600), chunks=100), "finite numbers that are not negative"),
         (da.from_array(np.full(600, np.nan), chunks=100), "finite numbers that are not negative"),
+        (
+            da.from_array(np.where(np.arange(600) < 550, 1.0, np.nan), chunks=100),
+            "block 2: .* finite numbers that are not negative",
+        ),
     ],
 )
 def test_row_weights_are_checked(weight, words):
@@ -512,6 +516,17 @@ def test_targets_may_be_a_dask_series():
         np.testing.assert_allclose(there.weights, here.weights, atol=SAME)
 
 
+def test_an_ensembles_row_weights_may_be_a_dask_series():
+    pd = pytest.importorskip("pandas", reason="pandas is not installed")
+    dd = pytest.importorskip("dask.dataframe", reason="dask.dataframe is not installed")
+    forest, X, y, dX, dy = forest_problem()
+    weight = pd.Series(np.random.default_rng(900).random(600))
+    how = {"lam": 0.01, "refine": None, "calibration": None}
+    here = sb.compress(forest, X, y, sample_weight=weight, **how)
+    there = sb.compress(forest, dX, dy, sample_weight=dd.from_pandas(weight, npartitions=4), **how)
+    np.testing.assert_allclose(there.weights_, here.weights_, atol=SAME)
+
+
 @pytest.mark.parametrize("relative", [False, True])
 def test_a_path_of_penalties_is_that_in_memory(relative):
     votes, mask, y = well_conditioned(1500)
@@ -570,6 +585,58 @@ def test_row_blocks_may_be_futures_that_stay_where_they_are():
         path = sb.lambda_path(futures, None, None, [0.01])
     np.testing.assert_allclose(there.weights, here.weights, atol=SAME)
     np.testing.assert_allclose(path[0][1].weights, here.weights, atol=SAME)
+
+
+@pytest.mark.parametrize("loss", sorted(LOSSES))
+@pytest.mark.parametrize("weighted", [False, True])
+def test_row_blocks_may_be_empty(loss, weighted):
+    votes, mask, y = well_conditioned(800)
+    weight = [np.random.default_rng(900).random(len(y))] if weighted else []
+    full = dask.delayed((votes, mask, y, *weight), traverse=False)
+    empty = dask.delayed((votes[:0], mask[:0], np.array([]), *(w[:0] for w in weight)))
+    beside = {"sample_weight": weight[0]} if weighted else {}
+    here = sb.fit_weights(votes, mask, y, loss=loss, **beside)
+    for labels in (None, [0, 1]):
+        there = sb.fit_weights([empty, full, empty], loss=loss, labels=labels)
+        np.testing.assert_allclose(there.weights, here.weights, atol=SAME)
+        with pytest.raises(ValueError, match="the row blocks have no rows"):
+            sb.fit_weights([empty, empty], loss=loss, labels=labels)
+
+
+def test_row_blocks_may_be_tensors():
+    torch = pytest.importorskip("torch", reason="torch is not installed")
+    votes, mask, y = well_conditioned(800)
+    here = sb.fit_weights(votes, mask, y)
+    blocks = row_blocks_of(votes, mask, y)
+    tasks = [
+        dask.delayed(tuple(torch.as_tensor(a) for a in block), traverse=False) for block in blocks
+    ]
+    np.testing.assert_allclose(sb.fit_weights(tasks).weights, here.weights, atol=SAME)
+
+
+def test_row_blocks_may_be_tuples_of_tasks():
+    votes, mask, y = well_conditioned()
+    for some in (mask, None):
+        here = sb.fit_weights(votes, some, y)
+        blocks = row_blocks_of(votes, some, y)
+        tasks = [tuple(None if a is None else dask.delayed(a) for a in block) for block in blocks]
+        np.testing.assert_allclose(sb.fit_weights(tasks).weights, here.weights, atol=SAME)
+
+
+def test_an_ensembles_rows_may_be_lists_of_dask_arrays():
+    forest, X, y, dX, dy = forest_problem()
+    how = {"lam": 0.01, "refine": None, "calibration": None}
+    weight = np.random.default_rng(900).random(600)
+    here = sb.compress(forest, X, y, sample_weight=weight, **how)
+    pieces = [[a[:400], a[400:]] for a in (dX, dy, da.from_array(weight, chunks=100))]
+    there = sb.compress(forest, *pieces[:2], sample_weight=pieces[2], **how)
+    np.testing.assert_allclose(there.weights_, here.weights_, atol=SAME)
+    with pytest.raises(TypeError, match="X is made of tasks; pass a Dask array"):
+        sb.compress(forest, [dask.delayed(X)], dy, **how)
+    with pytest.raises(TypeError, match="y is made of tasks; pass a Dask array"):
+        sb.compress(forest, dX, dask.delayed(y), **how)
+    with pytest.raises(TypeError, match="sample_weight is made of tasks; pass a Dask array"):
+        sb.compress(forest, dX, dy, sample_weight=dask.delayed(weight), **how)
 
 
 def test_row_blocks_that_cannot_be_read_get_one_sentence():

@@ -66,3 +66,15 @@ def test_verbose_counts_of_a_client_that_is_not_the_default(one_thread, capsys):
     with client, dask.config.set(scheduler=client):
         sb.fit_weights(*chunks, verbose=1)
     assert "[cluster] block 3 of 3" in capsys.readouterr().err
+
+
+def test_futures_of_a_client_that_is_not_asked_get_one_sentence(one_thread):
+    votes, mask, y = matrices()
+    here = sb.fit_weights(votes, mask, y)
+    with distributed.Client(one_thread, set_as_default=False) as client:
+        blocks = [client.scatter((votes[i::2], mask[i::2], y[i::2])) for i in range(2)]
+        with pytest.raises(ValueError, match=r"block 0 is a future of a client that is not asked"):
+            sb.fit_weights(blocks)
+        with client.as_current():
+            there = sb.fit_weights(blocks)
+    np.testing.assert_allclose(there.weights, here.weights, atol=SAME)

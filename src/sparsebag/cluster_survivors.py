@@ -18,6 +18,7 @@ import numpy as np
 from sparsebag.cluster_weights import solve_blocks
 from sparsebag.evidence.arrays import on_host
 from sparsebag.evidence.callers_warning import warn_caller
+from sparsebag.evidence.cluster_matrices import as_column
 from sparsebag.evidence.cluster_proof import prove_on_cluster
 from sparsebag.evidence.cluster_rows import ClusterBlocks
 from sparsebag.evidence.collect import encode_target, refuse_training_rows, storage_of
@@ -106,7 +107,7 @@ def survivors_on_cluster(
         X,
         on_host(y),
         source=source,
-        sample_weight=sample_weight,
+        sample_weight=as_column(sample_weight, "sample_weight"),
         class_votes=class_votes,
         dtype=storage_of(settings.evidence_dtype, pool, target),
         verbose=verbose,

@@ -62,8 +62,26 @@ def is_task(value: Any) -> bool:
     >>> is_task(np.ones(2))
     False
     """
-    module = type(value).__module__
-    return module == "dask.delayed" or module.split(".")[0] == "distributed"
+    return type(value).__module__ == "dask.delayed" or is_future(value)
+
+
+def is_future(value: Any) -> bool:
+    """Whether this is a future of a distributed scheduler.
+
+    Parameters
+    ----------
+    value : object
+
+    Returns
+    -------
+    bool
+
+    Examples
+    --------
+    >>> is_future(np.ones(2))
+    False
+    """
+    return type(value).__module__.split(".")[0] == "distributed"
 
 
 def blocks_of_members(
@@ -102,8 +120,8 @@ def blocks_of_members(
         members = on_every_worker(pool)
         bags = [None] * len(sizes) if source == "holdout" else _bags(members, pool, sizes)
         return [
-            predict(members, bits, *block, **how)
-            for bits, *block in zip(bags, *columns, strict=True)
+            predict(members, bits, *block, **how, where=f"block {i}")
+            for i, (bits, *block) in enumerate(zip(bags, *columns, strict=True))
         ]
 
     return ClusterBlocks(recipe, verbose)
@@ -275,6 +293,7 @@ def _predicted(
     source: Literal["oob", "holdout"],
     class_votes: bool,
     dtype: Any,
+    where: str,
 ) -> OOBEvidence:
     """Evidence of one row block, as `collect_evidence` gives it for all rows."""
     n = len(pool.members)
@@ -298,7 +317,10 @@ def _predicted(
         n_jobs=1,
         verify=False,
     )
-    return with_row_weight(evidence, sample_weight)
+    try:
+        return with_row_weight(evidence, sample_weight)
+    except ValueError as error:
+        raise ValueError(f"{where}: {error}") from error
 
 
 def _at(block: Any, rows: np.ndarray) -> np.ndarray:
