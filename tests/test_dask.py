@@ -17,6 +17,7 @@ from problems import LOSSES, evidence
 from sparsebag.cluster_survivors import SampledRowsWarning
 from sparsebag.evidence import cluster_rows, from_cluster
 from sparsebag.evidence.cluster_rows import ClusterBlocks
+from sparsebag.evidence.evidence import OOBEvidence
 from sparsebag.evidence.from_cluster import whole_groups
 from sparsebag.objective.cluster_objective import ClusterObjective
 from sparsebag.objective.cluster_risk import ClusterRisk
@@ -134,6 +135,16 @@ def test_a_sample_has_the_rows_it_would_have_in_memory(weighted):
     v = np.array([0.2, 0.3, 0.5])
     ours, theirs = cluster.restrict(face).row_sample(700, 0), memory.restrict(face)
     assert ours.value(v) == pytest.approx(theirs.value(v), rel=1e-12)
+
+
+@pytest.mark.parametrize("n_rows", [2000, 1900, 1800, 1700])
+def test_a_sample_of_all_rows_weighs_them_to_the_last_bit_as_memory(n_rows):
+    votes, mask, _ = well_conditioned(n_rows)
+    e = OOBEvidence(votes, mask, np.arange(n_rows) % 2, "classification", None, np.arange(2))
+    cluster = ClusterObjective(cut(e), LOSSES["log_loss"], ConcaveQuadratic(0.01))
+    memory = SimplexObjective(e, LOSSES["log_loss"], ConcaveQuadratic(0.01))
+    ours, theirs = (f.row_sample(n_rows, 0).facts.row_weight for f in (cluster, memory))
+    np.testing.assert_array_equal(ours, theirs)
 
 
 def test_pair_sums_of_any_rows_are_a_tree_reduction():
