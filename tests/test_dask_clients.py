@@ -1,5 +1,7 @@
 """Calls of clients of a distributed scheduler: from a task, with verbose, of no client at all."""
 
+import gc
+import time
 import warnings
 
 import numpy as np
@@ -78,3 +80,21 @@ def test_futures_of_a_client_that_is_not_asked_get_one_sentence(one_thread):
         with client.as_current():
             there = sb.fit_weights(blocks)
     np.testing.assert_allclose(there.weights, here.weights, atol=SAME)
+
+
+def test_an_error_leaves_nothing_on_the_workers(one_thread):
+    votes, mask, y = matrices()
+    with distributed.Client(one_thread) as client:
+        blocks = [client.submit(tuple, (votes, mask, y + i)) for i in range(2)]
+        distributed.wait(blocks)
+        gc.collect()
+        gc.disable()
+        try:
+            with pytest.raises(ValueError, match="block 1: y holds a class that labels="):
+                sb.fit_weights(blocks, labels=[0, 1])
+            deadline = time.monotonic() + 20.0
+            while len(one_thread.scheduler.tasks) > len(blocks) and time.monotonic() < deadline:
+                time.sleep(0.05)
+            assert set(one_thread.scheduler.tasks) == {block.key for block in blocks}
+        finally:
+            gc.enable()

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import sys
 import time
+import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -148,6 +149,12 @@ class ClusterBlocks:
                     print(f"[cluster] {error!r}; making the blocks again", file=sys.stderr)
                 time.sleep(WAIT_SECONDS)
                 self._start_over()
+            except BaseException as error:
+                # The client keeps the error of a task, that its traceback, and that the blocks.
+                self._start_over()
+                if current_client() is not None:
+                    traceback.clear_frames(error.__traceback__)
+                raise
         raise AssertionError("unreachable")
 
     def _blocks(self) -> list[Any]:
