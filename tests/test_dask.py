@@ -593,7 +593,7 @@ def test_row_blocks_may_be_futures_that_stay_where_they_are():
     with client, dask.config.set(scheduler=None):
         futures = [client.submit(tuple, block) for block in row_blocks_of(votes, mask, y)]
         there = sb.fit_weights(futures, lam=0.01)
-        path = sb.lambda_path(futures, None, None, [0.01])
+        path = sb.lambda_path(futures, lams=[0.01], labels=[0, 1])
     np.testing.assert_allclose(there.weights, here.weights, atol=SAME)
     np.testing.assert_allclose(path[0][1].weights, here.weights, atol=SAME)
 
