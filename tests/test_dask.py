@@ -9,14 +9,15 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from sklearn.datasets import make_classification, make_regression
-from sklearn.ensemble import BaggingRegressor, RandomForestClassifier
-from sklearn.linear_model import Ridge
+from sklearn.ensemble import BaggingClassifier, BaggingRegressor, RandomForestClassifier
+from sklearn.linear_model import LogisticRegression, Ridge
 
 import sparsebag as sb
 from problems import LOSSES, evidence
 from sparsebag.cluster_survivors import SampledRowsWarning
 from sparsebag.evidence import cluster_rows, from_cluster
 from sparsebag.evidence.cluster_rows import ClusterBlocks
+from sparsebag.evidence.evidence import OOBEvidence
 from sparsebag.evidence.from_cluster import whole_groups
 from sparsebag.objective.cluster_objective import ClusterObjective
 from sparsebag.objective.cluster_risk import ClusterRisk
@@ -30,6 +31,7 @@ dask = pytest.importorskip("dask", reason="dask is not installed (pip install 's
 da = pytest.importorskip("dask.array", reason="dask.array is not installed")
 
 SAME = 1e-6
+KEEP = {"oob_score": True, "random_state": 0}
 
 
 @pytest.fixture(autouse=True)
@@ -135,6 +137,16 @@ def test_a_sample_has_the_rows_it_would_have_in_memory(weighted):
     assert ours.value(v) == pytest.approx(theirs.value(v), rel=1e-12)
 
 
+@pytest.mark.parametrize("n_rows", [2000, 1900, 1800, 1700])
+def test_a_sample_of_all_rows_weighs_them_to_the_last_bit_as_memory(n_rows):
+    votes, mask, _ = well_conditioned(n_rows)
+    e = OOBEvidence(votes, mask, np.arange(n_rows) % 2, "classification", None, np.arange(2))
+    cluster = ClusterObjective(cut(e), LOSSES["log_loss"], ConcaveQuadratic(0.01))
+    memory = SimplexObjective(e, LOSSES["log_loss"], ConcaveQuadratic(0.01))
+    ours, theirs = (f.row_sample(n_rows, 0).facts.row_weight for f in (cluster, memory))
+    np.testing.assert_array_equal(ours, theirs)
+
+
 def test_pair_sums_of_any_rows_are_a_tree_reduction():
     e = evidence("brier", n_rows=700, weighted=True)
     cluster, memory = ClusterRisk(cut(e), floor=1e-3), FullVoteRisk(e, floor=1e-3)
@@ -192,6 +204,16 @@ def forest_problem(n_rows=600, n_trees=20):
     return forest, X, y, da.from_array(X, chunks=(150, 4)), da.from_array(y, chunks=200)
 
 
+def bag_problem(kind="classifier"):
+    if kind == "classifier":
+        X, y = make_classification(600, 8, n_informative=5, n_classes=3, random_state=0)
+        bag = BaggingClassifier(LogisticRegression(), 20, max_features=0.7, **KEEP).fit(X, y)
+    else:
+        X, y = make_regression(600, 8, noise=20.0, random_state=0)
+        bag = BaggingRegressor(Ridge(), 20, max_features=0.7, **KEEP).fit(X, y)
+    return bag, X, y, da.from_array(X, chunks=(150, 4)), da.from_array(y, chunks=200)
+
+
 @pytest.mark.parametrize(
     ("how", "n_rows"),
     [
@@ -230,6 +252,52 @@ def test_held_out_rows_and_members_that_are_no_trees():
     np.testing.assert_allclose(there.weights_, here.weights_, atol=SAME)
 
 
+@pytest.mark.parametrize("model", [forest_problem, bag_problem])
+def test_training_rows_are_no_held_out_rows(model):
+    ensemble, X, y, dX, dy = model()
+    how = {"lam": 0.01, "refine": None, "calibration": None, "evidence": "holdout"}
+    for rows, targets in ((X, y), (dX, dy)):
+        with pytest.raises(ValueError, match="but these are its training rows"):
+            sb.compress(ensemble, rows, targets, **how)
+    here = sb.compress(ensemble, X[::-1].copy(), y[::-1], **how)  # as many rows, and others
+    there = sb.compress(ensemble, dX[::-1], dy[::-1], **how)
+    np.testing.assert_allclose(there.weights_, here.weights_, atol=SAME)
+
+
+def test_held_out_rows_may_be_fewer_than_a_list_of_models_was_trained_on():
+    forest, X, y, dX, dy = forest_problem()
+    rows = [np.arange(j, 600 - j) for j in range(20)]
+    how = {"lam": 0.01, "refine": None, "calibration": None, "evidence": "holdout"}
+    models = list(forest.estimators_)
+    here = sb.compress(models, X[:200], y[:200], estimators_samples=rows, **how)
+    there = sb.compress(models, dX[:200], dy[:200], estimators_samples=rows, **how)
+    np.testing.assert_allclose(there.weights_, here.weights_, atol=SAME)
+
+
+@pytest.mark.parametrize("kind", ["classifier", "regressor"])
+def test_members_that_are_no_trees_prove_their_rows_by_what_they_kept(kind):
+    bag, X, y, dX, dy = bag_problem(kind)
+    how = {"lam": 0.01, "refine": None, "calibration": None}
+    here = sb.compress(bag, X, y, **how)
+    there = sb.compress(bag, dX, dy, **how)
+    assert there.verified_by_ == here.verified_by_ == "out-of-bag predictions"
+    np.testing.assert_allclose(there.weights_, here.weights_, atol=SAME)
+    assert sb.compress(bag, dX.astype(np.float32), dy, **how).verified_by_ is not None
+    with pytest.raises(ValueError, match="out-of-bag predictions differ from those it kept"):
+        sb.compress(bag, dX[::-1], dy[::-1], **how)
+    with pytest.raises(ValueError, match="y does not give the out-of-bag score it kept"):
+        sb.compress(bag, dX, dy[::-1], **how)
+
+
+def test_empty_bags_prove_nothing():
+    forest, X, y, dX, dy = forest_problem()
+    given = {"estimators_samples": [[]] * 20, "lam": 0.01, "refine": None, "calibration": None}
+    for rows, targets in ((X, y), (dX, dy)):
+        with pytest.warns(sb.UnverifiedRowsWarning):
+            found = sb.compress(list(forest.estimators_), rows, targets, **given)
+        assert found.verified_by_ is None
+
+
 def test_other_rows_than_the_training_rows_are_refused():
     forest, X, _, _, dy = forest_problem()
     shuffled = da.from_array(X[::-1].copy(), chunks=(150, 8))
@@ -266,6 +334,10 @@ def test_bad_input_gets_one_sentence():
         (np.ones(3), "sample_weight has 3"),
         (da.from_array(-np.ones(600), chunks=100), "finite numbers that are not negative"),
         (da.from_array(np.full(600, np.nan), chunks=100), "finite numbers that are not negative"),
+        (
+            da.from_array(np.where(np.arange(600) < 550, 1.0, np.nan), chunks=100),
+            "block 2: .* finite numbers that are not negative",
+        ),
     ],
 )
 def test_row_weights_are_checked(weight, words):
@@ -455,6 +527,17 @@ def test_targets_may_be_a_dask_series():
         np.testing.assert_allclose(there.weights, here.weights, atol=SAME)
 
 
+def test_an_ensembles_row_weights_may_be_a_dask_series():
+    pd = pytest.importorskip("pandas", reason="pandas is not installed")
+    dd = pytest.importorskip("dask.dataframe", reason="dask.dataframe is not installed")
+    forest, X, y, dX, dy = forest_problem()
+    weight = pd.Series(np.random.default_rng(900).random(600))
+    how = {"lam": 0.01, "refine": None, "calibration": None}
+    here = sb.compress(forest, X, y, sample_weight=weight, **how)
+    there = sb.compress(forest, dX, dy, sample_weight=dd.from_pandas(weight, npartitions=4), **how)
+    np.testing.assert_allclose(there.weights_, here.weights_, atol=SAME)
+
+
 @pytest.mark.parametrize("relative", [False, True])
 def test_a_path_of_penalties_is_that_in_memory(relative):
     votes, mask, y = well_conditioned(1500)
@@ -510,9 +593,61 @@ def test_row_blocks_may_be_futures_that_stay_where_they_are():
     with client, dask.config.set(scheduler=None):
         futures = [client.submit(tuple, block) for block in row_blocks_of(votes, mask, y)]
         there = sb.fit_weights(futures, lam=0.01)
-        path = sb.lambda_path(futures, None, None, [0.01])
+        path = sb.lambda_path(futures, lams=[0.01], labels=[0, 1])
     np.testing.assert_allclose(there.weights, here.weights, atol=SAME)
     np.testing.assert_allclose(path[0][1].weights, here.weights, atol=SAME)
+
+
+@pytest.mark.parametrize("loss", sorted(LOSSES))
+@pytest.mark.parametrize("weighted", [False, True])
+def test_row_blocks_may_be_empty(loss, weighted):
+    votes, mask, y = well_conditioned(800)
+    weight = [np.random.default_rng(900).random(len(y))] if weighted else []
+    full = dask.delayed((votes, mask, y, *weight), traverse=False)
+    empty = dask.delayed((votes[:0], mask[:0], np.array([]), *(w[:0] for w in weight)))
+    beside = {"sample_weight": weight[0]} if weighted else {}
+    here = sb.fit_weights(votes, mask, y, loss=loss, **beside)
+    for labels in (None, [0, 1]):
+        there = sb.fit_weights([empty, full, empty], loss=loss, labels=labels)
+        np.testing.assert_allclose(there.weights, here.weights, atol=SAME)
+        with pytest.raises(ValueError, match="the row blocks have no rows"):
+            sb.fit_weights([empty, empty], loss=loss, labels=labels)
+
+
+def test_row_blocks_may_be_tensors():
+    torch = pytest.importorskip("torch", reason="torch is not installed")
+    votes, mask, y = well_conditioned(800)
+    here = sb.fit_weights(votes, mask, y)
+    blocks = row_blocks_of(votes, mask, y)
+    tasks = [
+        dask.delayed(tuple(torch.as_tensor(a) for a in block), traverse=False) for block in blocks
+    ]
+    np.testing.assert_allclose(sb.fit_weights(tasks).weights, here.weights, atol=SAME)
+
+
+def test_row_blocks_may_be_tuples_of_tasks():
+    votes, mask, y = well_conditioned()
+    for some in (mask, None):
+        here = sb.fit_weights(votes, some, y)
+        blocks = row_blocks_of(votes, some, y)
+        tasks = [tuple(None if a is None else dask.delayed(a) for a in block) for block in blocks]
+        np.testing.assert_allclose(sb.fit_weights(tasks).weights, here.weights, atol=SAME)
+
+
+def test_an_ensembles_rows_may_be_lists_of_dask_arrays():
+    forest, X, y, dX, dy = forest_problem()
+    how = {"lam": 0.01, "refine": None, "calibration": None}
+    weight = np.random.default_rng(900).random(600)
+    here = sb.compress(forest, X, y, sample_weight=weight, **how)
+    pieces = [[a[:400], a[400:]] for a in (dX, dy, da.from_array(weight, chunks=100))]
+    there = sb.compress(forest, *pieces[:2], sample_weight=pieces[2], **how)
+    np.testing.assert_allclose(there.weights_, here.weights_, atol=SAME)
+    with pytest.raises(TypeError, match="X is made of tasks; pass a Dask array"):
+        sb.compress(forest, [dask.delayed(X)], dy, **how)
+    with pytest.raises(TypeError, match="y is made of tasks; pass a Dask array"):
+        sb.compress(forest, dX, dask.delayed(y), **how)
+    with pytest.raises(TypeError, match="sample_weight is made of tasks; pass a Dask array"):
+        sb.compress(forest, dX, dy, sample_weight=dask.delayed(weight), **how)
 
 
 def test_row_blocks_that_cannot_be_read_get_one_sentence():

@@ -59,3 +59,10 @@ def test_bad_strengths():
         lambda_path(*problem(), [], loss="squared_error")
     with pytest.raises(ValueError, match=r"lam must be .*not negative, got -1"):
         lambda_path(*problem(), [0.0, -1.0], loss="squared_error")
+    with pytest.raises(ValueError, match="lams is empty; pass at least one strength"):
+        lambda_path(*problem(), loss="squared_error")
+
+
+def test_matrices_need_targets():
+    with pytest.raises(ValueError, match="y is missing; pass one target a row"):
+        lambda_path(problem()[0], lams=[0.0], loss="squared_error")

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import copy
 import inspect
+import pickle
 import re
 import subprocess
 import sys
 from importlib.metadata import version
 
 import pytest
+from joblib import Parallel, delayed
 from sklearn.base import is_classifier
 from sklearn.datasets import load_iris
 from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
@@ -167,3 +170,13 @@ print(small.report(X, y).headline())"""
 
 def test_the_version_is_the_installed_one():
     assert sparsebag.__version__ == version("sparsebag")
+
+
+def test_functions_that_mention_the_package_go_to_other_processes():
+    def own_name():
+        return sparsebag.metrics.__name__
+
+    assert pickle.loads(pickle.dumps(sparsebag)) is sparsebag
+    assert copy.deepcopy(sparsebag) is sparsebag
+    found = Parallel(2, backend="loky")(delayed(own_name)() for _ in range(2))
+    assert found == ["sparsebag.report.metrics"] * 2

@@ -139,6 +139,10 @@ class _Package(ModuleType):
         super().__setattr__(name, found)
         return found
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Pickled by name, as any module is: a script's functions that mention it go to workers.
+        return importlib.import_module, (self.__name__,)
+
     def __dir__(self) -> list[str]:
         return sorted({*super().__dir__(), *__all__})
 

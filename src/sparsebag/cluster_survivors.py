@@ -18,18 +18,19 @@ import numpy as np
 from sparsebag.cluster_weights import solve_blocks
 from sparsebag.evidence.arrays import on_host
 from sparsebag.evidence.callers_warning import warn_caller
+from sparsebag.evidence.cluster_matrices import as_column
+from sparsebag.evidence.cluster_proof import prove_on_cluster
 from sparsebag.evidence.cluster_rows import ClusterBlocks
-from sparsebag.evidence.collect import encode_target, storage_of
+from sparsebag.evidence.collect import encode_target, refuse_training_rows, storage_of
 from sparsebag.evidence.evidence import OOBEvidence
 from sparsebag.evidence.from_cluster import (
     blocks_of_members,
     checked,
-    leaves_of,
     rows_at,
 )
 from sparsebag.evidence.members import MemberPool
 from sparsebag.evidence.row_stream import concatenate
-from sparsebag.evidence.training_rows import check_columns, prove_by_leaves, trees_to_check
+from sparsebag.evidence.training_rows import check_columns
 from sparsebag.objective.cluster_objective import picked_rows
 from sparsebag.objective.cluster_risk import ClusterRisk
 from sparsebag.refine.refinement import Refinement
@@ -96,13 +97,17 @@ def survivors_on_cluster(
             f"there are no out-of-bag rows to judge the members by: {pool.no_in_bag}. Use a "
             "bootstrapped ensemble, or pass rows it has never seen with evidence='holdout'."
         )
-    verified_by = _proof(pool, X, target) if source == "oob" else None
+    verified_by = None
+    if source == "oob":
+        verified_by = prove_on_cluster(pool, X, target)
+    elif pool.in_bag is not None:
+        refuse_training_rows(pool, len(target), lambda: prove_on_cluster(pool, X, target))
     blocks = blocks_of_members(
         pool,
         X,
         on_host(y),
         source=source,
-        sample_weight=sample_weight,
+        sample_weight=as_column(sample_weight, "sample_weight"),
         class_votes=class_votes,
         dtype=storage_of(settings.evidence_dtype, pool, target),
         verbose=verbose,
@@ -166,14 +171,6 @@ def _of_a_sample(
     )
     warn_caller(told, SampledRowsWarning)
     return replace(settings, refine=None), told
-
-
-def _proof(pool: MemberPool, X: Any, target: np.ndarray) -> str | None:
-    trees = trees_to_check(pool)
-    if not trees:
-        return None
-    prove_by_leaves(pool, leaves_of(pool, X, trees), target)
-    return "leaf counts"
 
 
 def _gathered(blocks: ClusterBlocks, picked: list[np.ndarray]) -> OOBEvidence:

@@ -9,9 +9,9 @@ from sparsebag.evidence.cluster_matrices import (
     are_row_blocks,
     blocks_of_matrices,
     blocks_of_parts,
+    is_dask_array,
 )
 from sparsebag.evidence.cluster_rows import ClusterBlocks
-from sparsebag.evidence.from_cluster import is_task
 from sparsebag.evidence.members import Task
 from sparsebag.objective.cluster_objective import ClusterObjective
 from sparsebag.objective.losses import Loss, resolve_loss
@@ -88,7 +88,7 @@ def user_blocks(
     ClusterBlocks
         Of `OOBEvidence`.
     """
-    if are_row_blocks(predictions) and any(is_task(block) for block in predictions):
+    if are_row_blocks(predictions) and not all(is_dask_array(block) for block in predictions):
         if not (oob_mask is None and y is None and sample_weight is None):
             raise ValueError(
                 "row blocks on workers carry their mask, targets and sample weights themselves: "

@@ -20,6 +20,7 @@ from sparsebag.deploy.tree_copies import deployed_estimators
 from sparsebag.deploy.weighted_vote import WeightedVote
 from sparsebag.estimator_docs import documented
 from sparsebag.evidence.callers_warning import warn_caller
+from sparsebag.evidence.cluster_matrices import given_rows
 from sparsebag.evidence.collect import collect_evidence
 from sparsebag.evidence.evidence import UnverifiedRowsWarning
 from sparsebag.evidence.from_cluster import is_on_cluster
@@ -117,12 +118,12 @@ class _SparseBagging(Deployable, MetaEstimatorMixin, BaseEstimator):  # type: ig
         budget = self._budget(settings)
         tolerance = check_tolerance(self.tolerance, budget if settings.lam is None else None)
         check_ensemble(self._ensemble_to_fit(), self._task)
+        X, y = given_rows(X, y)
         if is_on_cluster(X) and not self._is_frozen:
             raise ValueError(
                 "scikit-learn cannot fit an ensemble to a Dask array; fit it first and pass "
                 "it to sparsebag.compress, or wrap it in sklearn.frozen.FrozenEstimator."
             )
-        y = np.asarray(y) if is_on_cluster(X) or is_on_cluster(y) else y
         check_targets(y, self._task)
         X = X if hasattr(X, "shape") else np.asarray(X)
         validate_data(self, X, skip_check_array=True)

@@ -305,9 +305,9 @@ def fit_weights(
 
 def lambda_path(
     predictions: Array,
-    oob_mask: Array | None,
-    y: Array,
-    lams: Sequence[float],
+    oob_mask: Array | None = None,
+    y: Array | None = None,
+    lams: Sequence[float] = (),
     *,
     relative: bool = False,
     loss: str | Loss = "log_loss",
@@ -324,7 +324,7 @@ def lambda_path(
     predictions, oob_mask, y, loss, solver, floor, prior_mass, sample_weight, labels
         As in `fit_weights`, but no streams.
     lams : sequence of float
-        Strengths λ, solved in ascending order.
+        Strengths λ, solved in ascending order; at least one.
     relative : bool, default False
         Strengths are multiples of the uniform ensemble's out-of-bag loss, so that one value means
         the same whatever the loss's unit is.
@@ -371,6 +371,8 @@ def lambda_path(
             "lambda_path does not read streams; call fit_weights(stream, lam=...) at each strength."
         )
     else:
+        if y is None:
+            raise ValueError("y is missing; pass one target a row.")
         evidence, chosen = _from_matrices(predictions, oob_mask, y, loss, sample_weight, labels)
         warn_uncovered(evidence)
         objective = SimplexObjective(

@@ -8,12 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from sparsebag.evidence.arrays import on_host
-from sparsebag.evidence.cluster_rows import ClusterBlocks
+from sparsebag.evidence.arrays import on_host, tensors_on_host
+from sparsebag.evidence.cluster_rows import ClusterBlocks, current_client
 from sparsebag.evidence.evidence import OOBEvidence
 from sparsebag.evidence.from_cluster import (
     checked,
     delayed_call,
+    is_future,
     is_on_cluster,
     is_task,
     row_pieces,
@@ -23,9 +24,11 @@ from sparsebag.evidence.row_stream import evidence_block
 
 Array = Any
 
+NO_ROWS = "the row blocks have no rows; pass what the members predict."
+
 
 def are_row_blocks(values: Any) -> bool:
-    """Whether this is a list of row blocks on a cluster: tasks, futures or Dask arrays.
+    """Whether this is a list of row blocks on a cluster: tasks, futures, Dask arrays, or tuples.
 
     Parameters
     ----------
@@ -42,7 +45,55 @@ def are_row_blocks(values: Any) -> bool:
     """
     if not isinstance(values, (list, tuple)) or not values:
         return False
-    return all(is_task(value) or _is_array(value) for value in values)
+    return all(is_task(value) or is_dask_array(value) or _is_tuple(value) for value in values)
+
+
+def is_dask_array(value: Any) -> bool:
+    """Whether this is a Dask array, not a task, Series or DataFrame.
+
+    Parameters
+    ----------
+    value : object
+
+    Returns
+    -------
+    bool
+
+    Examples
+    --------
+    >>> is_dask_array(np.ones(2))
+    False
+    """
+    return type(value).__module__.startswith("dask.array")
+
+
+def given_rows(X: Any, y: Any) -> tuple[Any, Any]:
+    """Rows and targets for an ensemble: lists of Dask arrays joined, targets on workers here.
+
+    Parameters
+    ----------
+    X, y : object
+
+    Returns
+    -------
+    tuple
+        What is not on a cluster as it is.
+
+    Examples
+    --------
+    >>> given_rows([[1.0]], [0])
+    ([[1.0]], [0])
+    """
+    X, y = _joined(X), _joined(y)
+    if are_row_blocks(X):
+        raise TypeError(
+            "X is made of tasks; pass a Dask array, such as dask.array.concatenate of "
+            "dask.array.from_delayed(...)."
+        )
+    _refuse_tasks(y, "y")
+    if is_on_cluster(y) or (is_on_cluster(X) and y is not None):
+        y = np.asarray(_here(y))
+    return X, y
 
 
 def blocks_of_matrices(
@@ -75,9 +126,9 @@ def blocks_of_matrices(
     """
     predictions = checked(_joined(predictions), "predictions")
     n_rows = int(predictions.shape[0])
-    oob_mask = _as_array(_joined(oob_mask), "oob_mask")
-    y = _as_array(_joined(y), "y")
-    sample_weight = _as_array(_joined(sample_weight), "sample_weight")
+    oob_mask = as_column(oob_mask, "oob_mask")
+    y = as_column(y, "y")
+    sample_weight = as_column(sample_weight, "sample_weight")
     if task == "classification" and labels is None:
         labels = np.unique(on_host(_here(y)))
     columns = [
@@ -87,7 +138,7 @@ def blocks_of_matrices(
         row_pieces(sample_weight, predictions.chunks[0], n_rows, "sample_weight"),
     ]
     how = {"task": task, "labels": labels, "every_class": every_class}
-    call = delayed_call(evidence_block)
+    call = delayed_call(_block)
     return ClusterBlocks(
         lambda: [
             call(*block, **how, where=f"block {i}")
@@ -109,8 +160,9 @@ def blocks_of_parts(
 
     Parameters
     ----------
-    parts : sequence of dask.delayed or distributed.Future
+    parts : sequence of dask.delayed or distributed.Future, or of tuples of them
         Each of ``(predictions, oob_mask, y)`` or ``(predictions, oob_mask, y, sample_weight)``.
+        Blocks without rows are left out.
     task, labels, every_class
         As in `from_predictions`.
     verbose : int, default 0
@@ -128,33 +180,45 @@ def blocks_of_parts(
     >>> len(blocks_of_parts([part, part], task="regression"))
     2
     """
+    _refuse_others_futures(parts)
     call = delayed_call(_part)
     given = ClusterBlocks(lambda: [call(part, i) for i, part in enumerate(parts)], verbose)
     if task == "classification" and labels is None:
-        labels = np.unique(np.concatenate(given.each(_labels)))
+        # An empty block's dtype, a float's where nobody says, must not become that of all.
+        found = [labels for labels in given.each(_labels) if len(labels)]
+        if not found:
+            raise ValueError(NO_ROWS)
+        labels = np.unique(np.concatenate(found))
     made = given.derived(_evidence, task, labels, every_class)
     # Else votes that had to be copied would be held twice.
     given.let_go()
     return made
 
 
-def _is_array(value: Any) -> bool:
-    return type(value).__module__.startswith("dask.array")
-
-
 def _joined(values: Any) -> Any:
     """Dask arrays of row blocks, one below the other; anything else as it is."""
-    if not are_row_blocks(values) or not all(_is_array(value) for value in values):
+    if not are_row_blocks(values) or not all(is_dask_array(value) for value in values):
         return values
     import dask.array as da
 
     return da.concatenate(values, axis=0)
 
 
-def _as_array(values: Any, name: str) -> Any:
-    """A Dask Series or DataFrame as a Dask array, its partitions counted; arrays as they are."""
-    if is_task(values) or are_row_blocks(values):
-        raise TypeError(f"{name} is made of tasks; pass a Dask array or an array.")
+def as_column(values: Any, name: str) -> Any:
+    """What goes beside predictions or X, as an array; one sentence where it is made of tasks.
+
+    Parameters
+    ----------
+    values : dask.array, Dask Series or DataFrame, list of Dask arrays, array-like or None
+    name : str
+
+    Returns
+    -------
+    dask.array, array-like or None
+        Of a Series or DataFrame the partitions are counted.
+    """
+    values = _joined(values)
+    _refuse_tasks(values, name)
     convert = getattr(values, "to_dask_array", None)
     if convert is None:
         return values
@@ -162,6 +226,31 @@ def _as_array(values: Any, name: str) -> Any:
         # Labels that are strings become objects, as they are in NumPy's arrays of them.
         warnings.filterwarnings("ignore", "Dask currently has limited support", UserWarning)
         return convert(lengths=True)
+
+
+def _is_tuple(value: Any) -> bool:
+    """Whether this is a row block of which the parts are on workers, each by itself."""
+    if not isinstance(value, (tuple, list)) or len(value) not in (3, 4):
+        return False
+    return any(is_task(part) or is_dask_array(part) for part in value)
+
+
+def _refuse_tasks(values: Any, name: str) -> None:
+    if is_task(values) or are_row_blocks(values):
+        raise TypeError(f"{name} is made of tasks; pass a Dask array or an array.")
+
+
+def _refuse_others_futures(parts: Sequence[Any]) -> None:
+    """One sentence where a scheduler would be handed futures that it does not know."""
+    asked = current_client()
+    for number, part in enumerate(parts):
+        for value in part if isinstance(part, (tuple, list)) else [part]:
+            owner = None if not is_future(value) else value.client
+            if owner is not None and owner is not asked:
+                raise ValueError(
+                    f"block {number} is a future of a client that is not asked now; call within "
+                    "'with client.as_current():'."
+                )
 
 
 def _here(values: Any) -> Any:
@@ -190,6 +279,9 @@ def _evidence(
     numbered: tuple[int, tuple[Any, ...]], task: Task, labels: Array | None, every_class: bool
 ) -> OOBEvidence:
     number, part = numbered
-    return evidence_block(
-        *part, task=task, labels=labels, every_class=every_class, where=f"block {number}"
-    )
+    return _block(*part, task=task, labels=labels, every_class=every_class, where=f"block {number}")
+
+
+def _block(*columns: Any, **how: Any) -> OOBEvidence:
+    """Evidence of some rows; tensors become arrays, in which workers add up."""
+    return evidence_block(*(tensors_on_host(column) for column in columns), **how)

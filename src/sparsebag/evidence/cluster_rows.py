@@ -11,7 +11,9 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Sequence
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 FAN_IN = 8
@@ -147,6 +149,12 @@ class ClusterBlocks:
                     print(f"[cluster] {error!r}; making the blocks again", file=sys.stderr)
                 time.sleep(WAIT_SECONDS)
                 self._start_over()
+            except BaseException as error:
+                # The client keeps the error of a task, that its traceback, and that the blocks.
+                self._start_over()
+                if current_client() is not None:
+                    traceback.clear_frames(error.__traceback__)
+                raise
         raise AssertionError("unreachable")
 
     def _blocks(self) -> list[Any]:
@@ -163,14 +171,32 @@ class ClusterBlocks:
 
 def _watch(blocks: list[Any]) -> None:
     """Count the blocks on standard error as they are made; a failed one is its reader's matter."""
-    if "distributed" not in sys.modules:
+    client = current_client()
+    if client is None:
         return
-    from distributed import as_completed, futures_of
+    from distributed import as_completed
 
-    futures = futures_of(blocks)
-    for made, _ in enumerate(as_completed(futures), start=1):
-        if made % max(1, len(futures) // 10) == 0:
-            print(f"[cluster] block {made} of {len(futures)}", file=sys.stderr, flush=True)
+    futures = client.futures_of(blocks)
+    with thread_lent():
+        for made, _ in enumerate(as_completed(futures, loop=client.loop), start=1):
+            if made % max(1, len(futures) // 10) == 0:
+                print(f"[cluster] block {made} of {len(futures)}", file=sys.stderr, flush=True)
+
+
+@contextmanager
+def thread_lent() -> Iterator[None]:
+    """Inside a task, while it waits for others: let the worker run those on its thread."""
+    from distributed import rejoin, secede
+
+    try:
+        secede()
+    except (AttributeError, KeyError, ValueError):  # not in a task, or the thread is lent already
+        yield
+        return
+    try:
+        yield
+    finally:
+        rejoin()
 
 
 def lost_worker_errors() -> tuple[type[BaseException], ...]:
@@ -220,7 +246,8 @@ def on_every_worker(thing: Any) -> Any:
         client.submit(_arrived, sent, workers=[worker], allow_other_workers=True, pure=False)
         for worker in client.nthreads()
     ]
-    client.gather(arrived)
+    with thread_lent():
+        client.gather(arrived)
     return sent
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from typing import Any, Literal
 
 import numpy as np
@@ -14,7 +15,11 @@ from sparsebag.evidence.from_predictions import check_sample_weight
 from sparsebag.evidence.labels import UnknownLabelError, class_positions, shown
 from sparsebag.evidence.members import MemberPool, take_rows
 from sparsebag.evidence.on_demand import OnDemandVotes
-from sparsebag.evidence.training_rows import check_columns, prove_training_rows
+from sparsebag.evidence.training_rows import (
+    check_columns,
+    check_row_count,
+    prove_training_rows,
+)
 
 BLOCK_ROWS = 8192
 """Rows a member predicts at a time: bounds the copies of X and of its class probabilities."""
@@ -95,7 +100,7 @@ def collect_evidence(
         )
     members_X = pool.prepare(X)
     if source == "holdout" and pool.in_bag is not None and verify:
-        _refuse_training_rows(pool, members_X, target)
+        refuse_training_rows(pool, n_rows, lambda: prove_training_rows(pool, members_X, target))
     verified_by = None
     if in_bag is not None and verify:
         verified_by = prove_training_rows(pool, members_X, target)
@@ -157,12 +162,21 @@ def collect_evidence(
     )
 
 
-def _refuse_training_rows(pool: MemberPool, X: Any, target: np.ndarray) -> None:
-    """Held-out evidence on the rows members were trained on would flatter them beyond measure."""
-    if pool.n_rows is not None and pool.n_rows != len(target):
-        return
+def refuse_training_rows(pool: MemberPool, n_rows: int, prove: Callable[[], str | None]) -> None:
+    """Held-out evidence on the rows members were trained on would flatter them beyond measure.
+
+    Parameters
+    ----------
+    pool : MemberPool
+        With in-bag rows.
+    n_rows : int
+        Rows that are given.
+    prove : function without arguments
+        Proves that they are the training rows, or raises ``ValueError``.
+    """
     try:
-        proof = prove_training_rows(pool, X, target)
+        check_row_count(pool, n_rows)
+        proof = prove()
     except ValueError:
         return  # they are others, as they should be
     if proof is not None:

@@ -62,8 +62,26 @@ def is_task(value: Any) -> bool:
     >>> is_task(np.ones(2))
     False
     """
-    module = type(value).__module__
-    return module == "dask.delayed" or module.split(".")[0] == "distributed"
+    return type(value).__module__ == "dask.delayed" or is_future(value)
+
+
+def is_future(value: Any) -> bool:
+    """Whether this is a future of a distributed scheduler.
+
+    Parameters
+    ----------
+    value : object
+
+    Returns
+    -------
+    bool
+
+    Examples
+    --------
+    >>> is_future(np.ones(2))
+    False
+    """
+    return type(value).__module__.split(".")[0] == "distributed"
 
 
 def blocks_of_members(
@@ -102,37 +120,11 @@ def blocks_of_members(
         members = on_every_worker(pool)
         bags = [None] * len(sizes) if source == "holdout" else _bags(members, pool, sizes)
         return [
-            predict(members, bits, *block, **how)
-            for bits, *block in zip(bags, *columns, strict=True)
+            predict(members, bits, *block, **how, where=f"block {i}")
+            for i, (bits, *block) in enumerate(zip(bags, *columns, strict=True))
         ]
 
     return ClusterBlocks(recipe, verbose)
-
-
-def leaves_of(pool: MemberPool, X: Any, trees: list[int]) -> dict[int, np.ndarray]:
-    """The leaf of every row in some trees, found on the workers and brought here.
-
-    Parameters
-    ----------
-    pool : MemberPool
-    X : dask.array of shape (M, n_features)
-    trees : list of int
-        Which members.
-
-    Returns
-    -------
-    dict of int to ndarray of shape (M,)
-    """
-    some = replace(pool.keep(np.asarray(trees)), in_bag=None)
-    pieces = row_pieces(X, X.chunks[0], int(X.shape[0]), "X")
-    call = delayed_call(_routed)
-
-    def recipe() -> list[Any]:
-        members = on_every_worker(some)
-        return [call(members, piece) for piece in pieces]
-
-    found = np.concatenate(ClusterBlocks(recipe).each(np.asarray), axis=1)
-    return dict(zip(trees, found, strict=True))
 
 
 def rows_at(X: Any, picked: list[np.ndarray]) -> np.ndarray:
@@ -301,6 +293,7 @@ def _predicted(
     source: Literal["oob", "holdout"],
     class_votes: bool,
     dtype: Any,
+    where: str,
 ) -> OOBEvidence:
     """Evidence of one row block, as `collect_evidence` gives it for all rows."""
     n = len(pool.members)
@@ -324,12 +317,10 @@ def _predicted(
         n_jobs=1,
         verify=False,
     )
-    return with_row_weight(evidence, sample_weight)
-
-
-def _routed(pool: MemberPool, X: Any) -> np.ndarray:
-    rows = pool.prepare(X)
-    return np.stack([member.apply(rows) for member in pool.members]).astype(np.int32)
+    try:
+        return with_row_weight(evidence, sample_weight)
+    except ValueError as error:
+        raise ValueError(f"{where}: {error}") from error
 
 
 def _at(block: Any, rows: np.ndarray) -> np.ndarray:

@@ -63,7 +63,7 @@ def from_predictions(
     every_class : bool, default False
         Keep every class's votes (needs three axes unless there are two classes).
     is_part : bool, default False
-        These are some rows of more, so that votes of zero alone need not be a mistake.
+        These are some rows of more: none, or votes of zero alone, need not be a mistake.
 
     Returns
     -------
@@ -76,7 +76,7 @@ def from_predictions(
     >>> e.n_rows, e.n_members
     (2, 2)
     """
-    predictions = _check_predictions(predictions, task)
+    predictions = _check_predictions(predictions, task, is_part=is_part)
     xp = array_namespace(predictions)
     mask = _check_mask(oob_mask, predictions)
     classes: np.ndarray | None = None
@@ -153,7 +153,7 @@ def check_sample_weight(sample_weight: Array | None, like: Array) -> Array | Non
     return weights
 
 
-def _check_predictions(predictions: Array, task: Task) -> Array:
+def _check_predictions(predictions: Array, task: Task, *, is_part: bool) -> Array:
     """Predictions as an array of floats, of a shape that fits the task."""
     _refuse_sparse(predictions, "predictions")
     given = detached(predictions)
@@ -165,7 +165,7 @@ def _check_predictions(predictions: Array, task: Task) -> Array:
         raise ValueError(
             f"predictions must have shape (rows, members) or (rows, members, classes), got {shape}."
         )
-    if 0 in shape:
+    if 0 in (shape[1:] if is_part else shape):
         raise ValueError(f"predictions are empty (shape {shape}); pass what the members predict.")
     xp = array_namespace(out)
     if out.dtype in (xp.float32, xp.float64):

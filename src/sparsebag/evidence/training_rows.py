@@ -6,6 +6,7 @@ shuffled, every later figure would be quietly wrong.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -65,8 +66,18 @@ def check_columns(pool: MemberPool, X: Any, n_rows: int, *, training: bool) -> N
                 f"member {j} was trained on column {np.max(member.features)} and X has "
                 f"{shape[1]} columns; pass the data it was trained on."
             )
-    if not training:
-        return
+    if training:
+        check_row_count(pool, n_rows)
+
+
+def check_row_count(pool: MemberPool, n_rows: int) -> None:
+    """One sentence where so many rows cannot be the training rows.
+
+    Parameters
+    ----------
+    pool : MemberPool
+    n_rows : int
+    """
     if pool.n_rows is not None and n_rows != pool.n_rows:
         raise _not_training(f"it has {n_rows} rows and the ensemble was fitted on {pool.n_rows}")
     if pool.n_rows is None and pool.in_bag is not None:
@@ -129,22 +140,39 @@ def prove_training_rows(pool: MemberPool, X: Any, target: np.ndarray) -> str | N
     assert pool.in_bag is not None
     if any(member.is_tree for member in pool.members):
         return "leaf counts" if _check_leaves(pool, X, target) else None
+    kept = kept_predictions(pool)
+    if kept is None:
+        return None
+    rows = rows_to_check(len(kept))
+    found = sum_of_votes(pool, take_rows(X, rows), unseen_by(pool, rows))
+    prove_by_predictions(pool, kept, found, target)
+    return "out-of-bag predictions"
+
+
+def kept_predictions(pool: MemberPool) -> np.ndarray | None:
+    """The ensemble's own out-of-bag predictions; None where it has none that could prove rows.
+
+    Parameters
+    ----------
+    pool : MemberPool
+
+    Returns
+    -------
+    ndarray of shape (M,) or (M, C), or None
+    """
     if not isinstance(pool.source, (BaggingClassifier, BaggingRegressor)):
         return None
     if not pool.source.oob_score:  # what an earlier fit kept says nothing of this one
         return None
-    kept = getattr(
-        pool.source, "oob_prediction_" if pool.classes is None else "oob_decision_function_"
-    )
-    if pool.classes is not None and any(
+    if pool.classes is None:
+        return np.asarray(pool.source.oob_prediction_)
+    if any(
         m.class_columns is not None and len(m.class_columns) < len(pool.classes)
         for m in pool.members
     ):
         # scikit-learn adds a one-class member's column to every class, so what it kept is wrong.
         return None
-    _check_oob_predictions(pool, X, np.asarray(kept))
-    _check_oob_score(pool, np.asarray(kept), target)
-    return "out-of-bag predictions"
+    return np.asarray(pool.source.oob_decision_function_)
 
 
 def _check_leaves(pool: MemberPool, X: Any, target: np.ndarray) -> bool:
@@ -179,7 +207,7 @@ def trees_to_check(pool: MemberPool) -> list[int]:
     return chosen
 
 
-def prove_by_leaves(pool: MemberPool, leaves: dict[int, np.ndarray], target: np.ndarray) -> None:
+def prove_by_leaves(pool: MemberPool, leaves: dict[int, np.ndarray], target: np.ndarray) -> bool:
     """As `prove_training_rows`, of trees in which every row's leaf is known.
 
     Parameters
@@ -190,6 +218,11 @@ def prove_by_leaves(pool: MemberPool, leaves: dict[int, np.ndarray], target: np.
         By member, the node each row falls into.
     target : ndarray of shape (M,)
         Encoded targets.
+
+    Returns
+    -------
+    bool
+        Whether there was a bag to check.
     """
     assert pool.in_bag is not None
     bags = {}
@@ -198,6 +231,7 @@ def prove_by_leaves(pool: MemberPool, leaves: dict[int, np.ndarray], target: np.
         if len(rows):
             bags[j] = in_leaves(pool.members[j], nodes[rows], draws, target[rows])
     _check_bags(pool, bags)
+    return bool(bags)
 
 
 def _check_bags(pool: MemberPool, bags: dict[int, RoutedBag]) -> None:
@@ -253,32 +287,110 @@ def _has_nan(block: Any) -> bool:
     return bool(np.isnan(block.data if sp.issparse(block) else np.asarray(block, float)).any())
 
 
-def _check_oob_predictions(pool: MemberPool, X: Any, kept: np.ndarray) -> None:
+def rows_to_check(n_rows: int) -> np.ndarray:
+    """Rows whose out-of-bag predictions are compared with those an ensemble kept.
+
+    Parameters
+    ----------
+    n_rows : int
+        Rows there are.
+
+    Returns
+    -------
+    ndarray of int, ascending
+    """
+    return np.unique(np.linspace(0, n_rows - 1, OOB_ROWS_CHECKED).astype(int))
+
+
+def unseen_by(pool: MemberPool, rows: np.ndarray) -> np.ndarray:
+    """Which of some rows are out of whose bag.
+
+    Parameters
+    ----------
+    pool : MemberPool
+        With in-bag rows.
+    rows : ndarray of int
+
+    Returns
+    -------
+    ndarray of bool, shape (rows, N)
+    """
     assert pool.in_bag is not None
-    rows = np.unique(np.linspace(0, len(kept) - 1, OOB_ROWS_CHECKED).astype(int))
-    total = np.zeros((len(rows), *kept.shape[1:]))
-    voters = np.zeros(len(rows))
+    return np.stack([~np.isin(rows, pool.in_bag[j]) for j in range(len(pool.members))], axis=1)
+
+
+@dataclass(frozen=True)
+class SummedVotes:
+    """What members say of rows out of their bags, summed over the members.
+
+    Attributes
+    ----------
+    total : ndarray of shape (rows,) or (rows, C)
+    voters : ndarray of shape (rows,)
+    is_single : bool
+        Whether the members read numbers in less than double precision.
+    """
+
+    total: np.ndarray
+    voters: np.ndarray
+    is_single: bool
+
+
+def sum_of_votes(pool: MemberPool, X: Any, unseen: np.ndarray) -> SummedVotes:
+    """Let members predict the rows they have not seen, and add up what they say.
+
+    Parameters
+    ----------
+    pool : MemberPool
+    X : array-like of shape (rows, n_features)
+        Prepared by ``pool.prepare``.
+    unseen : ndarray of bool, shape (rows, N)
+
+    Returns
+    -------
+    SummedVotes
+    """
+    total = np.zeros((len(unseen), *(() if pool.classes is None else (len(pool.classes),))))
     for j, member in enumerate(pool.members):
-        unseen = np.flatnonzero(~np.isin(rows, pool.in_bag[j]))
-        if not len(unseen):
+        rows = np.flatnonzero(unseen[:, j])
+        if not len(rows):
             continue
-        voters[unseen] += 1
-        block = take_rows(X, rows[unseen])
+        block = take_rows(X, rows)
         if pool.classes is None:
-            total[unseen] += member.predict(block)
+            total[rows] += member.predict(block)
         else:
-            total[unseen] += member.predict_proba(block, len(pool.classes))
-    covered = voters > 0
-    # A bag of classifiers divides by the sum of the votes, a bag of regressors by their number.
-    divisor = voters if pool.classes is None else total.sum(axis=1, keepdims=True)
-    ours, theirs = total[covered] / divisor[covered], kept[rows][covered]
+            total[rows] += member.predict_proba(block, len(pool.classes))
     single = getattr(X, "dtype", None) in (np.float32, np.float16)
-    tolerance = OOB_TOLERANCE_SINGLE if single else OOB_TOLERANCE
+    return SummedVotes(total, unseen.sum(axis=1), single)
+
+
+def prove_by_predictions(
+    pool: MemberPool, kept: np.ndarray, found: SummedVotes, target: np.ndarray
+) -> None:
+    """As `prove_training_rows`, of members whose votes on `rows_to_check` are known.
+
+    Parameters
+    ----------
+    pool : MemberPool
+    kept : ndarray of shape (M,) or (M, C)
+        See `kept_predictions`.
+    found : SummedVotes
+    target : ndarray of shape (M,)
+        Encoded targets.
+    """
+    covered = found.voters > 0
+    # A bag of classifiers divides by the sum of the votes, a bag of regressors by their number.
+    by_number = pool.classes is None
+    divisor = found.voters if by_number else found.total.sum(axis=1, keepdims=True)
+    ours = found.total[covered] / divisor[covered]
+    theirs = kept[rows_to_check(len(kept))][covered]
+    tolerance = OOB_TOLERANCE_SINGLE if found.is_single else OOB_TOLERANCE
     scale = 1.0 if pool.classes is not None else float(np.max(np.abs(theirs), initial=0.0))
     near = np.abs(ours - theirs) <= tolerance * scale
     differ = np.count_nonzero(~near.reshape(len(near), -1).all(axis=1))
     if differ > OOB_ROWS_EXCUSED * len(near):
         raise _not_training("the members' out-of-bag predictions differ from those it kept")
+    _check_oob_score(pool, kept, target)
 
 
 def _check_oob_score(pool: MemberPool, kept: np.ndarray, target: np.ndarray) -> None:

@@ -13,6 +13,7 @@ import numpy as np
 
 from sparsebag.evidence.blocks import row_blocks
 from sparsebag.evidence.callers_warning import warnings_held_back
+from sparsebag.evidence.cluster_matrices import NO_ROWS
 from sparsebag.evidence.cluster_rows import ClusterBlocks
 from sparsebag.evidence.evidence import OOBEvidence, warn_uncovered, zero_in_bag
 from sparsebag.evidence.from_predictions import from_predictions
@@ -108,6 +109,8 @@ def _has_votes(evidence: OOBEvidence) -> bool:
 
 def _refused_alone(evidence: OOBEvidence) -> str | None:
     """What memory would say of these rows if there were no others."""
+    if not evidence.n_rows:
+        return NO_ROWS
     try:
         if _is_own(evidence):
             assert evidence.classes is not None

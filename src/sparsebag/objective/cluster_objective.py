@@ -214,7 +214,8 @@ class ClusterObjective(HostObjective):
             for vote, part in zip(votes, drawn, strict=True)
         ]
         mass = np.concatenate(weights) if counts is None else counts
-        total = float(mass.sum())
+        # Of all rows one, which the sum may miss by a bit; see `_part` on what steps make of a bit.
+        total = float(mass.sum()) if n_rows < self.n_rows else 1.0
         facts = RowFacts(mass / total, np.concatenate(votes, axis=1), total * self.total_weight)
         return SimplexObjective(
             concatenate(drawn),

@@ -96,6 +96,8 @@ def facts_of_prior(prior: np.ndarray, sample_weight: Array | None) -> RowFacts:
 
 def _row_weight(covered: Array, sample_weight: Array | None) -> tuple[Array, float]:
     xp = array_namespace(covered)
+    if not covered.shape[0]:
+        raise NoWeightError
     weight = xp.astype(covered, xp.float64)
     largest = 1.0
     if sample_weight is not None:
