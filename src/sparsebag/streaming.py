@@ -33,6 +33,7 @@ from sparsebag.solvers.base import (
     drop_small_weights,
     judged,
     one_blas_thread,
+    tolerance_of,
 )
 from sparsebag.solvers.online import OnlineSolve
 from sparsebag.solvers.simplex import check_start
@@ -105,8 +106,13 @@ def solve_stream(
         )
         solver = resolve_solver(settings.solver, objective, verbose)
         check_compatible(solver, objective)
-        solution = judged(solver.solve(objective, start), objective)
-        solution = drop_small_weights(solution, objective, settings.drop_threshold)
+        solution = drop_small_weights(
+            solver.solve(objective, start),
+            objective,
+            settings.drop_threshold,
+            tol=None if settings.drops_always else tolerance_of(solver),
+        )
+        solution = judged(solution, objective)
         objective.stream.meet_the_rest()
         check_store(stream)
     solution = replace(solution, n_passes=objective.n_passes)
@@ -142,6 +148,7 @@ def _solve_once(
         sample_bytes=memory // HELD_SHARE,
         start=None if start is None else check_start(on_host(start), stream.n_members),
         drop_threshold=settings.drop_threshold,
+        drops_always=settings.drops_always,
         verbose=verbose,
     )
     for block in _in_small_blocks(stream, memory).blocks():

@@ -40,9 +40,15 @@ from sparsebag.objective.losses import Loss
 from sparsebag.objective.penalties import ConcaveQuadratic, Penalty, Tilted
 from sparsebag.objective.row_facts import NoWeightError
 from sparsebag.objective.simplex_objective import SimplexObjective
-from sparsebag.solvers.base import Solution, Status, Watch, judged, one_blas_thread
+from sparsebag.solvers.base import (
+    Solution,
+    Status,
+    Watch,
+    drop_small_weights,
+    judged,
+    one_blas_thread,
+)
 from sparsebag.solvers.mirror import polisher
-from sparsebag.solvers.simplex import stationarity_gap
 
 HELD_SHARE = 1 / 3
 """Share of the rows kept out of the sample, to judge weights by rows they were not fitted to."""
@@ -134,6 +140,8 @@ class OnlineSolve:
         Where the first solve starts; default: the simplex's centre.
     drop_threshold : float, default 0
         Weights up to it become zero in the end.
+    drops_always : bool, default False
+        Even if the solve of all rows, where they are all held, has then not converged.
     verbose : int, default 0
         Progress on standard error.
     """
@@ -151,10 +159,12 @@ class OnlineSolve:
         seed: int = 0,
         start: np.ndarray | None = None,
         drop_threshold: float = 0.0,
+        drops_always: bool = False,
         verbose: int = 0,
     ) -> None:
         self.loss, self.penalty = loss, penalty
         self.floor, self.prior_mass, self.drop_threshold = floor, prior_mass, drop_threshold
+        self.drops_always = drops_always
         self.tol, self.max_iter, self.seed, self.verbose = tol, max_iter, seed, verbose
         self._sample_bytes = sample_bytes
         self._sample: Reservoir | None = None
@@ -238,10 +248,14 @@ class OnlineSolve:
         with one_blas_thread():
             if not self._anchors:
                 judge = self._whole()
-                minimum = self._minimise(judge, self._start, newton_end=True)
-                weights, status = self._without_small(minimum.weights), minimum.status
-                value, gradient = judge.value_and_gradient(weights)
-                gap = stationarity_gap(weights, gradient)
+                minimum = drop_small_weights(
+                    self._minimise(judge, self._start, newton_end=True),
+                    judge,
+                    self.drop_threshold,
+                    tol=None if self.drops_always else self.tol,
+                )
+                weights, status = minimum.weights, minimum.status
+                value, gap = minimum.objective, minimum.stationarity_gap
             else:
                 judge = self._held_rows().rows
                 weights = self._without_small(self._best())
