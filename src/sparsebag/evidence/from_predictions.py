@@ -151,7 +151,7 @@ def check_sample_weight(sample_weight: Array | None, like: Array) -> Array | Non
         return None
     weights = _like(sample_weight, like, "sample_weight")
     xp = array_namespace(weights)
-    if bool(xp.any(weights < 0)) or float(xp.sum(weights)) == 0.0:
+    if bool(xp.any(weights < 0)) or not bool(xp.any(weights > 0)):
         raise ValueError(
             "sample_weight must not be negative and must not be zero everywhere; leave it out "
             "for equal weights."

@@ -151,7 +151,7 @@ class Reservoir:
         """
         keys = self._rng.exponential(size=block.n_rows)
         if block.sample_weight is not None:
-            with np.errstate(divide="ignore"):
+            with np.errstate(divide="ignore", over="ignore"):  # as good as no weight
                 keys /= on_host(block.sample_weight)
         self.n_seen += block.n_rows
         chosen = np.flatnonzero((keys < self._threshold) | np.isinf(self._threshold))

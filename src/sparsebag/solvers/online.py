@@ -32,7 +32,7 @@ from typing import Any
 import numpy as np
 
 from sparsebag.evidence.arrays import on_host
-from sparsebag.evidence.evidence import OOBEvidence
+from sparsebag.evidence.evidence import LEAST_TOTAL, NOT_TO_BE_SUMMED, OOBEvidence
 from sparsebag.evidence.from_predictions import ALL_ZERO, has_votes
 from sparsebag.evidence.reservoir import Reservoir
 from sparsebag.evidence.row_stream import concatenate
@@ -184,6 +184,8 @@ class OnlineSolve:
             self.squared_weight += float(weight @ weight)
         if not weighs.any():
             return
+        if not np.isfinite(self.row_weight) or float(weight.sum()) < LEAST_TOTAL:
+            raise ValueError(NOT_TO_BE_SUMMED)
         if not weighs.all():
             block = block.take(np.flatnonzero(weighs))
         if self._sample is None:
