@@ -9,7 +9,7 @@ import pytest
 
 import sparsebag as sb
 from sparsebag.evidence.evidence import OOBEvidence, warn_uncovered
-from sparsebag.evidence.reservoir import draw_by_weight
+from sparsebag.evidence.reservoir import Reservoir, draw_by_weight
 
 
 def test_weights_that_let_one_row_decide_are_named():
@@ -63,7 +63,7 @@ def test_rows_are_drawn_by_weights_of_any_size(scale):
 
 
 @pytest.mark.filterwarnings("error")
-@pytest.mark.parametrize("size", [5e-324, 1e-310, 1e308])
+@pytest.mark.parametrize("size", [5e-324, 1e308])
 def test_weights_that_cannot_be_added_up_as_they_come(size):
     """In memory they are divided by the largest first."""
     rng = np.random.default_rng(0)
@@ -77,6 +77,12 @@ def test_weights_that_cannot_be_added_up_as_they_come(size):
         sb.fit_weights(sb.stream_rows(votes, mask, y, sample_weight=weight))
     with pytest.raises(ValueError, match=words):
         sb.OnlineWeights(labels=[0, 1]).partial_fit(votes, mask, y, weight)
+    light = np.full(2000, 1e-310)  # their sum is none too small
+    stream = sb.stream_rows(votes, mask, y, sample_weight=light)
+    assert np.allclose(sb.fit_weights(stream).weights, alike.weights, atol=1e-6)
+    least = OOBEvidence(votes, mask, y, "regression", sample_weight=np.full(2000, 5e-324))
+    with pytest.raises(ValueError, match=words):
+        Reservoir(5).add(least)
 
 
 @pytest.mark.filterwarnings("error")

@@ -36,7 +36,7 @@ NOT_COVERED = (
     "no row is out of bag for any member, so there is nothing to judge the members by; oob_mask is "
     "non-zero where a row did not train the member; pass None if none did."
 )
-LEAST_TOTAL = float(np.finfo(np.float64).tiny / np.finfo(np.float64).eps)
+LEAST_TOTAL = float(np.finfo(np.float64).tiny)
 """Row weights of a stream are added up as they come; sums below this have not all their digits."""
 NOT_TO_BE_SUMMED = (
     "the rows' weights are too small or too large to be added up over a stream; divide "

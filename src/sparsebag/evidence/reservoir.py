@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from sparsebag.evidence.arrays import on_host
-from sparsebag.evidence.evidence import OOBEvidence
+from sparsebag.evidence.evidence import NOT_TO_BE_SUMMED, OOBEvidence
 from sparsebag.evidence.row_stream import concatenate
 
 SLACK = 1.25
@@ -196,6 +196,8 @@ class Reservoir:
     def _drop_surplus(self) -> None:
         self._threshold = float(np.partition(self._keys, self.n_rows)[self.n_rows])
         stay = self._keys < self._threshold
+        if not stay.any():  # keys of weights below 1e-307 are infinite
+            raise ValueError(NOT_TO_BE_SUMMED)
         whole = concatenate(self._parts)
         self._parts = []
         self._parts = [whole.take(np.flatnonzero(stay))]
