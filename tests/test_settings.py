@@ -49,6 +49,7 @@ def test_the_papers():
         prior_mass=0.0,
         drop_threshold=DROP_THRESHOLD,
         evidence_dtype=np.float64,
+        drops_always=True,
     )
 
 

@@ -106,8 +106,25 @@ def test_a_checkpoint_and_other_memory_limits(rows, tmp_path):
     first = sb.fit_weights(stream, memory_limit=2 * MEMORY, checkpoint=checkpoint)
     more = sb.fit_weights(stream, memory_limit=4 * MEMORY, checkpoint=checkpoint)
     assert more.objective == pytest.approx(first.objective, abs=1e-5)
-    with pytest.raises(JournalError, match=r"memory_limit=\d+, and goes on with that or more"):
+    said = rf"memory_limit={2 * MEMORY}, and goes on with that or more .* not with {MEMORY};"
+    with pytest.raises(JournalError, match=said):
         sb.fit_weights(stream, memory_limit=MEMORY, checkpoint=checkpoint)
+    again = sb.fit_weights(stream, memory_limit=2 * MEMORY, checkpoint=checkpoint)
+    assert np.array_equal(again.weights, first.weights)
+
+
+@pytest.mark.parametrize("solver", ["mirror", "active_set", "projected_gradient"])
+def test_a_finished_solve_reads_again_only_what_is_held(rows, tmp_path, solver):
+    """Samples, faces and Hessians; sums over all members are on record."""
+    first, again = (
+        sb.fit_weights(
+            streamed(rows), memory_limit=2 * MEMORY, checkpoint=tmp_path / "ckpt", solver=solver
+        )
+        for _ in range(2)
+    )
+    assert np.array_equal(again.weights, first.weights)
+    assert again.n_passes < first.n_passes / 2
+    assert solver != "projected_gradient" or again.n_passes <= 1  # its Newton end's Hessian
 
 
 def test_bad_streams_are_one_sentence(rows, tmp_path):

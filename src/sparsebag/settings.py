@@ -22,7 +22,8 @@ DEFAULT_FLOOR = 1e-3
 DEFAULT_PRIOR_MASS = 0.02
 """τ: the solvers' speed hangs on it; smaller is ill-posed, larger blurs the weights."""
 DROP_THRESHOLD = 1e-5
-"""Weights up to this are dropped, as by the paper's code: SLSQP leaves dust on dead members."""
+"""Weights up to this are dropped, as by the paper's code: SLSQP leaves dust on dead members.
+Outside its preset they are kept where a solve that converged would not have without them."""
 LOCAL = ("auto", "linear", "regions")
 """Ways for weights to depend on the row."""
 
@@ -31,7 +32,9 @@ LOCAL = ("auto", "linear", "regions")
 class Settings:
     """What a fit runs with, after ``preset`` and ``"auto"`` are resolved.
 
-    ``lam`` is None where the members are selected by their full-vote risk, without a penalty.
+    ``lam`` is None where the members are selected by their full-vote risk, without a penalty;
+    ``drops_always``: weights up to ``drop_threshold`` are dropped even if the solve then has not
+    converged.
     """
 
     lam: float | None
@@ -44,6 +47,7 @@ class Settings:
     refine: str | None = None
     calibration: Any = None
     local: str | None = None
+    drops_always: bool = False
 
     @property
     def reads_every_class(self) -> bool:
@@ -127,6 +131,7 @@ def resolve_settings(
         refine=refine,
         calibration=calibration,
         local=local,
+        drops_always=paper,
     )
 
 

@@ -33,6 +33,7 @@ from sparsebag.solvers.base import (
     drop_small_weights,
     judged,
     one_blas_thread,
+    tolerance_of,
 )
 from sparsebag.solvers.online import OnlineSolve
 from sparsebag.solvers.simplex import check_start
@@ -74,7 +75,8 @@ def solve_stream(
     """
     if stream.n_members < 2:
         raise ValueError("there is one member only; there is nothing to choose from.")
-    memory = _check_memory(memory_limit)
+    limit = _check_memory(memory_limit)
+    memory = _counted(limit)
     loss = resolve_loss(settings.loss, stream.task)
     floor = settings.floor if stream.task == "classification" else 0.0
     penalty = ConcaveQuadratic(settings.lam or 0.0)
@@ -87,8 +89,8 @@ def solve_stream(
     else:
         # The sums on record are of blocks cut for another limit; smaller ones do under a larger.
         before = recorded_cut(checkpoint)
-        cut_for = memory if before is None else min(memory, before.memory_limit)
-        stream = _in_small_blocks(stream, cut_for)
+        cut_for = limit if before is None else min(limit, before.memory_limit)
+        stream = _in_small_blocks(stream, _counted(cut_for))
         what = repr((shape_of(stream), _values_of(loss), penalty, floor, settings.prior_mass))
         fingerprint = hashlib.blake2b(what.encode()).hexdigest()[:32]
         journal = PassJournal(checkpoint, fingerprint, BlockCut(cut_for, stream.n_blocks))
@@ -105,8 +107,13 @@ def solve_stream(
         )
         solver = resolve_solver(settings.solver, objective, verbose)
         check_compatible(solver, objective)
-        solution = judged(solver.solve(objective, start), objective)
-        solution = drop_small_weights(solution, objective, settings.drop_threshold)
+        solution = drop_small_weights(
+            solver.solve(objective, start),
+            objective,
+            settings.drop_threshold,
+            tol=None if settings.drops_always else tolerance_of(solver),
+        )
+        solution = judged(solution, objective)
         objective.stream.meet_the_rest()
         check_store(stream)
     solution = replace(solution, n_passes=objective.n_passes)
@@ -142,6 +149,7 @@ def _solve_once(
         sample_bytes=memory // HELD_SHARE,
         start=None if start is None else check_start(on_host(start), stream.n_members),
         drop_threshold=settings.drop_threshold,
+        drops_always=settings.drops_always,
         verbose=verbose,
     )
     for block in _in_small_blocks(stream, memory).blocks():
@@ -329,7 +337,7 @@ class OnlineWeights:
             ConcaveQuadratic(settings.lam or 0.0),
             floor=settings.floor if classification else 0.0,
             prior_mass=settings.prior_mass,
-            sample_bytes=_check_memory(self.memory_limit) // HELD_SHARE,
+            sample_bytes=_counted(_check_memory(self.memory_limit)) // HELD_SHARE,
             seed=self.random_state,
             drop_threshold=settings.drop_threshold,
             verbose=self.verbose,
@@ -355,4 +363,8 @@ def _check_memory(memory_limit: Any) -> int:
             f"memory_limit must be a whole number of bytes, at least {SMALLEST_MEMORY} (1 MiB), "
             f"got {memory_limit!r}."
         )
+    return int(memory_limit)
+
+
+def _counted(memory_limit: int) -> int:
     return max(SMALLEST_MEMORY, int(COUNTED_SHARE * memory_limit))

@@ -40,6 +40,7 @@ from sparsebag.solvers.base import (
     drop_small_weights,
     judged,
     one_blas_thread,
+    tolerance_of,
 )
 from sparsebag.streaming import solve_stream
 
@@ -70,8 +71,13 @@ def solve_weights(
         )
         solver = resolve_solver(settings.solver, objective, verbose)
         check_compatible(solver, objective)
-        solution = judged(solver.solve(objective, start), objective)
-        return drop_small_weights(solution, objective, settings.drop_threshold)
+        solution = drop_small_weights(
+            solver.solve(objective, start),
+            objective,
+            settings.drop_threshold,
+            tol=None if settings.drops_always else tolerance_of(solver),
+        )
+        return judged(solution, objective)
 
 
 def disagreement_of(pool: MemberPool, X: Any, evidence: OOBEvidence) -> VoteDisagreement | None:

@@ -9,7 +9,7 @@ import pytest
 
 import sparsebag as sb
 from sparsebag.evidence.evidence import OOBEvidence, warn_uncovered
-from sparsebag.evidence.reservoir import draw_by_weight
+from sparsebag.evidence.reservoir import Reservoir, draw_by_weight
 
 
 def test_weights_that_let_one_row_decide_are_named():
@@ -60,3 +60,36 @@ def test_rows_are_drawn_by_weights_of_any_size(scale):
     assert {len(rows) for rows, _ in drawn} == {20}
     sums = np.array([(counts / scale).sum() for _, counts in drawn])
     assert abs(sums.mean() - weight.sum()) < 4 * sums.std() / np.sqrt(500)
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("size", [5e-324, 1e308])
+def test_weights_that_cannot_be_added_up_as_they_come(size):
+    """In memory they are divided by the largest first."""
+    rng = np.random.default_rng(0)
+    votes, y = rng.random((2000, 5), dtype=np.float32), rng.integers(0, 2, 2000)
+    mask, weight = rng.random(votes.shape) < 0.9, np.full(2000, size)
+    alike = sb.fit_weights(votes, mask, y)
+    same = sb.fit_weights(votes, mask, y, sample_weight=weight)
+    assert np.allclose(same.weights, alike.weights, atol=1e-6)
+    words = "too small or too large to be added up over a stream; divide sample_weight by its mean"
+    with pytest.raises(ValueError, match=words):
+        sb.fit_weights(sb.stream_rows(votes, mask, y, sample_weight=weight))
+    with pytest.raises(ValueError, match=words):
+        sb.OnlineWeights(labels=[0, 1]).partial_fit(votes, mask, y, weight)
+    light = np.full(2000, 1e-310)  # their sum is none too small
+    stream = sb.stream_rows(votes, mask, y, sample_weight=light)
+    assert np.allclose(sb.fit_weights(stream).weights, alike.weights, atol=1e-6)
+    least = OOBEvidence(votes, mask, y, "regression", sample_weight=np.full(2000, 5e-324))
+    with pytest.raises(ValueError, match=words):
+        Reservoir(5).add(least)
+
+
+@pytest.mark.filterwarnings("error")
+def test_weights_that_are_as_good_as_none_beside_others():
+    rng = np.random.default_rng(0)
+    votes, y = rng.random((2000, 5), dtype=np.float32), rng.integers(0, 2, 2000)
+    mask, weight = rng.random(votes.shape) < 0.9, np.where(np.arange(2000) < 1000, 1e-310, 1.0)
+    here = sb.fit_weights(votes, mask, y, sample_weight=weight)
+    stream = sb.stream_rows(votes, mask, y, sample_weight=weight, block_rows=250)
+    assert np.allclose(sb.fit_weights(stream).weights, here.weights, atol=1e-6)

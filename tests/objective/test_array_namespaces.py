@@ -118,3 +118,22 @@ def test_sums_over_thousands_of_rows_keep_their_digits_on_torch(has_mask):
     got = np.asarray(ours.gradient(ours.asarray(weights)))
     # Rounding of one vote, not of a sum of thousands: the weights' sixth digit hangs on it.
     assert np.abs(got - exact.gradient(weights)).max() < 1.2e-7
+
+
+@pytest.mark.parametrize("loss", ["log_loss", "brier"])
+@pytest.mark.parametrize("divided", [False, True])
+def test_every_class_in_bfloat16(loss, divided):
+    """Softmax in bfloat16 sums to 1 to within 0.003, divided by its sum in bfloat16 to 0.005."""
+    torch = pytest.importorskip("torch")
+    rng = np.random.default_rng(900)
+    votes = torch.softmax(torch.asarray(rng.normal(size=(500, 10, 5))), -1).bfloat16()
+    votes = votes / votes.sum(-1, keepdim=True) if divided else votes
+    y = rng.integers(0, 5, 500)
+    assert sb.fit_weights(votes, None, torch.asarray(y), loss=loss).status.success
+    every_class = loss == "brier"
+    stream = sb.stream_rows(votes, None, y, every_class=every_class)
+    assert sb.fit_weights(stream, loss=loss).status.success
+    with pytest.raises(ValueError, match=r"to within 0.0078125\); some are off by 0.0"):
+        sb.fit_weights((1.02 * votes).bfloat16().clip(max=1), None, y, loss=loss)
+    with pytest.raises(ValueError, match=r"to within 0.001\); some are off by 0.00"):
+        sb.fit_weights(1.001 * votes.float().clip(max=0.999), None, y, loss=loss)

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+import sparsebag as sb
 from sparsebag.evidence.array_rows import ArrayRows
 from sparsebag.evidence.evidence import OOBEvidence
 from sparsebag.objective.losses import LogLoss
@@ -119,3 +120,26 @@ def test_weights_on_torch_are_those_of_numpy(solver):
     g = SimplexObjective(moved, LogLoss(), f.penalty, floor=1e-3, prior_mass=0.02)
     here, there = solver.solve(f), solver.solve(g)
     assert np.abs(here.weights - np.asarray(there.weights)).max() < 1e-6
+
+
+@pytest.mark.parametrize("seed", [900, 902, 905])
+@pytest.mark.parametrize("loss", ["log_loss", "brier"])
+def test_weights_in_single_precision_are_those_of_double_precision(loss, seed):
+    """Long sums of float32 cost the sixth digit on PyTorch, and of sparse votes in memory."""
+    torch = pytest.importorskip("torch", reason="torch is not installed (make test-all)")
+    rng = np.random.default_rng(seed)
+    mask, y = rng.random((3000, 40)) < 0.37, rng.integers(0, 3, 3000)
+    votes = rng.dirichlet(np.ones(3), size=mask.shape) * np.linspace(0.2, 0.6, 40)[:, None]
+    votes[np.arange(3000), :, y] += 1 - votes.sum(axis=2)
+    if loss == "log_loss":
+        votes = rng.beta(4 * np.linspace(0.5, 1.1, 40), 2, size=mask.shape)
+    votes = votes.astype(np.float32)
+    exact = sb.fit_weights(votes.astype(np.float64), mask, y, loss=loss).weights
+    here = sb.fit_weights(votes, mask, y, loss=loss).weights
+    tensors = (torch.asarray(values) for values in (votes, mask, y))
+    there = sb.fit_weights(*tensors, loss=loss).weights.numpy()
+    stream = sb.stream_rows(votes, mask, y, every_class=loss == "brier")
+    streamed = sb.fit_weights(stream, loss=loss, memory_limit=1 << 21).weights
+    for found in (here, there):
+        assert np.abs(found - exact).max() < 3e-7
+    assert np.abs(streamed - exact).max() < 1e-6  # a pass is not made for the seventh digit

@@ -14,7 +14,8 @@ from sparsebag.evidence.row_stream import concatenate
 from sparsebag.objective.penalties import ConcaveQuadratic
 from sparsebag.objective.simplex_objective import SimplexObjective
 from sparsebag.solvers.base import Status
-from sparsebag.solvers.online import OnlineSolve, _steadiest_share, _Verdict
+from sparsebag.solvers.held_verdict import Verdict, steadiest_share
+from sparsebag.solvers.online import OnlineSolve
 from sparsebag.solvers.projected_gradient import ProjectedGradient
 
 N_ROWS, N_MEMBERS = 20_000, 60
@@ -95,7 +96,7 @@ def test_the_correction_is_without_bias_whatever_comes_first(monkeypatch):
         OnlineSolve, "_minimise", lambda *_: SimpleNamespace(weights=anchors[0].copy())
     )
     monkeypatch.setattr(OnlineSolve, "_best", lambda self: anchors[len(self._anchors)].copy())
-    monkeypatch.setattr(OnlineSolve, "_on_held_rows", lambda *_: _Verdict(0.0, 0.0, 0.0, 1.0))
+    monkeypatch.setattr(OnlineSolve, "_on_held_rows", lambda *_: Verdict(0.0, 0.0, 0.0, 1.0, 9.0))
     e = turning(902, shuffled=False).take(slice(None, None, 3))
     settings = {"floor": 1e-3, "prior_mass": 0.02}
     args = LOSSES["log_loss"], ConcaveQuadratic(0.0)
@@ -117,10 +118,10 @@ def test_the_correction_is_without_bias_whatever_comes_first(monkeypatch):
 def test_the_share_of_a_correction_that_varies_least():
     rng = np.random.default_rng(900)
     own = rng.normal(size=400)
-    assert _steadiest_share(np.stack([own, -own], axis=1)) == pytest.approx(1.0)
-    assert _steadiest_share(np.stack([own, -4 * own], axis=1)) == pytest.approx(0.25)
-    assert _steadiest_share(np.stack([own, own], axis=1)) == 0.0
-    assert _steadiest_share(np.ones((16, 2))) == 1.0
+    assert steadiest_share(np.stack([own, -own], axis=1)) == pytest.approx(1.0)
+    assert steadiest_share(np.stack([own, -4 * own], axis=1)) == pytest.approx(0.25)
+    assert steadiest_share(np.stack([own, own], axis=1)) == 0.0
+    assert steadiest_share(np.ones((16, 2))) == 1.0
 
 
 def test_rows_with_weight_are_the_ones_sampled():
@@ -158,8 +159,8 @@ def test_a_gap_that_stays_is_told(monkeypatch):
     e = evidence(n_rows=3000, n_members=40, n_classes=2, dtype=np.float32)
     block = e.votes, e.oob_mask, e.target
 
-    def solve(gap, error, trusted_share=1.0):
-        verdict = _Verdict(0.5, gap, error, trusted_share)
+    def solve(gap, error, trusted_share=1.0, n_equal=1000.0):
+        verdict = Verdict(0.5, gap, error, trusted_share, n_equal)
         monkeypatch.setattr(OnlineSolve, "_on_held_rows", lambda *_: verdict)
         rows = sb.stream_rows(iter([block]), n_members=40, labels=[0, 1])
         return sb.fit_weights(rows, memory_limit=1 << 20)
@@ -169,10 +170,29 @@ def test_a_gap_that_stays_is_told(monkeypatch):
         assert not solve(0.1, 0.02).status.success
     with pytest.warns(ConvergenceWarning, match="one pass does not close"):
         assert not solve(0.1, 0.05, trusted_share=0.3).status.success
+    with pytest.warns(ConvergenceWarning, match="or cannot rule one out"):
+        assert not solve(0.1, 0.07).status.success  # a gap of half the objective would not show
+    with pytest.warns(ConvergenceWarning, match="or cannot rule one out"):
+        assert not solve(0.1, 0.05, n_equal=20.0).status.success  # nor would it to so few rows
     with pytest.warns(ConvergenceWarning):
         solve(0.1, 0.02)
     online = sb.OnlineWeights(labels=[0, 1], memory_limit=1 << 20).partial_fit(*block)
     with pytest.warns(ConvergenceWarning, match="more memory, or rows that can be read again"):
+        assert online.solution_.status is Status.ONE_PASS
+
+
+@pytest.mark.filterwarnings("ignore:sample_weight lets 20000 rows count")
+@pytest.mark.parametrize(("spread", "seed"), [(3.0, 903), (3.0, 904), (4.0, 904), (4.0, 905)])
+def test_rows_that_outweigh_the_rest_are_no_judges(spread, seed):
+    """Up to 45 % above the optimum was success where a gap of the whole objective was not seen."""
+    rng = np.random.default_rng(seed)
+    votes = rng.beta(4 * np.linspace(0.5, 1.1, 60), 2, size=(20_000, 60)).astype(np.float32)
+    mask, y = rng.random(votes.shape) < 0.37, rng.integers(0, 2, len(votes))
+    weight = np.exp(spread * rng.normal(size=len(y)))
+    online = sb.OnlineWeights(labels=[0, 1], memory_limit=2 << 20)
+    for rows in np.array_split(np.arange(len(y)), 20):
+        online.partial_fit(votes[rows], mask[rows], y[rows], weight[rows])
+    with pytest.warns(ConvergenceWarning, match="rule one out"):
         assert online.solution_.status is Status.ONE_PASS
 
 

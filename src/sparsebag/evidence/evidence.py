@@ -36,6 +36,12 @@ NOT_COVERED = (
     "no row is out of bag for any member, so there is nothing to judge the members by; oob_mask is "
     "non-zero where a row did not train the member; pass None if none did."
 )
+LEAST_TOTAL = float(np.finfo(np.float64).tiny)
+"""Row weights of a stream are added up as they come; sums below this have not all their digits."""
+NOT_TO_BE_SUMMED = (
+    "the rows' weights are too small or too large to be added up over a stream; divide "
+    "sample_weight by its mean (the weights of the members stay the same)."
+)
 WEIGHTLESS = (
     "every row that some member has out of bag has sample_weight zero, so there is nothing to "
     "judge the members by; give weight to other rows, or use more members."

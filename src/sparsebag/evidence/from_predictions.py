@@ -8,7 +8,7 @@ import numpy as np
 import scipy.sparse as sp
 from array_api_compat import array_namespace, device, is_array_api_obj, is_numpy_array, size
 
-from sparsebag.evidence.arrays import detached, is_on_cuda, on_host
+from sparsebag.evidence.arrays import detached, is_on_cuda, on_host, working_dtype
 from sparsebag.evidence.blocks import row_blocks
 from sparsebag.evidence.evidence import PROBABILITY_TOLERANCE, OOBEvidence, zero_in_bag
 from sparsebag.evidence.labels import UnknownLabelError, class_positions
@@ -18,6 +18,9 @@ Array = Any
 
 SUM_TOLERANCE = 1e-3
 """How far from 1 a member's class probabilities may sum: half precision and printed digits pass."""
+BFLOAT16_EPS = 2.0**-7
+"""Of bfloat16 this far: each is rounded by up to half of it, and once more where they were divided
+by their sum."""
 LARGEST_COPY_BYTES = 256 << 20
 """A matrix with anything but zeros where rows were in the bag is copied, once, up to this size: the
 solver's passes are then as fast as can be. A larger one is read as it is and zeroed block by
@@ -101,10 +104,13 @@ def from_predictions(
         unseen = not is_part and (mask is None or bool(xp.any(mask)))
         if unseen and _all_zero(votes, None if zeroed else mask):
             raise ValueError(ALL_ZERO)
-        if off > SUM_TOLERANCE:
+        allowed = SUM_TOLERANCE
+        if off > allowed and _are_bfloat16(predictions):
+            allowed = BFLOAT16_EPS
+        if off > allowed:
             raise ValueError(
                 "each member's probabilities of a row's classes must sum to 1 (to within "
-                f"{SUM_TOLERANCE:g}); some are off by {off:.3g}; divide them by their sum over the "
+                f"{allowed:g}); some are off by {off:.3g}; divide them by their sum over the "
                 "third axis, or pass softmax of the scores."
             )
         if every_class and len(classes) > 2:
@@ -145,7 +151,7 @@ def check_sample_weight(sample_weight: Array | None, like: Array) -> Array | Non
         return None
     weights = _like(sample_weight, like, "sample_weight")
     xp = array_namespace(weights)
-    if bool(xp.any(weights < 0)) or float(xp.sum(weights)) == 0.0:
+    if bool(xp.any(weights < 0)) or not bool(xp.any(weights > 0)):
         raise ValueError(
             "sample_weight must not be negative and must not be zero everywhere; leave it out "
             "for equal weights."
@@ -316,11 +322,20 @@ def _true_class(predictions: Array, mask: Array | None, target: Array) -> tuple[
         unseen = None if mask is None else mask[rows, ...]
         block = zero_in_bag(predictions[rows, ...], unseen)
         _check_block(block, rows.start or 0, probabilities=True)
-        excess = zero_in_bag(xp.sum(block, axis=2) - 1.0, unseen)
+        excess = zero_in_bag(xp.sum(block, axis=2, dtype=working_dtype(block)) - 1.0, unseen)
         off = max(off, float(xp.max(xp.abs(excess))))
         index = xp.broadcast_to(target[rows][:, None, None], (block.shape[0], n_members, 1))
         votes[rows, ...] = xp.take_along_axis(block, index, axis=2)[:, :, 0]
     return votes, off
+
+
+def _are_bfloat16(predictions: Array) -> bool:
+    """Whether no prediction has more digits than bfloat16, which NumPy has to hold as float32."""
+    xp = array_namespace(predictions)
+    if predictions.dtype != xp.float32:
+        return str(predictions.dtype).endswith("bfloat16")
+    blocks = (on_host(predictions[rows, ...]) for rows in row_blocks(predictions))
+    return not any(np.any(np.ascontiguousarray(block).view(np.uint32) & 0xFFFF) for block in blocks)
 
 
 def _class_planes(predictions: Array, mask: Array | None) -> tuple[Array, ...]:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from sparsebag.evidence.arrays import on_host
-from sparsebag.evidence.evidence import OOBEvidence
+from sparsebag.evidence.evidence import NOT_TO_BE_SUMMED, OOBEvidence
 from sparsebag.evidence.row_stream import concatenate
 
 SLACK = 1.25
@@ -151,7 +151,7 @@ class Reservoir:
         """
         keys = self._rng.exponential(size=block.n_rows)
         if block.sample_weight is not None:
-            with np.errstate(divide="ignore"):
+            with np.errstate(divide="ignore", over="ignore"):  # as good as no weight
                 keys /= on_host(block.sample_weight)
         self.n_seen += block.n_rows
         chosen = np.flatnonzero((keys < self._threshold) | np.isinf(self._threshold))
@@ -196,6 +196,8 @@ class Reservoir:
     def _drop_surplus(self) -> None:
         self._threshold = float(np.partition(self._keys, self.n_rows)[self.n_rows])
         stay = self._keys < self._threshold
+        if not stay.any():  # keys of weights below 1e-307 are infinite
+            raise ValueError(NOT_TO_BE_SUMMED)
         whole = concatenate(self._parts)
         self._parts = []
         self._parts = [whole.take(np.flatnonzero(stay))]

@@ -23,6 +23,8 @@ Array = Any
 
 NOT_KNOWN = np.empty(0, dtype=np.float32)
 NOT_GIVEN = np.empty(0)
+SMALLEST_DIVISOR = float(np.finfo(np.float64).tiny)
+"""Rows that weigh less are as good as weightless; one over it is still finite."""
 
 
 @dataclass(frozen=True)
@@ -85,6 +87,7 @@ class BlockKernel:
             largest = (
                 float(row_weight.max(initial=0.0)) or 1.0
             )  # huge ones would overflow in single precision
+            largest = max(largest, SMALLEST_DIVISOR)
         share = gradient if largest == 1.0 else np.zeros(len(gradient))
         loss, total = _passes.block_loss_and_gradient(
             block.votes,
@@ -109,7 +112,8 @@ class BlockKernel:
             share,
         )
         if largest != 1.0:
-            gradient += largest * share
+            with np.errstate(over="ignore", invalid="ignore"):  # then the total is infinite too
+                gradient += largest * share
         return largest * loss, largest * total
 
     def find_prior(self, block: OOBEvidence) -> np.ndarray:

@@ -18,7 +18,7 @@ import numpy as np
 
 from sparsebag.evidence.same_rows import BlockDigests
 
-FORMAT = 5
+FORMAT = 6
 SAVE_EVERY_SECONDS = 0.5
 """How much work a kill may cost, at most, beside the block that was being read."""
 
@@ -115,7 +115,7 @@ class BlockCut:
     Attributes
     ----------
     memory_limit : int
-        Bytes the blocks were cut for; 0 where nobody asked.
+        As the user gave it, whatever part of it the blocks were cut for; 0 where nobody asked.
     n_blocks : int or None
     """
 

@@ -18,6 +18,11 @@ from sparsebag.objective.triton_device import can_fuse
 
 Array = Any
 
+SUMMED_ROWS = 16
+"""Rows that `ArrayPasses` adds up in single precision; it divides `ROW_GROUP`. Libraries add them
+one after another, where the compiled products keep several sums: as many as there would cost the
+weights' sixth digit."""
+
 
 class Passes(Protocol):
     """Products of one block of B rows, N members and K channels."""
@@ -63,24 +68,28 @@ class ArrayPasses:
         """``Σ_k V_kᵀ on_votes_k + Iᵀ on_mask``, shape (N,), in float64."""
         xp = self._xp
         left, right = xp.astype(on_votes, self._dtype), xp.astype(on_mask, self._dtype)
-        planes = [(self._wide(votes), left[k, :]) for k, votes in enumerate(self._votes)]
+        planes = [
+            # A sparse product takes float64 as fast, and has no groups of rows to be cut into.
+            (self._wide(votes), on_votes[k, :] if hasattr(votes, "toarray") else left[k, :])
+            for k, votes in enumerate(self._votes)
+        ]
         if self._mask is not None:
             planes.append((xp.astype(self._mask, self._dtype), right))
         total = sum(self._columns_sum(matrix, rows) for matrix, rows in planes)
         return total + xp.sum(on_mask) if self._mask is None else total
 
     def _columns_sum(self, matrix: Array, rows: Array) -> Array:
-        """``matrixᵀ rows`` in float64, long sums of float32 by groups, as `NativePasses` has them.
+        """``matrixᵀ rows`` in float64, long sums of float32 by a few rows at a time.
 
         Devices add up in a tree of their own, which loses less and would suffer from the cut.
         """
         xp, n_rows = self._xp, int(rows.shape[0])
-        n_grouped = n_rows - n_rows % ROW_GROUP
+        n_grouped = n_rows - n_rows % SUMMED_ROWS
         plain = not hasattr(matrix, "toarray") and str(device(rows)).startswith("cpu")
-        if not plain or self._dtype == xp.float64 or n_grouped <= ROW_GROUP:
+        if not plain or self._dtype == xp.float64 or n_grouped <= SUMMED_ROWS:
             return xp.astype(matrix.T @ rows, xp.float64)
-        groups = xp.reshape(matrix[:n_grouped, :], (-1, ROW_GROUP, matrix.shape[1]))
-        sums = xp.reshape(rows[:n_grouped], (-1, 1, ROW_GROUP)) @ groups
+        groups = xp.reshape(matrix[:n_grouped, :], (-1, SUMMED_ROWS, matrix.shape[1]))
+        sums = xp.reshape(rows[:n_grouped], (-1, 1, SUMMED_ROWS)) @ groups
         total = xp.sum(sums, axis=(0, 1), dtype=xp.float64)
         return total + xp.astype(matrix[n_grouped:, :].T @ rows[n_grouped:], xp.float64)
 

@@ -19,7 +19,12 @@ from typing import Any
 import numpy as np
 
 from sparsebag.evidence.arrays import on_host
-from sparsebag.evidence.evidence import OOBEvidence, warn_of_uneven
+from sparsebag.evidence.evidence import (
+    LEAST_TOTAL,
+    NOT_TO_BE_SUMMED,
+    OOBEvidence,
+    warn_of_uneven,
+)
 from sparsebag.evidence.from_predictions import ALL_ZERO
 from sparsebag.evidence.reservoir import Reservoir, draw_by_weight
 from sparsebag.evidence.row_stream import RowStream
@@ -172,6 +177,8 @@ class StreamObjective(HostObjective):
             raise ValueError(NO_ROWS)
         if sums.total == 0.0:
             raise NoWeightError(sums.n_covered if whole else None)
+        if not LEAST_TOTAL <= sums.total < np.inf:
+            raise ValueError(NOT_TO_BE_SUMMED)
         if whole and not sums.n_voted and self.stream.task == "classification":
             raise ValueError(ALL_ZERO)
         value = sums.value / sums.total + float(self.penalty.value(weights))

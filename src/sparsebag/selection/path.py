@@ -10,7 +10,13 @@ import numpy as np
 
 from sparsebag.objective.penalties import ConcaveQuadratic
 from sparsebag.objective.simplex_objective import SimplexObjective
-from sparsebag.solvers.base import Solution, Solver, drop_small_weights, one_blas_thread
+from sparsebag.solvers.base import (
+    Solution,
+    Solver,
+    drop_small_weights,
+    one_blas_thread,
+    tolerance_of,
+)
 from sparsebag.solvers.simplex_qp import simplex_qp
 
 RIDGE = 1e-6
@@ -190,7 +196,7 @@ def penalty_path(
         Strengths are multiples of the uniform ensemble's out-of-bag loss, so that one value means
         the same whatever the loss's unit is.
     drop_threshold : float, default 0
-        Weights up to this are set to zero.
+        Weights up to this are set to zero, where the solution has then still converged.
 
     Returns
     -------
@@ -207,7 +213,8 @@ def penalty_path(
             # Warm, but off the face: a member at exact zero could not come back under some solvers.
             centre = objective.uniform_weights()
             start = 0.99 * solution.weights + 0.01 * centre
-            points.append((lam * unit, drop_small_weights(solution, at, drop_threshold)))
+            kept = drop_small_weights(solution, at, drop_threshold, tol=tolerance_of(solver))
+            points.append((lam * unit, kept))
     return points
 
 

@@ -35,8 +35,8 @@ class Status(Enum):
     CHOSEN = "members were chosen along a budget path; there is no stationarity gap"
     STALLED = "no step lowers the objective further in this precision"
     ONE_PASS = (
-        "rows held out of the sample see a gap that one pass does not close; more memory, or rows "
-        "that can be read again, would"
+        "rows held out of the sample see a gap that one pass does not close, or cannot rule one "
+        "out; more memory, or rows that can be read again, would"
     )
     MAX_ITERATIONS = "the iteration limit, or the limit of passes, was reached"
     INTERRUPTED = "interrupted; these are the best weights so far"
@@ -324,8 +324,27 @@ def warn_unless_converged(solution: Solution) -> None:
         )
 
 
-def drop_small_weights(solution: Solution, objective: Objective, threshold: float) -> Solution:
+def tolerance_of(solver: Solver) -> float:
+    """The gap, relative to the objective's scale, that a solver stops at; 0 if it names none.
+
+    Parameters
+    ----------
+    solver : Solver
+
+    Returns
+    -------
+    float
+    """
+    return float(getattr(solver, "tol", 0.0))
+
+
+def drop_small_weights(
+    solution: Solution, objective: Objective, threshold: float, *, tol: float | None = None
+) -> Solution:
     """Set weights up to ``threshold`` to exact zero and rescale the rest to sum to one.
+
+    A small weight need not be dust: where the loss bends sharply, a member that loses 1e-5 asks for
+    it back with a gap a hundred times the tolerance, and none of the others can make up for it.
 
     Parameters
     ----------
@@ -334,10 +353,14 @@ def drop_small_weights(solution: Solution, objective: Objective, threshold: floa
         Evaluates the weights that remain.
     threshold : float
         Largest weight that is dropped.
+    tol : float, optional
+        To which the solve converged: where it did and the rest would not, nothing is dropped.
+        Default: weights are dropped whatever the gap, and a solve that converged no longer says so.
 
     Returns
     -------
     Solution
+        Objective, gap and status are those of its weights.
     """
     xp = objective.xp
     weights = xp.where(solution.weights > threshold, solution.weights, 0.0 * solution.weights)
@@ -345,10 +368,16 @@ def drop_small_weights(solution: Solution, objective: Objective, threshold: floa
         return solution
     weights = weights / xp.sum(weights)
     value, gradient = objective.value_and_gradient(weights)
+    gap, status = stationarity_gap(weights, gradient), solution.status
+    if status is Status.CONVERGED and tol is None:
+        status = Status.OWN_TEST
+    elif status is Status.CONVERGED and tol is not None and gap > objective.goal(tol):
+        return replace(solution, n_evaluations=solution.n_evaluations + 1)
     return replace(
         solution,
         weights=weights,
         objective=value,
-        stationarity_gap=stationarity_gap(weights, gradient),
+        stationarity_gap=gap,
+        status=status,
         n_evaluations=solution.n_evaluations + 1,
     )

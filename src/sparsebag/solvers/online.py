@@ -32,7 +32,7 @@ from typing import Any
 import numpy as np
 
 from sparsebag.evidence.arrays import on_host
-from sparsebag.evidence.evidence import OOBEvidence
+from sparsebag.evidence.evidence import LEAST_TOTAL, NOT_TO_BE_SUMMED, OOBEvidence
 from sparsebag.evidence.from_predictions import ALL_ZERO, has_votes
 from sparsebag.evidence.reservoir import Reservoir
 from sparsebag.evidence.row_stream import concatenate
@@ -40,9 +40,23 @@ from sparsebag.objective.losses import Loss
 from sparsebag.objective.penalties import ConcaveQuadratic, Penalty, Tilted
 from sparsebag.objective.row_facts import NoWeightError
 from sparsebag.objective.simplex_objective import SimplexObjective
-from sparsebag.solvers.base import Solution, Status, Watch, judged, one_blas_thread
+from sparsebag.solvers.base import (
+    Solution,
+    Status,
+    Watch,
+    drop_small_weights,
+    judged,
+    one_blas_thread,
+)
+from sparsebag.solvers.held_verdict import (
+    Verdict,
+    n_equal_rows,
+    row_groups,
+    standard_error,
+    steadied,
+    steadiest_share,
+)
 from sparsebag.solvers.mirror import polisher
-from sparsebag.solvers.simplex import stationarity_gap
 
 HELD_SHARE = 1 / 3
 """Share of the rows kept out of the sample, to judge weights by rows they were not fitted to."""
@@ -54,18 +68,11 @@ FEWEST_ROWS = 64
 """Rows of the sample, however small the memory: half as many are held out, in `GROUPS` parts."""
 PULLS = (64.0, 8.0, 1.0)
 """Strengths of the pull towards the last anchor, in units of the sample's curvature on the way."""
-MOST_ERRORS = 4.0
-"""Standard errors the gap on held rows may be from zero; the largest of N slopes is off by some."""
 SURE_ERRORS = 1.0
 """Standard errors by which bolder weights must be better: the judge is itself least sure of what is
 far from all anchors."""
-GROUPS = 16
-"""Parts of the held rows whose spread gives standard errors."""
 MOST_TRUSTED = 0.9
 """Share of the correction above which it is taken whole."""
-LEAST_TRUSTED = 0.5
-"""Share of the correction below which the sample speaks for itself alone: no success. It is 0.3 or
-less where members' worth turns about half-way, above 0.8 where rows are alike."""
 NO_PENALTY = ConcaveQuadratic(0.0)
 
 
@@ -97,22 +104,6 @@ class _Judge:
         return np.asarray((both @ weights)[:, None] - both)
 
 
-@dataclass(frozen=True)
-class _Verdict:
-    """What held rows say of some weights; ``error`` is the gap's standard error."""
-
-    value: float
-    gap: float
-    error: float
-    trusted_share: float
-
-    @property
-    def is_good(self) -> bool:
-        """Whether the gap may be none, and more than the sample says so."""
-        is_known = np.isfinite(self.error) and self.trusted_share >= LEAST_TRUSTED
-        return bool(is_known and self.gap <= MOST_ERRORS * self.error)
-
-
 class OnlineSolve:
     """Simplex weights of rows that arrive in blocks and are not kept.
 
@@ -134,6 +125,8 @@ class OnlineSolve:
         Where the first solve starts; default: the simplex's centre.
     drop_threshold : float, default 0
         Weights up to it become zero in the end.
+    drops_always : bool, default False
+        Even if the solve of all rows, where they are all held, has then not converged.
     verbose : int, default 0
         Progress on standard error.
     """
@@ -151,10 +144,12 @@ class OnlineSolve:
         seed: int = 0,
         start: np.ndarray | None = None,
         drop_threshold: float = 0.0,
+        drops_always: bool = False,
         verbose: int = 0,
     ) -> None:
         self.loss, self.penalty = loss, penalty
         self.floor, self.prior_mass, self.drop_threshold = floor, prior_mass, drop_threshold
+        self.drops_always = drops_always
         self.tol, self.max_iter, self.seed, self.verbose = tol, max_iter, seed, verbose
         self._sample_bytes = sample_bytes
         self._sample: Reservoir | None = None
@@ -189,6 +184,8 @@ class OnlineSolve:
             self.squared_weight += float(weight @ weight)
         if not weighs.any():
             return
+        if not np.isfinite(self.row_weight) or float(weight.sum()) < LEAST_TOTAL:
+            raise ValueError(NOT_TO_BE_SUMMED)
         if not weighs.all():
             block = block.take(np.flatnonzero(weighs))
         if self._sample is None:
@@ -238,10 +235,14 @@ class OnlineSolve:
         with one_blas_thread():
             if not self._anchors:
                 judge = self._whole()
-                minimum = self._minimise(judge, self._start, newton_end=True)
-                weights, status = self._without_small(minimum.weights), minimum.status
-                value, gradient = judge.value_and_gradient(weights)
-                gap = stationarity_gap(weights, gradient)
+                minimum = drop_small_weights(
+                    self._minimise(judge, self._start, newton_end=True),
+                    judge,
+                    self.drop_threshold,
+                    tol=None if self.drops_always else self.tol,
+                )
+                weights, status = minimum.weights, minimum.status
+                value, gap = minimum.objective, minimum.stationarity_gap
             else:
                 judge = self._held_rows().rows
                 weights = self._without_small(self._best())
@@ -305,8 +306,8 @@ class OnlineSolve:
         for weights in self._candidates():
             values = np.array([group.value(weights) for group in groups])
             if len(liked):
-                gain = _steadied(liked - values)
-                if gain.mean() <= SURE_ERRORS * _standard_error(gain):
+                gain = steadied(liked - values)
+                if gain.mean() <= SURE_ERRORS * standard_error(gain):
                     continue
             best, liked = weights, values
         return best
@@ -342,11 +343,11 @@ class OnlineSolve:
         assert self._sample is not None
         marks = self._sample.marks
         slopes = []
-        for rows in _groups(sample.n_rows):
+        for rows in row_groups(sample.n_rows):
             part = sample.at_rows(rows)
             tilt, _ = self._correction(part, marks[rows])
             slopes.append(np.stack([on_host(part.gradient(weights)), tilt]))
-        return _steadiest_share(np.array(slopes))
+        return steadiest_share(np.array(slopes))
 
     def _held_rows(self, rows: slice = slice(None)) -> _Judge:
         """Held rows, or some of them, and what the others say beyond them."""
@@ -358,25 +359,27 @@ class OnlineSolve:
 
     def _held_groups(self) -> list[_Judge]:
         assert self._held is not None
-        return [self._held_rows(rows) for rows in _groups(self._held.evidence().n_rows)]
+        return [self._held_rows(rows) for rows in row_groups(self._held.evidence().n_rows)]
 
-    def _on_held_rows(self, weights: np.ndarray) -> _Verdict:
+    def _on_held_rows(self, weights: np.ndarray) -> Verdict:
         """Objective and gap as held rows see them.
 
         Held rows did not propose the weights. In every direction the slope is a mean over them, so
         parts of them show its spread.
         """
+        assert self._held is not None
         groups = self._held_groups()
         values = np.array([group.value(weights) for group in groups])
         value = self._held_rows().value(weights)
         parts = np.array([group.slopes(weights) for group in groups])
-        slopes = _steadied(parts)
+        slopes = steadied(parts)
         along = slopes[:, int(np.argmax(slopes.mean(axis=0)))]
-        return _Verdict(
-            value=float(value[0] + _steadiest_share(values) * value[1]),
+        return Verdict(
+            value=float(value[0] + steadiest_share(values) * value[1]),
             gap=float(along.mean()),
-            error=_standard_error(along),
-            trusted_share=_steadiest_share(parts),
+            error=standard_error(along),
+            trusted_share=steadiest_share(parts),
+            n_equal=n_equal_rows(self._held.evidence()),
         )
 
     def _correction(self, rows: SimplexObjective, epochs: np.ndarray) -> tuple[np.ndarray, float]:
@@ -420,30 +423,3 @@ class OnlineSolve:
         return SimplexObjective(
             evidence, self.loss, penalty, floor=self.floor, prior_mass=self.prior_mass
         )
-
-
-def _groups(n_rows: int) -> list[slice]:
-    return [slice(group, None, GROUPS) for group in range(min(GROUPS, n_rows))]
-
-
-def _steadied(parts: np.ndarray) -> np.ndarray:
-    """Estimates by parts of the rows, with the share of the correction that varies least.
-
-    ``parts`` has shape (G, 2) or (G, 2, k): what the rows say, and the correction of it.
-    """
-    return np.asarray(parts[:, 0] + _steadiest_share(parts) * parts[:, 1])
-
-
-def _steadiest_share(parts: np.ndarray) -> float:
-    """β for which the spread of ``parts[:, 0] + β parts[:, 1]`` over the first axis is least."""
-    centred = parts - parts.mean(axis=0)
-    own, tilt = centred[:, 0], centred[:, 1]
-    square = float(np.sum(tilt * tilt))
-    # Parts that agree have nothing to tell: all rows together know best.
-    return float(np.clip(-np.sum(own * tilt) / square, 0.0, 1.0)) if square > 0 else 1.0
-
-
-def _standard_error(values: np.ndarray) -> float:
-    if len(values) < 2:
-        return float("inf")
-    return float(np.std(values, ddof=1) / len(values) ** 0.5)
