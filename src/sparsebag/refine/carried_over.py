@@ -20,15 +20,10 @@ from sparsebag.refine.temperature import (
     SHARPEST,
     SOFTEST,
     TemperedFloor,
-    fit_tempered,
     fit_tempered_floor,
 )
 
 LEAST_VOTE = 1e-6
-SURPRISES_OUT_OF_BAG = 0.02
-"""Share of the uniform distribution that temperatures out of bag are compared beside. With none,
-the few rows that all voters are sure of and wrong about set both temperatures, and they are alike;
-a fitted one would take from the gated vote what is a matter of its few voters."""
 GOLDEN = 0.5 * (np.sqrt(5.0) - 1.0)
 """Multiples of it fill the unit interval evenly."""
 
@@ -49,13 +44,11 @@ def change_of_temperature(evidence: LocalEvidence, held_out: np.ndarray) -> floa
     """
     own = np.tile(evidence.base, (evidence.n_rows, 1))
     n_rows = max(1, round(evidence.effective_rows))
+    # Beside a floor, which answers the rows that all of few voters are sure of and wrong about:
+    # without one these would set both temperatures, and hide the change.
     before, after = (
-        fit_tempered(
-            _positive(evidence.voted(weights)),
-            evidence.target,
-            evidence.weight,
-            SURPRISES_OUT_OF_BAG,
-            n_rows,
+        fit_tempered_floor(
+            _positive(evidence.voted(weights)), evidence.target, evidence.weight, n_rows
         )
         for weights in (own, held_out)
     )

@@ -125,44 +125,8 @@ def fit_temperature(
     >>> fitted.transform(votes)[0].round(2).tolist()
     [0.9, 0.1]
     """
-    return Temperature(fit_tempered(proba, target, weight, 0.0, n_rows).temperature)
-
-
-def fit_tempered(
-    proba: np.ndarray,
-    target: np.ndarray,
-    weight: np.ndarray,
-    share: float,
-    n_rows: int | None = None,
-) -> TemperedFloor:
-    """The temperature of least log-loss beside a share that is given.
-
-    Parameters
-    ----------
-    proba : ndarray of shape (rows, C)
-        None of them zero.
-    target : int ndarray of shape (rows,)
-        Column of each row's class.
-    weight : ndarray of shape (rows,)
-    share : float
-        Of the uniform distribution in the result.
-    n_rows : int, optional
-        Rows behind the votes, where there are several votes a row.
-
-    Returns
-    -------
-    TemperedFloor
-
-    Examples
-    --------
-    >>> votes = np.array([[0.6, 0.4]] * 20_000)  # right nine times of ten
-    >>> target = np.repeat([0, 1], [18_000, 2_000])
-    >>> fit_tempered(votes, target, np.ones(20_000), 0.1).transform(votes)[0].round(2).tolist()
-    [0.9, 0.1]
-    """
-    given = share, share
-    (log_beta, _), _ = _least_log_loss(proba, target, weight, n_rows, start=share, shares=given)
-    return TemperedFloor(float(np.exp(-log_beta)), share)
+    (log_beta, _), _ = _least_log_loss(proba, target, weight, n_rows, start=0.0, largest=0.0)
+    return Temperature(float(np.exp(-log_beta)))
 
 
 def fit_tempered_floor(
@@ -192,8 +156,7 @@ def fit_tempered_floor(
     >>> float(fitted.transform(votes)[0, 1].round(2)), round(fitted.temperature, 1)
     (0.02, 1.0)
     """
-    shares = LEAST_SHARE, LARGEST_SHARE
-    found = [_least_log_loss(proba, target, weight, n_rows, s, shares) for s in START_SHARES]
+    found = [_least_log_loss(proba, target, weight, n_rows, s, LARGEST_SHARE) for s in START_SHARES]
     (log_beta, share), _ = min(found, key=lambda result: result[1])
     return TemperedFloor(float(np.exp(-log_beta)), float(share))
 
@@ -251,7 +214,7 @@ def _least_log_loss(
     weight: np.ndarray,
     n_rows: int | None,
     start: float,
-    shares: tuple[float, float],
+    largest: float,
 ) -> tuple[np.ndarray, float]:
     """(log inverse temperature, share) of least penalised log-loss, and the loss there."""
     from scipy.optimize import minimize
@@ -264,7 +227,7 @@ def _least_log_loss(
     # Minus the logarithms of a normal prior and of an exponential one, as a row's share of nats.
     rows = len(proba) if n_rows is None else n_rows
     pull, cost = 0.5 / SPREAD_OF_TEMPERATURES**2 / rows, 1.0 / USUAL_SHARE / rows
-    surprises = SURPRISES / rows if shares[0] < shares[1] else 0.0
+    surprises = SURPRISES / rows if largest > 0.0 else 0.0
 
     def loss(theta: np.ndarray) -> tuple[float, np.ndarray]:
         beta, share = np.exp(theta[0]), theta[1]
@@ -284,7 +247,7 @@ def _least_log_loss(
             d_share -= surprises / float(share)
         return value, np.array([d_beta + 2.0 * pull * theta[0], d_share])
 
-    bounds = [(-np.log(SOFTEST), -np.log(SHARPEST)), shares]
+    bounds = [(-np.log(SOFTEST), -np.log(SHARPEST)), (min(LEAST_SHARE, largest), largest)]
     found = minimize(loss, np.array([0.0, start]), jac=True, method="L-BFGS-B", bounds=bounds)
     return np.asarray(found.x), float(found.fun)
 
