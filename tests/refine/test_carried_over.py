@@ -67,7 +67,7 @@ def few_voters(n=4000, k=6, seed=0):
     """Members that are sure of all they say, those of one half without use."""
     rng = np.random.default_rng(seed)
     target = rng.integers(2, size=n)
-    right = rng.random((n, k)) < np.where(np.arange(k) % 2 == 0, 0.9, 0.5)
+    right = rng.random((n, k)) < np.where(np.arange(k) % 2 == 0, 0.8, 0.5)
     second = (right == (target[:, None] == 1)).astype(float)
     mask = rng.random((n, k)) < 0.4
     mask[~mask.any(axis=1), 0] = True
