@@ -19,6 +19,7 @@ from sparsebag.evidence.members import MemberPool
 from sparsebag.refine.calibrated import Calibrated
 from sparsebag.refine.calibration_kinds import is_auto
 from sparsebag.refine.calibrator import Calibrator
+from sparsebag.refine.carried_over import carried_over, change_of_temperature
 from sparsebag.refine.full_vote import full_vote_risks
 from sparsebag.refine.honest_votes import honest_votes
 from sparsebag.refine.local_candidates import CAUTIOUS, TEMPERATURES, WEIGHTS
@@ -165,25 +166,13 @@ class _Localiser:
         self, found: _Found, evidence: LocalEvidence, held_out: np.ndarray
     ) -> Localisation:
         """The vote is another one now, as sure as its members are here: tempered anew."""
-        recalibration = self._recalibration(evidence)
-        if recalibration is not None and self._moves(found, evidence):
-            self.calibrated = recalibration.fit(evidence, held_out)
-        if recalibration is None and self.may_temper:
-            given = evidence.features, evidence.target, evidence.weight
-            design = found.deviation.design
-            own = np.tile(self.base, (evidence.n_rows, 1))
-            local, usual = (
-                self._tempered(votes[:, None, :], *given, design).at_best_temperature()
-                for votes in (evidence.voted(held_out), evidence.voted(own))
-            )
-            # Out of bag, 37 % of the members vote: what is to be corrected there is not what is
-            # to be corrected when all do. The change from global to local weights carries over.
-            about = self.log_temperature + local.log_temperature - usual.log_temperature
-            if not self._moves(found, evidence):
-                about = self.log_temperature  # there is no change, whatever the folds had
-            # No temperature of the row besides: the gate's regions were drawn by all rows,
-            # so none is left to judge it, and it would be one for a third of the voters.
-            self._recalibrate(about)
+        if self._moves(found, evidence):
+            if self._recalibration is not None:
+                self.calibrated = self._recalibration.fit(evidence, held_out)
+            elif self.calibration.is_wanted:
+                # No temperature of the row besides: the gate's regions were drawn by all rows,
+                # so none is left to judge it, and it would be one for a third of the voters.
+                self._carry_over(change_of_temperature(evidence, held_out))
         gate = gate_of(self.base, found.deviation, None)
         return self._told(gate=gate, weights=found.gain)
 
@@ -192,12 +181,18 @@ class _Localiser:
         final = WeightsProblem(evidence, self.linear).weights(found.deviation)
         return float(np.abs(final - self.base).max()) >= UNMOVED
 
-    def _recalibrate(self, log_temperature: float) -> None:
-        """A calibrator for the gated vote: the one temperature, or that in the middle."""
-        value = float(np.clip(np.exp(log_temperature), SHARPEST, SOFTEST))
-        fitted = Temperature(value) if self.share == 0.0 else TemperedFloor(value, self.share)
-        calibrated = self.calibrated or self.calibration.fit(self.all_weights)
+    def _carry_over(self, change: float) -> None:
+        """The calibrator of the global vote, changed as the gate changes the best temperature."""
+        calibrated = self.calibration.fit(self.all_weights)
         assert calibrated is not None
+        fitted: Calibrator
+        if self.may_temper:
+            value = float(np.clip(np.exp(self.log_temperature + change), SHARPEST, SOFTEST))
+            fitted = Temperature(value) if self.share == 0.0 else TemperedFloor(value, self.share)
+        else:
+            kind = self.calibration.settings.calibration
+            kind = VectorScaling.kind if is_auto(kind) else kind  # what "auto" took
+            fitted = carried_over(self.calibration.votes_of(self.all_weights), kind, change)
         self.calibrated = replace(
             calibrated, calibrator=fitted, kind=fitted.kind, whose="carried over"
         )
@@ -239,10 +234,7 @@ class _Localiser:
             if len(heard) >= FEWEST_ROWS:
                 self.reason = f"the row weights let {few} of equal weight decide"
             return None
-        problem, recalibration = (
-            WeightsProblem(evidence, self.linear),
-            self._recalibration(evidence),
-        )
+        problem = WeightsProblem(evidence, self.linear)
         best: tuple[_Found, LocalEvidence, np.ndarray] | None = None
         for kind in self.kinds:
             self._say(f"{kind} weights")
@@ -256,7 +248,7 @@ class _Localiser:
             gain = judged_weights(
                 *(evidence, held_out, kind),
                 calibrates=self.calibration.is_wanted,
-                recalibration=recalibration,
+                recalibration=self._recalibration,
             )
             self.considered[f"{kind} weights"] = gain
             if not (self.forced or gain.is_sure(ERRORS)):
@@ -265,22 +257,12 @@ class _Localiser:
                 best = _Found(problem.fit(chosen), gain), evidence, held_out
         return best
 
-    def _recalibration(self, evidence: LocalEvidence) -> Recalibration | None:
-        """Where every vote gets a calibrator of its own; None: its temperature is carried over."""
-        kind = self.calibration.settings.calibration
-        if not self.calibration.is_wanted:
+    @property
+    def _recalibration(self) -> Recalibration | None:
+        """Where every vote gets a calibrator of its own; None: the global one's is carried over."""
+        if not (self.calibration.is_wanted and self.calibration.all_vote_everywhere):
             return None
-        if self.calibration.all_vote_everywhere:
-            return Recalibration(kind, 1.0)
-        if self.may_temper:
-            return None
-        if is_auto(kind):  # what "auto" took for the global vote
-            kind = VectorScaling.kind
-        votes = evidence.voted(np.tile(self.base, (evidence.n_rows, 1)))[:, None, :]
-        given = evidence.features, evidence.target, evidence.weight
-        few = self._tempered(votes, *given, self.linear).at_best_temperature()
-        many = self._size_matched().at_best_temperature()
-        return Recalibration(kind, float(np.exp(many.log_temperature - few.log_temperature)))
+        return Recalibration(self.calibration.settings.calibration)
 
     def _evidence(self, trees: RefittedTrees | None) -> LocalEvidence:
         """Honest votes of the survivors as they are deployed."""

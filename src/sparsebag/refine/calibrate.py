@@ -98,6 +98,32 @@ def fit_calibrator(
     return judge.result(fit, judge.held_out(fit))
 
 
+def fit_family(
+    kind: Any, votes: np.ndarray, target: np.ndarray, *, weight: np.ndarray, n_rows: int
+) -> Calibrator:
+    """A calibrator of a kind, whatever it is worth.
+
+    Parameters
+    ----------
+    kind : str or object
+        Any but "auto" and None.
+    votes : ndarray of shape (n, C)
+        None of them zero.
+    target : int ndarray of shape (n,)
+    weight : ndarray of shape (n,)
+        Above zero.
+    n_rows : int
+        Rows behind the votes.
+
+    Returns
+    -------
+    Calibrator
+    """
+    kind = resolve_kind(kind, votes.shape[1])
+    fit: Fit = FAMILIES[kind] if isinstance(kind, str) else _fit_of(kind)
+    return fit(votes, target, weight, n_rows)
+
+
 @dataclass(frozen=True)
 class HeldOutRows:
     """Rows' Brier scores, before and after a calibrator that was not fitted on them.

@@ -43,7 +43,7 @@ class Calibrated:
         The votes behind these figures: of as many other members; of all, where all are kept; of
         those that are kept, where all of them vote on every row, or those of them that have not
         seen it ("own"); the same with weights of the row's own. "carried over": the figures are of
-        votes without a gate, and the temperature is changed by what a gate changes.
+        votes without a gate, and the calibrator is changed by what a gate changes.
     """
 
     calibrator: Calibrator | None

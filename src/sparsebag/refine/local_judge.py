@@ -81,9 +81,11 @@ def judged_weights(
     kind : str
         Of the map.
     calibrates : bool
-        Whether the deployed vote is calibrated, by a temperature that is fitted anew.
+        Whether the deployed vote is calibrated. Out of bag a temperature and a floor stand in for
+        whatever calibrator that is: others would be fitted to few sure voters.
     recalibration : Recalibration, optional
-        What corrects the deployed vote instead, with a gate as without one, and each its own.
+        What corrects the deployed vote, with a gate as without one, and each its own; where all
+        members vote on every row.
 
     Returns
     -------

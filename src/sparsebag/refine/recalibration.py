@@ -1,8 +1,7 @@
 """A calibrator for a vote whose weights depend on the row.
 
-The one of the global vote is right for no other vote. A new one is fitted to the gated votes of
-held-out rows. Where those are of the members that have a row out of bag, and all will vote, what
-that does to a vote's sureness is known of the global weights, as a temperature, and carries over.
+The one of the global vote is right for no other vote. Where all members vote on every row of the
+evidence, a new one is fitted to the gated votes; where few do, see `carried_over`.
 """
 
 from __future__ import annotations
@@ -28,33 +27,9 @@ class Recalibration:
     ----------
     kind : str or object
         Of calibrator, as ``calibration=`` has it; not None.
-    power : float
-        That votes out of bag are raised to, to be as sure as those of all members.
-
-    Examples
-    --------
-    >>> Recalibration("isotonic", 2.0).at_size(np.array([[0.75, 0.25]])).round(3).tolist()
-    [[0.9, 0.1]]
     """
 
     kind: Any
-    power: float
-
-    def at_size(self, votes: np.ndarray) -> np.ndarray:
-        """Votes as sure as those of all members.
-
-        Parameters
-        ----------
-        votes : ndarray of shape (R, C)
-
-        Returns
-        -------
-        ndarray of shape (R, C)
-        """
-        votes = (1.0 - LEAST_VOTE) * votes + LEAST_VOTE / votes.shape[1]
-        raised = (votes / votes.max(axis=1, keepdims=True)) ** self.power
-        raised = raised / raised.sum(axis=1, keepdims=True)
-        return np.asarray((1.0 - LEAST_VOTE) * raised + LEAST_VOTE / votes.shape[1])
 
     def losses(self, evidence: LocalEvidence, weights: np.ndarray) -> np.ndarray:
         """Each row's log-loss under weights of its own, corrected by what other rows say.
@@ -68,7 +43,7 @@ class Recalibration:
         -------
         ndarray of shape (R,)
         """
-        votes = self.at_size(evidence.voted(weights))
+        votes = _positive(evidence.voted(weights))
         kind = PREFERRED if is_auto(self.kind) else self.kind
         proba = held_out_votes(votes, evidence.target, kind=kind, weight=evidence.weight)
         of_true = proba[np.arange(len(proba)), evidence.target]
@@ -87,7 +62,11 @@ class Recalibration:
         -------
         Calibrated
         """
-        votes = self.at_size(evidence.voted(weights))
+        votes = _positive(evidence.voted(weights))
         weight = evidence.weight * len(votes)
         found = fit_calibrator(votes, evidence.target, kind=self.kind, sample_weight=weight)
         return replace(found, whose="gated")
+
+
+def _positive(votes: np.ndarray) -> np.ndarray:
+    return np.asarray((1.0 - LEAST_VOTE) * votes + LEAST_VOTE / votes.shape[1])
