@@ -21,7 +21,7 @@ SPARSEBAG_FEW double total(__m256d x) {
 // 2^t for -1000 <= t <= 0: n + f = t, |f| <= 1/2, the polynomial of 2^f by pairs (Estrin), since
 // one chain of products would be waited for, and n added to the exponent.
 SPARSEBAG_FEW __m256d power_of_two(__m256d t) {
-    const __m256d magic = every(6755399441055744.0);  // 1.5 * 2^52, as in fast_exp
+    const __m256d magic = every(6755399441055744.0);  // 1.5 * 2^52, as in power.h
     const __m256d shifted = _mm256_add_pd(t, magic);
     const __m256d f = _mm256_sub_pd(t, _mm256_sub_pd(shifted, magic));
     const __m256d f2 = _mm256_mul_pd(f, f), f4 = _mm256_mul_pd(f2, f2);
