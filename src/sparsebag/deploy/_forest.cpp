@@ -323,7 +323,7 @@ class Forest {
     // What a thread needs for a block of rows.
     struct Work {
         Keys keys;
-        std::vector<double> sums;
+        std::vector<double> sums, values;
         std::vector<std::int32_t> leaves;
         std::vector<std::uint8_t> numbers;
         std::vector<std::uint32_t> at;
@@ -506,9 +506,16 @@ class Forest {
                 else if (left <= 2 * WORD) number(std::integral_constant<int, 2>());
                 else number(std::integral_constant<int, WORDS>());
             }
-            for (std::size_t t = 0; t < bunch.tops.size(); ++t, ++tree)
-                add_votes(layout, bunch, bunch.tops[t], keys, n, work.numbers.data() + t * stride,
-                          sums, work, says.of_tree(tree, n));
+            for (std::size_t t = 0; t < bunch.tops.size(); ++t, ++tree) {
+                const std::uint8_t *number = work.numbers.data() + t * stride;
+                if constexpr (std::is_same_v<Says, Softmax>)
+                    if (width_ == 1 && bunch.tops[t].whole) {
+                        says.add_leaves(tree, n, leaves_of(bunch, bunch.tops[t], work), number, sums);
+                        continue;
+                    }
+                add_votes(layout, bunch, bunch.tops[t], keys, n, number, sums, work,
+                          says.of_tree(tree, n));
+            }
         }
     }
 
@@ -522,6 +529,14 @@ class Forest {
         for (std::size_t t = 0; t < bunch.tops.size(); ++t)
             number_exits<W>(bunch, bunch.tops[t], work.above.data(), work.reach.data(),
                             numbers + t * stride);
+    }
+
+    // The single values of a whole tree's leaves, in the order of its exits.
+    const double *leaves_of(const Bunch &bunch, const Top &top, Work &work) const {
+        const std::uint32_t *exits = bunch.exits.data() + top.exit;
+        fit(work.values, MAX_WHOLE + 1);
+        for (std::uint32_t e = 0; e < top.n_exits; ++e) work.values[e] = values_[exits[e]];
+        return work.values.data();
     }
 
     // Adds what one tree's leaves say of the rows, whose exits from its top are known.

@@ -148,6 +148,13 @@ struct Softmax {
         return {said->weights.data()};
     }
     double total(std::size_t row) const { return said->totals[row]; }
+
+    // The weighted leaves of a tree, numbered, in place of its weights.
+    void add_leaves(std::size_t tree, std::size_t n, const double *leaves,
+                    const std::uint8_t *number, double *sums) const {
+        gate->vote_member(tree, n, said->reading, leaves, number, said->weights.data(),
+                          said->totals.data(), sums);
+    }
 };
 
 }  // namespace sparsebag

@@ -5,6 +5,9 @@
 #include <cstdint>
 #include <cstring>
 
+#include "compare.h"
+#include "nodes.h"
+
 namespace sparsebag {
 
 // Small functions that must be part of the loop they are in, or the loop is no vector's; and of
@@ -59,5 +62,36 @@ SPARSEBAG_INLINE double power_of_two(double t) {
     std::memcpy(&p, &bits, sizeof p);
     return p;
 }
+
+#if defined(SPARSEBAG_X86)
+__attribute__((target("avx2"), always_inline)) inline __m256d sum_of(__m256d x, __m256d y, __m256d z) {
+    return _mm256_add_pd(_mm256_mul_pd(x, y), z);
+}
+__attribute__((target("avx2"), always_inline)) inline __m256d power_pair(std::size_t i, __m256d f) {
+    return sum_of(_mm256_set1_pd(POWERS[i + 1]), f, _mm256_set1_pd(POWERS[i]));
+}
+
+// The same of R registers, step by step, so that none of them waits for its own last one.
+template <std::size_t R>
+__attribute__((target("avx2"), always_inline)) inline void powers_of_two(__m256d (&t)[R]) {
+    const __m256d magic = _mm256_set1_pd(6755399441055744.0);
+    __m256d f[R], f2[R], f4[R], a[R], b[R], c[R];
+    __m256i n[R];
+    UNROLLED for (std::size_t q = 0; q < R; ++q) {
+        const __m256d shifted = _mm256_add_pd(t[q], magic);
+        n[q] = _mm256_slli_epi64(_mm256_castpd_si256(shifted), 52);
+        f[q] = _mm256_sub_pd(t[q], _mm256_sub_pd(shifted, magic));
+    }
+    UNROLLED for (std::size_t q = 0; q < R; ++q) f2[q] = _mm256_mul_pd(f[q], f[q]);
+    UNROLLED for (std::size_t q = 0; q < R; ++q) a[q] = sum_of(power_pair(2, f[q]), f2[q], power_pair(0, f[q]));
+    UNROLLED for (std::size_t q = 0; q < R; ++q) b[q] = sum_of(power_pair(6, f[q]), f2[q], power_pair(4, f[q]));
+    UNROLLED for (std::size_t q = 0; q < R; ++q)
+        c[q] = sum_of(_mm256_set1_pd(POWERS[10]), f2[q], power_pair(8, f[q]));
+    UNROLLED for (std::size_t q = 0; q < R; ++q) f4[q] = _mm256_mul_pd(f2[q], f2[q]);
+    UNROLLED for (std::size_t q = 0; q < R; ++q) c[q] = sum_of(sum_of(c[q], f4[q], b[q]), f4[q], a[q]);
+    UNROLLED for (std::size_t q = 0; q < R; ++q)
+        t[q] = _mm256_castsi256_pd(_mm256_add_epi64(_mm256_castpd_si256(c[q]), n[q]));
+}
+#endif
 
 }  // namespace sparsebag

@@ -48,8 +48,8 @@ struct SmoothGate {
     std::vector<double> up, base;         // up: n_members numbers a rank; in powers of two if softmax
     std::vector<double> log_temperature;  // empty, or of the temperature at the mean and its slopes
     std::vector<double> offset;           // empty: the weights read h itself
-    // Bounded sums have logits between known ends: no row's largest has to be found, and `base` is
-    // from the highest end.
+    // Bounded sums have logits between known ends: where those are not too far apart no row's largest
+    // has to be found, and `base` is from the highest end.
     bool ends_known = false;
 
     std::size_t nbytes() const {
@@ -57,21 +57,22 @@ struct SmoothGate {
                (up.size() + base.size() + log_temperature.size() + offset.size()) * sizeof(double);
     }
 
-    // Logits are powers of two, from their highest end where that is of use: a sum of weights stays
-    // far above what is rounded up to the least power.
+    // Logits are powers of two, from their highest end where every weight is a number that float64
+    // has, and a sum of them far above its least ones.
     void scale_for_softmax() {
         for (double &x : up) x *= LOG2_E;
         for (double &x : base) x *= LOG2_E;
         if (offset.empty()) return;
-        double top = -INFINITY, least_top = -INFINITY;
+        double top = -INFINITY, least = INFINITY, least_top = -INFINITY;
         for (std::size_t j = 0; j < n_members; ++j) {
             double spread = 0.0;
             for (std::size_t r = 0; r < sums.rank; ++r)
                 spread += std::fabs(up[r * n_members + j]);
             top = std::max(top, base[j] + spread);
+            least = std::min(least, base[j] - spread);
             least_top = std::max(least_top, base[j] - spread);
         }
-        ends_known = least_top - top >= 0.5 * LEAST_POWER;
+        ends_known = least - top > LEAST_POWER && least_top - top >= 0.5 * LEAST_POWER;
         if (!ends_known) return;
         for (double &x : base) x -= top;
     }
@@ -104,6 +105,26 @@ struct SmoothGate {
                         (std::size_t j, std::size_t n, const Reading &of, double *w,
                          double *totals),
                         (j, n, of, w, totals))
+
+    // The same, and what the member's leaves say of the rows, so weighed, is added to sums: `number`
+    // tells a row's leaf, and `leaves` their values.
+    void vote_member(std::size_t j, std::size_t n, const Reading &of, const double *leaves,
+                     const std::uint8_t *number, double *w, double *totals, double *sums) const {
+#if defined(SPARSEBAG_X86)
+        const Instructions *chosen = chosen_instructions().load(std::memory_order_relaxed);
+        if (chosen->compare == compare_avx2 && ends_known && this->sums.rank <= MOST_SUMS) {
+            const Logits logits{of.g.data(), of.stride, up.data() + j, n_members, base[j]};
+            switch (this->sums.rank) {
+                case 1: return vote_rows<1>(logits, n, leaves, number, totals, sums);
+                case 2: return vote_rows<2>(logits, n, leaves, number, totals, sums);
+                case 3: return vote_rows<3>(logits, n, leaves, number, totals, sums);
+                default: return vote_rows<MOST_SUMS>(logits, n, leaves, number, totals, sums);
+            }
+        }
+#endif
+        weigh_member(j, n, of, w, totals);
+        for (std::size_t i = 0; i < n; ++i) sums[i] += w[i] * leaves[number[i]];
+    }
 
     // Of all members for one row; the same operations. Returns their total.
     double weigh_row(std::size_t row, const Reading &of, double *w) const {
@@ -199,7 +220,7 @@ struct SmoothGate {
         };
         if (ends_known) {
             for (std::size_t i = 0; i < n; ++i) {
-                w[i] = power_of_two(at_least(logit(i), LEAST_POWER));
+                w[i] = power_of_two(logit(i));
                 totals[i] += w[i];
             }
             return;
@@ -211,12 +232,62 @@ struct SmoothGate {
     SPARSEBAG_INLINE void to_weights(std::size_t n, const double *RESTRICT largest,
                                      double *RESTRICT w, double *RESTRICT totals) const {
         if (!ends_known)
-            for (std::size_t i = 0; i < n; ++i) w[i] -= largest[i];
+            for (std::size_t i = 0; i < n; ++i) w[i] = at_least(w[i] - largest[i], LEAST_POWER);
         for (std::size_t i = 0; i < n; ++i) {
-            w[i] = power_of_two(at_least(w[i], LEAST_POWER));
+            w[i] = power_of_two(w[i]);
             totals[i] += w[i];
         }
     }
+
+#if defined(SPARSEBAG_X86)
+    // One member's, of the rows that were read.
+    struct Logits {
+        const double *g;
+        std::size_t stride;
+        const double *slopes;
+        std::size_t step;
+        double start;
+    };
+
+    // The same operations as above. Registers by twos, for one would wait for its own sums.
+    template <std::size_t RANK>
+    __attribute__((target("avx2"))) static void vote_rows(const Logits &of, std::size_t n,
+                                                          const double *leaves,
+                                                          const std::uint8_t *number,
+                                                          double *totals, double *sums) {
+        constexpr std::size_t R = 2, QUAD = 4;
+        std::size_t i = 0;
+        for (; i + R * QUAD <= n; i += R * QUAD) {
+            __m256d t[R];
+            UNROLLED for (std::size_t q = 0; q < R; ++q) t[q] = _mm256_set1_pd(of.start);
+            UNROLLED for (std::size_t r = 0; r < RANK; ++r) {
+                const __m256d slope = _mm256_set1_pd(of.slopes[r * of.step]);
+                const double *g = of.g + r * of.stride + i;
+                UNROLLED for (std::size_t q = 0; q < R; ++q)
+                    t[q] = _mm256_add_pd(
+                        t[q], _mm256_mul_pd(slope, _mm256_loadu_pd(g + QUAD * q)));
+            }
+            powers_of_two<R>(t);
+            UNROLLED for (std::size_t q = 0; q < R; ++q) {
+                const std::uint8_t *at = number + i + QUAD * q;
+                double *total = totals + i + QUAD * q, *sum = sums + i + QUAD * q;
+                const __m256d leaf =
+                    _mm256_setr_pd(leaves[at[0]], leaves[at[1]], leaves[at[2]], leaves[at[3]]);
+                _mm256_storeu_pd(total, _mm256_add_pd(_mm256_loadu_pd(total), t[q]));
+                _mm256_storeu_pd(sum,
+                                 _mm256_add_pd(_mm256_loadu_pd(sum), _mm256_mul_pd(t[q], leaf)));
+            }
+        }
+        for (; i < n; ++i) {
+            double t = of.start;
+            for (std::size_t r = 0; r < RANK; ++r)
+                t += of.slopes[r * of.step] * of.g[r * of.stride + i];
+            const double w = power_of_two(t);
+            totals[i] += w;
+            sums[i] += w * leaves[number[i]];
+        }
+    }
+#endif
 
     SPARSEBAG_WITH_AVX2(weigh_row_of, (std::size_t row, const Reading &of, double *w),
                         (row, of, w))
@@ -230,8 +301,9 @@ struct SmoothGate {
             for (std::size_t j = 0; j < k; ++j) w[j] += slopes[j] * at;
         }
         if (!ends_known)
-            for (std::size_t j = 0; j < k; ++j) w[j] -= of.largest[row];
-        for (std::size_t j = 0; j < k; ++j) w[j] = power_of_two(at_least(w[j], LEAST_POWER));
+            for (std::size_t j = 0; j < k; ++j)
+                w[j] = at_least(w[j] - of.largest[row], LEAST_POWER);
+        for (std::size_t j = 0; j < k; ++j) w[j] = power_of_two(w[j]);
     }
 
     SPARSEBAG_WITH_AVX2(project,

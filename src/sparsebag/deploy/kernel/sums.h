@@ -222,7 +222,7 @@ struct Sums {
                 sum[r], _mm256_mul_pd(_mm256_loadu_pd(slopes + r * every_mean.size()), x));
     }
 
-    // One row after another, whose features lie side by side: lanes are those of a register.
+    // Two rows after another, whose features lie side by side: lanes are those of a register.
     template <std::size_t RANK, typename T>
     __attribute__((target("avx2"))) void by_rows_avx2(const Rows<T> &rows, double *h,
                                                       std::size_t stride) const {
@@ -230,16 +230,26 @@ struct Sums {
         const auto left = static_cast<long long>(n_features - whole);
         const __m256i rest =
             _mm256_cmpgt_epi64(_mm256_set1_epi64x(left), _mm256_setr_epi64x(0, 1, 2, 3));
-        for (std::size_t i = 0; i < rows.n; ++i) {
-            const T *row = rows.row(i);
-            __m256d sum[RANK];
-            UNROLLED for (std::size_t r = 0; r < RANK; ++r) sum[r] = _mm256_setzero_pd();
-            for (std::size_t f = 0; f < whole; f += SUM_LANES) add_four<RANK>(load(row + f), f, sum);
-            if (left > 0) add_four<RANK>(load(row + whole, rest), whole, sum);
+        for (std::size_t i = 0; i < rows.n; i += 2) {
+            const bool both = i + 1 < rows.n;
+            const T *a = rows.row(i), *b = rows.row(both ? i + 1 : i);
+            __m256d of_a[RANK], of_b[RANK];
+            UNROLLED for (std::size_t r = 0; r < RANK; ++r) of_a[r] = of_b[r] = _mm256_setzero_pd();
+            for (std::size_t f = 0; f < whole; f += SUM_LANES) {
+                add_four<RANK>(load(a + f), f, of_a);
+                add_four<RANK>(load(b + f), f, of_b);
+            }
+            if (left > 0) {
+                add_four<RANK>(load(a + whole, rest), whole, of_a);
+                add_four<RANK>(load(b + whole, rest), whole, of_b);
+            }
             UNROLLED for (std::size_t r = 0; r < RANK; ++r) {
-                const __m256d pairs = _mm256_hadd_pd(sum[r], sum[r]);  // (a + b), and (c + d) above
-                h[r * stride + i] = _mm_cvtsd_f64(_mm_add_sd(_mm256_castpd256_pd128(pairs),
-                                                             _mm256_extractf128_pd(pairs, 1)));
+                // Two lanes of each row, then the other two.
+                const __m256d pairs = _mm256_hadd_pd(of_a[r], of_b[r]);
+                const __m128d sum = _mm_add_pd(_mm256_castpd256_pd128(pairs),
+                                               _mm256_extractf128_pd(pairs, 1));
+                if (both) _mm_storeu_pd(h + r * stride + i, sum);
+                else _mm_store_sd(h + r * stride + i, sum);
             }
         }
     }
