@@ -83,12 +83,15 @@ __attribute__((target("avx2"), always_inline)) inline void powers_of_two(__m256d
         f[q] = _mm256_sub_pd(t[q], _mm256_sub_pd(shifted, magic));
     }
     UNROLLED for (std::size_t q = 0; q < R; ++q) f2[q] = _mm256_mul_pd(f[q], f[q]);
-    UNROLLED for (std::size_t q = 0; q < R; ++q) a[q] = sum_of(power_pair(2, f[q]), f2[q], power_pair(0, f[q]));
-    UNROLLED for (std::size_t q = 0; q < R; ++q) b[q] = sum_of(power_pair(6, f[q]), f2[q], power_pair(4, f[q]));
+    UNROLLED for (std::size_t q = 0; q < R; ++q)
+        a[q] = sum_of(power_pair(2, f[q]), f2[q], power_pair(0, f[q]));
+    UNROLLED for (std::size_t q = 0; q < R; ++q)
+        b[q] = sum_of(power_pair(6, f[q]), f2[q], power_pair(4, f[q]));
     UNROLLED for (std::size_t q = 0; q < R; ++q)
         c[q] = sum_of(_mm256_set1_pd(POWERS[10]), f2[q], power_pair(8, f[q]));
     UNROLLED for (std::size_t q = 0; q < R; ++q) f4[q] = _mm256_mul_pd(f2[q], f2[q]);
-    UNROLLED for (std::size_t q = 0; q < R; ++q) c[q] = sum_of(sum_of(c[q], f4[q], b[q]), f4[q], a[q]);
+    UNROLLED for (std::size_t q = 0; q < R; ++q)
+        c[q] = sum_of(sum_of(c[q], f4[q], b[q]), f4[q], a[q]);
     UNROLLED for (std::size_t q = 0; q < R; ++q)
         t[q] = _mm256_castsi256_pd(_mm256_add_epi64(_mm256_castpd_si256(c[q]), n[q]));
 }

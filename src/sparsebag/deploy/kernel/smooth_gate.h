@@ -169,7 +169,7 @@ struct SmoothGate {
                 for (std::size_t i = 0; i < n; ++i) to[i] = bounded(from[i] + start);
             }
         }
-        if (!ends_known)
+        if (!ends_known && activation == Activation::softmax)
             for (std::size_t j = 0; j < n_members; ++j) {
                 linear(g, stride, n, up.data() + j, n_members, base[j], room);
                 for (std::size_t i = 0; i < n; ++i)
@@ -306,23 +306,87 @@ struct SmoothGate {
         for (std::size_t j = 0; j < k; ++j) w[j] = power_of_two(w[j]);
     }
 
-    SPARSEBAG_WITH_AVX2(project,
-                        (std::size_t first, std::size_t n, const Reading &of, double *w,
-                         std::size_t stride, double *room),
-                        (first, n, of, w, stride, room))
-
     // The threshold of the projection on the simplex by Michelot's rounds (1986): of the logits
-    // above it, again and again, until none falls below. A row that is done stays as it is.
-    SPARSEBAG_INLINE void project_here(std::size_t first, std::size_t n, const Reading &of, double *w,
-                                       std::size_t stride, double *room) const {
+    // above it, again and again, until none falls below. A row that is done stays as it is. At most
+    // GATE_ROWS rows.
+    void project(std::size_t first, std::size_t n, const Reading &of, double *w,
+                 std::size_t stride, double *room) const {
+        std::size_t done = 0;
+#if defined(SPARSEBAG_X86)
+        const Instructions *chosen = chosen_instructions().load(std::memory_order_relaxed);
+        if (chosen->compare == compare_avx2)
+            for (; done + EIGHT_ROWS <= n; done += EIGHT_ROWS)
+                project_eight(of.g.data() + first + done, of.stride, w + done, stride);
+#endif
+        project_here(first + done, n - done, of, w + done, stride, room);
+    }
+
+#if defined(SPARSEBAG_X86)
+    static constexpr std::size_t EIGHT_ROWS = 8;
+
+    // What project_here does, with what is known of the rows in registers.
+    __attribute__((target("avx2"))) void project_eight(const double *g, std::size_t g_stride,
+                                                       double *w, std::size_t stride) const {
+        constexpr std::size_t R = 2, QUAD = 4;
+        const __m256d zero = _mm256_setzero_pd(), one = _mm256_set1_pd(1.0);
+        __m256d largest[R], tau[R], sum[R], count[R];
+        for (std::size_t j = 0; j < n_members; ++j)
+            UNROLLED for (std::size_t q = 0; q < R; ++q) {
+                __m256d t = _mm256_set1_pd(base[j]);
+                for (std::size_t r = 0; r < sums.rank; ++r)
+                    t = _mm256_add_pd(t, _mm256_mul_pd(_mm256_set1_pd(up[r * n_members + j]),
+                                                       _mm256_loadu_pd(g + r * g_stride + QUAD * q)));
+                _mm256_storeu_pd(w + j * stride + QUAD * q, t);
+                largest[q] = j == 0 ? t : _mm256_max_pd(t, largest[q]);
+            }
+        for (std::size_t j = 0; j < n_members; ++j)
+            UNROLLED for (std::size_t q = 0; q < R; ++q) {
+                double *to = w + j * stride + QUAD * q;
+                _mm256_storeu_pd(to, _mm256_sub_pd(_mm256_loadu_pd(to), largest[q]));
+            }
+        UNROLLED for (std::size_t q = 0; q < R; ++q) tau[q] = _mm256_set1_pd(-1.0);
+        for (std::size_t round = 0; round <= n_members; ++round) {
+            UNROLLED for (std::size_t q = 0; q < R; ++q) {
+                sum[q] = _mm256_set1_pd(-1.0);
+                count[q] = zero;
+            }
+            for (std::size_t j = 0; j < n_members; ++j)
+                UNROLLED for (std::size_t q = 0; q < R; ++q) {
+                    const __m256d x = _mm256_loadu_pd(w + j * stride + QUAD * q);
+                    const __m256d above = _mm256_cmp_pd(x, tau[q], _CMP_GT_OQ);
+                    sum[q] = _mm256_add_pd(sum[q], _mm256_and_pd(above, x));
+                    count[q] = _mm256_add_pd(count[q], _mm256_and_pd(above, one));
+                }
+            int rising = 0;
+            UNROLLED for (std::size_t q = 0; q < R; ++q) {
+                const __m256d next = _mm256_div_pd(sum[q], count[q]);
+                rising |= _mm256_movemask_pd(_mm256_cmp_pd(next, tau[q], _CMP_GT_OQ));
+                tau[q] = _mm256_max_pd(next, tau[q]);
+            }
+            if (rising == 0) break;
+        }
+        for (std::size_t j = 0; j < n_members; ++j)
+            UNROLLED for (std::size_t q = 0; q < R; ++q) {
+                double *to = w + j * stride + QUAD * q;
+                _mm256_storeu_pd(
+                    to, _mm256_max_pd(_mm256_sub_pd(_mm256_loadu_pd(to), tau[q]), zero));
+            }
+    }
+#endif
+
+    void project_here(std::size_t first, std::size_t n, const Reading &of, double *w,
+                      std::size_t stride, double *room) const {
         double *RESTRICT tau = room, *RESTRICT sum = tau + GATE_ROWS;
         double *RESTRICT count = sum + GATE_ROWS;
-        const double *RESTRICT largest = of.largest.data() + first;
         for (std::size_t j = 0; j < n_members; ++j) {
             double *RESTRICT to = w + j * stride;
             linear(of.g.data() + first, of.stride, n, up.data() + j, n_members, base[j], to);
-            // Only differences matter: the largest becomes zero.
-            for (std::size_t i = 0; i < n; ++i) to[i] -= largest[i];
+            for (std::size_t i = 0; i < n; ++i) tau[i] = j == 0 ? to[i] : at_least(to[i], tau[i]);
+        }
+        // Only differences matter: the largest becomes zero.
+        for (std::size_t j = 0; j < n_members; ++j) {
+            double *RESTRICT to = w + j * stride;
+            for (std::size_t i = 0; i < n; ++i) to[i] -= tau[i];
         }
         for (std::size_t i = 0; i < n; ++i) tau[i] = -1.0;  // none below has a weight
         for (std::size_t round = 0; round <= n_members; ++round) {
