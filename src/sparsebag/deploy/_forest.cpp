@@ -508,7 +508,7 @@ class Forest {
             }
             for (std::size_t t = 0; t < bunch.tops.size(); ++t, ++tree) {
                 const std::uint8_t *number = work.numbers.data() + t * stride;
-                if constexpr (std::is_same_v<Says, Softmax>)
+                if constexpr (std::is_same_v<Says, Softmax> || std::is_same_v<Says, Stored>)
                     if (width_ == 1 && bunch.tops[t].whole) {
                         says.add_leaves(tree, n, leaves_of(bunch, bunch.tops[t], work), number, sums);
                         continue;

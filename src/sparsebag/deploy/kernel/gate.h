@@ -102,6 +102,26 @@ struct Beside {
     double operator()(std::size_t i) const { return x[i]; }
 };
 
+// Adds the weighted leaves of a tree, which `number` tells of a row.
+inline void add_weighted(std::size_t n, const double *leaves, const std::uint8_t *number,
+                         const double *w, double *sums) {
+    for (std::size_t i = 0; i < n; ++i) sums[i] += w[i] * leaves[number[i]];
+}
+#if defined(SPARSEBAG_X86)
+__attribute__((target("avx2"))) inline void add_weighted_avx2(std::size_t n, const double *leaves,
+                                                              const std::uint8_t *number,
+                                                              const double *w, double *sums) {
+    std::size_t i = 0;
+    for (; i + 4 <= n; i += 4) {
+        const __m256d leaf = _mm256_setr_pd(leaves[number[i]], leaves[number[i + 1]],
+                                            leaves[number[i + 2]], leaves[number[i + 3]]);
+        const __m256d vote = _mm256_mul_pd(_mm256_loadu_pd(w + i), leaf);
+        _mm256_storeu_pd(sums + i, _mm256_add_pd(_mm256_loadu_pd(sums + i), vote));
+    }
+    for (; i < n; ++i) sums[i] += w[i] * leaves[number[i]];
+}
+#endif
+
 // A gate said it of all rows; `of` is the weights of the first tree, and `totals` those of all.
 struct Stored {
     const double *of, *totals;
@@ -110,6 +130,17 @@ struct Stored {
     Beside of_tree(std::size_t tree, std::size_t) const { return {of + tree * stride}; }
     Apart of_row(std::size_t row) const { return {of + row, stride}; }
     double total(std::size_t row) const { return totals[row]; }
+
+    // The weighted leaves of a tree, numbered, in place of its weights.
+    void add_leaves(std::size_t tree, std::size_t n, const double *leaves,
+                    const std::uint8_t *number, double *sums) const {
+#if defined(SPARSEBAG_X86)
+        const Instructions *chosen = chosen_instructions().load(std::memory_order_relaxed);
+        if (chosen->compare == compare_avx2)
+            return add_weighted_avx2(n, leaves, number, of + tree * stride, sums);
+#endif
+        add_weighted(n, leaves, number, of + tree * stride, sums);
+    }
 };
 
 // The weights of the rows' regions; `totals` are those of the regions.
@@ -149,7 +180,6 @@ struct Softmax {
     }
     double total(std::size_t row) const { return said->totals[row]; }
 
-    // The weighted leaves of a tree, numbered, in place of its weights.
     void add_leaves(std::size_t tree, std::size_t n, const double *leaves,
                     const std::uint8_t *number, double *sums) const {
         gate->vote_member(tree, n, said->reading, leaves, number, said->weights.data(),

@@ -339,11 +339,6 @@ struct SmoothGate {
                 _mm256_storeu_pd(w + j * stride + QUAD * q, t);
                 largest[q] = j == 0 ? t : _mm256_max_pd(t, largest[q]);
             }
-        for (std::size_t j = 0; j < n_members; ++j)
-            UNROLLED for (std::size_t q = 0; q < R; ++q) {
-                double *to = w + j * stride + QUAD * q;
-                _mm256_storeu_pd(to, _mm256_sub_pd(_mm256_loadu_pd(to), largest[q]));
-            }
         UNROLLED for (std::size_t q = 0; q < R; ++q) tau[q] = _mm256_set1_pd(-1.0);
         for (std::size_t round = 0; round <= n_members; ++round) {
             UNROLLED for (std::size_t q = 0; q < R; ++q) {
@@ -352,7 +347,9 @@ struct SmoothGate {
             }
             for (std::size_t j = 0; j < n_members; ++j)
                 UNROLLED for (std::size_t q = 0; q < R; ++q) {
-                    const __m256d x = _mm256_loadu_pd(w + j * stride + QUAD * q);
+                    double *at = w + j * stride + QUAD * q;
+                    __m256d x = _mm256_loadu_pd(at);
+                    if (round == 0) _mm256_storeu_pd(at, x = _mm256_sub_pd(x, largest[q]));
                     const __m256d above = _mm256_cmp_pd(x, tau[q], _CMP_GT_OQ);
                     sum[q] = _mm256_add_pd(sum[q], _mm256_and_pd(above, x));
                     count[q] = _mm256_add_pd(count[q], _mm256_and_pd(above, one));
