@@ -5,7 +5,8 @@
 Gates read every feature, and their numbers are made up: a gate's cost hangs on its shape alone.
 Models take turns in bursts of calls, as in benchmarks.latency, and ratios are of the best times:
 of one row on the wall's clock, of many rows, which a busy machine interrupts, on the thread's own.
-The kernel of models without a gate is that of `make bench-latency`. Linear regressors are one
+The kernel of models without a gate is that of `make bench-latency`. Shallow trees, as experts of
+few features are, leave a gate least to hide behind. Linear regressors are one
 linear model without a gate, one a region with a gate of regions, and as many as they are with a
 smooth one, where cost grows with their number: their ratio stands apart, and twice as many of five
 times the features are there to show it. Beside it stands what the products alone would take at the
@@ -21,11 +22,12 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from sklearn.datasets import load_diabetes, load_digits, make_regression
+from sklearn.datasets import load_diabetes, load_digits, make_classification, make_regression
 from sklearn.ensemble import (
     BaggingClassifier,
     BaggingRegressor,
@@ -61,6 +63,9 @@ SECONDS = 4.0
 RANK, DEPTH = 3, 4
 """The largest gates that a fit considers: three directions, sixteen regions. Oblique ones have one
 direction and four regions; here every region is behind a split along it."""
+TASKS = "regression", "classification"
+SHALLOW = ((2, 10, 20), (3, 10, 20), (3, 30, 20), (4, 10, 10), (4, 4, 20))
+"""Depth, features and members of the smallest trees, where a gate weighs most."""
 RESULTS = Path(__file__).parent / "results" / "local_latency.txt"
 
 
@@ -91,6 +96,18 @@ def members_of(name: str, ensemble: Any, X: Any, y: Any) -> Setting:
     return Setting(name, pool, np.full(k, 1.0 / k), X, np.ascontiguousarray(rows))
 
 
+def shallow(task: str, depth: int, d: int, k: int) -> Setting:
+    """Bagged trees of a few leaves each, over as few features."""
+    seed: dict[str, Any] = {"random_state": PAPER_SEED}
+    if task == "regression":
+        bag = BaggingRegressor(DecisionTreeRegressor(max_depth=depth), k, **seed)
+        rows = make_regression(4000, d, noise=10.0, **seed)
+    else:
+        bag = BaggingClassifier(DecisionTreeClassifier(max_depth=depth), k, **seed)
+        rows = make_classification(4000, d, n_informative=d, n_redundant=0, **seed)
+    return members_of(f"made up, {task}, depth {depth}", bag, *rows)
+
+
 def settings(data_dir: str | None) -> list[Callable[[], Setting]]:
     digits = StandardScaler().fit_transform(load_digits().data), load_digits().target
     diabetes = load_diabetes(return_X_y=True)
@@ -118,6 +135,7 @@ def settings(data_dir: str | None) -> list[Callable[[], Setting]]:
             BaggingClassifier(make_pipeline(StandardScaler(), LogisticRegression()), 5, **seed),
             *digits,
         ),
+        *(partial(shallow, task, *size) for task in TASKS for size in SHALLOW),
     ]
 
 

@@ -76,16 +76,17 @@ class Gate {
         Gate out(d, k, true, log_temperature.size() > 0);
         SmoothGate &gate = out.own.smooth;
         gate.n_members = k;
+        gate.sums.set(d, rank, mean.data(), scale.data(), down.data(), clip);
         gate.activation = sparsemax ? Activation::sparsemax : Activation::softmax;
         gate.log_least = log_least;
         gate.log_most = log_most;
-        set_sums(gate, mean, scale, down, clip);
         gate.offset.assign(offset.data(), offset.data() + offset.size());
         for (std::size_t r = 0; r < rank; ++r)
             for (std::size_t j = 0; j < k; ++j) gate.up.push_back(up.data()[j * rank + r]);
         gate.base.assign(base.data(), base.data() + k);
         gate.log_temperature.assign(log_temperature.data(),
                                     log_temperature.data() + log_temperature.size());
+        if (!sparsemax) gate.scale_for_softmax();
         return out;
     }
 
@@ -97,7 +98,7 @@ class Gate {
                         In<double, 2> weights, In<double, 1> temperature, std::size_t n_features,
                         In<double, 1> mean, In<double, 1> scale, In<double, 2> down, double clip) {
         const std::size_t n = feature.shape(0), n_regions = weights.shape(0);
-        check(n > 0 && n_features > 0 && threshold.shape(0) == n && left.shape(0) == n &&
+        check(n > 0 && n < MAX_NODES && n_features > 0 && threshold.shape(0) == n && left.shape(0) == n &&
                   right.shape(0) == n && missing_left.shape(0) == n && region.shape(0) == n &&
                   weights.shape(1) > 0 &&
                   (temperature.size() == 0 || temperature.size() == n_regions) &&
@@ -109,7 +110,8 @@ class Gate {
         RegionTree &tree = out.own.regions;
         tree.n_members = weights.shape(1);
         tree.n_features = n_features;
-        if (down.shape(0) > 0) set_sums(tree.sums, mean, scale, down, clip);
+        if (down.shape(0) > 0)
+            tree.sums.set(n_features, down.shape(0), mean.data(), scale.data(), down.data(), clip);
         for (std::size_t i = 0; i < n; ++i) {
             const std::int64_t f = feature.data()[i], l = left.data()[i], r = right.data()[i];
             const std::int64_t of = region.data()[i], here = static_cast<std::int64_t>(i);
@@ -122,14 +124,15 @@ class Gate {
                   "a node of the gate leads nowhere");
             RegionTree::Node node{};
             node.feature = static_cast<std::uint32_t>(leaf ? 0 : f);
-            node.child[0] = static_cast<std::int32_t>(leaf ? of : l);
-            node.child[1] = static_cast<std::int32_t>(leaf ? 0 : r);
+            node.child[0] = static_cast<std::int32_t>(leaf ? here : l);
+            node.child[1] = static_cast<std::int32_t>(leaf ? here : r);
             node.threshold = threshold.data()[i];
-            node.missing_left = missing_left.data()[i] != 0;
-            node.is_leaf = leaf;
+            node.missing_right = missing_left.data()[i] == 0;
+            node.region = static_cast<std::int32_t>(leaf ? of : -1);
             tree.nodes.push_back(node);
         }
         tree.weights.assign(weights.data(), weights.data() + weights.size());
+        tree.finish();
         for (std::size_t r = 0; r < temperature.size(); ++r)
             tree.inverse_temperatures.push_back(1.0 / temperature.data()[r]);
         return out;
@@ -154,7 +157,7 @@ class Gate {
                 double *to = weights.data() + (first + i) * k;
                 for (std::size_t j = 0; j < k; ++j) to[j] = room.weights[j * room.stride + i];
                 inverse_temperatures.data()[first + i] =
-                    own.has_temperature ? room.inverse_temperatures[i] : 1.0;
+                    own.has_temperature ? own.inverse_temperature(room, i) : 1.0;
             }
         }
     }
@@ -162,22 +165,6 @@ class Gate {
     RowGate own;
 
   private:
-    static void set_sums(SmoothGate &gate, In<double, 1> mean, In<double, 1> scale,
-                         In<double, 2> down, double clip) {
-        const std::size_t d = mean.shape(0), rank = down.shape(0);
-        gate.rank = rank;
-        gate.clip = clip;
-        for (std::size_t f = 0; f < d; ++f) {
-            bool has_a_say = false;
-            for (std::size_t r = 0; r < rank; ++r) has_a_say |= down.data()[r * d + f] != 0.0;
-            if (!has_a_say) continue;
-            gate.columns.push_back(static_cast<std::uint32_t>(f));
-            gate.mean.push_back(mean.data()[f]);
-            gate.inverse_scale.push_back(1.0 / scale.data()[f]);
-            for (std::size_t r = 0; r < rank; ++r) gate.down.push_back(down.data()[r * d + f]);
-        }
-    }
-
     Gate(std::size_t n_features, std::size_t n_members, bool is_smooth, bool has_temperature) {
         own.n_features = n_features;
         own.n_members = n_members;
@@ -233,7 +220,7 @@ template <typename T>
 bool region_lines_of(const Gate &gate, Strided<T, 2> X, In<double, 2> slopes,
                      In<double, 1> intercepts, Out<1> out) {
     const std::size_t n = X.shape(0), d = gate.own.n_features;
-    const std::size_t n_regions = gate.own.regions.weights.size() / gate.own.n_members;
+    const std::size_t n_regions = gate.own.regions.n_regions;
     check(!gate.own.is_smooth, "the gate has no regions");
     check(X.shape(1) == d, "X has the wrong number of columns");
     check(slopes.shape(0) == n_regions && slopes.shape(1) == d && intercepts.shape(0) == n_regions,
@@ -244,23 +231,6 @@ bool region_lines_of(const Gate &gate, Strided<T, 2> X, In<double, 2> slopes,
     const Lines lines{slopes.data(), intercepts.data(), d, gate.own.n_members};
     return region_lines<T>(gate.own.regions, rows, lines, out.data());
 }
-
-// How much a tree has to say of a row. Weights that are the same everywhere are in the leaves.
-struct InLeaves {
-    double total_weight;
-
-    constexpr double weight(std::size_t, std::size_t) const { return 1.0; }
-    double total(std::size_t) const { return total_weight; }
-};
-
-// Or a gate said it; `of` is the weights of the first tree, and `totals` those of all of them.
-struct Gated {
-    const double *of, *totals;
-    std::size_t stride;
-
-    double weight(std::size_t tree, std::size_t row) const { return of[tree * stride + row]; }
-    double total(std::size_t row) const { return totals[row]; }
-};
 
 // A gate, and which of its members is the first tree.
 struct Gating {
@@ -332,9 +302,10 @@ class Forest {
         const Gating by = gating(gate, 0);
         check_width(x.shape(0));
         thread_local RowWeights room;
-        by.gate->weigh<T>({x.data(), 0, x.stride(0), 1}, room);
-        predict_single<T>(x, out, allow_nan, gated(by, room, 1));
-        if (by.gate->has_temperature) inverse_temperature = room.inverse_temperatures[0];
+        gated<T>(by, {x.data(), 0, x.stride(0), 1}, room, out.data(), [&](const auto &says) {
+            predict_single<T>(x, out, allow_nan, says);
+        });
+        if (by.gate->has_temperature) inverse_temperature = by.gate->inverse_temperature(room, 0);
         Finish{vote, floor, inverse_temperature, share}(out.data(), n_outputs());
     }
 
@@ -352,7 +323,7 @@ class Forest {
     // What a thread needs for a block of rows.
     struct Work {
         Keys keys;
-        std::vector<double> sums;
+        std::vector<double> sums, values;
         std::vector<std::int32_t> leaves;
         std::vector<std::uint8_t> numbers;
         std::vector<std::uint32_t> at;
@@ -393,10 +364,37 @@ class Forest {
         return {&gate.own, first};
     }
 
-    Gated gated(const Gating &by, RowWeights &said, std::size_t n_rows) const {
-        const double *totals =
-            complement_ ? said.summed(by.first, roots_.size(), n_rows) : nullptr;
-        return {said.weights.data() + by.first * said.stride, totals, said.stride};
+    // Has the rows' sums made, with what the gate says of the trees.
+    template <typename T, typename Sum>
+    void gated(const Gating &by, const Rows<T> &rows, RowWeights &said, double *out,
+               const Sum &sum) const {
+        const RowGate &gate = *by.gate;
+        const std::size_t k = roots_.size(), n = rows.n;
+        if (gate.is_softmax() && k == gate.n_members) {
+            gate.read<T>(rows, said);
+            SmoothGate::fit(said.weights, std::max(n, k));
+            said.totals.assign(n, 0.0);
+            sum(Softmax{&gate.smooth, &said});
+            for (std::size_t i = 0; i < n; ++i) {
+                const double norm = 1.0 / said.totals[i];
+                for (std::size_t c = 0; c < n_outputs(); ++c) out[i * n_outputs() + c] *= norm;
+            }
+            return;
+        }
+        if (gate.is_smooth) gate.weigh<T>(rows, said);
+        else gate.read<T>(rows, said);
+        const RegionTree &tree = gate.regions;
+        const std::size_t many = gate.is_smooth ? n : tree.n_regions;
+        const double *of = gate.is_smooth ? said.weights.data() : tree.by_member.data();
+        of += by.first * many;
+        // In the trees' order, as votes are summed: a class with every vote leaves exactly zero.
+        said.totals.assign(complement_ ? many : 0, 0.0);
+        double *RESTRICT totals = said.totals.data();
+        if (complement_)
+            for (std::size_t t = 0; t < k; ++t)
+                for (std::size_t i = 0; i < many; ++i) totals[i] += of[t * many + i];
+        if (gate.is_smooth) sum(Stored{of, totals, many});
+        else sum(ByRegion{&tree, by.first, said.regions.data(), totals});
     }
 
     template <typename T>
@@ -481,7 +479,8 @@ class Forest {
         }
         double *sums = complement_ ? out + 1 : out;
         std::fill(sums, sums + width_, 0.0);
-        for (std::size_t t = 0; t < n; ++t) add_leaf(leaves[t], says.weight(t, row), sums);
+        const auto weight = says.of_row(row);
+        for (std::size_t t = 0; t < n; ++t) add_leaf(leaves[t], weight(t), sums);
         if (complement_) out[0] = says.total(row) - out[1];
     }
 
@@ -507,9 +506,16 @@ class Forest {
                 else if (left <= 2 * WORD) number(std::integral_constant<int, 2>());
                 else number(std::integral_constant<int, WORDS>());
             }
-            for (std::size_t t = 0; t < bunch.tops.size(); ++t, ++tree)
-                add_votes(layout, bunch, bunch.tops[t], keys, n, work.numbers.data() + t * stride,
-                          sums, work, [&](std::size_t i) { return says.weight(tree, i); });
+            for (std::size_t t = 0; t < bunch.tops.size(); ++t, ++tree) {
+                const std::uint8_t *number = work.numbers.data() + t * stride;
+                if constexpr (std::is_same_v<Says, Softmax> || std::is_same_v<Says, Stored>)
+                    if (width_ == 1 && bunch.tops[t].whole) {
+                        says.add_leaves(tree, n, leaves_of(bunch, bunch.tops[t], work), number, sums);
+                        continue;
+                    }
+                add_votes(layout, bunch, bunch.tops[t], keys, n, number, sums, work,
+                          says.of_tree(tree, n));
+            }
         }
     }
 
@@ -523,6 +529,14 @@ class Forest {
         for (std::size_t t = 0; t < bunch.tops.size(); ++t)
             number_exits<W>(bunch, bunch.tops[t], work.above.data(), work.reach.data(),
                             numbers + t * stride);
+    }
+
+    // The single values of a whole tree's leaves, in the order of its exits.
+    const double *leaves_of(const Bunch &bunch, const Top &top, Work &work) const {
+        const std::uint32_t *exits = bunch.exits.data() + top.exit;
+        fit(work.values, MAX_WHOLE + 1);
+        for (std::uint32_t e = 0; e < top.n_exits; ++e) work.values[e] = values_[exits[e]];
+        return work.values.data();
     }
 
     // Adds what one tree's leaves say of the rows, whose exits from its top are known.
@@ -624,11 +638,12 @@ class Forest {
     template <typename T>
     Special predict_gated_block(const Rows<T> &rows, double *out, Work &work, Finish finish,
                                 const Gating &by) {
-        by.gate->weigh<T>(rows, work.gated);
-        const Special special = sum_block<T>(rows, out, work, gated(by, work.gated, rows.n));
+        Special special;
+        gated<T>(by, rows, work.gated, out,
+                 [&](const auto &says) { special = sum_block<T>(rows, out, work, says); });
         for (std::size_t i = 0; i < rows.n; ++i) {
             if (by.gate->has_temperature)
-                finish.inverse_temperature = work.gated.inverse_temperatures[i];
+                finish.inverse_temperature = by.gate->inverse_temperature(work.gated, i);
             finish(out + i * n_outputs(), n_outputs());
         }
         return special;

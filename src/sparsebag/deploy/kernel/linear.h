@@ -8,6 +8,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <vector>
 
 #include "compare.h"
 #include "gate.h"
@@ -149,12 +150,12 @@ SPARSEBAG_INLINE void add_region_lines(const RegionTree &regions, const Rows<T> 
                                        const Lines &lines, double *out) {
     const std::size_t d = lines.n_features;
     const std::int64_t step = rows.column_stride;
-    double sum[REGION_ROWS];
-    std::size_t region[REGION_ROWS];
+    thread_local std::vector<double> room;
+    std::uint32_t region[REGION_ROWS];
     for (std::size_t first = 0; first < rows.n; first += REGION_ROWS) {
         const std::size_t left = rows.n - first;
         const Rows<T> part = rows.part(first, left < REGION_ROWS ? left : REGION_ROWS);
-        regions.regions_of<T>(part, sum, region);
+        regions.regions_of<T>(part, room, region);
         for (std::size_t i = 0; i < part.n; ++i) {
             const T *x = part.row(i);
             const double *slopes = lines.slopes + region[i] * d, start = lines.intercepts[region[i]];

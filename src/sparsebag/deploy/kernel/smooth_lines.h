@@ -26,19 +26,6 @@ constexpr std::size_t QUAD = 4;        // numbers a register
 constexpr std::size_t MOST_QUADS = 6;  // registers of members at once
 constexpr std::size_t MOST_RANK = QUAD;
 
-// 2^f for |f| <= 1/2, relative error below 3e-16 (Chebyshev's interpolation in 40 digits).
-constexpr double POWERS[] = {1.0,
-                             6.9314718055994998e-01,
-                             2.4022650695910098e-01,
-                             5.5504108664447719e-02,
-                             9.6181291076068885e-03,
-                             1.3333558230164974e-03,
-                             1.5403530441736050e-04,
-                             1.5252657260200837e-05,
-                             1.3215442587921690e-06,
-                             1.0208690299958306e-07,
-                             7.0725859492692237e-09};
-
 inline std::size_t quads(std::size_t n) { return (n + QUAD - 1) / QUAD; }
 
 // The members and the gate in the order in which they are read, padded to whole registers.
@@ -63,51 +50,47 @@ struct SmoothLines {
         return numbers * sizeof(double);
     }
 
-    // Bounded sums alone: their logits lie between known ends, so no row's largest has to be found.
+    // The gate's logits are powers of two. Bounded sums alone: their logits lie between known ends, so no row's largest has to be found.
     SmoothLines(const SmoothGate &gate, std::size_t d, const double *slopes,
                 const double *intercepts) {
         n_features = d;
-        rank = gate.rank;
-        clip = gate.clip;
+        rank = gate.sums.rank;
+        clip = gate.sums.clip;
         const std::size_t k = gate.n_members;
         if (gate.activation != Activation::softmax || gate.offset.empty() || rank > MOST_RANK) return;
-        constexpr double LOG2_E = 1.44269504088896340736;
         double top = -INFINITY, least = INFINITY, least_top = -INFINITY;
         for (std::size_t j = 0; j < k; ++j) {
             double spread = 0.0;
             for (std::size_t r = 0; r < rank; ++r) spread += std::fabs(gate.up[r * k + j]);
-            const double base = gate.base[j] * LOG2_E;
-            spread *= LOG2_E;
-            top = std::max(top, base + spread);
-            least = std::min(least, base - spread);
-            least_top = std::max(least_top, base - spread);
+            top = std::max(top, gate.base[j] + spread);
+            least = std::min(least, gate.base[j] - spread);
+            least_top = std::max(least_top, gate.base[j] - spread);
         }
         // Exponents of two that float64 has, and a sum far above what padding adds to it.
-        constexpr double LEAST_LOGIT = -1000.0, LEAST_TOP = -500.0;
-        if (!(least - top >= LEAST_LOGIT && least_top - top >= LEAST_TOP)) return;
+        if (!(least - top >= LEAST_POWER && least_top - top >= 0.5 * LEAST_POWER)) return;
         fits = true;
         std::copy(gate.offset.begin(), gate.offset.end(), offset);
         const std::size_t width = quads(d) * QUAD;
         mean.assign(width, 0.0);
         inverse_scale.assign(width, 0.0);
         down.assign(QUAD * width, 0.0);
-        for (std::size_t f = 0; f < gate.columns.size(); ++f) {
-            const std::size_t at = gate.columns[f];
-            mean[at] = gate.mean[f];
-            inverse_scale[at] = gate.inverse_scale[f];
-            for (std::size_t r = 0; r < rank; ++r) down[QUAD * at + r] = gate.down[f * rank + r];
+        for (std::size_t f = 0; f < gate.sums.columns.size(); ++f) {
+            const std::size_t at = gate.sums.columns[f];
+            mean[at] = gate.sums.mean[f];
+            inverse_scale[at] = gate.sums.inverse_scale[f];
+            for (std::size_t r = 0; r < rank; ++r) down[QUAD * at + r] = gate.sums.down[f * rank + r];
         }
         for (std::size_t first = 0; first < k; first += MOST_QUADS * QUAD) {
             const std::size_t n = std::min(MOST_QUADS * QUAD, k - first), room = quads(n) * QUAD;
             Part part{quads(n), std::vector<double>(d * room), std::vector<double>(room),
-                      std::vector<double>(rank * room), std::vector<double>(room, LEAST_LOGIT)};
+                      std::vector<double>(rank * room), std::vector<double>(room, LEAST_POWER)};
             for (std::size_t j = 0; j < n; ++j) {
                 for (std::size_t f = 0; f < d; ++f)
                     part.slopes[f * room + j] = slopes[f * k + first + j];
                 part.intercepts[j] = intercepts[first + j];
                 for (std::size_t r = 0; r < rank; ++r)
-                    part.up[r * room + j] = gate.up[r * k + first + j] * LOG2_E;
-                part.base[j] = gate.base[first + j] * LOG2_E - top;
+                    part.up[r * room + j] = gate.up[r * k + first + j];
+                part.base[j] = gate.base[first + j] - top;
             }
             parts.push_back(std::move(part));
         }

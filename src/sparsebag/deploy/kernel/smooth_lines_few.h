@@ -21,7 +21,7 @@ SPARSEBAG_FEW double total(__m256d x) {
 // 2^t for -1000 <= t <= 0: n + f = t, |f| <= 1/2, the polynomial of 2^f by pairs (Estrin), since
 // one chain of products would be waited for, and n added to the exponent.
 SPARSEBAG_FEW __m256d power_of_two(__m256d t) {
-    const __m256d magic = every(6755399441055744.0);  // 1.5 * 2^52, as in fast_exp
+    const __m256d magic = every(6755399441055744.0);  // 1.5 * 2^52, as in power.h
     const __m256d shifted = _mm256_add_pd(t, magic);
     const __m256d f = _mm256_sub_pd(t, _mm256_sub_pd(shifted, magic));
     const __m256d f2 = _mm256_mul_pd(f, f), f4 = _mm256_mul_pd(f2, f2);
@@ -35,29 +35,38 @@ SPARSEBAG_FEW __m256d power_of_two(__m256d t) {
     return _mm256_castsi256_pd(_mm256_add_epi64(_mm256_castpd_si256(p), n));
 }
 
-SPARSEBAG_FEW void standardise(const SmoothLines &of, std::size_t f, __m256d x, double *z) {
+// What features are standardised by, of its own: in memory that `z` might be, it would be read again
+// for every register.
+struct Standard {
+    const double *mean, *inverse_scale;
+    __m256d least, most;
+};
+
+SPARSEBAG_FEW void standardise(const Standard &by, std::size_t f, __m256d x, double *z) {
     x = _mm256_cvtps_pd(_mm256_cvtpd_ps(x));  // float32, as trees read it
-    // What float32 does not reach is the mean, as in gate.h: x - x is zero for numbers alone.
+    // What float32 does not reach is the mean, as in sums.h: x - x is zero for numbers alone.
     const __m256d known =
         _mm256_cmp_pd(_mm256_sub_pd(x, x), _mm256_setzero_pd(), _CMP_EQ_OQ);
-    x = _mm256_mul_pd(_mm256_sub_pd(x, load(of.mean.data() + f)),
-                      load(of.inverse_scale.data() + f));
-    x = _mm256_min_pd(_mm256_max_pd(x, every(-of.clip)), every(of.clip));
+    x = _mm256_mul_pd(_mm256_sub_pd(x, load(by.mean + f)), load(by.inverse_scale + f));
+    x = _mm256_min_pd(_mm256_max_pd(x, by.least), by.most);
     _mm256_storeu_pd(z + f, _mm256_and_pd(known, x));
 }
 
 // One row; z has room for whole registers. `next` is a row that will be, and comes from memory
 // while there is arithmetic to do.
-SPARSEBAG_FEW void standardise_row(const SmoothLines &of, const double *x, const double *next,
-                                   double *z) {
-    const std::size_t d = of.n_features, left = d % QUAD;
+SPARSEBAG_FEW void standardise_row(const Standard &by, std::size_t d, const double *x,
+                                   const double *next, double *z) {
+    const std::size_t left = d % QUAD;
     std::size_t f = 0;
-    for (; f + QUAD <= d; f += QUAD) {
+    for (; f + 2 * QUAD <= d; f += 2 * QUAD) {
         _mm_prefetch(reinterpret_cast<const char *>(next + f), _MM_HINT_T0);
-        standardise(of, f, load(x + f), z);
+        standardise(by, f, load(x + f), z);
+        standardise(by, f + QUAD, load(x + f + QUAD), z);
     }
+    _mm_prefetch(reinterpret_cast<const char *>(next + d - 1), _MM_HINT_T0);
+    for (; f + QUAD <= d; f += QUAD) standardise(by, f, load(x + f), z);
     if (left > 0)
-        standardise(of, f,
+        standardise(by, f,
                     _mm256_setr_pd(x[f], left > 1 ? x[f + 1] : 0.0, left > 2 ? x[f + 2] : 0.0, 0.0),
                     z);
 }
@@ -101,13 +110,20 @@ SPARSEBAG_FEW void add_members(const SmoothLines &of, const SmoothLines::Part &p
             vote[i][q] = load(part.intercepts.data() + QUAD * q);
     }
     const double *slopes = part.slopes.data(), *down = of.down.data();
-    for (std::size_t f = 0; f < d; ++f, slopes += QUAD * Q)
+    for (std::size_t f = 0; f < d; ++f, slopes += QUAD * Q) {
+        __m256d at[R];
         SPARSEBAG_ALL for (std::size_t i = 0; i < R; ++i) {
             if (FIRST) h[i] = fused(every(rows.z[i][f]), load(down + QUAD * f), h[i]);
-            const __m256d at = every(rows.x[i][f]);
-            SPARSEBAG_ALL for (std::size_t q = 0; q < Q; ++q)
-                vote[i][q] = fused(at, load(slopes + QUAD * q), vote[i][q]);
+            at[i] = every(rows.x[i][f]);
         }
+        // Slopes are read once for all rows: a read a product would be waited for.
+        SPARSEBAG_ALL for (std::size_t q = 0; q < Q; ++q) {
+            __m256d of_members = load(slopes + QUAD * q);
+            asm("" : "+x"(of_members));  // compilers would read it again
+            SPARSEBAG_ALL for (std::size_t i = 0; i < R; ++i)
+                vote[i][q] = fused(at[i], of_members, vote[i][q]);
+        }
+    }
     SPARSEBAG_ALL for (std::size_t i = 0; i < R; ++i) {
         if (FIRST) store_side(h[i], g + QUAD * i);
         __m256d side[RANK];
@@ -173,7 +189,9 @@ SPARSEBAG_FEW_TARGET inline void sum_eight(const SmoothLines &of, const double *
     const std::size_t width = of.mean.size();
     const auto row = [&](std::size_t i) { return x + static_cast<std::int64_t>(i) * stride; };
     double g[EIGHT * QUAD];
-    for (std::size_t i = 0; i < n; ++i) standardise_row(of, row(i), row(i + ahead), z + i * width);
+    const Standard by{of.mean.data(), of.inverse_scale.data(), every(-of.clip), every(of.clip)};
+    for (std::size_t i = 0; i < n; ++i)
+        standardise_row(by, of.n_features, row(i), row(i + ahead), z + i * width);
     std::size_t i = 0;
     if (n == EIGHT) {
         sides(of, z, g);
