@@ -31,6 +31,13 @@ namespace sparsebag {
     void NAME DECLARED const { NAME##_here GIVEN; }
 #endif
 
+// Inlined into a function of other instructions than the file's, where compilers ask to be told.
+#if defined(__GNUC__)
+#define INLINED_LAMBDA __attribute__((always_inline))
+#else
+#define INLINED_LAMBDA
+#endif
+
 enum class Activation { softmax, sparsemax };
 
 // What a smooth gate has read of some rows: all that their weights hang on. Numbers of a direction
@@ -213,7 +220,7 @@ struct SmoothGate {
         const std::size_t stride = of.stride;
         double slopes[RANK];
         for (std::size_t r = 0; r < RANK; ++r) slopes[r] = up[r * n_members + j];
-        const auto logit = [&](std::size_t i) __attribute__((always_inline)) {
+        const auto logit = [&](std::size_t i) INLINED_LAMBDA {
             double t = start;
             UNROLLED for (std::size_t r = 0; r < RANK; ++r) t += slopes[r] * g[r * stride + i];
             return t;
