@@ -24,6 +24,7 @@ from sklearn.metrics import log_loss
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
 import sparsebag as sb
+from benchmarks.datasets import Unavailable
 from benchmarks.environment import environment
 from benchmarks.local_jobs import Row, run_jobs
 from benchmarks.results_store import OK
@@ -101,6 +102,14 @@ def problem(task: str, boundary: str, base: str, seed: int) -> tuple[Any, ...]:
     return X, y, side, bag
 
 
+def sides_of(bag: Any, active: np.ndarray) -> np.ndarray:
+    """The side each survivor knows; an oracle has nothing to choose where it is the same."""
+    sides = np.array([bag.estimators_[j].side_ for j in active])
+    if len(set(sides.tolist())) == 1:
+        raise Unavailable("all survivors know the same side")
+    return sides
+
+
 class OracleGate:
     """The global weights of those members that are competent on a row's side."""
 
@@ -127,7 +136,7 @@ def rows_of(job: Row) -> list[Row]:
     small = sb.compress(bag, X[:TRAIN], y[:TRAIN], local=job["gate"], **options)
     seconds = time.process_time() - start
     vote = small._vote
-    sides = np.array([bag.estimators_[j].side_ for j in small.active_])
+    sides = sides_of(bag, small.active_)
     oracle = OracleGate(vote.weights, sides, bag.estimator.normal)
     losses = {}
     for name, gate in (("global", None), ("local", small.local_.gate), ("oracle", oracle)):
@@ -159,7 +168,7 @@ def calibrated_rows_of(job: Row) -> list[Row]:
     seconds = time.process_time() - start
     flat = sb.compress(bag, X[:TRAIN], y[:TRAIN], **options)
     vote = small._vote
-    sides = np.array([bag.estimators_[j].side_ for j in small.active_])
+    sides = sides_of(bag, small.active_)
     gate: Any = OracleGate(vote.weights, sides, bag.estimator.normal)
     X, y = X[TRAIN:], y[TRAIN:]
     votes = WeightedVote(vote.pool, vote.weights, vote.floor, None, gate).predict_proba(X)
