@@ -69,7 +69,11 @@ class LocalGain:
         --------
         >>> LocalGain("linear", 1.0, 0.9, 0.1, 0.04).is_sure(2.0)
         True
+        >>> LocalGain("linear", 1.0, 1.0, 3e-17, 1e-17).is_sure(2.0)
+        False
         """
+        if self.gain <= NOTHING * abs(self.loss_before):  # its error is as small, and says nothing
+            return False
         least = ERRORS_TO_AGREE * self.second_error
         agreed = self.second_gain is None or self.second_gain > least
         if agreed and self.gain > errors * self.gain_error:
