@@ -144,6 +144,7 @@ class ClusterBlocks:
                 return ask()
             except lost_worker_errors() as error:
                 if attempt == MOST_ATTEMPTS:
+                    self._start_over()
                     raise
                 if self._verbose:
                     print(f"[cluster] {error!r}; making the blocks again", file=sys.stderr)
@@ -188,15 +189,16 @@ def thread_lent() -> Iterator[None]:
     """Inside a task, while it waits for others: let the worker run those on its thread."""
     from distributed import rejoin, secede
 
+    is_lent = True
     try:
         secede()
     except (AttributeError, KeyError, ValueError):  # not in a task, or the thread is lent already
-        yield
-        return
+        is_lent = False
     try:
         yield
     finally:
-        rejoin()
+        if is_lent:
+            rejoin()
 
 
 def lost_worker_errors() -> tuple[type[BaseException], ...]:

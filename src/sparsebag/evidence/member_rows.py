@@ -310,7 +310,7 @@ def _for_each(work: Callable[[int], None], n_members: int, n_jobs: int | None) -
     A task sets scikit-learn's configuration and all warnings' filters, 0.2 ms; looking up a tree's
     leaves for a block takes a tenth of that.
     """
-    n_tasks = min(n_members, TASKS_A_JOB * effective_n_jobs(n_jobs))
+    n_tasks = max(1, min(n_members, TASKS_A_JOB * effective_n_jobs(n_jobs)))
 
     def do(stretch: np.ndarray) -> None:
         for j in stretch.tolist():

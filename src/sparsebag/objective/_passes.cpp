@@ -7,6 +7,7 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -83,12 +84,12 @@ const Kernel *first_here() {
     return nullptr;  // the last one is always here
 }
 
-const Kernel *&chosen() {
-    static const Kernel *kernel = first_here();
+std::atomic<const Kernel *> &chosen() {
+    static std::atomic<const Kernel *> kernel{first_here()};
     return kernel;
 }
 
-Evaluate evaluate() { return chosen()->evaluate; }
+Evaluate evaluate() { return chosen().load(std::memory_order_relaxed)->evaluate; }
 
 std::vector<std::string> kernels_here() {
     std::vector<std::string> names;
@@ -99,10 +100,10 @@ std::vector<std::string> kernels_here() {
 
 // For tests and benchmarks: every kernel is to be tried on a machine that would take the first.
 std::string use_kernel(const std::string &name) {
-    const std::string before = chosen()->name;
+    const std::string before = chosen().load()->name;
     for (const Kernel &kernel : kernels())
         if (kernel.is_here && name == kernel.name) {
-            chosen() = &kernel;
+            chosen().store(&kernel);
             return before;
         }
     throw nb::value_error("this machine has no such kernel; kernels() names those it has");

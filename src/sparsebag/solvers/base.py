@@ -364,14 +364,15 @@ def drop_small_weights(
     """
     xp = objective.xp
     weights = xp.where(solution.weights > threshold, solution.weights, 0.0 * solution.weights)
-    if bool(xp.all(weights == solution.weights)):
+    total = xp.sum(weights)
+    if bool(xp.all(weights == solution.weights)) or float(total) == 0.0:  # or all are small
         return solution
-    weights = weights / xp.sum(weights)
+    weights = weights / total
     value, gradient = objective.value_and_gradient(weights)
     gap, status = stationarity_gap(weights, gradient), solution.status
     if status is Status.CONVERGED and tol is None:
         status = Status.OWN_TEST
-    elif status is Status.CONVERGED and tol is not None and gap > objective.goal(tol):
+    elif status is Status.CONVERGED and tol is not None and not gap <= objective.goal(tol):
         return replace(solution, n_evaluations=solution.n_evaluations + 1)
     return replace(
         solution,

@@ -12,8 +12,8 @@ from sparsebag.evidence.evidence import OOBEvidence
 MOST_ERRORS = 4.0
 """Standard errors the gap on held rows may be from zero; the largest of N slopes is off by some."""
 MOST_UNSURE = 0.5
-"""Share of the objective that those standard errors may make up: a judge that would not see a gap
-of half the objective has not found that there is none."""
+"""Share of the loss that those standard errors may make up: a judge that would not see a gap of
+half the loss has not found that there is none."""
 GROUPS = 16
 """Parts of the held rows whose spread gives standard errors."""
 LEAST_IN_GROUP = 2
@@ -28,7 +28,8 @@ less where members' worth turns about half-way, above 0.8 where rows are alike."
 class Verdict:
     """What held rows say of some weights.
 
-    ``error`` is the gap's standard error, ``n_equal`` the rows of equal weight they are worth.
+    ``error`` is the gap's standard error, ``n_equal`` the rows of equal weight they are worth,
+    ``penalty`` what it has in the value.
     """
 
     value: float
@@ -36,12 +37,13 @@ class Verdict:
     error: float
     trusted_share: float
     n_equal: float
+    penalty: float = 0.0
 
     @property
     def is_good(self) -> bool:
         """Whether the gap may be none, a large one would show, and more than the sample says so."""
-        most = MOST_ERRORS * self.error
-        is_sharp = most <= MOST_UNSURE * abs(self.value) and self.n_equal >= LEAST_IN_GROUP * GROUPS
+        most, loss = MOST_ERRORS * self.error, abs(self.value - self.penalty)
+        is_sharp = most <= MOST_UNSURE * loss and self.n_equal >= LEAST_IN_GROUP * GROUPS
         return bool(is_sharp and self.trusted_share >= LEAST_TRUSTED and self.gap <= most)
 
 

@@ -184,7 +184,7 @@ class OnlineSolve:
             self.squared_weight += float(weight @ weight)
         if not weighs.any():
             return
-        if not np.isfinite(self.row_weight) or float(weight.sum()) < LEAST_TOTAL:
+        if not np.isfinite(self.row_weight) or self.row_weight < LEAST_TOTAL:
             raise ValueError(NOT_TO_BE_SUMMED)
         if not weighs.all():
             block = block.take(np.flatnonzero(weighs))
@@ -380,6 +380,7 @@ class OnlineSolve:
             error=standard_error(along),
             trusted_share=steadiest_share(parts),
             n_equal=n_equal_rows(self._held.evidence()),
+            penalty=float(self.penalty.value(weights)),
         )
 
     def _correction(self, rows: SimplexObjective, epochs: np.ndarray) -> tuple[np.ndarray, float]:
@@ -408,7 +409,7 @@ class OnlineSolve:
 
     def _without_small(self, weights: np.ndarray) -> np.ndarray:
         kept = np.where(weights > self.drop_threshold, weights, 0.0)
-        return np.asarray(kept / kept.sum())
+        return np.asarray(kept / kept.sum()) if kept.any() else weights
 
     def _minimise(
         self, objective: SimplexObjective, start: Any, *, newton_end: bool = False

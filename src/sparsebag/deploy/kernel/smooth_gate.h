@@ -144,7 +144,7 @@ struct SmoothGate {
     // Sparsemax of all rows: weights of the j-th member begin at w[j * stride].
     void sparsemax(std::size_t n, const Reading &of, double *w, std::size_t stride,
                    std::vector<double> &room) const {
-        fit(room, 3 * GATE_ROWS);
+        fit(room, std::max(3 * GATE_ROWS, n_members));
         for (std::size_t i = 0; i < n; i += GATE_ROWS)
             project(i, std::min(GATE_ROWS, n - i), of, w + i, stride, room.data());
     }
@@ -325,7 +325,48 @@ struct SmoothGate {
             for (; done + EIGHT_ROWS <= n; done += EIGHT_ROWS)
                 project_eight(of.g.data() + first + done, of.stride, w + done, stride);
 #endif
-        project_here(first + done, n - done, of, w + done, stride, room);
+        if (n - done == 1)
+            project_row(of.g.data() + first + done, of.stride, w + done, stride, room);
+        else
+            project_here(first + done, n - done, of, w + done, stride, room);
+    }
+
+    // The same for one row, whose logits above the threshold move together at the front of the
+    // room, in their order: sums are those of project_here, which adds zeros for the others.
+    void project_row(const double *g, std::size_t g_stride, double *w, std::size_t stride,
+                     double *room) const {
+        double largest = 0.0;
+        for (std::size_t j = 0; j < n_members; ++j) {
+            double t = base[j];
+            for (std::size_t r = 0; r < sums.rank; ++r)
+                t += up[r * n_members + j] * g[r * g_stride];
+            w[j * stride] = t;
+            largest = j == 0 ? t : at_least(t, largest);
+        }
+        double tau = -1.0;
+        std::size_t n_above = 0;
+        for (std::size_t j = 0; j < n_members; ++j) {
+            const double x = w[j * stride] -= largest;
+            room[n_above] = x;
+            n_above += x > tau;
+        }
+        for (std::size_t round = 0; round <= n_members; ++round) {
+            double sum = -1.0;
+            std::size_t count = 0;
+            for (std::size_t a = 0; a < n_above; ++a) {
+                const double x = room[a];
+                if (!(x > tau)) continue;
+                sum += x;
+                room[count++] = x;
+            }
+            n_above = count;
+            const double next = sum / static_cast<double>(count);
+            const bool rising = next > tau;
+            tau = at_least(next, tau);
+            if (!rising) break;
+        }
+        for (std::size_t j = 0; j < n_members; ++j)
+            w[j * stride] = at_least(w[j * stride] - tau, 0.0);
     }
 
 #if defined(SPARSEBAG_X86)

@@ -105,22 +105,6 @@ struct Sums {
                                      lanes[3 * rank + r]);
     }
 
-    // One sum of one row.
-    template <typename T>
-    SPARSEBAG_INLINE double one_of_row(const T *row, std::int64_t column_stride,
-                                       std::size_t r) const {
-        double lanes[SUM_LANES] = {};
-        std::size_t f = 0;
-        if (column_stride == 1 && columns.size() == n_features) {
-            f = n_features / SUM_LANES * SUM_LANES;
-            add_neighbours<T>(row, f, r, lanes);
-        }
-        for (; f < columns.size(); ++f)
-            lanes[columns[f] % SUM_LANES] +=
-                down[f * rank + r] * standardised(read<T>(row, column_stride, f), f);
-        return together(lanes[0], lanes[1], lanes[2], lanes[3]);
-    }
-
   private:
     SPARSEBAG_INLINE static double together(double a, double b, double c, double d) {
         return (a + b) + (c + d);
@@ -137,25 +121,6 @@ struct Sums {
     SPARSEBAG_INLINE double standardised(double x, std::size_t f) const {
         const double z = at_most(at_least((x - mean[f]) * inverse_scale[f], -clip), clip);
         return x - x == 0.0 ? z : 0.0;
-    }
-
-    // The first `n` features, whole lanes of them, where they lie side by side in the row and all
-    // have a say.
-    template <typename T>
-    SPARSEBAG_INLINE void add_neighbours(const T *RESTRICT x, std::size_t n, std::size_t r,
-                                         double *RESTRICT lanes) const {
-        const double *RESTRICT means = every_mean.data(), *RESTRICT inverse = every_inverse.data();
-        const double *RESTRICT slopes = every_down.data() + r * every_mean.size();
-        const double most = clip, least = -clip;
-        double sum[SUM_LANES] = {};
-        for (std::size_t f = 0; f < n; f += SUM_LANES)
-            for (std::size_t l = 0; l < SUM_LANES; ++l) {
-                const double at = static_cast<double>(static_cast<float>(x[f + l]));
-                double z = (at - means[f + l]) * inverse[f + l];
-                z = at_most(at_least(z, least), most);
-                sum[l] += slopes[f + l] * (at - at == 0.0 ? z : 0.0);
-            }
-        for (std::size_t l = 0; l < SUM_LANES; ++l) lanes[l] += sum[l];
     }
 
     // One column of all rows after another, for whatever rows and features.

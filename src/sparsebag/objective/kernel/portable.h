@@ -19,6 +19,11 @@ struct Portable {
         double n[MOST_ROWS], d[MOST_ROWS], u[MOST_ROWS], k[MOST_ROWS], weight[MOST_ROWS];
         // Votes in the bag may be anything, NaN included: a copy of these rows has zeros there.
         static thread_local std::vector<float> kept;
+        static thread_local std::vector<std::uint8_t> in;
+        // The products multiply by the mask's bytes, and a set one may be other than 1.
+        in.resize(rows * c);
+        for (std::size_t j = 0; j < rows * c; ++j) in[j] = m[j] != 0;
+        m = in.data();
         if (!t.is_zeroed) {
             kept.resize(rows * c);
             for (std::size_t j = 0; j < rows * c; ++j) kept[j] = m[j] ? v[j] : 0.0f;
