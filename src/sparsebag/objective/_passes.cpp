@@ -37,9 +37,10 @@ std::size_t rows_a_turn(std::size_t c) {
 
 template <typename KERNEL>
 double loss_and_gradient_by(const float *v, const std::uint8_t *m, const float *w, std::size_t rows,
-                            std::size_t c, const RowTerms &t, float *sums, double *gradient,
-                            double &total) {
+                            std::size_t c, const RowTerms &t, double *gradient, double &total) {
     const std::size_t group = rows_a_turn(c);
+    std::vector<float> room(c + MOST_LANES);  // whole registers
+    float *sums = room.data();
     double loss = 0.0;
     for (std::size_t i = 0; i < rows;) {
         const std::size_t end = i + FLUSH_ROWS < rows ? i + FLUSH_ROWS : rows;
@@ -144,18 +145,17 @@ double loss_and_gradient(Matrix<float> votes, Matrix<std::uint8_t> mask, Vector<
                          Vector<double> uniform_vote, Vector<double> target,
                          Vector<double> row_weight, bool log_loss, double prior_mass,
                          double least_denominator, double least_vote, double kept_share,
-                         double floor, double multiplicity, bool is_zeroed, Output<float> sums,
-                         Output<double> gradient) {
+                         double floor, double multiplicity, bool is_zeroed, Output<double> gradient) {
     const std::size_t rows = votes.shape(0), members = votes.shape(1);
     check(mask.shape(0) == rows && mask.shape(1) == members && weights.shape(0) == members &&
           uniform_vote.shape(0) == rows && target.shape(0) == rows && row_weight.shape(0) == rows &&
-          sums.shape(0) == members && gradient.shape(0) == members);
+          gradient.shape(0) == members);
     const RowTerms terms{uniform_vote.data(), target.data(), row_weight.data(), prior_mass,
                          least_denominator,   least_vote,    kept_share,        floor,
                          multiplicity,        log_loss,      is_zeroed};
     double total = 0.0;
     nb::gil_scoped_release release;
-    return evaluate()(votes.data(), mask.data(), weights.data(), rows, members, terms, sums.data(),
+    return evaluate()(votes.data(), mask.data(), weights.data(), rows, members, terms,
                       gradient.data(), total);
 }
 
@@ -167,12 +167,12 @@ nb::tuple block_loss_and_gradient(Matrix<float> votes, Matrix<std::uint8_t> mask
                                   Vector<double> row_weight, double weight_scale, bool log_loss,
                                   double prior_mass, double least_denominator, double least_vote,
                                   double kept_share, double floor, double multiplicity,
-                                  bool is_zeroed, Output<float> sums, Output<double> gradient) {
+                                  bool is_zeroed, Output<double> gradient) {
     const std::size_t rows = votes.shape(0), members = votes.shape(1);
     const auto fits = [rows](std::size_t length) { return length == rows || length == 0; };
     check(mask.shape(0) == rows && mask.shape(1) == members && weights.shape(0) == members &&
           fits(prior.shape(0)) && fits(found_prior.shape(0)) && fits(target.shape(0)) &&
-          fits(row_weight.shape(0)) && sums.shape(0) == members && gradient.shape(0) == members);
+          fits(row_weight.shape(0)) && gradient.shape(0) == members);
     RowTerms terms{nullptr,
                    target.shape(0) ? target.data() : nullptr,
                    row_weight.shape(0) ? row_weight.data() : nullptr,
@@ -191,7 +191,7 @@ nb::tuple block_loss_and_gradient(Matrix<float> votes, Matrix<std::uint8_t> mask
     {
         nb::gil_scoped_release release;
         loss = evaluate()(votes.data(), mask.data(), weights.data(), rows, members, terms,
-                          sums.data(), gradient.data(), total);
+                          gradient.data(), total);
     }
     return nb::make_tuple(loss, total);
 }
@@ -205,9 +205,9 @@ NB_MODULE(_passes, m) {
     m.def("forward", &forward<float, forward_f32>, exact, exact, exact, exact, exact);
     m.def("forward", &forward<double, forward_f64>, exact, exact, exact, exact, exact);
     m.def("loss_and_gradient", &loss_and_gradient, exact, exact, exact, exact, exact, exact, exact,
-          exact, exact, exact, exact, exact, exact, exact, exact, exact);
+          exact, exact, exact, exact, exact, exact, exact, exact);
     m.def("block_loss_and_gradient", &block_loss_and_gradient, exact, exact, exact, exact, exact,
-          exact, exact, exact, exact, exact, exact, exact, exact, exact, exact, exact, exact, exact);
+          exact, exact, exact, exact, exact, exact, exact, exact, exact, exact, exact, exact);
     m.def("kernels", &kernels_here);
     m.def("use_kernel", &use_kernel, nb::arg("name"));
     m.def("transposed", &transposed<float, transposed_f32>, exact, exact, exact, exact, exact);

@@ -19,7 +19,6 @@ def loss_and_gradient(
     floor: float,
     multiplicity: float,
     is_zeroed: bool,
-    sums: ndarray,
     gradient: ndarray,
 ) -> float: ...
 def block_loss_and_gradient(
@@ -39,7 +38,6 @@ def block_loss_and_gradient(
     floor: float,
     multiplicity: float,
     is_zeroed: bool,
-    sums: ndarray,
     gradient: ndarray,
 ) -> tuple[float, float]: ...
 def kernels() -> list[str]: ...

@@ -108,7 +108,6 @@ class BlockKernel:
             self.floor,
             self.multiplicity,
             block.is_zeroed,
-            np.empty(len(weights), dtype=np.float32),
             share,
         )
         if largest != 1.0:

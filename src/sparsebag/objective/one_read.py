@@ -75,7 +75,6 @@ class OneRead:
             self.floor,
             self.multiplicity,
             self.is_zeroed,
-            np.empty(len(weights), dtype=np.float32),
             gradient,
         )
         return loss, gradient

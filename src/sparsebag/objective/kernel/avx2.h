@@ -28,10 +28,17 @@ struct Avx2 {
         return _mm256_castsi256_ps(_mm256_sign_epi32(_mm256_castps_si256(x), in));
     }
 
-    // The last eight members of a row again, without those that were counted before them.
-    SPARSEBAG_AVX2_INLINE __m256i not_before(std::size_t done, std::size_t from) {
+    // The members after the last whole eight, 1 to 7 of them; a row has eight at least, so that their
+    // bytes can be read with those before them and shifted to the front. Other lanes are zero.
+    SPARSEBAG_AVX2_INLINE __m256i is_in_rest(const std::uint8_t *end, std::size_t rest) {
+        const __m128i eight = _mm_loadl_epi64(reinterpret_cast<const __m128i *>(end - LANES_OF));
+        const __m128i bits = _mm_cvtsi64_si128(static_cast<long long>(8 * (LANES_OF - rest)));
+        return _mm256_cvtepu8_epi32(_mm_srl_epi64(eight, bits));
+    }
+
+    SPARSEBAG_AVX2_INLINE __m256i first_lanes(std::size_t n) {
         const __m256i lane = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
-        return _mm256_cmpgt_epi32(lane, _mm256_set1_epi32(static_cast<int>(done - from) - 1));
+        return _mm256_cmpgt_epi32(_mm256_set1_epi32(static_cast<int>(n)), lane);
     }
 
     SPARSEBAG_AVX2_INLINE __m128 folded(__m256 x) {
@@ -67,14 +74,20 @@ struct Avx2 {
         }
     }
 
-    // The members after the last whole eight; a row has eight at least.
-    template <bool FINDS_PRIOR>
+    template <bool FINDS_PRIOR, bool IS_ZEROED>
     SPARSEBAG_AVX2_INLINE void add_rest(Sums &s, const float *v, const std::uint8_t *m,
                                         const float *w, std::size_t done, std::size_t c) {
         if (done == c) return;
-        const std::size_t from = c - LANES_OF;
-        const __m256i in = _mm256_and_si256(is_in(m + from), not_before(done, from));
-        add<FINDS_PRIOR, false>(s, _mm256_loadu_ps(v + from), _mm256_loadu_ps(w + from), in);
+        const __m256i lanes = first_lanes(c - done);
+        add<FINDS_PRIOR, IS_ZEROED>(s, _mm256_maskload_ps(v + done, lanes),
+                                    _mm256_maskload_ps(w + done, lanes),
+                                    is_in_rest(m + c, c - done));
+    }
+
+    SPARSEBAG_AVX2_INLINE __m256 once(const float *x) {
+        __m256 held = _mm256_loadu_ps(x);
+        asm("" : "+x"(held));  // compilers would read it twice
+        return held;
     }
 
     // One row, several sums at a time. Whether the prior is found too has no part in the order of
@@ -90,13 +103,13 @@ struct Avx2 {
         for (; j + SUMS * LANES_OF <= c; j += SUMS * LANES_OF)
             for (std::size_t l = 0; l < SUMS; ++l) {
                 const std::size_t at = j + LANES_OF * l;
-                add<FINDS_PRIOR, IS_ZEROED>(s[l], _mm256_loadu_ps(v + at), _mm256_loadu_ps(w + at),
+                add<FINDS_PRIOR, IS_ZEROED>(s[l], _mm256_loadu_ps(v + at), once(w + at),
                                             is_in(m + at));
             }
         for (; j + LANES_OF <= c; j += LANES_OF)
-            add<FINDS_PRIOR, IS_ZEROED>(s[0], _mm256_loadu_ps(v + j), _mm256_loadu_ps(w + j),
+            add<FINDS_PRIOR, IS_ZEROED>(s[0], _mm256_loadu_ps(v + j), once(w + j),
                                         is_in(m + j));
-        add_rest<FINDS_PRIOR>(s[0], v, m, w, j, c);
+        add_rest<FINDS_PRIOR, IS_ZEROED>(s[0], v, m, w, j, c);
         for (std::size_t l = 1; l < SUMS; ++l) {
             s[0].votes = _mm256_add_ps(s[0].votes, s[l].votes);
             s[0].weights = _mm256_add_ps(s[0].weights, s[l].weights);
@@ -116,32 +129,26 @@ struct Avx2 {
         for (int r = 0; r < 4; ++r) s[r] = {zero, zero, zero, zero};
         std::size_t j = 0;
         for (; j + LANES_OF <= c; j += LANES_OF) {
-            const __m256 weight = _mm256_loadu_ps(w + j);
+            const __m256 weight = once(w + j);
             for (int r = 0; r < 4; ++r)
                 add<FINDS_PRIOR, IS_ZEROED>(s[r], _mm256_loadu_ps(v + r * c + j), weight,
                                             is_in(m + r * c + j));
         }
         for (int r = 0; r < 4; ++r) {
-            add_rest<FINDS_PRIOR>(s[r], v + r * c, m + r * c, w, j, c);
+            add_rest<FINDS_PRIOR, IS_ZEROED>(s[r], v + r * c, m + r * c, w, j, c);
             finish<FINDS_PRIOR>(s[r], n[r], d[r], u[r], k[r]);
         }
     }
 
-    template <std::size_t R, bool IS_ZEROED>
-    SPARSEBAG_AVX2_INLINE __m256 differentiated(const float *v, const std::uint8_t *m,
-                                                const __m256 *a, const __m256 *b, std::size_t c,
-                                                __m256 left, __m256i lanes) {
-        __m256 right = _mm256_setzero_ps();
-        for (std::size_t r = 0; r < R; ++r) {
-            const __m256i in = _mm256_and_si256(is_in(m + r * c), lanes);
-            __m256 votes = _mm256_loadu_ps(v + r * c);
-            if constexpr (!IS_ZEROED) votes = kept(votes, in);
-            left = _mm256_fmadd_ps(votes, a[r], left);
-            right = _mm256_add_ps(right, kept(b[r], in));
-        }
-        return _mm256_add_ps(left, right);
+    template <bool IS_ZEROED>
+    SPARSEBAG_AVX2_INLINE void differentiate(__m256 votes, __m256i in, __m256 a, __m256 b,
+                                             __m256 &left, __m256 &right) {
+        if constexpr (!IS_ZEROED) votes = kept(votes, in);
+        left = _mm256_fmadd_ps(votes, a, left);
+        right = _mm256_add_ps(right, kept(b, in));
     }
 
+    // Adds to sums, which has room for whole eights.
     template <std::size_t R, bool IS_ZEROED>
     SPARSEBAG_AVX2 static void transposed(const float *v, const std::uint8_t *m,
                                           const float *on_votes, const float *on_mask,
@@ -151,51 +158,54 @@ struct Avx2 {
             a[r] = _mm256_set1_ps(on_votes[r]);
             b[r] = _mm256_set1_ps(on_mask[r]);
         }
-        const __m256i all = _mm256_set1_epi32(-1);
         std::size_t j = 0;
-        for (; j + LANES_OF <= c; j += LANES_OF)
-            _mm256_storeu_ps(sums + j,
-                             differentiated<R, IS_ZEROED>(v + j, m + j, a, b, c,
-                                                          _mm256_loadu_ps(sums + j), all));
+        for (; j + LANES_OF <= c; j += LANES_OF) {
+            __m256 left = _mm256_loadu_ps(sums + j), right = _mm256_setzero_ps();
+            for (std::size_t r = 0; r < R; ++r)
+                differentiate<IS_ZEROED>(_mm256_loadu_ps(v + r * c + j), is_in(m + r * c + j), a[r],
+                                         b[r], left, right);
+            _mm256_storeu_ps(sums + j, _mm256_add_ps(left, right));
+        }
         if (j < c) {
-            const std::size_t from = c - LANES_OF;
-            const __m256i rest = not_before(j, from);
-            const __m256 before = _mm256_loadu_ps(sums + from);
-            const __m256 after =
-                differentiated<R, false>(v + from, m + from, a, b, c, before, rest);
-            _mm256_storeu_ps(sums + from, after);
+            const __m256i lanes = first_lanes(c - j);
+            __m256 left = _mm256_loadu_ps(sums + j), right = _mm256_setzero_ps();
+            for (std::size_t r = 0; r < R; ++r)
+                differentiate<IS_ZEROED>(_mm256_maskload_ps(v + r * c + j, lanes),
+                                         is_in_rest(m + (r + 1) * c, c - j), a[r], b[r], left,
+                                         right);
+            _mm256_storeu_ps(sums + j, _mm256_add_ps(left, right));
         }
     }
 
     template <bool FINDS_PRIOR, bool IS_ZEROED>
     SPARSEBAG_AVX2 static void votes_of_rows(const float *v, const std::uint8_t *m, const float *w,
-                                             std::size_t rows, std::size_t c, double *n, double *d,
-                                             double *u, double *k) {
+                                             std::size_t rows, std::size_t c, Turn &turn) {
         std::size_t r = 0;
         for (; c >= LONG_ROW && r + 4 <= rows; r += 4)
-            forward_four<FINDS_PRIOR, IS_ZEROED>(v + r * c, m + r * c, w, c, n + r, d + r, u + r,
-                                                 k + r);
+            forward_four<FINDS_PRIOR, IS_ZEROED>(v + r * c, m + r * c, w, c, turn.n + r, turn.d + r,
+                                                 turn.sum + r, turn.count + r);
         for (; r < rows; ++r)
-            forward<FINDS_PRIOR, IS_ZEROED>(v + r * c, m + r * c, w, c, n[r], d[r], u[r], k[r]);
+            forward<FINDS_PRIOR, IS_ZEROED>(v + r * c, m + r * c, w, c, turn.n[r], turn.d[r],
+                                            turn.sum[r], turn.count[r]);
     }
 
     template <bool IS_ZEROED>
     SPARSEBAG_AVX2 static double run_rows(const float *v, const std::uint8_t *m, const float *w,
                                           std::size_t rows, std::size_t first, std::size_t c,
                                           const RowTerms &t, float *sums, double &total) {
-        float a[MOST_ROWS], b[MOST_ROWS];
-        double n[MOST_ROWS], d[MOST_ROWS], u[MOST_ROWS], k[MOST_ROWS], weight[MOST_ROWS];
+        Turn turn;
         if (t.finds_prior())
-            votes_of_rows<true, IS_ZEROED>(v, m, w, rows, c, n, d, u, k);
+            votes_of_rows<true, IS_ZEROED>(v, m, w, rows, c, turn);
         else
-            votes_of_rows<false, IS_ZEROED>(v, m, w, rows, c, n, d, u, k);
-        total += priors_of_rows(t, first, rows, u, k, u, weight);
-        const double loss = losses_of_rows(t, first, rows, n, d, u, weight, a, b);
+            votes_of_rows<false, IS_ZEROED>(v, m, w, rows, c, turn);
+        const double loss = settle(t, first, rows, turn, total);
         std::size_t r = 0;
         for (; r + 4 <= rows; r += 4)
-            transposed<4, IS_ZEROED>(v + r * c, m + r * c, a + r, b + r, c, sums);
+            transposed<4, IS_ZEROED>(v + r * c, m + r * c, turn.on_votes + r, turn.on_mask + r, c,
+                                     sums);
         for (; r < rows; ++r)
-            transposed<1, IS_ZEROED>(v + r * c, m + r * c, a + r, b + r, c, sums);
+            transposed<1, IS_ZEROED>(v + r * c, m + r * c, turn.on_votes + r, turn.on_mask + r, c,
+                                     sums);
         return loss;
     }
 

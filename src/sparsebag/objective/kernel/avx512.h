@@ -146,27 +146,28 @@ struct Avx512 {
     }
 
     template <bool FINDS_PRIOR>
-    __attribute__((target("avx512f,avx512bw,avx512vl"))) static void votes_of_rows(const float *v, const std::uint8_t *m, const float *w,
-                              std::size_t rows, std::size_t c, double *n, double *d, double *u,
-                              double *k) {
+    __attribute__((target("avx512f,avx512bw,avx512vl"))) static void votes_of_rows(
+        const float *v, const std::uint8_t *m, const float *w, std::size_t rows, std::size_t c,
+        Turn &turn) {
         std::size_t r = 0;
         for (; c >= LONG_ROW && r + 4 <= rows; r += 4)
-            forward_four<FINDS_PRIOR>(v + r * c, m + r * c, w, c, n + r, d + r, u + r, k + r);
+            forward_four<FINDS_PRIOR>(v + r * c, m + r * c, w, c, turn.n + r, turn.d + r,
+                                      turn.sum + r, turn.count + r);
         for (; r < rows; ++r)
-            forward<FINDS_PRIOR>(v + r * c, m + r * c, w, c, n[r], d[r], u[r], k[r]);
+            forward<FINDS_PRIOR>(v + r * c, m + r * c, w, c, turn.n[r], turn.d[r], turn.sum[r],
+                                 turn.count[r]);
     }
 
     __attribute__((target("avx512f,avx512bw,avx512vl"))) static double run(
         const float *v, const std::uint8_t *m, const float *w, std::size_t rows, std::size_t first,
         std::size_t c, const RowTerms &t, float *sums, double &total) {
-        float a[MOST_ROWS], b[MOST_ROWS];
-        double n[MOST_ROWS], d[MOST_ROWS], u[MOST_ROWS], k[MOST_ROWS], weight[MOST_ROWS];
+        Turn turn;
         if (t.finds_prior())
-            votes_of_rows<true>(v, m, w, rows, c, n, d, u, k);
+            votes_of_rows<true>(v, m, w, rows, c, turn);
         else
-            votes_of_rows<false>(v, m, w, rows, c, n, d, u, k);
-        total += priors_of_rows(t, first, rows, u, k, u, weight);
-        const double loss = losses_of_rows(t, first, rows, n, d, u, weight, a, b);
+            votes_of_rows<false>(v, m, w, rows, c, turn);
+        const double loss = settle(t, first, rows, turn, total);
+        const float *a = turn.on_votes, *b = turn.on_mask;
         std::size_t r = 0;
         for (; r + 8 <= rows; r += 8) transposed<8>(v + r * c, m + r * c, a + r, b + r, c, sums);
         for (; r + 4 <= rows; r += 4) transposed<4>(v + r * c, m + r * c, a + r, b + r, c, sums);

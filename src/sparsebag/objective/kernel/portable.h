@@ -15,8 +15,7 @@ struct Portable {
     static double run(const float *v, const std::uint8_t *m, const float *w, std::size_t rows,
                       std::size_t first, std::size_t c, const RowTerms &t, float *sums,
                       double &total) {
-        float a[MOST_ROWS], b[MOST_ROWS];
-        double n[MOST_ROWS], d[MOST_ROWS], u[MOST_ROWS], k[MOST_ROWS], weight[MOST_ROWS];
+        Turn turn;
         // Votes in the bag may be anything, NaN included: a copy of these rows has zeros there.
         static thread_local std::vector<float> kept;
         static thread_local std::vector<std::uint8_t> in;
@@ -32,12 +31,11 @@ struct Portable {
         if (t.finds_prior()) {
             static thread_local std::vector<float> ones;
             ones.resize(c, 1.0f);
-            forward_f32(v, m, ones.data(), rows, c, u, k);
+            forward_f32(v, m, ones.data(), rows, c, turn.sum, turn.count);
         }
-        forward_f32(v, m, w, rows, c, n, d);
-        total += priors_of_rows(t, first, rows, u, k, u, weight);
-        const double loss = losses_of_rows(t, first, rows, n, d, u, weight, a, b);
-        transposed_f32(v, m, a, b, rows, c, sums);
+        forward_f32(v, m, w, rows, c, turn.n, turn.d);
+        const double loss = settle(t, first, rows, turn, total);
+        transposed_f32(v, m, turn.on_votes, turn.on_mask, rows, c, sums);
         return loss;
     }
 };

@@ -35,6 +35,7 @@ constexpr std::size_t LOG_ROWS = 8;       // of equal weight, that share one log
 constexpr std::size_t SHORT_ROW = 400;    // members below which a turn stays in the first cache
 constexpr std::size_t MEDIUM_ROW = 2048;  // members up to which the second one holds a large turn
 constexpr std::size_t LONG_ROW = 4096;    // members whose weights take half the first cache
+constexpr std::size_t MOST_LANES = 16;    // members a register
 constexpr std::size_t FLUSH_ROWS = 64;  // rows summed in single precision before doubles take over
 
 // Prior votes and weights of a few rows: as given, or from the sum and the number of a row's votes.
@@ -110,17 +111,44 @@ INLINE double losses_of_rows(const RowTerms &t, std::size_t first, std::size_t r
     }
     for (std::size_t begin = 0; begin < rows; begin += LOG_ROWS) {
         const std::size_t end = begin + LOG_ROWS < rows ? begin + LOG_ROWS : rows;
-        double product = 1.0;
+        double product[4] = {1.0, 1.0, 1.0, 1.0};  // no chain of eight
         bool alike = true;
         for (std::size_t r = begin; r < end; ++r) {
-            product *= p[r];
+            product[r % 4] *= p[r];
             alike &= weight[r] == weight[begin];
         }
         if (alike)
-            loss -= weight[begin] * std::log(product);
+            loss -= weight[begin] * std::log((product[0] * product[2]) * (product[1] * product[3]));
         else
             for (std::size_t r = begin; r < end; ++r) loss -= weight[r] * std::log(p[r]);
     }
+    return loss;
+}
+
+// What is known of a turn's rows: products with the weights, and from them the slopes.
+struct Turn {
+    double n[MOST_ROWS], d[MOST_ROWS];          // weighted sum of a row's votes, of their weights
+    double sum[MOST_ROWS], count[MOST_ROWS];    // of a row's votes, where the prior is found
+    float on_votes[MOST_ROWS], on_mask[MOST_ROWS];
+};
+
+INLINE double settle_rows(const RowTerms &t, std::size_t first, std::size_t from, std::size_t rows,
+                          Turn &turn, double &total) {
+    double prior[MOST_ROWS], weight[MOST_ROWS];
+    total += priors_of_rows(t, first + from, rows, turn.sum + from, turn.count + from, prior, weight);
+    return losses_of_rows(t, first + from, rows, turn.n + from, turn.d + from, prior, weight,
+                          turn.on_votes + from, turn.on_mask + from);
+}
+
+// Losses and slopes of a turn; LOG_ROWS at a time, a number the compiler knows: loops over so few
+// rows are otherwise half preparation.
+INLINE double settle(const RowTerms &t, std::size_t first, std::size_t rows, Turn &turn,
+                     double &total) {
+    double loss = 0.0;
+    std::size_t from = 0;
+    for (; from + LOG_ROWS <= rows; from += LOG_ROWS)
+        loss += settle_rows(t, first, from, LOG_ROWS, turn, total);
+    if (from < rows) loss += settle_rows(t, first, from, rows - from, turn, total);
     return loss;
 }
 
