@@ -42,6 +42,7 @@ constexpr double POWERS[] = {1.0,
                              1.3215442587921690e-06,
                              1.0208690299958306e-07,
                              7.0725859492692237e-09};
+constexpr std::size_t N_POWERS = sizeof POWERS / sizeof POWERS[0];
 
 // 2^t for |t| <= 1000, within a few units in the last place: n + f = t, |f| <= 1/2, the polynomial
 // of 2^f by pairs (Estrin), since one chain of products would be waited for, and n added to the

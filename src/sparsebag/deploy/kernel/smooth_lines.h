@@ -2,8 +2,8 @@
 // with e = 2^(base + up g(down z)).
 //
 // Neither votes nor weights are ever written for all rows. A few rows are read as the caller has
-// them, members side by side in a register (smooth_lines_few.h); eight or more stand side by side
-// themselves where registers hold as many numbers (smooth_lines_eight.h). Products and sums are
+// them, features and then members side by side in a register (smooth_lines_few.h); eight or more
+// stand side by side themselves where registers hold as many numbers (smooth_lines_eight.h). Products and sums are
 // fused here, and only here: it is a third of the time. Both take the same operations in the same
 // order: a row gets the same bits alone and among others, but on a machine without fused
 // instructions linear.h's, which differ in the last digits.
@@ -32,8 +32,9 @@ inline std::size_t quads(std::size_t n) { return (n + QUAD - 1) / QUAD; }
 struct SmoothLines {
     bool fits = false;  // whether these sums are for this gate
     std::size_t n_features = 0, rank = 0;
-    double clip = 0.0;
-    std::vector<double> mean, inverse_scale, down;  // of every feature; down: QUAD numbers each
+    // Of every feature, in whole registers: its mean, the ends it is held between, and its slopes in
+    // the gate's directions, one direction after another. Standardising is part of ends and slopes.
+    std::vector<double> mean, least, most, down;
     double offset[QUAD] = {};
     // MOST_QUADS registers of members after another; slopes: feature by feature, up: rank by rank.
     struct Part {
@@ -43,42 +44,38 @@ struct SmoothLines {
     std::vector<Part> parts;
 
     std::size_t nbytes() const {
-        std::size_t numbers = mean.size() + inverse_scale.size() + down.size();
+        std::size_t numbers = mean.size() + least.size() + most.size() + down.size();
         for (const Part &part : parts)
             numbers += part.slopes.size() + part.intercepts.size() + part.up.size() +
                        part.base.size();
         return numbers * sizeof(double);
     }
 
-    // The gate's logits are powers of two. Bounded sums alone: their logits lie between known ends, so no row's largest has to be found.
+    // The gate's logits are powers of two, from a known end: no row's largest has to be found.
     SmoothLines(const SmoothGate &gate, std::size_t d, const double *slopes,
                 const double *intercepts) {
         n_features = d;
         rank = gate.sums.rank;
-        clip = gate.sums.clip;
         const std::size_t k = gate.n_members;
-        if (gate.activation != Activation::softmax || gate.offset.empty() || rank > MOST_RANK) return;
-        double top = -INFINITY, least = INFINITY, least_top = -INFINITY;
-        for (std::size_t j = 0; j < k; ++j) {
-            double spread = 0.0;
-            for (std::size_t r = 0; r < rank; ++r) spread += std::fabs(gate.up[r * k + j]);
-            top = std::max(top, gate.base[j] + spread);
-            least = std::min(least, gate.base[j] - spread);
-            least_top = std::max(least_top, gate.base[j] - spread);
-        }
-        // Exponents of two that float64 has, and a sum far above what padding adds to it.
-        if (!(least - top >= LEAST_POWER && least_top - top >= 0.5 * LEAST_POWER)) return;
+        if (gate.activation != Activation::softmax || !gate.ends_known || rank > MOST_RANK) return;
         fits = true;
         std::copy(gate.offset.begin(), gate.offset.end(), offset);
         const std::size_t width = quads(d) * QUAD;
         mean.assign(width, 0.0);
-        inverse_scale.assign(width, 0.0);
-        down.assign(QUAD * width, 0.0);
+        least.assign(width, 0.0);
+        most.assign(width, 0.0);
+        down.assign(rank * width, 0.0);
         for (std::size_t f = 0; f < gate.sums.columns.size(); ++f) {
             const std::size_t at = gate.sums.columns[f];
+            const double scale = gate.sums.inverse_scale[f], reach = gate.sums.clip / scale;
             mean[at] = gate.sums.mean[f];
-            inverse_scale[at] = gate.sums.inverse_scale[f];
-            for (std::size_t r = 0; r < rank; ++r) down[QUAD * at + r] = gate.sums.down[f * rank + r];
+            least[at] = mean[at] - reach;
+            most[at] = mean[at] + reach;
+            for (std::size_t r = 0; r < rank; ++r) {
+                const double slope = gate.sums.down[f * rank + r] * scale;
+                down[r * width + at] = slope;
+                offset[r] -= mean[at] * slope;
+            }
         }
         for (std::size_t first = 0; first < k; first += MOST_QUADS * QUAD) {
             const std::size_t n = std::min(MOST_QUADS * QUAD, k - first), room = quads(n) * QUAD;
@@ -90,7 +87,7 @@ struct SmoothLines {
                 part.intercepts[j] = intercepts[first + j];
                 for (std::size_t r = 0; r < rank; ++r)
                     part.up[r * room + j] = gate.up[r * k + first + j];
-                part.base[j] = gate.base[first + j] - top;
+                part.base[j] = gate.base[first + j];
             }
             parts.push_back(std::move(part));
         }

@@ -22,23 +22,20 @@ SPARSEBAG_EIGHT __m512d power_of_two(__m512d t) {
     const __m512d magic = every(6755399441055744.0);
     const __m512d shifted = _mm512_add_pd(t, magic);
     const __m512d f = _mm512_sub_pd(t, _mm512_sub_pd(shifted, magic));
-    const __m512d f2 = _mm512_mul_pd(f, f), f4 = _mm512_mul_pd(f2, f2);
-    const auto pair = [&](std::size_t i) __attribute__((always_inline)) SPARSEBAG_EIGHT_TARGET {
-        return fused(every(POWERS[i + 1]), f, every(POWERS[i]));
-    };
-    const __m512d a = fused(pair(2), f2, pair(0)), b = fused(pair(6), f2, pair(4));
-    const __m512d c = fused(every(POWERS[10]), f2, pair(8));
-    const __m512d p = fused(fused(c, f4, b), f4, a);
+    __m512d p = every(POWERS[N_POWERS - 1]);
+    SPARSEBAG_ALL for (std::size_t i = N_POWERS - 1; i > 0; --i)
+        p = fused(p, f, every(POWERS[i - 1]));
     const __m512i n = _mm512_slli_epi64(_mm512_castpd_si512(shifted), 52);
     return _mm512_castsi512_pd(_mm512_add_epi64(_mm512_castpd_si512(p), n));
 }
 
-SPARSEBAG_EIGHT __m512d standardised(const SmoothLines &of, std::size_t f, __m512d x) {
+// As the gate reads a number: in single precision, the mean where that is none, between its ends.
+SPARSEBAG_EIGHT __m512d held(const SmoothLines &of, std::size_t f, __m512d x) {
     x = _mm512_cvtps_pd(_mm512_cvtpd_ps(x));
-    constexpr int NO_NUMBER = 0x99, NEARER_TO_ZERO = 0x02;  // NaN or infinite; with x's sign
-    const __mmask8 known = static_cast<__mmask8>(~_mm512_fpclass_pd_mask(x, NO_NUMBER));
-    x = _mm512_mul_pd(_mm512_sub_pd(x, every(of.mean[f])), every(of.inverse_scale[f]));
-    return _mm512_maskz_range_pd(known, x, every(of.clip), NEARER_TO_ZERO);
+    constexpr int NO_NUMBER = 0x99;  // NaN or infinite
+    const __mmask8 unknown = _mm512_fpclass_pd_mask(x, NO_NUMBER);
+    x = _mm512_mask_blend_pd(unknown, x, every(of.mean[f]));
+    return _mm512_min_pd(_mm512_max_pd(x, every(of.least[f])), every(of.most[f]));
 }
 
 // Some first numbers of a row, the others zero; none of those is read.
@@ -84,37 +81,54 @@ struct Columns {
     std::int64_t next_stride;
 };
 
-// What the members of Q registers of smooth_lines_few.h add to the sums of eight rows. Those of
-// every QUAD-th member are summed apart, as there.
-template <std::size_t Q, std::size_t RANK, bool FIRST, typename T>
-SPARSEBAG_EIGHT void add_members(const SmoothLines &of, const SmoothLines::Part &part,
-                                 const Columns<T> &rows, __m512d (&side)[RANK],
-                                 __m512d (&votes)[QUAD], __m512d (&weights)[QUAD]) {
-    constexpr std::size_t K = QUAD * Q;
-    const std::size_t d = of.n_features;
-    __m512d vote[K];
-    SPARSEBAG_ALL for (std::size_t j = 0; j < K; ++j) vote[j] = every(part.intercepts[j]);
-    if (FIRST) SPARSEBAG_ALL for (std::size_t r = 0; r < RANK; ++r) side[r] = every(of.offset[r]);
-    const double *slopes = part.slopes.data(), *down = of.down.data(), *at = rows.x;
-    for (std::size_t f = 0; f < d; ++f, slopes += K, at += rows.stride) {
-        const __m512d x = _mm512_loadu_pd(at);
-        if (FIRST) {
+SPARSEBAG_EIGHT __m512d total(const __m512d (&x)[QUAD]) {
+    return _mm512_add_pd(_mm512_add_pd(x[0], x[2]), _mm512_add_pd(x[1], x[3]));
+}
+
+// Where the gate sees eight rows. Every QUAD-th feature is summed apart, as there.
+template <std::size_t RANK, typename T>
+SPARSEBAG_EIGHT void sides(const SmoothLines &of, const Columns<T> &rows, __m512d (&side)[RANK]) {
+    const std::size_t d = of.n_features, width = of.mean.size();
+    __m512d h[RANK][QUAD];
+    SPARSEBAG_ALL for (std::size_t r = 0; r < RANK; ++r)
+        SPARSEBAG_ALL for (std::size_t l = 0; l < QUAD; ++l) h[r][l] = every(0.0);
+    for (std::size_t first = 0; first < d; first += QUAD)
+        SPARSEBAG_ALL for (std::size_t l = 0; l < QUAD; ++l) {
+            const std::size_t f = first + l;
+            if (f >= d) break;
             // Line by line: eight columns of each row before the next ones.
             _mm_prefetch(reinterpret_cast<const char *>(
                              rows.next + static_cast<std::int64_t>(f % ROWS) * rows.next_stride +
                              f / ROWS * ROWS),
                          _MM_HINT_T0);
-            const __m512d z = standardised(of, f, x);
+            const __m512d x =
+                held(of, f, _mm512_loadu_pd(rows.x + static_cast<std::int64_t>(f) * rows.stride));
             SPARSEBAG_ALL for (std::size_t r = 0; r < RANK; ++r)
-                side[r] = fused(z, every(down[QUAD * f + r]), side[r]);
+                h[r][l] = fused(x, every(of.down[r * width + f]), h[r][l]);
         }
+    SPARSEBAG_ALL for (std::size_t r = 0; r < RANK; ++r) {
+        const __m512d low = _mm512_add_pd(h[r][0], h[r][1]), high = _mm512_add_pd(h[r][2], h[r][3]);
+        const __m512d sum = _mm512_add_pd(_mm512_add_pd(low, high), every(of.offset[r]));
+        side[r] = _mm512_div_pd(sum, _mm512_sqrt_pd(fused(sum, sum, every(1.0))));
+    }
+}
+
+// What the members of Q registers of smooth_lines_few.h add to the sums of eight rows. Those of
+// every QUAD-th member are summed apart, as there.
+template <std::size_t Q, std::size_t RANK, typename T>
+SPARSEBAG_EIGHT void add_members(const SmoothLines &of, const SmoothLines::Part &part,
+                                 const Columns<T> &rows, const __m512d (&side)[RANK],
+                                 __m512d (&votes)[QUAD], __m512d (&weights)[QUAD]) {
+    constexpr std::size_t K = QUAD * Q;
+    const std::size_t d = of.n_features;
+    __m512d vote[K];
+    SPARSEBAG_ALL for (std::size_t j = 0; j < K; ++j) vote[j] = every(part.intercepts[j]);
+    const double *slopes = part.slopes.data(), *at = rows.x;
+    for (std::size_t f = 0; f < d; ++f, slopes += K, at += rows.stride) {
+        const __m512d x = _mm512_loadu_pd(at);
         SPARSEBAG_ALL for (std::size_t j = 0; j < K; ++j)
             vote[j] = fused(x, every(slopes[j]), vote[j]);
     }
-    if (FIRST)
-        SPARSEBAG_ALL for (std::size_t r = 0; r < RANK; ++r)
-            side[r] = _mm512_div_pd(side[r],
-                                    _mm512_sqrt_pd(fused(side[r], side[r], every(1.0))));
     SPARSEBAG_ALL for (std::size_t j = 0; j < K; ++j) {
         __m512d logit = every(part.base[j]);
         SPARSEBAG_ALL for (std::size_t r = 0; r < RANK; ++r)
@@ -125,22 +139,18 @@ SPARSEBAG_EIGHT void add_members(const SmoothLines &of, const SmoothLines::Part 
     }
 }
 
-template <std::size_t RANK, bool FIRST, typename T>
+template <std::size_t RANK, typename T>
 SPARSEBAG_EIGHT void add_part(const SmoothLines &of, const SmoothLines::Part &part,
-                              const Columns<T> &rows, __m512d (&side)[RANK],
+                              const Columns<T> &rows, const __m512d (&side)[RANK],
                               __m512d (&votes)[QUAD], __m512d (&weights)[QUAD]) {
     switch (part.n_quads) {
-        case 1: return add_members<1, RANK, FIRST>(of, part, rows, side, votes, weights);
-        case 2: return add_members<2, RANK, FIRST>(of, part, rows, side, votes, weights);
-        case 3: return add_members<3, RANK, FIRST>(of, part, rows, side, votes, weights);
-        case 4: return add_members<4, RANK, FIRST>(of, part, rows, side, votes, weights);
-        case 5: return add_members<5, RANK, FIRST>(of, part, rows, side, votes, weights);
-        default: return add_members<MOST_QUADS, RANK, FIRST>(of, part, rows, side, votes, weights);
+        case 1: return add_members<1, RANK>(of, part, rows, side, votes, weights);
+        case 2: return add_members<2, RANK>(of, part, rows, side, votes, weights);
+        case 3: return add_members<3, RANK>(of, part, rows, side, votes, weights);
+        case 4: return add_members<4, RANK>(of, part, rows, side, votes, weights);
+        case 5: return add_members<5, RANK>(of, part, rows, side, votes, weights);
+        default: return add_members<MOST_QUADS, RANK>(of, part, rows, side, votes, weights);
     }
-}
-
-SPARSEBAG_EIGHT __m512d total(const __m512d (&x)[QUAD]) {
-    return _mm512_add_pd(_mm512_add_pd(x[0], x[2]), _mm512_add_pd(x[1], x[3]));
 }
 
 template <std::size_t RANK, typename T>
@@ -148,9 +158,9 @@ SPARSEBAG_EIGHT_TARGET void sum_of_rank(const SmoothLines &of, const Columns<T> 
                                         __mmask8 some, double *out) {
     __m512d side[RANK], votes[QUAD], weights[QUAD];
     SPARSEBAG_ALL for (std::size_t j = 0; j < QUAD; ++j) votes[j] = weights[j] = every(0.0);
-    add_part<RANK, true>(of, of.parts[0], rows, side, votes, weights);
-    for (std::size_t p = 1; p < of.parts.size(); ++p)
-        add_part<RANK, false>(of, of.parts[p], rows, side, votes, weights);
+    sides<RANK>(of, rows, side);
+    for (const SmoothLines::Part &part : of.parts)
+        add_part<RANK>(of, part, rows, side, votes, weights);
     _mm512_mask_storeu_pd(out, some, _mm512_div_pd(total(votes), total(weights)));
 }
 
