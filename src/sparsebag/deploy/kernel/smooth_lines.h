@@ -75,8 +75,10 @@ struct SmoothLines {
                 const double slope = gate.sums.down[f * rank + r] * scale;
                 down[r * width + at] = slope;
                 offset[r] -= mean[at] * slope;
+                fits = fits && std::isfinite(slope) && std::isfinite(offset[r]);
             }
         }
+        if (!fits) return;  // a spread so small that its inverse is no slope
         for (std::size_t first = 0; first < k; first += MOST_QUADS * QUAD) {
             const std::size_t n = std::min(MOST_QUADS * QUAD, k - first), room = quads(n) * QUAD;
             Part part{quads(n), std::vector<double>(d * room), std::vector<double>(room),
