@@ -289,7 +289,8 @@ def run(data_dir: str | None, quick: bool) -> None:
         verdict = "met" if ratio <= ASKED else "MISSED"
         rows = f"{batch:,} row{'s' * (batch > 1)}"
         note = "; without a gate its members are one linear model" if collapsed else ""
-        note += "; no fit makes it" if collapsed.endswith("sparsemax") else ""
+        if collapsed.endswith("sparsemax"):
+            verdict += ", of a gate made by hand: no fit makes it"
         print(f"  {rows:<11}at most {ratio:.2f}x ({name}{note}): {verdict}")
 
 
