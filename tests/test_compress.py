@@ -92,6 +92,18 @@ def test_both_take_the_same_settings_with_the_same_defaults():
         assert ours[name].default == estimators[name].default
 
 
+@pytest.fixture(scope="module")
+def penalised(forest):
+    """Weights of the penalised way as it is."""
+    return compress(forest, *CANCER, lam=0.0).weights_
+
+
+@pytest.fixture(scope="module")
+def selected(forest):
+    """Weights of a selection as it is."""
+    return compress(forest, *CANCER, tolerance=0.2).weights_
+
+
 @pytest.mark.parametrize(
     "settings",
     [
@@ -106,10 +118,10 @@ def test_both_take_the_same_settings_with_the_same_defaults():
     ],
     ids=lambda setting: "-".join(setting),
 )
-def test_every_setting_of_the_penalised_way_reaches_the_estimator(settings, forest):
+def test_every_setting_of_the_penalised_way_reaches_the_estimator(settings, forest, penalised):
     small = compress(forest, *CANCER, **{"lam": 0.0, **settings})
     assert {name: small.get_params()[name] for name in settings} == settings
-    changed = not np.array_equal(small.weights_, compress(forest, *CANCER, lam=0.0).weights_)
+    changed = not np.array_equal(small.weights_, penalised)
     assert changed == ("n_jobs" not in settings)
 
 
@@ -127,11 +139,10 @@ def test_every_setting_of_the_penalised_way_reaches_the_estimator(settings, fore
     ],
     ids=lambda setting: "-".join(setting),
 )
-def test_every_setting_of_the_selection_reaches_the_estimator(settings, forest):
-    base = {"tolerance": 0.2}
-    small = compress(forest, *CANCER, **{**base, **settings, **loose(settings)})
+def test_every_setting_of_the_selection_reaches_the_estimator(settings, forest, selected):
+    small = compress(forest, *CANCER, **{"tolerance": 0.2, **settings, **loose(settings)})
     assert {name: small.get_params()[name] for name in settings} == settings
-    changed = not np.array_equal(small.weights_, compress(forest, *CANCER, **base).weights_)
+    changed = not np.array_equal(small.weights_, selected)
     assert changed == (not settings.keys() & {"n_jobs", "solver"})
 
 

@@ -82,16 +82,57 @@ def test_futures_of_a_client_that_is_not_asked_get_one_sentence(one_thread):
     np.testing.assert_allclose(there.weights, here.weights, atol=SAME)
 
 
-def test_an_error_leaves_nothing_on_the_workers(one_thread):
+def test_futures_of_another_client_of_the_same_scheduler_will_do(one_thread):
     votes, mask, y = matrices()
+    here = sb.fit_weights(votes, mask, y)
+    owner = distributed.Client(one_thread, set_as_default=False)
+    with owner, distributed.Client(one_thread.scheduler_address):
+        blocks = [owner.scatter((votes[i::2], mask[i::2], y[i::2])) for i in range(2)]
+        there = sb.fit_weights(blocks)
+        owner.close()
+        with pytest.raises(ValueError, match=r"block 0 is a future of a client that is not asked"):
+            sb.fit_weights(blocks)
+    np.testing.assert_allclose(there.weights, here.weights, atol=SAME)
+
+
+def test_what_an_actor_says_is_no_row_block():
+    said = distributed.actor.EagerActorFuture((np.eye(2), None, [0, 1]))
+    with pytest.raises(ValueError, match="predictions must have shape"):
+        sb.fit_weights([said, said], None, [0, 1])
+
+
+class Interrupted:
+    """Where progress goes until the user has seen enough."""
+
+    def write(self, text):
+        if "block" in text:
+            raise KeyboardInterrupt
+
+    def flush(self):
+        pass
+
+
+ENDS = {
+    "error": (ValueError, {"labels": [0, 1]}),
+    "interrupted": (KeyboardInterrupt, {"labels": [0, 1, 2], "verbose": 1}),
+}
+
+
+@pytest.mark.parametrize("end", sorted(ENDS))
+def test_an_error_leaves_nothing_on_the_workers(one_thread, end, monkeypatch):
+    votes, mask, y = matrices()
+    error, how = ENDS[end]
     with distributed.Client(one_thread) as client:
         blocks = [client.submit(tuple, (votes, mask, y + i)) for i in range(2)]
         distributed.wait(blocks)
         gc.collect()
         gc.disable()
         try:
-            with pytest.raises(ValueError, match="block 1: y holds a class that labels="):
-                sb.fit_weights(blocks, labels=[0, 1])
+            monkeypatch.setattr("sys.stderr", Interrupted())
+            with pytest.raises(error) as raised:  # and keeps its traceback, as a notebook does
+                sb.fit_weights(blocks, **how)
+            if error is ValueError:
+                raised.match("block 1: y holds a class that labels=")
             deadline = time.monotonic() + 20.0
             while len(one_thread.scheduler.tasks) > len(blocks) and time.monotonic() < deadline:
                 time.sleep(0.05)

@@ -20,11 +20,18 @@ def compressed(bag, X, y, local=None, kept=KEPT):
         return sb.compress(bag, X[:TRAIN], y[:TRAIN], **options)
 
 
-@pytest.mark.parametrize("local", ["linear", "regions"])
-def test_the_gain_that_is_told_is_that_of_all_members(local):
-    """Out of bag, where a third of them votes, this gate gains more than twice as much."""
+@pytest.fixture(scope="module")
+def without_gate():
+    """Rows, a bag of trees, and what is made of it without a gate."""
     X, y, _, bag = problem("classification", "axis", "tree", seed=95)
-    flat, small = (compressed(bag, X, y, gate) for gate in (None, local))
+    return X, y, bag, compressed(bag, X, y)
+
+
+@pytest.mark.parametrize("local", ["linear", "regions"])
+def test_the_gain_that_is_told_is_that_of_all_members(local, without_gate):
+    """Out of bag, where a third of them votes, this gate gains more than twice as much."""
+    X, y, bag, flat = without_gate
+    small = compressed(bag, X, y, local)
     told = small.local_.weights
     saved = losses(flat, X[TRAIN:], y[TRAIN:]) - losses(small, X[TRAIN:], y[TRAIN:])
     mean, error = saved.mean(), saved.std() / np.sqrt(len(saved))

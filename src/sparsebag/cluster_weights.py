@@ -18,14 +18,8 @@ from sparsebag.objective.losses import Loss, resolve_loss
 from sparsebag.objective.penalties import ConcaveQuadratic
 from sparsebag.settings import Settings
 from sparsebag.solvers.auto import resolve_solver
-from sparsebag.solvers.base import (
-    Solution,
-    check_compatible,
-    drop_small_weights,
-    judged,
-    one_blas_thread,
-    tolerance_of,
-)
+from sparsebag.solvers.base import Solution, one_blas_thread
+from sparsebag.solvers.judged_solve import judged_solve
 
 Array = Any
 
@@ -128,14 +122,13 @@ def solve_blocks(
     objective = objective_of(blocks, settings, task)
     with one_blas_thread():
         solver = resolve_solver(settings.solver, objective, verbose)
-        check_compatible(solver, objective)
-        solution = drop_small_weights(
-            solver.solve(objective, start),
+        return judged_solve(
+            solver,
             objective,
-            settings.drop_threshold,
-            tol=None if settings.drops_always else tolerance_of(solver),
+            start,
+            drop_threshold=settings.drop_threshold,
+            drops_always=settings.drops_always,
         )
-        return judged(solution, objective)
 
 
 def objective_of(blocks: ClusterBlocks, settings: Settings, task: Task) -> ClusterObjective:

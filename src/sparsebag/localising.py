@@ -18,7 +18,7 @@ from sparsebag.evidence.arrays import on_host
 from sparsebag.evidence.members import MemberPool
 from sparsebag.refine.calibrated import Calibrated
 from sparsebag.refine.calibration_kinds import is_auto
-from sparsebag.refine.calibrator import Calibrator
+from sparsebag.refine.calibrator import Calibrator, positive_votes
 from sparsebag.refine.carried_over import carried_over, change_of_temperature
 from sparsebag.refine.full_vote import full_vote_risks
 from sparsebag.refine.honest_votes import honest_votes
@@ -47,8 +47,6 @@ KINDS = (LinearDesign.kind, RegionDesign.kind)
 ERRORS = 3.0
 """Standard errors a gain must be above zero by, for "auto". Two would be 95 % confidence, but four
 maps are tried, and log-losses are skewed: few rows decide, and their error is underrated."""
-LEAST_VOTE = 1e-6
-"""Of votes a temperature is fitted to: it reads their logarithms."""
 UNMOVED = 1e-6
 """Weight that a gate which is none moves by, for its solver's tolerance."""
 JOINT = "the leaves were fitted jointly, for the global weights"
@@ -321,8 +319,7 @@ class _Localiser:
         weight: np.ndarray,
         design: LinearDesign | RegionDesign,
     ) -> TemperatureProblem:
-        votes = (1.0 - LEAST_VOTE) * votes + LEAST_VOTE / votes.shape[2]
-        about = self.log_temperature
+        about, votes = self.log_temperature, positive_votes(votes)
         return TemperatureProblem(features, votes, target, weight, design, about, self.share)
 
     def _own_votes(self) -> TemperatureProblem:

@@ -27,14 +27,8 @@ from sparsebag.objective.stream_objective import (
 )
 from sparsebag.settings import Settings, resolve_settings
 from sparsebag.solvers.auto import resolve_solver
-from sparsebag.solvers.base import (
-    Solution,
-    check_compatible,
-    drop_small_weights,
-    judged,
-    one_blas_thread,
-    tolerance_of,
-)
+from sparsebag.solvers.base import Solution, one_blas_thread
+from sparsebag.solvers.judged_solve import judged_solve
 from sparsebag.solvers.online import OnlineSolve
 from sparsebag.solvers.simplex import check_start
 
@@ -106,14 +100,13 @@ def solve_stream(
             verbose=verbose,
         )
         solver = resolve_solver(settings.solver, objective, verbose)
-        check_compatible(solver, objective)
-        solution = drop_small_weights(
-            solver.solve(objective, start),
+        solution = judged_solve(
+            solver,
             objective,
-            settings.drop_threshold,
-            tol=None if settings.drops_always else tolerance_of(solver),
+            start,
+            drop_threshold=settings.drop_threshold,
+            drops_always=settings.drops_always,
         )
-        solution = judged(solution, objective)
         objective.stream.meet_the_rest()
         check_store(stream)
     solution = replace(solution, n_passes=objective.n_passes)
@@ -206,7 +199,7 @@ class OnlineWeights:
         ε and τ of the objective; see `sparsebag.compress`.
     memory_limit : int, optional
         Bytes that may be held; default 1 GiB. A quarter of it is the sample, an eighth the rows
-        that judge it; 64 and 32 rows at the least.
+        that judge it; 64 and 48 rows at the least.
     random_state : int, default 0
         Seed of the sample.
     verbose : int, default 0

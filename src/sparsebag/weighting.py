@@ -37,11 +37,9 @@ from sparsebag.solvers.base import (
     Solver,
     Status,
     check_compatible,
-    drop_small_weights,
-    judged,
     one_blas_thread,
-    tolerance_of,
 )
+from sparsebag.solvers.judged_solve import judged_solve
 from sparsebag.streaming import solve_stream
 
 Array = Any
@@ -70,14 +68,13 @@ def solve_weights(
             prior_mass=settings.prior_mass,
         )
         solver = resolve_solver(settings.solver, objective, verbose)
-        check_compatible(solver, objective)
-        solution = drop_small_weights(
-            solver.solve(objective, start),
+        return judged_solve(
+            solver,
             objective,
-            settings.drop_threshold,
-            tol=None if settings.drops_always else tolerance_of(solver),
+            start,
+            drop_threshold=settings.drop_threshold,
+            drops_always=settings.drops_always,
         )
-        return judged(solution, objective)
 
 
 def disagreement_of(pool: MemberPool, X: Any, evidence: OOBEvidence) -> VoteDisagreement | None:

@@ -196,6 +196,23 @@ def test_rows_that_outweigh_the_rest_are_no_judges(spread, seed):
         assert online.solution_.status is Status.ONE_PASS
 
 
+@pytest.mark.parametrize("spread", [0.0, 0.01, 1.0])
+def test_the_fewest_rows_may_judge_whatever_their_weights(spread):
+    """Thirty-two rows were held and had to be worth as many of equal weight: never quite so."""
+    rng = np.random.default_rng(902)
+    logit = 1.0 + 0.7 * rng.normal(size=(1500, 1)) + 0.3 * rng.normal(size=(1500, 20))
+    votes, y = (1 / (1 + np.exp(-logit))).astype(np.float32), rng.integers(0, 2, 1500)
+    weight = np.exp(spread * rng.normal(size=1500))
+    online = OnlineSolve(
+        LOSSES["log_loss"], ConcaveQuadratic(0.0), floor=1e-3, prior_mass=0.02, sample_bytes=1
+    )
+    online.add(OOBEvidence(votes, None, y, "classification", weight, np.arange(2)))
+    found = online.solution()
+    exact = sb.fit_weights(votes, None, y, sample_weight=weight)
+    assert found.status is Status.OWN_TEST
+    assert found.objective == pytest.approx(exact.objective, rel=0.01)
+
+
 @pytest.mark.parametrize("first_has_none", [True, False])
 def test_masks_and_weights_that_come_with_some_blocks(first_has_none):
     e = evidence(n_rows=1000, n_members=20, n_classes=2)

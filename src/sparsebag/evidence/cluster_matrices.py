@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from sparsebag.evidence.arrays import on_host, tensors_on_host
-from sparsebag.evidence.cluster_rows import ClusterBlocks, current_client
+from sparsebag.evidence.cluster_rows import ClusterBlocks, ask_one_scheduler, current_client
 from sparsebag.evidence.evidence import OOBEvidence
 from sparsebag.evidence.from_cluster import (
     checked,
@@ -243,10 +243,13 @@ def _refuse_tasks(values: Any, name: str) -> None:
 def _refuse_others_futures(parts: Sequence[Any]) -> None:
     """One sentence where a scheduler would be handed futures that it does not know."""
     asked = current_client()
+    owners: dict[Any, bool] = {None: True, asked: True}  # a scheduler is asked once who it is
     for number, part in enumerate(parts):
         for value in part if isinstance(part, (tuple, list)) else [part]:
-            owner = None if not is_future(value) else value.client
-            if owner is not None and owner is not asked:
+            owner = value.client if is_future(value) else None
+            if owner not in owners:
+                owners[owner] = ask_one_scheduler(owner, asked)
+            if not owners[owner]:
                 raise ValueError(
                     f"block {number} is a future of a client that is not asked now; call within "
                     "'with client.as_current():'."

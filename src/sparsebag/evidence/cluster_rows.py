@@ -60,9 +60,7 @@ class ClusterBlocks:
     ) -> None:
         self._recipe, self._verbose, self._parent = recipe, verbose, parent
         self._held: list[Any] | None = None
-        blocks = self._insist(self._blocks)
-        if verbose:
-            _watch(blocks)
+        self._insist(self._watched if verbose else self._blocks)
 
     def __len__(self) -> int:
         return len(self._blocks())
@@ -164,6 +162,10 @@ class ClusterBlocks:
             self._held = _persisted(self._recipe())
         return self._held
 
+    def _watched(self) -> None:
+        """Make the blocks and count them; whoever is tired of waiting leaves none behind."""
+        _watch(self._blocks())
+
     def _start_over(self) -> None:
         self.let_go()
         if self._parent is not None:
@@ -262,6 +264,26 @@ def current_client() -> Any:
     # A Client may be alive beside dask.config.set(scheduler="threads"), which goes before it.
     asked = getattr(_dask().base.get_scheduler(), "__self__", None)
     return asked if isinstance(asked, Client) else None
+
+
+def ask_one_scheduler(one: Any, other: Any) -> bool:
+    """Whether two clients have the same scheduler, which then knows the futures of both.
+
+    Parameters
+    ----------
+    one, other : distributed.Client or None
+        A closed one has none.
+
+    Returns
+    -------
+    bool
+    """
+    if one is other:
+        return True
+    if one is None or other is None or "closed" in (one.status, other.status):
+        return False
+    # By what it calls itself: it may have been reached at several addresses.
+    return bool(one.scheduler_info()["id"] == other.scheduler_info()["id"])
 
 
 def _dask() -> Any:

@@ -6,6 +6,7 @@ some members at a time, and handed to the row blocks as bits.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Literal
@@ -66,7 +67,7 @@ def is_task(value: Any) -> bool:
 
 
 def is_future(value: Any) -> bool:
-    """Whether this is a future of a distributed scheduler.
+    """Whether this is a future of a distributed scheduler: of a task, not of an actor's method.
 
     Parameters
     ----------
@@ -81,7 +82,11 @@ def is_future(value: Any) -> bool:
     >>> is_future(np.ones(2))
     False
     """
-    return type(value).__module__.split(".")[0] == "distributed"
+    if "distributed" not in sys.modules:
+        return False
+    from distributed import Future
+
+    return isinstance(value, Future)
 
 
 def blocks_of_members(

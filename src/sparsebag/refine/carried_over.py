@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from sparsebag.refine.calibrate import fit_family
-from sparsebag.refine.calibrator import Calibrator, logarithm, softmax_rows
+from sparsebag.refine.calibrator import Calibrator, logarithm, positive_votes, softmax_rows
 from sparsebag.refine.local_weights import LocalEvidence
 from sparsebag.refine.temperature import (
     SHARPEST,
@@ -23,7 +23,6 @@ from sparsebag.refine.temperature import (
     fit_tempered_floor,
 )
 
-LEAST_VOTE = 1e-6
 GOLDEN = 0.5 * (np.sqrt(5.0) - 1.0)
 """Multiples of it fill the unit interval evenly."""
 
@@ -48,7 +47,7 @@ def change_of_temperature(evidence: LocalEvidence, held_out: np.ndarray) -> floa
     # without one these would set both temperatures, and hide the change.
     before, after = (
         fit_tempered_floor(
-            _positive(evidence.voted(weights)), evidence.target, evidence.weight, n_rows
+            positive_votes(evidence.voted(weights)), evidence.target, evidence.weight, n_rows
         )
         for weights in (own, held_out)
     )
@@ -91,7 +90,7 @@ def carried_over(given: dict[str, Any], kind: Any, change: float) -> Calibrator:
     weight, n_rows = weight[weight > 0.0], len(np.unique(row))
     usual = fit_tempered_floor(votes, target, weight, n_rows)
     temperature = float(np.clip(usual.temperature * np.exp(change), SHARPEST, SOFTEST))
-    as_sure = _positive(softmax_rows(logarithm(votes) * temperature / usual.temperature))
+    as_sure = positive_votes(softmax_rows(logarithm(votes) * temperature / usual.temperature))
     told = _evenly_drawn(TemperedFloor(temperature, usual.share).transform(as_sure))
     return fit_family(
         *(kind, np.concatenate([as_sure, as_sure]), np.concatenate([target, told])),
@@ -109,7 +108,3 @@ def _evenly_drawn(proba: np.ndarray) -> np.ndarray:
     place[np.argsort(proba[:, -1], kind="stable")] = (0.5 + GOLDEN * np.arange(len(proba))) % 1.0
     below = np.cumsum(proba, axis=1)[:, :-1] <= place[:, None]
     return np.asarray(below.sum(axis=1), np.intp)
-
-
-def _positive(votes: np.ndarray) -> np.ndarray:
-    return np.asarray((1.0 - LEAST_VOTE) * votes + LEAST_VOTE / votes.shape[1])

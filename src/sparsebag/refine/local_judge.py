@@ -13,6 +13,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from sparsebag.refine.calibrator import positive_votes
 from sparsebag.refine.deployed_size import at_deployed_size
 from sparsebag.refine.full_vote import full_vote_risks
 from sparsebag.refine.local_choice import mean_and_error
@@ -20,8 +21,6 @@ from sparsebag.refine.local_weights import LocalEvidence
 from sparsebag.refine.localisation import LocalGain
 from sparsebag.refine.recalibration import Recalibration
 from sparsebag.refine.temperature import fit_tempered_floor
-
-LEAST_VOTE = 1e-6
 
 
 def calibrated_losses(evidence: LocalEvidence, weights: np.ndarray) -> np.ndarray:
@@ -37,8 +36,7 @@ def calibrated_losses(evidence: LocalEvidence, weights: np.ndarray) -> np.ndarra
     -------
     ndarray of shape (R,)
     """
-    votes = evidence.voted(weights)
-    votes = (1.0 - LEAST_VOTE) * votes + LEAST_VOTE / votes.shape[1]
+    votes = positive_votes(evidence.voted(weights))
     proba = fit_tempered_floor(votes, evidence.target, evidence.weight).transform(votes)
     return np.asarray(-np.log(proba[np.arange(len(proba)), evidence.target]))
 
@@ -56,7 +54,7 @@ def plain_losses(evidence: LocalEvidence, weights: np.ndarray) -> np.ndarray:
     ndarray of shape (R,)
     """
     votes = evidence.voted(weights)[np.arange(evidence.n_rows), evidence.target]
-    return np.asarray(-np.log((1.0 - LEAST_VOTE) * votes + LEAST_VOTE / evidence.votes.shape[2]))
+    return np.asarray(-np.log(positive_votes(votes, evidence.votes.shape[2])))
 
 
 def judged_weights(

@@ -14,9 +14,8 @@ import numpy as np
 from sparsebag.refine.calibrate import PREFERRED, fit_calibrator, held_out_votes
 from sparsebag.refine.calibrated import Calibrated
 from sparsebag.refine.calibration_kinds import is_auto
+from sparsebag.refine.calibrator import positive_votes
 from sparsebag.refine.local_weights import LocalEvidence
-
-LEAST_VOTE = 1e-6
 
 
 @dataclass(frozen=True)
@@ -43,11 +42,11 @@ class Recalibration:
         -------
         ndarray of shape (R,)
         """
-        votes = _positive(evidence.voted(weights))
+        votes = positive_votes(evidence.voted(weights))
         kind = PREFERRED if is_auto(self.kind) else self.kind
         proba = held_out_votes(votes, evidence.target, kind=kind, weight=evidence.weight)
         of_true = proba[np.arange(len(proba)), evidence.target]
-        return np.asarray(-np.log((1.0 - LEAST_VOTE) * of_true + LEAST_VOTE / votes.shape[1]))
+        return np.asarray(-np.log(positive_votes(of_true, votes.shape[1])))
 
     def fit(self, evidence: LocalEvidence, weights: np.ndarray) -> Calibrated:
         """The calibrator of the gated vote.
@@ -62,11 +61,7 @@ class Recalibration:
         -------
         Calibrated
         """
-        votes = _positive(evidence.voted(weights))
+        votes = positive_votes(evidence.voted(weights))
         weight = evidence.weight * len(votes)
         found = fit_calibrator(votes, evidence.target, kind=self.kind, sample_weight=weight)
         return replace(found, whose="gated")
-
-
-def _positive(votes: np.ndarray) -> np.ndarray:
-    return np.asarray((1.0 - LEAST_VOTE) * votes + LEAST_VOTE / votes.shape[1])

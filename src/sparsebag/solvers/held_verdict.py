@@ -16,8 +16,8 @@ MOST_UNSURE = 0.5
 half the loss has not found that there is none."""
 GROUPS = 16
 """Parts of the held rows whose spread gives standard errors."""
-LEAST_IN_GROUP = 2
-"""Rows of equal weight that the held ones must be worth, for each part: where a few of them
+LEAST_EQUAL = 2 * GROUPS
+"""Rows of equal weight that the held ones must be worth, two for each part: where a few of them
 outweigh the rest, parts differ by which has those, and their spread is no standard error."""
 LEAST_TRUSTED = 0.5
 """Share of the correction below which the sample speaks for itself alone: no success. It is 0.3 or
@@ -43,7 +43,7 @@ class Verdict:
     def is_good(self) -> bool:
         """Whether the gap may be none, a large one would show, and more than the sample says so."""
         most, loss = MOST_ERRORS * self.error, abs(self.value - self.penalty)
-        is_sharp = most <= MOST_UNSURE * loss and self.n_equal >= LEAST_IN_GROUP * GROUPS
+        is_sharp = most <= MOST_UNSURE * loss and self.n_equal >= LEAST_EQUAL
         return bool(is_sharp and self.trusted_share >= LEAST_TRUSTED and self.gap <= most)
 
 

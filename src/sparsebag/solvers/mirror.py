@@ -11,7 +11,8 @@ Zhang 2013; with the sample minimised to the end, Shamir, Srebro and Zhang 2014)
 
 1. stochastic steps over minibatches of the sample, each with the minibatch's gradient at w, less
    the one at a, plus ∇f(a). Multiplicative (exponentiated gradient) or projected; the step length
-   follows from the gradients seen (Streeter and McMahan 2010), the iterates are averaged.
+   follows from the gradients seen (Streeter and McMahan 2010), the iterates are averaged
+   (`stochastic_steps`).
 2. what passes have shown of the curvature f_S lacks is added to F (`secants`).
 3. members whose average weight is negligible are screened out, and F is minimised exactly on the
    rest, which makes the zeros exact; its gradient can bring a member back.
@@ -43,6 +44,7 @@ from sparsebag.solvers.point import Point
 from sparsebag.solvers.projected_gradient import ProjectedGradient, leave_flat_centre
 from sparsebag.solvers.secants import Secants
 from sparsebag.solvers.simplex import check_start
+from sparsebag.solvers.stochastic_steps import stochastic_steps
 
 Array = Any
 
@@ -50,11 +52,6 @@ SAMPLE_BYTES = 256 << 20
 """Evidence of the rows held between passes."""
 FEWEST_ROWS = 4096
 """Rows the sample has at least, where there are so many."""
-BATCHES = 32
-"""Minibatches the sample is cut into; one stochastic step each."""
-FEWEST_BATCH_ROWS = 64
-NEGLIGIBLE = 0.01
-"""Average weight, as a share of 1/N, below which a member is screened out after the steps."""
 INNER_SHARE = 0.002
 """Between passes the tilted sample is minimised to this share of the gap that is left."""
 FACE_NEWCOMERS = (2.0, 1.0, 0.5, 0.25)
@@ -390,32 +387,3 @@ def polisher(
     if suits_active_set(objective):
         return ActiveSet(tol=tol, max_iter=max_iter, newton_end=newton_end)
     return ProjectedGradient(tol=tol, max_iter=max_iter, newton_end=newton_end)
-
-
-def stochastic_steps(
-    objective: SimplexObjective, anchor: Point, geometry: Geometry, watch: Watch
-) -> Array:
-    """One epoch of variance-reduced steps from the anchor; the average iterate, screened.
-
-    ``objective`` is the tilted sample, so a minibatch's gradient less the one at the anchor, plus
-    the anchor's, has the tilted gradient for a mean and no noise at the anchor.
-    """
-    xp = objective.xp
-    n_batches = max(1, min(BATCHES, objective.n_rows // FEWEST_BATCH_ROWS))
-    weights = anchor.weights
-    average = 0.0 * weights
-    squares = 0.0
-    for k in range(n_batches):
-        batch = objective.at_rows(slice(k, None, n_batches))
-        _, here = batch.value_and_gradient(weights)
-        _, there = batch.value_and_gradient(anchor.weights)
-        watch.nbytes_read += 2 * batch.nbytes_per_pass
-        watch.n_iterations += 1
-        gradient = here - there + anchor.gradient
-        squares += geometry.dual_norm(gradient) ** 2
-        length = geometry.radius(objective.n_members) / max(squares, 1e-300) ** 0.5
-        weights = geometry.step(weights, gradient, length)
-        average = average + (k + 1) * weights  # later iterates count more
-    average = average / xp.sum(average)
-    kept = xp.where(average >= NEGLIGIBLE / objective.n_members, average, 0.0 * average)
-    return kept / xp.sum(kept)

@@ -49,6 +49,7 @@ from sparsebag.solvers.base import (
     one_blas_thread,
 )
 from sparsebag.solvers.held_verdict import (
+    LEAST_EQUAL,
     Verdict,
     n_equal_rows,
     row_groups,
@@ -65,7 +66,10 @@ HELD_PART = 2
 ADDED_PART = 16
 """Rows taken in at a time, as a part of the sample's."""
 FEWEST_ROWS = 64
-"""Rows of the sample, however small the memory: half as many are held out, in `GROUPS` parts."""
+"""Rows of the sample, however small the memory."""
+FEWEST_HELD = 3 * LEAST_EQUAL // 2
+"""Rows held out then: half more than a verdict needs of equal weight, since rows of unequal weight
+are worth fewer, and with just enough they could never give one."""
 PULLS = (64.0, 8.0, 1.0)
 """Strengths of the pull towards the last anchor, in units of the sample's curvature on the way."""
 SURE_ERRORS = 1.0
@@ -192,7 +196,7 @@ class OnlineSolve:
             bytes_a_row = max(1, block.nbytes // block.n_rows)
             n_rows = max(FEWEST_ROWS, self._sample_bytes // bytes_a_row)
             self._sample = Reservoir(n_rows, self.seed)
-            self._held = Reservoir(n_rows // HELD_PART, self.seed)
+            self._held = Reservoir(max(FEWEST_HELD, n_rows // HELD_PART), self.seed)
         step = max(1, self._sample.n_rows // ADDED_PART)  # a block may exceed the sample
         with one_blas_thread():  # once: setting it costs more than some rows' gradient
             for first in range(0, block.n_rows, step):
