@@ -15,6 +15,7 @@ from sklearn.exceptions import ConvergenceWarning
 import sparsebag as sb
 from problems import evidence
 from sparsebag.objective.pass_journal import JournalError
+from sparsebag.objective.stream_objective import StreamObjective
 
 MEMORY = 1 << 21
 SOLVE = """
@@ -114,17 +115,29 @@ def test_a_checkpoint_and_other_memory_limits(rows, tmp_path):
 
 
 @pytest.mark.parametrize("solver", ["mirror", "active_set", "projected_gradient"])
-def test_a_finished_solve_reads_again_only_what_is_held(rows, tmp_path, solver):
-    """Samples, faces and Hessians; sums over all members are on record."""
-    first, again = (
-        sb.fit_weights(
-            streamed(rows), memory_limit=2 * MEMORY, checkpoint=tmp_path / "ckpt", solver=solver
+def test_a_finished_solve_reads_again_only_what_is_held(rows, tmp_path, solver, monkeypatch):
+    """Samples, faces and Hessians; sums over all members are on record, and none is made again."""
+    summed = []
+    run_pass = StreamObjective._run_pass
+
+    def counted(self, sums, journal):
+        summed.append(journal is not None)
+        return run_pass(self, sums, journal)
+
+    monkeypatch.setattr(StreamObjective, "_run_pass", counted)
+    found, n_summed = [], []
+    for _ in range(2):
+        found.append(
+            sb.fit_weights(
+                streamed(rows), memory_limit=2 * MEMORY, checkpoint=tmp_path / "ckpt", solver=solver
+            )
         )
-        for _ in range(2)
-    )
+        n_summed.append(sum(summed))
+    first, again = found
     assert np.array_equal(again.weights, first.weights)
+    assert n_summed[0] == n_summed[1] > 1
+    assert again.n_passes == pytest.approx(first.n_passes - n_summed[0])
     assert again.n_passes < first.n_passes / 2
-    assert solver != "projected_gradient" or again.n_passes <= 1  # its Newton end's Hessian
 
 
 def test_bad_streams_are_one_sentence(rows, tmp_path):

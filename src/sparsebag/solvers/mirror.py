@@ -65,6 +65,9 @@ NOISE_PARTS = 16
 """Parts of the sample whose spread gives them."""
 MOST_FAILURES = 8
 """Rounds in a row that may fail to lower the objective before the solve is called stalled."""
+NEAR_GOAL = 10.0
+"""Times the goal: a gap from which on a round that fails is followed by Newton steps. Values are
+alike up to rounding there, and shorter and shorter steps would take every pass there is."""
 PULL_GROWTH = 8.0
 MOST_BENT_STEPS = 200
 """Iterations on a sample of corrected curvature; one that is bent the wrong way has no end."""
@@ -140,6 +143,7 @@ class _Rounds:
         self.face: Array = None
         self.face_rows: SimplexObjective | None = None
         self.is_exact = False
+        self.has_tried_newton = False
         self.secants = Secants()
         self.tilted_from: tuple[SimplexObjective, Point, Array] | None = None
 
@@ -183,6 +187,9 @@ class _Rounds:
                 if failures > MOST_FAILURES or inner.status is Status.STALLED or is_whole:
                     status = Status.STALLED
                     break
+                if (end := self._end_at_once(best)) is not None:
+                    best = end
+                    break
                 self._pull_harder(best, moved)
                 self.secants = Secants()
             if best.gap <= self.goal and status is not Status.INTERRUPTED:
@@ -200,6 +207,17 @@ class _Rounds:
         if self.is_exact or most_steps < 1:
             return best
         return end_by_newton(self.objective, best, self.watch, self.goal, most_steps)
+
+    def _end_at_once(self, best: Point) -> Point | None:
+        """Newton steps from near the goal, once a solve; None where they do not reach it."""
+        if self.has_tried_newton or best.gap > NEAR_GOAL * self.goal:
+            return None
+        self.has_tried_newton = True
+        before = self.watch.n_evaluations
+        ended = self._last_digits(best)
+        self.n_passes += self.watch.n_evaluations - before
+        self.is_exact = ended.gap <= self.goal
+        return ended if self.is_exact else None
 
     def _face_to_polish(self, best: Point, sample: SimplexObjective) -> Array | None:
         """The largest face whose columns, of all rows, fit the memory allowed."""
