@@ -277,7 +277,7 @@ def test_held_out_rows_may_be_fewer_than_a_list_of_models_was_trained_on():
 @pytest.mark.parametrize("kind", ["classifier", "regressor"])
 def test_members_that_are_no_trees_prove_their_rows_by_what_they_kept(kind):
     bag, X, y, dX, dy = bag_problem(kind)
-    how = {"lam": 0.01, "refine": None, "calibration": None}
+    how = {"lam": 0.01, "refine": None, "calibration": None, "solver": "mirror"}
     here = sb.compress(bag, X, y, **how)
     there = sb.compress(bag, dX, dy, **how)
     assert there.verified_by_ == here.verified_by_ == "out-of-bag predictions"
@@ -589,12 +589,13 @@ def test_row_blocks_may_be_dask_arrays():
 def test_row_blocks_may_be_futures_that_stay_where_they_are():
     distributed = pytest.importorskip("distributed", reason="distributed is not installed")
     votes, mask, y = well_conditioned()
-    here = sb.fit_weights(votes, mask, y, lam=0.01)
+    how = {"solver": "mirror"}  # of few passes
+    here = sb.fit_weights(votes, mask, y, lam=0.01, **how)
     client = distributed.Client(processes=False, n_workers=2, dashboard_address=":0")
     with client, dask.config.set(scheduler=None):
         futures = [client.submit(tuple, block) for block in row_blocks_of(votes, mask, y)]
-        there = sb.fit_weights(futures, lam=0.01)
-        path = sb.lambda_path(futures, lams=[0.01], labels=[0, 1])
+        there = sb.fit_weights(futures, lam=0.01, **how)
+        path = sb.lambda_path(futures, lams=[0.01], labels=[0, 1], **how)
     np.testing.assert_allclose(there.weights, here.weights, atol=SAME)
     np.testing.assert_allclose(path[0][1].weights, here.weights, atol=SAME)
 

@@ -15,6 +15,7 @@ da = pytest.importorskip("dask.array", reason="dask.array is not installed")
 distributed = pytest.importorskip("distributed", reason="distributed is not installed")
 
 SAME = 1e-6
+FEW_PASSES = {"solver": "mirror"}
 
 
 def rows(n=900):
@@ -66,29 +67,29 @@ def test_verbose_counts_of_a_client_that_is_not_the_default(one_thread, capsys):
     chunks = [da.from_array(a, chunks=(300, *a.shape[1:])) for a in (votes, mask, y)]
     client = distributed.Client(one_thread, set_as_default=False)
     with client, dask.config.set(scheduler=client):
-        sb.fit_weights(*chunks, verbose=1)
+        sb.fit_weights(*chunks, verbose=1, **FEW_PASSES)
     assert "[cluster] block 3 of 3" in capsys.readouterr().err
 
 
 def test_futures_of_a_client_that_is_not_asked_get_one_sentence(one_thread):
     votes, mask, y = matrices()
-    here = sb.fit_weights(votes, mask, y)
+    here = sb.fit_weights(votes, mask, y, **FEW_PASSES)
     with distributed.Client(one_thread, set_as_default=False) as client:
         blocks = [client.scatter((votes[i::2], mask[i::2], y[i::2])) for i in range(2)]
         with pytest.raises(ValueError, match=r"block 0 is a future of a client that is not asked"):
             sb.fit_weights(blocks)
         with client.as_current():
-            there = sb.fit_weights(blocks)
+            there = sb.fit_weights(blocks, **FEW_PASSES)
     np.testing.assert_allclose(there.weights, here.weights, atol=SAME)
 
 
 def test_futures_of_another_client_of_the_same_scheduler_will_do(one_thread):
     votes, mask, y = matrices()
-    here = sb.fit_weights(votes, mask, y)
+    here = sb.fit_weights(votes, mask, y, **FEW_PASSES)
     owner = distributed.Client(one_thread, set_as_default=False)
     with owner, distributed.Client(one_thread.scheduler_address):
         blocks = [owner.scatter((votes[i::2], mask[i::2], y[i::2])) for i in range(2)]
-        there = sb.fit_weights(blocks)
+        there = sb.fit_weights(blocks, **FEW_PASSES)
         owner.close()
         with pytest.raises(ValueError, match=r"block 0 is a future of a client that is not asked"):
             sb.fit_weights(blocks)

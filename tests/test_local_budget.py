@@ -37,8 +37,14 @@ def bytes_of(small):
     return int(member_prices(small._vote.pool).bytes.sum()) + gate
 
 
-@pytest.mark.parametrize("local", ["auto", "linear", "regions"])
-@pytest.mark.parametrize("n_classes", [None, 2])
+@pytest.mark.parametrize(
+    ("n_classes", "local"),
+    [
+        *((n_classes, local) for n_classes in (None, 2) for local in ("linear", "regions")),
+        (2, "auto"),  # chooses one of the two
+        pytest.param(None, "auto", marks=pytest.mark.slow),
+    ],
+)
 def test_members_and_gate_are_within_the_budget_together(local, n_classes):
     problem = rows(n_classes)
     free = compressed(problem, local, PLENTY)

@@ -198,7 +198,7 @@ def test_grid_search_over_lam(n_jobs):
     X, y = IRIS
     grid = {"lam": [0.0, 0.05, np.float64(0.2)], "estimator__max_depth": [2, None]}
     small = SparseBaggingClassifier(small_forest(), refine=None, calibration=None)
-    search = GridSearchCV(small, grid, cv=3, n_jobs=n_jobs)
+    search = GridSearchCV(small, grid, cv=2, n_jobs=n_jobs)
     search.fit(X, y)
     assert len(search.cv_results_["params"]) == 6
     assert search.best_score_ > 0.9
