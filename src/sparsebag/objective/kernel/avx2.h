@@ -148,7 +148,40 @@ struct Avx2 {
         right = _mm256_add_ps(right, kept(b, in));
     }
 
-    // Adds to sums, which has room for whole eights.
+    // Of four rows, the sum of `b` over every set of them: sets of the first three a lane, without
+    // and with the fourth. In the order in which it would be added row by row.
+    struct SetSums {
+        __m256 without, with;
+
+        SPARSEBAG_AVX2_INLINE SetSums of(const __m256 *b) {
+            const __m256i first = _mm256_setr_epi32(0, 1, 0, 1, 0, 1, 0, 1);
+            const __m256i second = _mm256_setr_epi32(0, 0, 1, 1, 0, 0, 1, 1);
+            const __m256i third = _mm256_setr_epi32(0, 0, 0, 0, 1, 1, 1, 1);
+            const __m256 two = _mm256_add_ps(kept(b[0], first), kept(b[1], second));
+            const __m256 sum = _mm256_add_ps(two, kept(b[2], third));
+            return {sum, _mm256_add_ps(sum, b[3])};
+        }
+
+        SPARSEBAG_AVX2_INLINE __m256 at(const SetSums &sums, __m256i set) {
+            const __m256 fourth = _mm256_castsi256_ps(_mm256_slli_epi32(set, 28));  // the sign
+            return _mm256_blendv_ps(_mm256_permutevar8x32_ps(sums.without, set),
+                                    _mm256_permutevar8x32_ps(sums.with, set), fourth);
+        }
+    };
+
+    // Which of four rows have each of 32 members out of bag, a bit a row.
+    SPARSEBAG_AVX2_INLINE __m256i sets_of(const std::uint8_t *m, std::size_t c) {
+        __m256i set = _mm256_setzero_si256();
+        for (std::size_t r = 4; r-- > 0;) {
+            const __m256i bytes = _mm256_loadu_si256(reinterpret_cast<const __m256i *>(m + r * c));
+            const __m256i bit = _mm256_min_epu8(bytes, _mm256_set1_epi8(1));
+            set = _mm256_add_epi8(_mm256_add_epi8(set, set), bit);
+        }
+        return set;
+    }
+
+    // Adds to sums, which has room for whole eights. Votes that are zero in the bag need no mask of
+    // their own: what four rows' masks add to a member is looked up at once.
     template <std::size_t R, bool IS_ZEROED>
     SPARSEBAG_AVX2 static void transposed(const float *v, const std::uint8_t *m,
                                           const float *on_votes, const float *on_mask,
@@ -159,6 +192,20 @@ struct Avx2 {
             b[r] = _mm256_set1_ps(on_mask[r]);
         }
         std::size_t j = 0;
+        if constexpr (R == 4 && IS_ZEROED) {
+            const SetSums on_sets = SetSums::of(b);
+            for (; j + 4 * LANES_OF <= c; j += 4 * LANES_OF) {
+                alignas(32) std::uint8_t sets[4 * LANES_OF];
+                _mm256_store_si256(reinterpret_cast<__m256i *>(sets), sets_of(m + j, c));
+                for (std::size_t k = 0; k < 4 * LANES_OF; k += LANES_OF) {
+                    __m256 left = _mm256_loadu_ps(sums + j + k);
+                    for (std::size_t r = 0; r < R; ++r)
+                        left = _mm256_fmadd_ps(_mm256_loadu_ps(v + r * c + j + k), a[r], left);
+                    const __m256 right = SetSums::at(on_sets, is_in(sets + k));
+                    _mm256_storeu_ps(sums + j + k, _mm256_add_ps(left, right));
+                }
+            }
+        }
         for (; j + LANES_OF <= c; j += LANES_OF) {
             __m256 left = _mm256_loadu_ps(sums + j), right = _mm256_setzero_ps();
             for (std::size_t r = 0; r < R; ++r)
