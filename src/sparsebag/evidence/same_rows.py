@@ -272,12 +272,15 @@ def _digest_of_votes(block: OOBEvidence, number: int, turn: int) -> int:
 
 
 def _sums_of_rows(block: OOBEvidence, votes: Array, place: float) -> np.ndarray:
-    """Of a few rows, the bits of all votes out of bag, added up as whole numbers."""
-    rows = [int((place + r / WHOLE_ROWS) % 1.0 * block.n_rows) for r in range(WHOLE_ROWS)]
-    values = np.ascontiguousarray(on_host(votes[rows]), dtype=np.float32)
-    if block.oob_mask is not None and not block.is_zeroed:
-        values = np.where(on_host(block.oob_mask[rows]) != 0, values, np.float32(0.0))
-    return np.asarray(values.view(np.int32).sum(axis=1, dtype=np.int64))
+    """Of a few rows, the bits of all votes out of bag, added up as whole numbers of 32 bits."""
+    sums = np.zeros(WHOLE_ROWS, dtype=np.int32)
+    for r in range(WHOLE_ROWS):
+        row = int((place + r / WHOLE_ROWS) % 1.0 * block.n_rows)
+        values = np.ascontiguousarray(on_host(votes[row]), dtype=np.float32)
+        if block.oob_mask is not None and not block.is_zeroed:
+            values = np.where(on_host(block.oob_mask[row]) != 0, values, np.float32(0.0))
+        np.add.reduce(values.view(np.int32), dtype=np.int32, out=sums[r : r + 1], keepdims=True)
+    return sums
 
 
 @lru_cache(maxsize=64)
