@@ -26,8 +26,6 @@ from sparsebag.solvers.auto import SOLVERS
 LAM = 0.0
 STREAM_MEMORY = 1 << 30
 PASS_REPEATS = 5
-PASS_SECONDS = 0.25
-"""Passes of a millisecond are repeated for as long: five of them say more of the clock."""
 STREAMED_REPEATS = 2
 READ_ENTRIES = 8_000_000
 
@@ -176,10 +174,7 @@ def gradient_pass(name: str, problem: Problem) -> dict[str, object]:
     weights = objective.uniform_weights()
     objective.value_and_gradient(weights)  # a stream is checked the first time it is read
     before = bandwidth()
-    repeats = STREAMED_REPEATS
-    if not problem.is_streamed:
-        once = best_of(lambda: objective.value_and_gradient(weights), 1)
-        repeats = max(PASS_REPEATS, int(PASS_SECONDS / once))
+    repeats = STREAMED_REPEATS if problem.is_streamed else PASS_REPEATS
     seconds, reading = [], []
     for _ in range(repeats):  # by turns: whatever else uses the bus slows both
         seconds.append(best_of(lambda: objective.value_and_gradient(weights), 1))

@@ -86,7 +86,13 @@ def test_every_solver_finds_the_same_weights(solver):
     cut_anyhow = da.from_array(votes, chunks=(300, 40)), da.from_array(mask, chunks=(700, 9)), y
     ours = sb.fit_weights(*cut_anyhow, lam=0.01, solver=solver)
     np.testing.assert_allclose(ours.weights, theirs.weights, atol=SAME)
-    assert ours.n_iterations == theirs.n_iterations  # an end by Newton may take one look more
+    assert ours.status is theirs.status
+    # The way is the same. Not its length: sums cut elsewhere differ in their sixteenth digit, which
+    # steps as long as the last ones' curvature says double every time.
+    begun = slice(8)
+    for name in ("objective", "gap"):
+        here, there = ([getattr(p, name) for p in s.trace[begun]] for s in (ours, theirs))
+        np.testing.assert_allclose(here, there, rtol=1e-9, atol=1e-12)
 
 
 def chunked(*arrays, rows=512):

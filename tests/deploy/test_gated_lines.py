@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -185,6 +186,37 @@ def test_steep_gates_and_columns_without_a_say(spread):
     for found in by_instructions(GatedLines(members, CompiledGate(gate)), X).values():
         # Logits of a million have ten digits behind the point.
         np.testing.assert_allclose(found, expected, rtol=1e-9 if spread > 1e5 else 1e-12)
+
+
+@pytest.mark.parametrize(
+    ("mean", "scale"),
+    [
+        *((scales, 1.0) for scales in (1e2, 1e4, 1e6, 1e8, 1e12, 1e16, 1e20)),
+        *((mean, scale) for mean in (0.0, 1.0) for scale in (3e-308, 1e-300, 1e-100, 1e-40, 1e300)),
+    ],
+)
+@pytest.mark.parametrize("rank", [1, 2, 3, 4])
+def test_a_column_far_from_zero_or_of_no_spread_leaves_the_others_their_digits(mean, scale, rank):
+    """One column of six: as the gate's own arithmetic, whatever the instructions."""
+    rng, at = np.random.default_rng(rank), 2
+    gate = smooth(5, 6, rank)
+    gate = replace(
+        gate,
+        mean=np.where(np.arange(6) == at, mean, gate.mean),
+        scale=np.where(np.arange(6) == at, scale, gate.scale),
+    )
+    X = rng.normal(size=(40, 6))
+    X[:, at] = mean + scale * rng.normal(size=40)  # within its ends and, every fifth, beyond them
+    X[::5, at] = mean + 50.0 * scale * rng.normal(size=8)
+    coef, columns = rng.normal(size=(6, 5)), np.zeros((5, 1), dtype=np.int32)
+    coef[at] = 0.0
+    members = LinearVotes(coef, np.ones(5), np.ones(5), columns, "identity", 1, 5)
+    lines = GatedLines(members, CompiledGate(gate))
+    expected = np.sum(gate.weights(X) * (X @ coef + 1.0), axis=1)
+    for found in by_instructions(lines, X).values():
+        np.testing.assert_allclose(found, expected, rtol=0.0, atol=1e-12)
+    alone = [lines.predict(row[None])[0] for row in X]
+    np.testing.assert_array_equal(lines.predict(X), alone)
 
 
 @pytest.mark.parametrize("kind", GATES)

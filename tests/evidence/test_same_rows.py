@@ -234,6 +234,23 @@ def test_a_member_that_changes_on_all_rows_is_soon_seen(e, what, size, most_read
     assert np.median(reads) == 1
 
 
+@pytest.mark.parametrize("what", ["signs", "places"])
+def test_two_members_of_many_that_change_are_seen_at_the_next_read(what):
+    """The sampled entries meet neither, and bits of both cancel in a sum."""
+    rng = np.random.default_rng(900)
+    votes = rng.normal(size=(40, 10_000)).astype(np.float32)
+    block = OOBEvidence(votes, None, np.zeros(40), "regression")
+    digests = BlockDigests()
+    digests.meet(0, block)
+    other = votes.copy()
+    if what == "signs":
+        other[:, [17, 4321]] *= -1.0
+    else:
+        other[:, [17, 4321]] = other[:, [4321, 17]]
+    with pytest.raises(ChangedRowsError, match="holds other rows"):
+        digests.meet(0, replace(block, votes=other))
+
+
 @pytest.mark.parametrize("what", ["votes", "mask"])
 def test_a_solve_does_not_end_on_a_member_that_changed(e, what):
     best = int(np.argmax(sb.fit_weights(e.votes, e.oob_mask, e.target).weights))

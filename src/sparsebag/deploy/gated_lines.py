@@ -60,6 +60,26 @@ class GatedLines:
         object.__setattr__(self, "_kernel", kernel)
         object.__setattr__(self, "_region_lines", lines)
 
+    def reads(self, X: Any, n_features: int | None) -> bool:
+        """Whether X is an array of numbers, of the model's width, that needs no other look.
+
+        Parameters
+        ----------
+        X : array-like
+        n_features : int or None
+            Of the model.
+
+        Returns
+        -------
+        bool
+        """
+        return (
+            type(X) is np.ndarray
+            and X.dtype.char in "fd"
+            and X.shape[1:] == (n_features,)
+            and n_features == self.gate.n_features
+        )
+
     def predict(self, X: Any) -> np.ndarray:
         """What the members say together; NaN and infinity raise.
 
@@ -74,7 +94,8 @@ class GatedLines:
         kernel, lines = self._kernel, self._region_lines
         if hasattr(X, "toarray") or (kernel is None and lines is None):
             return self.members.scores(X, self.gate.weigh(X)[0])[:, 0]
-        if X.dtype not in (np.float64, np.float32) or not (X.dtype.isnative and X.flags.aligned):
+        kind = X.dtype
+        if kind.char not in "fd" or not (kind.isnative and X.flags.aligned):
             X = np.require(X, dtype=np.float64, requirements="A")
         out = np.empty(len(X))
         if kernel is not None:

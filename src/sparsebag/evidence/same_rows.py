@@ -30,7 +30,7 @@ FEWEST_SAMPLED, MOST_SAMPLED = 32, 256
 and row weights all count, by their sum. More would cost more than it is worth: every entry is a
 line of memory that no cache holds. Each is of another row and another member."""
 WHOLE_ROWS = 3
-"""Rows that count besides with all their votes, by their sum: of thousands of members the entries
+"""Rows that count besides with all their votes: of thousands of members the entries
 above meet few, and one whose votes change on all rows must be seen, too. Three show a member out of
 bag three times in four; another read looks at others."""
 TURNS = 8
@@ -266,21 +266,23 @@ def _digest_of_votes(block: OOBEvidence, number: int, turn: int) -> int:
         else:
             values = _entries(votes, entries)
             values = values if mask is None or block.is_zeroed else np.where(mask, values, 0)
-            digest = zlib.crc32(_sums_of_rows(block, votes, place).tobytes(), digest)
+            digest = _digest_of_whole_rows(block, votes, place, digest)
         digest = zlib.crc32(values.astype(np.float32).tobytes(), digest)
     return digest
 
 
-def _sums_of_rows(block: OOBEvidence, votes: Array, place: float) -> np.ndarray:
-    """Of a few rows, the bits of all votes out of bag, added up as whole numbers of 32 bits."""
-    sums = np.zeros(WHOLE_ROWS, dtype=np.int32)
+def _digest_of_whole_rows(block: OOBEvidence, votes: Array, place: float, digest: int) -> int:
+    """Of a few rows, all votes out of bag, each in its place.
+
+    A sum of them would not do: signs of two that change, or two that change places, cancel in it.
+    """
     for r in range(WHOLE_ROWS):
         row = int((place + r / WHOLE_ROWS) % 1.0 * block.n_rows)
         values = np.ascontiguousarray(on_host(votes[row]), dtype=np.float32)
         if block.oob_mask is not None and not block.is_zeroed:
             values = np.where(on_host(block.oob_mask[row]) != 0, values, np.float32(0.0))
-        np.add.reduce(values.view(np.int32), dtype=np.int32, out=sums[r : r + 1], keepdims=True)
-    return sums
+        digest = zlib.crc32(values.data, digest)
+    return digest
 
 
 @lru_cache(maxsize=64)

@@ -213,6 +213,7 @@ class _Rounds:
         if self.has_tried_newton or best.gap > NEAR_GOAL * self.goal:
             return None
         self.has_tried_newton = True
+        self.is_exact = False  # the best point is not that of the round that failed
         before = self.watch.n_evaluations
         ended = self._last_digits(best)
         self.n_passes += self.watch.n_evaluations - before

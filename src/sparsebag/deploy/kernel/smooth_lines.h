@@ -25,6 +25,8 @@ namespace sparsebag {
 constexpr std::size_t QUAD = 4;        // numbers a register
 constexpr std::size_t MOST_QUADS = 6;  // registers of members at once
 constexpr std::size_t MOST_RANK = QUAD;
+constexpr double MOST_SCALES = 64.0;  // a mean that costs two digits of sixteen
+constexpr double LEAST_REACH = 1e-290, MOST_SLOPE = 1e290;  // products of which float64 has
 
 inline std::size_t quads(std::size_t n) { return (n + QUAD - 1) / QUAD; }
 
@@ -32,9 +34,12 @@ inline std::size_t quads(std::size_t n) { return (n + QUAD - 1) / QUAD; }
 struct SmoothLines {
     bool fits = false;  // whether these sums are for this gate
     std::size_t n_features = 0, rank = 0;
-    // Of every feature, in whole registers: its mean, the ends it is held between, and its slopes in
-    // the gate's directions, one direction after another. Standardising is part of ends and slopes.
-    std::vector<double> mean, least, most, down;
+    // Of every feature, in whole registers: its mean, what is subtracted from it, the ends that is held
+    // between, and its slopes in the gate's directions, one direction after another. The scale is part
+    // of ends and slopes. So is the mean of ends and offset, and nothing is subtracted, unless a mean
+    // is so many scales that it would take the digits of all the rest.
+    bool is_centred = false;
+    std::vector<double> mean, origin, least, most, down;
     double offset[QUAD] = {};
     // MOST_QUADS registers of members after another; slopes: feature by feature, up: rank by rank.
     struct Part {
@@ -44,7 +49,7 @@ struct SmoothLines {
     std::vector<Part> parts;
 
     std::size_t nbytes() const {
-        std::size_t numbers = mean.size() + least.size() + most.size() + down.size();
+        std::size_t numbers = mean.size() + origin.size() + least.size() + most.size() + down.size();
         for (const Part &part : parts)
             numbers += part.slopes.size() + part.intercepts.size() + part.up.size() +
                        part.base.size();
@@ -62,23 +67,31 @@ struct SmoothLines {
         std::copy(gate.offset.begin(), gate.offset.end(), offset);
         const std::size_t width = quads(d) * QUAD;
         mean.assign(width, 0.0);
+        origin.assign(width, 0.0);
         least.assign(width, 0.0);
         most.assign(width, 0.0);
         down.assign(rank * width, 0.0);
-        for (std::size_t f = 0; f < gate.sums.columns.size(); ++f) {
+        const std::size_t n_columns = gate.sums.columns.size();
+        for (std::size_t f = 0; f < n_columns; ++f)
+            is_centred |= !(std::fabs(gate.sums.mean[f] * gate.sums.inverse_scale[f]) <= MOST_SCALES);
+        for (std::size_t f = 0; f < n_columns; ++f) {
             const std::size_t at = gate.sums.columns[f];
             const double scale = gate.sums.inverse_scale[f], reach = gate.sums.clip / scale;
             mean[at] = gate.sums.mean[f];
-            least[at] = mean[at] - reach;
-            most[at] = mean[at] + reach;
+            origin[at] = is_centred ? mean[at] : 0.0;
+            const double middle = mean[at] - origin[at];
+            least[at] = middle - reach;
+            most[at] = middle + reach;
+            // A spread so small that its inverse is no slope, or so large that it is none either.
+            fits = fits && std::isfinite(most[at] - least[at]) && reach >= LEAST_REACH;
             for (std::size_t r = 0; r < rank; ++r) {
                 const double slope = gate.sums.down[f * rank + r] * scale;
                 down[r * width + at] = slope;
-                offset[r] -= mean[at] * slope;
-                fits = fits && std::isfinite(slope) && std::isfinite(offset[r]);
+                offset[r] -= middle * slope;
+                fits = fits && std::fabs(slope) <= MOST_SLOPE;
             }
         }
-        if (!fits) return;  // a spread so small that its inverse is no slope
+        if (!fits) return;
         for (std::size_t first = 0; first < k; first += MOST_QUADS * QUAD) {
             const std::size_t n = std::min(MOST_QUADS * QUAD, k - first), room = quads(n) * QUAD;
             Part part{quads(n), std::vector<double>(d * room), std::vector<double>(room),

@@ -22,9 +22,13 @@ SPARSEBAG_EIGHT __m512d power_of_two(__m512d t) {
     const __m512d magic = every(6755399441055744.0);
     const __m512d shifted = _mm512_add_pd(t, magic);
     const __m512d f = _mm512_sub_pd(t, _mm512_sub_pd(shifted, magic));
-    __m512d p = every(POWERS[N_POWERS - 1]);
-    SPARSEBAG_ALL for (std::size_t i = N_POWERS - 1; i > 0; --i)
-        p = fused(p, f, every(POWERS[i - 1]));
+    const __m512d square = _mm512_mul_pd(f, f);
+    __m512d p = every(POWERS[N_POWERS - 1]), odd = every(POWERS[N_POWERS - 2]);
+    SPARSEBAG_ALL for (std::size_t i = N_POWERS - 3; i > 0; i -= 2) {
+        p = fused(p, square, every(POWERS[i]));
+        odd = fused(odd, square, every(POWERS[i - 1]));
+    }
+    p = fused(odd, f, fused(p, square, every(POWERS[0])));
     const __m512i n = _mm512_slli_epi64(_mm512_castpd_si512(shifted), 52);
     return _mm512_castsi512_pd(_mm512_add_epi64(_mm512_castpd_si512(p), n));
 }
@@ -35,6 +39,7 @@ SPARSEBAG_EIGHT __m512d held(const SmoothLines &of, std::size_t f, __m512d x) {
     constexpr int NO_NUMBER = 0x99;  // NaN or infinite
     const __mmask8 unknown = _mm512_fpclass_pd_mask(x, NO_NUMBER);
     x = _mm512_mask_blend_pd(unknown, x, every(of.mean[f]));
+    x = _mm512_sub_pd(x, every(of.origin[f]));
     return _mm512_min_pd(_mm512_max_pd(x, every(of.least[f])), every(of.most[f]));
 }
 

@@ -24,24 +24,37 @@ SPARSEBAG_FEW double total(__m256d x) {
     return _mm_cvtsd_f64(_mm_add_sd(two, _mm_unpackhi_pd(two, two)));
 }
 
-// 2^t of Q registers, -1000 <= t <= 0: n + f = t, |f| <= 1/2, the polynomial of 2^f, and n added to
-// the exponent. All of them step by step: none waits for its own last step.
+// 2^t of Q registers, -1000 <= t <= 0: n + f = t, |f| <= 1/2, the polynomial of 2^f, even powers and
+// odd ones apart, and n added to the exponent. All registers step by step: none waits for its own
+// last step. f and n wait in memory, or there would be no room for the rest.
 template <std::size_t Q>
 SPARSEBAG_FEW void powers_of_two(__m256d (&t)[Q]) {
     const __m256d magic = every(6755399441055744.0);  // 1.5 * 2^52, as in power.h
-    __m256d f[Q];
-    __m256i n[Q];
+    alignas(32) double f[Q][QUAD], n[Q][QUAD];
+    __m256d square[Q], odd[Q];
     SPARSEBAG_ALL for (std::size_t q = 0; q < Q; ++q) {
         const __m256d shifted = _mm256_add_pd(t[q], magic);
-        n[q] = _mm256_slli_epi64(_mm256_castpd_si256(shifted), 52);
-        f[q] = _mm256_sub_pd(t[q], _mm256_sub_pd(shifted, magic));
+        const __m256i bits = _mm256_slli_epi64(_mm256_castpd_si256(shifted), 52);
+        const __m256d rest = _mm256_sub_pd(t[q], _mm256_sub_pd(shifted, magic));
+        _mm256_store_pd(n[q], _mm256_castsi256_pd(bits));
+        _mm256_store_pd(f[q], rest);
+        square[q] = _mm256_mul_pd(rest, rest);
         t[q] = every(POWERS[N_POWERS - 1]);
+        odd[q] = every(POWERS[N_POWERS - 2]);
     }
-    SPARSEBAG_ALL for (std::size_t i = N_POWERS - 1; i > 0; --i)
+    asm("" ::: "memory");
+    SPARSEBAG_ALL for (std::size_t i = N_POWERS - 3; i > 0; i -= 2) {
         SPARSEBAG_ALL for (std::size_t q = 0; q < Q; ++q)
-            t[q] = fused(t[q], f[q], every(POWERS[i - 1]));
-    SPARSEBAG_ALL for (std::size_t q = 0; q < Q; ++q)
-        t[q] = _mm256_castsi256_pd(_mm256_add_epi64(_mm256_castpd_si256(t[q]), n[q]));
+            t[q] = fused(t[q], square[q], every(POWERS[i]));
+        SPARSEBAG_ALL for (std::size_t q = 0; q < Q; ++q)
+            odd[q] = fused(odd[q], square[q], every(POWERS[i - 1]));
+    }
+    SPARSEBAG_ALL for (std::size_t q = 0; q < Q; ++q) {
+        t[q] = fused(t[q], square[q], every(POWERS[0]));
+        t[q] = fused(odd[q], load(f[q]), t[q]);
+        const __m256i bits = _mm256_castpd_si256(load(n[q]));
+        t[q] = _mm256_castsi256_pd(_mm256_add_epi64(_mm256_castpd_si256(t[q]), bits));
+    }
 }
 
 // As trees read a number: what float32 does not reach is no number, and counts as the mean.
@@ -70,15 +83,58 @@ struct Given {
     }
 };
 
+// Sums of a direction's lanes, in one order whatever stands beside them: neighbours, then halves.
+SPARSEBAG_FEW __m128d halves(__m256d x) {
+    return _mm_add_pd(_mm256_castpd256_pd128(x), _mm256_extractf128_pd(x, 1));
+}
+SPARSEBAG_FEW __m128d side(__m128d h) {
+    return _mm_div_pd(h, _mm_sqrt_pd(_mm_fmadd_pd(h, h, _mm_set1_pd(1.0))));
+}
+SPARSEBAG_FEW __m256d side(__m256d h) {
+    return _mm256_div_pd(h, _mm256_sqrt_pd(fused(h, h, every(1.0))));
+}
+
+// Two directions, r and the next, of one row, and of two; one direction of one, and of two. Nothing
+// but sides is divided: it is what takes longest.
+SPARSEBAG_FEW void store_two(const __m256d (&h)[1][QUAD], std::size_t r, const double *offset,
+                             double *g) {
+    const __m128d sum = halves(_mm256_hadd_pd(h[0][r], h[0][r + 1]));
+    _mm_storeu_pd(g + r, side(_mm_add_pd(sum, _mm_loadu_pd(offset + r))));
+}
+SPARSEBAG_FEW void store_two(const __m256d (&h)[2][QUAD], std::size_t r, const double *offset,
+                             double *g) {
+    const __m256d a = _mm256_hadd_pd(h[0][r], h[0][r + 1]);
+    const __m256d b = _mm256_hadd_pd(h[1][r], h[1][r + 1]);
+    const __m256d sum =
+        _mm256_add_pd(_mm256_permute2f128_pd(a, b, 0x20), _mm256_permute2f128_pd(a, b, 0x31));
+    const __m128d both = _mm_loadu_pd(offset + r);
+    const __m256d found = side(_mm256_add_pd(sum, _mm256_set_m128d(both, both)));
+    _mm_storeu_pd(g + r, _mm256_castpd256_pd128(found));
+    _mm_storeu_pd(g + QUAD + r, _mm256_extractf128_pd(found, 1));
+}
+SPARSEBAG_FEW void store_one(const __m256d (&h)[1][QUAD], std::size_t r, const double *offset,
+                             double *g) {
+    const __m128d sum = halves(_mm256_hadd_pd(h[0][r], h[0][r]));
+    _mm_store_sd(g + r, side(_mm_add_pd(sum, _mm_set1_pd(offset[r]))));
+}
+SPARSEBAG_FEW void store_one(const __m256d (&h)[2][QUAD], std::size_t r, const double *offset,
+                             double *g) {
+    const __m128d sum = halves(_mm256_hadd_pd(h[0][r], h[1][r]));
+    const __m128d found = side(_mm_add_pd(sum, _mm_set1_pd(offset[r])));
+    _mm_storel_pd(g + r, found);
+    _mm_storeh_pd(g + QUAD + r, found);
+}
+
 // Where the gate sees R rows, QUAD numbers each, features side by side. All numbers are known, or
-// it returns false; if CAREFUL it looks at each of them.
+// it returns false; if CAREFUL it looks at each of them, and subtracts origins, which may be zeros.
 template <std::size_t R, std::size_t RANK, bool CAREFUL>
 SPARSEBAG_FEW bool sides(const SmoothLines &of, const Given<R> &rows, double *g) {
     const std::size_t d = of.n_features, width = of.mean.size();
-    const double *mean = of.mean.data(), *least = of.least.data(), *most = of.most.data();
+    const double *mean = of.mean.data(), *origin = of.origin.data();
+    const double *least = of.least.data(), *most = of.most.data();
     const double *down = of.down.data();
     const __m256d zero = _mm256_setzero_pd();
-    __m256d h[R][QUAD], unknown = zero;
+    __m256d h[R][QUAD], seen = zero;
     SPARSEBAG_ALL for (std::size_t i = 0; i < R; ++i)
         SPARSEBAG_ALL for (std::size_t r = 0; r < QUAD; ++r) h[i][r] = zero;
     const auto add = [&](std::size_t f, const __m256d(&given)[R])
@@ -87,11 +143,11 @@ SPARSEBAG_FEW bool sides(const SmoothLines &of, const Given<R> &rows, double *g)
         __m256d x[R], all = zero;
         SPARSEBAG_ALL for (std::size_t i = 0; i < R; ++i) {
             x[i] = single(given[i]);
-            if (CAREFUL) x[i] = known(x[i], load(mean + f));
+            if (CAREFUL) x[i] = _mm256_sub_pd(known(x[i], load(mean + f)), load(origin + f));
             all = i == 0 ? x[0] : _mm256_add_pd(all, x[i]);
             x[i] = _mm256_min_pd(_mm256_max_pd(x[i], low), high);
         }
-        unknown = fused(all, zero, unknown);  // NaN from then on, where one was no number
+        seen = fused(all, zero, seen);  // no number from then on, where one was none
         SPARSEBAG_ALL for (std::size_t r = 0; r < RANK; ++r) {
             const __m256d slopes = load_once(down + r * width + f);
             SPARSEBAG_ALL for (std::size_t i = 0; i < R; ++i) h[i][r] = fused(x[i], slopes, h[i][r]);
@@ -99,27 +155,28 @@ SPARSEBAG_FEW bool sides(const SmoothLines &of, const Given<R> &rows, double *g)
     };
     __m256d x[R];
     std::size_t f = 0;
-    for (; f + QUAD <= d; f += QUAD) {
-        SPARSEBAG_ALL for (std::size_t i = 0; i < R; ++i) {
-            if (f % (2 * QUAD) == 0)
-                _mm_prefetch(reinterpret_cast<const char *>(rows.row_to_be(i) + f), _MM_HINT_T0);
-            x[i] = load(rows.row(i) + f);
-        }
-        add(f, x);
+    const auto add_whole = [&](std::size_t at) __attribute__((always_inline)) SPARSEBAG_FEW_TARGET {
+        SPARSEBAG_ALL for (std::size_t i = 0; i < R; ++i) x[i] = load(rows.row(i) + at);
+        add(at, x);
+    };
+    for (; f + 2 * QUAD <= d; f += 2 * QUAD) {  // a line of the cache
+        SPARSEBAG_ALL for (std::size_t i = 0; i < R; ++i)
+            _mm_prefetch(reinterpret_cast<const char *>(rows.row_to_be(i) + f), _MM_HINT_T0);
+        add_whole(f);
+        add_whole(f + QUAD);
+    }
+    if (f + QUAD <= d) {
+        add_whole(f);
+        f += QUAD;
     }
     if (f < d) {
         SPARSEBAG_ALL for (std::size_t i = 0; i < R; ++i) x[i] = load_some(rows.row(i) + f, d - f);
         add(f, x);
     }
-    SPARSEBAG_ALL for (std::size_t i = 0; i < R; ++i) {
-        const __m256d ab = _mm256_hadd_pd(h[i][0], h[i][1]), ce = _mm256_hadd_pd(h[i][2], h[i][3]);
-        const __m256d low = _mm256_permute2f128_pd(ab, ce, 0x20);
-        const __m256d high = _mm256_permute2f128_pd(ab, ce, 0x31);
-        const __m256d side = _mm256_add_pd(_mm256_add_pd(low, high), load(of.offset));
-        _mm256_storeu_pd(g + QUAD * i,
-                         _mm256_div_pd(side, _mm256_sqrt_pd(fused(side, side, every(1.0)))));
-    }
-    return _mm256_movemask_pd(_mm256_cmp_pd(unknown, unknown, _CMP_UNORD_Q)) == 0;
+    SPARSEBAG_ALL for (std::size_t r = 0; r + 1 < RANK; r += 2) store_two(h, r, of.offset, g);
+    if (RANK % 2 == 1) store_one(h, RANK - 1, of.offset, g);
+    const __m256d is_number = _mm256_cmp_pd(_mm256_sub_pd(seen, seen), zero, _CMP_EQ_OQ);
+    return _mm256_movemask_pd(is_number) == 0xf;
 }
 
 // Of every QUAD-th member, a row's weighted votes and weights so far.
@@ -188,7 +245,7 @@ SPARSEBAG_FEW void add_part(const SmoothLines &of, const SmoothLines::Part &part
 template <std::size_t R, std::size_t RANK>
 SPARSEBAG_FEW_TARGET void sum_of_rank(const SmoothLines &of, const Given<R> &rows, double *out) {
     double g[QUAD * R];
-    if (!sides<R, RANK, false>(of, rows, g)) sides<R, RANK, true>(of, rows, g);
+    if (of.is_centred || !sides<R, RANK, false>(of, rows, g)) sides<R, RANK, true>(of, rows, g);
     RowSums sums[R];
     for (const SmoothLines::Part &part : of.parts) add_part<R, RANK>(of, part, rows, g, sums);
     SPARSEBAG_ALL for (std::size_t i = 0; i < R; ++i)
