@@ -87,7 +87,7 @@ class Mirror:
     max_iter : int, default 5000
         Most iterations on the sample between two passes.
     max_passes : int, default 30
-        Most passes over all rows.
+        Most passes over all rows; one more is made where small weights are dropped afterwards.
     sample_bytes : int, default 256 MiB
         Evidence of the rows held in memory between passes.
     seed : int, default 0
