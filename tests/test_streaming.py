@@ -160,6 +160,9 @@ def test_bad_streams_are_one_sentence(rows, tmp_path):
         sb.fit_weights(iter([block]))
     with pytest.raises(JournalError, match="in a folder that does not exist"):
         sb.fit_weights(stream(block), checkpoint=tmp_path / "no" / "ckpt")
+    with pytest.raises(JournalError, match="is a folder; pass the name of a file") as caught:
+        sb.fit_weights(stream(block), checkpoint=tmp_path)
+    assert "delete" not in str(caught.value)
     (tmp_path / "ckpt").write_bytes(b"\x80\x04N.")
     with pytest.raises(JournalError, match="is damaged, or was not written") as caught:
         sb.fit_weights(stream(block), checkpoint=tmp_path / "ckpt")
