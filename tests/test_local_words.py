@@ -86,6 +86,26 @@ def test_one_calibrated_member_is_told_what_was_tried():
     assert ("was tried and is not sure to gain (" in auto.reason) == bool(auto.considered)
 
 
+def test_a_gate_by_name_that_only_tempers_says_so():
+    rng = np.random.default_rng(900)
+    X = rng.normal(size=(1500, 3))
+    y = np.where(X[:, 0] > 0, X[:, 1] > 0, X[:, 2] > 0).astype(int)
+    parts = [np.flatnonzero(X[:500, 0] > 0), np.flatnonzero(X[:500, 0] <= 0)]
+    models = [LogisticRegression().fit(X[rows], y[rows]) for rows in parts]
+    how = {"evidence": "holdout", "max_estimators": 1, "tolerance": None}
+    said = (
+        r"local='regions' was asked for\. One member has all the weight\. The "
+        r"temperature depends on the region of a row"
+    )
+    with pytest.warns(UserWarning, match=said):
+        named = sb.compress(models, X[500:], y[500:], local="regions", **how).local_
+    assert named.weights is None
+    assert named.gate.has_temperature
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        sb.compress(models, X[500:], y[500:], local="auto", **how)
+
+
 def test_row_weights_that_let_few_rows_decide_are_told():
     models, X, y = logistic_models()
     how = {"evidence": "holdout", "max_estimators": 2, "tolerance": None, "calibration": None}

@@ -54,7 +54,11 @@ SHARED_DOC = """
         Weights that depend on the row: a gate that trusts other members, and is more or less
         sure, elsewhere. "linear": smoothly with the features. "regions": by the regions of a
         shallow tree. "auto": whichever held-out rows are sure is better, or the global weights;
-        ``local_`` tells.
+        ``local_`` tells. A kind that is named is fitted whether it gains or not. Where one
+        member has all the weight, and there is nothing to weigh, of a calibrated classifier the
+        temperature alone depends on the row, with a warning, or it is an error where that is not
+        sure to gain; linear regressors within a budget stay one model, with a warning; for all
+        others it is an error.
     preset : {None, "paper"}, default None
         "paper" resolves every "auto" as the paper has it: SLSQP, no floor, no prior mass,
         weights up to 1e-5 dropped, no calibration, no refitted leaves.
