@@ -32,7 +32,8 @@ SHARED_DOC = """
         What weights are fitted to. "auto": log-loss for classification, squared error for
         regression. Members are selected by Brier score or squared error; their weights are then
         refitted on this loss if cross-fitting says that helps.
-    solver : {"auto", "slsqp", "active_set", "projected_gradient"} or Solver, default "auto"
+    solver : {"auto", "slsqp", "active_set", "projected_gradient", "mirror", "projected_sgd"} or \
+            Solver, default "auto"
         "auto" follows `sparsebag.select_solver`.
     floor : float or "auto", default "auto"
         ε: each vote is mixed with the uniform class distribution, ``(1-ε)P + ε/C``, in fitting

@@ -199,8 +199,8 @@ class OnlineWeights:
     floor, prior_mass : float or "auto"
         ε and τ of the objective; see `sparsebag.compress`.
     memory_limit : int, optional
-        Bytes that may be held; default 1 GiB. A quarter of it is the sample, an eighth the rows
-        that judge it; 64 and 48 rows at the least.
+        Bytes that may be held; default 1 GiB. Of six tenths of it a quarter is the sample, an
+        eighth the rows that judge it; 64 and 48 rows at the least.
     random_state : int, default 0
         Seed of the sample.
     verbose : int, default 0
