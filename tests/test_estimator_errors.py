@@ -227,6 +227,14 @@ def test_one_class():
         SparseBaggingClassifier(forest()).fit(IRIS[0], np.full(150, 7))
 
 
+@pytest.mark.parametrize("evidence", ["oob", "holdout"])
+def test_no_rows(evidence):
+    X, y = IRIS
+    with pytest.raises(ValueError, match="there are no rows: y is empty") as raised:
+        compress(forest().fit(X, y), X[:0], y[:0], evidence=evidence)
+    assert "multi-output" not in str(raised.value)
+
+
 def test_one_member():
     with pytest.raises(ValueError, match="one member only; there is nothing to choose from"):
         SparseBaggingClassifier(RandomForestClassifier(1)).fit(*IRIS)

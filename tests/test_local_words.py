@@ -86,6 +86,26 @@ def test_one_calibrated_member_is_told_what_was_tried():
     assert ("was tried and is not sure to gain (" in auto.reason) == bool(auto.considered)
 
 
+def test_a_gate_by_name_that_only_tempers_says_so():
+    rng = np.random.default_rng(900)
+    X = rng.normal(size=(1500, 3))
+    y = np.where(X[:, 0] > 0, X[:, 1] > 0, X[:, 2] > 0).astype(int)
+    parts = [np.flatnonzero(X[:500, 0] > 0), np.flatnonzero(X[:500, 0] <= 0)]
+    models = [LogisticRegression().fit(X[rows], y[rows]) for rows in parts]
+    how = {"evidence": "holdout", "max_estimators": 1, "tolerance": None}
+    said = (
+        r"local='regions' was asked for\. One member has all the weight\. The "
+        r"temperature depends on the region of a row"
+    )
+    with pytest.warns(UserWarning, match=said):
+        named = sb.compress(models, X[500:], y[500:], local="regions", **how).local_
+    assert named.weights is None
+    assert named.gate.has_temperature
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        sb.compress(models, X[500:], y[500:], local="auto", **how)
+
+
 def test_row_weights_that_let_few_rows_decide_are_told():
     models, X, y = logistic_models()
     how = {"evidence": "holdout", "max_estimators": 2, "tolerance": None, "calibration": None}
@@ -121,3 +141,24 @@ def test_models_fitted_on_frames_are_read_without_a_warning():
         small.report(X, y)
     assert all(hasattr(model, "feature_names_in_") for model in named)
     assert set(small.compile().paths) == {"linear"}
+
+
+@pytest.mark.parametrize("local", ["linear", "regions"])
+def test_of_held_out_rows_one_gain_is_told(local):
+    """No member has seen any of them: there are no others whose gain could be less."""
+    rng = np.random.default_rng(900)
+    X = rng.normal(size=(1100, 3))
+    left = X[:, 0] > 0
+    margin = np.where(left, 2 * X[:, 1], -2 * X[:, 2])
+    y = (rng.random(1100) < 1 / (1 + np.exp(-margin))).astype(int)
+    parts = [np.flatnonzero(left[:500]), np.flatnonzero(~left[:500]), np.arange(0, 500, 3)]
+    models = [LogisticRegression().fit(X[rows], y[rows]) for rows in parts]
+    how = {"evidence": "holdout", "max_estimators": 3, "tolerance": None}
+    told = sb.compress(models, X[500:], y[500:], local=local, **how).local_
+    assert told.weights.gain > 0.0
+    assert (told.weights.deployed_gain, told.weights.deployed_error) == (
+        told.weights.gain,
+        told.weights.gain_error,
+    )
+    assert str(told).endswith("saved).")
+    assert "seen" not in str(told)

@@ -160,6 +160,9 @@ def test_bad_streams_are_one_sentence(rows, tmp_path):
         sb.fit_weights(iter([block]))
     with pytest.raises(JournalError, match="in a folder that does not exist"):
         sb.fit_weights(stream(block), checkpoint=tmp_path / "no" / "ckpt")
+    with pytest.raises(JournalError, match="is a folder; pass the name of a file") as caught:
+        sb.fit_weights(stream(block), checkpoint=tmp_path)
+    assert "delete" not in str(caught.value)
     (tmp_path / "ckpt").write_bytes(b"\x80\x04N.")
     with pytest.raises(JournalError, match="is damaged, or was not written") as caught:
         sb.fit_weights(stream(block), checkpoint=tmp_path / "ckpt")
@@ -276,3 +279,31 @@ def test_targets_far_from_zero_are_told_of_in_one_pass_too(once):
     with pytest.warns(ConvergenceWarning, match="subtract the targets' mean"):
         found = sb.fit_weights(stream, loss="squared_error", lam=0.0)
     assert not found.status.success
+
+
+def test_what_is_refused_of_a_regression_stream_names_its_cure():
+    rng = np.random.default_rng(0)
+    y = rng.normal(size=200)
+    predictions = y[:, None] + rng.normal(size=(200, 5))
+    cure = r"sparsebag\.stream_rows\(\.\.\., task='regression'\)"
+    undeclared = sb.stream_rows(predictions, None, y)
+    with pytest.raises(ValueError, match=f"y is not made of classes.*{cure}"):
+        sb.fit_weights(undeclared)
+    with pytest.raises(ValueError, match=f"does not fit classification; use one of .*{cure}"):
+        sb.fit_weights(undeclared, loss="squared_error")
+    with pytest.raises(ValueError, match=f"probabilities between 0 and 1.*{cure}"):
+        sb.fit_weights(sb.stream_rows(predictions, None, np.round(y)))
+    with pytest.raises(ValueError, match="'no_loss' is not known; use 'auto' or one of") as raised:
+        sb.fit_weights(undeclared, loss="no_loss")
+    assert "stream_rows" not in str(raised.value)
+    blocks = [(predictions, None, y)]
+    generated = sb.stream_rows(blocks, n_members=5, labels=[0, 1], has_mask=False)
+    with pytest.raises(ValueError, match=f"y is not made of classes.*{cure}"):
+        sb.fit_weights(generated)
+    with pytest.raises(ValueError, match=r"for regression pass loss='squared_error'\.$"):
+        sb.fit_weights(predictions, None, y)  # of arrays the loss says so
+    declared = sb.stream_rows(predictions, None, y, task="regression")
+    by_default, named = (
+        sb.fit_weights(declared, **loss) for loss in ({}, {"loss": "squared_error"})
+    )
+    np.testing.assert_array_equal(by_default.weights, named.weights)

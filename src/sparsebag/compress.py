@@ -67,7 +67,8 @@ def compress(
     loss : {"auto", "log_loss", "brier", "squared_error"} or Loss
         What weights are fitted to. "auto": log-loss for classifiers, squared error for
         regressors. Members are selected by Brier score or squared error.
-    solver : {"auto", "slsqp", "active_set", "projected_gradient"} or Solver
+    solver : {"auto", "slsqp", "active_set", "projected_gradient", "mirror", "projected_sgd"} or \
+            Solver
         "auto" follows `sparsebag.select_solver`.
     floor : float or "auto"
         Share of the uniform class distribution mixed into each vote; "auto" is 0.001.
@@ -87,7 +88,11 @@ def compress(
         Weights that depend on the row: a gate that trusts other members, and is more or less
         sure, elsewhere. "linear": smoothly with the features. "regions": by the regions of a
         shallow tree. "auto": whichever held-out rows are sure is better, or the global weights;
-        `small.local_` tells.
+        `small.local_` tells. A kind that is named is fitted whether it gains or not. Where one
+        member has all the weight, and there is nothing to weigh, of a calibrated classifier the
+        temperature alone depends on the row, with a warning, or it is an error where that is not
+        sure to gain; linear regressors within a budget stay one model, with a warning; for all
+        others it is an error.
     preset : {None, "paper"}
         "paper": the paper to the letter (SLSQP, 1e-15 clip, no floor, no prior mass, weights up
         to 1e-5 dropped, no calibration, no refitted leaves).

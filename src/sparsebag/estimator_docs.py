@@ -32,7 +32,8 @@ SHARED_DOC = """
         What weights are fitted to. "auto": log-loss for classification, squared error for
         regression. Members are selected by Brier score or squared error; their weights are then
         refitted on this loss if cross-fitting says that helps.
-    solver : {"auto", "slsqp", "active_set", "projected_gradient"} or Solver, default "auto"
+    solver : {"auto", "slsqp", "active_set", "projected_gradient", "mirror", "projected_sgd"} or \
+            Solver, default "auto"
         "auto" follows `sparsebag.select_solver`.
     floor : float or "auto", default "auto"
         ε: each vote is mixed with the uniform class distribution, ``(1-ε)P + ε/C``, in fitting
@@ -54,7 +55,11 @@ SHARED_DOC = """
         Weights that depend on the row: a gate that trusts other members, and is more or less
         sure, elsewhere. "linear": smoothly with the features. "regions": by the regions of a
         shallow tree. "auto": whichever held-out rows are sure is better, or the global weights;
-        ``local_`` tells.
+        ``local_`` tells. A kind that is named is fitted whether it gains or not. Where one
+        member has all the weight, and there is nothing to weigh, of a calibrated classifier the
+        temperature alone depends on the row, with a warning, or it is an error where that is not
+        sure to gain; linear regressors within a budget stay one model, with a warning; for all
+        others it is an error.
     preset : {None, "paper"}, default None
         "paper" resolves every "auto" as the paper has it: SLSQP, no floor, no prior mass,
         weights up to 1e-5 dropped, no calibration, no refitted leaves.

@@ -115,8 +115,9 @@ def find_survivors(
         found = _lines_or_one(evidence, pool, X, settings, **how)
     else:
         found = _with_gate_paid_for(evidence, pool, X, settings, one=one, **how)
-    if settings.local not in (None, "auto") and not found.local.used:
-        warn_caller(f"local={settings.local!r} was asked for. {found.local}")
+    if settings.local not in (None, "auto") and found.local.weights is None:
+        alone = "One member has all the weight. " * found.local.used
+        warn_caller(f"local={settings.local!r} was asked for. {alone}{found.local}")
     return found
 
 

@@ -93,21 +93,32 @@ def usable_rows(evidence: OOBEvidence, pool: MemberPool, X: Any) -> tuple[Rows |
         return None, _not_numbers(taken)
     if features.ndim != 2:
         return None, "X is no table of rows and columns"
-    _warn_of_rounding(features, getattr(X, "columns", None))
+    _warn_of_rounding(X, features, at)
     return Rows(at, features), ""
 
 
-def _warn_of_rounding(features: np.ndarray, names: Any) -> None:
+def _warn_of_rounding(X: Any, features: np.ndarray, at: np.ndarray) -> None:
     """Gates cannot see what single precision loses, and nothing else would say so."""
     n, d = features.shape
     some = sample(np.arange(n), min(ROWS_TO_LOOK_AT, ELEMENTS_TO_LOOK_AT // max(d, 1)))
-    lost = lost_spread(features[some])
+    lost = lost_spread(_as_given(X, features[some], at[some]))
     if len(lost):
+        names = getattr(X, "columns", None)
         warn_caller(
             f"gates read X in single precision (seven digits, up to 1e38), which hardly tells the "
             f"rows apart by {_named(lost, names)}; subtract a constant or choose another unit "
             "before the models are fitted."
         )
+
+
+def _as_given(X: Any, features: np.ndarray, at: np.ndarray) -> np.ndarray:
+    """Rows of X before they were made ready for members: for trees they are rounded by then."""
+    taken = take_rows(X.tocsr() if sp.issparse(X) else X, at)
+    try:
+        given = np.asarray(taken.toarray() if sp.issparse(taken) else taken, dtype=np.float64)
+    except (TypeError, ValueError):  # such as a table's own mark for unknown values
+        return features
+    return given if given.shape == features.shape else features
 
 
 def _named(columns: Sequence[int] | np.ndarray, names: Any) -> str:

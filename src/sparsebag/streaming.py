@@ -14,6 +14,7 @@ import numpy as np
 from sparsebag.evidence.arrays import on_host
 from sparsebag.evidence.callers_warning import warn_caller
 from sparsebag.evidence.evidence import UncoveredRowsWarning, warn_of_uneven
+from sparsebag.evidence.members import Task
 from sparsebag.evidence.row_stream import RowStream, evidence_block, shape_of
 from sparsebag.evidence.store_seal import check_store
 from sparsebag.objective.losses import Loss, resolve_loss
@@ -71,7 +72,7 @@ def solve_stream(
         raise ValueError("there is one member only; there is nothing to choose from.")
     limit = _check_memory(memory_limit)
     memory = _counted(limit)
-    loss = resolve_loss(settings.loss, stream.task)
+    loss = _loss_of(stream, settings.loss)
     floor = settings.floor if stream.task == "classification" else 0.0
     penalty = ConcaveQuadratic(settings.lam or 0.0)
     if not stream.is_replayable:
@@ -198,8 +199,8 @@ class OnlineWeights:
     floor, prior_mass : float or "auto"
         ε and τ of the objective; see `sparsebag.compress`.
     memory_limit : int, optional
-        Bytes that may be held; default 1 GiB. A quarter of it is the sample, an eighth the rows
-        that judge it; 64 and 48 rows at the least.
+        Bytes that may be held; default 1 GiB. Of six tenths of it a quarter is the sample, an
+        eighth the rows that judge it; 64 and 48 rows at the least.
     random_state : int, default 0
         Seed of the sample.
     verbose : int, default 0
@@ -335,6 +336,22 @@ class OnlineWeights:
             drop_threshold=settings.drop_threshold,
             verbose=self.verbose,
         )
+
+
+def _loss_of(stream: RowStream, loss: str | Loss) -> Loss:
+    """The loss, where it fits what the stream says its rows are about."""
+    try:
+        return resolve_loss(loss, stream.task)
+    except ValueError as error:
+        other: Task = "regression" if stream.task == "classification" else "classification"
+        try:
+            resolve_loss(loss, other)
+        except ValueError:
+            raise error from None
+        raise ValueError(
+            f"{str(error)[:-1]}, or say of the stream what its rows are about: "
+            f"sparsebag.stream_rows(..., task={other!r})."
+        ) from None
 
 
 def _values_of(loss: Loss) -> bytes:

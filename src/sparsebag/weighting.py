@@ -207,7 +207,9 @@ def fit_weights(
     y : array of shape (M,)
         Targets.
     loss : {"log_loss", "brier", "squared_error"} or Loss, default "log_loss"
-        ``"squared_error"`` means regression. Brier of more than two classes needs three axes.
+        ``"squared_error"`` means regression, and arrays need it there. A stream says itself which
+        of the two it is, and of one with ``task="regression"`` the default means
+        ``"squared_error"``. Brier of more than two classes needs three axes.
     lam : float, optional
         Strength λ of the concave penalty ``-λ‖w‖²``, in the unit of your loss: compare the two.
         Default 0 (the simplex alone makes weights sparse), or 0.05 with ``preset="paper"``.

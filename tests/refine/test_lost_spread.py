@@ -4,7 +4,10 @@ import warnings
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
+from sklearn.ensemble import BaggingClassifier
 from sklearn.linear_model import LinearRegression
+from sklearn.tree import DecisionTreeClassifier
 
 import sparsebag as sb
 from sparsebag.refine.lost_spread import lost_spread
@@ -63,6 +66,20 @@ def test_a_column_lost_to_a_gate_is_named():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         gated(models, X, y, local=None)
+
+
+@pytest.mark.parametrize("local", ["auto", "linear", "regions"])
+@pytest.mark.parametrize("kind", [np.asarray, sp.csc_array], ids=["dense", "sparse"])
+def test_trees_are_given_rounded_rows_and_the_column_is_named_all_the_same(local, kind):
+    _, X, y = experts(1e8)
+    bag = BaggingClassifier(DecisionTreeClassifier(), 20, random_state=0)
+    X, y = kind(X), y > 0.0
+    with pytest.warns(UserWarning, match="apart by x0; subtract a constant or choose another unit"):
+        sb.compress(bag.fit(X, y), X, y, local=local, max_estimators=8, tolerance=None)
+    rounded = kind(experts(1e8)[1].astype(np.float32))
+    with warnings.catch_warnings():  # what was never there is not lost
+        warnings.simplefilter("error")
+        sb.compress(bag.fit(rounded, y), rounded, y, local="auto", max_estimators=8, tolerance=None)
 
 
 def test_by_its_name_where_it_has_one():

@@ -210,6 +210,7 @@ class ArrayRows:
             labels=self.classes,
             every_class=self._every_class,
             where=f"counted from row {rows.start}" if isinstance(rows, slice) else "",
+            says_task=True,
         )
 
     def _known(self, rows: slice, is_zeroed: bool) -> OOBEvidence:

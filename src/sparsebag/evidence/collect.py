@@ -201,7 +201,11 @@ def encode_target(pool: MemberPool, y: Any) -> np.ndarray:
     values = np.asarray(y)
     if values.ndim == 2 and values.shape[1] == 1:
         values = values[:, 0]
-    if values.ndim != 1 or not len(values):
+    if values.ndim and not len(values):
+        raise ValueError(
+            "there are no rows: y is empty, and members are judged by rows; pass X and y of some."
+        )
+    if values.ndim != 1:
         raise ValueError(
             f"y has shape {values.shape}; pass one target a row (multi-output problems are not "
             "supported)."

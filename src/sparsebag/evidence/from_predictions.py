@@ -26,7 +26,10 @@ LARGEST_COPY_BYTES = 256 << 20
 solver's passes are then as fast as can be. A larger one is read as it is and zeroed block by
 block in every pass over all members, so that peak memory stays near the matrix itself."""
 
-
+FOR_REGRESSION = "for regression pass loss='squared_error'"
+FOR_REGRESSION_STREAM = "for regression pass sparsebag.stream_rows(..., task='regression')"
+"""What to do about targets or predictions that are none of classes. A stream says itself what its
+rows are about, whatever the loss."""
 ALL_ZERO = (
     "every member gives every row's true class probability zero; predictions must hold the "
     "probability of the row's true class (or, with three axes, of every class, in the order of "
@@ -249,8 +252,7 @@ def _check_block(block: Array, first_row: int, *, probabilities: bool) -> None:
         )
     if probabilities and bool(xp.any((block < 0) | (block > 1 + PROBABILITY_TOLERANCE))):
         raise ValueError(
-            "classification predictions must be probabilities between 0 and 1; for regression "
-            "pass loss='squared_error'."
+            f"classification predictions must be probabilities between 0 and 1; {FOR_REGRESSION}."
         )
 
 
@@ -361,10 +363,7 @@ def _encode(y: Array, labels: Array | None, like: Array) -> tuple[Array, np.ndar
     values = values[:, 0] if values.ndim == 2 and values.shape[1] == 1 else values
     _check_length(values.shape, like, "y")
     if values.dtype.kind == "f" and not np.array_equal(values, np.round(values)):
-        raise ValueError(
-            "y is not made of classes (it holds fractions or NaN); for regression pass "
-            "loss='squared_error'."
-        )
+        raise ValueError(f"y is not made of classes (it holds fractions or NaN); {FOR_REGRESSION}.")
     try:
         classes = np.unique(values) if labels is None else on_host(labels)
     except TypeError as error:

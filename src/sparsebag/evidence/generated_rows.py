@@ -137,6 +137,7 @@ class GeneratedRows:
             labels=self.classes,
             every_class=self._every_class,
             where=where,
+            says_task=True,
         )
         if block.n_members != self.n_members:
             raise ValueError(

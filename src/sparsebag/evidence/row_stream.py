@@ -17,7 +17,11 @@ from array_api_compat import array_namespace
 
 from sparsebag.evidence.arrays import on_host
 from sparsebag.evidence.evidence import OOBEvidence, zero_in_bag
-from sparsebag.evidence.from_predictions import from_predictions
+from sparsebag.evidence.from_predictions import (
+    FOR_REGRESSION,
+    FOR_REGRESSION_STREAM,
+    from_predictions,
+)
 from sparsebag.evidence.members import Task
 
 Array = Any
@@ -129,6 +133,7 @@ def evidence_block(
     labels: Array | None = None,
     every_class: bool = False,
     where: str = "",
+    says_task: bool = False,
 ) -> OOBEvidence:
     """Some rows' matrices, checked; as `from_predictions`, but the rows are part of more.
 
@@ -138,6 +143,8 @@ def evidence_block(
         As in `from_predictions`.
     where : str, default ""
         Which rows these are, to be named where they are refused.
+    says_task : bool, default False
+        Whether the task was said of a stream, not by the choice of a loss.
 
     Returns
     -------
@@ -160,9 +167,12 @@ def evidence_block(
         )
         return with_row_weight(block, sample_weight)
     except ValueError as error:
-        if not where:
+        if not (where or says_task):
             raise
-        raise ValueError(f"{where}: {error}") from error
+        told = f"{where}: {error}" if where else str(error)
+        if says_task:
+            told = told.replace(FOR_REGRESSION, FOR_REGRESSION_STREAM)
+        raise ValueError(told) from error
 
 
 def with_row_weight(block: OOBEvidence, sample_weight: Array | None) -> OOBEvidence:

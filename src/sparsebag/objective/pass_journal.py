@@ -166,6 +166,11 @@ class PassJournal:
         self._cursor = 0
         self._last_save = time.monotonic()
         self.blocks = BlockDigests()
+        if self.path.is_dir():
+            raise JournalError(
+                f"checkpoint {self.path} is a folder; pass the name of a file, such as "
+                f"{self.path / 'solve.ckpt'}."
+            )
         if self.path.exists():
             self._passes = self._read()
         elif not self.path.parent.is_dir():

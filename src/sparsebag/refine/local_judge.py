@@ -112,5 +112,7 @@ def judged_weights(
     )
     if not calibrates:  # a gate then sharpens too, and all members leave more of that, not less
         return found
+    if bool(evidence.mask.all()):  # all members vote on these rows: nothing is to be foretold
+        return replace(found, deployed_gain=gain, deployed_error=error)
     left, left_error = at_deployed_size(evidence, held_out, first - second)
     return replace(found, deployed_gain=left, deployed_error=left_error)

@@ -37,7 +37,7 @@ class LocalGain:
     deployed_gain, deployed_error : float or None
         Of weights of a calibrated vote: what is left of the gain when all members vote, not only
         those that have a row out of bag, and the standard error of that. Rather too little than
-        too much.
+        too much; with held-out evidence, where all vote on every row, the gain itself.
     """
 
     kind: str
