@@ -1,13 +1,13 @@
 """What a pass over a stream costs beside reading it: blocks, digests, prior votes not held.
 
 ``python -m benchmarks.digests`` prints the tables of ``benchmarks/results/digests.txt``, and keeps
-them there. Passes over ``.npy`` files in the page cache, in CPU time, as multiples of what the
-memory's bandwidth allows, and of a plain read of the same files in the same slices (mapping a
-file's pages is work of the system's that memory does not ask for), by `memory_limit`, which a block
-has a thirty-second of; the digests that
-know blocks again are measured alone (blocks read before the clock starts), in turns with the
-passes, and the least of each is compared, since other work only adds. The last column is a pass
-for which no row's prior vote is held, as for rows beyond what an eighth of the limit has room for.
+them there. Passes over ``.npy`` files in the page cache, by one thread, in CPU time, as multiples
+of what the memory's bandwidth allows, and of a plain read of the same files in the same slices
+(mapping a file's pages is work of the system's that memory does not ask for), by `memory_limit`,
+which a block has a thirty-second of; the digests that know blocks again are measured alone (blocks
+read before the clock starts), in turns with the passes, and the least of each is compared, since
+other work only adds. The last column is a pass for which no row's prior vote is held, as for rows
+beyond what an eighth of the limit has room for.
 """
 
 from __future__ import annotations
@@ -23,12 +23,13 @@ import numpy as np
 
 import sparsebag as sb
 from benchmarks.environment import environment
-from benchmarks.growth_runs import bandwidth
+from benchmarks.memory_speed import bandwidth
 from sparsebag.evidence.array_rows import ArrayRows
 from sparsebag.evidence.npy_window import NpyWindow
 from sparsebag.evidence.row_stream import RowStream
 from sparsebag.evidence.same_rows import BlockDigests
 from sparsebag.objective.losses import LogLoss
+from sparsebag.objective.pass_threads import at_most_pass_threads
 from sparsebag.objective.penalties import ConcaveQuadratic
 from sparsebag.objective.stream_objective import StreamObjective
 from sparsebag.streaming import BLOCK_SHARE
@@ -141,7 +142,8 @@ def main() -> None:
         with tempfile.TemporaryDirectory() as folder:
             rows = on_disk(n_rows, n_members, Path(folder))
             for memory_limit in MEMORY_LIMITS:
-                cost = measure(rows, Path(folder), memory_limit)
+                with at_most_pass_threads(1):  # as digests take
+                    cost = measure(rows, Path(folder), memory_limit)
                 limit = f"{memory_limit >> 20} MiB"
                 say(
                     f"{n_rows:9,} {n_members:6,} {limit:>13} {cost.n_blocks:7} "

@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass
 
 import numpy as np
 
+from benchmarks.memory_speed import bandwidth, best_of, long_read
 from benchmarks.peak_memory import forget_peak, held_bytes, peak_bytes
 from benchmarks.scale_data import SyntheticRows
 from benchmarks.scale_sgd import LABELS, objective_of
@@ -27,7 +28,6 @@ LAM = 0.0
 STREAM_MEMORY = 1 << 30
 PASS_REPEATS = 5
 STREAMED_REPEATS = 2
-READ_ENTRIES = 8_000_000
 
 
 @dataclass(frozen=True)
@@ -124,33 +124,6 @@ class Problem:
         )
 
 
-def bandwidth() -> float:
-    """Bytes a second one thread reads from memory, by its own clock; best of five."""
-    block = np.ones(32_000_000, dtype=np.float32)
-    return block.nbytes / best_of(lambda: block.dot(block), 5)
-
-
-def long_read(votes: np.ndarray, n_rows: int) -> float:
-    """Seconds one thread takes to read that many rows of votes once, as a pass has to."""
-    flat, left = votes.reshape(-1), n_rows * votes.shape[1]
-    start = time.process_time()
-    while left > 0:
-        for first in range(0, min(left, len(flat)), READ_ENTRIES):
-            piece = flat[first : first + READ_ENTRIES]
-            piece.dot(piece)
-        left -= len(flat)
-    return time.process_time() - start
-
-
-def best_of(work: Callable[[], object], repeats: int) -> float:
-    seconds = []
-    for _ in range(repeats):
-        start = time.process_time()
-        work()
-        seconds.append(time.process_time() - start)
-    return min(seconds)
-
-
 def in_a_fork(work: Callable[[], dict[str, object]]) -> dict[str, object] | None:
     """What the work returns, done in a copy of this process; None if it dies."""
     reader, writer = os.pipe()
@@ -199,9 +172,9 @@ def solve(name: str, problem: Problem, **settings: int) -> dict[str, object]:
     forget_peak()
     before = held_bytes()
     objective = problem.objective()
-    start = time.process_time()
+    start = time.perf_counter()
     found = SOLVERS[name](**settings).solve(objective)
-    seconds = time.process_time() - start
+    seconds = time.perf_counter() - start
     peak = peak_bytes()
     speed = bandwidth()  # after the peak is read: it takes memory too
     passes = objective.n_passes if isinstance(objective, StreamObjective) else found.n_evaluations

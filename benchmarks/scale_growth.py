@@ -1,7 +1,8 @@
 """How time and memory grow with rows and members, for every solver, beside the bandwidth bound.
 
     python -m benchmarks.scale_growth [--quick] [--fresh]
-    python -m benchmarks.scale_growth --passes    # single passes alone: three minutes
+    python -m benchmarks.scale_growth --passes    # single passes alone: a few minutes
+    python -m benchmarks.scale_growth --passes --threads 1    # the same by one thread
     python -m benchmarks.scale_growth --slsqp     # one iteration of SLSQP with 10 000 members
 
 About three quarters of an hour on a quiet core, with 24 GiB. What is measured is noted at once in
@@ -17,8 +18,9 @@ notes go when the table is written. M = 10⁴…10⁷ by N = 10²…10⁴, two r
   apart (``--slsqp``).
 
 Each solve runs in a forked process of its own, whose peak memory beyond the evidence is read. Times
-are that process's CPU seconds, one thread. The bound is the evidence read, by the solver's own
-count, divided by the bandwidth one thread reads with, measured in the same process.
+are the clock's, so nothing else should run. The bound is the evidence read, by the solver's own
+count, divided by the bandwidth that as many threads as a pass takes read with (all there are,
+unless ``--threads`` or ``OMP_NUM_THREADS`` says less), measured in the same process.
 """
 
 from __future__ import annotations
@@ -35,10 +37,12 @@ from benchmarks.environment import environment
 from benchmarks.growth_runs import Growth, Pass, Problem, gradient_pass, in_a_fork, solve
 from benchmarks.kept_output import kept_output
 from benchmarks.scale_data import SyntheticRows
+from sparsebag.objective.pass_threads import MOST_THREADS, at_most_pass_threads, pass_threads
 from sparsebag.solvers.auto import SOLVERS
 
 RESULTS = Path(__file__).parent / "results" / "scale_growth.txt"
 PASSES = RESULTS.with_name("scale_passes.txt")
+PASSES_BY_ONE = RESULTS.with_name("scale_passes_one_thread.txt")
 ITERATION = RESULTS.with_name("scale_slsqp.txt")
 NOTES = RESULTS.with_suffix(".local.jsonl")
 ROWS, QUICK_ROWS = (10_000, 100_000, 1_000_000, 10_000_000), (1_000, 10_000, 30_000)
@@ -57,12 +61,17 @@ def main() -> None:
     parser.add_argument("--fresh", action="store_true", help="forget what a stopped run noted")
     parser.add_argument("--passes", action="store_true", help="single passes alone")
     parser.add_argument("--slsqp", action="store_true", help="one iteration of SLSQP alone")
+    parser.add_argument("--threads", type=int, help="of a pass; kept for --passes --threads 1")
     options = parser.parse_args()
     if options.fresh:
         NOTES.unlink(missing_ok=True)
-    kept = PASSES if options.passes else ITERATION if options.slsqp else RESULTS
-    with kept_output(None if options.quick else kept):
+    kept: Path | None = PASSES if options.passes else ITERATION if options.slsqp else RESULTS
+    if options.threads is not None:
+        kept = PASSES_BY_ONE if options.passes and options.threads == 1 else None
+    threads = at_most_pass_threads(options.threads or MOST_THREADS)
+    with kept_output(None if options.quick else kept), threads:
         asked = "".join(f" --{n}" for n in ("quick", "passes", "slsqp") if getattr(options, n))
+        asked += "" if options.threads is None else f" --threads {options.threads}"
         print("python -m benchmarks.scale_growth" + asked)
         print(", ".join(f"{name} {value}" for name, value in environment().items() if value))
         if options.slsqp:
@@ -143,10 +152,12 @@ def run(*, quick: bool, passes_alone: bool = False) -> None:
     notes = Notes(None if quick or passes_alone else NOTES)
     longest = QUICK_LONGEST_SECONDS if quick else LONGEST_SECONDS
     asked = (PASS,) if passes_alone else (PASS, *SOLVERS)
-    print("\n## Growth: synthetic rows, log-loss, λ = 0, one thread\n")
+    n_threads = pass_threads()
+    by = "one thread" if n_threads == 1 else f"{n_threads} threads"
+    print(f"\n## Growth: synthetic rows, log-loss, λ = 0, passes by {by}\n")
     if not passes_alone:
         print(
-            f"{'M':>10}{'N':>7}{'evidence':>16}  {'solver':<20}{'CPU s':>8}{'bound s':>9}{'×':>6}"
+            f"{'M':>10}{'N':>7}{'evidence':>16}  {'solver':<20}{'seconds':>8}{'bound s':>9}{'×':>6}"
             f"{'passes':>7}{'beyond it':>11}{'objective':>12}{'gap':>9}{'kept':>6}"
         )
     solved: dict[str, list[Growth]] = defaultdict(list)
@@ -210,7 +221,7 @@ def _show(row: Growth) -> None:
 
 def _show_exponents(solved: dict[str, list[Growth]], passes: list[Pass], entries: int) -> None:
     print(f"\n### Fitted exponents, evidence of {entries:,} entries and more\n")
-    print(f"{'':<20}{'CPU seconds':>34}{'peak memory, evidence included':>38}")
+    print(f"{'':<20}{'seconds':>34}{'peak memory, evidence included':>38}")
     for name, rows in solved.items():
         # SLSQP's own algebra, not the evidence, is its cost: all its shapes are fitted.
         fitted = [r for r in rows if r.n_rows * r.n_members >= entries or name == "slsqp"]
@@ -229,7 +240,7 @@ def _show_exponents(solved: dict[str, list[Growth]], passes: list[Pass], entries
 def _show_passes(passes: list[Pass]) -> None:
     print("\n### One value-and-gradient pass (wanted: at most 2 × the bound)\n")
     print(
-        f"{'M':>10}{'N':>7}{'':>10}{'CPU ms':>12}{'bound ms':>12}{'×':>7}{'GB/s':>7}"
+        f"{'M':>10}{'N':>7}{'':>10}{'ms':>12}{'bound ms':>12}{'×':>7}{'GB/s':>7}"
         f"{'long read ms':>14}{'×':>7}"
     )
     for p in passes:
@@ -248,7 +259,8 @@ def _show_passes(passes: list[Pass]) -> None:
             beside = max(p.seconds / p.long_read_bound for p in some)
             print(f"{what}: at most {worst:.2f} × the bound, {beside:.2f} × a read as long")
     print(
-        "bound: bytes by the best of five reads of 4 ms before and after the passes\n"
+        "bound: bytes by the best of five reads of 128 MB before and after the passes, by as many "
+        "threads; passes of less than 4 ms are made again for as long, and their mean is taken\n"
         "long read: the same bytes by a plain read of the votes that takes as many rows as the "
         "pass, by turns with it; the better of "
         "two (five in memory) of either"

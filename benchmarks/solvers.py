@@ -30,6 +30,7 @@ from benchmarks.datasets.suite import load
 from sparsebag.evidence.collect import collect_evidence
 from sparsebag.evidence.from_ensemble import read_ensemble
 from sparsebag.objective.losses import resolve_loss
+from sparsebag.objective.pass_threads import at_most_pass_threads
 from sparsebag.objective.penalties import ConcaveQuadratic
 from sparsebag.objective.simplex_objective import SimplexObjective
 from sparsebag.settings import DROP_THRESHOLD
@@ -92,7 +93,8 @@ def problems(grid: list, lams: tuple | None, well_posed: bool, args) -> Iterator
 
 
 def timed(solver: Solver, objective: SimplexObjective, repeats: int) -> Solution:
-    with one_blas_thread():  # for SLSQP too: threads only add noise on a shared machine
+    # For SLSQP too: threads only add noise on a shared machine.
+    with one_blas_thread(), at_most_pass_threads(1):
         runs = [solver.solve(objective) for _ in range(repeats)]
     best = min(runs, key=lambda s: s.seconds)
     # What users get: weights the paper calls negligible are dropped, for every solver alike.

@@ -7,12 +7,14 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <string>
 #include <vector>
 
+#include "kernel/parts.h"
 #include "kernel/portable.h"
 #include "kernel/products.h"
 #include "kernel/row_terms.h"
@@ -35,24 +37,29 @@ std::size_t rows_a_turn(std::size_t c) {
     return c >= SHORT_ROW && c <= MEDIUM_ROW ? MOST_ROWS : 8;
 }
 
+// Sums over some rows, to which each of them adds.
+struct Totals {
+    double loss = 0.0, weight = 0.0;
+};
+
+// Rows [i, rows) of a block; their gradient is added to. `sums` has room for whole registers.
 template <typename KERNEL>
-double loss_and_gradient_by(const float *v, const std::uint8_t *m, const float *w, std::size_t rows,
-                            std::size_t c, const RowTerms &t, double *gradient, double &total) {
+Totals loss_and_gradient_by(const float *v, const std::uint8_t *m, const float *w, std::size_t i,
+                            std::size_t rows, std::size_t c, const RowTerms &t, float *sums,
+                            double *gradient) {
     const std::size_t group = rows_a_turn(c);
-    std::vector<float> room(c + MOST_LANES);  // whole registers
-    float *sums = room.data();
-    double loss = 0.0;
-    for (std::size_t i = 0; i < rows;) {
+    Totals found;
+    while (i < rows) {
         const std::size_t end = i + FLUSH_ROWS < rows ? i + FLUSH_ROWS : rows;
         for (std::size_t k = 0; k < c; ++k) sums[k] = 0.0f;
         for (; i < end; i += group) {
             const std::size_t left = end - i < group ? end - i : group;
-            loss += KERNEL::run(v + i * c, m + i * c, w, left, i, c, t, sums, total);
+            found.loss += KERNEL::run(v + i * c, m + i * c, w, left, i, c, t, sums, found.weight);
         }
         i = end;
         for (std::size_t k = 0; k < c; ++k) gradient[k] += sums[k];
     }
-    return loss;
+    return found;
 }
 
 using Evaluate = decltype(&loss_and_gradient_by<Portable>);
@@ -90,7 +97,31 @@ std::atomic<const Kernel *> &chosen() {
     return kernel;
 }
 
-Evaluate evaluate() { return chosen().load(std::memory_order_relaxed)->evaluate; }
+// Every row's share, by as many threads as the evidence is worth.
+Totals evaluate(const float *v, const std::uint8_t *m, const float *w, std::size_t rows,
+                std::size_t c, const RowTerms &t, std::size_t n_threads, double *gradient) {
+    const Evaluate run = chosen().load(std::memory_order_relaxed)->evaluate;
+    const Parts parts(rows, c);
+    const std::size_t worth = rows * c * ENTRY_BYTES / THREAD_BYTES;
+    n_threads = std::max<std::size_t>(1, std::min({n_threads, worth, parts.n}));
+    // All room is made here: a thread that finds none left would end the process.
+    const std::size_t width = c + MOST_LANES;
+    std::vector<float> sums(n_threads * width);
+    std::vector<double> slopes(parts.n > 1 ? parts.n * c : 0);
+    std::vector<Totals> found(parts.n);
+    share(parts.n, n_threads, [&](std::size_t part, std::size_t thread) {
+        found[part] = run(v, m, w, parts.begin(part), parts.end(part), c, t,
+                          sums.data() + thread * width,
+                          parts.n > 1 ? slopes.data() + part * c : gradient);
+    });
+    for (std::size_t part = 1; part < parts.n; ++part) {
+        found[0].loss += found[part].loss;
+        found[0].weight += found[part].weight;
+    }
+    for (std::size_t at = 0; at < slopes.size(); at += c)
+        for (std::size_t k = 0; k < c; ++k) gradient[k] += slopes[at + k];
+    return found[0];
+}
 
 std::vector<std::string> kernels_here() {
     std::vector<std::string> names;
@@ -145,7 +176,8 @@ double loss_and_gradient(Matrix<float> votes, Matrix<std::uint8_t> mask, Vector<
                          Vector<double> uniform_vote, Vector<double> target,
                          Vector<double> row_weight, bool log_loss, double prior_mass,
                          double least_denominator, double least_vote, double kept_share,
-                         double floor, double multiplicity, bool is_zeroed, Output<double> gradient) {
+                         double floor, double multiplicity, bool is_zeroed, std::size_t n_threads,
+                         Output<double> gradient) {
     const std::size_t rows = votes.shape(0), members = votes.shape(1);
     check(mask.shape(0) == rows && mask.shape(1) == members && weights.shape(0) == members &&
           uniform_vote.shape(0) == rows && target.shape(0) == rows && row_weight.shape(0) == rows &&
@@ -153,10 +185,10 @@ double loss_and_gradient(Matrix<float> votes, Matrix<std::uint8_t> mask, Vector<
     const RowTerms terms{uniform_vote.data(), target.data(), row_weight.data(), prior_mass,
                          least_denominator,   least_vote,    kept_share,        floor,
                          multiplicity,        log_loss,      is_zeroed};
-    double total = 0.0;
     nb::gil_scoped_release release;
-    return evaluate()(votes.data(), mask.data(), weights.data(), rows, members, terms,
-                      gradient.data(), total);
+    return evaluate(votes.data(), mask.data(), weights.data(), rows, members, terms, n_threads,
+                    gradient.data())
+        .loss;
 }
 
 // The same of a stream's block, whose rows are known by their prior votes or not at all; vectors of
@@ -167,7 +199,7 @@ nb::tuple block_loss_and_gradient(Matrix<float> votes, Matrix<std::uint8_t> mask
                                   Vector<double> row_weight, double weight_scale, bool log_loss,
                                   double prior_mass, double least_denominator, double least_vote,
                                   double kept_share, double floor, double multiplicity,
-                                  bool is_zeroed, Output<double> gradient) {
+                                  bool is_zeroed, std::size_t n_threads, Output<double> gradient) {
     const std::size_t rows = votes.shape(0), members = votes.shape(1);
     const auto fits = [rows](std::size_t length) { return length == rows || length == 0; };
     check(mask.shape(0) == rows && mask.shape(1) == members && weights.shape(0) == members &&
@@ -187,13 +219,13 @@ nb::tuple block_loss_and_gradient(Matrix<float> votes, Matrix<std::uint8_t> mask
     terms.prior = prior.shape(0) ? prior.data() : nullptr;
     terms.found_prior = found_prior.shape(0) ? found_prior.data() : nullptr;
     terms.weight_scale = weight_scale;
-    double loss = 0.0, total = 0.0;
+    Totals found;
     {
         nb::gil_scoped_release release;
-        loss = evaluate()(votes.data(), mask.data(), weights.data(), rows, members, terms,
-                          gradient.data(), total);
+        found = evaluate(votes.data(), mask.data(), weights.data(), rows, members, terms, n_threads,
+                         gradient.data());
     }
-    return nb::make_tuple(loss, total);
+    return nb::make_tuple(found.loss, found.weight);
 }
 
 }  // namespace
@@ -205,9 +237,10 @@ NB_MODULE(_passes, m) {
     m.def("forward", &forward<float, forward_f32>, exact, exact, exact, exact, exact);
     m.def("forward", &forward<double, forward_f64>, exact, exact, exact, exact, exact);
     m.def("loss_and_gradient", &loss_and_gradient, exact, exact, exact, exact, exact, exact, exact,
-          exact, exact, exact, exact, exact, exact, exact, exact);
+          exact, exact, exact, exact, exact, exact, exact, exact, exact);
     m.def("block_loss_and_gradient", &block_loss_and_gradient, exact, exact, exact, exact, exact,
-          exact, exact, exact, exact, exact, exact, exact, exact, exact, exact, exact, exact);
+          exact, exact, exact, exact, exact, exact, exact, exact, exact, exact, exact, exact,
+          exact);
     m.def("kernels", &kernels_here);
     m.def("use_kernel", &use_kernel, nb::arg("name"));
     m.def("transposed", &transposed<float, transposed_f32>, exact, exact, exact, exact, exact);

@@ -19,6 +19,7 @@ def loss_and_gradient(
     floor: float,
     multiplicity: float,
     is_zeroed: bool,
+    n_threads: int,
     gradient: ndarray,
 ) -> float: ...
 def block_loss_and_gradient(
@@ -38,6 +39,7 @@ def block_loss_and_gradient(
     floor: float,
     multiplicity: float,
     is_zeroed: bool,
+    n_threads: int,
     gradient: ndarray,
 ) -> tuple[float, float]: ...
 def kernels() -> list[str]: ...

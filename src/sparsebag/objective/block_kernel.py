@@ -18,6 +18,7 @@ from sparsebag.evidence.members import Task
 from sparsebag.objective import _passes
 from sparsebag.objective.fused_one_read import KNOWN_LOSSES
 from sparsebag.objective.losses import LogLoss, Loss
+from sparsebag.objective.pass_threads import pass_threads
 
 Array = Any
 
@@ -108,6 +109,7 @@ class BlockKernel:
             self.floor,
             self.multiplicity,
             block.is_zeroed,
+            pass_threads(),
             share,
         )
         if largest != 1.0:

@@ -25,6 +25,7 @@ from sparsebag.evidence.row_stream import concatenate
 from sparsebag.objective.cluster_glance import look_at
 from sparsebag.objective.losses import Loss
 from sparsebag.objective.on_simplex import HostObjective
+from sparsebag.objective.pass_threads import at_most_pass_threads
 from sparsebag.objective.penalties import ConcaveQuadratic, Penalty, restrict_penalty
 from sparsebag.objective.row_facts import NoWeightError, RowFacts, find_facts
 from sparsebag.objective.simplex_objective import FACE_BYTES, FACE_SHARE, SimplexObjective
@@ -355,7 +356,9 @@ def _survey(part: _Part) -> Survey:
 def _value_and_gradient(part: _Part, weights: np.ndarray, prior_mass: float) -> np.ndarray | None:
     if part.objective is None:
         return None
-    value, gradient = part.objective.with_prior_mass(prior_mass).value_and_gradient(weights)
+    objective = part.objective.with_prior_mass(prior_mass)
+    with at_most_pass_threads(1):  # a scheduler counts a task as one processor's work
+        value, gradient = objective.value_and_gradient(weights)
     return np.concatenate([[value], gradient])
 
 

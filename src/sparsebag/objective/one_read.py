@@ -18,6 +18,7 @@ from sparsebag.evidence.evidence import Channels, OOBEvidence
 from sparsebag.objective import _passes
 from sparsebag.objective.fused_one_read import KNOWN_LOSSES, FusedOneRead, make_fused_one_read
 from sparsebag.objective.losses import LogLoss, Loss
+from sparsebag.objective.pass_threads import pass_threads
 from sparsebag.objective.row_facts import RowFacts
 
 Array = Any
@@ -75,6 +76,7 @@ class OneRead:
             self.floor,
             self.multiplicity,
             self.is_zeroed,
+            pass_threads(),
             gradient,
         )
         return loss, gradient

@@ -1,0 +1,58 @@
+// Rows in parts that threads share. How rows are cut depends on the evidence alone and parts are
+// added in order, so the sums have the same bits whatever the number of threads.
+#ifndef SPARSEBAG_PARTS_H
+#define SPARSEBAG_PARTS_H
+
+#include <algorithm>
+#include <atomic>
+#include <cstddef>
+#include <system_error>
+#include <thread>
+#include <vector>
+
+namespace {
+
+constexpr std::size_t ENTRY_BYTES = 5;         // a vote and its mask
+constexpr std::size_t PART_BYTES = 1 << 20;    // of evidence, at least: less is not worth a cut
+constexpr std::size_t PART_ROWS = 128;         // at least: a part has sums of its own, a row long
+constexpr std::size_t MOST_PARTS = 64;
+constexpr std::size_t THREAD_BYTES = 2 << 20;  // a tenth of a millisecond; starting one takes less
+
+// Cuts of rows into a power of two of parts, which most numbers of threads share evenly.
+struct Parts {
+    std::size_t rows, n = 1, each;
+
+    Parts(std::size_t rows, std::size_t members) : rows(rows) {
+        const std::size_t fit =
+            std::min({MOST_PARTS, rows * members * ENTRY_BYTES / PART_BYTES, rows / PART_ROWS});
+        while (2 * n <= fit) n *= 2;
+        each = (rows + n - 1) / n;
+        each += (8 - each % 8) % 8;  // whole turns of the kernel
+    }
+
+    std::size_t begin(std::size_t part) const { return std::min(rows, part * each); }
+    std::size_t end(std::size_t part) const { return std::min(rows, (part + 1) * each); }
+};
+
+// work(part, thread) for every part, by up to so many threads, of which the caller's is the first.
+// It must not throw.
+template <typename WORK>
+void share(std::size_t n_parts, std::size_t n_threads, const WORK &work) {
+    std::atomic<std::size_t> next{0};
+    const auto take_parts = [&](std::size_t thread) {
+        for (std::size_t part; (part = next.fetch_add(1)) < n_parts;) work(part, thread);
+    };
+    std::vector<std::thread> helpers;
+    helpers.reserve(n_threads);
+    try {
+        for (std::size_t t = 1; t < n_threads; ++t) helpers.emplace_back(take_parts, t);
+    } catch (const std::system_error &) {
+        // The system gives no more threads: those there are share the parts.
+    }
+    take_parts(0);
+    for (std::thread &helper : helpers) helper.join();
+}
+
+}  // namespace
+
+#endif

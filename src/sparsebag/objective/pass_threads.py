@@ -1,0 +1,66 @@
+"""How many threads a pass over the evidence takes.
+
+Passes are bound by memory, which one thread of most machines cannot keep busy. As the numerical
+libraries do, they take every processor the process may use, or what ``OMP_NUM_THREADS`` says:
+joblib and Dask set it for their workers, which share the machine already. The sums have the same
+bits whatever the number; small evidence is read by one thread in any case (``kernel/parts.h``).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from functools import lru_cache
+
+from joblib import cpu_count
+
+MOST_THREADS = 64
+"""More than the parts evidence is cut into."""
+
+_limit: ContextVar[int] = ContextVar("pass_threads", default=MOST_THREADS)
+
+
+def pass_threads() -> int:
+    """Threads a pass may take here and now.
+
+    Returns
+    -------
+    int
+
+    Examples
+    --------
+    >>> with at_most_pass_threads(1):
+    ...     pass_threads()
+    1
+    """
+    return min(_limit.get(), _asked() or _processors())
+
+
+@contextmanager
+def at_most_pass_threads(n_threads: int) -> Iterator[None]:
+    """Keep passes made inside to so many threads.
+
+    Parameters
+    ----------
+    n_threads : int
+        For work that is one of several at a time, as a task on a cluster.
+    """
+    token = _limit.set(min(n_threads, _limit.get()))
+    try:
+        yield
+    finally:
+        _limit.reset(token)
+
+
+def _asked() -> int | None:
+    """What the environment asks for; its first number, where nested regions have one each."""
+    first = os.environ.get("OMP_NUM_THREADS", "").split(",")[0].strip()
+    return int(first) if first.isdecimal() and int(first) > 0 else None
+
+
+@lru_cache(maxsize=1)
+def _processors() -> int:
+    """Processors the process may use: affinity and a container's share are counted in."""
+    return max(1, int(cpu_count()))

@@ -1,0 +1,134 @@
+"""Threads of a pass: how many there are, and that their number moves no bit."""
+
+import threading
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from problems import LOSSES, evidence, interior_point
+from sparsebag.objective import _passes, block_kernel, one_read, pass_threads
+from sparsebag.objective.penalties import ConcaveQuadratic
+from sparsebag.objective.simplex_objective import SimplexObjective
+
+WORTH_A_THREAD = 2 << 20
+SHAPES = [(13_000, 70), (100_003, 9), (517, 4200), (40_000, 33)]
+
+
+@pytest.fixture(params=["avx512", "avx2", "portable"])
+def kernel(request):
+    if request.param not in _passes.kernels():
+        pytest.skip(f"this machine has no {request.param}")
+    before = _passes.use_kernel(request.param)
+    yield request.param
+    _passes.use_kernel(before)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_evidence_in_memory_has_the_same_sums(kernel, shape, monkeypatch):
+    e = evidence(n_rows=shape[0], n_members=shape[1], dtype=np.float32)
+    assert e.nbytes >= 2 * WORTH_A_THREAD
+    f = SimplexObjective(e, LOSSES["log_loss"], ConcaveQuadratic(0.02), prior_mass=0.02)
+    weights = interior_point(shape[1])
+    found = []
+    for n_threads in (1, 2, 5, 64):
+        monkeypatch.setattr(one_read, "pass_threads", lambda n=n_threads: n)
+        found.append(f.value_and_gradient(weights))
+    for value, gradient in found[1:]:
+        assert value == found[0][0]
+        assert np.array_equal(gradient, found[0][1])
+    f._one_read = None
+    value, slow = f.value_and_gradient(weights)
+    assert found[0][0] == pytest.approx(value, rel=1e-5)
+    assert found[0][1] == pytest.approx(slow, rel=1e-4, abs=1e-5 * np.abs(slow).max())
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_blocks_of_a_stream_have_the_same_sums_and_priors(kernel, weighted, monkeypatch):
+    e = evidence(n_rows=30_000, n_members=41, dtype=np.float32, weighted=weighted)
+    assert e.nbytes >= 2 * WORTH_A_THREAD
+    e.oob_mask[17] = False  # a row nobody votes on
+    e = replace(e, votes=np.where(e.oob_mask, e.votes, np.float32(0)))
+    read = block_kernel.make_block_kernel(LOSSES["log_loss"], 1e-3, "classification", 3)
+    found = []
+    for n_threads in (1, 2, 7):
+        monkeypatch.setattr(block_kernel, "pass_threads", lambda n=n_threads: n)
+        gradient, prior = np.ones(41), np.empty(e.n_rows, dtype=np.float32)
+        sums = read.add(
+            e,
+            interior_point(41).astype(np.float32),
+            gradient,
+            prior_mass=0.02,
+            least_denominator=1e-15,
+            found_prior=prior,
+        )
+        found.append((sums, gradient, prior))
+    for sums, gradient, prior in found[1:]:
+        assert sums == found[0][0]
+        assert np.array_equal(gradient, found[0][1])
+        assert np.array_equal(prior, found[0][2], equal_nan=True)
+    assert np.isnan(found[0][2][17])
+    counted = e.votes.sum(axis=1) / np.maximum(e.oob_mask.sum(axis=1), 1)
+    covered = e.oob_mask.any(axis=1)
+    assert found[0][2][covered] == pytest.approx(counted[covered], rel=1e-5)
+
+
+def test_passes_are_shared_by_threads(monkeypatch):
+    """More threads run than the one that asks for passes and those there were before."""
+    e = evidence(n_rows=400_000, n_members=40, dtype=np.float32)
+    f = SimplexObjective(e, LOSSES["log_loss"], ConcaveQuadratic(0.0), prior_mass=0.02)
+    monkeypatch.setattr(one_read, "pass_threads", lambda: 4)
+    done, most = threading.Event(), 0
+
+    def passes():
+        for _ in range(20):
+            f.value_and_gradient(f.uniform_weights())
+        done.set()
+
+    worker = threading.Thread(target=passes)
+    before = _tasks()
+    worker.start()
+    while not done.is_set():
+        most = max(most, _tasks())
+    worker.join()
+    assert most > before + 1
+
+
+def _tasks():
+    try:
+        with open("/proc/self/status") as status:
+            return next(int(line.split()[1]) for line in status if line.startswith("Threads"))
+    except OSError:
+        pytest.skip("the system does not count a process's threads in /proc")
+
+
+@pytest.mark.parametrize(
+    ("asked", "expected"), [("3", 3), (" 2,1 ", 2), ("0", None), ("many", None), ("-1", None)]
+)
+def test_the_environment_says_how_many(monkeypatch, asked, expected):
+    monkeypatch.setenv("OMP_NUM_THREADS", asked)
+    monkeypatch.setattr(pass_threads, "_processors", lambda: 8)
+    assert pass_threads.pass_threads() == (expected or 8)
+
+
+def test_without_a_word_every_processor_is_taken(monkeypatch):
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    monkeypatch.setattr(pass_threads, "_processors", lambda: 6)
+    assert pass_threads.pass_threads() == 6
+    monkeypatch.setattr(pass_threads, "_processors", lambda: 1000)
+    assert pass_threads.pass_threads() == pass_threads.MOST_THREADS
+
+
+def test_limits_nest_and_end(monkeypatch):
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    monkeypatch.setattr(pass_threads, "_processors", lambda: 6)
+    with pass_threads.at_most_pass_threads(2):
+        with pass_threads.at_most_pass_threads(4):
+            assert pass_threads.pass_threads() == 2
+        assert pass_threads.pass_threads() == 2
+        others = []
+        elsewhere = threading.Thread(target=lambda: others.append(pass_threads.pass_threads()))
+        elsewhere.start()
+        elsewhere.join()
+        assert others == [6]  # a limit is the thread's that set it
+    assert pass_threads.pass_threads() == 6
