@@ -9,6 +9,9 @@ from array_api_compat import device, size
 
 CPU_BLOCK_ENTRIES = 1 << 19
 """2 MiB of float32: a block's second use (the gradient) finds it in the cache."""
+CPU_CHECKED_ENTRIES = 1 << 16
+"""Of a block that is only looked at: what is made of it, a byte an entry, is too small for the
+system to take back and hand out page by page again, as it does with more in Dask's workers."""
 ACCELERATOR_BLOCK_ENTRIES = 1 << 28
 """1 GiB of float32: large enough that kernel launches do not count."""
 ROW_GROUP = 256
@@ -17,7 +20,11 @@ groups, or a group whole blocks, so that sums do not depend on how rows are cut 
 
 
 def row_blocks(
-    matrix: Any, n_rows: int | None = None, *, entries: int | None = None
+    matrix: Any,
+    n_rows: int | None = None,
+    *,
+    entries: int | None = None,
+    cpu_entries: int = CPU_BLOCK_ENTRIES,
 ) -> Iterator[slice]:
     """Consecutive row slices of a matrix, sized for its device.
 
@@ -31,6 +38,8 @@ def row_blocks(
         How many rows to cut, where it is a selection of the matrix's; default: all of them.
     entries : int, optional
         Entries of a block, where its device's usual number does not suit.
+    cpu_entries : int, optional
+        The usual number on the CPU.
 
     Yields
     ------
@@ -43,7 +52,7 @@ def row_blocks(
     [512, 88]
     """
     on_cpu = str(device(matrix)).startswith("cpu")
-    entries = entries or (CPU_BLOCK_ENTRIES if on_cpu else ACCELERATOR_BLOCK_ENTRIES)
+    entries = entries or (cpu_entries if on_cpu else ACCELERATOR_BLOCK_ENTRIES)
     all_rows = int(matrix.shape[0])
     width = max(1, (size(matrix) or 0) // max(1, all_rows))
     step = _whole_groups(max(1, entries // width))

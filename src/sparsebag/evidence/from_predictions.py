@@ -9,7 +9,7 @@ import scipy.sparse as sp
 from array_api_compat import array_namespace, device, is_array_api_obj, is_numpy_array, size
 
 from sparsebag.evidence.arrays import detached, is_on_cuda, on_host, working_dtype
-from sparsebag.evidence.blocks import row_blocks
+from sparsebag.evidence.blocks import CPU_CHECKED_ENTRIES, row_blocks
 from sparsebag.evidence.evidence import PROBABILITY_TOLERANCE, OOBEvidence, zero_in_bag
 from sparsebag.evidence.labels import UnknownLabelError, class_positions
 from sparsebag.evidence.members import Task
@@ -266,18 +266,29 @@ def _out_of_bag(
     xp = array_namespace(predictions)
     small = (size(predictions) or 0) * xp.finfo(predictions.dtype).bits // 8 <= LARGEST_COPY_BYTES
     votes, zeroed = predictions, True
-    for rows in row_blocks(predictions):
-        block = zero_in_bag(predictions[rows, ...], None if mask is None else mask[rows, ...])
-        _check_block(block, rows.start or 0, probabilities=probabilities)
-        if mask is None or not bool(xp.any((predictions[rows, ...] != 0) & ~mask[rows, ...])):
+    for rows in row_blocks(predictions, cpu_entries=CPU_CHECKED_ENTRIES):
+        given, seen = predictions[rows, ...], None if mask is None else mask[rows, ...]
+        if not _is_plain(given, probabilities=probabilities):
+            unseen = zero_in_bag(given, seen)
+            _check_block(unseen, rows.start or 0, probabilities=probabilities)
+        if seen is None or not bool(xp.any((given != 0) & ~seen)):
             continue
         if not small:
             zeroed = False
             continue
         if votes is predictions:
             votes = xp.asarray(predictions, copy=True)
-        votes[rows, ...] = block
+        votes[rows, ...] = zero_in_bag(given, seen)
     return votes, zeroed
+
+
+def _is_plain(block: Array, *, probabilities: bool) -> bool:
+    """Whether nothing in the block is to be refused, in the bag or out of it: two plain reads."""
+    xp = array_namespace(block)
+    least, most = float(xp.min(block)), float(xp.max(block))  # NaN where there is one
+    if probabilities:
+        return least >= 0.0 and most <= 1.0 + PROBABILITY_TOLERANCE
+    return bool(np.isfinite(least) and np.isfinite(most))
 
 
 def has_votes(block: OOBEvidence) -> bool:
