@@ -239,6 +239,11 @@ def fit_weights(
         ``weights`` (on the simplex, exact zeros), ``objective``, ``stationarity_gap``,
         ``status``, counts and trace.
 
+    Notes
+    -----
+    Passes over float32 votes in memory or of a stream take as many threads as there are processors,
+    or as the environment's ``OMP_NUM_THREADS`` says; the result does not depend on their number.
+
     Examples
     --------
     >>> import numpy as np
