@@ -17,8 +17,11 @@ from benchmarks.scale_data import SyntheticRows
 from benchmarks.scale_sgd import LABELS, objective_of
 from sparsebag.evidence.array_rows import ArrayRows
 from sparsebag.evidence.evidence import OOBEvidence
+from sparsebag.evidence.row_stream import block_rows_for
+from sparsebag.objective import _passes
 from sparsebag.objective.losses import LogLoss
 from sparsebag.objective.objective import Objective
+from sparsebag.objective.pass_threads import pass_threads
 from sparsebag.objective.penalties import ConcaveQuadratic
 from sparsebag.objective.stream_objective import StreamObjective
 from sparsebag.settings import DEFAULT_FLOOR, DEFAULT_PRIOR_MASS
@@ -109,6 +112,14 @@ class Problem:
     def is_streamed(self) -> bool:
         return self.n_rows > len(self.votes)
 
+    @property
+    def n_threads(self) -> int:
+        """Those a pass takes: what one kernel reads at a time may be worth fewer than there are."""
+        n_rows, n_members = self.votes.shape
+        if self.is_streamed:
+            n_rows = block_rows_for(n_members)
+        return _passes.threads_taken(n_rows, n_members, pass_threads())
+
     def objective(self) -> Objective:
         if not self.is_streamed:
             evidence = OOBEvidence(self.votes, self.mask, self.y, "classification", classes=LABELS)
@@ -146,13 +157,16 @@ def gradient_pass(name: str, problem: Problem) -> dict[str, object]:
     objective = problem.objective()
     weights = objective.uniform_weights()
     objective.value_and_gradient(weights)  # a stream is checked the first time it is read
-    before = bandwidth()
+    n_threads = problem.n_threads
+    before = bandwidth(n_threads)
     repeats = STREAMED_REPEATS if problem.is_streamed else PASS_REPEATS
     seconds, reading = [], []
     for _ in range(repeats):  # by turns: whatever else uses the bus slows both
         seconds.append(best_of(lambda: objective.value_and_gradient(weights), 1))
-        reading.append(long_read(problem.votes, problem.n_rows))
-    speed = 0.5 * (before + bandwidth())  # a pass may take half a minute, and others use the bus
+        reading.append(long_read(problem.votes, problem.n_rows, n_threads))
+    speed = 0.5 * (
+        before + bandwidth(n_threads)
+    )  # a pass may take half a minute, and others use the bus
     found = Pass(
         n_rows=problem.n_rows,
         n_members=objective.n_members,
@@ -176,7 +190,7 @@ def solve(name: str, problem: Problem, **settings: int) -> dict[str, object]:
     found = SOLVERS[name](**settings).solve(objective)
     seconds = time.perf_counter() - start
     peak = peak_bytes()
-    speed = bandwidth()  # after the peak is read: it takes memory too
+    speed = bandwidth(problem.n_threads)  # after the peak is read: it takes memory too
     passes = objective.n_passes if isinstance(objective, StreamObjective) else found.n_evaluations
     row = Growth(
         solver=name,

@@ -1,4 +1,4 @@
-"""How fast this machine reads memory, with as many threads as a pass over the evidence takes."""
+"""How fast so many threads of this machine read memory."""
 
 from __future__ import annotations
 
@@ -10,26 +10,27 @@ from contextlib import contextmanager
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from sparsebag.objective.pass_threads import pass_threads
-
 BLOCK_ENTRIES = 32_000_000
+MOST_ENTRIES = 256_000_000
+"""Of `bandwidth`: 128 MB for a thread or two, more for more, up to 1 GB, which no cache holds."""
 READ_ENTRIES = 8_000_000
 SHORTEST_SECONDS = 4e-3
 """Of a measurement, about what `bandwidth` takes for a read: shorter work is repeated for as long,
 and its mean counts, so that neither has more chances to be lucky."""
 
 
-def bandwidth() -> float:
-    """Bytes a second read from memory by the threads of a pass; best of five."""
-    block = np.ones(BLOCK_ENTRIES, dtype=np.float32)
-    with _readers() as read:
+def bandwidth(n_threads: int = 1) -> float:
+    """Bytes a second so many threads read from memory; best of five."""
+    entries = min(MOST_ENTRIES, BLOCK_ENTRIES * max(1, n_threads // 2))
+    block = np.ones(entries, dtype=np.float32)
+    with _readers(n_threads) as read:
         return block.nbytes / best_of(lambda: read(block), 5)
 
 
-def long_read(votes: np.ndarray, n_rows: int) -> float:
-    """Seconds the threads of a pass take to read that many rows of votes once, as it has to."""
+def long_read(votes: np.ndarray, n_rows: int, n_threads: int) -> float:
+    """Seconds so many threads take to read that many rows of votes once, as a pass has to."""
     flat, left = votes.reshape(-1), n_rows * votes.shape[1]
-    with _readers() as read:
+    with _readers(n_threads) as read:
         start = time.perf_counter()
         while left > 0:
             read(flat[: min(left, len(flat))])
@@ -53,9 +54,8 @@ def _measured(work: Callable[[], object]) -> float:
 
 
 @contextmanager
-def _readers() -> Iterator[Callable[[np.ndarray], None]]:
+def _readers(n_threads: int) -> Iterator[Callable[[np.ndarray], None]]:
     """A function that reads an array once, in pieces that the threads share."""
-    n_threads = pass_threads()
 
     def read(flat: np.ndarray) -> None:
         size = min(READ_ENTRIES, -(-len(flat) // n_threads))

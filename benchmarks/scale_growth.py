@@ -259,8 +259,9 @@ def _show_passes(passes: list[Pass]) -> None:
             beside = max(p.seconds / p.long_read_bound for p in some)
             print(f"{what}: at most {worst:.2f} × the bound, {beside:.2f} × a read as long")
     print(
-        "bound: bytes by the best of five reads of 128 MB before and after the passes, by as many "
-        "threads; passes of less than 4 ms are made again for as long, and their mean is taken\n"
+        "bound: bytes by the best of five reads before and after the passes, of 128 MB or more (no "
+        "cache holds them), by as many threads as the pass takes\n"
+        "passes of less than 4 ms are made again for as long, and their mean is taken\n"
         "long read: the same bytes by a plain read of the votes that takes as many rows as the "
         "pass, by turns with it; the better of "
         "two (five in memory) of either"

@@ -73,6 +73,21 @@ def test_blocks_of_a_stream_have_the_same_sums_and_priors(kernel, weighted, monk
     assert found[0][2][covered] == pytest.approx(counted[covered], rel=1e-5)
 
 
+@pytest.mark.parametrize(
+    ("shape", "most", "taken"),
+    [
+        ((1000, 100), 8, 1),  # half a megabyte
+        ((10_000, 100), 8, 2),
+        ((640, 10_000), 2, 2),
+        ((640, 10_000), 64, 8),  # parts have 64 rows at least
+        ((100_000, 1000), 64, 64),
+        ((0, 5), 8, 1),
+    ],
+)
+def test_small_evidence_takes_few_threads(shape, most, taken):
+    assert _passes.threads_taken(*shape, most) == taken
+
+
 def test_passes_are_shared_by_threads(monkeypatch):
     """More threads run than the one that asks for passes and those there were before."""
     e = evidence(n_rows=400_000, n_members=40, dtype=np.float32)

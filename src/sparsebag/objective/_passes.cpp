@@ -102,8 +102,7 @@ Totals evaluate(const float *v, const std::uint8_t *m, const float *w, std::size
                 std::size_t c, const RowTerms &t, std::size_t n_threads, double *gradient) {
     const Evaluate run = chosen().load(std::memory_order_relaxed)->evaluate;
     const Parts parts(rows, c);
-    const std::size_t worth = rows * c * ENTRY_BYTES / THREAD_BYTES;
-    n_threads = std::max<std::size_t>(1, std::min({n_threads, worth, parts.n}));
+    n_threads = parts.threads(n_threads, c);
     // All room is made here: a thread that finds none left would end the process.
     const std::size_t width = c + MOST_LANES;
     std::vector<float> sums(n_threads * width);
@@ -139,6 +138,10 @@ std::string use_kernel(const std::string &name) {
             return before;
         }
     throw nb::value_error("this machine has no such kernel; kernels() names those it has");
+}
+
+std::size_t threads_taken(std::size_t rows, std::size_t members, std::size_t most) {
+    return Parts(rows, members).threads(most, members);
 }
 
 template <typename T>
@@ -241,6 +244,7 @@ NB_MODULE(_passes, m) {
     m.def("block_loss_and_gradient", &block_loss_and_gradient, exact, exact, exact, exact, exact,
           exact, exact, exact, exact, exact, exact, exact, exact, exact, exact, exact, exact,
           exact);
+    m.def("threads_taken", &threads_taken, nb::arg("rows"), nb::arg("members"), nb::arg("most"));
     m.def("kernels", &kernels_here);
     m.def("use_kernel", &use_kernel, nb::arg("name"));
     m.def("transposed", &transposed<float, transposed_f32>, exact, exact, exact, exact, exact);

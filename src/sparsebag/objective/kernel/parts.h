@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::size_t ENTRY_BYTES = 5;         // a vote and its mask
 constexpr std::size_t PART_BYTES = 1 << 20;    // of evidence, at least: less is not worth a cut
-constexpr std::size_t PART_ROWS = 128;         // at least: a part has sums of its own, a row long
+constexpr std::size_t PART_ROWS = 64;          // at least: a part has sums of its own, a row long
 constexpr std::size_t MOST_PARTS = 64;
 constexpr std::size_t THREAD_BYTES = 2 << 20;  // a tenth of a millisecond; starting one takes less
 
@@ -28,6 +28,12 @@ struct Parts {
         while (2 * n <= fit) n *= 2;
         each = (rows + n - 1) / n;
         each += (8 - each % 8) % 8;  // whole turns of the kernel
+    }
+
+    // Of at most so many threads, those that have enough to read.
+    std::size_t threads(std::size_t most, std::size_t members) const {
+        const std::size_t worth = rows * members * ENTRY_BYTES / THREAD_BYTES;
+        return std::max<std::size_t>(1, std::min({most, worth, n}));
     }
 
     std::size_t begin(std::size_t part) const { return std::min(rows, part * each); }
