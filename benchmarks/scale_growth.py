@@ -53,6 +53,7 @@ LONGEST_SECONDS, QUICK_LONGEST_SECONDS = 1800.0, 3.0
 FITTED_ENTRIES, QUICK_FITTED_ENTRIES = 10_000_000, 1_000_000
 """Entries from which on times are fitted: below, fixed costs rule."""
 PASS = "one pass"
+BEYOND_CACHES = 400_000_000
 
 
 def main() -> None:
@@ -244,11 +245,13 @@ def _show_passes(passes: list[Pass]) -> None:
         f"{'long read ms':>14}{'×':>7}"
     )
     for p in passes:
+        beside = f"{'–':>14}{'–':>7}"
+        if _is_beyond_caches(p):
+            beside = f"{1e3 * p.long_read_bound:>14.2f}{p.seconds / p.long_read_bound:>7.2f}"
         print(
             f"{p.n_rows:>10,}{p.n_members:>7,}{'streamed' if p.is_streamed else '':>10}"
             f"{1e3 * p.seconds:>12.2f}{1e3 * p.bound:>12.2f}{p.seconds / p.bound:>7.2f}"
-            f"{p.speed / 1e9:>7.1f}{1e3 * p.long_read_bound:>14.2f}"
-            f"{p.seconds / p.long_read_bound:>7.2f}"
+            f"{p.speed / 1e9:>7.1f}{beside}"
         )
     for what, some in (
         ("in memory", [p for p in passes if not p.is_streamed]),
@@ -256,16 +259,21 @@ def _show_passes(passes: list[Pass]) -> None:
     ):
         if some:
             worst = max(p.seconds / p.bound for p in some)
-            beside = max(p.seconds / p.long_read_bound for p in some)
-            print(f"{what}: at most {worst:.2f} × the bound, {beside:.2f} × a read as long")
+            told = f"{what}: at most {worst:.2f} × the bound"
+            long = [p.seconds / p.long_read_bound for p in some if _is_beyond_caches(p)]
+            print(told + (f", {max(long):.2f} × a read as long" if long else ""))
     print(
         "bound: bytes by the best of five reads before and after the passes, of 128 MB or more (no "
         "cache holds them), by as many threads as the pass takes\n"
         "passes of less than 4 ms are made again for as long, and their mean is taken\n"
         "long read: the same bytes by a plain read of the votes that takes as many rows as the "
         "pass, by turns with it; the better of "
-        "two (five in memory) of either"
+        "two (five in memory) of either; not told where caches hold the votes"
     )
+
+
+def _is_beyond_caches(row: Pass) -> bool:
+    return row.n_rows * row.n_members * ENTRY_BYTES >= BEYOND_CACHES
 
 
 def _show_rules(longest: float, limit: int) -> None:
