@@ -17,7 +17,7 @@ from functools import lru_cache
 from joblib import cpu_count
 
 MOST_THREADS = 64
-"""More than the parts evidence is cut into."""
+"""As many as the parts that evidence is cut into at most."""
 
 _limit: ContextVar[int] = ContextVar("pass_threads", default=MOST_THREADS)
 
