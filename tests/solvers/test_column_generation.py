@@ -38,8 +38,8 @@ def starts(n_members=N_MEMBERS):
 
 
 @pytest.fixture
-def set_sizes(monkeypatch):
-    """Sets of 20 members from 30 members on; how many SciPy saw in each round."""
+def sizes_seen(monkeypatch):
+    """How many members SciPy saw in each round."""
     seen = []
     original = slsqp.scipy_slsqp
 
@@ -48,10 +48,16 @@ def set_sizes(monkeypatch):
         return original(part, *args, **settings)
 
     monkeypatch.setattr(slsqp, "scipy_slsqp", watched)
-    monkeypatch.setattr(slsqp, "MOST_MEMBERS", 30)
-    monkeypatch.setattr(column_generation, "WORKING_SET", 20)
-    monkeypatch.setattr(column_generation, "LEAST_SET", 5)
     return seen
+
+
+@pytest.fixture
+def set_sizes(sizes_seen, monkeypatch):
+    """Sets of ten from thirty members on; how many SciPy saw in each round."""
+    monkeypatch.setattr(slsqp, "MOST_MEMBERS", 30)
+    monkeypatch.setattr(column_generation, "WORKING_SET", 10)
+    monkeypatch.setattr(column_generation, "LEAST_SET", 5)
+    return sizes_seen
 
 
 @pytest.mark.parametrize("start", starts())
@@ -64,25 +70,23 @@ def test_it_ends_where_other_solvers_do(loss, start, set_sizes):
     assert max(set_sizes) < N_MEMBERS
     assert solution.status is Status.OWN_TEST
     assert on_the_simplex(solution.weights)
-    assert solution.objective <= exact.objective + 1e-5 * f.scale
-    assert solution.stationarity_gap <= 5e-3 * f.scale
+    assert solution.objective <= exact.objective + 5e-6  # a few times ftol
+    assert solution.stationarity_gap <= 5e-3
     assert solution.objective == pytest.approx(f.value(solution.weights), abs=1e-12)
 
 
-def test_ten_thousand_members_take_seconds():
-    rng = np.random.default_rng(900)
-    e = evidence(n_rows=300, n_members=50, seed=900)
-    copies = rng.integers(0, 50, 10_000)
-    noise = rng.uniform(0.9, 1.0, (300, 10_000))
-    many = replace(e, votes=e.votes[:, copies] * noise, oob_mask=e.oob_mask[:, copies])
-    f = SimplexObjective(many, LogLoss(), ConcaveQuadratic(0.0), floor=1e-3, prior_mass=0.02)
+def test_of_ten_thousand_members_scipy_sees_a_few_hundred(sizes_seen):
+    f = objective(lam=0.0, n_rows=200, n_members=10_000, n_classes=2, seed=900)
     solution = SLSQP().solve(f)
+    assert max(sizes_seen) <= 300
     assert solution.status is Status.OWN_TEST
-    assert solution.objective <= ProjectedGradient().solve(f).objective + 1e-5
-    assert solution.seconds < 60.0
+    assert solution.objective <= ProjectedGradient().solve(f).objective + 5e-6
+    assert solution.stationarity_gap <= 1e-3
 
 
-def test_up_to_the_threshold_it_is_scipys_own():
+def test_up_to_the_threshold_it_is_scipys_own(monkeypatch):
+    assert slsqp.MOST_MEMBERS == 2000  # what others are measured against stays what it was
+    monkeypatch.setattr(slsqp, "MOST_MEMBERS", 60)
     f = objective(n_members=60, n_rows=300)
     ones = np.ones(60)
     result = minimize(
@@ -99,7 +103,6 @@ def test_up_to_the_threshold_it_is_scipys_own():
     assert np.array_equal(solution.weights, clipped / clipped.sum())
     assert solution.n_iterations == result.nit
     assert solution.n_evaluations == result.nfev + 1
-    assert slsqp.MOST_MEMBERS >= 2000  # what is measured against it stays what it was
 
 
 @pytest.mark.parametrize("start", starts())
@@ -134,7 +137,8 @@ def test_rows_that_only_newcomers_serve_do_not_stop_it(set_sizes):
     assert solution.objective < f.value(f.uniform_weights()) < f.value(vertex)
 
 
-def test_a_start_that_is_the_answer_is_left_alone(set_sizes):
+def test_a_start_that_is_the_answer_is_left_alone(set_sizes, monkeypatch):
+    monkeypatch.setattr(column_generation, "WORKING_SET", 20)  # all that have weight
     f = objective(n_members=N_MEMBERS, n_rows=400, lam=0.0, seed=900)
     done = ProjectedGradient(tol=1e-9).solve(f)
     solution = SLSQP().solve(f, done.weights)
@@ -143,7 +147,7 @@ def test_a_start_that_is_the_answer_is_left_alone(set_sizes):
     assert solution.objective <= done.objective
 
 
-@pytest.mark.parametrize("max_iter", [1, 5, 11])
+@pytest.mark.parametrize("max_iter", [1, 5, 20])
 def test_the_iteration_limit_is_one_over_all_rounds(max_iter, set_sizes):
     f = objective(n_members=N_MEMBERS, n_rows=400, seed=900)
     solution = SLSQP(max_iter=max_iter).solve(f)
@@ -172,7 +176,8 @@ def test_an_interrupt_anywhere_keeps_what_was_gained(prior_mass, set_sizes, monk
     passes = [number for number, (n, _) in enumerate(calls) if n == N_MEMBERS]
     assert len(passes) > 2
     values = [value for _, value in calls]
-    for when in range(1, len(values)):
+    some = np.linspace(1, len(values) - 1, 20).astype(int)
+    for when in sorted({*some.tolist(), *passes[1:]}):
         count = itertools.count()
 
         def interrupted(self, weights, when=when, count=count):
@@ -194,9 +199,9 @@ def test_an_interrupt_anywhere_keeps_what_was_gained(prior_mass, set_sizes, monk
             assert solution.objective == values[when]
 
 
-@pytest.mark.parametrize(("memory_limit", "most"), [(1 << 30, 30), (12_000, 15), (100, 30)])
-def test_streamed_rows_end_where_rows_in_memory_do(memory_limit, most, set_sizes):
-    """A set that fits the memory allowed is held; smaller ones where 20 do not; else read."""
+@pytest.mark.parametrize(("memory_limit", "first"), [(1 << 30, 10), (100_000, 5), (1000, 10)])
+def test_streamed_rows_end_where_rows_in_memory_do(memory_limit, first, set_sizes):
+    """A set is held in memory, half of it where ten do not fit, and read where five do not."""
     f = objective(n_members=N_MEMBERS, n_rows=400, lam=0.0, seed=900)
     e = f.evidence
     rows = ArrayRows(
@@ -205,10 +210,12 @@ def test_streamed_rows_end_where_rows_in_memory_do(memory_limit, most, set_sizes
     stream = StreamObjective(
         rows, LogLoss(), f.penalty, floor=1e-3, prior_mass=0.02, memory_limit=memory_limit
     )
-    streamed, held = SLSQP(max_iter=1000).solve(stream), SLSQP(max_iter=1000).solve(f)
+    streamed = SLSQP(max_iter=1000).solve(stream)
+    assert set_sizes[0] == first
+    held = SLSQP(max_iter=1000).solve(f)
     assert streamed.status is Status.OWN_TEST
     assert on_the_simplex(streamed.weights)
-    assert streamed.objective == pytest.approx(held.objective, abs=1e-5)
+    assert streamed.objective == pytest.approx(held.objective, abs=5e-6)
 
 
 def test_progress_and_counts(set_sizes, capsys):

@@ -34,8 +34,8 @@ class SLSQP:
     time, those with weight and those that ask loudest for some (`generate_columns`). A round that
     lowers the objective by no more than ``ftol`` is the last.
 
-    Ctrl-C is heard between SciPy's steps only: one step is compiled code, cubic in the number of
-    members it sees: a few hundredths of a second for 300, up to ten seconds for 2000.
+    Ctrl-C is heard between SciPy's steps only. One step is compiled code, cubic in the number of
+    members it sees: hundredths of a second for 300, up to 20 seconds for 2000.
 
     Parameters
     ----------
