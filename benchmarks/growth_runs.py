@@ -181,13 +181,13 @@ def gradient_pass(name: str, problem: Problem) -> dict[str, object]:
     return asdict(found)
 
 
-def solve(name: str, problem: Problem, **settings: int) -> dict[str, object]:
+def solve(name: str, problem: Problem) -> dict[str, object]:
     warnings.simplefilter("ignore")
     forget_peak()
     before = held_bytes()
     objective = problem.objective()
     start = time.perf_counter()
-    found = SOLVERS[name](**settings).solve(objective)
+    found = SOLVERS[name]().solve(objective)
     seconds = time.perf_counter() - start
     peak = peak_bytes()
     speed = bandwidth(problem.n_threads)  # after the peak is read: it takes memory too

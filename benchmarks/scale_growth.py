@@ -3,7 +3,6 @@
     python -m benchmarks.scale_growth [--quick] [--fresh]
     python -m benchmarks.scale_growth --passes    # single passes alone: a few minutes
     python -m benchmarks.scale_growth --passes --threads 1    # the same by one thread
-    python -m benchmarks.scale_growth --slsqp     # one iteration of SLSQP with 10 000 members
 
 About three quarters of an hour on a quiet core, with 24 GiB. What is measured is noted at once in
 ``benchmarks/results/scale_growth.local.jsonl``: a run that was stopped goes on from there, and the
@@ -12,10 +11,8 @@ notes go when the table is written. M = 10⁴…10⁷ by N = 10²…10⁴, two r
 - Evidence up to 6 GB (5 bytes an entry) is made in memory. Larger evidence is streamed, 1 GiB
   allowed: its rows are those of the largest evidence in memory of as many members, handed out again
   and again, so that every pass moves all the bytes there are and none wait for a generator.
-- A solver is asked as long as its own times on smaller evidence, grown in proportion to the entries
-  (SLSQP: members cubed, where that is more), foretell at most half an hour. Only SLSQP with 10 000
-  members does not: its own algebra, not the evidence, takes hours. One iteration of it is measured
-  apart (``--slsqp``).
+- A solver is asked as long as its own times on smaller evidence, grown in proportion to the
+  entries, foretell at most half an hour.
 
 Each solve runs in a forked process of its own, whose peak memory beyond the evidence is read. Times
 are the clock's, so nothing else should run. The bound is the evidence read, by the solver's own
@@ -39,11 +36,11 @@ from benchmarks.kept_output import kept_output
 from benchmarks.scale_data import SyntheticRows
 from sparsebag.objective.pass_threads import MOST_THREADS, at_most_pass_threads, pass_threads
 from sparsebag.solvers.auto import SOLVERS
+from sparsebag.solvers.slsqp import MOST_MEMBERS
 
 RESULTS = Path(__file__).parent / "results" / "scale_growth.txt"
 PASSES = RESULTS.with_name("scale_passes.txt")
 PASSES_BY_ONE = RESULTS.with_name("scale_passes_one_thread.txt")
-ITERATION = RESULTS.with_name("scale_slsqp.txt")
 NOTES = RESULTS.with_suffix(".local.jsonl")
 ROWS, QUICK_ROWS = (10_000, 100_000, 1_000_000, 10_000_000), (1_000, 10_000, 30_000)
 MEMBERS, QUICK_MEMBERS = (100, 1000, 10_000), (100, 300)
@@ -61,39 +58,20 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="small sizes; nothing is kept")
     parser.add_argument("--fresh", action="store_true", help="forget what a stopped run noted")
     parser.add_argument("--passes", action="store_true", help="single passes alone")
-    parser.add_argument("--slsqp", action="store_true", help="one iteration of SLSQP alone")
     parser.add_argument("--threads", type=int, help="of a pass; kept for --passes --threads 1")
     options = parser.parse_args()
     if options.fresh:
         NOTES.unlink(missing_ok=True)
-    kept: Path | None = PASSES if options.passes else ITERATION if options.slsqp else RESULTS
+    kept: Path | None = PASSES if options.passes else RESULTS
     if options.threads is not None:
         kept = PASSES_BY_ONE if options.passes and options.threads == 1 else None
     threads = at_most_pass_threads(options.threads or MOST_THREADS)
     with kept_output(None if options.quick else kept), threads:
-        asked = "".join(f" --{n}" for n in ("quick", "passes", "slsqp") if getattr(options, n))
+        asked = "".join(f" --{n}" for n in ("quick", "passes") if getattr(options, n))
         asked += "" if options.threads is None else f" --threads {options.threads}"
         print("python -m benchmarks.scale_growth" + asked)
         print(", ".join(f"{name} {value}" for name, value in environment().items() if value))
-        if options.slsqp:
-            one_iteration(QUICK_MEMBERS if options.quick else MEMBERS)
-        else:
-            run(quick=options.quick, passes_alone=options.passes)
-
-
-def one_iteration(members: Sequence[int]) -> None:
-    """SLSQP stopped after its first iteration, which costs what each of them does."""
-    print("\n## One iteration of SLSQP, 10,000 rows, one thread\n")
-    print(f"{'N':>7}{'CPU s':>10}{'beyond the evidence':>22}")
-    for n_members in members:
-        problem = Problem.of(SyntheticRows(ROWS[0], n_members))
-        found = in_a_fork(lambda p=problem: solve("slsqp", p, max_iter=1))
-        if found is None:
-            print(f"{n_members:>7,}  died")
-            continue
-        row = Growth(**found)
-        held = f"{row.extra_bytes / 2**20:,.0f} MiB"
-        print(f"{n_members:>7,}{row.seconds:>10.2f}{held:>22}", flush=True)
+        run(quick=options.quick, passes_alone=options.passes)
 
 
 class Notes:
@@ -129,15 +107,13 @@ def shapes(*, quick: bool) -> Iterator[tuple[int, list[int], list[int]]]:
         yield n_members, held, [m for m in rows if m not in held]
 
 
-def foretold(name: str, n_rows: int, n_members: int, rows: list[Growth]) -> float:
+def foretold(n_rows: int, n_members: int, rows: list[Growth]) -> float:
     """Seconds by its own time on the largest smaller evidence; zero where there is none."""
     smaller = [r for r in rows if r.n_rows <= n_rows and r.n_members <= n_members]
     if not smaller:
         return 0.0
     nearest = max(smaller, key=lambda r: (r.n_members, r.n_rows))
-    members = n_members / nearest.n_members
-    growth = n_rows / nearest.n_rows * members
-    return nearest.seconds * max(growth, members**3 if name == "slsqp" else 0.0)
+    return nearest.seconds * (n_rows / nearest.n_rows) * (n_members / nearest.n_members)
 
 
 def exponents(rows: Sequence[Growth | Pass], values: list[float]) -> str:
@@ -172,7 +148,7 @@ def run(*, quick: bool, passes_alone: bool = False) -> None:
             assert pool is not None
             for name in asked:
                 key = f"{name} {n_rows} {n_members}"
-                seconds = foretold(name, n_rows, n_members, solved.get(name, []))
+                seconds = foretold(n_rows, n_members, solved.get(name, []))
                 if seconds > longest and key not in notes.known:
                     print(
                         f"{n_rows:>10,}{n_members:>7,}{_size(n_rows, n_members):>16}  {name:<20}"
@@ -224,8 +200,11 @@ def _show_exponents(solved: dict[str, list[Growth]], passes: list[Pass], entries
     print(f"\n### Fitted exponents, evidence of {entries:,} entries and more\n")
     print(f"{'':<20}{'seconds':>34}{'peak memory, evidence included':>38}")
     for name, rows in solved.items():
-        # SLSQP's own algebra, not the evidence, is its cost: all its shapes are fitted.
-        fitted = [r for r in rows if r.n_rows * r.n_members >= entries or name == "slsqp"]
+        fitted = [r for r in rows if r.n_rows * r.n_members >= entries]
+        if name == "slsqp":
+            # Its own algebra, not the evidence, is its cost, until it works on few of the members.
+            fitted = [r for r in rows if r.n_members <= MOST_MEMBERS]
+            name = f"slsqp, N ≤ {MOST_MEMBERS}"
         held = [r for r in fitted if not r.is_streamed]
         times = exponents(fitted, [r.seconds for r in fitted])
         peaks = [r.n_rows * r.n_members * ENTRY_BYTES + r.extra_bytes for r in held]
@@ -281,8 +260,8 @@ def _show_rules(longest: float, limit: int) -> None:
         "\nbeyond it: peak memory of a solve beyond the evidence in memory (of streamed evidence, "
         "all that is held)\n"
         "passes: in memory, evaluations, few members or all; streamed, rows read divided by M\n"
-        "over the limit: the solver's own time on the largest smaller evidence, grown with M N "
-        f"(slsqp: N³, where that is more), foretells more than {longest:.0f} s\n"
+        "over the limit: the solver's own time on the largest smaller evidence, grown with M N, "
+        f"foretells more than {longest:.0f} s\n"
         f"streamed: evidence beyond {limit / 1e9:.1f} GB is the rows of the largest evidence in "
         "memory with as many members, handed out again and again"
     )

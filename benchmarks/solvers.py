@@ -47,7 +47,8 @@ REPEAT_BELOW_SECONDS = 5.0
 LAMS = (0.0, 0.01, 0.05, 0.2)
 ILL_POSED_LAMS = (0.01, 0.05)
 
-# (data set, members, λs): SLSQP is cubic in the members, so the large ones get one λ.
+# (data set, members, λs): SLSQP is cubic in the members it sees at once, all of them up to 2000,
+# so the large ones get one λ.
 GRID = [
     *[(name, 100, LAMS) for name in ("digits", "spambase", "satimage", "magic", "house_8l")],
     *[(name, 300, LAMS) for name in ("digits", "spambase", "satimage", "adult", "house_8l")],
