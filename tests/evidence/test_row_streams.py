@@ -11,6 +11,7 @@ from sklearn.linear_model import LogisticRegression
 
 import sparsebag as sb
 from problems import evidence
+from sparsebag.evidence import member_rows
 from sparsebag.evidence.array_rows import ArrayRows
 from sparsebag.evidence.collect import collect_evidence
 from sparsebag.evidence.from_ensemble import read_ensemble
@@ -417,3 +418,37 @@ def test_rows_drawn_by_weight_do_not_depend_on_the_parts_looked_at(monkeypatch):
     ):
         assert np.array_equal(drawn, expected)
     assert len(draw_by_weight(weight, 5000, np.random.default_rng(1))[0]) == (weight > 0).sum()
+
+
+@pytest.mark.parametrize("task", ["classification", "regression"])
+@pytest.mark.parametrize("kind", ["oob", "holdout"])
+@pytest.mark.parametrize("looked_up", [1, 40, 1 << 17])
+def test_leaves_looked_up_together_vote_as_trees_do(task, kind, looked_up, monkeypatch):
+    """Whatever rows and members are asked for, in whatever order and stretches."""
+    X, y = load_iris(return_X_y=True)
+    if task == "regression":
+        X, y = X[:, :3], X[:, 3] - 1.0  # votes below zero, too
+    grown = RandomForestClassifier if task == "classification" else RandomForestRegressor
+    forest = grown(11, max_depth=4, random_state=0).fit(X, y)
+    monkeypatch.setattr(member_rows, "LOOKED_UP", looked_up)
+    leaves = sb.stream_members(forest, X, y, evidence=kind, store="leaves", block_rows=13)
+    predicted = sb.stream_members(forest, X, y, evidence=kind, store="nothing", block_rows=13)
+    asked = [
+        (np.arange(5, 30), None),
+        (np.array([140, 3, 3, 77]), None),
+        (np.arange(149, 150), np.array([2])),
+        (np.arange(3, 20), np.array([10, 0, 4])),
+        (np.array([8, 1]), np.arange(4, 9)),
+        (np.arange(0), None),
+    ]
+    for rows, members in asked:
+        found, expected = leaves.take(rows, members), predicted.take(rows, members)
+        assert found.votes == pytest.approx(expected.votes, abs=1e-6)
+        assert found.votes.flags.c_contiguous
+        if kind == "holdout":
+            assert found.oob_mask is None
+            continue
+        assert np.array_equal(found.oob_mask, expected.oob_mask)
+        assert not np.any(found.votes[~found.oob_mask])
+    for found, expected in zip(leaves.blocks(), predicted.blocks(), strict=True):
+        assert found.votes == pytest.approx(expected.votes, abs=1e-6)

@@ -25,6 +25,8 @@ from sparsebag.evidence.training_rows import check_columns, prove_training_rows
 
 TASKS_A_JOB = 4
 """Stretches of members, so that slow ones hold up none of the others for long."""
+LOOKED_UP = 1 << 17
+"""Votes looked up at a time: their places, eight bytes each, stay in the second cache."""
 
 
 def stream_members(
@@ -203,18 +205,7 @@ class PredictedRows:
         """
         columns = np.arange(self.n_members) if members is None else np.asarray(members)
         unseen = None if self._unseen is None else self._unseen_at(rows, columns)
-        n_planes = len(self.classes) if self._every_class and self.classes is not None else 1
-        # Members first: each writes its own stretch, and one transposition makes rows of them.
-        votes = np.zeros((n_planes, len(columns), len(rows)), dtype=self._dtype)
-
-        def vote(column: int) -> None:
-            where = slice(None) if unseen is None else np.flatnonzero(unseen[column])
-            asked = rows[where]
-            if len(asked):
-                votes[:, column, where] = self._votes_of(int(columns[column]), asked)
-
-        _for_each(vote, len(columns), self._n_jobs)
-        planes = [np.ascontiguousarray(plane.T) for plane in votes]
+        planes = self._planes(rows, columns, unseen)
         weight = self._sample_weight
         target = self._target[rows]
         true_class = planes[0]
@@ -236,6 +227,23 @@ class PredictedRows:
 
     def _store(self) -> None:
         """What is kept from block to block; here nothing."""
+
+    def _planes(
+        self, rows: np.ndarray, columns: np.ndarray, unseen: np.ndarray | None
+    ) -> list[np.ndarray]:
+        """Votes (rows × members) of the true class or of each, zero where a row was in the bag."""
+        n_planes = len(self.classes) if self._every_class and self.classes is not None else 1
+        # Members first: each writes its own stretch, and one transposition makes rows of them.
+        votes = np.zeros((n_planes, len(columns), len(rows)), dtype=self._dtype)
+
+        def vote(column: int) -> None:
+            where = slice(None) if unseen is None else np.flatnonzero(unseen[column])
+            asked = rows[where]
+            if len(asked):
+                votes[:, column, where] = self._votes_of(int(columns[column]), asked)
+
+        _for_each(vote, len(columns), self._n_jobs)
+        return [np.ascontiguousarray(plane.T) for plane in votes]
 
     def _votes_of(self, j: int, rows: np.ndarray) -> np.ndarray:
         """Votes of one member: of the true class or its prediction, or of every class."""
@@ -260,6 +268,11 @@ class PredictedRows:
 
     def _unseen_at(self, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
         assert self._unseen is not None
+        if _follow(rows):
+            octets = np.arange(rows[0] >> 3, (rows[-1] >> 3) + 1)
+            bits = np.unpackbits(_crossing(self._unseen, columns, octets), axis=1)
+            first = rows[0] & 7
+            return np.asarray(bits[:, first : first + len(rows)].view(np.bool_))
         bits = self._unseen[np.ix_(columns, rows >> 3)]
         shift = (7 - (rows & 7)).astype(np.uint8)[None, :]
         return np.asarray((bits >> shift) & 1, dtype=np.bool_)
@@ -273,17 +286,21 @@ class LeafRows(PredictedRows):
     """
 
     _leaves: np.ndarray
-    _tables: list[np.ndarray]
+    _table: np.ndarray
+    _firsts: np.ndarray
 
     @property
     def nbytes(self) -> int:
         """Memory held between blocks, beside X and the members."""
-        return super().nbytes + self._leaves.nbytes + sum(t.nbytes for t in self._tables)
+        return super().nbytes + self._leaves.nbytes + self._table.nbytes
 
     def _store(self) -> None:
         members = self._pool.members
-        self._tables = [_leaf_table(member, self.classes, self._dtype) for member in members]
-        most_nodes = max(len(table) for table in self._tables)
+        tables = [_leaf_table(member, self.classes, self._dtype) for member in members]
+        self._firsts = np.cumsum([0, *map(len, tables)])
+        self._table = np.concatenate(tables)
+        most_nodes = max(map(len, tables))
+        del tables
         narrow = most_nodes <= np.iinfo(np.uint16).max + 1
         dtype = np.uint16 if narrow else np.uint32
         assert self.n_rows is not None
@@ -294,14 +311,45 @@ class LeafRows(PredictedRows):
 
         _for_each(route, len(members), self._n_jobs)
 
-    def _votes_of(self, j: int, rows: np.ndarray) -> np.ndarray:
-        leaves = self._leaves[j, rows]
-        table = self._tables[j]
-        if self.classes is None:
-            return np.asarray(table[leaves, 0])
+    def _planes(
+        self, rows: np.ndarray, columns: np.ndarray, unseen: np.ndarray | None
+    ) -> list[np.ndarray]:
         if self._every_class:
-            return np.asarray(table[leaves].T)
-        return np.asarray(table[leaves, self._target[rows]])
+            return super()._planes(rows, columns, unseen)
+        # Many trees in one look-up: a block of few rows costs Python more by the tree than by vote.
+        n_each = max(1, LOOKED_UP // max(1, len(rows)))
+        votes = np.empty((len(rows), len(columns)), dtype=self._dtype)
+        n_values = self._table.shape[1]
+        value = 0 if self.classes is None else self._target[rows]
+        table = self._table.reshape(-1)
+
+        def look_up(stretch: int) -> None:
+            some = slice(stretch * n_each, (stretch + 1) * n_each)
+            trees = columns[some]
+            places = np.multiply(_crossing(self._leaves, trees, rows), n_values, dtype=np.intp)
+            places += n_values * self._firsts[trees, None]
+            places += value
+            found = table.take(places)
+            if unseen is not None:
+                found *= unseen[some]
+            votes[:, some] = found.T
+
+        _for_each(look_up, -(-len(columns) // n_each), self._n_jobs)
+        return [votes]
+
+    def _votes_of(self, j: int, rows: np.ndarray) -> np.ndarray:
+        return np.asarray(self._table[self._firsts[j] + self._leaves[j, rows]].T)
+
+
+def _crossing(matrix: np.ndarray, lines: np.ndarray, columns: np.ndarray) -> np.ndarray:
+    """Entries where some lines and columns cross; a view where both follow one another."""
+    if _follow(lines) and _follow(columns):
+        return matrix[lines[0] : lines[-1] + 1, columns[0] : columns[-1] + 1]
+    return np.asarray(matrix[np.ix_(lines, columns)])
+
+
+def _follow(places: np.ndarray) -> bool:
+    return len(places) > 0 and bool(np.all(np.diff(places) == 1))
 
 
 def _for_each(work: Callable[[int], None], n_members: int, n_jobs: int | None) -> None:
