@@ -75,7 +75,9 @@ class Mirror:
     max_iter : int, default 5000
         Most iterations on the sample between two passes.
     max_passes : int, default 30
-        Most passes over all rows; one more is made where small weights are dropped afterwards.
+        Most passes over all rows, whatever for; the first is always made. Small weights are dropped
+        afterwards where a pass is left to see what that does, and stay where none is. Rows of a
+        stream that the sample takes from where they lie come on top, unless it is all of them.
     sample_bytes : int, default 256 MiB
         Evidence of the rows held in memory between passes.
     seed : int, default 0
@@ -101,7 +103,7 @@ class Mirror:
         begin = check_start(begin, objective.n_members)
         with one_blas_thread():
             point = Point.at(objective, begin, watch)
-            if start is None:
+            if start is None and self.max_passes > 1:
                 point = leave_flat_centre(objective, point, watch, objective.goal(self.tol))
             return _Rounds(self, objective, watch).run(point)
 
@@ -138,9 +140,13 @@ class _Rounds:
         status = Status.MAX_ITERATIONS
         failures, n_rounds = 0, 0
         try:
-            sample = self.solver.sample_of(self.objective)
-            is_whole = self.surrogate.is_whole(sample)
-            while self._may_go_on() and best.gap > self.goal:
+            sample = self._draw_sample() if self._may_go_on() and best.gap > self.goal else None
+            is_whole = sample is not None and self.surrogate.is_whole(sample)
+            while sample is not None and best.gap > self.goal:
+                # A stream that was read whole needs no pass to say what all its rows say.
+                by_sample = is_whole and not self._may_go_on() and not n_rounds
+                if not (by_sample or self._may_go_on()):
+                    break
                 face = next_face(best, self.objective.xp, FACE_NEWCOMERS[0])
                 if n_rounds and (held := self._face_to_polish(best, sample)) is not None:
                     inner, on_held = self._polish(best, held)
@@ -160,8 +166,8 @@ class _Rounds:
                 if inner.status is Status.INTERRUPTED:
                     status = Status.INTERRUPTED
                     break
-                moved = Point.at(self.objective, inner.weights, self.watch)
-                self.n_passes += 1
+                moved = Point.at(sample if by_sample else self.objective, inner.weights, self.watch)
+                self.n_passes += not by_sample
                 self.surrogate.learn_curvature(moved, self.face, self.face_rows)
                 self.watch.iteration(moved.value, moved.gap, int((moved.weights > 0).sum()))
                 rounding = self.objective.rounding
@@ -186,17 +192,27 @@ class _Rounds:
                 best, status = self._last_digits(best), Status.CONVERGED
         except KeyboardInterrupt:
             status = Status.INTERRUPTED
-        return self.watch.solution(best.weights, best.value, best.gradient, status)
+        found = self.watch.solution(best.weights, best.value, best.gradient, status)
+        return replace(found, has_pass_left=self._may_go_on())
 
     def _may_go_on(self) -> bool:
         return self.n_passes < self.solver.max_passes
 
+    def _draw_sample(self) -> SimplexObjective:
+        sample = self.solver.sample_of(self.objective)
+        self.n_passes += self.objective.is_streamed and self.surrogate.is_whole(sample)
+        return sample
+
     def _last_digits(self, best: Point) -> Point:
         """Newton steps over all rows where the last round was not exact: two passes, or three."""
-        most_steps = min(END_STEPS, self.solver.max_passes - self.n_passes - 1)  # and a Hessian
-        if self.is_exact or most_steps < 1:
+        left = self.solver.max_passes - self.n_passes
+        if self.is_exact or left < 2:  # a Hessian, and the point it leads to
             return best
-        return end_by_newton(self.objective, best, self.watch, self.goal, most_steps)
+        most_steps = min(END_STEPS, max(1, left - 2))  # one pass is for small weights, if it can be
+        before = self.watch.n_evaluations
+        ended = end_by_newton(self.objective, best, self.watch, self.goal, most_steps)
+        self.n_passes += self.watch.n_evaluations - before
+        return ended
 
     def _end_at_once(self, best: Point) -> Point | None:
         """Newton steps from near the goal, once a solve; None where they do not reach it."""
@@ -204,9 +220,7 @@ class _Rounds:
             return None
         self.has_tried_newton = True
         self.is_exact = False  # the best point is not that of the round that failed
-        before = self.watch.n_evaluations
         ended = self._last_digits(best)
-        self.n_passes += self.watch.n_evaluations - before
         self.is_exact = ended.gap <= self.goal
         return ended if self.is_exact else None
 
