@@ -300,20 +300,24 @@ class StreamObjective(HostObjective):
         report = PassReport(self.stream.n_blocks, sums.n_blocks, self.verbose)
         weights, single = sums.weights, sums.weights.astype(np.float32)
         value, gradient, total = sums.value, sums.gradient.copy(), sums.total
-        began = n_blocks = sums.n_blocks
-        # Rows that only come in order are sampled while they come the first time.
-        samples = self._known is None and began == 0 and not hasattr(self.stream, "take")
+        n_blocks = sums.n_blocks
+        # Rows that only come in order are sampled while they come the first time: those too whose
+        # sums are on record from before a kill, or the sample would take a pass of its own.
+        samples = self._known is None and not hasattr(self.stream, "take")
+        first, summed = 0 if samples else n_blocks, n_blocks
         reservoir: Reservoir | None = None
-        for number, block, is_face in self._numbered_blocks(began):
+        for number, block, is_face in self._numbered_blocks(first):
             kernel = self._kernel if self._kernel_reads(number, block, is_face) else None
             part = None
             if kernel is None or self._known is None:
                 part = self._part(number, block, is_face)
+            if part is not None and samples:
+                reservoir = reservoir or Reservoir(self._affordable_rows(part.evidence))
+                reservoir.add(part.evidence)
+            if number < summed:
+                continue
             if self._known is None:
                 sums = surveyed(sums, block, part)
-                if part is not None and samples:
-                    reservoir = reservoir or Reservoir(self._affordable_rows(part.evidence))
-                    reservoir.add(part.evidence)
             if kernel is not None:
                 loss, mass = kernel.add(
                     block,
@@ -341,7 +345,7 @@ class StreamObjective(HostObjective):
             sums = sums.with_survey(self._known)
         if journal is not None:
             journal.save(sums)
-        self._reads.passes += (n_blocks - began) / max(n_blocks, 1)
+        self._reads.passes += (n_blocks - first) / max(n_blocks, 1)
         return sums
 
     def _parts(self) -> Iterator[SimplexObjective | None]:
