@@ -14,7 +14,8 @@ import numpy as np
 
 from sparsebag.deploy._forest import finish_votes
 from sparsebag.deploy.calibrators import Calibrator, Temperature, TemperedFloor
-from sparsebag.deploy.explained_weights import ExplainedWeights, explained_gate
+from sparsebag.deploy.classifiers_only import classifiers_only
+from sparsebag.deploy.explained_weights import ExplainedWeights, explained_gate, refuse_infinity
 from sparsebag.deploy.gate import CompiledGate
 from sparsebag.deploy.gated_lines import GatedLines
 from sparsebag.deploy.linear import LinearVotes
@@ -128,8 +129,9 @@ class CompiledEnsemble:
         gate = 0 if self.gate is None else self.gate.nbytes
         return gate + sum(g.nbytes for g in self.groups if not isinstance(g, OtherMembers))
 
+    @classifiers_only
     def predict_proba(self, X: Any, n_jobs: int | None = None) -> np.ndarray:
-        """Class probabilities.
+        """Class probabilities; regression has no such method.
 
         Parameters
         ----------
@@ -141,8 +143,6 @@ class CompiledEnsemble:
         -------
         ndarray of shape (rows, C)
         """
-        if self.classes is None:
-            raise AttributeError("a regression ensemble has no predict_proba; use predict.")
         X, threads = self._table(X), resolve_threads(n_jobs)
         inverse, share = self._finish
         if self._trees is not None:
