@@ -255,7 +255,7 @@ class CompiledEnsemble:
         -------
         ExplainedWeights
         """
-        return explained_gate(self.gate, self.rows_of_numbers(X), self.feature_names, self.paths)
+        return explained_gate(self.gate, self.rows_to_explain(X), self.feature_names, self.paths)
 
     @property
     def classes_(self) -> np.ndarray | None:
@@ -330,6 +330,22 @@ class CompiledEnsemble:
         """
         X = self._table(X)
         return X.tocsr() if hasattr(X, "toarray") else as_numbers(X, self.feature_names)
+
+    def rows_to_explain(self, X: Any) -> Any:
+        """The same; infinity is refused unless all members are of a kind that may predict it.
+
+        Parameters
+        ----------
+        X : array-like, sparse matrix or DataFrame of shape (rows, n_features)
+
+        Returns
+        -------
+        ndarray or sparse matrix
+        """
+        rows = self.rows_of_numbers(X)
+        if not all(isinstance(group, OtherMembers) for group in self.groups):
+            refuse_infinity(rows)
+        return rows
 
     def _first_missing(self, names: Any) -> str:
         """The first column that is not there, where columns have names."""
