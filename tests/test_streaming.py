@@ -293,6 +293,15 @@ def test_online_weights(rows):
         sb.OnlineWeights().partial_fit(rows.votes, rows.oob_mask, rows.target)
 
 
+def test_online_weights_say_what_they_are(rows):
+    assert repr(sb.OnlineWeights()) == "OnlineWeights(): no rows yet"
+    online = sb.OnlineWeights(labels=np.array([0, 1]), lam=0.01, memory_limit=1 << 21)
+    said = "OnlineWeights(labels=[0, 1], lam=0.01, memory_limit=2097152)"
+    assert repr(online) == f"{said}: no rows yet"
+    online.partial_fit(rows.votes, rows.oob_mask, rows.target)
+    assert repr(online) == f"{said}: 6,000 rows of 40 members"
+
+
 def test_rows_that_come_once(rows):
     def blocks():
         for first in range(0, 6000, 500):

@@ -6,6 +6,7 @@ import hashlib
 import os
 import pickle
 from dataclasses import replace
+from inspect import signature
 from numbers import Real
 from typing import Any, Literal
 
@@ -320,6 +321,23 @@ class OnlineWeights:
     def _begin(self, loss: Loss, *, classification: bool) -> OnlineSolve:
         settings = resolve_settings(
             lam=self.lam,
+    def __repr__(self) -> str:
+        """Settings that are not the default's, and the rows seen."""
+        default = signature(type(self)).parameters
+        given = {
+            name: on_host(value).tolist() if name == "labels" and value is not None else value
+            for name, value in ((name, getattr(self, name)) for name in default)
+        }
+        settings = [
+            f"{name}={value!r}"
+            for name, value in given.items()
+            if value is not default[name].default and value != default[name].default
+        ]
+        seen = "no rows yet"
+        if self._online is not None:
+            seen = f"{self.n_rows_:,} rows of {self._n_members} members"
+        return f"OnlineWeights({', '.join(settings)}): {seen}"
+
             loss=loss,
             solver="mirror",
             floor=self.floor,
