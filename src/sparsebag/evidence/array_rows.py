@@ -209,7 +209,8 @@ class ArrayRows:
             task=self.task,
             labels=self.classes,
             every_class=self._every_class,
-            where=f"counted from row {rows.start}" if isinstance(rows, slice) else "",
+            where=self._rows_in_words(rows),
+            first_row=rows.start if isinstance(rows, slice) else 0,
             says_task=True,
         )
 
@@ -218,6 +219,13 @@ class ArrayRows:
         votes = on_host(self._votes[rows])
         mask = None if self._mask is None else on_host(self._mask[rows])
         return OOBEvidence(
+    def _rows_in_words(self, rows: Any) -> str:
+        """Which rows a block has, where it has not all, and their numbers are in one piece."""
+        if not isinstance(rows, slice) or self.n_blocks == 1:
+            return ""
+        assert self.n_rows is not None
+        return f"rows {rows.start} to {min(rows.stop, self.n_rows) - 1}"
+
             votes=votes.astype(vote_dtype(votes.dtype), copy=False),
             oob_mask=mask if mask is None or mask.dtype == np.bool_ else mask != 0,
             target=self._known_target(rows),

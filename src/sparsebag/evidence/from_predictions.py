@@ -47,6 +47,7 @@ def from_predictions(
     labels: Array | None = None,
     every_class: bool = False,
     is_part: bool = False,
+    first_row: int = 0,
 ) -> OOBEvidence:
     """Check a user's matrices and turn them into evidence.
 
@@ -70,6 +71,8 @@ def from_predictions(
         Keep every class's votes (needs three axes unless there are two classes).
     is_part : bool, default False
         These are some rows of more: none, or votes of zero alone, need not be a mistake.
+    first_row : int, default 0
+        The number of the first of them, for messages.
 
     Returns
     -------
@@ -90,7 +93,7 @@ def from_predictions(
     zeroed, off = True, 0.0
     if task == "regression":
         target = _like(y, predictions, "y")
-        votes, zeroed = _out_of_bag(predictions, mask, probabilities=False)
+        votes, zeroed = _out_of_bag(predictions, mask, first_row, probabilities=False)
     else:
         target, classes = _encode(y, labels, predictions)
         if predictions.ndim == 2:
@@ -99,10 +102,10 @@ def from_predictions(
                     "this loss reads every class; pass predictions of shape (rows, members, "
                     "classes)."
                 )
-            votes, zeroed = _out_of_bag(predictions, mask, probabilities=True)
+            votes, zeroed = _out_of_bag(predictions, mask, first_row, probabilities=True)
         else:
             _check_class_axis(predictions, classes)
-            votes, off = _true_class(predictions, mask, target)
+            votes, off = _true_class(predictions, mask, target, first_row)
         # Without a row out of bag there is another sentence for it.
         unseen = not is_part and (mask is None or bool(xp.any(mask)))
         if unseen and _all_zero(votes, None if zeroed else mask):
@@ -257,7 +260,7 @@ def _check_block(block: Array, first_row: int, *, probabilities: bool) -> None:
 
 
 def _out_of_bag(
-    predictions: Array, mask: Array | None, *, probabilities: bool
+    predictions: Array, mask: Array | None, first_row: int, *, probabilities: bool
 ) -> tuple[Array, bool]:
     """Checked predictions, and whether they hold zeros wherever a row was in the bag.
 
@@ -268,7 +271,7 @@ def _out_of_bag(
     votes, zeroed = predictions, True
     for rows in row_blocks(predictions):
         block = zero_in_bag(predictions[rows, ...], None if mask is None else mask[rows, ...])
-        _check_block(block, rows.start or 0, probabilities=probabilities)
+        _check_block(block, first_row + (rows.start or 0), probabilities=probabilities)
         if mask is None or not bool(xp.any((predictions[rows, ...] != 0) & ~mask[rows, ...])):
             continue
         if not small:
@@ -311,7 +314,9 @@ def _all_zero(votes: Array, mask: Array | None) -> bool:
     )
 
 
-def _true_class(predictions: Array, mask: Array | None, target: Array) -> tuple[Array, float]:
+def _true_class(
+    predictions: Array, mask: Array | None, target: Array, first_row: int
+) -> tuple[Array, float]:
     """The true class's plane of a (rows, members, classes) array, without copying the others.
 
     And by how much the classes' sum is off from 1 at worst, where rows are out of bag.
@@ -323,7 +328,7 @@ def _true_class(predictions: Array, mask: Array | None, target: Array) -> tuple[
     for rows in row_blocks(predictions):
         unseen = None if mask is None else mask[rows, ...]
         block = zero_in_bag(predictions[rows, ...], unseen)
-        _check_block(block, rows.start or 0, probabilities=True)
+        _check_block(block, first_row + (rows.start or 0), probabilities=True)
         excess = zero_in_bag(xp.sum(block, axis=2, dtype=working_dtype(block)) - 1.0, unseen)
         off = max(off, float(xp.max(xp.abs(excess))))
         index = xp.broadcast_to(target[rows][:, None, None], (block.shape[0], n_members, 1))

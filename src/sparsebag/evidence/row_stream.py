@@ -133,6 +133,7 @@ def evidence_block(
     labels: Array | None = None,
     every_class: bool = False,
     where: str = "",
+    first_row: int = 0,
     says_task: bool = False,
 ) -> OOBEvidence:
     """Some rows' matrices, checked; as `from_predictions`, but the rows are part of more.
@@ -143,6 +144,8 @@ def evidence_block(
         As in `from_predictions`.
     where : str, default ""
         Which rows these are, to be named where they are refused.
+    first_row : int, default 0
+        The number of the first of them, for messages.
     says_task : bool, default False
         Whether the task was said of a stream, not by the choice of a loss.
 
@@ -164,6 +167,7 @@ def evidence_block(
             labels=labels,
             every_class=every_class,
             is_part=True,
+            first_row=first_row,
         )
         return with_row_weight(block, sample_weight)
     except ValueError as error:
