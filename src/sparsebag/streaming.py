@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from sparsebag.evidence.arrays import on_host
+from sparsebag.evidence.arrays import check_tensor, on_host
 from sparsebag.evidence.callers_warning import warn_caller
 from sparsebag.evidence.evidence import UncoveredRowsWarning, warn_of_uneven
 from sparsebag.evidence.members import Task
@@ -274,6 +274,9 @@ class OnlineWeights:
             )
         if y is None:
             raise ValueError("y is missing; pass one target a row.")
+        check_tensor(predictions, "predictions")
+        check_tensor(oob_mask, "oob_mask")
+        check_tensor(y, "y")
         if not len(y):
             return self  # a day without rows
         block = evidence_block(
@@ -318,9 +321,6 @@ class OnlineWeights:
         """int: rows seen so far."""
         return 0 if self._online is None else self._online.n_rows
 
-    def _begin(self, loss: Loss, *, classification: bool) -> OnlineSolve:
-        settings = resolve_settings(
-            lam=self.lam,
     def __repr__(self) -> str:
         """Settings that are not the default's, and the rows seen."""
         default = signature(type(self)).parameters
@@ -338,6 +338,9 @@ class OnlineWeights:
             seen = f"{self.n_rows_:,} rows of {self._n_members} members"
         return f"OnlineWeights({', '.join(settings)}): {seen}"
 
+    def _begin(self, loss: Loss, *, classification: bool) -> OnlineSolve:
+        settings = resolve_settings(
+            lam=self.lam,
             loss=loss,
             solver="mirror",
             floor=self.floor,

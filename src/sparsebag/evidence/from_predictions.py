@@ -8,7 +8,7 @@ import numpy as np
 import scipy.sparse as sp
 from array_api_compat import array_namespace, device, is_array_api_obj, is_numpy_array, size
 
-from sparsebag.evidence.arrays import detached, is_on_cuda, on_host, working_dtype
+from sparsebag.evidence.arrays import check_tensor, detached, is_on_cuda, on_host, working_dtype
 from sparsebag.evidence.blocks import row_blocks
 from sparsebag.evidence.evidence import PROBABILITY_TOLERANCE, OOBEvidence, zero_in_bag
 from sparsebag.evidence.labels import UnknownLabelError, class_positions
@@ -85,6 +85,9 @@ def from_predictions(
     >>> e.n_rows, e.n_members
     (2, 2)
     """
+    check_tensor(oob_mask, "oob_mask")
+    check_tensor(y, "y")
+    check_tensor(labels, "labels")
     predictions = _check_predictions(predictions, task, is_part=is_part)
     xp = array_namespace(predictions)
     mask = _check_mask(oob_mask, predictions)
@@ -155,6 +158,7 @@ def check_sample_weight(sample_weight: Array | None, like: Array) -> Array | Non
     """
     if sample_weight is None:
         return None
+    check_tensor(sample_weight, "sample_weight")
     weights = _like(sample_weight, like, "sample_weight")
     xp = array_namespace(weights)
     if bool(xp.any(weights < 0)) or not bool(xp.any(weights > 0)):
@@ -168,6 +172,7 @@ def check_sample_weight(sample_weight: Array | None, like: Array) -> Array | Non
 def _check_predictions(predictions: Array, task: Task, *, is_part: bool) -> Array:
     """Predictions as an array of floats, of a shape that fits the task."""
     _refuse_sparse(predictions, "predictions")
+    check_tensor(predictions, "predictions")
     given = detached(predictions)
     out = given if is_array_api_obj(given) else np.asarray(given)
     shape = tuple(out.shape)

@@ -15,7 +15,7 @@ import numpy as np
 import scipy.sparse as sp
 from array_api_compat import array_namespace
 
-from sparsebag.evidence.arrays import on_host
+from sparsebag.evidence.arrays import check_tensor, on_host
 from sparsebag.evidence.evidence import OOBEvidence, zero_in_bag
 from sparsebag.evidence.from_predictions import (
     FOR_REGRESSION,
@@ -199,6 +199,7 @@ def with_row_weight(block: OOBEvidence, sample_weight: Array | None) -> OOBEvide
     """
     if sample_weight is None:
         return block
+    check_tensor(sample_weight, "sample_weight")
     weight = np.asarray(on_host(sample_weight), dtype=np.float64)
     if weight.shape != (block.n_rows,) or not np.all(np.isfinite(weight)) or np.any(weight < 0):
         raise ValueError(
