@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -30,6 +31,23 @@ def test_every_public_name_is_in_the_reference():
     public = {*sparsebag.__all__, *metrics.__all__} - {"metrics"}
     assert public <= described | {"metrics"}, public - described
     assert ".. automodule:: sparsebag.report.metrics" in text
+
+
+def test_install_hints_name_extras_there_are_and_need_no_index():
+    """Pages are read in a clone; messages where sparsebag is installed, whose extras pip knows."""
+    extras = set(
+        tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    )
+    start = DOCS / "start.md"
+    for page in [ROOT / "README.md", ROOT / "CHANGELOG.md", *PAGES]:
+        text = page.read_text(encoding="utf-8")
+        assert set(re.findall(r"pip install [\"']\.\[(\w+)\]", text)) <= extras, page
+        assert page == start or "sparsebag[" not in text, page
+    hint = re.compile(r"(.{13})sparsebag\[(\w+)\](.)")
+    for path in (ROOT / "src").rglob("*.py"):
+        for before, extra, after in hint.findall(path.read_text(encoding="utf-8")):
+            assert (before, after) == ("pip install '", "'"), path
+            assert extra in extras, path
 
 
 def test_every_public_method_is_in_the_reference():

@@ -14,6 +14,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 import sparsebag as sb
 from problems import evidence
+from sparsebag.evidence.same_rows import BlockDigests
 from sparsebag.objective.pass_journal import JournalError
 from sparsebag.objective.stream_objective import StreamObjective
 
@@ -230,6 +231,50 @@ def test_killed_and_called_again_the_weights_are_the_same(rows, tmp_path):
     assert np.array_equal(np.load(tmp_path / "again.npy"), whole.weights)
 
 
+class Killed(BaseException):
+    """What a test can catch of a kill."""
+
+
+@pytest.mark.parametrize("kind", ["generator", "parquet"])
+@pytest.mark.parametrize("share", [0.1, 0.3, 0.9])
+def test_a_kill_in_the_first_pass_costs_no_more_than_that_pass(
+    rows, tmp_path, monkeypatch, kind, share
+):
+    """Rows that come in order are sampled as they come, before a kill and after it: 1.7 passes."""
+    monkeypatch.setattr("sparsebag.objective.pass_journal.SAVE_EVERY_SECONDS", 0.0)
+
+    def blocks():
+        for s in range(0, 6000, 200):
+            some = slice(s, s + 200)
+            yield rows.votes[some], rows.oob_mask[some], rows.target[some].astype(int)
+
+    stream = sb.stream_rows(blocks, n_members=40, labels=[0, 1])
+    if kind == "parquet":
+        pytest.importorskip("pyarrow")
+        stream = sb.store_evidence(stream, tmp_path / "rows", format="parquet")
+
+    def solve(checkpoint):
+        return sb.fit_weights(stream, memory_limit=MEMORY, checkpoint=tmp_path / checkpoint)
+
+    whole = solve("whole")
+    meet = BlockDigests.meet
+    n_blocks = []
+
+    def killed(self, number, block, **how):
+        n_blocks.append(block.n_rows)
+        if sum(n_blocks) > share * 6000:
+            raise Killed
+        meet(self, number, block, **how)
+
+    monkeypatch.setattr(BlockDigests, "meet", killed)
+    with pytest.raises(Killed):
+        solve("killed")
+    monkeypatch.setattr(BlockDigests, "meet", meet)
+    again = solve("killed")
+    assert again.n_passes <= whole.n_passes
+    assert np.array_equal(again.weights, whole.weights)
+
+
 def test_online_weights(rows):
     online = sb.OnlineWeights(labels=[0, 1], memory_limit=MEMORY)
     assert online.n_rows_ == 0
@@ -246,6 +291,15 @@ def test_online_weights(rows):
         online.partial_fit(rows.votes[:, 1:], rows.oob_mask[:, 1:], rows.target)
     with pytest.raises(ValueError, match="labels= is needed"):
         sb.OnlineWeights().partial_fit(rows.votes, rows.oob_mask, rows.target)
+
+
+def test_online_weights_say_what_they_are(rows):
+    assert repr(sb.OnlineWeights()) == "OnlineWeights(): no rows yet"
+    online = sb.OnlineWeights(labels=np.array([0, 1]), lam=0.01, memory_limit=1 << 21)
+    said = "OnlineWeights(labels=[0, 1], lam=0.01, memory_limit=2097152)"
+    assert repr(online) == f"{said}: no rows yet"
+    online.partial_fit(rows.votes, rows.oob_mask, rows.target)
+    assert repr(online) == f"{said}: 6,000 rows of 40 members"
 
 
 def test_rows_that_come_once(rows):

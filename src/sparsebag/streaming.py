@@ -6,12 +6,13 @@ import hashlib
 import os
 import pickle
 from dataclasses import replace
+from inspect import signature
 from numbers import Real
 from typing import Any, Literal
 
 import numpy as np
 
-from sparsebag.evidence.arrays import on_host
+from sparsebag.evidence.arrays import check_tensor, on_host
 from sparsebag.evidence.callers_warning import warn_caller
 from sparsebag.evidence.evidence import UncoveredRowsWarning, warn_of_uneven
 from sparsebag.evidence.members import Task
@@ -273,6 +274,9 @@ class OnlineWeights:
             )
         if y is None:
             raise ValueError("y is missing; pass one target a row.")
+        check_tensor(predictions, "predictions")
+        check_tensor(oob_mask, "oob_mask")
+        check_tensor(y, "y")
         if not len(y):
             return self  # a day without rows
         block = evidence_block(
@@ -316,6 +320,23 @@ class OnlineWeights:
     def n_rows_(self) -> int:
         """int: rows seen so far."""
         return 0 if self._online is None else self._online.n_rows
+
+    def __repr__(self) -> str:
+        """Settings that are not the default's, and the rows seen."""
+        default = signature(type(self)).parameters
+        given = {
+            name: on_host(value).tolist() if name == "labels" and value is not None else value
+            for name, value in ((name, getattr(self, name)) for name in default)
+        }
+        settings = [
+            f"{name}={value!r}"
+            for name, value in given.items()
+            if value is not default[name].default and value != default[name].default
+        ]
+        seen = "no rows yet"
+        if self._online is not None:
+            seen = f"{self.n_rows_:,} rows of {self._n_members} members"
+        return f"OnlineWeights({', '.join(settings)}): {seen}"
 
     def _begin(self, loss: Loss, *, classification: bool) -> OnlineSolve:
         settings = resolve_settings(

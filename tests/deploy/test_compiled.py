@@ -374,9 +374,19 @@ def test_trees_with_constraints_cannot_read_nan():
 
 def test_a_regressor_has_no_probabilities():
     compiled, _ = both(read_ensemble(CASES["regression"][1]()))
-    for call in (compiled.predict_proba, compiled.predict_proba_one):
+    assert not hasattr(compiled, "predict_proba")
+    for name in ("predict_proba", "predict_proba_one"):
         with pytest.raises(AttributeError, match="a regression ensemble has no predict_proba"):
-            call(DIABETES[0])
+            getattr(compiled, name)(DIABETES[0])
+
+
+@pytest.mark.parametrize(("case", "has_classes"), [("regression", False), ("forest", True)])
+def test_a_loaded_model_has_probabilities_if_it_has_classes(tmp_path, case, has_classes):
+    compiled, _ = both(read_ensemble(CASES[case][1]()))
+    sb.save(compiled, tmp_path / "model.sb")
+    loaded = sb.load(tmp_path / "model.sb")
+    assert hasattr(loaded, "predict_proba") is has_classes
+    assert "Class probabilities" in CompiledEnsemble.predict_proba.__doc__
 
 
 def test_counting_threads():

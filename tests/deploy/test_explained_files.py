@@ -8,7 +8,12 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
-from sklearn.ensemble import RandomForestRegressor
+from sklearn.ensemble import (
+    BaggingRegressor,
+    HistGradientBoostingRegressor,
+    RandomForestRegressor,
+)
+from sklearn.linear_model import Ridge
 from sklearn.tree import DecisionTreeRegressor
 
 import sparsebag as sb
@@ -139,3 +144,29 @@ def test_an_oblique_rule_followed_to_the_letter_sends_rows_where_the_gate_does(m
     coded = re.sub(r"(\d) ([a-z])", r"\1 * \2", sums)
     value = eval(coded, {name: X[:, f] for f, name in enumerate(names)})
     assert np.mean((value <= float(cut)) == (gate.regions(X) == 0)) > 0.985
+
+
+@pytest.mark.parametrize("local", ["linear", "regions", None])
+@pytest.mark.parametrize("kind", ["trees", "lines", "others"])
+def test_infinity_is_explained_where_it_is_predicted(local, kind):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(400, 3))
+    y = np.where(X[:, 0] > 0, X[:, 1], X[:, 2]) + 0.1 * rng.normal(size=400)
+    members = {"lines": Ridge(), "others": HistGradientBoostingRegressor(max_iter=3)}
+    ensemble = RandomForestRegressor(30, max_features=1, random_state=0)
+    if kind in members:
+        ensemble = BaggingRegressor(members[kind], 30, random_state=0, oob_score=True)
+    how = {"local": local, "refine": None, "max_estimators": 6, "tolerance": None}
+    small = sb.compress(ensemble.fit(X, y), X, y, **how)
+    rows = X[:3].copy()
+    rows[1, 0] = np.inf
+    for model in (small, small.compile()):
+        if kind == "others":
+            assert np.isfinite(model.predict(rows)).all()
+            assert len(model.explain_weights(rows).weights) == 3
+            continue
+        with pytest.raises(ValueError, match="infinity"):
+            model.predict(rows)
+        with pytest.raises(ValueError, match=r"X contains infinity \(first in row 1\); rows with"):
+            model.explain_weights(rows)
+        assert len(model.explain_weights(X[:3]).weights) == 3

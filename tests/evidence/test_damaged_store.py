@@ -355,5 +355,5 @@ def test_what_is_no_stream_is_not_stored(e, tmp_path):
 def test_writing_parquet_names_the_extra_that_is_missing(e, tmp_path, monkeypatch):
     for name in ("pyarrow", "pyarrow.parquet"):
         monkeypatch.setitem(sys.modules, name, None)
-    with pytest.raises(ImportError, match=r"install sparsebag\[parquet\]"):
+    with pytest.raises(ImportError, match=r"pip install 'sparsebag\[parquet\]'"):
         store_evidence(stream(e), tmp_path / "rows", format="parquet")

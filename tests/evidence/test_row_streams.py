@@ -327,8 +327,10 @@ def test_what_is_wrong_in_a_stream_is_named():
     how = {"n_members": 3, "labels": [0, 1], "has_mask": False}
     with pytest.raises(ValueError, match=r"^block 3: .* first in row 3 of member 2;"):
         sb.fit_weights(sb.stream_rows(blocks, **how))
-    with pytest.raises(ValueError, match=r"^counted from row 30: .* first in row 3 of member 2;"):
+    with pytest.raises(ValueError, match=r"^rows 30 to 39: .* first in row 33 of member 2;"):
         sb.fit_weights(sb.stream_rows(votes, None, y, block_rows=10))
+    with pytest.raises(ValueError, match=r"^predictions hold NaN .* first in row 33 of member 2;"):
+        sb.fit_weights(sb.stream_rows(votes, None, y))  # one block: there are no other rows
     with pytest.raises(ValueError, match=r"^block 1: y holds a class that labels= does not name"):
         sb.fit_weights(sb.stream_rows(lambda: blocks(np.where(np.arange(40) == 12, 5, y)), **how))
 

@@ -10,8 +10,9 @@ from sparsebag.objective.losses import Brier, SquaredError
 from sparsebag.objective.penalties import ConcaveQuadratic
 from sparsebag.objective.simplex_objective import SimplexObjective
 from sparsebag.solvers.active_set import ActiveSet
-from sparsebag.solvers.mirror import Mirror, polisher
+from sparsebag.solvers.mirror import Mirror
 from sparsebag.solvers.newton import LARGEST_FACE
+from sparsebag.solvers.surrogate import polisher
 
 
 def rows_of(n_rows, n_members, seed, masked=True):

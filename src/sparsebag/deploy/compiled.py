@@ -14,7 +14,8 @@ import numpy as np
 
 from sparsebag.deploy._forest import finish_votes
 from sparsebag.deploy.calibrators import Calibrator, Temperature, TemperedFloor
-from sparsebag.deploy.explained_weights import ExplainedWeights, explained_gate
+from sparsebag.deploy.classifiers_only import classifiers_only
+from sparsebag.deploy.explained_weights import ExplainedWeights, explained_gate, refuse_infinity
 from sparsebag.deploy.gate import CompiledGate
 from sparsebag.deploy.gated_lines import GatedLines
 from sparsebag.deploy.linear import LinearVotes
@@ -128,8 +129,9 @@ class CompiledEnsemble:
         gate = 0 if self.gate is None else self.gate.nbytes
         return gate + sum(g.nbytes for g in self.groups if not isinstance(g, OtherMembers))
 
+    @classifiers_only
     def predict_proba(self, X: Any, n_jobs: int | None = None) -> np.ndarray:
-        """Class probabilities.
+        """Class probabilities; regression has no such method.
 
         Parameters
         ----------
@@ -141,8 +143,6 @@ class CompiledEnsemble:
         -------
         ndarray of shape (rows, C)
         """
-        if self.classes is None:
-            raise AttributeError("a regression ensemble has no predict_proba; use predict.")
         X, threads = self._table(X), resolve_threads(n_jobs)
         inverse, share = self._finish
         if self._trees is not None:
@@ -255,7 +255,7 @@ class CompiledEnsemble:
         -------
         ExplainedWeights
         """
-        return explained_gate(self.gate, self.rows_of_numbers(X), self.feature_names, self.paths)
+        return explained_gate(self.gate, self.rows_to_explain(X), self.feature_names, self.paths)
 
     @property
     def classes_(self) -> np.ndarray | None:
@@ -330,6 +330,22 @@ class CompiledEnsemble:
         """
         X = self._table(X)
         return X.tocsr() if hasattr(X, "toarray") else as_numbers(X, self.feature_names)
+
+    def rows_to_explain(self, X: Any) -> Any:
+        """The same; infinity is refused unless all members are of a kind that may predict it.
+
+        Parameters
+        ----------
+        X : array-like, sparse matrix or DataFrame of shape (rows, n_features)
+
+        Returns
+        -------
+        ndarray or sparse matrix
+        """
+        rows = self.rows_of_numbers(X)
+        if not all(isinstance(group, OtherMembers) for group in self.groups):
+            refuse_infinity(rows)
+        return rows
 
     def _first_missing(self, names: Any) -> str:
         """The first column that is not there, where columns have names."""

@@ -76,7 +76,7 @@ class Deployable:
                 f"X must be a table of rows and columns but has shape {np.shape(X)}; of one row "
                 "pass row.reshape(1, -1)."
             )
-        numbers = self.compile().rows_of_numbers(X)
+        numbers = self.compile().rows_to_explain(X)
         return explained_weights(
             self._vote.gate, numbers, self.active_, self._vote.weights, self.compile().feature_names
         )

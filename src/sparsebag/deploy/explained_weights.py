@@ -190,6 +190,27 @@ def explained_gate(
     return explained_weights(gate.source.take(order), X, *whose, feature_names)
 
 
+def refuse_infinity(X: Any) -> None:
+    """One sentence for rows that are not predicted, and so have no weights to explain.
+
+    Parameters
+    ----------
+    X : ndarray or sparse matrix
+        Numbers.
+
+    Examples
+    --------
+    >>> refuse_infinity(np.array([[np.nan, 1.0]]))
+    """
+    infinite = np.isinf(X.data if hasattr(X, "toarray") else X)
+    if infinite.any():
+        where = "" if hasattr(X, "toarray") else f" (first in row {np.argwhere(infinite)[0][0]})"
+        raise ValueError(
+            f"X contains infinity{where}; rows with it are not predicted, so there are no weights "
+            "to explain: leave them out."
+        )
+
+
 def region_rules(gate: RegionGate, names: tuple[str, ...]) -> list[str]:
     """Each region in words: the tests on the way to it, a feature's merged into one.
 

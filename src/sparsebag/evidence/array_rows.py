@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from sparsebag.evidence.arrays import on_host, vote_dtype
+from sparsebag.evidence.arrays import check_tensor, on_host, vote_dtype
 from sparsebag.evidence.evidence import OOBEvidence
 from sparsebag.evidence.from_predictions import check_sample_weight
 from sparsebag.evidence.labels import class_positions
@@ -69,6 +69,11 @@ class ArrayRows:
         every_class: bool = False,
         block_rows: int | None = None,
     ) -> None:
+        check_tensor(votes, "predictions")
+        check_tensor(oob_mask, "oob_mask")
+        check_tensor(y, "y")
+        check_tensor(sample_weight, "sample_weight")
+        check_tensor(labels, "labels")
         shape = tuple(int(n) for n in votes.shape)
         if len(shape) not in (2, 3) or 0 in shape:
             raise ValueError(
@@ -209,9 +214,17 @@ class ArrayRows:
             task=self.task,
             labels=self.classes,
             every_class=self._every_class,
-            where=f"counted from row {rows.start}" if isinstance(rows, slice) else "",
+            where=self._rows_in_words(rows),
+            first_row=rows.start if isinstance(rows, slice) else 0,
             says_task=True,
         )
+
+    def _rows_in_words(self, rows: Any) -> str:
+        """Which rows a block has, where it has not all, and their numbers are in one piece."""
+        if not isinstance(rows, slice) or self.n_blocks == 1:
+            return ""
+        assert self.n_rows is not None
+        return f"rows {rows.start} to {min(rows.stop, self.n_rows) - 1}"
 
     def _known(self, rows: slice, is_zeroed: bool) -> OOBEvidence:
         """A block that was checked before."""

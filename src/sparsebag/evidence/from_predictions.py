@@ -8,7 +8,7 @@ import numpy as np
 import scipy.sparse as sp
 from array_api_compat import array_namespace, device, is_array_api_obj, is_numpy_array, size
 
-from sparsebag.evidence.arrays import detached, is_on_cuda, on_host, working_dtype
+from sparsebag.evidence.arrays import check_tensor, detached, is_on_cuda, on_host, working_dtype
 from sparsebag.evidence.blocks import CPU_CHECKED_ENTRIES, row_blocks
 from sparsebag.evidence.evidence import PROBABILITY_TOLERANCE, OOBEvidence, zero_in_bag
 from sparsebag.evidence.labels import UnknownLabelError, class_positions
@@ -47,6 +47,7 @@ def from_predictions(
     labels: Array | None = None,
     every_class: bool = False,
     is_part: bool = False,
+    first_row: int = 0,
 ) -> OOBEvidence:
     """Check a user's matrices and turn them into evidence.
 
@@ -70,6 +71,8 @@ def from_predictions(
         Keep every class's votes (needs three axes unless there are two classes).
     is_part : bool, default False
         These are some rows of more: none, or votes of zero alone, need not be a mistake.
+    first_row : int, default 0
+        The number of the first of them, for messages.
 
     Returns
     -------
@@ -82,6 +85,9 @@ def from_predictions(
     >>> e.n_rows, e.n_members
     (2, 2)
     """
+    check_tensor(oob_mask, "oob_mask")
+    check_tensor(y, "y")
+    check_tensor(labels, "labels")
     predictions = _check_predictions(predictions, task, is_part=is_part)
     xp = array_namespace(predictions)
     mask = _check_mask(oob_mask, predictions)
@@ -90,7 +96,7 @@ def from_predictions(
     zeroed, off = True, 0.0
     if task == "regression":
         target = _like(y, predictions, "y")
-        votes, zeroed = _out_of_bag(predictions, mask, probabilities=False)
+        votes, zeroed = _out_of_bag(predictions, mask, first_row, probabilities=False)
     else:
         target, classes = _encode(y, labels, predictions)
         if predictions.ndim == 2:
@@ -99,10 +105,10 @@ def from_predictions(
                     "this loss reads every class; pass predictions of shape (rows, members, "
                     "classes)."
                 )
-            votes, zeroed = _out_of_bag(predictions, mask, probabilities=True)
+            votes, zeroed = _out_of_bag(predictions, mask, first_row, probabilities=True)
         else:
             _check_class_axis(predictions, classes)
-            votes, off = _true_class(predictions, mask, target)
+            votes, off = _true_class(predictions, mask, target, first_row)
         # Without a row out of bag there is another sentence for it.
         unseen = not is_part and (mask is None or bool(xp.any(mask)))
         if unseen and _all_zero(votes, None if zeroed else mask):
@@ -152,6 +158,7 @@ def check_sample_weight(sample_weight: Array | None, like: Array) -> Array | Non
     """
     if sample_weight is None:
         return None
+    check_tensor(sample_weight, "sample_weight")
     weights = _like(sample_weight, like, "sample_weight")
     xp = array_namespace(weights)
     if bool(xp.any(weights < 0)) or not bool(xp.any(weights > 0)):
@@ -165,6 +172,7 @@ def check_sample_weight(sample_weight: Array | None, like: Array) -> Array | Non
 def _check_predictions(predictions: Array, task: Task, *, is_part: bool) -> Array:
     """Predictions as an array of floats, of a shape that fits the task."""
     _refuse_sparse(predictions, "predictions")
+    check_tensor(predictions, "predictions")
     given = detached(predictions)
     out = given if is_array_api_obj(given) else np.asarray(given)
     shape = tuple(out.shape)
@@ -257,7 +265,7 @@ def _check_block(block: Array, first_row: int, *, probabilities: bool) -> None:
 
 
 def _out_of_bag(
-    predictions: Array, mask: Array | None, *, probabilities: bool
+    predictions: Array, mask: Array | None, first_row: int, *, probabilities: bool
 ) -> tuple[Array, bool]:
     """Checked predictions, and whether they hold zeros wherever a row was in the bag.
 
@@ -267,18 +275,18 @@ def _out_of_bag(
     small = (size(predictions) or 0) * xp.finfo(predictions.dtype).bits // 8 <= LARGEST_COPY_BYTES
     votes, zeroed = predictions, True
     for rows in row_blocks(predictions, cpu_entries=CPU_CHECKED_ENTRIES):
-        given, seen = predictions[rows, ...], None if mask is None else mask[rows, ...]
-        if not _is_plain(given, probabilities=probabilities):
-            unseen = zero_in_bag(given, seen)
-            _check_block(unseen, rows.start or 0, probabilities=probabilities)
-        if seen is None or not bool(xp.any((given != 0) & ~seen)):
+        block, unseen = predictions[rows, ...], None if mask is None else mask[rows, ...]
+        if not _is_plain(block, probabilities=probabilities):
+            judged = zero_in_bag(block, unseen)
+            _check_block(judged, first_row + (rows.start or 0), probabilities=probabilities)
+        if unseen is None or not bool(xp.any((block != 0) & ~unseen)):
             continue
         if not small:
             zeroed = False
             continue
         if votes is predictions:
             votes = xp.asarray(predictions, copy=True)
-        votes[rows, ...] = zero_in_bag(given, seen)
+        votes[rows, ...] = zero_in_bag(block, unseen)
     return votes, zeroed
 
 
@@ -322,7 +330,9 @@ def _all_zero(votes: Array, mask: Array | None) -> bool:
     )
 
 
-def _true_class(predictions: Array, mask: Array | None, target: Array) -> tuple[Array, float]:
+def _true_class(
+    predictions: Array, mask: Array | None, target: Array, first_row: int
+) -> tuple[Array, float]:
     """The true class's plane of a (rows, members, classes) array, without copying the others.
 
     And by how much the classes' sum is off from 1 at worst, where rows are out of bag.
@@ -334,7 +344,7 @@ def _true_class(predictions: Array, mask: Array | None, target: Array) -> tuple[
     for rows in row_blocks(predictions):
         unseen = None if mask is None else mask[rows, ...]
         block = zero_in_bag(predictions[rows, ...], unseen)
-        _check_block(block, rows.start or 0, probabilities=True)
+        _check_block(block, first_row + (rows.start or 0), probabilities=True)
         excess = zero_in_bag(xp.sum(block, axis=2, dtype=working_dtype(block)) - 1.0, unseen)
         off = max(off, float(xp.max(xp.abs(excess))))
         index = xp.broadcast_to(target[rows][:, None, None], (block.shape[0], n_members, 1))

@@ -157,6 +157,6 @@ def pyarrow_parquet() -> Any:
         import pyarrow.parquet
     except ImportError as error:
         raise ImportError(
-            "Parquet files need pyarrow; install sparsebag[parquet], or use format='npy'."
+            "Parquet files need pyarrow; pip install 'sparsebag[parquet]', or use format='npy'."
         ) from error
     return pyarrow.parquet

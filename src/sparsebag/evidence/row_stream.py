@@ -15,7 +15,7 @@ import numpy as np
 import scipy.sparse as sp
 from array_api_compat import array_namespace
 
-from sparsebag.evidence.arrays import on_host
+from sparsebag.evidence.arrays import check_tensor, on_host
 from sparsebag.evidence.evidence import OOBEvidence, zero_in_bag
 from sparsebag.evidence.from_predictions import (
     FOR_REGRESSION,
@@ -133,6 +133,7 @@ def evidence_block(
     labels: Array | None = None,
     every_class: bool = False,
     where: str = "",
+    first_row: int = 0,
     says_task: bool = False,
 ) -> OOBEvidence:
     """Some rows' matrices, checked; as `from_predictions`, but the rows are part of more.
@@ -143,6 +144,8 @@ def evidence_block(
         As in `from_predictions`.
     where : str, default ""
         Which rows these are, to be named where they are refused.
+    first_row : int, default 0
+        The number of the first of them, for messages.
     says_task : bool, default False
         Whether the task was said of a stream, not by the choice of a loss.
 
@@ -164,6 +167,7 @@ def evidence_block(
             labels=labels,
             every_class=every_class,
             is_part=True,
+            first_row=first_row,
         )
         return with_row_weight(block, sample_weight)
     except ValueError as error:
@@ -195,6 +199,7 @@ def with_row_weight(block: OOBEvidence, sample_weight: Array | None) -> OOBEvide
     """
     if sample_weight is None:
         return block
+    check_tensor(sample_weight, "sample_weight")
     weight = np.asarray(on_host(sample_weight), dtype=np.float64)
     if weight.shape != (block.n_rows,) or not np.all(np.isfinite(weight)) or np.any(weight < 0):
         raise ValueError(

@@ -355,6 +355,6 @@ def _zarr() -> Any:
         import zarr
     except ImportError as error:
         raise ImportError(
-            "Zarr stores need the zarr package; install sparsebag[zarr], or use format='npy'."
+            "Zarr stores need the zarr package; pip install 'sparsebag[zarr]', or use format='npy'."
         ) from error
     return zarr

@@ -26,7 +26,8 @@ from sparsebag.evidence.evidence import (
     warn_of_uneven,
 )
 from sparsebag.evidence.from_predictions import ALL_ZERO
-from sparsebag.evidence.reservoir import Reservoir, draw_by_weight
+from sparsebag.evidence.random_rows import random_rows, thinned
+from sparsebag.evidence.reservoir import Reservoir
 from sparsebag.evidence.row_stream import RowStream
 from sparsebag.evidence.same_rows import SameRows
 from sparsebag.objective.block_kernel import make_block_kernel
@@ -246,19 +247,10 @@ class StreamObjective(HostObjective):
     def sample_rows(self, n_rows: int, seed: int) -> OOBEvidence:
         """Rows drawn at random: read where they are, kept from the first pass, or from one more."""
         total = self.stream.n_rows
-        take = getattr(self.stream, "take", None)
-        if total is not None and take is not None:
+        if total is not None and hasattr(self.stream, "take"):
             n_rows = min(n_rows, total)
-            rng, weight = np.random.default_rng(seed), getattr(self.stream, "row_weight", None)
             self._reads.passes += n_rows / total
-            if weight is not None and n_rows < total:
-                rows, counts = draw_by_weight(weight, n_rows, rng)
-                drawn: OOBEvidence = replace(take(rows), sample_weight=counts)
-            elif 8 * total > self.memory_limit // HELD_SHARE:  # no list of all rows' numbers
-                drawn = take(draw_by_weight(np.broadcast_to(1.0, total), n_rows, rng)[0])
-            else:
-                drawn = take(np.sort(rng.choice(total, n_rows, replace=False)))
-            return drawn
+            return random_rows(self.stream, n_rows, seed, self.memory_limit // HELD_SHARE)
         reservoir = self._reads.reservoir
         self._reads.reservoir = None  # its rows are the caller's now
         if reservoir is None:
@@ -273,14 +265,7 @@ class StreamObjective(HostObjective):
             self._reads.passes += 1.0
         if reservoir is None:
             raise NoWeightError
-        kept = reservoir.evidence()
-        if kept.n_rows <= n_rows:
-            return kept
-        rng = np.random.default_rng(seed)
-        if kept.sample_weight is None:
-            return kept.take(np.sort(rng.choice(kept.n_rows, n_rows, replace=False)))
-        rows, counts = draw_by_weight(on_host(kept.sample_weight), n_rows, rng)
-        return replace(kept.take(rows), sample_weight=counts)
+        return thinned(reservoir.evidence(), n_rows, seed)
 
     def with_prior_mass(self, prior_mass: float) -> StreamObjective:
         """The same objective with another prior mass; shares the stream."""
@@ -300,20 +285,24 @@ class StreamObjective(HostObjective):
         report = PassReport(self.stream.n_blocks, sums.n_blocks, self.verbose)
         weights, single = sums.weights, sums.weights.astype(np.float32)
         value, gradient, total = sums.value, sums.gradient.copy(), sums.total
-        began = n_blocks = sums.n_blocks
-        # Rows that only come in order are sampled while they come the first time.
-        samples = self._known is None and began == 0 and not hasattr(self.stream, "take")
+        n_blocks = sums.n_blocks
+        # Rows that only come in order are sampled while they come the first time: those too whose
+        # sums are on record from before a kill, or the sample would take a pass of its own.
+        samples = self._known is None and not hasattr(self.stream, "take")
+        first, summed = 0 if samples else n_blocks, n_blocks
         reservoir: Reservoir | None = None
-        for number, block, is_face in self._numbered_blocks(began):
+        for number, block, is_face in self._numbered_blocks(first):
             kernel = self._kernel if self._kernel_reads(number, block, is_face) else None
             part = None
             if kernel is None or self._known is None:
                 part = self._part(number, block, is_face)
+            if part is not None and samples:
+                reservoir = reservoir or Reservoir(self._affordable_rows(part.evidence))
+                reservoir.add(part.evidence)
+            if number < summed:
+                continue
             if self._known is None:
                 sums = surveyed(sums, block, part)
-                if part is not None and samples:
-                    reservoir = reservoir or Reservoir(self._affordable_rows(part.evidence))
-                    reservoir.add(part.evidence)
             if kernel is not None:
                 loss, mass = kernel.add(
                     block,
@@ -341,7 +330,7 @@ class StreamObjective(HostObjective):
             sums = sums.with_survey(self._known)
         if journal is not None:
             journal.save(sums)
-        self._reads.passes += (n_blocks - began) / max(n_blocks, 1)
+        self._reads.passes += (n_blocks - first) / max(n_blocks, 1)
         return sums
 
     def _parts(self) -> Iterator[SimplexObjective | None]:

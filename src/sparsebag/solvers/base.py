@@ -87,6 +87,9 @@ class Solution:
     n_passes : float or None
         Of streamed evidence: rows read, divided by M, whatever they were read for; parts of passes
         count as such. None where the evidence is in memory.
+    has_pass_left : bool
+        False where the solver has a limit of passes and has made them all: nothing may be read to
+        change these weights.
     """
 
     weights: Array
@@ -100,6 +103,7 @@ class Solution:
     solver: str
     trace: tuple[TracePoint, ...] = field(default=(), repr=False)
     n_passes: float | None = None
+    has_pass_left: bool = field(default=True, repr=False)
 
     @property
     def active(self) -> Array:
@@ -345,6 +349,8 @@ def drop_small_weights(
 
     A small weight need not be dust: where the loss bends sharply, a member that loses 1e-5 asks for
     it back with a gap a hundred times the tolerance, and none of the others can make up for it.
+    So the rest is evaluated, which is a pass; nothing is dropped where the solver's limit of passes
+    leaves none.
 
     Parameters
     ----------
@@ -366,6 +372,8 @@ def drop_small_weights(
     weights = xp.where(solution.weights > threshold, solution.weights, 0.0 * solution.weights)
     total = xp.sum(weights)
     if bool(xp.all(weights == solution.weights)) or float(total) == 0.0:  # or all are small
+        return solution
+    if not solution.has_pass_left:
         return solution
     weights = weights / total
     value, gradient = objective.value_and_gradient(weights)

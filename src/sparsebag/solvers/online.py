@@ -57,7 +57,7 @@ from sparsebag.solvers.held_verdict import (
     steadied,
     steadiest_share,
 )
-from sparsebag.solvers.mirror import polisher
+from sparsebag.solvers.surrogate import polisher
 
 HELD_SHARE = 1 / 3
 """Share of the rows kept out of the sample, to judge weights by rows they were not fitted to."""
