@@ -24,7 +24,7 @@ def row_blocks(
     n_rows: int | None = None,
     *,
     entries: int | None = None,
-    cpu_entries: int = CPU_BLOCK_ENTRIES,
+    cpu_entries: int | None = None,
 ) -> Iterator[slice]:
     """Consecutive row slices of a matrix, sized for its device.
 
@@ -52,7 +52,7 @@ def row_blocks(
     [512, 88]
     """
     on_cpu = str(device(matrix)).startswith("cpu")
-    entries = entries or (cpu_entries if on_cpu else ACCELERATOR_BLOCK_ENTRIES)
+    entries = entries or (cpu_entries or CPU_BLOCK_ENTRIES if on_cpu else ACCELERATOR_BLOCK_ENTRIES)
     all_rows = int(matrix.shape[0])
     width = max(1, (size(matrix) or 0) // max(1, all_rows))
     step = _whole_groups(max(1, entries // width))
