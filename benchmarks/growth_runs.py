@@ -26,9 +26,12 @@ from sparsebag.objective.penalties import ConcaveQuadratic
 from sparsebag.objective.stream_objective import StreamObjective
 from sparsebag.settings import DEFAULT_FLOOR, DEFAULT_PRIOR_MASS
 from sparsebag.solvers.auto import SOLVERS
+from sparsebag.streaming import BLOCK_SHARE, COUNTED_SHARE
 
 LAM = 0.0
-STREAM_MEMORY = 1 << 30
+STREAM_MEMORY = int(COUNTED_SHARE * (1 << 30))
+"""What `fit_weights` shares out of a `memory_limit` of 1 GiB; blocks are cut as it cuts them."""
+STREAM_BLOCK_BYTES = STREAM_MEMORY // BLOCK_SHARE
 PASS_REPEATS = 5
 STREAMED_REPEATS = 2
 
@@ -57,6 +60,7 @@ class Pass:
     n_rows: int
     n_members: int
     is_streamed: bool
+    n_threads: int
     seconds: float
     bound: float
     speed: float
@@ -117,7 +121,7 @@ class Problem:
         """Those a pass takes: what one kernel reads at a time may be worth fewer than there are."""
         n_rows, n_members = self.votes.shape
         if self.is_streamed:
-            n_rows = block_rows_for(n_members)
+            n_rows = block_rows_for(n_members, block_bytes=STREAM_BLOCK_BYTES)
         return _passes.threads_taken(n_rows, n_members, pass_threads())
 
     def objective(self) -> Objective:
@@ -126,7 +130,7 @@ class Problem:
             return objective_of(evidence, LAM)
         own = ArrayRows(self.votes, self.mask, self.y, task="classification", labels=LABELS)
         return StreamObjective(
-            RepeatedRows(own, self.n_rows),
+            RepeatedRows(own.with_block_bytes(STREAM_BLOCK_BYTES), self.n_rows),
             LogLoss(),
             ConcaveQuadratic(LAM),
             floor=DEFAULT_FLOOR,
@@ -171,6 +175,7 @@ def gradient_pass(name: str, problem: Problem) -> dict[str, object]:
         n_rows=problem.n_rows,
         n_members=objective.n_members,
         is_streamed=problem.is_streamed,
+        n_threads=n_threads,
         seconds=min(seconds),
         bound=objective.nbytes_per_pass / speed,
         speed=speed,

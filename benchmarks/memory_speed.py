@@ -58,8 +58,9 @@ def _readers(n_threads: int) -> Iterator[Callable[[np.ndarray], None]]:
     """A function that reads an array once, in pieces that the threads share."""
 
     def read(flat: np.ndarray) -> None:
-        size = min(READ_ENTRIES, -(-len(flat) // n_threads))
-        pieces = (flat[first : first + size] for first in range(0, len(flat), size))
+        # As many pieces for each thread: none waits for another's last.
+        n_pieces = n_threads * -(-len(flat) // (READ_ENTRIES * n_threads))
+        pieces = np.array_split(flat, n_pieces)
         for _ in pool.map(lambda piece: piece.dot(piece), pieces):
             pass
 

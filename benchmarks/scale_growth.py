@@ -147,7 +147,7 @@ def run(*, quick: bool, passes_alone: bool = False) -> None:
                 pool, made = SyntheticRows(n_rows, n_members), None
             assert pool is not None
             for name in asked:
-                key = f"{name} {n_rows} {n_members}"
+                key = f"{name} {n_rows} {n_members} {n_threads}"
                 seconds = foretold(n_rows, n_members, solved.get(name, []))
                 if seconds > longest and key not in notes.known:
                     print(
@@ -220,7 +220,7 @@ def _show_exponents(solved: dict[str, list[Growth]], passes: list[Pass], entries
 def _show_passes(passes: list[Pass]) -> None:
     print("\n### One value-and-gradient pass (wanted: at most 2 × the bound)\n")
     print(
-        f"{'M':>10}{'N':>7}{'':>10}{'ms':>12}{'bound ms':>12}{'×':>7}{'GB/s':>7}"
+        f"{'M':>10}{'N':>7}{'':>10}{'threads':>8}{'ms':>12}{'bound ms':>12}{'×':>7}{'GB/s':>7}"
         f"{'long read ms':>14}{'×':>7}"
     )
     for p in passes:
@@ -229,8 +229,8 @@ def _show_passes(passes: list[Pass]) -> None:
             beside = f"{1e3 * p.long_read_bound:>14.2f}{p.seconds / p.long_read_bound:>7.2f}"
         print(
             f"{p.n_rows:>10,}{p.n_members:>7,}{'streamed' if p.is_streamed else '':>10}"
-            f"{1e3 * p.seconds:>12.2f}{1e3 * p.bound:>12.2f}{p.seconds / p.bound:>7.2f}"
-            f"{p.speed / 1e9:>7.1f}{beside}"
+            f"{p.n_threads:>8}{1e3 * p.seconds:>12.2f}{1e3 * p.bound:>12.2f}"
+            f"{p.seconds / p.bound:>7.2f}{p.speed / 1e9:>7.1f}{beside}"
         )
     for what, some in (
         ("in memory", [p for p in passes if not p.is_streamed]),
@@ -247,7 +247,9 @@ def _show_passes(passes: list[Pass]) -> None:
         "passes of less than 4 ms are made again for as long, and their mean is taken\n"
         "long read: the same bytes by a plain read of the votes that takes as many rows as the "
         "pass, by turns with it; the better of "
-        "two (five in memory) of either; not told where caches hold the votes"
+        "two (five in memory) of either; not told where caches may hold the votes\n"
+        "evidence of less than 100 MB is read from caches by passes made one after another, as a "
+        "solver makes them"
     )
 
 

@@ -73,6 +73,23 @@ def test_blocks_of_a_stream_have_the_same_sums_and_priors(kernel, weighted, monk
     assert found[0][2][covered] == pytest.approx(counted[covered], rel=1e-5)
 
 
+@pytest.mark.parametrize("shape", [(16_384, 100), (1024, 5000)])
+def test_blocks_of_whole_groups_add_up_to_the_same_sums(kernel, shape):
+    """Parts lie between groups of rows: only doubles are added in another order."""
+    e = evidence(n_rows=shape[0], n_members=shape[1], dtype=np.float32)
+    read = block_kernel.make_block_kernel(LOSSES["log_loss"], 1e-3, "classification", 3)
+    weights, found = interior_point(shape[1]).astype(np.float32), []
+    for n_rows in (shape[0], 512, 256):
+        gradient, loss = np.zeros(shape[1]), 0.0
+        for first in range(0, shape[0], n_rows):
+            block = e.take(np.arange(first, first + n_rows))
+            loss += read.add(block, weights, gradient, prior_mass=0.02, least_denominator=1e-15)[0]
+        found.append((loss, gradient))
+    for loss, gradient in found[1:]:
+        assert loss == pytest.approx(found[0][0], rel=1e-13)
+        assert gradient == pytest.approx(found[0][1], rel=1e-12, abs=1e-13)
+
+
 @pytest.mark.parametrize(
     ("shape", "most", "taken"),
     [

@@ -242,3 +242,22 @@ def test_a_dense_start_begins_with_its_heaviest_and_its_loudest():
     centre = Point.at(f, f.uniform_weights(), Watch("slsqp"))
     loudest = np.sort(np.argsort(centre.gradient)[:4])
     assert np.flatnonzero(part_of_dense(f, centre, 4).weights).tolist() == loudest.tolist()
+
+
+@pytest.mark.parametrize("n_begun", [4, 7, 25])
+def test_a_start_is_cut_to_the_set_that_memory_allows(set_sizes, n_begun, monkeypatch):
+    monkeypatch.setattr(column_generation, "_set_size", lambda objective: 5)  # of ten
+    begin = np.where(np.arange(N_MEMBERS) < n_begun, 1.0 / n_begun, 0.0)
+    f = objective(lam=0.0, n_members=N_MEMBERS, n_rows=400, seed=900)
+    found = SLSQP(max_iter=5).solve(f, begin)
+    assert set_sizes[0] <= 5
+    assert on_the_simplex(found.weights)
+
+
+def test_progress_counts_forwards(set_sizes, capsys):
+    found = SLSQP(verbose=2).solve(objective(lam=0.0, n_members=N_MEMBERS, n_rows=400, seed=900))
+    lines = [line for line in capsys.readouterr().err.splitlines() if "iteration" in line]
+    numbers = [int(line.split("iteration")[1].split()[0]) for line in lines]
+    assert len(set_sizes) > 1
+    assert numbers == list(range(1, len(numbers) + 1))
+    assert 0 < found.n_iterations <= len(numbers)

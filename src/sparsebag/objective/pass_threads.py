@@ -2,8 +2,9 @@
 
 Passes are bound by memory, which one thread of most machines cannot keep busy. As the numerical
 libraries do, they take every processor the process may use, or what ``OMP_NUM_THREADS`` says:
-joblib and Dask set it for their workers, which share the machine already. The sums have the same
-bits whatever the number; small evidence is read by one thread in any case (``kernel/parts.h``).
+worker processes of joblib and Dask have it set, since they share the machine. The sums have the
+same bits whatever the number; small evidence is read by one thread in any case
+(``kernel/parts.h``).
 """
 
 from __future__ import annotations
@@ -57,10 +58,19 @@ def at_most_pass_threads(n_threads: int) -> Iterator[None]:
 def _asked() -> int | None:
     """What the environment asks for; its first number, where nested regions have one each."""
     first = os.environ.get("OMP_NUM_THREADS", "").split(",")[0].strip()
-    return int(first) if first.isdecimal() and int(first) > 0 else None
+    is_number = first.isdecimal() and len(first) < 10
+    return int(first) if is_number and int(first) > 0 else None
+
+
+def _processors() -> int:
+    """Processors the process may use: affinity, which may change, and a container's share."""
+    try:
+        allowed = len(os.sched_getaffinity(0))
+    except AttributeError:  # not on every system
+        allowed = MOST_THREADS
+    return max(1, min(allowed, _counted()))
 
 
 @lru_cache(maxsize=1)
-def _processors() -> int:
-    """Processors the process may use: affinity and a container's share are counted in."""
-    return max(1, int(cpu_count()))
+def _counted() -> int:
+    return int(cpu_count())

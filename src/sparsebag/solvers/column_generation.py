@@ -21,8 +21,8 @@ from sparsebag.solvers.faces import on_face
 from sparsebag.solvers.point import Point
 
 Array = Any
-Minimise = Callable[[Objective, np.ndarray, int], tuple[np.ndarray, Status]]
-"""Weights and status of an objective, from a start, in at most so many iterations."""
+Minimise = Callable[[Objective, np.ndarray, int], tuple[np.ndarray, Status, int]]
+"""Weights, status and number of iterations, from a start, in at most so many of them."""
 
 WORKING_SET = 300
 """Members at once, more where more have weight: SLSQP takes under a second for so many."""
@@ -54,8 +54,8 @@ def generate_columns(
         centre, only some of them begin.
     watch : Watch
     minimise : callable
-        Solves the objective of a working set. Counts its iterations in the watch and returns
-        weights on the simplex whatever happens, a keyboard interrupt included.
+        Solves the objective of a working set. Returns weights on the simplex whatever happens, a
+        keyboard interrupt included.
     ftol : float
         A round that lowers the objective by no more is the last.
     max_iter : int
@@ -68,35 +68,38 @@ def generate_columns(
     """
     point = best = Point.at(objective, begin, watch)
     size = _set_size(objective)
-    status = Status.INTERRUPTED
+    status, n_iterations = Status.INTERRUPTED, 0
     try:
-        if np.count_nonzero(on_host(begin)) > WORKING_SET:
+        if np.count_nonzero(on_host(begin)) > size:
             point = part_of_dense(objective, point, size)
         members = working_set(point, size)
         while True:
             before = point
-            left = max_iter - watch.n_iterations
-            point, status = _round(objective, before, members, watch, minimise, left)
+            left = max_iter - n_iterations
+            point, status, n_more = _round(objective, before, members, watch, minimise, left)
+            n_iterations += n_more
             best = min(best, point, key=lambda p: p.value)
             members = working_set(point, size)
             is_asked = len(members) > np.count_nonzero(on_host(point.weights))
             is_last = not (is_asked and point.value < before.value - ftol)
             if is_last or status in (Status.INTERRUPTED, Status.MAX_ITERATIONS):
                 break
-            if watch.n_iterations >= max_iter:
+            if n_iterations >= max_iter:
                 status = Status.MAX_ITERATIONS
                 break
     except KeyboardInterrupt:
         status = Status.INTERRUPTED
     if status is Status.OWN_TEST and point.value > best.value + ftol:
         status = Status.STALLED
+    watch.n_iterations = n_iterations  # the solver's own, where the watch has counted evaluations
     return watch.solution(best.weights, best.value, best.gradient, status)
 
 
 def working_set(point: Point, size: int) -> np.ndarray:
     """Members with weight, and those without that ask loudest for some, up to ``size`` in all.
 
-    A member asks where its slope is below the average of those that have weight.
+    A member asks where its slope is below the average of those that have weight. Where so many have
+    weight already, half as many may still join them.
 
     Parameters
     ----------
@@ -111,7 +114,9 @@ def working_set(point: Point, size: int) -> np.ndarray:
     weights, gradient = on_host(point.weights), on_host(point.gradient)
     inside = np.flatnonzero(weights)
     asking = np.flatnonzero((weights == 0.0) & (gradient < weights @ gradient))
-    room = max(size - len(inside), int(NEWCOMERS_SHARE * len(inside)), 1)
+    room = size - len(inside)
+    if room <= 0:
+        room = max(1, int(NEWCOMERS_SHARE * len(inside)))
     loudest = asking[np.argsort(gradient[asking], kind="stable")[:room]]
     return np.sort(np.concatenate([inside, loudest]))
 
@@ -149,20 +154,22 @@ def _round(
     watch: Watch,
     minimise: Minimise,
     max_iter: int,
-) -> tuple[Point, Status]:
-    """The working set's minimum, seen by all members."""
+) -> tuple[Point, Status, int]:
+    """The working set's minimum, seen by all members, and the iterations it took."""
     at = objective.xp.asarray(members, device=objective.device)
     face = objective.restrict(at)
     begin = welcome_newcomers(face, on_face(point, at), watch)
-    found, status = minimise(face, on_host(begin.weights), max_iter)
+    found, status, n_iterations = minimise(face, on_host(begin.weights), max_iter)
     del face  # its columns, before a pass over all
     found = np.where(found > DUST, found, 0.0)
     weights = np.zeros(objective.n_members)
     weights[members] = found / found.sum()
     try:
-        return Point.at(objective, objective.asarray(weights), watch), status
+        moved = Point.at(objective, objective.asarray(weights), watch)
     except KeyboardInterrupt:  # the pass is made again: what the round has gained is worth it
-        return Point.at(objective, objective.asarray(weights), watch), Status.INTERRUPTED
+        moved = Point.at(objective, objective.asarray(weights), watch)
+        status = Status.INTERRUPTED
+    return moved, status, n_iterations
 
 
 def _set_size(objective: Objective) -> int:

@@ -30,9 +30,10 @@ _ITERATION_LIMIT_MODE = 9
 class SLSQP:
     """Sequential least squares programming.
 
-    More than 2000 members are solved by column generation: SciPy sees a few hundred of them at a
-    time, those with weight and those that ask loudest for some (`generate_columns`). A round that
-    lowers the objective by no more than ``ftol`` is the last.
+    More than 2000 members are solved by column generation: SciPy sees 300 of them at a time, those
+    with weight and those that ask loudest for some (`generate_columns`), and more where more than
+    300 keep weight: where thousands do, or are copies of one another, other solvers are faster by
+    far. A round that lowers the objective by no more than ``ftol`` is the last.
 
     Ctrl-C is heard between SciPy's steps only. One step is compiled code, cubic in the number of
     members it sees: hundredths of a second for 300, up to 20 seconds for 2000.
@@ -59,7 +60,9 @@ class SLSQP:
         begin = objective.uniform_weights() if start is None else objective.asarray(start)
         begin = check_start(begin, objective.n_members)
 
-        def minimise(part: Objective, at: np.ndarray, max_iter: int) -> tuple[np.ndarray, Status]:
+        def minimise(
+            part: Objective, at: np.ndarray, max_iter: int
+        ) -> tuple[np.ndarray, Status, int]:
             return scipy_slsqp(part, at, watch, ftol=self.ftol, max_iter=max_iter)
 
         if objective.n_members > MOST_MEMBERS:
@@ -72,7 +75,7 @@ class SLSQP:
                     ftol=self.ftol,
                     max_iter=self.max_iter,
                 )
-        weights, status = minimise(objective, on_host(begin), self.max_iter)
+        weights, status, watch.n_iterations = minimise(objective, on_host(begin), self.max_iter)
         final = objective.asarray(weights)
         value, gradient = watch.value_and_gradient(objective, final)
         return watch.solution(final, value, gradient, status)
@@ -80,7 +83,7 @@ class SLSQP:
 
 def scipy_slsqp(
     objective: Objective, begin: np.ndarray, watch: Watch, *, ftol: float, max_iter: int
-) -> tuple[np.ndarray, Status]:
+) -> tuple[np.ndarray, Status, int]:
     """SciPy's SLSQP over all members of an objective.
 
     Parameters
@@ -89,7 +92,7 @@ def scipy_slsqp(
     begin : ndarray of shape (N,)
         On the simplex.
     watch : Watch
-        Its iterations are SciPy's in the end.
+        Counts evaluations.
     ftol : float
     max_iter : int
 
@@ -98,6 +101,8 @@ def scipy_slsqp(
     weights : ndarray of shape (N,)
         On the simplex; of a solve that was interrupted the best it has been at.
     status : Status
+    n_iterations : int
+        SciPy's; of a solve that was interrupted its evaluations.
     """
     n_before = watch.n_iterations
     best: tuple[float, np.ndarray] = (np.inf, begin)
@@ -125,12 +130,14 @@ def scipy_slsqp(
             constraints={"type": "eq", "fun": lambda w: w.sum() - 1.0, "jac": lambda w: ones},
             options={"ftol": ftol, "maxiter": max_iter},
         )
-        found, watch.n_iterations = result.x, n_before + int(result.nit)
+        found, n_iterations = result.x, int(result.nit)
         if not result.success:
             limit = result.status == _ITERATION_LIMIT_MODE
             status = Status.MAX_ITERATIONS if limit else Status.STALLED
     except KeyboardInterrupt:
         found, status = best[1], Status.INTERRUPTED
+        n_iterations = watch.n_iterations - n_before
     # SLSQP's iterates leave the simplex by rounding; so may a failed solve by more.
     weights = np.clip(np.nan_to_num(found), 0.0, None)
-    return (weights / weights.sum() if weights.sum() > 0 else begin), status
+    weights = weights / weights.sum() if weights.sum() > 0 else begin
+    return weights, status, n_iterations

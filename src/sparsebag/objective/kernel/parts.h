@@ -6,28 +6,29 @@
 #include <algorithm>
 #include <atomic>
 #include <cstddef>
-#include <system_error>
 #include <thread>
 #include <vector>
+
+#include "row_terms.h"
 
 namespace {
 
 constexpr std::size_t ENTRY_BYTES = 5;         // a vote and its mask
 constexpr std::size_t PART_BYTES = 1 << 20;    // of evidence, at least: less is not worth a cut
-constexpr std::size_t PART_ROWS = 64;          // at least: a part has sums of its own, a row long
 constexpr std::size_t MOST_PARTS = 64;
 constexpr std::size_t THREAD_BYTES = 2 << 20;  // a tenth of a millisecond; starting one takes less
 
-// Cuts of rows into a power of two of parts, which most numbers of threads share evenly.
+// Cuts of rows into a power of two of parts, which most numbers of threads share evenly. They lie
+// between groups of FLUSH_ROWS, which single precision adds up: sums over blocks of whole groups
+// then do not depend on the number of groups a block has, but for a double's last digits.
 struct Parts {
-    std::size_t rows, n = 1, each;
+    std::size_t rows, groups, n = 1;
 
-    Parts(std::size_t rows, std::size_t members) : rows(rows) {
+    Parts(std::size_t rows, std::size_t members)
+        : rows(rows), groups((rows + FLUSH_ROWS - 1) / FLUSH_ROWS) {
         const std::size_t fit =
-            std::min({MOST_PARTS, rows * members * ENTRY_BYTES / PART_BYTES, rows / PART_ROWS});
+            std::min({MOST_PARTS, rows * members * ENTRY_BYTES / PART_BYTES, rows / FLUSH_ROWS});
         while (2 * n <= fit) n *= 2;
-        each = (rows + n - 1) / n;
-        each += (8 - each % 8) % 8;  // whole turns of the kernel
     }
 
     // Of at most so many threads, those that have enough to read.
@@ -36,8 +37,10 @@ struct Parts {
         return std::max<std::size_t>(1, std::min({most, worth, n}));
     }
 
-    std::size_t begin(std::size_t part) const { return std::min(rows, part * each); }
-    std::size_t end(std::size_t part) const { return std::min(rows, (part + 1) * each); }
+    std::size_t begin(std::size_t part) const {
+        return std::min(rows, part * groups / n * FLUSH_ROWS);
+    }
+    std::size_t end(std::size_t part) const { return begin(part + 1); }
 };
 
 // work(part, thread) for every part, by up to so many threads, of which the caller's is the first.
@@ -52,8 +55,9 @@ void share(std::size_t n_parts, std::size_t n_threads, const WORK &work) {
     helpers.reserve(n_threads);
     try {
         for (std::size_t t = 1; t < n_threads; ++t) helpers.emplace_back(take_parts, t);
-    } catch (const std::system_error &) {
-        // The system gives no more threads: those there are share the parts.
+    } catch (...) {
+        // No more threads, or no memory for one: those there are share the parts. Whatever it was,
+        // it must not pass those that run, unjoined.
     }
     take_parts(0);
     for (std::thread &helper : helpers) helper.join();
