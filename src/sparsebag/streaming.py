@@ -12,10 +12,11 @@ from typing import Any, Literal
 
 import numpy as np
 
-from sparsebag.evidence.arrays import check_tensor, on_host
+from sparsebag.evidence.arrays import on_host
 from sparsebag.evidence.callers_warning import warn_caller
 from sparsebag.evidence.evidence import UncoveredRowsWarning, warn_of_uneven
 from sparsebag.evidence.members import Task
+from sparsebag.evidence.readable import check_readable
 from sparsebag.evidence.row_stream import RowStream, evidence_block, shape_of
 from sparsebag.evidence.store_seal import check_store
 from sparsebag.objective.losses import Loss, resolve_loss
@@ -274,9 +275,9 @@ class OnlineWeights:
             )
         if y is None:
             raise ValueError("y is missing; pass one target a row.")
-        check_tensor(predictions, "predictions")
-        check_tensor(oob_mask, "oob_mask")
-        check_tensor(y, "y")
+        check_readable(predictions, "predictions")
+        check_readable(oob_mask, "oob_mask")
+        check_readable(y, "y")
         if not len(y):
             return self  # a day without rows
         block = evidence_block(

@@ -11,12 +11,12 @@ import numpy as np
 import scipy.sparse as sp
 
 from sparsebag.cluster_weights import fit_weights_on_cluster, objective_of, user_blocks
-from sparsebag.evidence.arrays import check_tensor
 from sparsebag.evidence.cluster_matrices import are_row_blocks
 from sparsebag.evidence.evidence import OOBEvidence, warn_uncovered
 from sparsebag.evidence.from_cluster import is_on_cluster
 from sparsebag.evidence.from_predictions import from_predictions
 from sparsebag.evidence.members import MemberPool, Task
+from sparsebag.evidence.readable import check_readable
 from sparsebag.evidence.row_stream import RowStream
 from sparsebag.objective.full_vote_risk import PairRisk
 from sparsebag.objective.losses import Loss, resolve_loss
@@ -257,7 +257,7 @@ def fit_weights(
     (True, True)
     """
     check_verbose(verbose)
-    check_tensor(start, "start")
+    check_readable(start, "start")
     if isinstance(lam, str):
         raise ValueError(
             f"lam must be a number here, got {lam!r}: matrices do not say what a member costs; "

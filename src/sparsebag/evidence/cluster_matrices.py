@@ -20,6 +20,7 @@ from sparsebag.evidence.from_cluster import (
     row_pieces,
 )
 from sparsebag.evidence.members import Task
+from sparsebag.evidence.readable import check_readable
 from sparsebag.evidence.row_stream import evidence_block
 
 Array = Any
@@ -67,12 +68,14 @@ def is_dask_array(value: Any) -> bool:
     return type(value).__module__.startswith("dask.array")
 
 
-def given_rows(X: Any, y: Any) -> tuple[Any, Any]:
+def given_rows(X: Any, y: Any, sample_weight: Any = None) -> tuple[Any, Any]:
     """Rows and targets for an ensemble: lists of Dask arrays joined, targets on workers here.
 
     Parameters
     ----------
     X, y : object
+    sample_weight : object, optional
+        Looked at alone: masked arrays are refused, as of the others.
 
     Returns
     -------
@@ -85,6 +88,9 @@ def given_rows(X: Any, y: Any) -> tuple[Any, Any]:
     ([[1.0]], [0])
     """
     X, y = _joined(X), _joined(y)
+    check_readable(X, "X")
+    check_readable(y, "y")
+    check_readable(sample_weight, "sample_weight")
     if are_row_blocks(X):
         raise TypeError(
             "X is made of tasks; pass a Dask array, such as dask.array.concatenate of "
@@ -219,6 +225,7 @@ def as_column(values: Any, name: str) -> Any:
     """
     values = _joined(values)
     _refuse_tasks(values, name)
+    check_readable(values, name)
     convert = getattr(values, "to_dask_array", None)
     if convert is None:
         return values
