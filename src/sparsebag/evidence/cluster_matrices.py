@@ -17,6 +17,7 @@ from sparsebag.evidence.from_cluster import (
     is_future,
     is_on_cluster,
     is_task,
+    places,
     row_pieces,
 )
 from sparsebag.evidence.members import Task
@@ -137,18 +138,19 @@ def blocks_of_matrices(
     sample_weight = as_column(sample_weight, "sample_weight")
     if task == "classification" and labels is None:
         labels = np.unique(on_host(_here(y)))
+    sizes = predictions.chunks[0]
     columns = [
-        row_pieces(predictions, predictions.chunks[0], n_rows, "predictions"),
-        row_pieces(oob_mask, predictions.chunks[0], n_rows, "oob_mask"),
-        row_pieces(y, predictions.chunks[0], n_rows, "y"),
-        row_pieces(sample_weight, predictions.chunks[0], n_rows, "sample_weight"),
+        row_pieces(predictions, sizes, n_rows, "predictions"),
+        row_pieces(oob_mask, sizes, n_rows, "oob_mask"),
+        row_pieces(y, sizes, n_rows, "y"),
+        row_pieces(sample_weight, sizes, n_rows, "sample_weight"),
     ]
     how = {"task": task, "labels": labels, "every_class": every_class}
     call = delayed_call(_block)
     return ClusterBlocks(
         lambda: [
-            call(*block, **how, where=f"block {i}")
-            for i, block in enumerate(zip(*columns, strict=True))
+            call(*block, **how, where=where, first_row=first)
+            for (where, first), *block in zip(places(sizes), *columns, strict=True)
         ],
         verbose,
     )

@@ -255,8 +255,12 @@ def _check_block(block: Array, first_row: int, *, probabilities: bool) -> None:
             "judged on."
         )
     if probabilities and bool(xp.any((block < 0) | (block > 1 + PROBABILITY_TOLERANCE))):
+        values = on_host(block)
+        place = np.argwhere((values < 0) | (values > 1 + PROBABILITY_TOLERANCE))[0]
         raise ValueError(
-            f"classification predictions must be probabilities between 0 and 1; {FOR_REGRESSION}."
+            "classification predictions must be probabilities between 0 and 1 (the first that is "
+            f"none is {values[tuple(place)]:.9g}, in row {first_row + place[0]} of member "
+            f"{place[1]}); {FOR_REGRESSION}."
         )
 
 
