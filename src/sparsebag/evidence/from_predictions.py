@@ -13,7 +13,7 @@ from sparsebag.evidence.blocks import CPU_CHECKED_ENTRIES, row_blocks
 from sparsebag.evidence.evidence import PROBABILITY_TOLERANCE, OOBEvidence, zero_in_bag
 from sparsebag.evidence.labels import UnknownLabelError, class_positions
 from sparsebag.evidence.members import Task
-from sparsebag.evidence.readable import check_dense, check_readable
+from sparsebag.evidence.readable import check_dense, check_readable, what_are_no_numbers
 
 Array = Any
 
@@ -176,6 +176,8 @@ def _check_predictions(predictions: Array, task: Task, *, is_part: bool) -> Arra
     check_readable(predictions, "predictions")
     given = detached(predictions)
     out = given if is_array_api_obj(given) else np.asarray(given)
+    if wrong := what_are_no_numbers(out):
+        raise ValueError(f"predictions must be numbers (got {wrong}).")
     shape = tuple(out.shape)
     if task == "regression" and len(shape) != 2:
         raise ValueError(f"regression predictions must have shape (rows, members), got {shape}.")
@@ -203,6 +205,8 @@ def _like(values: Array, like: Array, name: str) -> Array:
     if hasattr(values, "iloc"):
         values = np.asarray(values)
     try:
+        if wrong := what_are_no_numbers(values):
+            raise ValueError(f"got {wrong}")
         out = xp.asarray(detached(values), dtype=xp.float64, device=device(like))
     except (TypeError, ValueError) as error:
         raise ValueError(f"{name} must hold one number a row ({error}).") from error
@@ -233,6 +237,8 @@ def _check_mask(oob_mask: Array | None, predictions: Array) -> Array | None:
     xp = array_namespace(predictions)
     if hasattr(oob_mask, "iloc"):
         oob_mask = np.asarray(oob_mask)
+    if wrong := what_are_no_numbers(oob_mask):
+        raise ValueError(f"oob_mask holds {wrong}; pass 1 where the row is out of bag, else 0.")
     mask = xp.asarray(detached(oob_mask), device=device(predictions))
     if tuple(mask.shape) != tuple(predictions.shape[:2]):
         raise ValueError(

@@ -17,6 +17,12 @@ INSTEAD_OF_MASKED = {
     "X": "pass X.filled(...) with a value for what it masks, such as NaN",
 }
 """What to do about a masked array; of others the rows are left out."""
+NO_NUMBERS = {
+    **dict.fromkeys("UST", "strings"),
+    **dict.fromkeys("mM", "times"),
+    "c": "complex numbers",
+}
+"""Kinds of NumPy's dtypes that become floats, or compare with zero, all the same."""
 
 
 def check_readable(values: Array, name: str) -> None:
@@ -68,3 +74,43 @@ def check_dense(values: Array, name: str) -> None:
     """
     if sp.issparse(values):
         raise ValueError(f"{name} is a SciPy sparse matrix; pass {name}.toarray().")
+
+
+def check_given(predictions: Any) -> None:
+    """One sentence where predictions were left out.
+
+    Parameters
+    ----------
+    predictions : object
+
+    Examples
+    --------
+    >>> check_given(np.eye(2))
+    """
+    if predictions is None:
+        raise ValueError("predictions are missing; pass what the members predict.")
+
+
+def what_are_no_numbers(values: Array) -> str:
+    """What an array holds that would become real numbers without a word; "" where nothing.
+
+    Parameters
+    ----------
+    values : array or array-like
+
+    Returns
+    -------
+    str
+
+    Examples
+    --------
+    >>> what_are_no_numbers(np.array(["0.5"])), what_are_no_numbers(np.eye(2))
+    ('strings', '')
+    """
+    if is_torch_array(values):
+        return "complex numbers" if values.is_complex() else ""
+    values = values if hasattr(values, "dtype") else np.asarray(values)
+    kind = getattr(values.dtype, "kind", "")
+    if kind == "O" and any(isinstance(value, (str, bytes)) for value in np.asarray(values).flat):
+        return "strings"
+    return NO_NUMBERS.get(kind, "")

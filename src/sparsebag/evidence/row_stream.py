@@ -23,7 +23,7 @@ from sparsebag.evidence.from_predictions import (
     from_predictions,
 )
 from sparsebag.evidence.members import Task
-from sparsebag.evidence.readable import check_readable
+from sparsebag.evidence.readable import check_readable, what_are_no_numbers
 
 Array = Any
 
@@ -201,6 +201,8 @@ def with_row_weight(block: OOBEvidence, sample_weight: Array | None) -> OOBEvide
     if sample_weight is None:
         return block
     check_readable(sample_weight, "sample_weight")
+    if wrong := what_are_no_numbers(sample_weight):
+        raise ValueError(f"sample_weight must hold one number a row (got {wrong}).")
     weight = np.asarray(on_host(sample_weight), dtype=np.float64)
     if weight.shape != (block.n_rows,) or not np.all(np.isfinite(weight)) or np.any(weight < 0):
         raise ValueError(
