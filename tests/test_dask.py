@@ -706,5 +706,8 @@ def test_blocks_are_counted_as_they_are_made(capsys):
     with client, dask.config.set(scheduler=None):
         blocks = ClusterBlocks(lambda: [dask.delayed(range)(n) for n in range(20)], verbose=1)
         assert blocks.sum(len) == 190
-    counted = [line for line in capsys.readouterr().err.splitlines() if "block" in line]
+        counted = [line for line in capsys.readouterr().err.splitlines() if "block" in line]
+        assert blocks.derived(len).sum(int) == 190
     assert counted == [f"[cluster] block {n} of 20" for n in range(2, 21, 2)]
+    again = [line for line in capsys.readouterr().err.splitlines() if "block" in line]
+    assert again == [f"{line} (what is derived from it)" for line in counted]
