@@ -316,10 +316,9 @@ class _SparseBagging(Deployable, MetaEstimatorMixin, BaseEstimator):  # type: ig
         if kind == "as_given":
             validate_data(self, X, reset=False, skip_check_array=True)
             return X
-        checks: dict[str, Any]
-        if kind == "array":
-            checks = {"dtype": None, "accept_sparse": ["csr", "csc"], "ensure_all_finite": False}
-        else:
+        checks: dict[str, Any] = {"dtype": None, "accept_sparse": ["csr", "csc"]}
+        checks["ensure_all_finite"] = False
+        if kind != "array":
             finite = "allow-nan" if self._accepts.nan and not sp.issparse(X) else True
             checks = {"dtype": np.float32, "accept_sparse": "csr", "ensure_all_finite": finite}
         return validate_data(self, X, reset=False, **checks)
@@ -436,7 +435,8 @@ class SparseBaggingRegressor(RegressorMixin, _SparseBagging):  # type: ignore[mi
         -------
         ndarray of shape (rows,)
         """
-        return self._compiled.predict(self._check_X(X), self.n_jobs)
+        X = self._check_X(X)
+        return self._compiled.predict(X, self.n_jobs)
 
 
 def _routing_enabled() -> bool:
