@@ -107,8 +107,9 @@ FIT_WEIGHTS = {
         "every member gives every row's true class probability zero",
     ),
     "not probabilities": (
-        (10 * PROBA, MASK, TWO),
-        "classification predictions must be probabilities between 0 and 1; for regression pass "
+        (np.where(np.arange(50)[:, None] == 7, 10 * PROBA, PROBA), None, TWO),
+        "classification predictions must be probabilities between 0 and 1 (the first that is none "
+        f"is {10 * PROBA[7, 0]:.9g}, in row 7 of member 0); for regression pass "
         "loss='squared_error'.",
     ),
     "no row out of bag": (

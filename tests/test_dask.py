@@ -342,7 +342,7 @@ def test_bad_input_gets_one_sentence():
         (da.from_array(np.full(600, np.nan), chunks=100), "finite numbers that are not negative"),
         (
             da.from_array(np.where(np.arange(600) < 550, 1.0, np.nan), chunks=100),
-            "block 2: .* finite numbers that are not negative",
+            "rows 512 to 599: .* finite numbers that are not negative",
         ),
     ],
 )
@@ -353,6 +353,20 @@ def test_row_weights_are_checked(weight, words):
     votes = da.from_array(np.full((600, 5), 0.5), chunks=(150, 5))
     with pytest.raises(ValueError, match=words):
         sb.fit_weights(votes, None, y, labels=[0, 1, 2], sample_weight=weight)
+
+
+@pytest.mark.parametrize("value", [np.nan, 1.5])
+def test_an_error_names_the_row_of_all(value):
+    """Blocks are cut anew at whole groups of rows: their numbers are nobody's."""
+    votes, y = np.full((1100, 3), 0.5), np.arange(1100) % 2
+    votes[777, 2] = value
+    chunks = [da.from_array(votes[:450], chunks=(150, 3)), da.from_array(votes[450:])]
+    for given in (da.from_array(votes, chunks=(300, 3)), chunks):
+        with pytest.raises(ValueError, match=r"^rows \d+ to \d+: .*in row 777 of member 2[);]"):
+            sb.fit_weights(given, None, y)
+    parts = [dask.delayed((votes[s : s + 500], None, y[s : s + 500])) for s in (0, 500, 1000)]
+    with pytest.raises(ValueError, match=r"^block 1: .*in row 277 of member 2[);]"):
+        sb.fit_weights(parts)
 
 
 def told(call):
@@ -692,5 +706,8 @@ def test_blocks_are_counted_as_they_are_made(capsys):
     with client, dask.config.set(scheduler=None):
         blocks = ClusterBlocks(lambda: [dask.delayed(range)(n) for n in range(20)], verbose=1)
         assert blocks.sum(len) == 190
-    counted = [line for line in capsys.readouterr().err.splitlines() if "block" in line]
+        counted = [line for line in capsys.readouterr().err.splitlines() if "block" in line]
+        assert blocks.derived(len).sum(int) == 190
     assert counted == [f"[cluster] block {n} of 20" for n in range(2, 21, 2)]
+    again = [line for line in capsys.readouterr().err.splitlines() if "block" in line]
+    assert again == [f"{line} (what is derived from it)" for line in counted]

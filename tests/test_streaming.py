@@ -103,6 +103,24 @@ def test_bad_calls_are_one_sentence(rows, tmp_path):
         sb.fit_weights(stream, lam=0.01, memory_limit=MEMORY, checkpoint=checkpoint)
 
 
+def test_a_checkpoint_of_generated_rows_names_the_limit_it_goes_on_with(rows, tmp_path):
+    def draw():
+        yield rows.votes, rows.oob_mask, rows.target
+
+    def solve(limit, function=draw):
+        stream = sb.stream_rows(function, n_members=rows.n_members, labels=rows.classes)
+        return sb.fit_weights(stream, memory_limit=limit, checkpoint=tmp_path / "ckpt")
+
+    first = solve(2 * MEMORY)
+    said = rf"larger blocks .*; pass memory_limit of at least {2 * MEMORY}, with which it was wr"
+    with pytest.raises(ValueError, match=said):
+        solve(MEMORY)
+    assert np.array_equal(solve(2 * MEMORY).weights, first.weights)
+    with pytest.raises(ValueError, match="belongs to other rows") as raised:
+        solve(2 * MEMORY, lambda: iter([(rows.votes[:9], rows.oob_mask[:9], rows.target[:9])]))
+    assert "memory_limit of at least" not in str(raised.value)
+
+
 def test_a_checkpoint_and_other_memory_limits(rows, tmp_path):
     checkpoint, stream = tmp_path / "ckpt", streamed(rows)
     first = sb.fit_weights(stream, memory_limit=2 * MEMORY, checkpoint=checkpoint)

@@ -26,6 +26,7 @@ from sparsebag.evidence.evidence import UnverifiedRowsWarning
 from sparsebag.evidence.from_cluster import is_on_cluster
 from sparsebag.evidence.from_ensemble import read_ensemble
 from sparsebag.evidence.members import Task
+from sparsebag.evidence.readable import check_readable
 from sparsebag.given_ensemble import (
     LeftOutOfPickle,
     accepts,
@@ -118,7 +119,7 @@ class _SparseBagging(Deployable, MetaEstimatorMixin, BaseEstimator):  # type: ig
         budget = self._budget(settings)
         tolerance = check_tolerance(self.tolerance, budget if settings.lam is None else None)
         check_ensemble(self._ensemble_to_fit(), self._task)
-        X, y = given_rows(X, y)
+        X, y = given_rows(X, y, sample_weight)
         if is_on_cluster(X) and not self._is_frozen:
             raise ValueError(
                 "scikit-learn cannot fit an ensemble to a Dask array; fit it first and pass "
@@ -310,14 +311,14 @@ class _SparseBagging(Deployable, MetaEstimatorMixin, BaseEstimator):  # type: ig
     def _check_X(self, X: Any) -> Any:
         """X as the survivors read it, under the checks scikit-learn's own ensembles make."""
         check_is_fitted(self, "weights_")
+        check_readable(X, "X")
         kind = self._vote.pool.input_kind
         if kind == "as_given":
             validate_data(self, X, reset=False, skip_check_array=True)
             return X
-        checks: dict[str, Any]
-        if kind == "array":
-            checks = {"dtype": None, "accept_sparse": ["csr", "csc"], "ensure_all_finite": False}
-        else:
+        checks: dict[str, Any] = {"dtype": None, "accept_sparse": ["csr", "csc"]}
+        checks["ensure_all_finite"] = False
+        if kind != "array":
             finite = "allow-nan" if self._accepts.nan and not sp.issparse(X) else True
             checks = {"dtype": np.float32, "accept_sparse": "csr", "ensure_all_finite": finite}
         return validate_data(self, X, reset=False, **checks)

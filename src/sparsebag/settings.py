@@ -135,6 +135,26 @@ def resolve_settings(
     )
 
 
+def check_strength(lam: Any) -> None:
+    """One sentence for a λ that matrices cannot be solved with.
+
+    Parameters
+    ----------
+    lam : float or None
+
+    Examples
+    --------
+    >>> check_strength(0.05)
+    """
+    if isinstance(lam, str):
+        raise ValueError(
+            f"lam must be a number here, got {lam!r}: matrices do not say what a member costs; "
+            "sparsebag.compress chooses the size by itself."
+        )
+    if lam is not None and not (_is_number(lam) and lam >= 0):
+        raise ValueError(f"lam must be a finite number that is not negative, got {lam!r}.")
+
+
 def check_verbose(verbose: Any) -> None:
     """One sentence for a verbosity that is no whole number from 0.
 

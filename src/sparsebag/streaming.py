@@ -12,10 +12,11 @@ from typing import Any, Literal
 
 import numpy as np
 
-from sparsebag.evidence.arrays import check_tensor, on_host
+from sparsebag.evidence.arrays import on_host
 from sparsebag.evidence.callers_warning import warn_caller
 from sparsebag.evidence.evidence import UncoveredRowsWarning, warn_of_uneven
 from sparsebag.evidence.members import Task
+from sparsebag.evidence.readable import check_given, check_readable
 from sparsebag.evidence.row_stream import RowStream, evidence_block, shape_of
 from sparsebag.evidence.store_seal import check_store
 from sparsebag.objective.losses import Loss, resolve_loss
@@ -27,7 +28,7 @@ from sparsebag.objective.stream_objective import (
     NO_ROWS,
     StreamObjective,
 )
-from sparsebag.settings import Settings, resolve_settings
+from sparsebag.settings import Settings, check_strength, resolve_settings
 from sparsebag.solvers.auto import resolve_solver
 from sparsebag.solvers.base import Solution, one_blas_thread
 from sparsebag.solvers.judged_solve import judged_solve
@@ -90,6 +91,10 @@ def solve_stream(
         what = repr((shape_of(stream), _values_of(loss), penalty, floor, settings.prior_mass))
         fingerprint = hashlib.blake2b(what.encode()).hexdigest()[:32]
         journal = PassJournal(checkpoint, fingerprint, BlockCut(cut_for, stream.n_blocks))
+        if before is not None and limit < before.memory_limit:
+            journal.blocks.if_shorter = (
+                f"pass memory_limit of at least {before.memory_limit}, with which it was written"
+            )
     with one_blas_thread():
         objective = StreamObjective(
             stream,
@@ -274,9 +279,10 @@ class OnlineWeights:
             )
         if y is None:
             raise ValueError("y is missing; pass one target a row.")
-        check_tensor(predictions, "predictions")
-        check_tensor(oob_mask, "oob_mask")
-        check_tensor(y, "y")
+        check_given(predictions)
+        check_readable(predictions, "predictions")
+        check_readable(oob_mask, "oob_mask")
+        check_readable(y, "y")
         if not len(y):
             return self  # a day without rows
         block = evidence_block(
@@ -339,6 +345,7 @@ class OnlineWeights:
         return f"OnlineWeights({', '.join(settings)}): {seen}"
 
     def _begin(self, loss: Loss, *, classification: bool) -> OnlineSolve:
+        check_strength(self.lam)
         settings = resolve_settings(
             lam=self.lam,
             loss=loss,

@@ -11,12 +11,12 @@ import numpy as np
 import scipy.sparse as sp
 
 from sparsebag.cluster_weights import fit_weights_on_cluster, objective_of, user_blocks
-from sparsebag.evidence.arrays import check_tensor
 from sparsebag.evidence.cluster_matrices import are_row_blocks
 from sparsebag.evidence.evidence import OOBEvidence, warn_uncovered
 from sparsebag.evidence.from_cluster import is_on_cluster
 from sparsebag.evidence.from_predictions import from_predictions
 from sparsebag.evidence.members import MemberPool, Task
+from sparsebag.evidence.readable import check_given
 from sparsebag.evidence.row_stream import RowStream
 from sparsebag.objective.full_vote_risk import PairRisk
 from sparsebag.objective.losses import Loss, resolve_loss
@@ -31,7 +31,7 @@ from sparsebag.selection.path import penalty_path
 from sparsebag.selection.refit import RefitBy
 from sparsebag.selection.select import MemberSelector, RefittedMembers
 from sparsebag.selection.selection import Selection
-from sparsebag.settings import Settings, check_verbose, resolve_settings
+from sparsebag.settings import Settings, check_strength, check_verbose, resolve_settings
 from sparsebag.solvers.auto import resolve_solver
 from sparsebag.solvers.base import (
     Solution,
@@ -40,6 +40,7 @@ from sparsebag.solvers.base import (
     check_compatible,
     one_blas_thread,
 )
+from sparsebag.solvers.given_start import check_given_start
 from sparsebag.solvers.judged_solve import judged_solve
 from sparsebag.streaming import solve_stream
 
@@ -259,12 +260,9 @@ def fit_weights(
     (True, True)
     """
     check_verbose(verbose)
-    check_tensor(start, "start")
-    if isinstance(lam, str):
-        raise ValueError(
-            f"lam must be a number here, got {lam!r}: matrices do not say what a member costs; "
-            "sparsebag.compress chooses the size by itself."
-        )
+    check_strength(lam)
+    check_given(predictions)
+    check_given_start(start, predictions)
     settings = resolve_settings(
         lam=lam, loss=loss, solver=solver, floor=floor, prior_mass=prior_mass, preset=preset
     )
@@ -361,6 +359,9 @@ def lambda_path(
     """
     if not len(lams):
         raise ValueError("lams is empty; pass at least one strength.")
+    for lam in lams:
+        check_strength(lam)
+    check_given(predictions)
     settings = [
         resolve_settings(
             lam=lam, loss=loss, solver=solver, floor=floor, prior_mass=prior_mass, preset=None

@@ -285,10 +285,12 @@ def test_nan_and_infinity_where_out_of_bag(proba, tensor, mask, y, value):
 
 @pytest.mark.parametrize("value", [-0.1, 1.1])
 def test_probabilities_between_zero_and_one(proba, tensor, y, value):
-    proba[0, 0] = tensor[0, 0, 0] = value
+    proba[3, 2] = tensor[3, 2, 1] = value
+    place = rf"\(the first that is none is {value}\d*, in row 3 of member 2\)"
     for given in (proba, tensor):
         with pytest.raises(
-            ValueError, match=r"probabilities between 0 and 1; for regression pass loss="
+            ValueError,
+            match=rf"probabilities between 0 and 1 {place}; for regression pass loss=",
         ):
             classification(given, None, y)
 

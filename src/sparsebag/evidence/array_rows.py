@@ -8,12 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from sparsebag.evidence.arrays import check_tensor, on_host, vote_dtype
+from sparsebag.evidence.arrays import on_host, vote_dtype
 from sparsebag.evidence.evidence import OOBEvidence
 from sparsebag.evidence.from_predictions import check_sample_weight
 from sparsebag.evidence.labels import class_positions
 from sparsebag.evidence.members import Task
 from sparsebag.evidence.npy_window import NpyWindow
+from sparsebag.evidence.readable import check_readable
 from sparsebag.evidence.row_stream import block_rows_for, evidence_block
 from sparsebag.evidence.store_seal import SealedStore
 from sparsebag.evidence.zarr_window import ZarrWindow
@@ -69,11 +70,11 @@ class ArrayRows:
         every_class: bool = False,
         block_rows: int | None = None,
     ) -> None:
-        check_tensor(votes, "predictions")
-        check_tensor(oob_mask, "oob_mask")
-        check_tensor(y, "y")
-        check_tensor(sample_weight, "sample_weight")
-        check_tensor(labels, "labels")
+        check_readable(votes, "predictions")
+        check_readable(oob_mask, "oob_mask")
+        check_readable(y, "y")
+        check_readable(sample_weight, "sample_weight")
+        check_readable(labels, "labels")
         shape = tuple(int(n) for n in votes.shape)
         if len(shape) not in (2, 3) or 0 in shape:
             raise ValueError(
@@ -129,8 +130,8 @@ class ArrayRows:
         rows = slice(number * self.block_rows, (number + 1) * self.block_rows)
         if number in self._zeroed_as_stored:
             return self._known(rows, self._zeroed_as_stored[number])
-        votes = on_host(self._votes[rows])
-        mask = None if self._mask is None else on_host(self._mask[rows])
+        votes = self._read(self._votes, rows, "predictions")
+        mask = None if self._mask is None else self._read(self._mask, rows, "oob_mask")
         checked = self._checked(votes, rows, mask)
         if votes.ndim == 2 and not self._every_class:
             # A large block is not copied, and holds anything where rows were in the bag.
@@ -138,6 +139,12 @@ class ArrayRows:
             if self._positions is not None:
                 self._positions[rows] = checked.target
         return checked
+
+    def _read(self, array: Array, rows: slice, name: str) -> np.ndarray:
+        """Some rows; what is read on demand may turn out to be masked only now."""
+        some = array[rows]
+        check_readable(some, name)
+        return on_host(some)
 
     def with_block_bytes(self, block_bytes: int) -> ArrayRows:
         """The same rows in blocks of at most so many bytes.

@@ -32,31 +32,6 @@ def detached(values: Array) -> Array:
     return values.detach() if is_torch_array(values) else values
 
 
-def check_tensor(values: Array, name: str) -> None:
-    """One sentence for a PyTorch tensor that has no value for every entry to be read.
-
-    Parameters
-    ----------
-    values : object
-        Anything that is no tensor passes.
-    name : str
-        What the caller knows it by.
-
-    Examples
-    --------
-    >>> check_tensor([1, 2], "y")
-    """
-    if not is_torch_array(values):
-        return
-    if values.is_meta:
-        raise ValueError(
-            f"{name} is a tensor on PyTorch's meta device, which holds no values; pass one on the "
-            "CPU or a GPU."
-        )
-    if str(values.layout) != "torch.strided":
-        raise ValueError(f"{name} is a sparse tensor of PyTorch; pass {name}.to_dense().")
-
-
 def on_host(values: Array) -> np.ndarray:
     """NumPy's view of an array that may live on a device; bfloat16, which NumPy lacks, as float32.
 

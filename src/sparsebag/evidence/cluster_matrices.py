@@ -17,9 +17,11 @@ from sparsebag.evidence.from_cluster import (
     is_future,
     is_on_cluster,
     is_task,
+    places,
     row_pieces,
 )
 from sparsebag.evidence.members import Task
+from sparsebag.evidence.readable import check_readable
 from sparsebag.evidence.row_stream import evidence_block
 
 Array = Any
@@ -67,12 +69,14 @@ def is_dask_array(value: Any) -> bool:
     return type(value).__module__.startswith("dask.array")
 
 
-def given_rows(X: Any, y: Any) -> tuple[Any, Any]:
+def given_rows(X: Any, y: Any, sample_weight: Any = None) -> tuple[Any, Any]:
     """Rows and targets for an ensemble: lists of Dask arrays joined, targets on workers here.
 
     Parameters
     ----------
     X, y : object
+    sample_weight : object, optional
+        Looked at alone: masked arrays are refused, as of the others.
 
     Returns
     -------
@@ -85,6 +89,9 @@ def given_rows(X: Any, y: Any) -> tuple[Any, Any]:
     ([[1.0]], [0])
     """
     X, y = _joined(X), _joined(y)
+    check_readable(X, "X")
+    check_readable(y, "y")
+    check_readable(sample_weight, "sample_weight")
     if are_row_blocks(X):
         raise TypeError(
             "X is made of tasks; pass a Dask array, such as dask.array.concatenate of "
@@ -131,18 +138,19 @@ def blocks_of_matrices(
     sample_weight = as_column(sample_weight, "sample_weight")
     if task == "classification" and labels is None:
         labels = np.unique(on_host(_here(y)))
+    sizes = predictions.chunks[0]
     columns = [
-        row_pieces(predictions, predictions.chunks[0], n_rows, "predictions"),
-        row_pieces(oob_mask, predictions.chunks[0], n_rows, "oob_mask"),
-        row_pieces(y, predictions.chunks[0], n_rows, "y"),
-        row_pieces(sample_weight, predictions.chunks[0], n_rows, "sample_weight"),
+        row_pieces(predictions, sizes, n_rows, "predictions"),
+        row_pieces(oob_mask, sizes, n_rows, "oob_mask"),
+        row_pieces(y, sizes, n_rows, "y"),
+        row_pieces(sample_weight, sizes, n_rows, "sample_weight"),
     ]
     how = {"task": task, "labels": labels, "every_class": every_class}
     call = delayed_call(_block)
     return ClusterBlocks(
         lambda: [
-            call(*block, **how, where=f"block {i}")
-            for i, block in enumerate(zip(*columns, strict=True))
+            call(*block, **how, where=where, first_row=first)
+            for (where, first), *block in zip(places(sizes), *columns, strict=True)
         ],
         verbose,
     )
@@ -219,6 +227,7 @@ def as_column(values: Any, name: str) -> Any:
     """
     values = _joined(values)
     _refuse_tasks(values, name)
+    check_readable(values, name)
     convert = getattr(values, "to_dask_array", None)
     if convert is None:
         return values

@@ -164,7 +164,7 @@ class ClusterBlocks:
 
     def _watched(self) -> None:
         """Make the blocks and count them; whoever is tired of waiting leaves none behind."""
-        _watch(self._blocks())
+        _watch(self._blocks(), "" if self._parent is None else " (what is derived from it)")
 
     def _start_over(self) -> None:
         self.let_go()
@@ -172,7 +172,7 @@ class ClusterBlocks:
             self._parent._start_over()
 
 
-def _watch(blocks: list[Any]) -> None:
+def _watch(blocks: list[Any], what: str) -> None:
     """Count the blocks on standard error as they are made; a failed one is its reader's matter."""
     client = current_client()
     if client is None:
@@ -183,7 +183,8 @@ def _watch(blocks: list[Any]) -> None:
     with thread_lent():
         for made, _ in enumerate(as_completed(futures, loop=client.loop), start=1):
             if made % max(1, len(futures) // 10) == 0:
-                print(f"[cluster] block {made} of {len(futures)}", file=sys.stderr, flush=True)
+                told = f"[cluster] block {made} of {len(futures)}{what}"
+                print(told, file=sys.stderr, flush=True)
 
 
 @contextmanager

@@ -125,8 +125,8 @@ def blocks_of_members(
         members = on_every_worker(pool)
         bags = [None] * len(sizes) if source == "holdout" else _bags(members, pool, sizes)
         return [
-            predict(members, bits, *block, **how, where=f"block {i}")
-            for i, (bits, *block) in enumerate(zip(bags, *columns, strict=True))
+            predict(members, bits, *block, **how, where=where)
+            for (where, _), bits, *block in zip(places(sizes), bags, *columns, strict=True)
         ]
 
     return ClusterBlocks(recipe, verbose)
@@ -199,6 +199,32 @@ def whole_groups(sizes: tuple[int, ...]) -> tuple[int, ...]:
     cuts = np.unique((ends[:-1] + ROW_GROUP // 2) // ROW_GROUP * ROW_GROUP)
     cuts = cuts[(cuts > 0) & (cuts < ends[-1])]
     return tuple(np.diff([0, *cuts, ends[-1]]).tolist())
+
+
+def places(sizes: tuple[int, ...]) -> list[tuple[str, int]]:
+    """Which rows of all each block has, in words, and the number of its first.
+
+    Blocks are cut anew (`whole_groups`), so that a block's number would tell a user nothing.
+
+    Parameters
+    ----------
+    sizes : tuple of int
+        Rows of each block.
+
+    Returns
+    -------
+    list of (str, int)
+
+    Examples
+    --------
+    >>> places((512, 288))
+    [('rows 0 to 511', 0), ('rows 512 to 799', 512)]
+    """
+    ends = np.cumsum(sizes).tolist()
+    return [
+        (f"rows {end - size} to {end - 1}", end - size)
+        for end, size in zip(ends, sizes, strict=True)
+    ]
 
 
 def _undivided(matrix: Any) -> dict[int, int]:

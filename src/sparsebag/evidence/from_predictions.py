@@ -8,11 +8,12 @@ import numpy as np
 import scipy.sparse as sp
 from array_api_compat import array_namespace, device, is_array_api_obj, is_numpy_array, size
 
-from sparsebag.evidence.arrays import check_tensor, detached, is_on_cuda, on_host, working_dtype
+from sparsebag.evidence.arrays import detached, is_on_cuda, on_host, working_dtype
 from sparsebag.evidence.blocks import CPU_CHECKED_ENTRIES, row_blocks
 from sparsebag.evidence.evidence import PROBABILITY_TOLERANCE, OOBEvidence, zero_in_bag
 from sparsebag.evidence.labels import UnknownLabelError, class_positions
 from sparsebag.evidence.members import Task
+from sparsebag.evidence.readable import check_dense, check_readable, what_are_no_numbers
 
 Array = Any
 
@@ -85,9 +86,9 @@ def from_predictions(
     >>> e.n_rows, e.n_members
     (2, 2)
     """
-    check_tensor(oob_mask, "oob_mask")
-    check_tensor(y, "y")
-    check_tensor(labels, "labels")
+    check_readable(oob_mask, "oob_mask")
+    check_readable(y, "y")
+    check_readable(labels, "labels")
     predictions = _check_predictions(predictions, task, is_part=is_part)
     xp = array_namespace(predictions)
     mask = _check_mask(oob_mask, predictions)
@@ -158,7 +159,7 @@ def check_sample_weight(sample_weight: Array | None, like: Array) -> Array | Non
     """
     if sample_weight is None:
         return None
-    check_tensor(sample_weight, "sample_weight")
+    check_readable(sample_weight, "sample_weight")
     weights = _like(sample_weight, like, "sample_weight")
     xp = array_namespace(weights)
     if bool(xp.any(weights < 0)) or not bool(xp.any(weights > 0)):
@@ -171,10 +172,12 @@ def check_sample_weight(sample_weight: Array | None, like: Array) -> Array | Non
 
 def _check_predictions(predictions: Array, task: Task, *, is_part: bool) -> Array:
     """Predictions as an array of floats, of a shape that fits the task."""
-    _refuse_sparse(predictions, "predictions")
-    check_tensor(predictions, "predictions")
+    check_dense(predictions, "predictions")
+    check_readable(predictions, "predictions")
     given = detached(predictions)
     out = given if is_array_api_obj(given) else np.asarray(given)
+    if wrong := what_are_no_numbers(out):
+        raise ValueError(f"predictions must be numbers (got {wrong}).")
     shape = tuple(out.shape)
     if task == "regression" and len(shape) != 2:
         raise ValueError(f"regression predictions must have shape (rows, members), got {shape}.")
@@ -202,6 +205,8 @@ def _like(values: Array, like: Array, name: str) -> Array:
     if hasattr(values, "iloc"):
         values = np.asarray(values)
     try:
+        if wrong := what_are_no_numbers(values):
+            raise ValueError(f"got {wrong}")
         out = xp.asarray(detached(values), dtype=xp.float64, device=device(like))
     except (TypeError, ValueError) as error:
         raise ValueError(f"{name} must hold one number a row ({error}).") from error
@@ -228,10 +233,12 @@ def _check_length(shape: tuple[int, ...], like: Array, name: str) -> None:
 def _check_mask(oob_mask: Array | None, predictions: Array) -> Array | None:
     if oob_mask is None:
         return None
-    _refuse_sparse(oob_mask, "oob_mask")
+    check_dense(oob_mask, "oob_mask")
     xp = array_namespace(predictions)
     if hasattr(oob_mask, "iloc"):
         oob_mask = np.asarray(oob_mask)
+    if wrong := what_are_no_numbers(oob_mask):
+        raise ValueError(f"oob_mask holds {wrong}; pass 1 where the row is out of bag, else 0.")
     mask = xp.asarray(detached(oob_mask), device=device(predictions))
     if tuple(mask.shape) != tuple(predictions.shape[:2]):
         raise ValueError(
@@ -244,11 +251,6 @@ def _check_mask(oob_mask: Array | None, predictions: Array) -> Array | None:
     return mask if mask.dtype == xp.bool else mask != 0
 
 
-def _refuse_sparse(values: Array, name: str) -> None:
-    if sp.issparse(values):
-        raise ValueError(f"{name} is a SciPy sparse matrix; pass {name}.toarray().")
-
-
 def _check_block(block: Array, first_row: int, *, probabilities: bool) -> None:
     xp = array_namespace(block)
     if not bool(xp.all(xp.isfinite(block))):
@@ -259,8 +261,12 @@ def _check_block(block: Array, first_row: int, *, probabilities: bool) -> None:
             "judged on."
         )
     if probabilities and bool(xp.any((block < 0) | (block > 1 + PROBABILITY_TOLERANCE))):
+        values = on_host(block)
+        place = np.argwhere((values < 0) | (values > 1 + PROBABILITY_TOLERANCE))[0]
         raise ValueError(
-            f"classification predictions must be probabilities between 0 and 1; {FOR_REGRESSION}."
+            "classification predictions must be probabilities between 0 and 1 (the first that is "
+            f"none is {values[tuple(place)]:.9g}, in row {first_row + place[0]} of member "
+            f"{place[1]}); {FOR_REGRESSION}."
         )
 
 

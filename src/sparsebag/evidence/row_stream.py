@@ -15,7 +15,7 @@ import numpy as np
 import scipy.sparse as sp
 from array_api_compat import array_namespace
 
-from sparsebag.evidence.arrays import check_tensor, on_host
+from sparsebag.evidence.arrays import on_host
 from sparsebag.evidence.evidence import OOBEvidence, zero_in_bag
 from sparsebag.evidence.from_predictions import (
     FOR_REGRESSION,
@@ -23,6 +23,7 @@ from sparsebag.evidence.from_predictions import (
     from_predictions,
 )
 from sparsebag.evidence.members import Task
+from sparsebag.evidence.readable import check_readable, what_are_no_numbers
 
 Array = Any
 
@@ -199,7 +200,9 @@ def with_row_weight(block: OOBEvidence, sample_weight: Array | None) -> OOBEvide
     """
     if sample_weight is None:
         return block
-    check_tensor(sample_weight, "sample_weight")
+    check_readable(sample_weight, "sample_weight")
+    if wrong := what_are_no_numbers(sample_weight):
+        raise ValueError(f"sample_weight must hold one number a row (got {wrong}).")
     weight = np.asarray(on_host(sample_weight), dtype=np.float64)
     if weight.shape != (block.n_rows,) or not np.all(np.isfinite(weight)) or np.any(weight < 0):
         raise ValueError(

@@ -58,6 +58,11 @@ class BlockDigests:
     origin : str, default ""
         Where they come from, for the message: they are that file's until they are met here.
 
+    Attributes
+    ----------
+    if_shorter : str
+        What to do where a block has fewer rows than that file says; "" where nobody knows.
+
     Examples
     --------
     >>> block = OOBEvidence(np.eye(2), None, np.ones(2), "regression")
@@ -76,6 +81,7 @@ class BlockDigests:
         self._known = [] if known is None else [np.array(line) for line in known]
         self._times_met = [0] * len(self._known)
         self.is_complete, self._origin = is_complete, origin
+        self.if_shorter = ""
 
     def __len__(self) -> int:
         return len(self._known)
@@ -117,7 +123,8 @@ class BlockDigests:
         before, times = self._known[number], self._times_met[number]
         if block.n_rows != before[0]:
             words = f"block {number} has {block.n_rows} rows now and had {before[0]} when it was"
-            raise self._changed(number, f"{words} first read")
+            instead = self.if_shorter if block.n_rows < before[0] else ""
+            raise self._changed(number, f"{words} first read", instead)
         # One that this process has not met is compared in full; targets, which the first pass has
         # made into weights, are looked at again at the second read and once a round after it.
         turns = range(0)
@@ -144,9 +151,14 @@ class BlockDigests:
             raise self._changed(n_blocks, words)
         self.is_complete = True
 
-    def _changed(self, number: int, words: str) -> ChangedRowsError:
+    def _changed(self, number: int, words: str, instead: str = "") -> ChangedRowsError:
         foreign = self._origin and not all(self._times_met[number : number + 1])
         if foreign or (self._origin and not any(self._times_met)):
+            if instead:
+                return ChangedRowsError(
+                    f"{self._origin} has its sums by larger blocks ({words}); {instead}; if these "
+                    "are other rows, delete it to start afresh, or name another file."
+                )
             return ChangedRowsError(
                 f"{self._origin} belongs to other rows than these ({words}); delete it to start "
                 "afresh, or name another file."

@@ -12,6 +12,7 @@ from sparsebag.evidence.array_rows import ArrayRows
 from sparsebag.evidence.generated_rows import GeneratedRows
 from sparsebag.evidence.members import Task
 from sparsebag.evidence.npy_window import NpyWindow
+from sparsebag.evidence.readable import check_given
 
 Array = Any
 
@@ -93,6 +94,7 @@ def stream_rows(
             has_mask=has_mask,
             every_class=every_class,
         )
+    check_given(predictions)
     if y is None:
         raise ValueError("y is missing; pass one target a row.")
     if not (n_members is None and n_rows is None):

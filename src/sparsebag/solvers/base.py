@@ -86,7 +86,7 @@ class Solution:
         The way there.
     n_passes : float or None
         Of streamed evidence: rows read, divided by M, whatever they were read for; parts of passes
-        count as such. None where the evidence is in memory.
+        count as such. None where the evidence is in memory or on a Dask cluster.
     has_pass_left : bool
         False where the solver has a limit of passes and has made them all: nothing may be read to
         change these weights.
