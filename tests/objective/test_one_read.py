@@ -53,6 +53,70 @@ def test_as_the_general_way(kernel, loss, n_classes, weighted, n_members, n_rows
     assert gradient == pytest.approx(slow, rel=1e-4, abs=1e-5 * max(np.abs(slow).max(), 0.1))
 
 
+@pytest.mark.parametrize(("loss", "n_classes"), [("log_loss", 3), ("brier", 2)])
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("n_members", [1, 7, 8, 9, 31, 33, 131, 4101])
+@pytest.mark.parametrize("n_rows", [1, 3, 8, 75])
+def test_held_out_rows_as_the_general_way(kernel, loss, n_classes, weighted, n_members, n_rows):
+    e = evidence(
+        loss,
+        n_rows=n_rows,
+        n_members=n_members,
+        n_classes=n_classes,
+        weighted=weighted,
+        holdout=True,
+        dtype=np.float32,
+        seed=n_members,
+    )
+    weights = interior_point(n_members)
+    (value, gradient), _ = both(e, loss, weights)
+    # In doubles: of thousands of members both ways' single precision shows.
+    wide = replace(e, votes=e.votes.astype(np.float64))
+    f = SimplexObjective(wide, LOSSES[loss], ConcaveQuadratic(0.02), floor=1e-3, prior_mass=0.02)
+    assert f._one_read is None
+    general, slow = f.value_and_gradient(weights)
+    assert value == pytest.approx(general, rel=1e-5, abs=1e-6)
+    assert gradient == pytest.approx(slow, rel=1e-4, abs=1e-5 * max(np.abs(slow).max(), 0.1))
+    # Nothing else than a mask that is set everywhere, whose bytes are not read.
+    (masked, _), _ = both(replace(e, oob_mask=np.ones(e.votes.shape, bool)), loss, weights)
+    assert value == pytest.approx(masked, rel=1e-5, abs=1e-6)
+
+
+def test_the_sum_of_held_out_weights_is_exact(kernel):
+    """Votes that are all alike are the vote, however many weights of whatever size there are."""
+    e = evidence("brier", n_classes=2, n_members=3001, holdout=True, dtype=np.float32)
+    alike = replace(e, votes=np.zeros_like(e.votes), class_votes=None)
+    f = SimplexObjective(alike, LOSSES["brier"], ConcaveQuadratic(0.0), prior_mass=0.02)
+    f.facts.uniform_vote[:] = 1.0  # leaves τ / (Σ w + τ) of the vote: Σ w alone decides
+    weights = interior_point(3001)
+    assert f._one_read is not None
+    value, _ = f.value_and_gradient(weights)
+    total = weights.astype(np.float32).sum(dtype=np.float64)
+    assert value == pytest.approx(2 * (1 - 0.02 / (total + 0.02)) ** 2, rel=1e-14)
+
+
+def test_held_out_predictions_go_the_general_way():
+    e = evidence("squared_error", n_members=9, holdout=True, dtype=np.float32)
+    f = SimplexObjective(e, LOSSES["squared_error"], ConcaveQuadratic(0.0))
+    assert f._one_read is None
+
+
+def test_a_pass_over_held_out_rows_counts_their_votes_alone():
+    e = evidence(n_members=9, holdout=True, dtype=np.float32)
+    f = SimplexObjective(e, LOSSES["log_loss"], ConcaveQuadratic(0.0))
+    assert f._one_read is not None
+    assert f.nbytes_per_pass == e.votes.nbytes
+
+
+@pytest.mark.parametrize("shape", [(1, 9), (119, 9), (120, 8), (0, 8)])
+def test_masks_of_another_shape_are_refused(shape):
+    e = evidence(n_members=9, dtype=np.float32)
+    f = SimplexObjective(e, LOSSES["log_loss"], ConcaveQuadratic(0.0))
+    spoilt = replace(f._one_read, mask=np.ones(shape, np.uint8))
+    with pytest.raises(ValueError, match="shapes disagree"):
+        spoilt.loss_and_gradient(interior_point(9), prior_mass=0.02, least_denominator=1e-15)
+
+
 @pytest.mark.parametrize("loss", ["log_loss", "squared_error"])
 def test_what_is_in_the_bag_is_never_read(kernel, loss):
     e = evidence(loss, n_members=37, dtype=np.float32)
@@ -93,10 +157,10 @@ def test_cuts_do_not_move_the_sums(kernel):
     "change",
     [
         lambda e: replace(e, votes=e.votes.astype(np.float64)),
-        lambda e: replace(e, oob_mask=None),
+        lambda e: replace(e, oob_mask=None, votes=np.asfortranarray(e.votes)),
         lambda e: replace(e, votes=np.asfortranarray(e.votes)),
     ],
-    ids=["doubles", "no mask", "columns"],
+    ids=["doubles", "columns without a mask", "columns"],
 )
 def test_other_evidence_goes_the_general_way(change):
     e = change(evidence(dtype=np.float32))

@@ -25,9 +25,10 @@ def kernel(request):
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-def test_evidence_in_memory_has_the_same_sums(kernel, shape, monkeypatch):
-    e = evidence(n_rows=shape[0], n_members=shape[1], dtype=np.float32)
-    assert e.nbytes >= 2 * WORTH_A_THREAD
+@pytest.mark.parametrize("holdout", [False, True])
+def test_evidence_in_memory_has_the_same_sums(kernel, shape, holdout, monkeypatch):
+    e = evidence(n_rows=shape[0], n_members=shape[1], holdout=holdout, dtype=np.float32)
+    assert _passes.threads_taken(*shape, 64) > 1
     f = SimplexObjective(e, LOSSES["log_loss"], ConcaveQuadratic(0.02), prior_mass=0.02)
     weights = interior_point(shape[1])
     found = []
@@ -88,6 +89,38 @@ def test_blocks_of_whole_groups_add_up_to_the_same_sums(kernel, shape):
     for loss, gradient in found[1:]:
         assert loss == pytest.approx(found[0][0], rel=1e-13)
         assert gradient == pytest.approx(found[0][1], rel=1e-12, abs=1e-13)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_blocks_of_held_out_rows_have_the_same_sums_and_priors(kernel, weighted, monkeypatch):
+    e = evidence(n_rows=30_000, n_members=41, holdout=True, dtype=np.float32, weighted=weighted)
+    read = block_kernel.make_block_kernel(LOSSES["log_loss"], 0.0, "classification", 3)
+    weights = interior_point(41)
+    found = []
+    for n_threads in (1, 2, 7):
+        monkeypatch.setattr(block_kernel, "pass_threads", lambda n=n_threads: n)
+        gradient, prior = np.zeros(41), np.empty(e.n_rows, dtype=np.float32)
+        sums = read.add(
+            e,
+            weights.astype(np.float32),
+            gradient,
+            prior_mass=0.02,
+            least_denominator=1e-15,
+            found_prior=prior,
+        )
+        found.append((sums, gradient, prior))
+    for sums, gradient, prior in found[1:]:
+        assert sums == found[0][0]
+        assert np.array_equal(gradient, found[0][1])
+        assert np.array_equal(prior, found[0][2])
+    (loss, total), gradient, prior = found[0]
+    assert prior == pytest.approx(e.votes.mean(axis=1, dtype=np.float64), rel=1e-6)
+    assert total == pytest.approx(e.n_rows if e.sample_weight is None else e.sample_weight.sum())
+    f = SimplexObjective(e, LOSSES["log_loss"], ConcaveQuadratic(0.0), prior_mass=0.02)
+    f._one_read = None
+    value, slow = f.value_and_gradient(weights)
+    assert loss / total == pytest.approx(value, rel=1e-6)
+    assert gradient / total == pytest.approx(slow, rel=1e-4, abs=1e-5 * np.abs(slow).max())
 
 
 @pytest.mark.parametrize(

@@ -40,9 +40,15 @@ def pair(loss="log_loss", *, block_rows=50, memory_limit=1 << 30, n_classes=2, *
 
 @pytest.mark.parametrize("loss", ["log_loss", "squared_error", "brier"])
 @pytest.mark.parametrize("weighted", [False, True])
-def test_later_passes_give_the_first_ones_bits(loss, weighted):
+@pytest.mark.parametrize("holdout", [False, True])
+@pytest.mark.parametrize("memory_limit", [1 << 30, 1])
+def test_later_passes_give_the_first_ones_bits(loss, weighted, holdout, memory_limit):
     # In single precision the kernel reads blocks that are known without asking anything else.
-    whole, stream = pair(loss, weighted=weighted, dtype=np.float32)
+    made = {"weighted": weighted, "holdout": holdout, "memory_limit": memory_limit}
+    whole, stream = pair(loss, **made, dtype=np.float32)
+    is_general = holdout and loss == "squared_error"
+    reads = {stream._kernel_reads(*given) for given in stream._numbered_blocks(0)}
+    assert reads == {not is_general}
     w, other = interior_point(9), np.full(9, 1 / 9)
     first = stream.value_and_gradient(w)
     stream.value_and_gradient(other)

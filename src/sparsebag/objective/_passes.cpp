@@ -29,6 +29,13 @@ namespace nb = nanobind;
 
 namespace {
 
+template <typename T>
+using Matrix = nb::ndarray<const T, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
+template <typename T>
+using Vector = nb::ndarray<const T, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+template <typename T>
+using Output = nb::ndarray<T, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+
 // Rows voted on before they are differentiated. Each turn from the one to the other lets memory's
 // read-ahead run dry, so turns are few where many rows fit the second cache; short rows do best from
 // the first one, and few long ones fill the second.
@@ -97,9 +104,18 @@ std::atomic<const Kernel *> &chosen() {
     return kernel;
 }
 
-// Every row's share, by as many threads as the evidence is worth.
-Totals evaluate(const float *v, const std::uint8_t *m, const float *w, std::size_t rows,
-                std::size_t c, const RowTerms &t, std::size_t n_threads, double *gradient) {
+// Every row's share, by as many threads as the evidence is worth. A mask without rows is none.
+Totals evaluate(const Matrix<float> &votes, const Matrix<std::uint8_t> &mask, const float *w,
+                RowTerms t, std::size_t n_threads, double *gradient) {
+    const std::size_t rows = votes.shape(0), c = votes.shape(1);
+    const float *v = votes.data();
+    t.has_mask = mask.shape(0) > 0;
+    t.n_voters = static_cast<double>(c);
+    if (!t.has_mask)
+        for (std::size_t k = 0; k < c; ++k) t.denominator += w[k];
+    // Kernels count bytes from here in any case; without a mask they read none.
+    const std::uint8_t *m =
+        t.has_mask ? mask.data() : reinterpret_cast<const std::uint8_t *>(votes.data());
     const Evaluate run = chosen().load(std::memory_order_relaxed)->evaluate;
     const Parts parts(rows, c);
     n_threads = parts.threads(n_threads, c);
@@ -144,15 +160,12 @@ std::size_t threads_taken(std::size_t rows, std::size_t members, std::size_t mos
     return Parts(rows, members).threads(most, members);
 }
 
-template <typename T>
-using Matrix = nb::ndarray<const T, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
-template <typename T>
-using Vector = nb::ndarray<const T, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
-template <typename T>
-using Output = nb::ndarray<T, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
-
 void check(bool fits) {
     if (!fits) throw nb::value_error("evidence pass: array shapes disagree");
+}
+
+bool is_mask(const Matrix<std::uint8_t> &mask, std::size_t rows, std::size_t members) {
+    return (mask.shape(0) == rows || mask.shape(0) == 0) && mask.shape(1) == members;
 }
 
 template <typename T, auto KERNEL>
@@ -182,16 +195,14 @@ double loss_and_gradient(Matrix<float> votes, Matrix<std::uint8_t> mask, Vector<
                          double floor, double multiplicity, bool is_zeroed, std::size_t n_threads,
                          Output<double> gradient) {
     const std::size_t rows = votes.shape(0), members = votes.shape(1);
-    check(mask.shape(0) == rows && mask.shape(1) == members && weights.shape(0) == members &&
+    check(is_mask(mask, rows, members) && weights.shape(0) == members &&
           uniform_vote.shape(0) == rows && target.shape(0) == rows && row_weight.shape(0) == rows &&
           gradient.shape(0) == members);
     const RowTerms terms{uniform_vote.data(), target.data(), row_weight.data(), prior_mass,
                          least_denominator,   least_vote,    kept_share,        floor,
                          multiplicity,        log_loss,      is_zeroed};
     nb::gil_scoped_release release;
-    return evaluate(votes.data(), mask.data(), weights.data(), rows, members, terms, n_threads,
-                    gradient.data())
-        .loss;
+    return evaluate(votes, mask, weights.data(), terms, n_threads, gradient.data()).loss;
 }
 
 // The same of a stream's block, whose rows are known by their prior votes or not at all; vectors of
@@ -205,7 +216,7 @@ nb::tuple block_loss_and_gradient(Matrix<float> votes, Matrix<std::uint8_t> mask
                                   bool is_zeroed, std::size_t n_threads, Output<double> gradient) {
     const std::size_t rows = votes.shape(0), members = votes.shape(1);
     const auto fits = [rows](std::size_t length) { return length == rows || length == 0; };
-    check(mask.shape(0) == rows && mask.shape(1) == members && weights.shape(0) == members &&
+    check(is_mask(mask, rows, members) && weights.shape(0) == members &&
           fits(prior.shape(0)) && fits(found_prior.shape(0)) && fits(target.shape(0)) &&
           fits(row_weight.shape(0)) && gradient.shape(0) == members);
     RowTerms terms{nullptr,
@@ -225,8 +236,7 @@ nb::tuple block_loss_and_gradient(Matrix<float> votes, Matrix<std::uint8_t> mask
     Totals found;
     {
         nb::gil_scoped_release release;
-        found = evaluate(votes.data(), mask.data(), weights.data(), rows, members, terms, n_threads,
-                         gradient.data());
+        found = evaluate(votes, mask, weights.data(), terms, n_threads, gradient.data());
     }
     return nb::make_tuple(found.loss, found.weight);
 }

@@ -18,6 +18,7 @@ from sparsebag.evidence.members import Task
 from sparsebag.objective import _passes
 from sparsebag.objective.fused_one_read import KNOWN_LOSSES
 from sparsebag.objective.losses import LogLoss, Loss
+from sparsebag.objective.one_read import mask_bytes
 from sparsebag.objective.pass_threads import pass_threads
 
 Array = Any
@@ -81,7 +82,6 @@ class BlockKernel:
         loss, total : float
             Sums over the rows, by weight.
         """
-        assert block.oob_mask is not None
         row_weight, largest = NOT_GIVEN, 1.0
         if block.sample_weight is not None:
             row_weight = np.ascontiguousarray(on_host(block.sample_weight), dtype=np.float64)
@@ -92,7 +92,7 @@ class BlockKernel:
         share = gradient if largest == 1.0 else np.zeros(len(gradient))
         loss, total = _passes.block_loss_and_gradient(
             block.votes,
-            block.oob_mask.view(np.uint8),
+            mask_bytes(block.oob_mask, block.n_members),
             weights,
             prior,
             found_prior,

@@ -104,13 +104,13 @@ def make_one_read(
     """
     votes, mask = channels.votes[0], evidence.oob_mask
     known = type(loss) in KNOWN_LOSSES and len(channels.votes) == 1
-    if not known or not is_readable(votes, mask) or mask is None:
+    if not known or not is_readable(votes, mask, loss):
         return make_fused_one_read(evidence, channels, facts, loss, floor)
     is_log_loss = isinstance(loss, LogLoss)
     row_weight = np.ascontiguousarray(facts.row_weight)
     return OneRead(
         votes=votes,
-        mask=mask.view(np.uint8),
+        mask=mask_bytes(mask, votes.shape[1]),
         uniform_vote=np.ascontiguousarray(facts.uniform_vote[0]),
         # The true class's vote has no target; any array of its length will do.
         target=row_weight if is_log_loss else np.ascontiguousarray(channels.targets[0]),
@@ -124,23 +124,49 @@ def make_one_read(
     )
 
 
-def is_readable(votes: Array, mask: Array | None) -> bool:
+def is_readable(votes: Array, mask: Array | None, loss: Loss) -> bool:
     """Whether the host's kernel reads such votes and mask.
+
+    Predictions without a mask go the general way: what is left of a prediction beside a target far
+    from zero needs the digits of its sums, and whoever asks is told where even those are too few.
 
     Parameters
     ----------
     votes : array of shape (B, N)
     mask : array of shape (B, N) or None
+    loss : Loss
 
     Returns
     -------
     bool
     """
+    if mask is None and loss.channel == "prediction":
+        return False
     return (
         is_numpy_array(votes)
         and votes.dtype == np.float32
         and votes.flags.c_contiguous
-        and mask is not None
-        and mask.dtype in (np.bool_, np.uint8)
-        and mask.flags.c_contiguous
+        and (mask is None or (mask.dtype in (np.bool_, np.uint8) and bool(mask.flags.c_contiguous)))
     )
+
+
+def mask_bytes(mask: np.ndarray | None, n_members: int) -> np.ndarray:
+    """A mask as the host's kernel takes it: bytes, without a row where there is no mask.
+
+    Parameters
+    ----------
+    mask : ndarray of shape (B, N), bool or uint8, or None
+    n_members : int
+
+    Returns
+    -------
+    ndarray of shape (B, N) or (0, N), uint8
+
+    Examples
+    --------
+    >>> mask_bytes(None, 5).shape
+    (0, 5)
+    """
+    if mask is None:
+        return np.empty((0, n_members), dtype=np.uint8)
+    return mask.view(np.uint8)

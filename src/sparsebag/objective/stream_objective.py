@@ -366,7 +366,8 @@ class StreamObjective(HostObjective):
         return facts_of_prior(prior, block.sample_weight)
 
     def _is_kernels(self, block: OOBEvidence) -> bool:
-        return self._kernel is not None and is_readable(block.votes, block.oob_mask)
+        readable = is_readable(block.votes, block.oob_mask, self.loss)
+        return self._kernel is not None and readable
 
     def _kernel_reads(self, number: int, block: OOBEvidence, is_face: bool) -> bool:
         """Whether the kernel reads a block as it is: of the members asked for, no others.
@@ -375,7 +376,7 @@ class StreamObjective(HostObjective):
         is not the whole ensemble's.
         """
         is_whole = self._members is None or (is_face and self._blocks.has_prior(number))
-        return is_whole and is_readable(block.votes, block.oob_mask)
+        return is_whole and is_readable(block.votes, block.oob_mask, self.loss)
 
     def _numbered_blocks(self, skip: int) -> Iterator[tuple[int, OOBEvidence, bool]]:
         """Blocks with their numbers, and whether they hold the face's columns alone."""

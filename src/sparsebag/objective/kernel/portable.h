@@ -20,10 +20,16 @@ struct Portable {
         static thread_local std::vector<float> kept;
         static thread_local std::vector<std::uint8_t> in;
         // The products multiply by the mask's bytes, and a set one may be other than 1.
-        in.resize(rows * c);
-        for (std::size_t j = 0; j < rows * c; ++j) in[j] = m[j] != 0;
-        m = in.data();
-        if (!t.is_zeroed) {
+        static thread_local std::vector<std::uint8_t> all;
+        if (t.has_mask) {
+            in.resize(rows * c);
+            std::uint8_t *to = in.data();  // a local: bytes written could be the vector's own
+            for (std::size_t j = 0; j < rows * c; ++j) to[j] = m[j] != 0;
+        } else {
+            all.resize(rows * c, 1);
+        }
+        m = t.has_mask ? in.data() : all.data();
+        if (t.has_mask && !t.is_zeroed) {
             kept.resize(rows * c);
             for (std::size_t j = 0; j < rows * c; ++j) kept[j] = m[j] ? v[j] : 0.0f;
             v = kept.data();

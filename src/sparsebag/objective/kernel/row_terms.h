@@ -24,6 +24,9 @@ struct RowTerms {
     const float *prior = nullptr;
     float *found_prior = nullptr;
     double weight_scale = 1.0;
+    // Without a mask: every member votes on every row, so that these are the same for all of them.
+    bool has_mask = true;
+    double denominator = 0.0, n_voters = 0.0;
 
     bool finds_prior() const { return !uniform_vote && !prior; }
     double target_of(std::size_t i) const { return target ? target[i] : 1.0; }
@@ -144,6 +147,11 @@ INLINE double settle_rows(const RowTerms &t, std::size_t first, std::size_t from
 // rows are otherwise half preparation.
 INLINE double settle(const RowTerms &t, std::size_t first, std::size_t rows, Turn &turn,
                      double &total) {
+    if (!t.has_mask)
+        for (std::size_t r = 0; r < rows; ++r) {
+            turn.d[r] = t.denominator;
+            turn.count[r] = t.n_voters;
+        }
     double loss = 0.0;
     std::size_t from = 0;
     for (; from + LOG_ROWS <= rows; from += LOG_ROWS)
