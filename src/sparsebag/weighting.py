@@ -244,9 +244,9 @@ def fit_weights(
     Notes
     -----
     Passes over float32 votes in C order, in memory or of a stream (log-loss, squared error, Brier
-    of two classes; regression only with a mask), take as many threads as there are processors, or as the environment's
-    ``OMP_NUM_THREADS`` says, fewer where there is little to read at a time; the result does not
-    depend on their number. Other evidence is read by one.
+    of two classes; regression only with a mask), take as many threads as there are processors, or
+    as the environment's ``OMP_NUM_THREADS`` says, fewer where there is little to read at a time;
+    the result does not depend on their number. Other evidence is read by one.
 
     Examples
     --------
