@@ -11,7 +11,7 @@ from sparsebag.objective import _passes, block_kernel, one_read, pass_threads
 from sparsebag.objective.penalties import ConcaveQuadratic
 from sparsebag.objective.simplex_objective import SimplexObjective
 
-WORTH_A_THREAD = 2 << 20
+WORTH_A_THREAD = 4 << 20
 SHAPES = [(13_000, 70), (100_003, 9), (517, 4200), (40_000, 33)]
 
 
@@ -127,9 +127,11 @@ def test_blocks_of_held_out_rows_have_the_same_sums_and_priors(kernel, weighted,
     ("shape", "most", "taken"),
     [
         ((1000, 100), 8, 1),  # half a megabyte
-        ((10_000, 100), 8, 2),
+        ((10_000, 100), 8, 1),
+        ((20_000, 100), 8, 2),
         ((640, 10_000), 2, 2),
-        ((640, 10_000), 64, 8),  # parts have 64 rows at least
+        ((640, 10_000), 64, 7),
+        ((640, 40_000), 64, 8),  # parts have 64 rows at least
         ((100_000, 1000), 64, 64),
         ((0, 5), 8, 1),
     ],
