@@ -12,7 +12,7 @@ from sparsebag.objective.penalties import ConcaveQuadratic
 from sparsebag.objective.simplex_objective import SimplexObjective
 
 WORTH_A_THREAD = 4 << 20
-SHAPES = [(13_000, 70), (100_003, 9), (517, 4200), (40_000, 33)]
+SHAPES = [(26_000, 70), (200_003, 9), (517, 4200), (60_000, 33)]
 
 
 @pytest.fixture(params=["avx512", "avx2", "portable"])
@@ -46,7 +46,7 @@ def test_evidence_in_memory_has_the_same_sums(kernel, shape, holdout, monkeypatc
 
 @pytest.mark.parametrize("weighted", [False, True])
 def test_blocks_of_a_stream_have_the_same_sums_and_priors(kernel, weighted, monkeypatch):
-    e = evidence(n_rows=30_000, n_members=41, dtype=np.float32, weighted=weighted)
+    e = evidence(n_rows=50_000, n_members=41, dtype=np.float32, weighted=weighted)
     assert e.nbytes >= 2 * WORTH_A_THREAD
     e.oob_mask[17] = False  # a row nobody votes on
     e = replace(e, votes=np.where(e.oob_mask, e.votes, np.float32(0)))
@@ -93,7 +93,7 @@ def test_blocks_of_whole_groups_add_up_to_the_same_sums(kernel, shape):
 
 @pytest.mark.parametrize("weighted", [False, True])
 def test_blocks_of_held_out_rows_have_the_same_sums_and_priors(kernel, weighted, monkeypatch):
-    e = evidence(n_rows=30_000, n_members=41, holdout=True, dtype=np.float32, weighted=weighted)
+    e = evidence(n_rows=50_000, n_members=41, holdout=True, dtype=np.float32, weighted=weighted)
     read = block_kernel.make_block_kernel(LOSSES["log_loss"], 0.0, "classification", 3)
     weights = interior_point(41)
     found = []
