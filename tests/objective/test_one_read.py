@@ -55,8 +55,8 @@ def test_as_the_general_way(kernel, loss, n_classes, weighted, n_members, n_rows
 
 @pytest.mark.parametrize(("loss", "n_classes"), [("log_loss", 3), ("brier", 2)])
 @pytest.mark.parametrize("weighted", [False, True])
-@pytest.mark.parametrize("n_members", [1, 7, 8, 9, 31, 33, 131, 4101])
-@pytest.mark.parametrize("n_rows", [1, 3, 8, 75])
+@pytest.mark.parametrize("n_members", [1, 8, 9, 33, 4101])
+@pytest.mark.parametrize("n_rows", [1, 75])
 def test_held_out_rows_as_the_general_way(kernel, loss, n_classes, weighted, n_members, n_rows):
     e = evidence(
         loss,
