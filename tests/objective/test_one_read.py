@@ -6,21 +6,10 @@ import numpy as np
 import pytest
 
 from problems import LOSSES, evidence, interior_point
-from sparsebag.objective import _passes
 from sparsebag.objective.penalties import ConcaveQuadratic
 from sparsebag.objective.simplex_objective import SimplexObjective
 
 CASES = [("log_loss", 3), ("squared_error", 3), ("brier", 2)]
-
-
-@pytest.fixture(params=["avx512", "avx2", "portable"])
-def kernel(request):
-    """Each kernel in turn, whichever the machine would take by itself."""
-    if request.param not in _passes.kernels():
-        pytest.skip(f"this machine has no {request.param}")
-    before = _passes.use_kernel(request.param)
-    yield request.param
-    _passes.use_kernel(before)
 
 
 def both(e, loss, weights):

@@ -15,15 +15,6 @@ WORTH_A_THREAD = 4 << 20
 SHAPES = [(26_000, 70), (200_003, 9), (517, 4200), (60_000, 33)]
 
 
-@pytest.fixture(params=["avx512", "avx2", "portable"])
-def kernel(request):
-    if request.param not in _passes.kernels():
-        pytest.skip(f"this machine has no {request.param}")
-    before = _passes.use_kernel(request.param)
-    yield request.param
-    _passes.use_kernel(before)
-
-
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("holdout", [False, True])
 def test_evidence_in_memory_has_the_same_sums(kernel, shape, holdout, monkeypatch):
