@@ -1,6 +1,10 @@
 """Threads of a pass: how many there are, and that their number moves no bit."""
 
+import os
+import subprocess
+import sys
 import threading
+import time
 from dataclasses import replace
 
 import numpy as np
@@ -11,7 +15,7 @@ from sparsebag.objective import _passes, block_kernel, one_read, pass_threads
 from sparsebag.objective.penalties import ConcaveQuadratic
 from sparsebag.objective.simplex_objective import SimplexObjective
 
-WORTH_A_THREAD = 4 << 20
+WORTH_A_THREAD = 1 << 20
 SHAPES = [(26_000, 70), (200_003, 9), (517, 4200), (60_000, 33)]
 
 
@@ -118,10 +122,10 @@ def test_blocks_of_held_out_rows_have_the_same_sums_and_priors(kernel, weighted,
     ("shape", "most", "taken"),
     [
         ((1000, 100), 8, 1),  # half a megabyte
-        ((10_000, 100), 8, 1),
-        ((20_000, 100), 8, 2),
+        ((4000, 100), 8, 1),
+        ((10_000, 100), 8, 4),
         ((640, 10_000), 2, 2),
-        ((640, 10_000), 64, 7),
+        ((640, 10_000), 64, 8),
         ((640, 40_000), 64, 8),  # parts have 64 rows at least
         ((100_000, 1000), 64, 64),
         ((0, 5), 8, 1),
@@ -131,25 +135,90 @@ def test_small_evidence_takes_few_threads(shape, most, taken):
     assert _passes.threads_taken(*shape, most) == taken
 
 
-def test_passes_are_shared_by_threads(monkeypatch):
-    """More threads run than the one that asks for passes and those there were before."""
-    e = evidence(n_rows=400_000, n_members=40, dtype=np.float32)
+@pytest.fixture
+def one_pass(monkeypatch):
+    """A pass over evidence worth five threads, by four of them; its value and gradient."""
+    e = evidence(n_rows=30_000, n_members=40, dtype=np.float32)
     f = SimplexObjective(e, LOSSES["log_loss"], ConcaveQuadratic(0.0), prior_mass=0.02)
+    weights = interior_point(40)
     monkeypatch.setattr(one_read, "pass_threads", lambda: 4)
-    done, most = threading.Event(), 0
+    assert _passes.threads_taken(30_000, 40, 4) == 4
+    return lambda: f.value_and_gradient(weights)
+
+
+def _is_as(found, expected):
+    return found[0] == expected[0] and np.array_equal(found[1], expected[1])
+
+
+def test_helpers_stay_between_passes_and_end_with_their_thread(one_pass):
+    """Three of them, whatever the number of passes, of the thread that makes the passes."""
+    counts = []
 
     def passes():
-        for _ in range(20):
-            f.value_and_gradient(f.uniform_weights())
-        done.set()
+        for _ in range(5):
+            one_pass()
+            counts.append(_tasks())
 
-    worker = threading.Thread(target=passes)
     before = _tasks()
+    worker = threading.Thread(target=passes)
     worker.start()
-    while not done.is_set():
-        most = max(most, _tasks())
     worker.join()
-    assert most > before + 1
+    assert counts == [before + 4] * 5
+    deadline = time.monotonic() + 10
+    while _tasks() > before and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert _tasks() == before
+
+
+def test_threads_that_make_passes_at_a_time_do_not_disturb_each_other(one_pass):
+    expected, found = one_pass(), []
+    workers = [
+        threading.Thread(target=lambda: found.extend(one_pass() for _ in range(20)))
+        for _ in range(6)
+    ]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    assert len(found) == 120
+    assert all(_is_as(one, expected) for one in found)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="the system does not fork")
+def test_a_process_that_forked_ends(tmp_path):
+    """Both ways out: after passes in parent and child, and with the parent's helpers unused."""
+    script = tmp_path / "forks.py"
+    script.write_text(FORKS)
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", script], timeout=60, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split() == ["0", "0"]
+
+
+FORKS = """
+import os, sys
+import numpy as np
+from sparsebag.objective import _passes
+
+votes, ones = np.full((30_000, 40), 0.5, dtype=np.float32), np.ones(30_000)
+mask = np.ones(votes.shape, dtype=np.uint8)
+
+def one_pass():
+    weights = np.full(40, 1 / 40, dtype=np.float32)
+    return _passes.loss_and_gradient(
+        votes, mask, weights, ones, ones, ones, True, 0.0, 1e-15, 1e-15, 1.0, 0.0, 1.0, True, 4,
+        np.zeros(40),
+    )
+
+expected = one_pass()
+for passes_there in (True, False):
+    child = os.fork()
+    if child == 0:
+        sys.exit(0 if not passes_there or one_pass() == expected else 3)
+    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+assert one_pass() == expected
+"""
 
 
 def _tasks():

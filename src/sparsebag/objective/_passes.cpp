@@ -118,7 +118,7 @@ Totals evaluate(const Matrix<float> &votes, const Matrix<std::uint8_t> &mask, co
         t.has_mask ? mask.data() : reinterpret_cast<const std::uint8_t *>(votes.data());
     const Evaluate run = chosen().load(std::memory_order_relaxed)->evaluate;
     const Parts parts(rows, c);
-    n_threads = parts.threads(n_threads, c);
+    n_threads = parts.threads(n_threads);
     // All room is made here: a thread that finds none left would end the process.
     const std::size_t width = c + MOST_LANES;
     std::vector<float> sums(n_threads * width);
@@ -157,7 +157,7 @@ std::string use_kernel(const std::string &name) {
 }
 
 std::size_t threads_taken(std::size_t rows, std::size_t members, std::size_t most) {
-    return Parts(rows, members).threads(most, members);
+    return Parts(rows, members).threads(most);
 }
 
 void check(bool fits) {

@@ -6,17 +6,15 @@
 #include <algorithm>
 #include <atomic>
 #include <cstddef>
-#include <thread>
-#include <vector>
 
+#include "helpers.h"
 #include "row_terms.h"
 
 namespace {
 
-constexpr std::size_t ENTRY_BYTES = 5;         // a vote and its mask
-constexpr std::size_t PART_BYTES = 1 << 20;    // of evidence, at least: less is not worth a cut
+constexpr std::size_t ENTRY_BYTES = 5;       // a vote and its mask
+constexpr std::size_t PART_BYTES = 1 << 20;  // of evidence, at least: less is not worth a helper
 constexpr std::size_t MOST_PARTS = 64;
-constexpr std::size_t THREAD_BYTES = 4 << 20;  // a fifth of a millisecond: twice what starting one takes
 
 // Cuts of rows into a power of two of parts, which most numbers of threads share evenly. They lie
 // between groups of FLUSH_ROWS, which single precision adds up: sums over blocks of whole groups
@@ -31,10 +29,9 @@ struct Parts {
         while (2 * n <= fit) n *= 2;
     }
 
-    // Of at most so many threads, those that have enough to read.
-    std::size_t threads(std::size_t most, std::size_t members) const {
-        const std::size_t worth = rows * members * ENTRY_BYTES / THREAD_BYTES;
-        return std::max<std::size_t>(1, std::min({most, worth, n}));
+    // Of at most so many threads, those that have a part to read.
+    std::size_t threads(std::size_t most) const {
+        return std::max<std::size_t>(1, std::min(most, n));
     }
 
     std::size_t begin(std::size_t part) const {
@@ -51,16 +48,10 @@ void share(std::size_t n_parts, std::size_t n_threads, const WORK &work) {
     const auto take_parts = [&](std::size_t thread) {
         for (std::size_t part; (part = next.fetch_add(1)) < n_parts;) work(part, thread);
     };
-    std::vector<std::thread> helpers;
-    helpers.reserve(n_threads);
-    try {
-        for (std::size_t t = 1; t < n_threads; ++t) helpers.emplace_back(take_parts, t);
-    } catch (...) {
-        // No more threads, or no memory for one: those there are share the parts. Whatever it was,
-        // it must not pass those that run, unjoined.
-    }
-    take_parts(0);
-    for (std::thread &helper : helpers) helper.join();
+    if (n_threads > 1)
+        own_helpers().run(n_threads, take_parts);
+    else
+        take_parts(0);
 }
 
 }  // namespace

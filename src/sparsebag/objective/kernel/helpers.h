@@ -1,0 +1,166 @@
+// Threads that stay for the next block: one of a stream is read in less time than starting them
+// takes. Every thread that makes passes has helpers of its own, so that none waits for another's.
+#ifndef SPARSEBAG_HELPERS_H
+#define SPARSEBAG_HELPERS_H
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstddef>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#if defined(__unix__) || defined(__APPLE__)
+#include <unistd.h>
+#endif
+
+namespace {
+
+// How long to look for work, or for its end, before sleeping: a stream's next block comes within it,
+// and a processor that sleeps takes as long to wake.
+constexpr std::chrono::microseconds LOOKOUT{200};
+
+inline long this_process() {
+#if defined(__unix__) || defined(__APPLE__)
+    return static_cast<long>(getpid());
+#else
+    return 0;  // no other system forks
+#endif
+}
+
+inline void pause() {
+#if defined(__GNUC__) && (defined(__x86_64__) || defined(__i386__))
+    __builtin_ia32_pause();
+#endif
+}
+
+// What helpers are to do: function(context, thread).
+struct Job {
+    void (*function)(const void *, std::size_t);
+    const void *context;
+};
+
+class Helper {
+  public:
+    explicit Helper(std::size_t number) : number(number), thread([this] { live(); }) {}
+
+    ~Helper() {
+        tell(END);
+        thread.join();
+    }
+
+    void give(const Job &work) {
+        job = work;
+        tell(GIVEN);
+    }
+
+    // Takes back work that was not begun, or waits for its end.
+    void finish() {
+        State before = GIVEN;
+        if (state.compare_exchange_strong(before, IDLE)) return;
+        wait([this] { return state.load(std::memory_order_acquire) == IDLE; });
+    }
+
+  private:
+    enum State { IDLE, GIVEN, BUSY, END };
+
+    void live() {
+        for (;;) {
+            wait([this] {
+                const State now = state.load(std::memory_order_acquire);
+                return now == GIVEN || now == END;
+            });
+            State now = GIVEN;
+            if (state.compare_exchange_strong(now, BUSY)) {
+                job.function(job.context, number);
+                tell(IDLE);
+            } else if (now == END) {
+                return;
+            }
+        }
+    }
+
+    void tell(State now) {
+        {
+            const std::lock_guard<std::mutex> hold(lock);
+            state.store(now, std::memory_order_release);
+        }
+        change.notify_one();  // owner or helper: never do both wait
+    }
+
+    template <typename CONDITION>
+    void wait(const CONDITION &holds) {
+        const auto until = std::chrono::steady_clock::now() + LOOKOUT;
+        do {
+            for (int i = 0; i < 32; ++i) {
+                if (holds()) return;
+                pause();
+            }
+        } while (std::chrono::steady_clock::now() < until);
+        std::unique_lock<std::mutex> hold(lock);
+        change.wait(hold, holds);
+    }
+
+    const std::size_t number;
+    Job job{};
+    std::atomic<State> state{IDLE};
+    std::mutex lock;
+    std::condition_variable change;
+    std::thread thread;  // last: it uses the others
+};
+
+class Helpers {
+  public:
+    // work(thread) by up to so many threads, of which the caller's is the first. Others may come too
+    // late to take part, so that work must be there for whoever comes. It must not throw.
+    template <typename WORK>
+    void run(std::size_t n_threads, const WORK &work) {
+        const Job job{[](const void *context, std::size_t thread) {
+                          (*static_cast<const WORK *>(context))(thread);
+                      },
+                      &work};
+        const std::size_t n = engaged(n_threads - 1);
+        for (std::size_t i = 0; i < n; ++i) helpers[i]->give(job);
+        work(0);
+        for (std::size_t i = 0; i < n; ++i) helpers[i]->finish();
+    }
+
+    ~Helpers() { forget_parents(); }
+
+  private:
+    // How many helpers there are, of so many; no more threads, or no memory for one, is no error.
+    std::size_t engaged(std::size_t wanted) {
+        forget_parents();
+        try {
+            helpers.reserve(wanted);
+            while (helpers.size() < wanted)
+                helpers.push_back(std::make_unique<Helper>(helpers.size() + 1));
+        } catch (...) {
+        }
+        return helpers.size() < wanted ? helpers.size() : wanted;
+    }
+
+    // A forked process has the parent's helpers without their threads: they can be neither used nor
+    // ended, and what they hold is left where it is.
+    void forget_parents() {
+        const long now = this_process();
+        if (process != now)
+            for (std::unique_ptr<Helper> &helper : helpers) (void)helper.release();
+        if (process != now) helpers.clear();
+        process = now;
+    }
+
+    std::vector<std::unique_ptr<Helper>> helpers;
+    long process = this_process();
+};
+
+inline Helpers &own_helpers() {
+    thread_local Helpers helpers;
+    return helpers;
+}
+
+}  // namespace
+
+#endif
