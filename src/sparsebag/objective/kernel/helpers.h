@@ -44,12 +44,17 @@ struct Job {
 
 class Helper {
   public:
-    explicit Helper(std::size_t number) : number(number), thread([this] { live(); }) {}
+    explicit Helper(std::size_t number) : number(number) {}
 
-    ~Helper() {
-        tell(END);
-        thread.join();
+    // Its thread holds it too, and nobody waits for the end of that: a thread of Windows ends under
+    // a lock which others need to end, so that one which waits for them there waits for ever.
+    static std::shared_ptr<Helper> start(std::size_t number) {
+        auto helper = std::make_shared<Helper>(number);
+        std::thread([helper] { helper->live(); }).detach();
+        return helper;
     }
+
+    void end() { tell(END); }
 
     void give(const Job &work) {
         job = work;
@@ -108,7 +113,6 @@ class Helper {
     std::atomic<State> state{IDLE};
     std::mutex lock;
     std::condition_variable change;
-    std::thread thread;  // last: it uses the others
 };
 
 class Helpers {
@@ -127,7 +131,10 @@ class Helpers {
         for (std::size_t i = 0; i < n; ++i) helpers[i]->finish();
     }
 
-    ~Helpers() { forget_parents(); }
+    ~Helpers() {
+        forget_parents();
+        for (const std::shared_ptr<Helper> &helper : helpers) helper->end();
+    }
 
   private:
     // How many helpers there are, of so many; no more threads, or no memory for one, is no error.
@@ -135,24 +142,21 @@ class Helpers {
         forget_parents();
         try {
             helpers.reserve(wanted);
-            while (helpers.size() < wanted)
-                helpers.push_back(std::make_unique<Helper>(helpers.size() + 1));
+            while (helpers.size() < wanted) helpers.push_back(Helper::start(helpers.size() + 1));
         } catch (...) {
         }
         return helpers.size() < wanted ? helpers.size() : wanted;
     }
 
-    // A forked process has the parent's helpers without their threads: they can be neither used nor
-    // ended, and what they hold is left where it is.
+    // A forked process has the parent's helpers without their threads, in whose hold they stay: they
+    // can be neither used nor ended.
     void forget_parents() {
         const long now = this_process();
-        if (process != now)
-            for (std::unique_ptr<Helper> &helper : helpers) (void)helper.release();
         if (process != now) helpers.clear();
         process = now;
     }
 
-    std::vector<std::unique_ptr<Helper>> helpers;
+    std::vector<std::shared_ptr<Helper>> helpers;
     long process = this_process();
 };
 

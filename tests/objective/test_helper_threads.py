@@ -1,0 +1,44 @@
+"""Helper threads of passes: guests in a process that ends, in threads that end, as it likes."""
+
+import subprocess
+import sys
+
+PASSES = """
+import os, signal, threading, time
+import numpy as np
+from sparsebag.objective import _passes
+
+votes = np.random.default_rng(0).random((30_000, 40), dtype=np.float32)
+mask, ones = np.ones(votes.shape, dtype=np.uint8), np.ones(30_000)
+
+def one_pass(n_threads=4):
+    weights, gradient = np.full(40, 1 / 40, dtype=np.float32), np.zeros(40)
+    loss = _passes.loss_and_gradient(
+        votes, mask, weights, ones, ones, ones, True, 0.0, 1e-15, 1e-15, 1.0, 0.0, 1.0, True,
+        n_threads, gradient,
+    )
+    return loss, gradient.tobytes()
+
+one_pass()
+"""
+
+
+def _output(script):
+    """What a process of its own prints that made a pass by four threads, and then this."""
+    done = subprocess.run(
+        [sys.executable, "-c", PASSES + script], timeout=60, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+def test_threads_that_made_passes_end():
+    """On Windows, where a thread ends under a lock, one that waited for its helpers did not."""
+    ends = """
+for _ in range(5):
+    worker = threading.Thread(target=one_pass)
+    worker.start()
+    worker.join(20)
+    print(worker.is_alive())
+"""
+    assert _output(ends).split() == ["False"] * 5
