@@ -3,6 +3,8 @@
 import subprocess
 import sys
 
+import pytest
+
 PASSES = """
 import os, signal, threading, time
 import numpy as np
@@ -42,3 +44,15 @@ for _ in range(5):
     print(worker.is_alive())
 """
     assert _output(ends).split() == ["False"] * 5
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="the system has no masks of signals")
+def test_signals_are_left_to_the_threads_of_the_program():
+    """One that the program blocks, to wait for it, ended the process in a helper."""
+    waits = """
+signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR1})
+os.kill(os.getpid(), signal.SIGUSR1)
+time.sleep(0.2)
+print(signal.sigwait({signal.SIGUSR1}).name)
+"""
+    assert _output(waits) == "SIGUSR1"

@@ -13,6 +13,8 @@
 #include <vector>
 
 #if defined(__unix__) || defined(__APPLE__)
+#include <pthread.h>
+#include <signal.h>
 #include <unistd.h>
 #endif
 
@@ -29,6 +31,29 @@ inline long this_process() {
     return 0;  // no other system forks
 #endif
 }
+
+// A thread that is started meanwhile gets no signals but those of its own faults: others are for the
+// threads of the program, which may wait for one that it blocked in all of them.
+class WithoutSignals {
+#if defined(__unix__) || defined(__APPLE__)
+  public:
+    WithoutSignals() {
+        sigset_t others;
+        sigfillset(&others);
+        for (const int fault : {SIGSEGV, SIGBUS, SIGFPE, SIGILL}) sigdelset(&others, fault);
+        pthread_sigmask(SIG_BLOCK, &others, &before);
+    }
+    ~WithoutSignals() { pthread_sigmask(SIG_SETMASK, &before, nullptr); }
+    WithoutSignals(const WithoutSignals &) = delete;
+    WithoutSignals &operator=(const WithoutSignals &) = delete;
+
+  private:
+    sigset_t before;
+#else
+  public:
+    WithoutSignals() {}
+#endif
+};
 
 inline void pause() {
 #if defined(__GNUC__) && (defined(__x86_64__) || defined(__i386__))
@@ -50,6 +75,7 @@ class Helper {
     // a lock which others need to end, so that one which waits for them there waits for ever.
     static std::shared_ptr<Helper> start(std::size_t number) {
         auto helper = std::make_shared<Helper>(number);
+        const WithoutSignals meanwhile;
         std::thread([helper] { helper->live(); }).detach();
         return helper;
     }
