@@ -4,6 +4,7 @@
 #define SPARSEBAG_HELPERS_H
 
 #include <atomic>
+#include <cfenv>
 #include <chrono>
 #include <condition_variable>
 #include <cstddef>
@@ -61,10 +62,11 @@ inline void pause() {
 #endif
 }
 
-// What helpers are to do: function(context, thread).
+// What helpers are to do: function(context, thread), rounding as the thread does that asks for it.
 struct Job {
     void (*function)(const void *, std::size_t);
     const void *context;
+    std::fenv_t rounding;
 };
 
 class Helper {
@@ -105,6 +107,7 @@ class Helper {
             });
             State now = GIVEN;
             if (state.compare_exchange_strong(now, BUSY)) {
+                std::fesetenv(&job.rounding);
                 job.function(job.context, number);
                 tell(IDLE);
             } else if (now == END) {
@@ -147,10 +150,11 @@ class Helpers {
     // late to take part, so that work must be there for whoever comes. It must not throw.
     template <typename WORK>
     void run(std::size_t n_threads, const WORK &work) {
-        const Job job{[](const void *context, std::size_t thread) {
-                          (*static_cast<const WORK *>(context))(thread);
-                      },
-                      &work};
+        Job job{[](const void *context, std::size_t thread) {
+                    (*static_cast<const WORK *>(context))(thread);
+                },
+                &work, {}};
+        std::fegetenv(&job.rounding);
         const std::size_t n = engaged(n_threads - 1);
         for (std::size_t i = 0; i < n; ++i) helpers[i]->give(job);
         work(0);
