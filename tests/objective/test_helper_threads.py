@@ -72,3 +72,19 @@ ctypes.CDLL("libm.so.6").fesetround(0)
 print(alone != usual, found.count(alone), one_pass() == usual)
 """
     assert _output(rounds) == "True 50 True"
+
+
+@pytest.mark.skipif(sys.version_info >= (3, 14), reason="Python sees to it")
+def test_a_program_ends_while_daemon_threads_make_passes():
+    """They come back to an interpreter that is gone, which ended the process with an error."""
+    ends = """
+def without_end():
+    while True:
+        one_pass()
+
+for _ in range(3):
+    threading.Thread(target=without_end, daemon=True).start()
+time.sleep(0.1)
+print("end")
+"""
+    assert _output(ends) == "end"
