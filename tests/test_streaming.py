@@ -121,6 +121,17 @@ def test_a_checkpoint_of_generated_rows_names_the_limit_it_goes_on_with(rows, tm
     assert "memory_limit of at least" not in str(raised.value)
 
 
+def test_a_checkpoint_of_doubles_goes_on_to_the_same_bits(tmp_path):
+    """Their precision, by which solvers judge, was known only to whoever read the first pass."""
+    e = evidence("squared_error", n_rows=64, n_members=120)
+    stream = sb.stream_rows(e.votes + 1e4, e.oob_mask, e.target + 1e4, task="regression")
+    first, again = (
+        sb.fit_weights(stream, loss="squared_error", checkpoint=tmp_path / "ckpt") for _ in range(2)
+    )
+    assert again.weights.tolist() == first.weights.tolist()
+    assert again.n_iterations == first.n_iterations
+
+
 def test_a_checkpoint_and_other_memory_limits(rows, tmp_path):
     checkpoint, stream = tmp_path / "ckpt", streamed(rows)
     first = sb.fit_weights(stream, memory_limit=2 * MEMORY, checkpoint=checkpoint)

@@ -26,6 +26,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "../objective/kernel/without_gil.h"
 #include "kernel/choice.h"
 #include "kernel/compare.h"
 #include "kernel/gate.h"
@@ -147,7 +148,7 @@ class Gate {
         check(X.shape(1) == own.n_features, "X has the wrong number of columns");
         check(weights.shape(0) == n && weights.shape(1) == k && inverse_temperatures.shape(0) == n,
               "out has the wrong shape");
-        nb::gil_scoped_release release;
+        const WithoutGil meanwhile;
         const Rows<T> rows{X.data(), X.stride(0), X.stride(1), n};
         RowWeights room;
         for (std::size_t first = 0; first < n; first += MIN_BLOCK_ROWS) {
@@ -192,7 +193,7 @@ class GatedLines {
         const std::size_t n = X.shape(0), d = gate_.n_features;
         check(X.shape(1) == d, "X has the wrong number of columns");
         check(out.shape(0) == n, "out has the wrong shape");
-        nb::gil_scoped_release release;
+        const WithoutGil meanwhile;
         const Rows<T> rows{X.data(), X.stride(0), X.stride(1), n};
         const LineSums how = chosen_instructions().load(std::memory_order_relaxed)->lines;
         if (smooth_.fits && how != LineSums::portable)
@@ -226,7 +227,7 @@ bool region_lines_of(const Gate &gate, Strided<T, 2> X, In<double, 2> slopes,
     check(slopes.shape(0) == n_regions && slopes.shape(1) == d && intercepts.shape(0) == n_regions,
           "the gate has other regions");
     check(out.shape(0) == n, "out has the wrong shape");
-    nb::gil_scoped_release release;
+    const WithoutGil meanwhile;
     const Rows<T> rows{X.data(), X.stride(0), X.stride(1), n};
     const Lines lines{slopes.data(), intercepts.data(), d, gate.own.n_members};
     return region_lines<T>(gate.own.regions, rows, lines, out.data());
@@ -405,7 +406,7 @@ class Forest {
         check(out.shape(0) == n && out.shape(1) == n_outputs(), "out has the wrong shape");
         Special special;
         {
-            nb::gil_scoped_release release;
+            const WithoutGil meanwhile;
             const Rows<T> rows{X.data(), X.stride(0), X.stride(1), n};
             special = predict_rows<T>(rows, out.data(), n_threads, finish, by);
         }

@@ -18,9 +18,11 @@ import numpy as np
 
 from sparsebag.evidence.same_rows import BlockDigests
 
-FORMAT = 7
+FORMAT = 8
 SAVE_EVERY_SECONDS = 0.5
 """How much work a kill may cost, at most, beside the block that was being read."""
+
+SINGLE_EPS = float(np.finfo(np.float32).eps)
 
 
 class JournalError(ValueError):
@@ -46,6 +48,8 @@ class PassSums:
     n_rows, n_covered, n_voted, nbytes : int
         Rows read, those some member has out of bag, votes that are not zero, and bytes of votes
         and masks.
+    vote_eps : float
+        Of the votes' precision, which decides what differences between values mean.
     n_blocks : int
         Blocks read.
     is_done : bool
@@ -63,6 +67,7 @@ class PassSums:
     n_covered: int = 0
     n_voted: int = 0
     nbytes: int = 0
+    vote_eps: float = SINGLE_EPS
     n_blocks: int = 0
     is_done: bool = False
 
@@ -123,7 +128,16 @@ class BlockCut:
     n_blocks: int | None = None
 
 
-SURVEYED = ("scale", "square", "squared_weight", "n_rows", "n_covered", "n_voted", "nbytes")
+SURVEYED = (
+    "scale",
+    "square",
+    "squared_weight",
+    "n_rows",
+    "n_covered",
+    "n_voted",
+    "nbytes",
+    "vote_eps",
+)
 SCALARS = [name for name in PassSums.__dataclass_fields__ if name not in ("weights", "gradient")]
 
 

@@ -36,7 +36,7 @@ from sparsebag.objective.known_blocks import KnownBlocks
 from sparsebag.objective.losses import Loss
 from sparsebag.objective.on_simplex import HostObjective
 from sparsebag.objective.one_read import is_readable
-from sparsebag.objective.pass_journal import PassJournal, PassSums
+from sparsebag.objective.pass_journal import SINGLE_EPS, PassJournal, PassSums
 from sparsebag.objective.pass_report import PassReport
 from sparsebag.objective.penalties import ConcaveQuadratic, Penalty, restrict_penalty
 from sparsebag.objective.row_facts import NoWeightError, RowFacts, facts_of_prior
@@ -173,7 +173,7 @@ class StreamObjective(HostObjective):
         if not sums.is_done:
             sums = self._run_pass(sums, journal)
         if whole:
-            self._known = sums
+            self._known, self._reads.vote_eps = sums, sums.vote_eps
         if not len(self.stream.digests):
             raise ValueError(NO_ROWS)
         if sums.total == 0.0:
@@ -319,7 +319,8 @@ class StreamObjective(HostObjective):
                 value += part.facts.total * mean
                 gradient += part.facts.total * on_host(slope)
                 total += part.facts.total
-                self._reads.vote_eps = float(part.xp.finfo(part.evidence.votes.dtype).eps)
+                vote_eps = float(part.xp.finfo(part.evidence.votes.dtype).eps)
+                sums, self._reads.vote_eps = replace(sums, vote_eps=vote_eps), vote_eps
             n_blocks += 1
             if journal is not None and journal.is_due:
                 journal.save(sums.now(value, gradient.copy(), total, n_blocks))
@@ -435,5 +436,5 @@ class _Reads:
     """What objectives that share a stream have read of it."""
 
     passes: float = 0.0
-    vote_eps: float = float(np.finfo(np.float32).eps)
+    vote_eps: float = SINGLE_EPS
     reservoir: Reservoir | None = None

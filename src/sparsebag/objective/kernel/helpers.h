@@ -4,6 +4,7 @@
 #define SPARSEBAG_HELPERS_H
 
 #include <atomic>
+#include <cfenv>
 #include <chrono>
 #include <condition_variable>
 #include <cstddef>
@@ -13,6 +14,8 @@
 #include <vector>
 
 #if defined(__unix__) || defined(__APPLE__)
+#include <pthread.h>
+#include <signal.h>
 #include <unistd.h>
 #endif
 
@@ -30,26 +33,56 @@ inline long this_process() {
 #endif
 }
 
+// A thread that is started meanwhile gets no signals but those of its own faults: others are for the
+// threads of the program, which may wait for one that it blocked in all of them.
+class WithoutSignals {
+#if defined(__unix__) || defined(__APPLE__)
+  public:
+    WithoutSignals() {
+        sigset_t others;
+        sigfillset(&others);
+        for (const int fault : {SIGSEGV, SIGBUS, SIGFPE, SIGILL}) sigdelset(&others, fault);
+        pthread_sigmask(SIG_BLOCK, &others, &before);
+    }
+    ~WithoutSignals() { pthread_sigmask(SIG_SETMASK, &before, nullptr); }
+    WithoutSignals(const WithoutSignals &) = delete;
+    WithoutSignals &operator=(const WithoutSignals &) = delete;
+
+  private:
+    sigset_t before;
+#else
+  public:
+    WithoutSignals() {}
+#endif
+};
+
 inline void pause() {
 #if defined(__GNUC__) && (defined(__x86_64__) || defined(__i386__))
     __builtin_ia32_pause();
 #endif
 }
 
-// What helpers are to do: function(context, thread).
+// What helpers are to do: function(context, thread), rounding as the thread does that asks for it.
 struct Job {
     void (*function)(const void *, std::size_t);
     const void *context;
+    std::fenv_t rounding;
 };
 
 class Helper {
   public:
-    explicit Helper(std::size_t number) : number(number), thread([this] { live(); }) {}
+    explicit Helper(std::size_t number) : number(number) {}
 
-    ~Helper() {
-        tell(END);
-        thread.join();
+    // Its thread holds it too, and nobody waits for the end of that: a thread of Windows ends under
+    // a lock which others need to end, so that one which waits for them there waits for ever.
+    static std::shared_ptr<Helper> start(std::size_t number) {
+        auto helper = std::make_shared<Helper>(number);
+        const WithoutSignals meanwhile;
+        std::thread([helper] { helper->live(); }).detach();
+        return helper;
     }
+
+    void end() { tell(END); }
 
     void give(const Job &work) {
         job = work;
@@ -74,6 +107,7 @@ class Helper {
             });
             State now = GIVEN;
             if (state.compare_exchange_strong(now, BUSY)) {
+                std::fesetenv(&job.rounding);
                 job.function(job.context, number);
                 tell(IDLE);
             } else if (now == END) {
@@ -108,7 +142,6 @@ class Helper {
     std::atomic<State> state{IDLE};
     std::mutex lock;
     std::condition_variable change;
-    std::thread thread;  // last: it uses the others
 };
 
 class Helpers {
@@ -117,17 +150,21 @@ class Helpers {
     // late to take part, so that work must be there for whoever comes. It must not throw.
     template <typename WORK>
     void run(std::size_t n_threads, const WORK &work) {
-        const Job job{[](const void *context, std::size_t thread) {
-                          (*static_cast<const WORK *>(context))(thread);
-                      },
-                      &work};
+        Job job{[](const void *context, std::size_t thread) {
+                    (*static_cast<const WORK *>(context))(thread);
+                },
+                &work, {}};
+        std::fegetenv(&job.rounding);
         const std::size_t n = engaged(n_threads - 1);
         for (std::size_t i = 0; i < n; ++i) helpers[i]->give(job);
         work(0);
         for (std::size_t i = 0; i < n; ++i) helpers[i]->finish();
     }
 
-    ~Helpers() { forget_parents(); }
+    ~Helpers() {
+        forget_parents();
+        for (const std::shared_ptr<Helper> &helper : helpers) helper->end();
+    }
 
   private:
     // How many helpers there are, of so many; no more threads, or no memory for one, is no error.
@@ -135,24 +172,21 @@ class Helpers {
         forget_parents();
         try {
             helpers.reserve(wanted);
-            while (helpers.size() < wanted)
-                helpers.push_back(std::make_unique<Helper>(helpers.size() + 1));
+            while (helpers.size() < wanted) helpers.push_back(Helper::start(helpers.size() + 1));
         } catch (...) {
         }
         return helpers.size() < wanted ? helpers.size() : wanted;
     }
 
-    // A forked process has the parent's helpers without their threads: they can be neither used nor
-    // ended, and what they hold is left where it is.
+    // A forked process has the parent's helpers without their threads, in whose hold they stay: they
+    // can be neither used nor ended.
     void forget_parents() {
         const long now = this_process();
-        if (process != now)
-            for (std::unique_ptr<Helper> &helper : helpers) (void)helper.release();
         if (process != now) helpers.clear();
         process = now;
     }
 
-    std::vector<std::unique_ptr<Helper>> helpers;
+    std::vector<std::shared_ptr<Helper>> helpers;
     long process = this_process();
 };
 
