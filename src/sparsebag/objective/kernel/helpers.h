@@ -24,6 +24,8 @@ namespace {
 // How long to look for work, or for its end, before sleeping: a stream's next block comes within it,
 // and a processor that sleeps takes as long to wake.
 constexpr std::chrono::microseconds LOOKOUT{200};
+// How long to sleep before ending: a program's threads may be many, and have done with passes.
+constexpr std::chrono::seconds PATIENCE{1};
 
 inline long this_process() {
 #if defined(__unix__) || defined(__APPLE__)
@@ -83,28 +85,45 @@ class Helper {
     }
 
     void end() { tell(END); }
+    bool has_ended() const { return state.load(std::memory_order_acquire) == END; }
 
+    // One whose patience ends just now does not take it, and nobody misses it.
     void give(const Job &work) {
-        job = work;
-        tell(GIVEN);
+        {
+            const std::lock_guard<std::mutex> hold(lock);
+            if (has_ended()) return;
+            job = work;
+            state.store(GIVEN, std::memory_order_release);
+        }
+        change.notify_one();
     }
 
     // Takes back work that was not begun, or waits for its end.
     void finish() {
         State before = GIVEN;
         if (state.compare_exchange_strong(before, IDLE)) return;
-        wait([this] { return state.load(std::memory_order_acquire) == IDLE; });
+        const auto is_done = [this] { return state.load(std::memory_order_acquire) != BUSY; };
+        if (look_out(is_done)) return;
+        std::unique_lock<std::mutex> hold(lock);
+        change.wait(hold, is_done);
     }
 
   private:
     enum State { IDLE, GIVEN, BUSY, END };
 
     void live() {
+        const auto is_called = [this] {
+            const State now = state.load(std::memory_order_acquire);
+            return now == GIVEN || now == END;
+        };
         for (;;) {
-            wait([this] {
-                const State now = state.load(std::memory_order_acquire);
-                return now == GIVEN || now == END;
-            });
+            if (!look_out(is_called)) {
+                std::unique_lock<std::mutex> hold(lock);
+                if (!change.wait_for(hold, PATIENCE, is_called)) {
+                    state.store(END, std::memory_order_release);
+                    return;
+                }
+            }
             State now = GIVEN;
             if (state.compare_exchange_strong(now, BUSY)) {
                 std::fesetenv(&job.rounding);
@@ -124,17 +143,17 @@ class Helper {
         change.notify_one();  // owner or helper: never do both wait
     }
 
+    // Whether it comes to hold before it is time to sleep.
     template <typename CONDITION>
-    void wait(const CONDITION &holds) {
+    static bool look_out(const CONDITION &holds) {
         const auto until = std::chrono::steady_clock::now() + LOOKOUT;
         do {
             for (int i = 0; i < 32; ++i) {
-                if (holds()) return;
+                if (holds()) return true;
                 pause();
             }
         } while (std::chrono::steady_clock::now() < until);
-        std::unique_lock<std::mutex> hold(lock);
-        change.wait(hold, holds);
+        return false;
     }
 
     const std::size_t number;
@@ -163,19 +182,22 @@ class Helpers {
 
     ~Helpers() {
         forget_parents();
-        for (const std::shared_ptr<Helper> &helper : helpers) helper->end();
+        for (const std::shared_ptr<Helper> &helper : helpers)
+            if (helper) helper->end();
     }
 
   private:
     // How many helpers there are, of so many; no more threads, or no memory for one, is no error.
     std::size_t engaged(std::size_t wanted) {
         forget_parents();
+        std::size_t n = 0;
         try {
-            helpers.reserve(wanted);
-            while (helpers.size() < wanted) helpers.push_back(Helper::start(helpers.size() + 1));
+            if (helpers.size() < wanted) helpers.resize(wanted);
+            for (; n < wanted; ++n)
+                if (!helpers[n] || helpers[n]->has_ended()) helpers[n] = Helper::start(n + 1);
         } catch (...) {
         }
-        return helpers.size() < wanted ? helpers.size() : wanted;
+        return n;
     }
 
     // A forked process has the parent's helpers without their threads, in whose hold they stay: they
