@@ -178,6 +178,14 @@ def test_paths_are_opened_as_windows(tmp_path):
     assert same(whole(stream), e)
 
 
+@pytest.mark.parametrize("which", ["predictions", "oob_mask", "y"])
+def test_a_folder_is_no_npy_file(which, tmp_path):
+    e = evidence()
+    given = {"predictions": e.votes, "oob_mask": e.oob_mask, "y": e.target, which: tmp_path}
+    with pytest.raises(ValueError, match=r"is a folder, .*zarr\.open\(path\).*open_evidence"):
+        sb.stream_rows(**given)
+
+
 def test_a_generator_is_read_once_and_a_function_again():
     e = evidence()
 
@@ -217,6 +225,10 @@ def test_bad_blocks_are_one_sentence():
         GeneratedRows([good], 12, task="classification")
     with pytest.raises(ValueError, match="n_members= is needed"):
         sb.stream_rows(iter([good]), labels=LABELS)
+    with pytest.raises(ValueError, match="a list of blocks; pass N"):
+        sb.stream_rows([good], labels=LABELS)
+    with pytest.raises(TypeError, match="the function gave a function, not blocks of rows"):
+        whole(sb.stream_rows(lambda: lambda: iter([good]), n_members=12, labels=LABELS))
     with pytest.raises(ValueError, match="y is missing"):
         sb.stream_rows(e.votes, e.oob_mask)
     with pytest.raises(ValueError, match=r"oob_mask has shape \(120, 11\)"):

@@ -90,6 +90,11 @@ class GeneratedRows:
             )
         self._spent[0] = True
         source = self._source() if callable(self._source) else self._source
+        if not isinstance(source, Iterable):
+            raise TypeError(
+                f"the function gave a {type(source).__name__}, not blocks of rows; pass one that "
+                "yields them, or returns a generator or list of them."
+            )
         for number, given in enumerate(source):
             first = 0
             for part in self._cut(_checked(given)):
