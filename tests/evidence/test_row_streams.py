@@ -466,3 +466,16 @@ def test_leaves_looked_up_together_vote_as_trees_do(task, kind, looked_up, monke
         assert not np.any(found.votes[~found.oob_mask])
     for found, expected in zip(leaves.blocks(), predicted.blocks(), strict=True):
         assert found.votes == pytest.approx(expected.votes, abs=1e-6)
+
+
+def test_what_takes_long_says_how_far_it_is(monkeypatch, tmp_path, capsys):
+    monkeypatch.setattr("sparsebag.evidence.pass_report.PRINT_EVERY_SECONDS", 0.0)
+    X, y = load_iris(return_X_y=True)
+    forest = RandomForestClassifier(4, random_state=0).fit(X, y)
+    stream = sb.stream_members(forest, X, y, block_rows=50, verbose=1)
+    assert capsys.readouterr().err.splitlines()[-1] == "[evidence] member 4 of 4"
+    sb.store_evidence(stream, tmp_path / "told", verbose=1)
+    assert capsys.readouterr().err.splitlines()[-1] == "[store] block 3 of 3"
+    sb.stream_members(forest, X, y)
+    sb.store_evidence(stream, tmp_path / "silent")
+    assert capsys.readouterr().err == ""

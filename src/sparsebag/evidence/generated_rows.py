@@ -90,7 +90,7 @@ class GeneratedRows:
             )
         self._spent[0] = True
         source = self._source() if callable(self._source) else self._source
-        if not isinstance(source, Iterable):
+        if not (hasattr(source, "__iter__") or hasattr(source, "__getitem__")):
             raise TypeError(
                 f"the function gave a {type(source).__name__}, not blocks of rows; pass one that "
                 "yields them, or returns a generator or list of them."

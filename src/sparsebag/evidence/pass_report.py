@@ -1,4 +1,4 @@
-"""Progress within a pass over a stream that takes long."""
+"""Progress of what takes long block by block, or member by member."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ PRINT_EVERY_SECONDS = 5.0
 
 
 class PassReport:
-    """Says now and then how far a pass is, on standard error.
+    """Says now and then how far it is, on standard error.
 
     Parameters
     ----------
@@ -19,16 +19,26 @@ class PassReport:
         The block the pass begins with; not 0 where it goes on after a kill.
     verbose : int
         0: silent.
+    what, unit : str
+        What is going on, and what it is counted in.
     """
 
-    def __init__(self, n_blocks: int | None, first: int, verbose: int) -> None:
-        self._n_blocks, self._verbose = n_blocks, verbose
+    def __init__(
+        self,
+        n_blocks: int | None,
+        first: int,
+        verbose: int,
+        *,
+        what: str = "stream",
+        unit: str = "block",
+    ) -> None:
+        self._n_blocks, self._verbose, self._what, self._unit = n_blocks, verbose, what, unit
         self._last = time.monotonic()
         if first and verbose:
-            print(f"[stream] going on from block {first}", file=sys.stderr, flush=True)
+            print(f"[{what}] going on from block {first}", file=sys.stderr, flush=True)
 
     def block(self, number: int) -> None:
-        """One more block is read.
+        """One more is done.
 
         Parameters
         ----------
@@ -38,4 +48,4 @@ class PassReport:
         if self._verbose and now - self._last >= PRINT_EVERY_SECONDS:
             self._last = now
             of = self._n_blocks or "unknown"
-            print(f"[stream] block {number} of {of}", file=sys.stderr, flush=True)
+            print(f"[{self._what}] {self._unit} {number} of {of}", file=sys.stderr, flush=True)
