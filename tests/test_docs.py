@@ -135,6 +135,11 @@ def test_the_first_block_of_scaling_runs():
     assert scope["online"].n_rows_ == 10_000
 
 
+def test_the_block_of_thousands_of_trees_runs(capsys):
+    exec(code_blocks(DOCS / "scaling.md")[1], {})
+    assert "of 1000 trees" in capsys.readouterr().out
+
+
 def test_the_block_of_dask_runs_as_a_script(tmp_path):
     pytest.importorskip("distributed", reason="needs the dask extra")
     (code,) = code_blocks(DOCS / "scaling_dask.md")
