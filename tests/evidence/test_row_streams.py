@@ -479,3 +479,16 @@ def test_what_takes_long_says_how_far_it_is(monkeypatch, tmp_path, capsys):
     sb.stream_members(forest, X, y)
     sb.store_evidence(stream, tmp_path / "silent")
     assert capsys.readouterr().err == ""
+
+
+def test_a_stream_says_what_it_is(tmp_path):
+    X, y = load_iris(return_X_y=True)
+    forest = RandomForestClassifier(4, random_state=0).fit(X, y)
+    about = "150 rows of 4 members; classification of 3 classes, out-of-bag mask)"
+    stream = sb.stream_members(forest, X, y)
+    assert repr(stream) == f"LeafRows({about}"
+    assert repr(sb.store_evidence(stream, tmp_path / "npy")) == f"ArrayRows({about}"
+    stored = sb.store_evidence(stream, tmp_path / "parquet", format="parquet")
+    assert repr(stored) == f"ParquetRows({about}"
+    once = sb.stream_rows(iter([]), n_members=4, task="regression", has_mask=False)
+    assert repr(once) == "GeneratedRows(unknown rows of 4 members; regression, no mask)"

@@ -10,7 +10,7 @@ import numpy as np
 from sparsebag.evidence.arrays import on_host, tensors_on_host
 from sparsebag.evidence.evidence import OOBEvidence
 from sparsebag.evidence.members import Task
-from sparsebag.evidence.row_stream import block_rows_for, evidence_block
+from sparsebag.evidence.row_stream import block_rows_for, evidence_block, in_words
 
 Array = Any
 Blocks = Iterable[tuple[Any, ...]] | Callable[[], Iterable[tuple[Any, ...]]]
@@ -76,6 +76,10 @@ class GeneratedRows:
         self.classes = None if labels is None else on_host(labels)
         self.has_mask = has_mask
         self.is_replayable = callable(blocks) or not isinstance(blocks, Iterator)
+
+    def __repr__(self) -> str:
+        """What it is and how much of it there is."""
+        return in_words(self)
 
     def block(self, number: int, members: np.ndarray | None = None) -> OOBEvidence:
         """Not to be had: these blocks only come in order."""

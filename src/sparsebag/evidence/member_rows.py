@@ -22,7 +22,7 @@ from sparsebag.evidence.from_ensemble import read_ensemble
 from sparsebag.evidence.from_predictions import check_sample_weight
 from sparsebag.evidence.members import Member, MemberPool, take_rows
 from sparsebag.evidence.pass_report import PassReport
-from sparsebag.evidence.row_stream import block_rows_for
+from sparsebag.evidence.row_stream import block_rows_for, in_words
 from sparsebag.evidence.training_rows import check_columns, prove_training_rows
 
 TASKS_A_JOB = 4
@@ -162,6 +162,10 @@ class PredictedRows:
     def nbytes(self) -> int:
         """Memory held between blocks, beside X and the members."""
         return 0 if self._unseen is None else self._unseen.nbytes
+
+    def __repr__(self) -> str:
+        """What it is and how much of it there is."""
+        return in_words(self)
 
     def block(self, number: int, members: np.ndarray | None = None) -> OOBEvidence:
         """One block, by its number; only the members named predict."""
