@@ -165,3 +165,14 @@ def test_few_members_are_not_told_of_class_weights(members):
     forest = RandomForestClassifier(members, random_state=0).fit(X, y)
     with pytest.warns(sb.UncoveredRowsWarning, match="more members, or a smaller max_samples"):
         sb.compress(forest, X, y)
+
+
+@pytest.mark.parametrize("given", [FOREST, TREES, LogisticRegression()])
+def test_an_ensemble_in_the_place_of_predictions_is_sent_to_what_takes_it(given):
+    said = r"not what members predict; .*stream_members.*compress"
+    with pytest.raises(TypeError, match=said):
+        sb.fit_weights(given, X, Y)
+    with pytest.raises(TypeError, match=said):
+        sb.lambda_path(given, X, Y, lams=[0.0])
+    with pytest.raises(TypeError, match=said):
+        sb.stream_rows(given, X, Y)

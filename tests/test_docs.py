@@ -135,6 +135,23 @@ def test_the_first_block_of_scaling_runs():
     assert scope["online"].n_rows_ == 10_000
 
 
+def test_the_block_of_thousands_of_trees_runs(capsys):
+    exec(code_blocks(DOCS / "scaling.md")[1], {})
+    assert "of 1000 trees" in capsys.readouterr().out
+
+
+def test_the_block_of_dask_runs_as_a_script(tmp_path):
+    pytest.importorskip("distributed", reason="needs the dask extra")
+    (code,) = code_blocks(DOCS / "scaling_dask.md")
+    script = tmp_path / "on_dask.py"
+    script.write_text(code, encoding="utf-8")
+    done = subprocess.run(
+        [sys.executable, script], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert "of 50 kept" in done.stdout
+
+
 def test_pictures_exist_and_are_small():
     for page in PAGES:
         for link in re.findall(r"!\[[^\]]*\]\(([^)]+)\)", page.read_text(encoding="utf-8")):

@@ -64,7 +64,8 @@ def with_weights(ensemble: Any, weights: Any, *, floor: float = DEFAULT_FLOOR) -
         given = np.asarray(weights, dtype=np.float64)
     except (TypeError, ValueError):
         raise ValueError(
-            "weights must be numbers, one for each member, or the solution of fit_weights; got "
+            "weights must be numbers, one for each member (weights_ of OnlineWeights, say), or the "
+            "solution of fit_weights; got "
             f"{type(weights).__name__}."
         ) from None
     if given.shape != (len(pool.members),):

@@ -178,6 +178,14 @@ def test_paths_are_opened_as_windows(tmp_path):
     assert same(whole(stream), e)
 
 
+@pytest.mark.parametrize("which", ["predictions", "oob_mask", "y"])
+def test_a_folder_is_no_npy_file(which, tmp_path):
+    e = evidence()
+    given = {"predictions": e.votes, "oob_mask": e.oob_mask, "y": e.target, which: tmp_path}
+    with pytest.raises(ValueError, match=r"is a folder, .*zarr\.open\(path\).*open_evidence"):
+        sb.stream_rows(**given)
+
+
 def test_a_generator_is_read_once_and_a_function_again():
     e = evidence()
 
@@ -217,6 +225,10 @@ def test_bad_blocks_are_one_sentence():
         GeneratedRows([good], 12, task="classification")
     with pytest.raises(ValueError, match="n_members= is needed"):
         sb.stream_rows(iter([good]), labels=LABELS)
+    with pytest.raises(ValueError, match="a list of blocks; pass N"):
+        sb.stream_rows([good], labels=LABELS)
+    with pytest.raises(TypeError, match="the function gave a function, not blocks of rows"):
+        whole(sb.stream_rows(lambda: lambda: iter([good]), n_members=12, labels=LABELS))
     with pytest.raises(ValueError, match="y is missing"):
         sb.stream_rows(e.votes, e.oob_mask)
     with pytest.raises(ValueError, match=r"oob_mask has shape \(120, 11\)"):
@@ -454,3 +466,29 @@ def test_leaves_looked_up_together_vote_as_trees_do(task, kind, looked_up, monke
         assert not np.any(found.votes[~found.oob_mask])
     for found, expected in zip(leaves.blocks(), predicted.blocks(), strict=True):
         assert found.votes == pytest.approx(expected.votes, abs=1e-6)
+
+
+def test_what_takes_long_says_how_far_it_is(monkeypatch, tmp_path, capsys):
+    monkeypatch.setattr("sparsebag.evidence.pass_report.PRINT_EVERY_SECONDS", 0.0)
+    X, y = load_iris(return_X_y=True)
+    forest = RandomForestClassifier(4, random_state=0).fit(X, y)
+    stream = sb.stream_members(forest, X, y, block_rows=50, verbose=1)
+    assert capsys.readouterr().err.splitlines()[-1] == "[evidence] member 4 of 4"
+    sb.store_evidence(stream, tmp_path / "told", verbose=1)
+    assert capsys.readouterr().err.splitlines()[-1] == "[store] block 3 of 3"
+    sb.stream_members(forest, X, y)
+    sb.store_evidence(stream, tmp_path / "silent")
+    assert capsys.readouterr().err == ""
+
+
+def test_a_stream_says_what_it_is(tmp_path):
+    X, y = load_iris(return_X_y=True)
+    forest = RandomForestClassifier(4, random_state=0).fit(X, y)
+    about = "150 rows of 4 members; classification of 3 classes, out-of-bag mask)"
+    stream = sb.stream_members(forest, X, y)
+    assert repr(stream) == f"LeafRows({about}"
+    assert repr(sb.store_evidence(stream, tmp_path / "npy")) == f"ArrayRows({about}"
+    stored = sb.store_evidence(stream, tmp_path / "parquet", format="parquet")
+    assert repr(stored) == f"ParquetRows({about}"
+    once = sb.stream_rows(iter([]), n_members=4, task="regression", has_mask=False)
+    assert repr(once) == "GeneratedRows(unknown rows of 4 members; regression, no mask)"

@@ -15,7 +15,7 @@ from sparsebag.evidence.labels import class_positions
 from sparsebag.evidence.members import Task
 from sparsebag.evidence.npy_window import NpyWindow
 from sparsebag.evidence.readable import check_readable
-from sparsebag.evidence.row_stream import block_rows_for, evidence_block
+from sparsebag.evidence.row_stream import block_rows_for, evidence_block, in_words
 from sparsebag.evidence.store_seal import SealedStore
 from sparsebag.evidence.zarr_window import ZarrWindow
 
@@ -112,6 +112,10 @@ class ArrayRows:
         self.n_blocks: int | None = -(-shape[0] // self.block_rows)
         self._zeroed_as_stored: dict[int, bool] = {}
         self._positions = self._room_for_positions(None)
+
+    def __repr__(self) -> str:
+        """What it is and how much of it there is."""
+        return in_words(self)
 
     def block(self, number: int, members: np.ndarray | None = None) -> OOBEvidence:
         """One block, by its number; only some members' columns where they are named."""

@@ -10,7 +10,7 @@ import numpy as np
 from sparsebag.evidence.arrays import on_host, tensors_on_host
 from sparsebag.evidence.evidence import OOBEvidence
 from sparsebag.evidence.members import Task
-from sparsebag.evidence.row_stream import block_rows_for, evidence_block
+from sparsebag.evidence.row_stream import block_rows_for, evidence_block, in_words
 
 Array = Any
 Blocks = Iterable[tuple[Any, ...]] | Callable[[], Iterable[tuple[Any, ...]]]
@@ -77,6 +77,10 @@ class GeneratedRows:
         self.has_mask = has_mask
         self.is_replayable = callable(blocks) or not isinstance(blocks, Iterator)
 
+    def __repr__(self) -> str:
+        """What it is and how much of it there is."""
+        return in_words(self)
+
     def block(self, number: int, members: np.ndarray | None = None) -> OOBEvidence:
         """Not to be had: these blocks only come in order."""
         raise IndexError("a generator's blocks come in order only; iterate over blocks().")
@@ -85,11 +89,16 @@ class GeneratedRows:
         """All blocks, in order."""
         if self._spent[0] and not self.is_replayable:
             raise ValueError(
-                "this generator has been read and cannot start again; pass a function that makes "
-                "one, or solver='mirror', which reads it once."
+                "this generator has been read and cannot start again; pass a new one, which "
+                "solver='mirror' reads once, or a function that makes one."
             )
         self._spent[0] = True
         source = self._source() if callable(self._source) else self._source
+        if not (hasattr(source, "__iter__") or hasattr(source, "__getitem__")):
+            raise TypeError(
+                f"the function gave a {type(source).__name__}, not blocks of rows; pass one that "
+                "yields them, or returns a generator or list of them."
+            )
         for number, given in enumerate(source):
             first = 0
             for part in self._cut(_checked(given)):

@@ -8,6 +8,7 @@ its votes up.
 from __future__ import annotations
 
 import copy
+import itertools
 from collections.abc import Callable, Iterator
 from typing import Any, Literal
 
@@ -20,7 +21,8 @@ from sparsebag.evidence.evidence import OOBEvidence
 from sparsebag.evidence.from_ensemble import read_ensemble
 from sparsebag.evidence.from_predictions import check_sample_weight
 from sparsebag.evidence.members import Member, MemberPool, take_rows
-from sparsebag.evidence.row_stream import block_rows_for
+from sparsebag.evidence.pass_report import PassReport
+from sparsebag.evidence.row_stream import block_rows_for, in_words
 from sparsebag.evidence.training_rows import check_columns, prove_training_rows
 
 TASKS_A_JOB = 4
@@ -40,6 +42,7 @@ def stream_members(
     sample_weight: Any = None,
     block_rows: int | None = None,
     n_jobs: int | None = None,
+    verbose: int = 0,
 ) -> PredictedRows:
     """Evidence of a fitted ensemble that is predicted block by block, never held as a whole.
 
@@ -64,6 +67,8 @@ def stream_members(
         Rows a block; default: some 32 MiB of votes.
     n_jobs : int, optional
         Threads over members.
+    verbose : int, default 0
+        Progress of routing the rows down the trees, on standard error.
 
     Returns
     -------
@@ -96,6 +101,7 @@ def stream_members(
         sample_weight=sample_weight,
         block_rows=block_rows,
         n_jobs=n_jobs,
+        verbose=verbose,
     )
 
 
@@ -105,7 +111,7 @@ class PredictedRows:
     Parameters
     ----------
     pool : MemberPool
-    X, y, sample_weight, every_class, block_rows, n_jobs
+    X, y, sample_weight, every_class, block_rows, n_jobs, verbose
         As in `stream_members`.
     source : {"oob", "holdout"}
     """
@@ -123,6 +129,7 @@ class PredictedRows:
         sample_weight: Any = None,
         block_rows: int | None = None,
         n_jobs: int | None = None,
+        verbose: int = 0,
     ) -> None:
         self._pool, self._source, self._n_jobs = pool, source, n_jobs
         self._target = encode_target(pool, y)
@@ -149,12 +156,16 @@ class PredictedRows:
         self.block_rows = block_rows or block_rows_for(self._width, self._dtype.itemsize)
         self.n_blocks: int | None = -(-n_rows // self.block_rows)
         self._unseen = self._unseen_bits() if source == "oob" else None
-        self._store()
+        self._store(verbose)
 
     @property
     def nbytes(self) -> int:
         """Memory held between blocks, beside X and the members."""
         return 0 if self._unseen is None else self._unseen.nbytes
+
+    def __repr__(self) -> str:
+        """What it is and how much of it there is."""
+        return in_words(self)
 
     def block(self, number: int, members: np.ndarray | None = None) -> OOBEvidence:
         """One block, by its number; only the members named predict."""
@@ -225,7 +236,7 @@ class PredictedRows:
             verified_by=self.verified_by,
         )
 
-    def _store(self) -> None:
+    def _store(self, verbose: int) -> None:
         """What is kept from block to block; here nothing."""
 
     def _planes(
@@ -294,7 +305,7 @@ class LeafRows(PredictedRows):
         """Memory held between blocks, beside X and the members."""
         return super().nbytes + self._leaves.nbytes + self._table.nbytes
 
-    def _store(self) -> None:
+    def _store(self, verbose: int) -> None:
         members = self._pool.members
         tables = [_leaf_table(member, self.classes, self._dtype) for member in members]
         self._firsts = np.cumsum([0, *map(len, tables)])
@@ -306,8 +317,12 @@ class LeafRows(PredictedRows):
         assert self.n_rows is not None
         self._leaves = np.empty((len(members), self.n_rows), dtype=dtype)
 
+        report = PassReport(len(members), 0, verbose, what="evidence", unit="member")
+        done = itertools.count(1)  # threads finish in any order
+
         def route(j: int) -> None:
             self._leaves[j] = members[j].apply(self._X)
+            report.block(next(done))
 
         _for_each(route, len(members), self._n_jobs)
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from sparsebag.evidence.evidence import OOBEvidence
 from sparsebag.evidence.members import Task
-from sparsebag.evidence.row_stream import block_rows_for, evidence_block
+from sparsebag.evidence.row_stream import block_rows_for, evidence_block, in_words
 from sparsebag.evidence.same_rows import ChangedRowsError
 from sparsebag.evidence.store_seal import SealedStore
 
@@ -74,6 +74,10 @@ class ParquetRows:
         other.__dict__.update(self.__dict__)
         other._cut(block_rows_for(self.n_members, self._itemsize, block_bytes))
         return other
+
+    def __repr__(self) -> str:
+        """What it is and how much of it there is."""
+        return in_words(self)
 
     def block(self, number: int, members: np.ndarray | None = None) -> OOBEvidence:
         """One block, by its number; only some members' columns where they are named."""
@@ -157,6 +161,6 @@ def pyarrow_parquet() -> Any:
         import pyarrow.parquet
     except ImportError as error:
         raise ImportError(
-            "Parquet files need pyarrow; pip install 'sparsebag[parquet]', or use format='npy'."
+            "Parquet files need pyarrow; pip install 'sparsebag[parquet]', or store with format='npy'."
         ) from error
     return pyarrow.parquet

@@ -77,7 +77,7 @@ def check_dense(values: Array, name: str) -> None:
 
 
 def check_given(predictions: Any) -> None:
-    """One sentence where predictions were left out.
+    """One sentence where predictions were left out, or who makes them was given in their place.
 
     Parameters
     ----------
@@ -89,6 +89,15 @@ def check_given(predictions: Any) -> None:
     """
     if predictions is None:
         raise ValueError("predictions are missing; pass what the members predict.")
+    # An ensemble of scikit-learn has a length, and NumPy would make an array of its members.
+    one = predictions[0] if isinstance(predictions, list) and predictions else predictions
+    if hasattr(type(one), "predict"):  # of the type: Dask's delayed objects have every attribute
+        what = "a list of models" if one is not predictions else f"a {type(one).__name__}"
+        raise TypeError(
+            f"predictions is {what}, not what members predict; pass "
+            "sparsebag.stream_members(ensemble, X, y) to fit_weights, or call "
+            "sparsebag.compress(ensemble, X, y)."
+        )
 
 
 def what_are_no_numbers(values: Array) -> str:

@@ -291,3 +291,29 @@ def shape_of(stream: RowStream) -> str:
     classes = None if stream.classes is None else stream.classes.tolist()
     size = (stream.n_rows, stream.n_members)
     return repr((size, stream.task, classes, stream.has_mask))
+
+
+def in_words(stream: RowStream) -> str:
+    """A stream as Python shows it: what it is and how much of it there is.
+
+    Parameters
+    ----------
+    stream : RowStream
+
+    Returns
+    -------
+    str
+
+    Examples
+    --------
+    >>> from sparsebag.evidence.array_rows import ArrayRows
+    >>> ArrayRows(np.eye(3), None, np.ones(3), task="regression")
+    ArrayRows(3 rows of 3 members; regression, no mask)
+    """
+    rows = "unknown" if stream.n_rows is None else f"{stream.n_rows:,}"
+    classes = "" if stream.classes is None else f" of {len(stream.classes)} classes"
+    mask = "out-of-bag mask" if stream.has_mask else "no mask"
+    return (
+        f"{type(stream).__name__}({rows} rows of {stream.n_members:,} members; "
+        f"{stream.task}{classes}, {mask})"
+    )

@@ -24,6 +24,7 @@ from sparsebag.evidence.arrays import on_host
 from sparsebag.evidence.evidence import OOBEvidence, zero_in_bag
 from sparsebag.evidence.npy_window import NpyWindow
 from sparsebag.evidence.parquet_rows import ParquetRows, pyarrow_parquet
+from sparsebag.evidence.pass_report import PassReport
 from sparsebag.evidence.row_stream import RowStream
 from sparsebag.evidence.store_seal import SealedStore, StoreSeal, stamp_of, unfinished_files
 from sparsebag.evidence.zarr_window import ZarrWindow
@@ -38,7 +39,11 @@ FORMAT = 2
 
 
 def store_evidence(
-    stream: RowStream, folder: str | os.PathLike[str], *, format: Format = "npy"
+    stream: RowStream,
+    folder: str | os.PathLike[str],
+    *,
+    format: Format = "npy",
+    verbose: int = 0,
 ) -> RowStream:
     """Write a stream's rows to a folder, a block at a time.
 
@@ -50,6 +55,8 @@ def store_evidence(
         Made if it is not there; must not hold evidence already.
     format : {"npy", "zarr", "parquet"}, default "npy"
         Plain arrays to be memory-mapped, or compressed blocks (extras ``zarr``, ``parquet``).
+    verbose : int, default 0
+        Progress on standard error.
 
     Returns
     -------
@@ -77,14 +84,16 @@ def store_evidence(
     path.mkdir(parents=True, exist_ok=True)
     writer = WRITERS[format](path)
     n_rows, names, sealed = 0, set[str](), StoreSeal()
+    report = PassReport(stream.n_blocks, 0, verbose, what="store")
     try:
-        for block in stream.blocks():
+        for number, block in enumerate(stream.blocks(), start=1):
             if not names and format == "npy":
                 _refuse_unfinished(path, _same_names(block, names))
             names = _same_names(block, names)
             writer.write(block)
             sealed.add(block)
             n_rows += block.n_rows
+            report.block(number)
     finally:
         writer.close()
     if n_rows == 0:
@@ -355,6 +364,7 @@ def _zarr() -> Any:
         import zarr
     except ImportError as error:
         raise ImportError(
-            "Zarr stores need the zarr package; pip install 'sparsebag[zarr]', or use format='npy'."
+            "Zarr stores need the zarr package; pip install 'sparsebag[zarr]', or store with "
+            "format='npy'."
         ) from error
     return zarr

@@ -79,7 +79,10 @@ def stream_rows(
     """
     if callable(predictions) or isinstance(predictions, Iterator) or _is_blocks(predictions):
         if n_members is None:
-            raise ValueError("n_members= is needed to stream from a generator; pass N.")
+            raise ValueError(
+                "n_members= is needed to stream from a generator, a function or a list of blocks; "
+                "pass N."
+            )
         if not (oob_mask is None and y is None and sample_weight is None and block_rows is None):
             raise ValueError(
                 "a generator gives mask, targets and sample weights with every block; pass none "
@@ -121,10 +124,19 @@ def _is_path(given: Any) -> bool:
 
 
 def _vector(given: Any) -> Any:
-    return NpyWindow(given) if _is_path(given) else given
+    return _window(given) if _is_path(given) else given
+
+
+def _window(path: str | os.PathLike[str]) -> NpyWindow:
+    if os.path.isdir(path):
+        raise ValueError(
+            f"{os.fspath(path)} is a folder, and a path names an .npy file; pass zarr.open(path) "
+            "of a Zarr array, or call sparsebag.open_evidence(path) of stored evidence."
+        )
+    return NpyWindow(path)
 
 
 def _opened(given: Any) -> Any:
     if _is_path(given):
-        return NpyWindow(given)
+        return _window(given)
     return given if given is None or hasattr(given, "shape") else np.asarray(given)

@@ -26,6 +26,7 @@ from sparsebag.evidence.evidence import (
     warn_of_uneven,
 )
 from sparsebag.evidence.from_predictions import ALL_ZERO
+from sparsebag.evidence.pass_report import PassReport
 from sparsebag.evidence.random_rows import random_rows, thinned
 from sparsebag.evidence.reservoir import Reservoir
 from sparsebag.evidence.row_stream import RowStream
@@ -37,7 +38,6 @@ from sparsebag.objective.losses import Loss
 from sparsebag.objective.on_simplex import HostObjective
 from sparsebag.objective.one_read import is_readable
 from sparsebag.objective.pass_journal import SINGLE_EPS, PassJournal, PassSums
-from sparsebag.objective.pass_report import PassReport
 from sparsebag.objective.penalties import ConcaveQuadratic, Penalty, restrict_penalty
 from sparsebag.objective.row_facts import NoWeightError, RowFacts, facts_of_prior
 from sparsebag.objective.simplex_objective import NO_VOTE, SimplexObjective
