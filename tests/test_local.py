@@ -85,8 +85,15 @@ def test_auto_is_the_global_model_where_nothing_is_gained(load):
     assert flat.local_.reason == "local is None"
 
 
-@pytest.mark.parametrize("local", ["linear", "regions"])
-@pytest.mark.parametrize("refine", ["leaves", None])
+@pytest.mark.parametrize(
+    ("local", "refine"),
+    [
+        ("linear", "leaves"),
+        ("regions", None),
+        pytest.param("linear", None, marks=pytest.mark.slow),
+        pytest.param("regions", "leaves", marks=pytest.mark.slow),
+    ],
+)
 def test_a_named_gate_is_used(local, refine):
     """On trees, refitted or not: whatever it gains, and in the compiled model as in the vote."""
     X, y = load_breast_cancer(return_X_y=True)

@@ -193,7 +193,7 @@ def test_pipeline():
     assert pipe.score(X, y) > 0.9
 
 
-@pytest.mark.parametrize("n_jobs", [None, 2])
+@pytest.mark.parametrize("n_jobs", [pytest.param(None, marks=pytest.mark.slow), 2])
 def test_grid_search_over_lam(n_jobs):
     X, y = IRIS
     grid = {"lam": [0.0, 0.05, np.float64(0.2)], "estimator__max_depth": [2, None]}
