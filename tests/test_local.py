@@ -157,7 +157,9 @@ def test_sparse_rows_can_be_gated():
     )
 
 
-@pytest.mark.parametrize("local", GATES)
+@pytest.mark.parametrize(
+    "local", [pytest.param("linear", marks=pytest.mark.slow), "regions", "auto"]
+)
 def test_a_richer_calibrator_of_another_vote_is_not_kept(local, monkeypatch):
     """A scale and a shift a class were fitted to the global vote; the gated one is another."""
     monkeypatch.setattr("sparsebag.refine.calibrate.ROWS_FOR_RICHER", 1)
