@@ -484,7 +484,7 @@ def within(seconds, call):
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize("when", ["before", pytest.param("after", marks=pytest.mark.slow)])
 def test_a_worker_lost_as_the_members_are_sent_costs_time_not_the_result(monkeypatch, when):
     distributed = pytest.importorskip("distributed", reason="distributed is not installed")
     forest, X, y, dX, dy = forest_problem(1500)

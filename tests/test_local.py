@@ -85,8 +85,15 @@ def test_auto_is_the_global_model_where_nothing_is_gained(load):
     assert flat.local_.reason == "local is None"
 
 
-@pytest.mark.parametrize("local", ["linear", "regions"])
-@pytest.mark.parametrize("refine", ["leaves", None])
+@pytest.mark.parametrize(
+    ("local", "refine"),
+    [
+        ("linear", "leaves"),
+        ("regions", None),
+        pytest.param("linear", None, marks=pytest.mark.slow),
+        pytest.param("regions", "leaves", marks=pytest.mark.slow),
+    ],
+)
 def test_a_named_gate_is_used(local, refine):
     """On trees, refitted or not: whatever it gains, and in the compiled model as in the vote."""
     X, y = load_breast_cancer(return_X_y=True)
@@ -150,7 +157,9 @@ def test_sparse_rows_can_be_gated():
     )
 
 
-@pytest.mark.parametrize("local", GATES)
+@pytest.mark.parametrize(
+    "local", [pytest.param("linear", marks=pytest.mark.slow), "regions", "auto"]
+)
 def test_a_richer_calibrator_of_another_vote_is_not_kept(local, monkeypatch):
     """A scale and a shift a class were fitted to the global vote; the gated one is another."""
     monkeypatch.setattr("sparsebag.refine.calibrate.ROWS_FOR_RICHER", 1)

@@ -27,7 +27,7 @@ def without_gate():
     return X, y, bag, compressed(bag, X, y)
 
 
-@pytest.mark.parametrize("local", ["linear", "regions"])
+@pytest.mark.parametrize("local", [pytest.param("linear", marks=pytest.mark.slow), "regions"])
 def test_the_gain_that_is_told_is_that_of_all_members(local, without_gate):
     """Out of bag, where a third of them votes, this gate gains more than twice as much."""
     X, y, bag, flat = without_gate

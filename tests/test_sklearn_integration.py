@@ -193,7 +193,7 @@ def test_pipeline():
     assert pipe.score(X, y) > 0.9
 
 
-@pytest.mark.parametrize("n_jobs", [None, 2])
+@pytest.mark.parametrize("n_jobs", [None, pytest.param(2, marks=pytest.mark.slow)])
 def test_grid_search_over_lam(n_jobs):
     X, y = IRIS
     grid = {"lam": [0.0, 0.05, np.float64(0.2)], "estimator__max_depth": [2, None]}
@@ -223,17 +223,17 @@ def test_cross_validation_of_a_frozen_ensemble_says_that_folds_are_not_its_train
 def test_cross_validation():
     X, y = IRIS
     small = SparseBaggingClassifier(small_forest(), tolerance=0.5)
-    assert cross_val_score(small, X, y, scoring="neg_log_loss", cv=3).min() > -1
-    proba = cross_val_predict(small, X, y, cv=3, method="predict_proba")
+    assert cross_val_score(small, X, y, scoring="neg_log_loss", cv=2).min() > -1
+    proba = cross_val_predict(small, X, y, cv=2, method="predict_proba")
     assert_allclose(proba.sum(axis=1), 1)
     small = SparseBaggingRegressor(RandomForestRegressor(40, random_state=0))
-    assert cross_val_score(small, *DIABETES, cv=3).min() > 0.2
+    assert cross_val_score(small, *DIABETES, cv=2).min() > 0.2
 
 
 def test_calibration_around_it():
     X, y = CANCER
     calibrated = CalibratedClassifierCV(
-        SparseBaggingClassifier(small_forest(), tolerance=0.5), cv=3
+        SparseBaggingClassifier(small_forest(), tolerance=0.5), cv=2
     ).fit(X, y)
     assert calibrated.score(X, y) > 0.9
     small = compress(small_forest().fit(X[:400], y[:400]), X[:400], y[:400])
@@ -331,14 +331,14 @@ class TestMetadataRouting:
 
     def test_grid_search(self, weighted):
         search = GridSearchCV(
-            self.requesting().set_score_request(sample_weight=True), {"tolerance": [0.5]}, cv=3
+            self.requesting().set_score_request(sample_weight=True), {"tolerance": [0.5]}, cv=2
         ).fit(*IRIS, sample_weight=WEIGHT)
         assert_array_equal(search.best_estimator_.weights_, weighted.weights_)
         scores = cross_val_score(
             self.requesting().set_score_request(sample_weight=True),
             *IRIS,
             params={"sample_weight": WEIGHT},
-            cv=3,
+            cv=2,
         )
         assert_allclose(scores.mean(), search.best_score_)
 

@@ -264,8 +264,17 @@ class Killed(BaseException):
     """What a test can catch of a kill."""
 
 
-@pytest.mark.parametrize("kind", ["generator", "parquet"])
-@pytest.mark.parametrize("share", [0.1, 0.3, 0.9])
+@pytest.mark.parametrize(
+    ("share", "kind"),
+    [
+        (0.1, "parquet"),
+        (0.3, "generator"),
+        (0.9, "parquet"),
+        pytest.param(0.1, "generator", marks=pytest.mark.slow),
+        pytest.param(0.3, "parquet", marks=pytest.mark.slow),
+        pytest.param(0.9, "generator", marks=pytest.mark.slow),
+    ],
+)
 def test_a_kill_in_the_first_pass_costs_no_more_than_that_pass(
     rows, tmp_path, monkeypatch, kind, share
 ):

@@ -6,6 +6,7 @@ import sys
 import threading
 import time
 from dataclasses import replace
+from functools import cache
 
 import numpy as np
 import pytest
@@ -18,11 +19,13 @@ from sparsebag.objective.simplex_objective import SimplexObjective
 WORTH_A_THREAD = 1 << 20
 SHAPES = [(26_000, 70), (200_003, 9), (517, 4200), (60_000, 33)]
 
+shared_evidence = cache(evidence)  # one for all kernels; for tests that do not change it
+
 
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("holdout", [False, True])
 def test_evidence_in_memory_has_the_same_sums(kernel, shape, holdout, monkeypatch):
-    e = evidence(n_rows=shape[0], n_members=shape[1], holdout=holdout, dtype=np.float32)
+    e = shared_evidence(n_rows=shape[0], n_members=shape[1], holdout=holdout, dtype=np.float32)
     assert _passes.threads_taken(*shape, 64) > 1
     f = SimplexObjective(e, LOSSES["log_loss"], ConcaveQuadratic(0.02), prior_mass=0.02)
     weights = interior_point(shape[1])
@@ -72,7 +75,7 @@ def test_blocks_of_a_stream_have_the_same_sums_and_priors(kernel, weighted, monk
 @pytest.mark.parametrize("shape", [(16_384, 100), (1024, 5000)])
 def test_blocks_of_whole_groups_add_up_to_the_same_sums(kernel, shape):
     """Parts lie between groups of rows: only doubles are added in another order."""
-    e = evidence(n_rows=shape[0], n_members=shape[1], dtype=np.float32)
+    e = shared_evidence(n_rows=shape[0], n_members=shape[1], dtype=np.float32)
     read = block_kernel.make_block_kernel(LOSSES["log_loss"], 1e-3, "classification", 3)
     weights, found = interior_point(shape[1]).astype(np.float32), []
     for n_rows in (shape[0], 512, 256):
@@ -88,7 +91,8 @@ def test_blocks_of_whole_groups_add_up_to_the_same_sums(kernel, shape):
 
 @pytest.mark.parametrize("weighted", [False, True])
 def test_blocks_of_held_out_rows_have_the_same_sums_and_priors(kernel, weighted, monkeypatch):
-    e = evidence(n_rows=50_000, n_members=41, holdout=True, dtype=np.float32, weighted=weighted)
+    how = {"holdout": True, "dtype": np.float32, "weighted": weighted}
+    e = shared_evidence(n_rows=50_000, n_members=41, **how)
     read = block_kernel.make_block_kernel(LOSSES["log_loss"], 0.0, "classification", 3)
     weights = interior_point(41)
     found = []

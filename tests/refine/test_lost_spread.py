@@ -68,8 +68,17 @@ def test_a_column_lost_to_a_gate_is_named():
         gated(models, X, y, local=None)
 
 
-@pytest.mark.parametrize("local", ["auto", "linear", "regions"])
-@pytest.mark.parametrize("kind", [np.asarray, sp.csc_array], ids=["dense", "sparse"])
+@pytest.mark.parametrize(
+    ("kind", "local"),
+    [
+        pytest.param(np.asarray, "auto", id="dense-auto"),
+        pytest.param(np.asarray, "regions", id="dense-regions"),
+        pytest.param(sp.csc_array, "linear", id="sparse-linear"),
+        pytest.param(np.asarray, "linear", id="dense-linear", marks=pytest.mark.slow),
+        pytest.param(sp.csc_array, "auto", id="sparse-auto", marks=pytest.mark.slow),
+        pytest.param(sp.csc_array, "regions", id="sparse-regions", marks=pytest.mark.slow),
+    ],
+)
 def test_trees_are_given_rounded_rows_and_the_column_is_named_all_the_same(local, kind):
     _, X, y = experts(1e8)
     bag = BaggingClassifier(DecisionTreeClassifier(), 20, random_state=0)

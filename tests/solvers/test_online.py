@@ -46,7 +46,7 @@ def solve_once(e, sample_bytes, size=2000):
     return online.solution(), whole, ProjectedGradient().solve(whole)
 
 
-@pytest.mark.parametrize("seed", [0, 1])
+@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.slow)])
 def test_a_small_sample_does_not_lead_astray(seed):
     """It ended 15 and 16 % above the optimum, and called it success."""
     found, whole, exact = solve_once(correlated(seed), (1 << 20) // 4)
@@ -73,7 +73,7 @@ def turning(seed, *, shuffled):
     )
 
 
-@pytest.mark.parametrize("seed", [900, 901])
+@pytest.mark.parametrize("seed", [900, pytest.param(901, marks=pytest.mark.slow)])
 def test_members_whose_worth_changes_over_time(seed):
     """Late rows' gradients less all rows' at the same anchor kept 77 % on the early members."""
     e = turning(seed, shuffled=False)
@@ -182,7 +182,15 @@ def test_a_gap_that_stays_is_told(monkeypatch):
 
 
 @pytest.mark.filterwarnings("ignore:sample_weight lets 20000 rows count")
-@pytest.mark.parametrize(("spread", "seed"), [(3.0, 903), (3.0, 904), (4.0, 904), (4.0, 905)])
+@pytest.mark.parametrize(
+    ("spread", "seed"),
+    [
+        (3.0, 903),
+        (4.0, 905),
+        pytest.param(3.0, 904, marks=pytest.mark.slow),
+        pytest.param(4.0, 904, marks=pytest.mark.slow),
+    ],
+)
 def test_rows_that_outweigh_the_rest_are_no_judges(spread, seed):
     """Up to 45 % above the optimum was success where a gap of the whole objective was not seen."""
     rng = np.random.default_rng(seed)

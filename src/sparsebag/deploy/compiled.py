@@ -317,8 +317,10 @@ class CompiledEnsemble:
         self._check_names(getattr(X, "columns", None))
         return encoded(X, self.categories, self.feature_names)
 
-    def rows_of_numbers(self, X: Any) -> Any:
+    def rows_to_explain(self, X: Any) -> Any:
         """X once its columns are those of the model, as numbers, dense or sparse.
+
+        Infinity is refused unless all members are of a kind that may predict it.
 
         Parameters
         ----------
@@ -329,20 +331,7 @@ class CompiledEnsemble:
         ndarray or sparse matrix
         """
         X = self._table(X)
-        return X.tocsr() if hasattr(X, "toarray") else as_numbers(X, self.feature_names)
-
-    def rows_to_explain(self, X: Any) -> Any:
-        """The same; infinity is refused unless all members are of a kind that may predict it.
-
-        Parameters
-        ----------
-        X : array-like, sparse matrix or DataFrame of shape (rows, n_features)
-
-        Returns
-        -------
-        ndarray or sparse matrix
-        """
-        rows = self.rows_of_numbers(X)
+        rows = X.tocsr() if hasattr(X, "toarray") else as_numbers(X, self.feature_names)
         if not all(isinstance(group, OtherMembers) for group in self.groups):
             refuse_infinity(rows)
         return rows
