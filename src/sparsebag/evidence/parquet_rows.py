@@ -161,6 +161,7 @@ def pyarrow_parquet() -> Any:
         import pyarrow.parquet
     except ImportError as error:
         raise ImportError(
-            "Parquet files need pyarrow; pip install 'sparsebag[parquet]', or store with format='npy'."
+            "Parquet files need pyarrow; pip install 'sparsebag[parquet]', or store with "
+            "format='npy'."
         ) from error
     return pyarrow.parquet
