@@ -21,10 +21,17 @@ and its mean counts, so that neither has more chances to be lucky."""
 
 def bandwidth(n_threads: int = 1) -> float:
     """Bytes a second so many threads read from memory; best of five."""
+    with reads_of_memory(n_threads) as speed:
+        return max(speed() for _ in range(5))
+
+
+@contextmanager
+def reads_of_memory(n_threads: int) -> Iterator[Callable[[], float]]:
+    """A function that reads memory by so many threads and returns the bytes a second."""
     entries = min(MOST_ENTRIES, BLOCK_ENTRIES * max(1, n_threads // 2))
     block = np.ones(entries, dtype=np.float32)
     with _readers(n_threads) as read:
-        return block.nbytes / best_of(lambda: read(block), 5)
+        yield lambda: block.nbytes / _measured(lambda: read(block))
 
 
 def long_read(votes: np.ndarray, n_rows: int, n_threads: int) -> float:

@@ -134,7 +134,7 @@ def run(*, quick: bool, passes_alone: bool = False) -> None:
     print(f"\n## Growth: synthetic rows, log-loss, λ = 0, passes by {by}\n")
     if not passes_alone:
         print(
-            f"{'M':>10}{'N':>7}{'evidence':>16}  {'solver':<20}{'seconds':>8}{'bound s':>9}{'×':>6}"
+            f"{'M':>10}{'N':>7}{'evidence':>16}  {'solver':<20}{'seconds':>8}{'bound s':>9}{'×':>7}"
             f"{'passes':>7}{'beyond it':>11}{'objective':>12}{'gap':>9}{'kept':>6}"
         )
     solved: dict[str, list[Growth]] = defaultdict(list)
@@ -189,7 +189,7 @@ def _show(row: Growth) -> None:
     where = "streamed " if row.is_streamed else ""
     print(
         f"{row.n_rows:>10,}{row.n_members:>7,}{where + _size(row.n_rows, row.n_members):>16}  "
-        f"{row.solver:<20}{row.seconds:>8.2f}{row.bound:>9.2f}{row.seconds / row.bound:>6.1f}"
+        f"{row.solver:<20}{row.seconds:>8.2f}{row.bound:>9.2f}{row.seconds / row.bound:>7.1f}"
         f"{row.passes:>7.3g}{row.extra_bytes / 2**20:>7.0f} MiB{row.objective:>12.7f}"
         f"{row.gap:>9.1e}{row.kept:>6}",
         flush=True,
@@ -242,12 +242,13 @@ def _show_passes(passes: list[Pass]) -> None:
             long = [p.seconds / p.long_read_bound for p in some if _is_beyond_caches(p)]
             print(told + (f", {max(long):.2f} × a read as long" if long else ""))
     print(
-        "bound: bytes by the best of five reads before and after the passes, of 128 MB or more (no "
-        "cache holds them), by as many threads as the pass takes\n"
+        "bound: bytes by the best of eleven reads of memory by turns with ten passes, of which the "
+        "best counts too (streamed: the mean of the best of five reads, by turns with five passes, "
+        "two over more than 100 GB), of 128 MB or more (no cache holds them), by as many threads "
+        "as the pass takes\n"
         "passes of less than 4 ms are made again for as long, and their mean is taken\n"
         "long read: the same bytes by a plain read of the votes that takes as many rows as the "
-        "pass, by turns with it; the better of "
-        "two (five in memory) of either; not told where caches may hold the votes\n"
+        "pass, by turns with it, the best of either; not told where caches may hold the votes\n"
         "evidence of less than 100 MB is read from caches by passes made one after another, as a "
         "solver makes them"
     )
