@@ -49,10 +49,7 @@ struct Avx2 {
         return _mm256_cmpgt_epi32(_mm256_set1_epi32(static_cast<int>(n)), lane);
     }
 
-    SPARSEBAG_AVX2_INLINE __m128 folded(__m256 x) {
-        return _mm_add_ps(_mm256_castps256_ps128(x), _mm256_extractf128_ps(x, 1));
-    }
-
+    // Of one row; eight of each, still to be added up.
     struct Sums {
         __m256 votes, weights, plain, count;
     };
@@ -66,20 +63,6 @@ struct Avx2 {
             s.weights = _mm256_add_ps(s.weights, kept(weight, in));
             if constexpr (FINDS_PRIOR)
                 s.count = _mm256_add_ps(s.count, kept(_mm256_set1_ps(1.0f), in));
-        }
-    }
-
-    template <bool FINDS_PRIOR>
-    SPARSEBAG_AVX2_INLINE void finish(const Sums &s, double &n, double &d, double &u, double &k) {
-        const __m128 pairs = _mm_hadd_ps(folded(s.votes), folded(s.weights));
-        __m128 more = pairs;
-        if constexpr (FINDS_PRIOR) more = _mm_hadd_ps(folded(s.plain), folded(s.count));
-        const __m128 four = _mm_hadd_ps(pairs, more);
-        n = four[0];
-        d = four[1];
-        if constexpr (FINDS_PRIOR) {
-            u = four[2];
-            k = four[3];
         }
     }
 
@@ -99,53 +82,61 @@ struct Avx2 {
         return held;
     }
 
-    // One row, several sums at a time. Whether the prior is found too has no part in the order of
-    // the other sums: a pass has the same bits either way.
+    // One row, two sums at a time. Whether the prior is found too has no part in the order of the
+    // other sums: a pass has the same bits either way.
     template <bool FINDS_PRIOR, InBag IN_BAG>
-    SPARSEBAG_AVX2 static void forward(const float *v, const std::uint8_t *m, const float *w,
-                                       std::size_t c, double &n, double &d, double &u, double &k) {
-        constexpr std::size_t SUMS = 3;
-        const __m256 zero = _mm256_setzero_ps();
-        Sums s[SUMS];
-        for (std::size_t l = 0; l < SUMS; ++l) s[l] = {zero, zero, zero, zero};
+    SPARSEBAG_AVX2_INLINE Sums sums_of_row(const float *v, const std::uint8_t *m, const float *w,
+                                           std::size_t c) {
+        Sums s{}, t{};
         std::size_t j = 0;
-        for (; j + SUMS * LANES_OF <= c; j += SUMS * LANES_OF)
-            for (std::size_t l = 0; l < SUMS; ++l) {
-                const std::size_t at = j + LANES_OF * l;
-                add<FINDS_PRIOR, IN_BAG>(s[l], _mm256_loadu_ps(v + at), once(w + at),
-                                         is_in<IN_BAG>(m + at));
-            }
-        for (; j + LANES_OF <= c; j += LANES_OF)
-            add<FINDS_PRIOR, IN_BAG>(s[0], _mm256_loadu_ps(v + j), once(w + j),
-                                     is_in<IN_BAG>(m + j));
-        add_rest<FINDS_PRIOR, IN_BAG>(s[0], v, m, w, j, c);
-        for (std::size_t l = 1; l < SUMS; ++l) {
-            s[0].votes = _mm256_add_ps(s[0].votes, s[l].votes);
-            s[0].weights = _mm256_add_ps(s[0].weights, s[l].weights);
-            s[0].plain = _mm256_add_ps(s[0].plain, s[l].plain);
-            s[0].count = _mm256_add_ps(s[0].count, s[l].count);
+        for (; j + 2 * LANES_OF <= c; j += 2 * LANES_OF) {
+            const std::size_t k = j + LANES_OF;
+            add<FINDS_PRIOR, IN_BAG>(s, _mm256_loadu_ps(v + j), once(w + j), is_in<IN_BAG>(m + j));
+            add<FINDS_PRIOR, IN_BAG>(t, _mm256_loadu_ps(v + k), once(w + k), is_in<IN_BAG>(m + k));
         }
-        finish<FINDS_PRIOR>(s[0], n, d, u, k);
+        for (; j + LANES_OF <= c; j += LANES_OF)
+            add<FINDS_PRIOR, IN_BAG>(s, _mm256_loadu_ps(v + j), once(w + j), is_in<IN_BAG>(m + j));
+        add_rest<FINDS_PRIOR, IN_BAG>(s, v, m, w, j, c);
+        s.votes = _mm256_add_ps(s.votes, t.votes);
+        s.weights = _mm256_add_ps(s.weights, t.weights);
+        s.plain = _mm256_add_ps(s.plain, t.plain);
+        s.count = _mm256_add_ps(s.count, t.count);
+        return s;
     }
 
-    // Rows so long that the weights leave the first cache: four at a time share their reading.
+    // Rows so long that the weights leave the first cache: four at a time share their reading. Shorter
+    // ones are read one after the other, in the order memory brings them.
     template <bool FINDS_PRIOR, InBag IN_BAG>
-    SPARSEBAG_AVX2 static void forward_four(const float *v, const std::uint8_t *m, const float *w,
-                                            std::size_t c, double *n, double *d, double *u,
-                                            double *k) {
-        const __m256 zero = _mm256_setzero_ps();
-        Sums s[4];
-        for (int r = 0; r < 4; ++r) s[r] = {zero, zero, zero, zero};
+    SPARSEBAG_AVX2_INLINE void sums_of_long_rows(const float *v, const std::uint8_t *m,
+                                                 const float *w, std::size_t c, Sums *s) {
         std::size_t j = 0;
         for (; j + LANES_OF <= c; j += LANES_OF) {
             const __m256 weight = once(w + j);
-            for (int r = 0; r < 4; ++r)
+            for (std::size_t r = 0; r < 4; ++r)
                 add<FINDS_PRIOR, IN_BAG>(s[r], _mm256_loadu_ps(v + r * c + j), weight,
                                          is_in<IN_BAG>(m + r * c + j));
         }
-        for (int r = 0; r < 4; ++r) {
+        for (std::size_t r = 0; r < 4; ++r)
             add_rest<FINDS_PRIOR, IN_BAG>(s[r], v + r * c, m + r * c, w, j, c);
-            finish<FINDS_PRIOR>(s[r], n[r], d[r], u[r], k[r]);
+    }
+
+    SPARSEBAG_AVX2_INLINE __m256d added_up(__m256 a, __m256 b, __m256 c, __m256 d) {
+        const __m256 halves = _mm256_hadd_ps(_mm256_hadd_ps(a, b), _mm256_hadd_ps(c, d));
+        return _mm256_cvtps_pd(
+            _mm_add_ps(_mm256_castps256_ps128(halves), _mm256_extractf128_ps(halves, 1)));
+    }
+
+    // Four rows' sums at a time: adding up a short row's alone takes as long as reading it.
+    template <bool FINDS_PRIOR>
+    SPARSEBAG_AVX2_INLINE void store(const Sums (&s)[4], Turn &turn, std::size_t r) {
+        _mm256_storeu_pd(turn.n + r, added_up(s[0].votes, s[1].votes, s[2].votes, s[3].votes));
+        _mm256_storeu_pd(turn.d + r,
+                         added_up(s[0].weights, s[1].weights, s[2].weights, s[3].weights));
+        if constexpr (FINDS_PRIOR) {
+            _mm256_storeu_pd(turn.sum + r,
+                             added_up(s[0].plain, s[1].plain, s[2].plain, s[3].plain));
+            _mm256_storeu_pd(turn.count + r,
+                             added_up(s[0].count, s[1].count, s[2].count, s[3].count));
         }
     }
 
@@ -238,24 +229,37 @@ struct Avx2 {
     SPARSEBAG_AVX2 static void votes_of_rows(const float *v, const std::uint8_t *m, const float *w,
                                              std::size_t rows, std::size_t c, Turn &turn) {
         std::size_t r = 0;
-        for (; c >= LONG_ROW && r + 4 <= rows; r += 4)
-            forward_four<FINDS_PRIOR, IN_BAG>(v + r * c, m + r * c, w, c, turn.n + r, turn.d + r,
-                                              turn.sum + r, turn.count + r);
-        for (; r < rows; ++r)
-            forward<FINDS_PRIOR, IN_BAG>(v + r * c, m + r * c, w, c, turn.n[r], turn.d[r],
-                                         turn.sum[r], turn.count[r]);
+        for (; r + 4 <= rows; r += 4) {
+            const float *x = v + r * c;
+            const std::uint8_t *y = m + r * c;
+            if (c >= LONG_ROW) {
+                Sums s[4]{};
+                sums_of_long_rows<FINDS_PRIOR, IN_BAG>(x, y, w, c, s);
+                store<FINDS_PRIOR>(s, turn, r);
+            } else {
+                const Sums s[4]{sums_of_row<FINDS_PRIOR, IN_BAG>(x, y, w, c),
+                                sums_of_row<FINDS_PRIOR, IN_BAG>(x + c, y + c, w, c),
+                                sums_of_row<FINDS_PRIOR, IN_BAG>(x + 2 * c, y + 2 * c, w, c),
+                                sums_of_row<FINDS_PRIOR, IN_BAG>(x + 3 * c, y + 3 * c, w, c)};
+                store<FINDS_PRIOR>(s, turn, r);
+            }
+        }
+        for (; r < rows; ++r) {  // what is stored of rows after it is written over, or not read
+            const Sums s[4]{sums_of_row<FINDS_PRIOR, IN_BAG>(v + r * c, m + r * c, w, c)};
+            store<FINDS_PRIOR>(s, turn, r);
+        }
     }
 
     template <InBag IN_BAG>
-    SPARSEBAG_AVX2 static double run_rows(const float *v, const std::uint8_t *m, const float *w,
+    SPARSEBAG_AVX2 static void run_rows(const float *v, const std::uint8_t *m, const float *w,
                                           std::size_t rows, std::size_t first, std::size_t c,
-                                          const RowTerms &t, float *sums, double &total) {
+                                          const RowTerms &t, float *sums, Totals &found) {
         Turn turn;
         if (t.finds_prior())
             votes_of_rows<true, IN_BAG>(v, m, w, rows, c, turn);
         else
             votes_of_rows<false, IN_BAG>(v, m, w, rows, c, turn);
-        const double loss = settle(t, first, rows, turn, total);
+        settle(t, first, rows, turn, found);
         std::size_t r = 0;
         for (; r + 4 <= rows; r += 4)
             transposed<4, IN_BAG>(v + r * c, m + r * c, turn.on_votes + r, turn.on_mask + r, c,
@@ -263,16 +267,15 @@ struct Avx2 {
         for (; r < rows; ++r)
             transposed<1, IN_BAG>(v + r * c, m + r * c, turn.on_votes + r, turn.on_mask + r, c,
                                   sums);
-        return loss;
     }
 
-    static double run(const float *v, const std::uint8_t *m, const float *w, std::size_t rows,
+    static void run(const float *v, const std::uint8_t *m, const float *w, std::size_t rows,
                       std::size_t first, std::size_t c, const RowTerms &t, float *sums,
-                      double &total) {
-        if (c < LANES_OF) return Portable::run(v, m, w, rows, first, c, t, sums, total);
-        if (!t.has_mask) return run_rows<InBag::NOBODY>(v, m, w, rows, first, c, t, sums, total);
-        if (t.is_zeroed) return run_rows<InBag::ZEROS>(v, m, w, rows, first, c, t, sums, total);
-        return run_rows<InBag::ANYTHING>(v, m, w, rows, first, c, t, sums, total);
+                      Totals &found) {
+        if (c < LANES_OF) return Portable::run(v, m, w, rows, first, c, t, sums, found);
+        if (!t.has_mask) return run_rows<InBag::NOBODY>(v, m, w, rows, first, c, t, sums, found);
+        if (t.is_zeroed) return run_rows<InBag::ZEROS>(v, m, w, rows, first, c, t, sums, found);
+        return run_rows<InBag::ANYTHING>(v, m, w, rows, first, c, t, sums, found);
     }
 };
 

@@ -2,126 +2,136 @@
 #define SPARSEBAG_AVX512_H
 
 #include <immintrin.h>
+
 #include <cstddef>
 #include <cstdint>
 
 #include "row_terms.h"
 
+#define SPARSEBAG_AVX512 __attribute__((target("avx512f,avx512bw,avx512vl,fma")))
+#define SPARSEBAG_AVX512_INLINE \
+    __attribute__((target("avx512f,avx512bw,avx512vl,fma"), always_inline)) static inline
+
 namespace {
 
-// Sixteen members at a time. The mask's bytes become a mask register, so that its products are
-// additions of the weights that are in; votes in the bag, whatever they hold, are not computed with.
+// The mask's bytes become a mask register, so that its products are additions of the weights that are
+// in; votes in the bag, whatever they hold, are not computed with.
 struct Avx512 {
     // Without a mask all that are here: the compiler then leaves out what a mask would do.
     template <bool HAS_MASK>
-    __attribute__((target("avx512f,avx512bw,avx512vl"), always_inline)) static inline __mmask16
-    is_in(const std::uint8_t *m, __mmask16 here = 0xffff) {
+    SPARSEBAG_AVX512_INLINE __mmask16 is_in(const std::uint8_t *m, __mmask16 here = 0xffff) {
         if constexpr (!HAS_MASK) return here;
         const __m128i bytes = _mm_maskz_loadu_epi8(here, m);
         return _mm_test_epi8_mask(bytes, bytes);
     }
 
-    __attribute__((target("avx512f,avx512bw,avx512vl"), always_inline)) static inline __m128
-    folded(__m512 x) {
-        const __m256 high = _mm256_castpd_ps(_mm512_extractf64x4_pd(_mm512_castps_pd(x), 1));
-        const __m256 half = _mm512_castps512_ps256(x) + high;
-        return _mm256_castps256_ps128(half) + _mm256_extractf128_ps(half, 1);
+    template <bool HAS_MASK>
+    SPARSEBAG_AVX512_INLINE __mmask8 eight_in(const std::uint8_t *m) {
+        if constexpr (!HAS_MASK) return 0xff;
+        const __m128i bytes = _mm_loadl_epi64(reinterpret_cast<const __m128i *>(m));
+        return static_cast<__mmask8>(_mm_test_epi8_mask(bytes, bytes));
     }
 
-    // One row after the other, in the order memory brings them. Whether the prior is found too has
-    // no part in the order of the other sums: a pass has the same bits either way.
+    // Of one row; eight of each, still to be added up. Rows start anywhere in memory: hardly a load
+    // of sixteen votes would lie in one line of the cache, and half of those of eight do.
+    struct Sums {
+        __m256 votes, weights, plain, count;
+    };
+
     template <bool HAS_MASK, bool FINDS_PRIOR>
-    __attribute__((target("avx512f,avx512bw,avx512vl"))) static void forward(
-        const float *v, const std::uint8_t *m, const float *w, std::size_t c, double &n, double &d,
-        double &u, double &k_in) {
-        __m512 sum_v[4], sum_m[4], sum_u[4];
-        unsigned count = 0;
-        for (int l = 0; l < 4; ++l) sum_v[l] = sum_m[l] = sum_u[l] = _mm512_setzero_ps();
-        std::size_t j = 0;
-        for (; j + 64 <= c; j += 64)
-            for (int l = 0; l < 4; ++l) {
-                const std::size_t k = j + 16 * l;
-                const __m512 weight = _mm512_loadu_ps(w + k), votes = _mm512_loadu_ps(v + k);
-                const __mmask16 in = is_in<HAS_MASK>(m + k);
-                sum_v[l] = _mm512_mask3_fmadd_ps(votes, weight, sum_v[l], in);
-                if constexpr (HAS_MASK) sum_m[l] = _mm512_mask_add_ps(sum_m[l], in, sum_m[l], weight);
-                if constexpr (FINDS_PRIOR) {
-                    sum_u[l] = _mm512_mask_add_ps(sum_u[l], in, sum_u[l], votes);
-                    count += __builtin_popcount(in);
-                }
-            }
-        for (; j < c; j += 16) {
-            const __mmask16 here = c - j >= 16 ? 0xffff : (1u << (c - j)) - 1u;
-            const __m512 weight = _mm512_maskz_loadu_ps(here, w + j);
-            const __mmask16 in = is_in<HAS_MASK>(m + j, here);
-            const __m512 votes = _mm512_maskz_loadu_ps(in, v + j);
-            sum_v[0] = _mm512_fmadd_ps(votes, weight, sum_v[0]);
-            if constexpr (HAS_MASK) sum_m[0] = _mm512_mask_add_ps(sum_m[0], in, sum_m[0], weight);
-            if constexpr (FINDS_PRIOR) {
-                sum_u[0] = sum_u[0] + votes;
-                count += __builtin_popcount(in);
-            }
-        }
-        // Short rows are over before they are added up, so their sums go together.
-        const __m128 votes = folded((sum_v[0] + sum_v[1]) + (sum_v[2] + sum_v[3]));
-        const __m128 weight = folded((sum_m[0] + sum_m[1]) + (sum_m[2] + sum_m[3]));
-        __m128 more = weight;
-        if constexpr (FINDS_PRIOR) more = folded((sum_u[0] + sum_u[1]) + (sum_u[2] + sum_u[3]));
-        const __m128 pairs = _mm_hadd_ps(votes, weight);
-        const __m128 two = _mm_hadd_ps(pairs, FINDS_PRIOR ? _mm_hadd_ps(more, more) : pairs);
+    SPARSEBAG_AVX512_INLINE void add(Sums &s, __m256 votes, __m256 weight, __mmask8 in) {
+        s.votes = _mm256_mask3_fmadd_ps(votes, weight, s.votes, in);
+        if constexpr (HAS_MASK) s.weights = _mm256_mask_add_ps(s.weights, in, s.weights, weight);
         if constexpr (FINDS_PRIOR) {
-            u = two[2];
-            k_in = count;
+            s.plain = _mm256_mask_add_ps(s.plain, in, s.plain, votes);
+            if constexpr (HAS_MASK)
+                s.count = _mm256_mask_add_ps(s.count, in, s.count, _mm256_set1_ps(1.0f));
         }
-        n = two[0];
-        d = two[1];
     }
 
-    // Rows so long that the weights leave the first cache: four at a time share their reading.
     template <bool HAS_MASK, bool FINDS_PRIOR>
-    __attribute__((target("avx512f,avx512bw,avx512vl"))) static void forward_four(
-        const float *v, const std::uint8_t *m, const float *w, std::size_t c, double *n, double *d,
-        double *u, double *k_in) {
-        __m512 sum_v[4], sum_m[4], sum_u[4];
-        unsigned count[4] = {};
-        for (int r = 0; r < 4; ++r) sum_v[r] = sum_m[r] = sum_u[r] = _mm512_setzero_ps();
-        const std::size_t whole = c - c % 16;
-        for (std::size_t j = 0; j < whole; j += 16) {
-            const __m512 weight = _mm512_loadu_ps(w + j);
-            for (int r = 0; r < 4; ++r) {
-                const __mmask16 in = is_in<HAS_MASK>(m + r * c + j);
-                const __m512 votes = _mm512_loadu_ps(v + r * c + j);
-                sum_v[r] = _mm512_mask3_fmadd_ps(votes, weight, sum_v[r], in);
-                if constexpr (HAS_MASK) sum_m[r] = _mm512_mask_add_ps(sum_m[r], in, sum_m[r], weight);
-                if constexpr (FINDS_PRIOR) {
-                    sum_u[r] = _mm512_mask_add_ps(sum_u[r], in, sum_u[r], votes);
-                    count[r] += __builtin_popcount(in);
-                }
-            }
+    SPARSEBAG_AVX512_INLINE void add_eight(Sums &s, const float *v, const std::uint8_t *m,
+                                           __m256 weight) {
+        add<HAS_MASK, FINDS_PRIOR>(s, _mm256_loadu_ps(v), weight, eight_in<HAS_MASK>(m));
+    }
+
+    // The members after the last whole eight.
+    template <bool HAS_MASK, bool FINDS_PRIOR>
+    SPARSEBAG_AVX512_INLINE void add_rest(Sums &s, const float *v, const std::uint8_t *m,
+                                          const float *w, std::size_t done, std::size_t c) {
+        if (done == c) return;
+        const __mmask8 here = static_cast<__mmask8>((1u << (c - done)) - 1u);
+        add<HAS_MASK, FINDS_PRIOR>(s, _mm256_maskz_loadu_ps(here, v + done),
+                                   _mm256_maskz_loadu_ps(here, w + done),
+                                   static_cast<__mmask8>(is_in<HAS_MASK>(m + done, here)));
+    }
+
+    // One row, two sums at a time. Whether the prior is found too has no part in the order of the
+    // other sums: a pass has the same bits either way.
+    template <bool HAS_MASK, bool FINDS_PRIOR>
+    SPARSEBAG_AVX512_INLINE Sums sums_of_row(const float *v, const std::uint8_t *m, const float *w,
+                                             std::size_t c) {
+        Sums s{}, t{};
+        std::size_t j = 0;
+        for (; j + 16 <= c; j += 16) {
+            add_eight<HAS_MASK, FINDS_PRIOR>(s, v + j, m + j, _mm256_loadu_ps(w + j));
+            add_eight<HAS_MASK, FINDS_PRIOR>(t, v + j + 8, m + j + 8, _mm256_loadu_ps(w + j + 8));
         }
-        for (int r = 0; r < 4; ++r) {
-            n[r] = _mm512_reduce_add_ps(sum_v[r]);
-            d[r] = _mm512_reduce_add_ps(sum_m[r]);
-            if constexpr (FINDS_PRIOR) {
-                u[r] = _mm512_reduce_add_ps(sum_u[r]);
-                k_in[r] = count[r];
-            }
-            for (std::size_t j = whole; j < c; ++j) {
-                const bool in = !HAS_MASK || m[r * c + j];
-                n[r] += in ? static_cast<double>(v[r * c + j] * w[j]) : 0.0;
-                d[r] += in ? static_cast<double>(w[j]) : 0.0;
-                if constexpr (FINDS_PRIOR) {
-                    u[r] += in ? static_cast<double>(v[r * c + j]) : 0.0;
-                    k_in[r] += in ? 1.0 : 0.0;
-                }
-            }
+        if (j + 8 <= c) {
+            add_eight<HAS_MASK, FINDS_PRIOR>(s, v + j, m + j, _mm256_loadu_ps(w + j));
+            j += 8;
+        }
+        add_rest<HAS_MASK, FINDS_PRIOR>(s, v, m, w, j, c);
+        s.votes = _mm256_add_ps(s.votes, t.votes);
+        s.weights = _mm256_add_ps(s.weights, t.weights);
+        s.plain = _mm256_add_ps(s.plain, t.plain);
+        s.count = _mm256_add_ps(s.count, t.count);
+        return s;
+    }
+
+    // Rows so long that the weights leave the first cache: four at a time share their reading. Shorter
+    // ones are read one after the other, in the order memory brings them.
+    template <bool HAS_MASK, bool FINDS_PRIOR>
+    SPARSEBAG_AVX512_INLINE void sums_of_long_rows(const float *v, const std::uint8_t *m,
+                                                   const float *w, std::size_t c, Sums *s) {
+        std::size_t j = 0;
+        for (; j + 8 <= c; j += 8) {
+            const __m256 weight = _mm256_loadu_ps(w + j);
+            for (std::size_t r = 0; r < 4; ++r)
+                add_eight<HAS_MASK, FINDS_PRIOR>(s[r], v + r * c + j, m + r * c + j, weight);
+        }
+        for (std::size_t r = 0; r < 4; ++r)
+            add_rest<HAS_MASK, FINDS_PRIOR>(s[r], v + r * c, m + r * c, w, j, c);
+    }
+
+    SPARSEBAG_AVX512_INLINE __m256 pairs(__m256 a, __m256 b) {
+        return _mm256_add_ps(_mm256_shuffle_ps(a, b, 0x88), _mm256_shuffle_ps(a, b, 0xdd));
+    }
+
+    SPARSEBAG_AVX512_INLINE __m256d added_up(__m256 a, __m256 b, __m256 c, __m256 d) {
+        const __m256 halves = pairs(pairs(a, b), pairs(c, d));
+        return _mm256_cvtps_pd(
+            _mm_add_ps(_mm256_castps256_ps128(halves), _mm256_extractf128_ps(halves, 1)));
+    }
+
+    // Four rows' sums at a time: adding up a short row's alone takes as long as reading it.
+    template <bool FINDS_PRIOR>
+    SPARSEBAG_AVX512_INLINE void store(const Sums (&s)[4], Turn &turn, std::size_t r) {
+        _mm256_storeu_pd(turn.n + r, added_up(s[0].votes, s[1].votes, s[2].votes, s[3].votes));
+        _mm256_storeu_pd(turn.d + r,
+                         added_up(s[0].weights, s[1].weights, s[2].weights, s[3].weights));
+        if constexpr (FINDS_PRIOR) {
+            _mm256_storeu_pd(turn.sum + r,
+                             added_up(s[0].plain, s[1].plain, s[2].plain, s[3].plain));
+            _mm256_storeu_pd(turn.count + r,
+                             added_up(s[0].count, s[1].count, s[2].count, s[3].count));
         }
     }
 
     template <std::size_t R, bool HAS_MASK>
-    __attribute__((target("avx512f,avx512bw,avx512vl"))) static void transposed(
-        const float *v, const std::uint8_t *m, const float *on_votes, const float *on_mask,
-        std::size_t c, float *sums) {
+    SPARSEBAG_AVX512 static void transposed(const float *v, const std::uint8_t *m,
+                                            const float *on_votes, const float *on_mask,
+                                            std::size_t c, float *sums) {
         __m512 a[R], b[R];
         for (std::size_t r = 0; r < R; ++r) {
             a[r] = _mm512_set1_ps(on_votes[r]);
@@ -150,28 +160,41 @@ struct Avx512 {
     }
 
     template <bool HAS_MASK, bool FINDS_PRIOR>
-    __attribute__((target("avx512f,avx512bw,avx512vl"))) static void votes_of_rows(
-        const float *v, const std::uint8_t *m, const float *w, std::size_t rows, std::size_t c,
-        Turn &turn) {
+    SPARSEBAG_AVX512 static void votes_of_rows(const float *v, const std::uint8_t *m,
+                                               const float *w, std::size_t rows, std::size_t c,
+                                               Turn &turn) {
         std::size_t r = 0;
-        for (; c >= LONG_ROW && r + 4 <= rows; r += 4)
-            forward_four<HAS_MASK, FINDS_PRIOR>(v + r * c, m + r * c, w, c, turn.n + r, turn.d + r,
-                                      turn.sum + r, turn.count + r);
-        for (; r < rows; ++r)
-            forward<HAS_MASK, FINDS_PRIOR>(v + r * c, m + r * c, w, c, turn.n[r], turn.d[r], turn.sum[r],
-                                 turn.count[r]);
+        for (; r + 4 <= rows; r += 4) {
+            const float *x = v + r * c;
+            const std::uint8_t *y = m + r * c;
+            if (c >= LONG_ROW) {
+                Sums s[4]{};
+                sums_of_long_rows<HAS_MASK, FINDS_PRIOR>(x, y, w, c, s);
+                store<FINDS_PRIOR>(s, turn, r);
+            } else {
+                const Sums s[4]{sums_of_row<HAS_MASK, FINDS_PRIOR>(x, y, w, c),
+                                sums_of_row<HAS_MASK, FINDS_PRIOR>(x + c, y + c, w, c),
+                                sums_of_row<HAS_MASK, FINDS_PRIOR>(x + 2 * c, y + 2 * c, w, c),
+                                sums_of_row<HAS_MASK, FINDS_PRIOR>(x + 3 * c, y + 3 * c, w, c)};
+                store<FINDS_PRIOR>(s, turn, r);
+            }
+        }
+        for (; r < rows; ++r) {  // what is stored of rows after it is written over, or not read
+            const Sums s[4]{sums_of_row<HAS_MASK, FINDS_PRIOR>(v + r * c, m + r * c, w, c)};
+            store<FINDS_PRIOR>(s, turn, r);
+        }
     }
 
     template <bool HAS_MASK>
-    __attribute__((target("avx512f,avx512bw,avx512vl"))) static double run_rows(
-        const float *v, const std::uint8_t *m, const float *w, std::size_t rows, std::size_t first,
-        std::size_t c, const RowTerms &t, float *sums, double &total) {
+    SPARSEBAG_AVX512 static void run_rows(const float *v, const std::uint8_t *m, const float *w,
+                                            std::size_t rows, std::size_t first, std::size_t c,
+                                            const RowTerms &t, float *sums, Totals &found) {
         Turn turn;
         if (t.finds_prior())
             votes_of_rows<HAS_MASK, true>(v, m, w, rows, c, turn);
         else
             votes_of_rows<HAS_MASK, false>(v, m, w, rows, c, turn);
-        const double loss = settle(t, first, rows, turn, total);
+        settle(t, first, rows, turn, found);
         const float *a = turn.on_votes, *b = turn.on_mask;
         std::size_t r = 0;
         for (; r + 8 <= rows; r += 8)
@@ -180,17 +203,19 @@ struct Avx512 {
             transposed<4, HAS_MASK>(v + r * c, m + r * c, a + r, b + r, c, sums);
         for (; r < rows; ++r)
             transposed<1, HAS_MASK>(v + r * c, m + r * c, a + r, b + r, c, sums);
-        return loss;
     }
 
-    static double run(const float *v, const std::uint8_t *m, const float *w, std::size_t rows,
+    static void run(const float *v, const std::uint8_t *m, const float *w, std::size_t rows,
                       std::size_t first, std::size_t c, const RowTerms &t, float *sums,
-                      double &total) {
-        if (t.has_mask) return run_rows<true>(v, m, w, rows, first, c, t, sums, total);
-        return run_rows<false>(v, m, w, rows, first, c, t, sums, total);
+                      Totals &found) {
+        if (t.has_mask) return run_rows<true>(v, m, w, rows, first, c, t, sums, found);
+        return run_rows<false>(v, m, w, rows, first, c, t, sums, found);
     }
 };
 
 }  // namespace
+
+#undef SPARSEBAG_AVX512
+#undef SPARSEBAG_AVX512_INLINE
 
 #endif

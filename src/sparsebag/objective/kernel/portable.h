@@ -12,9 +12,9 @@ namespace {
 
 // Wherever there are no kernels of our own below: two plain products of a few rows.
 struct Portable {
-    static double run(const float *v, const std::uint8_t *m, const float *w, std::size_t rows,
+    static void run(const float *v, const std::uint8_t *m, const float *w, std::size_t rows,
                       std::size_t first, std::size_t c, const RowTerms &t, float *sums,
-                      double &total) {
+                      Totals &found) {
         Turn turn;
         // Votes in the bag may be anything, NaN included: a copy of these rows has zeros there.
         static thread_local std::vector<float> kept;
@@ -40,9 +40,8 @@ struct Portable {
             forward_f32(v, m, ones.data(), rows, c, turn.sum, turn.count);
         }
         forward_f32(v, m, w, rows, c, turn.n, turn.d);
-        const double loss = settle(t, first, rows, turn, total);
+        settle(t, first, rows, turn, found);
         transposed_f32(v, m, turn.on_votes, turn.on_mask, rows, c, sums);
-        return loss;
     }
 };
 

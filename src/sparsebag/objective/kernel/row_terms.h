@@ -2,10 +2,10 @@
 #ifndef SPARSEBAG_ROW_TERMS_H
 #define SPARSEBAG_ROW_TERMS_H
 
-#include <cmath>
 #include <cstddef>
 #include <limits>
 
+#include "log_sum.h"
 #include "products.h"
 
 namespace {
@@ -33,28 +33,30 @@ struct RowTerms {
 };
 
 
+constexpr std::size_t SETTLED_ROWS = LogSum::N;  // most whose losses are found together
 constexpr std::size_t MOST_ROWS = 64;     // voted on, then differentiated, from the cache
-constexpr std::size_t LOG_ROWS = 8;       // of equal weight, that share one logarithm
+constexpr std::size_t TINY_ROW = 128;     // members of which the first cache holds SETTLED_ROWS
 constexpr std::size_t SHORT_ROW = 400;    // members below which a turn stays in the first cache
 constexpr std::size_t MEDIUM_ROW = 2048;  // members up to which the second one holds a large turn
 constexpr std::size_t LONG_ROW = 4096;    // members whose weights take half the first cache
 constexpr std::size_t MOST_LANES = 16;    // members a register
+constexpr std::size_t CACHED_BYTES = 16 << 20;  // of evidence that stays in caches between passes
 constexpr std::size_t FLUSH_ROWS = 64;  // rows summed in single precision before doubles take over
 
-// Prior votes and weights of a few rows: as given, or from the sum and the number of a row's votes.
+// Sums over some rows, to which each of them adds; `logs` are still to be taken from the loss.
+struct Totals {
+    double loss = 0.0, weight = 0.0;
+    LogSum logs;
+};
+
+// Prior votes and weights of a few rows of a stream: as given, or from the sum and the number of a
+// row's votes.
 INLINE double priors_of_rows(const RowTerms &t, std::size_t first, std::size_t rows,
                              const double *sum, const double *count, double *prior,
                              double *weight) {
-    if (t.uniform_vote) {
-        for (std::size_t r = 0; r < rows; ++r) {
-            prior[r] = t.uniform_vote[first + r];
-            weight[r] = t.row_weight[first + r];
-        }
-        return 0.0;
-    }
     // Plain loops without branches, which compile to vectors. Without votes 0 / 0 says so; sums that
     // overflowed both ways are no such thing.
-    float vote[MOST_ROWS];
+    float vote[SETTLED_ROWS];
     if (t.prior)
         for (std::size_t r = 0; r < rows; ++r) vote[r] = t.prior[first + r];
     else
@@ -78,86 +80,86 @@ INLINE double priors_of_rows(const RowTerms &t, std::size_t first, std::size_t r
     return total;
 }
 
-// Losses of a few rows, from their products, and the slopes in them. Rows of equal weight, the
-// usual case, share one logarithm: eight votes of at least 1e-15 multiply to no less than 1e-120.
-INLINE double losses_of_rows(const RowTerms &t, std::size_t first, std::size_t rows,
-                             const double *n, const double *d, const double *prior, double *weight,
-                             float *on_votes, float *on_mask) {
-    double p[MOST_ROWS], q[MOST_ROWS], share[MOST_ROWS], slope[MOST_ROWS];
+// Losses of a few rows, from their products, and the slopes in them. With N = n + τ u, D = d + τ,
+// q = N / D and p = (1 - ε) q + ε / C, the logarithm's slope is -1 / (p D): as a fraction of its own it
+// need not wait for p.
+template <bool LOG_LOSS>
+INLINE void losses_of_rows(const RowTerms &t, std::size_t first, std::size_t rows, const double *n,
+                           const double *d, const double *prior, const double *weight,
+                           float *__restrict on_votes, float *__restrict on_mask, Totals &found) {
+    double p[SETTLED_ROWS], w[SETTLED_ROWS], target[SETTLED_ROWS];
+    if constexpr (!LOG_LOSS)
+        for (std::size_t r = 0; r < rows; ++r) target[r] = t.target_of(first + r);
     // Locals: what is stored below could be t's own, for all the compiler knows.
     const double tau = t.prior_mass, added = t.prior_mass + t.least_denominator;
     const double least = t.least_vote, kept = t.kept_share, floor = t.floor;
     const double multiplicity = t.multiplicity;
     for (std::size_t r = 0; r < rows; ++r) {
-        share[r] = 1.0 / (d[r] + added);
-        const double found = (n[r] + tau * prior[r]) * share[r];
-        q[r] = found > least ? found : least;
-        p[r] = kept * q[r] + floor;
-        weight[r] *= multiplicity;
-    }
-    if (t.log_loss)
-        for (std::size_t r = 0; r < rows; ++r) slope[r] = -1.0 / p[r];
-    else
-        for (std::size_t r = 0; r < rows; ++r) slope[r] = 2.0 * (p[r] - t.target_of(first + r));
-    for (std::size_t r = 0; r < rows; ++r) {
-        const double found = kept * weight[r] * slope[r] * share[r];
-        on_votes[r] = static_cast<float>(found);
-        on_mask[r] = static_cast<float>(-found * q[r]);
-    }
-    double loss = 0.0;
-    if (!t.log_loss) {
-        for (std::size_t r = 0; r < rows; ++r) {
-            const double off = p[r] - t.target_of(first + r);
-            loss += weight[r] * off * off;
-        }
-        return loss;
-    }
-    for (std::size_t begin = 0; begin < rows; begin += LOG_ROWS) {
-        const std::size_t end = begin + LOG_ROWS < rows ? begin + LOG_ROWS : rows;
-        double product[4] = {1.0, 1.0, 1.0, 1.0};  // no chain of eight
-        bool alike = true;
-        for (std::size_t r = begin; r < end; ++r) {
-            product[r % 4] *= p[r];
-            alike &= weight[r] == weight[begin];
-        }
-        if (alike)
-            loss -= weight[begin] * std::log((product[0] * product[2]) * (product[1] * product[3]));
+        const double whole = d[r] + added, share = 1.0 / whole;
+        const double voted = n[r] + tau * prior[r], least_voted = least * whole;
+        const double part = voted > least_voted ? voted : least_voted, q = part * share;
+        p[r] = kept * q + floor;
+        w[r] = multiplicity * weight[r];
+        double slope = kept * w[r];
+        if constexpr (LOG_LOSS)
+            slope *= -1.0 / (kept * part + floor * whole);
         else
-            for (std::size_t r = begin; r < end; ++r) loss -= weight[r] * std::log(p[r]);
+            slope *= 2.0 * (p[r] - target[r]) * share;
+        on_votes[r] = static_cast<float>(slope);
+        on_mask[r] = static_cast<float>(-slope * q);
     }
-    return loss;
+    if constexpr (LOG_LOSS) {
+        found.logs.add(p, w, rows);
+    } else {
+        for (std::size_t r = 0; r < rows; ++r) p[r] = w[r] * (p[r] - target[r]) * (p[r] - target[r]);
+        for (std::size_t r = 0; r < rows; ++r) found.loss += p[r];
+    }
 }
 
 // What is known of a turn's rows: products with the weights, and from them the slopes.
 struct Turn {
-    double n[MOST_ROWS], d[MOST_ROWS];          // weighted sum of a row's votes, of their weights
-    double sum[MOST_ROWS], count[MOST_ROWS];    // of a row's votes, where the prior is found
+    static constexpr std::size_t ROOM = MOST_ROWS + 3;  // kernels store those of four rows at a time
+    double n[ROOM], d[ROOM];        // weighted sum of a row's votes, of their weights
+    double sum[ROOM], count[ROOM];  // of a row's votes, where the prior is found
     float on_votes[MOST_ROWS], on_mask[MOST_ROWS];
 };
 
-INLINE double settle_rows(const RowTerms &t, std::size_t first, std::size_t from, std::size_t rows,
-                          Turn &turn, double &total) {
-    double prior[MOST_ROWS], weight[MOST_ROWS];
-    total += priors_of_rows(t, first + from, rows, turn.sum + from, turn.count + from, prior, weight);
-    return losses_of_rows(t, first + from, rows, turn.n + from, turn.d + from, prior, weight,
-                          turn.on_votes + from, turn.on_mask + from);
+INLINE void settle_rows(const RowTerms &t, std::size_t first, std::size_t from, std::size_t rows,
+                        Turn &turn, Totals &found) {
+    double found_prior[SETTLED_ROWS], found_weight[SETTLED_ROWS];
+    const double *prior = found_prior, *weight = found_weight;
+    if (t.uniform_vote) {
+        prior = t.uniform_vote + first + from;
+        weight = t.row_weight + first + from;
+    } else {
+        found.weight += priors_of_rows(t, first + from, rows, turn.sum + from, turn.count + from,
+                                       found_prior, found_weight);
+    }
+    if (t.log_loss)
+        losses_of_rows<true>(t, first + from, rows, turn.n + from, turn.d + from, prior, weight,
+                             turn.on_votes + from, turn.on_mask + from, found);
+    else
+        losses_of_rows<false>(t, first + from, rows, turn.n + from, turn.d + from, prior, weight,
+                              turn.on_votes + from, turn.on_mask + from, found);
 }
 
-// Losses and slopes of a turn; LOG_ROWS at a time, a number the compiler knows: loops over so few
-// rows are otherwise half preparation.
-INLINE double settle(const RowTerms &t, std::size_t first, std::size_t rows, Turn &turn,
-                     double &total) {
+// Losses and slopes of a turn, of numbers of rows that the compiler knows: loops over so few are
+// otherwise half preparation.
+INLINE void settle(const RowTerms &t, std::size_t first, std::size_t rows, Turn &turn,
+                   Totals &found) {
     if (!t.has_mask)
         for (std::size_t r = 0; r < rows; ++r) {
             turn.d[r] = t.denominator;
             turn.count[r] = t.n_voters;
         }
-    double loss = 0.0;
     std::size_t from = 0;
-    for (; from + LOG_ROWS <= rows; from += LOG_ROWS)
-        loss += settle_rows(t, first, from, LOG_ROWS, turn, total);
-    if (from < rows) loss += settle_rows(t, first, from, rows - from, turn, total);
-    return loss;
+    for (; from + SETTLED_ROWS <= rows; from += SETTLED_ROWS)
+        settle_rows(t, first, from, SETTLED_ROWS, turn, found);
+    if (from + SETTLED_ROWS / 2 <= rows) {
+        settle_rows(t, first, from, SETTLED_ROWS / 2, turn, found);
+        from += SETTLED_ROWS / 2;
+    }
+    if (from < rows) settle_rows(t, first, from, rows - from, turn, found);
 }
 
 }  // namespace
