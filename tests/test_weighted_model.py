@@ -8,6 +8,7 @@ from numpy.testing import assert_allclose
 from sklearn.datasets import load_breast_cancer, load_diabetes
 from sklearn.ensemble import BaggingRegressor, RandomForestClassifier
 from sklearn.linear_model import Ridge
+from sklearn.metrics import accuracy_score
 
 import sparsebag as sb
 
@@ -30,6 +31,30 @@ def test_streamed_weights_become_a_model(forest, tmp_path):
     np.testing.assert_array_equal(again.predict_proba(X), small.predict_proba(X))
     with pytest.raises(ValueError, match="column"):
         small.predict_proba(X.rename(columns={"mean radius": "radius"}))
+
+
+def test_the_score_is_scikit_learns(forest):
+    model, X, y = forest
+    heavy = np.linspace(0.0, 1.0, len(y))
+    uniform = sb.with_weights(model, np.full(20, 0.05))
+    assert uniform.score(X, y) == accuracy_score(y, uniform.predict(X))
+    assert uniform.score(X, y, heavy) == accuracy_score(y, uniform.predict(X), sample_weight=heavy)
+    rows, targets = load_diabetes(return_X_y=True)
+    bag = BaggingRegressor(Ridge(), n_estimators=5, random_state=0).fit(rows, targets)
+    line = sb.with_weights(bag, np.full(5, 0.2))
+    assert line.score(rows, targets) == pytest.approx(bag.score(rows, targets), rel=1e-12)
+
+
+def test_a_solution_is_printed_in_one_sentence(forest):
+    model, X, y = forest
+    solution = sb.fit_weights(sb.stream_members(model, X.to_numpy(), y.to_numpy()))
+    said = str(solution)
+    assert f"Weights of {solution.n_active} of 20 members" in said
+    assert f"{solution.objective:.7g}" in said
+    assert "CONVERGED: the stationarity gap is below the tolerance (mirror, " in said
+    assert f"{solution.n_passes:.3g} passes" in said
+    assert "\n" not in said
+    assert "array" in repr(solution)
 
 
 def test_floored_as_the_weights_were_fitted(forest):

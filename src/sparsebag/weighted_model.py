@@ -37,8 +37,8 @@ def with_weights(ensemble: Any, weights: Any, *, floor: float = DEFAULT_FLOOR) -
     Returns
     -------
     CompiledEnsemble
-        With ``predict``, ``predict_proba``, ``predict_one``; not calibrated. `save` writes it to a
-        file.
+        With ``predict``, ``predict_proba``, ``predict_one`` and ``score``; not calibrated. `save`
+        writes it to a file.
 
     Raises
     ------

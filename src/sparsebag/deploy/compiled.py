@@ -1,6 +1,6 @@
 """The deployed model: a few groups of members, each reduced to arrays, and what finishes the vote.
 
-Nothing here imports scikit-learn: a model read from a file predicts without it.
+Nothing but scoring imports scikit-learn: a model read from a file predicts without it.
 """
 
 from __future__ import annotations
@@ -186,6 +186,24 @@ class CompiledEnsemble:
             return self._predicted_numbers(self._table(X), resolve_threads(n_jobs))
         best = np.argmax(self.predict_proba(X, n_jobs), axis=1)
         return np.asarray(self.classes[best])
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Accuracy of a classifier, R² of a regressor, as scikit-learn's estimators score.
+
+        Parameters
+        ----------
+        X : array-like, sparse matrix or DataFrame of shape (rows, n_features)
+        y : array-like of shape (rows,)
+        sample_weight : array-like of shape (rows,), optional
+
+        Returns
+        -------
+        float
+        """
+        from sklearn.metrics import accuracy_score, r2_score
+
+        rule = r2_score if self.classes is None else accuracy_score
+        return float(rule(y, self.predict(X), sample_weight=sample_weight))
 
     def predict_proba_one(self, row: Any) -> np.ndarray:
         """Class probabilities of one row, for serving: one call, no copy, few checks.

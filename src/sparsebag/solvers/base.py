@@ -115,6 +115,16 @@ class Solution:
         """Number of members with weight."""
         return len(self.active)
 
+    def __str__(self) -> str:
+        how = f"{self.solver}, {self.n_iterations} iterations, {self.n_evaluations} evaluations"
+        if self.n_passes is not None:
+            how += f", {self.n_passes:.3g} passes"
+        return (
+            f"Weights of {self.n_active} of {len(self.weights)} members: objective "
+            f"{self.objective:.7g}, stationarity gap {self.stationarity_gap:.1e}; "
+            f"{self.status.name}: {self.status.value} ({how}, {self.seconds:.3g} s)."
+        )
+
 
 class Solver(Protocol):
     """What the library needs of a solver. To add one: a file here and a line in `auto.SOLVERS`.
