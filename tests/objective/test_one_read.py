@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 
 from problems import LOSSES, evidence, interior_point
+from sparsebag.objective.block_kernel import make_block_kernel
+from sparsebag.objective.losses import LogLoss
 from sparsebag.objective.penalties import ConcaveQuadratic
 from sparsebag.objective.simplex_objective import SimplexObjective
 
@@ -69,6 +71,53 @@ def test_held_out_rows_as_the_general_way(kernel, loss, n_classes, weighted, n_m
     # Nothing else than a mask that is set everywhere, whose bytes are not read.
     (masked, _), _ = both(replace(e, oob_mask=np.ones(e.votes.shape, bool)), loss, weights)
     assert value == pytest.approx(masked, rel=1e-5, abs=1e-6)
+
+
+@pytest.mark.parametrize("n_members", [2000, 10_000])
+def test_equal_weights_of_thousands_are_summed_as_in_doubles(kernel, n_members):
+    """Adding one number to itself rounds the same way again and again."""
+    rng = np.random.default_rng(n_members)
+    e = evidence(n_rows=128, n_members=n_members, dtype=np.float32)
+    e = replace(e, votes=((rng.random(e.votes.shape) < 0.8) & e.oob_mask).astype(np.float32))
+    narrow, wide = (
+        SimplexObjective(x, LOSSES["log_loss"], ConcaveQuadratic(0.0), floor=1e-3, prior_mass=0.02)
+        for x in (e, replace(e, votes=e.votes.astype(np.float64)))
+    )
+    assert narrow._one_read is not None
+    assert wide._one_read is None
+    value, gradient = narrow.value_and_gradient(narrow.uniform_weights())
+    exact, slope = wide.value_and_gradient(wide.uniform_weights())
+    assert value == pytest.approx(exact, rel=1e-6)
+    assert gradient == pytest.approx(slope, rel=0, abs=2e-6 * np.abs(slope).max())
+
+
+@pytest.mark.parametrize("n_members", [5, 130, 1000, 4101])
+def test_a_row_has_the_same_vote_wherever_it_stands(kernel, n_members):
+    e = evidence(n_rows=75, n_members=n_members, dtype=np.float32)
+    found = make_block_kernel(LOSSES["log_loss"], 0.0, "classification", 3)
+    whole = found.find_prior(e)
+    for start in (1, 2, 67, 74):
+        part = found.find_prior(e.take(slice(start, start + 3)))
+        assert np.array_equal(part, whole[start : start + 3], equal_nan=True)
+
+
+@pytest.mark.parametrize("clip", [0.0, 1e-320, 1e-300, 1e-15])
+def test_rows_without_a_voter_change_nothing(kernel, clip):
+    e = evidence(n_rows=40, n_members=9, dtype=np.float32)
+    mask = e.oob_mask.copy()
+    mask[::7] = False
+    e = replace(e, oob_mask=mask, votes=np.where(mask, e.votes, np.float32(0)))
+    covered = np.flatnonzero(mask.any(axis=1))
+    both_ways = [
+        SimplexObjective(rows, LogLoss(clip=clip), ConcaveQuadratic(0.0)).value_and_gradient(
+            interior_point(9)
+        )
+        for rows in (e, e.take(covered))
+    ]
+    (value, gradient), (without, slope) = both_ways
+    assert np.isfinite(value)
+    assert value == pytest.approx(without, rel=1e-12)
+    assert gradient == pytest.approx(slope, rel=1e-5)
 
 
 def test_the_sum_of_held_out_weights_is_exact(kernel):

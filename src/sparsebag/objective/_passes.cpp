@@ -12,7 +12,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "kernel/parts.h"
@@ -70,17 +69,15 @@ Totals loss_and_gradient_by(const float *v, const std::uint8_t *m, const float *
 
 using Evaluate = decltype(&loss_and_gradient_by<Portable>);
 
-// A way to evaluate rows, by the instructions it needs; the first that the machine has is taken. AMD's
-// wide registers are (up to Zen 4) pairs of narrow ones, for which AVX2 has the shorter code: a tenth
-// faster from caches, the same from memory.
+// A way to evaluate rows, by the instructions it needs; the first that the machine has is taken.
 struct Kernel {
     const char *name;
     bool is_here;
     Evaluate evaluate;
 };
 
-std::vector<Kernel> known_kernels() {
-    std::vector<Kernel> known{
+const std::vector<Kernel> &kernels() {
+    static const std::vector<Kernel> known{
 #if defined(HAS_X86_KERNELS)
         {"avx512",
          __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
@@ -91,14 +88,6 @@ std::vector<Kernel> known_kernels() {
 #endif
         {"portable", true, loss_and_gradient_by<Portable>},
     };
-#if defined(HAS_X86_KERNELS)
-    if (__builtin_cpu_is("amd")) std::swap(known[0], known[1]);
-#endif
-    return known;
-}
-
-const std::vector<Kernel> &kernels() {
-    static const std::vector<Kernel> known = known_kernels();
     return known;
 }
 

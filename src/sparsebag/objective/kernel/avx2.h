@@ -66,6 +66,13 @@ struct Avx2 {
         }
     }
 
+    SPARSEBAG_AVX2_INLINE void add(Sums &s, const Sums &more) {
+        s.votes = _mm256_add_ps(s.votes, more.votes);
+        s.weights = _mm256_add_ps(s.weights, more.weights);
+        s.plain = _mm256_add_ps(s.plain, more.plain);
+        s.count = _mm256_add_ps(s.count, more.count);
+    }
+
     template <bool FINDS_PRIOR, InBag IN_BAG>
     SPARSEBAG_AVX2_INLINE void add_rest(Sums &s, const float *v, const std::uint8_t *m,
                                         const float *w, std::size_t done, std::size_t c) {
@@ -82,11 +89,11 @@ struct Avx2 {
         return held;
     }
 
-    // One row, two sums at a time. Whether the prior is found too has no part in the order of the
-    // other sums: a pass has the same bits either way.
+    // A short row, or part of one, two sums at a time. Whether the prior is found too has no part in
+    // the order of the other sums: a pass has the same bits either way.
     template <bool FINDS_PRIOR, InBag IN_BAG>
-    SPARSEBAG_AVX2_INLINE Sums sums_of_row(const float *v, const std::uint8_t *m, const float *w,
-                                           std::size_t c) {
+    SPARSEBAG_AVX2_INLINE Sums sums_of_part(const float *v, const std::uint8_t *m, const float *w,
+                                            std::size_t c) {
         Sums s{}, t{};
         std::size_t j = 0;
         for (; j + 2 * LANES_OF <= c; j += 2 * LANES_OF) {
@@ -97,27 +104,41 @@ struct Avx2 {
         for (; j + LANES_OF <= c; j += LANES_OF)
             add<FINDS_PRIOR, IN_BAG>(s, _mm256_loadu_ps(v + j), once(w + j), is_in<IN_BAG>(m + j));
         add_rest<FINDS_PRIOR, IN_BAG>(s, v, m, w, j, c);
-        s.votes = _mm256_add_ps(s.votes, t.votes);
-        s.weights = _mm256_add_ps(s.weights, t.weights);
-        s.plain = _mm256_add_ps(s.plain, t.plain);
-        s.count = _mm256_add_ps(s.count, t.count);
+        add(s, t);
         return s;
     }
 
-    // Rows so long that the weights leave the first cache: four at a time share their reading. Shorter
-    // ones are read one after the other, in the order memory brings them.
     template <bool FINDS_PRIOR, InBag IN_BAG>
-    SPARSEBAG_AVX2_INLINE void sums_of_long_rows(const float *v, const std::uint8_t *m,
-                                                 const float *w, std::size_t c, Sums *s) {
-        std::size_t j = 0;
-        for (; j + LANES_OF <= c; j += LANES_OF) {
-            const __m256 weight = once(w + j);
-            for (std::size_t r = 0; r < 4; ++r)
-                add<FINDS_PRIOR, IN_BAG>(s[r], _mm256_loadu_ps(v + r * c + j), weight,
-                                         is_in<IN_BAG>(m + r * c + j));
+    SPARSEBAG_AVX2_INLINE Sums sums_of_row(const float *v, const std::uint8_t *m, const float *w,
+                                           std::size_t c) {
+        Sums all{};
+        for (std::size_t j = 0; j < c; j += SUMMED_MEMBERS) {
+            const std::size_t here = c - j < SUMMED_MEMBERS ? c - j : SUMMED_MEMBERS;
+            add(all, sums_of_part<FINDS_PRIOR, IN_BAG>(v + j, m + j, w + j, here));
         }
-        for (std::size_t r = 0; r < 4; ++r)
-            add_rest<FINDS_PRIOR, IN_BAG>(s[r], v + r * c, m + r * c, w, j, c);
+        return all;
+    }
+
+    // R rows so long that the weights leave the first cache: four at a time share their reading, and
+    // one alone is added up in the same order. Shorter ones are read one after the other, in the order
+    // memory brings them.
+    template <std::size_t R, bool FINDS_PRIOR, InBag IN_BAG>
+    SPARSEBAG_AVX2_INLINE void sums_of_long_rows(const float *v, const std::uint8_t *m,
+                                                 const float *w, std::size_t c, Sums *all) {
+        std::size_t j = 0;
+        for (std::size_t end = 0; end < c;) {
+            end = end + SUMMED_MEMBERS < c ? end + SUMMED_MEMBERS : c;
+            Sums s[R]{};
+            for (; j + LANES_OF <= end; j += LANES_OF) {
+                const __m256 weight = once(w + j);
+                for (std::size_t r = 0; r < R; ++r)
+                    add<FINDS_PRIOR, IN_BAG>(s[r], _mm256_loadu_ps(v + r * c + j), weight,
+                                             is_in<IN_BAG>(m + r * c + j));
+            }
+            for (std::size_t r = 0; r < R; ++r) add(all[r], s[r]);
+        }
+        for (std::size_t r = 0; r < R; ++r)
+            add_rest<FINDS_PRIOR, IN_BAG>(all[r], v + r * c, m + r * c, w, j, c);
     }
 
     SPARSEBAG_AVX2_INLINE __m256d added_up(__m256 a, __m256 b, __m256 c, __m256 d) {
@@ -232,20 +253,28 @@ struct Avx2 {
         for (; r + 4 <= rows; r += 4) {
             const float *x = v + r * c;
             const std::uint8_t *y = m + r * c;
-            if (c >= LONG_ROW) {
-                Sums s[4]{};
-                sums_of_long_rows<FINDS_PRIOR, IN_BAG>(x, y, w, c, s);
+            if (c <= SUMMED_MEMBERS) {
+                const Sums s[4]{sums_of_part<FINDS_PRIOR, IN_BAG>(x, y, w, c),
+                                sums_of_part<FINDS_PRIOR, IN_BAG>(x + c, y + c, w, c),
+                                sums_of_part<FINDS_PRIOR, IN_BAG>(x + 2 * c, y + 2 * c, w, c),
+                                sums_of_part<FINDS_PRIOR, IN_BAG>(x + 3 * c, y + 3 * c, w, c)};
                 store<FINDS_PRIOR>(s, turn, r);
-            } else {
-                const Sums s[4]{sums_of_row<FINDS_PRIOR, IN_BAG>(x, y, w, c),
-                                sums_of_row<FINDS_PRIOR, IN_BAG>(x + c, y + c, w, c),
-                                sums_of_row<FINDS_PRIOR, IN_BAG>(x + 2 * c, y + 2 * c, w, c),
-                                sums_of_row<FINDS_PRIOR, IN_BAG>(x + 3 * c, y + 3 * c, w, c)};
-                store<FINDS_PRIOR>(s, turn, r);
+                continue;
             }
+            Sums s[4]{};
+            if (c < LONG_ROW)
+                for (std::size_t i = 0; i < 4; ++i)
+                    s[i] = sums_of_row<FINDS_PRIOR, IN_BAG>(x + i * c, y + i * c, w, c);
+            else
+                sums_of_long_rows<4, FINDS_PRIOR, IN_BAG>(x, y, w, c, s);
+            store<FINDS_PRIOR>(s, turn, r);
         }
         for (; r < rows; ++r) {  // what is stored of rows after it is written over, or not read
-            const Sums s[4]{sums_of_row<FINDS_PRIOR, IN_BAG>(v + r * c, m + r * c, w, c)};
+            Sums s[4]{};
+            if (c >= LONG_ROW)
+                sums_of_long_rows<1, FINDS_PRIOR, IN_BAG>(v + r * c, m + r * c, w, c, s);
+            else
+                s[0] = sums_of_row<FINDS_PRIOR, IN_BAG>(v + r * c, m + r * c, w, c);
             store<FINDS_PRIOR>(s, turn, r);
         }
     }

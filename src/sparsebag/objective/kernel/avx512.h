@@ -66,42 +66,61 @@ struct Avx512 {
                                    static_cast<__mmask8>(is_in<HAS_MASK>(m + done, here)));
     }
 
-    // One row, two sums at a time. Whether the prior is found too has no part in the order of the
-    // other sums: a pass has the same bits either way.
+    SPARSEBAG_AVX512_INLINE void add(Sums &s, const Sums &more) {
+        s.votes = _mm256_add_ps(s.votes, more.votes);
+        s.weights = _mm256_add_ps(s.weights, more.weights);
+        s.plain = _mm256_add_ps(s.plain, more.plain);
+        s.count = _mm256_add_ps(s.count, more.count);
+    }
+
+    // A short row, or part of one, two sums at a time. Whether the prior is found too has no part in
+    // the order of the other sums: a pass has the same bits either way.
     template <bool HAS_MASK, bool FINDS_PRIOR>
-    SPARSEBAG_AVX512_INLINE Sums sums_of_row(const float *v, const std::uint8_t *m, const float *w,
-                                             std::size_t c) {
+    SPARSEBAG_AVX512_INLINE Sums sums_of_part(const float *v, const std::uint8_t *m, const float *w,
+                                              std::size_t c) {
         Sums s{}, t{};
         std::size_t j = 0;
         for (; j + 16 <= c; j += 16) {
             add_eight<HAS_MASK, FINDS_PRIOR>(s, v + j, m + j, _mm256_loadu_ps(w + j));
             add_eight<HAS_MASK, FINDS_PRIOR>(t, v + j + 8, m + j + 8, _mm256_loadu_ps(w + j + 8));
         }
-        if (j + 8 <= c) {
+        for (; j + 8 <= c; j += 8)
             add_eight<HAS_MASK, FINDS_PRIOR>(s, v + j, m + j, _mm256_loadu_ps(w + j));
-            j += 8;
-        }
         add_rest<HAS_MASK, FINDS_PRIOR>(s, v, m, w, j, c);
-        s.votes = _mm256_add_ps(s.votes, t.votes);
-        s.weights = _mm256_add_ps(s.weights, t.weights);
-        s.plain = _mm256_add_ps(s.plain, t.plain);
-        s.count = _mm256_add_ps(s.count, t.count);
+        add(s, t);
         return s;
     }
 
-    // Rows so long that the weights leave the first cache: four at a time share their reading. Shorter
-    // ones are read one after the other, in the order memory brings them.
     template <bool HAS_MASK, bool FINDS_PRIOR>
-    SPARSEBAG_AVX512_INLINE void sums_of_long_rows(const float *v, const std::uint8_t *m,
-                                                   const float *w, std::size_t c, Sums *s) {
-        std::size_t j = 0;
-        for (; j + 8 <= c; j += 8) {
-            const __m256 weight = _mm256_loadu_ps(w + j);
-            for (std::size_t r = 0; r < 4; ++r)
-                add_eight<HAS_MASK, FINDS_PRIOR>(s[r], v + r * c + j, m + r * c + j, weight);
+    SPARSEBAG_AVX512_INLINE Sums sums_of_row(const float *v, const std::uint8_t *m, const float *w,
+                                             std::size_t c) {
+        Sums all{};
+        for (std::size_t j = 0; j < c; j += SUMMED_MEMBERS) {
+            const std::size_t here = c - j < SUMMED_MEMBERS ? c - j : SUMMED_MEMBERS;
+            add(all, sums_of_part<HAS_MASK, FINDS_PRIOR>(v + j, m + j, w + j, here));
         }
-        for (std::size_t r = 0; r < 4; ++r)
-            add_rest<HAS_MASK, FINDS_PRIOR>(s[r], v + r * c, m + r * c, w, j, c);
+        return all;
+    }
+
+    // R rows so long that the weights leave the first cache: four at a time share their reading, and
+    // one alone is added up in the same order. Shorter ones are read one after the other, in the order
+    // memory brings them.
+    template <std::size_t R, bool HAS_MASK, bool FINDS_PRIOR>
+    SPARSEBAG_AVX512_INLINE void sums_of_long_rows(const float *v, const std::uint8_t *m,
+                                                   const float *w, std::size_t c, Sums *all) {
+        std::size_t j = 0;
+        for (std::size_t end = 0; end < c;) {
+            end = end + SUMMED_MEMBERS < c ? end + SUMMED_MEMBERS : c;
+            Sums s[R]{};
+            for (; j + 8 <= end; j += 8) {
+                const __m256 weight = _mm256_loadu_ps(w + j);
+                for (std::size_t r = 0; r < R; ++r)
+                    add_eight<HAS_MASK, FINDS_PRIOR>(s[r], v + r * c + j, m + r * c + j, weight);
+            }
+            for (std::size_t r = 0; r < R; ++r) add(all[r], s[r]);
+        }
+        for (std::size_t r = 0; r < R; ++r)
+            add_rest<HAS_MASK, FINDS_PRIOR>(all[r], v + r * c, m + r * c, w, j, c);
     }
 
     SPARSEBAG_AVX512_INLINE __m256 pairs(__m256 a, __m256 b) {
@@ -152,7 +171,8 @@ struct Avx512 {
             __m512 total = _mm512_maskz_loadu_ps(here, sums + j);
             for (std::size_t r = 0; r < R; ++r) {
                 const __mmask16 in = is_in<HAS_MASK>(m + r * c + j, here);
-                total = _mm512_fmadd_ps(_mm512_maskz_loadu_ps(in, v + r * c + j), a[r], total);
+                total = _mm512_mask3_fmadd_ps(_mm512_maskz_loadu_ps(in, v + r * c + j), a[r], total,
+                                              in);
                 total = _mm512_mask_add_ps(total, in, total, b[r]);
             }
             _mm512_mask_storeu_ps(sums + j, here, total);
@@ -167,20 +187,28 @@ struct Avx512 {
         for (; r + 4 <= rows; r += 4) {
             const float *x = v + r * c;
             const std::uint8_t *y = m + r * c;
-            if (c >= LONG_ROW) {
-                Sums s[4]{};
-                sums_of_long_rows<HAS_MASK, FINDS_PRIOR>(x, y, w, c, s);
+            if (c <= SUMMED_MEMBERS) {
+                const Sums s[4]{sums_of_part<HAS_MASK, FINDS_PRIOR>(x, y, w, c),
+                                sums_of_part<HAS_MASK, FINDS_PRIOR>(x + c, y + c, w, c),
+                                sums_of_part<HAS_MASK, FINDS_PRIOR>(x + 2 * c, y + 2 * c, w, c),
+                                sums_of_part<HAS_MASK, FINDS_PRIOR>(x + 3 * c, y + 3 * c, w, c)};
                 store<FINDS_PRIOR>(s, turn, r);
-            } else {
-                const Sums s[4]{sums_of_row<HAS_MASK, FINDS_PRIOR>(x, y, w, c),
-                                sums_of_row<HAS_MASK, FINDS_PRIOR>(x + c, y + c, w, c),
-                                sums_of_row<HAS_MASK, FINDS_PRIOR>(x + 2 * c, y + 2 * c, w, c),
-                                sums_of_row<HAS_MASK, FINDS_PRIOR>(x + 3 * c, y + 3 * c, w, c)};
-                store<FINDS_PRIOR>(s, turn, r);
+                continue;
             }
+            Sums s[4]{};
+            if (c < LONG_ROW)
+                for (std::size_t i = 0; i < 4; ++i)
+                    s[i] = sums_of_row<HAS_MASK, FINDS_PRIOR>(x + i * c, y + i * c, w, c);
+            else
+                sums_of_long_rows<4, HAS_MASK, FINDS_PRIOR>(x, y, w, c, s);
+            store<FINDS_PRIOR>(s, turn, r);
         }
         for (; r < rows; ++r) {  // what is stored of rows after it is written over, or not read
-            const Sums s[4]{sums_of_row<HAS_MASK, FINDS_PRIOR>(v + r * c, m + r * c, w, c)};
+            Sums s[4]{};
+            if (c >= LONG_ROW)
+                sums_of_long_rows<1, HAS_MASK, FINDS_PRIOR>(v + r * c, m + r * c, w, c, s);
+            else
+                s[0] = sums_of_row<HAS_MASK, FINDS_PRIOR>(v + r * c, m + r * c, w, c);
             store<FINDS_PRIOR>(s, turn, r);
         }
     }

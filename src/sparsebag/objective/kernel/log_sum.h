@@ -58,13 +58,16 @@ class LogSum {
     }
 
     INLINE void add(const double *x, const double *weight, std::size_t n) {
-        if (n_factors == 0) shared_weight = weight[0];
-        const std::uint64_t shared = bits_of(shared_weight);
+        const std::uint64_t first = bits_of(weight[0]);
         std::uint64_t unlike = 0;
-        for (std::size_t i = 0; i < n; ++i) unlike |= bits_of(weight[i]) ^ shared;
+        for (std::size_t i = 0; i < n; ++i) unlike |= bits_of(weight[i]) ^ first;
         if (unlike || !are_within(x, n, LEAST_FACTOR, MOST_FACTOR)) {
             add_each(x, weight, n);
             return;
+        }
+        if (weight[0] != shared_weight) {
+            if (n_factors > 0) take();
+            shared_weight = weight[0];
         }
         for (std::size_t i = 0; i < n; ++i) product[i] *= x[i];
         if (++n_factors == MOST_FACTORS) take();
@@ -80,13 +83,15 @@ class LogSum {
     static constexpr std::size_t MOST_FACTORS = 8;
     static constexpr double LEAST_FACTOR = 1e-30, MOST_FACTOR = 1e30;
 
+    // Without weight even a vote of zero, which has no logarithm, adds nothing.
     INLINE void add_each(const double *x, const double *weight, std::size_t n) {
         using Limits = std::numeric_limits<double>;
         double term[N];
         if (are_within(x, n, Limits::min(), Limits::max()))
             for (std::size_t i = 0; i < n; ++i) term[i] = weight[i] * logarithm(x[i]);
         else
-            for (std::size_t i = 0; i < n; ++i) term[i] = weight[i] * std::log(x[i]);
+            for (std::size_t i = 0; i < n; ++i)
+                term[i] = weight[i] == 0.0 ? 0.0 : weight[i] * std::log(x[i]);
         for (std::size_t i = 0; i < n; ++i) sum += term[i];
     }
 

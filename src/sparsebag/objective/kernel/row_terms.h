@@ -40,6 +40,7 @@ constexpr std::size_t SHORT_ROW = 400;    // members below which a turn stays in
 constexpr std::size_t MEDIUM_ROW = 2048;  // members up to which the second one holds a large turn
 constexpr std::size_t LONG_ROW = 4096;    // members whose weights take half the first cache
 constexpr std::size_t MOST_LANES = 16;    // members a register
+constexpr std::size_t SUMMED_MEMBERS = 256;  // before a new sum: equal weights round the same way
 constexpr std::size_t CACHED_BYTES = 16 << 20;  // of evidence that stays in caches between passes
 constexpr std::size_t FLUSH_ROWS = 64;  // rows summed in single precision before doubles take over
 
@@ -80,6 +81,10 @@ INLINE double priors_of_rows(const RowTerms &t, std::size_t first, std::size_t r
     return total;
 }
 
+// Changes no sum but zero, and one over it is finite: of rows without weight nothing must be left,
+// whatever their votes.
+constexpr double TINIEST = 1e-290;
+
 // Losses of a few rows, from their products, and the slopes in them. With N = n + τ u, D = d + τ,
 // q = N / D and p = (1 - ε) q + ε / C, the logarithm's slope is -1 / (p D): as a fraction of its own it
 // need not wait for p.
@@ -102,7 +107,7 @@ INLINE void losses_of_rows(const RowTerms &t, std::size_t first, std::size_t row
         w[r] = multiplicity * weight[r];
         double slope = kept * w[r];
         if constexpr (LOG_LOSS)
-            slope *= -1.0 / (kept * part + floor * whole);
+            slope *= -1.0 / (kept * part + (floor * whole + TINIEST));
         else
             slope *= 2.0 * (p[r] - target[r]) * share;
         on_votes[r] = static_cast<float>(slope);
