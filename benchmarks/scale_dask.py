@@ -37,6 +37,8 @@ BLOCK_ROWS = 102_400
 FOREST_ROWS, TREES = 20_000, 100
 KILL_AT = 8
 """The evaluation before which a worker is killed; a solve has some twenty."""
+SOLVES = 3
+"""With each number of workers, all of them printed: the machine is shared."""
 
 
 def main() -> None:
@@ -162,9 +164,12 @@ def workers_and_speed(n_rows: int, n_members: int) -> None:
             votes, mask, y = (array.persist() for array in synthetic(n_rows, n_members))
             _wait(votes, mask, y)
             loaded = workers.peaks()
-            start = time.perf_counter()
-            found[n_workers] = sb.fit_weights(votes, mask, y, lam=0.01)
-            seconds[n_workers] = time.perf_counter() - start
+            took = []
+            for _ in range(SOLVES):  # the first imports what the workers need
+                start = time.perf_counter()
+                found[n_workers] = sb.fit_weights(votes, mask, y, lam=0.01)
+                took.append(time.perf_counter() - start)
+            seconds[n_workers] = min(took)
             peaks = workers.peaks()
         each = ", ".join(
             f"{(peak - first) / 2**20:.0f} MiB ({(own - first) / 2**20:.0f} with the rows loaded)"
@@ -172,9 +177,9 @@ def workers_and_speed(n_rows: int, n_members: int) -> None:
         )
         share = size / n_workers / 2**20
         print(
-            f"{n_workers} worker(s): {seconds[n_workers]:.1f} s, {found[n_workers].n_evaluations} "
-            f"passes; peak memory above an idle worker's: {each}; its share of the evidence is "
-            f"{share:.0f} MiB",
+            f"{n_workers} worker(s): {', '.join(f'{s:.1f}' for s in took)} s, "
+            f"{found[n_workers].n_evaluations} passes; peak memory above an idle worker's: "
+            f"{each}; its share of the evidence is {share:.0f} MiB",
             flush=True,
         )
     votes, mask, y = (array.compute(scheduler="sync") for array in synthetic(n_rows, n_members))
@@ -191,7 +196,8 @@ def workers_and_speed(n_rows: int, n_members: int) -> None:
     worst = max(abs(solution.objective - here.objective) for solution in found.values())
     print(
         f"in memory, one thread: {alone[1]:.1f} s, two: {alone[2]:.1f} s; weights off by "
-        f"{off:.1e}; two workers are {seconds[1] / seconds[2]:.2f} times as fast as one"
+        f"{off:.1e}; two workers are {seconds[1] / seconds[2]:.2f} times as fast as one, by the "
+        f"best of {SOLVES} solves"
     )
     print(
         f"objectives differ by {worst:.1e}; in memory, with the rows in another order, the weights "

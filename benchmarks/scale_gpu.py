@@ -37,6 +37,7 @@ SHAPE = (1_000_000, 10_000)
 PASS_SHAPE = (200_000, 10_000)
 TUNED_MEMBERS = (500, 1000, 2000, 4096, 6000, 10_000, 12_000)
 BOTH_SHAPE = (50_000, 500)
+BOTH_LARGE_SHAPE = (100_000, 10_000)
 GRAM_SHAPE = (40_000, 512)
 ROWS_AT_ONCE = 20_000
 COPY_BYTES = 8 << 30
@@ -85,6 +86,7 @@ def sections(shrink: int) -> None:
     passes(torch, copy, shrink)
     tuning(torch, copy, shrink)
     same_answer(torch, shrink)
+    same_large_answer(torch, shrink)
     gram_precision(torch, shrink)
     large(torch, copy, rate, shrink)
 
@@ -273,6 +275,30 @@ def same_answer(torch: Any, shrink: int) -> None:
         found = sb.fit_weights(borrowed, borrowed_mask, y, lam=LAM)
         assert isinstance(found.weights, cupy.ndarray)
         _answer(f"CuPy {np.dtype(dtype).name}", found, cpu, host)
+
+
+def same_large_answer(torch: Any, shrink: int) -> None:
+    """As many members as in the large solve, on as many rows as a host holds; the start as well."""
+    n_rows, n_members = BOTH_LARGE_SHAPE[0] // shrink, BOTH_LARGE_SHAPE[1]
+    print(f"\n## The same answer as on the CPU, N = {n_members}, M = {n_rows}\n")
+    votes, mask = synthetic(torch, n_rows, n_members, torch.float32)
+    y = np.arange(n_rows) % 2
+    host = votes.cpu().numpy(), mask.cpu().numpy()
+    cpu = sb.fit_weights(*host, y, lam=LAM)
+    print(f"{'where':>34}{'objective':>15}{'off CPU by':>12}{'largest weight off':>20}{'kept':>6}")
+    _answer("CPU, NumPy float32", cpu, cpu, None)
+    for dtype in (torch.float32, torch.bfloat16):
+        found = sb.fit_weights(votes.to(dtype), mask, y, lam=LAM)
+        _answer(f"PyTorch {str(dtype)[6:]}", found, cpu, host)
+    objectives = _cpu_objective(*host), objective_of(votes, mask)
+    (value, gradient), (there, slope) = (
+        f.value_and_gradient(f.uniform_weights()) for f in objectives
+    )
+    off = np.abs(gradient - slope.cpu().numpy()).max() / np.abs(gradient).max()
+    print(
+        f"at uniform weights: {value:.9f}, the GPU's off by {there - value:.1e}; gradient off by "
+        f"{off:.1e} of its largest entry"
+    )
 
 
 def _answer(name: str, found: Any, cpu: Any, host: Any) -> None:
