@@ -87,7 +87,7 @@ def _check_values(mask: Array, first_row: int) -> None:
 
 def _instead_of(value: Any) -> str:
     """What somebody who passed this most likely meant."""
-    if not isinstance(value, (int, float, np.number)) or not 0 < value < np.inf:
+    if not isinstance(value, (int, float, np.integer, np.floating)) or not 0 < value < np.inf:
         return ELSE_ZERO
     if value % 1 != 0:
         return "predictions go before oob_mask, which comes before y."
