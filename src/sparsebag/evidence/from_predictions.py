@@ -11,7 +11,7 @@ from array_api_compat import array_namespace, device, is_array_api_obj, is_numpy
 from sparsebag.evidence.arrays import detached, is_on_cuda, on_host, working_dtype
 from sparsebag.evidence.blocks import CPU_CHECKED_ENTRIES, row_blocks
 from sparsebag.evidence.evidence import PROBABILITY_TOLERANCE, OOBEvidence, zero_in_bag
-from sparsebag.evidence.labels import UnknownLabelError, class_positions
+from sparsebag.evidence.labels import UnknownLabelError, check_labels, class_positions
 from sparsebag.evidence.mask_values import as_mask
 from sparsebag.evidence.members import Task
 from sparsebag.evidence.readable import check_dense, check_readable, what_are_no_numbers
@@ -90,6 +90,7 @@ def from_predictions(
     check_readable(oob_mask, "oob_mask")
     check_readable(y, "y")
     check_readable(labels, "labels")
+    check_labels(labels)
     predictions = _check_predictions(predictions, task, is_part=is_part)
     xp = array_namespace(predictions)
     mask = as_mask(oob_mask, predictions, first_row)
