@@ -45,6 +45,16 @@ def test_the_score_is_scikit_learns(forest):
     assert line.score(rows, targets) == pytest.approx(bag.score(rows, targets), rel=1e-12)
 
 
+def test_it_is_saved_by_its_own_method(forest, tmp_path):
+    model, X, _ = forest
+    uniform = sb.with_weights(model, np.full(20, 0.05))
+    uniform.save(tmp_path / "once.sbag")
+    loaded = sb.load(tmp_path / "once.sbag")
+    loaded.save(tmp_path / "twice.sbag", allow_pickle=False)
+    assert (tmp_path / "once.sbag").read_bytes() == (tmp_path / "twice.sbag").read_bytes()
+    np.testing.assert_array_equal(loaded.predict_proba(X), uniform.predict_proba(X))
+
+
 def test_a_solution_is_printed_in_one_sentence(forest):
     model, X, y = forest
     solution = sb.fit_weights(sb.stream_members(model, X.to_numpy(), y.to_numpy()))

@@ -8,7 +8,7 @@ from typing import Any
 from sklearn.frozen import FrozenEstimator
 
 from sparsebag.estimators import SparseBaggingClassifier, SparseBaggingRegressor
-from sparsebag.evidence.members import FittedMembers
+from sparsebag.evidence.members import with_bags
 from sparsebag.given_ensemble import check_ensemble, is_classification, unfrozen
 from sparsebag.objective.losses import Loss
 from sparsebag.solvers.base import Solver
@@ -128,14 +128,7 @@ def compress(
     >>> ten.n_active_ <= 10
     True
     """
-    ensemble = unfrozen(ensemble)
-    if isinstance(ensemble, (list, tuple)):
-        ensemble = FittedMembers(ensemble, estimators_samples, estimators_features)
-    elif estimators_samples is not None or estimators_features is not None:
-        raise ValueError(
-            "estimators_samples and estimators_features belong to a plain list of models; "
-            f"{type(ensemble).__name__} knows its own."
-        )
+    ensemble = with_bags(unfrozen(ensemble), estimators_samples, estimators_features)
     check_ensemble(ensemble)
     kind = SparseBaggingClassifier if is_classification(ensemble) else SparseBaggingRegressor
     return kind(

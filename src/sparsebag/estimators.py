@@ -19,10 +19,9 @@ from sparsebag.deploy.from_members import compile_members
 from sparsebag.deploy.tree_copies import deployed_estimators
 from sparsebag.deploy.weighted_vote import WeightedVote
 from sparsebag.estimator_docs import documented
-from sparsebag.evidence.callers_warning import warn_caller
 from sparsebag.evidence.cluster_matrices import given_rows
 from sparsebag.evidence.collect import collect_evidence
-from sparsebag.evidence.evidence import UnverifiedRowsWarning
+from sparsebag.evidence.evidence import warn_unverified
 from sparsebag.evidence.from_cluster import is_on_cluster
 from sparsebag.evidence.from_ensemble import read_ensemble
 from sparsebag.evidence.members import Task
@@ -221,12 +220,7 @@ class _SparseBagging(Deployable, MetaEstimatorMixin, BaseEstimator):  # type: ig
 
     def _warn_unverified(self, source: str, verified_by: str | None) -> None:
         if self._is_frozen and source == "oob" and verified_by is None:
-            warn_caller(
-                "nothing shows whether X, y are the ensemble's training rows in their original "
-                "order; check it yourself, or fit the ensemble with oob_score=True to have it "
-                "proved.",
-                UnverifiedRowsWarning,
-            )
+            warn_unverified()
 
     @property
     def _is_frozen(self) -> bool:

@@ -10,7 +10,7 @@ import numpy as np
 
 from sparsebag.objective.losses import Loss
 from sparsebag.refine.calibration_kinds import resolve_kind
-from sparsebag.solvers.auto import SOLVERS
+from sparsebag.solvers.auto import check_solver
 from sparsebag.solvers.base import Solver
 
 DEFAULT_LAM = 0.0
@@ -105,10 +105,7 @@ def resolve_settings(
         raise ValueError(
             f"lam must be 'auto' or a finite number that is not negative, got {lam!r}."
         )
-    if isinstance(solver, str) and solver not in ("auto", *SOLVERS):
-        raise ValueError(
-            f"solver={solver!r} is not known; use one of {['auto', *sorted(SOLVERS)]}."
-        )
+    check_solver(solver)
     if refine not in (None, "auto", "leaves"):
         raise ValueError(f"refine={refine!r} is not known; use 'auto', 'leaves' or None.")
     if not (local is None or (isinstance(local, str) and local in LOCAL)):

@@ -85,6 +85,7 @@ def solve_stream(
         stream = _in_small_blocks(stream, memory)
     else:
         # The sums on record are of blocks cut for another limit; smaller ones do under a larger.
+        checkpoint = os.path.expanduser(checkpoint)
         before = recorded_cut(checkpoint)
         cut_for = limit if before is None else min(limit, before.memory_limit)
         stream = _in_small_blocks(stream, _counted(cut_for))
@@ -283,6 +284,11 @@ class OnlineWeights:
         check_readable(predictions, "predictions")
         check_readable(oob_mask, "oob_mask")
         check_readable(y, "y")
+        if np.ndim(y) == 0:
+            raise ValueError(
+                "y must have one value a row; of one row pass tables of it: row[None, :], "
+                "mask[None, :] and [y]."
+            )
         if not len(y):
             return self  # a day without rows
         block = evidence_block(

@@ -205,7 +205,7 @@ def fit_weights(
         (`sparsebag.stream_rows`, `sparsebag.open_evidence`, `sparsebag.stream_members`); it
         carries its mask and targets itself.
     oob_mask : array of shape (M, N) or None
-        Non-zero where row i was *not* used to train member j. None: no row was.
+        True or 1 where row i was *not* used to train member j, else False or 0. None: no row was.
     y : array of shape (M,)
         Targets.
     loss : {"log_loss", "brier", "squared_error"} or Loss, default "log_loss"

@@ -98,7 +98,7 @@ def test_no_mask_means_every_row_is_unseen(proba, y):
 @pytest.mark.parametrize("kind", [int, float, np.int8, list, pd.DataFrame])
 def test_masks_of_every_kind(proba, mask, y, kind):
     given = mask.tolist() if kind is list else pd.DataFrame(mask) if kind is pd.DataFrame else None
-    evidence = classification(proba, mask.astype(kind) * 3 if given is None else given, y)
+    evidence = classification(proba, mask.astype(kind) if given is None else given, y)
     assert evidence.oob_mask.dtype == np.bool_
     np.testing.assert_array_equal(evidence.oob_mask, mask)
 

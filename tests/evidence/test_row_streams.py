@@ -291,7 +291,8 @@ def test_members_predict_what_is_collected(store, every_class):
 
 def test_members_of_other_kinds_and_regression():
     bag = BaggingClassifier(LogisticRegression(max_iter=500), 6, random_state=0).fit(X, y)
-    stream = sb.stream_members(bag, X, y, block_rows=64)
+    with pytest.warns(sb.UnverifiedRowsWarning):
+        stream = sb.stream_members(bag, X, y, block_rows=64)
     assert type(stream) is PredictedRows
     collected = collect_evidence(read_ensemble(bag), X, y)
     assert whole(stream).votes == pytest.approx(collected.votes, abs=1e-6)

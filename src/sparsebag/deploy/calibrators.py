@@ -25,6 +25,7 @@ __all__ = [
     "TemperedFloor",
     "VectorScaling",
     "check_can_be_carried",
+    "finish_in_kernel",
     "name_of",
     "rebuild_calibrator",
 ]
@@ -136,3 +137,26 @@ def name_of(calibrator: Calibrator) -> str:
     """
     models = getattr(calibrator, "models", ())
     return type(models[0]).__name__ if models else calibrator.kind
+
+
+def finish_in_kernel(calibrator: Calibrator | None) -> tuple[float, float]:
+    """Inverse temperature and share of the uniform distribution that the kernel applies.
+
+    Parameters
+    ----------
+    calibrator : Calibrator or None
+
+    Returns
+    -------
+    tuple of float
+
+    Examples
+    --------
+    >>> finish_in_kernel(Temperature(2.0))
+    (0.5, 0.0)
+    """
+    if type(calibrator) is Temperature:
+        return 1.0 / calibrator.temperature, 0.0
+    if type(calibrator) is TemperedFloor:
+        return 1.0 / calibrator.temperature, calibrator.share
+    return 1.0, 0.0

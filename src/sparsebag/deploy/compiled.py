@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from sparsebag.deploy._forest import finish_votes
-from sparsebag.deploy.calibrators import Calibrator, Temperature, TemperedFloor
+from sparsebag.deploy.calibrators import Calibrator, Temperature, TemperedFloor, finish_in_kernel
 from sparsebag.deploy.classifiers_only import classifiers_only
 from sparsebag.deploy.explained_weights import ExplainedWeights, explained_gate, refuse_infinity
 from sparsebag.deploy.gate import CompiledGate
@@ -95,7 +95,7 @@ class CompiledEnsemble:
         # Once, for serving: looking it up took a tenth of a row's time.
         alone = self.groups[0] if len(self.groups) == 1 else None
         object.__setattr__(self, "_trees", alone if isinstance(alone, FlatTrees) else None)
-        object.__setattr__(self, "_finish", _finish_in_kernel(self.calibrator))
+        object.__setattr__(self, "_finish", finish_in_kernel(self.calibrator))
         lines = None
         if self.gate is not None:
             self._check_gate(self.gate)
@@ -204,6 +204,18 @@ class CompiledEnsemble:
 
         rule = r2_score if self.classes is None else accuracy_score
         return float(rule(y, self.predict(X), sample_weight=sample_weight))
+
+    def save(self, path: Any, *, allow_pickle: bool = False) -> None:
+        """Write it to one ``.sbag`` file, which `sparsebag.load` reads.
+
+        Parameters
+        ----------
+        path, allow_pickle
+            As `sparsebag.save` takes them.
+        """
+        from sparsebag.deploy.artifact import save  # it needs this module
+
+        save(self, path, allow_pickle=allow_pickle)
 
     def predict_proba_one(self, row: Any) -> np.ndarray:
         """Class probabilities of one row, for serving: one call, no copy, few checks.
@@ -429,12 +441,3 @@ class CompiledEnsemble:
             total = part if total is None else total + part
             first = end
         return np.ascontiguousarray(total, dtype=np.float64)
-
-
-def _finish_in_kernel(calibrator: Calibrator | None) -> tuple[float, float]:
-    """Inverse temperature and share of the uniform distribution that the kernel applies."""
-    if type(calibrator) is Temperature:
-        return 1.0 / calibrator.temperature, 0.0
-    if type(calibrator) is TemperedFloor:
-        return 1.0 / calibrator.temperature, calibrator.share
-    return 1.0, 0.0

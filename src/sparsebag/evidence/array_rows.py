@@ -11,7 +11,7 @@ import numpy as np
 from sparsebag.evidence.arrays import on_host, vote_dtype
 from sparsebag.evidence.evidence import OOBEvidence
 from sparsebag.evidence.from_predictions import check_sample_weight
-from sparsebag.evidence.labels import class_positions
+from sparsebag.evidence.labels import check_labels, class_positions
 from sparsebag.evidence.members import Task
 from sparsebag.evidence.npy_window import NpyWindow
 from sparsebag.evidence.readable import check_readable
@@ -75,6 +75,7 @@ class ArrayRows:
         check_readable(y, "y")
         check_readable(sample_weight, "sample_weight")
         check_readable(labels, "labels")
+        check_labels(labels)
         shape = tuple(int(n) for n in votes.shape)
         if len(shape) not in (2, 3) or 0 in shape:
             raise ValueError(

@@ -21,7 +21,7 @@ from sparsebag.evidence.from_cluster import (
     row_pieces,
 )
 from sparsebag.evidence.members import Task
-from sparsebag.evidence.readable import check_readable
+from sparsebag.evidence.readable import check_no_path, check_readable
 from sparsebag.evidence.row_stream import evidence_block
 
 Array = Any
@@ -88,6 +88,8 @@ def given_rows(X: Any, y: Any, sample_weight: Any = None) -> tuple[Any, Any]:
     >>> given_rows([[1.0]], [0])
     ([[1.0]], [0])
     """
+    check_no_path(X, "X")
+    check_no_path(y, "y")
     X, y = _joined(X), _joined(y)
     check_readable(X, "X")
     check_readable(y, "y")

@@ -375,6 +375,15 @@ def warn_of_uneven(total: float, square: float, n_rows: int) -> None:
         )
 
 
+def warn_unverified() -> None:
+    """Say so where nothing proves that rows are the ensemble's training rows."""
+    warn_caller(
+        "nothing shows whether X, y are the ensemble's training rows in their original order; "
+        "check it yourself, or fit the ensemble with oob_score=True to have it proved.",
+        UnverifiedRowsWarning,
+    )
+
+
 def _planes_at(
     planes: tuple[Array, ...] | OnDemandVotes | None,
     *,

@@ -11,7 +11,8 @@ from array_api_compat import array_namespace, device, is_array_api_obj, is_numpy
 from sparsebag.evidence.arrays import detached, is_on_cuda, on_host, working_dtype
 from sparsebag.evidence.blocks import CPU_CHECKED_ENTRIES, row_blocks
 from sparsebag.evidence.evidence import PROBABILITY_TOLERANCE, OOBEvidence, zero_in_bag
-from sparsebag.evidence.labels import UnknownLabelError, class_positions
+from sparsebag.evidence.labels import UnknownLabelError, check_labels, class_positions
+from sparsebag.evidence.mask_values import as_mask
 from sparsebag.evidence.members import Task
 from sparsebag.evidence.readable import check_dense, check_readable, what_are_no_numbers
 
@@ -58,8 +59,8 @@ def from_predictions(
         What member j says of row i. Regression: the prediction. Classification, two axes: the
         probability of the row's *true* class; three axes: of every class.
     oob_mask : array of shape (M, N) or None
-        Non-zero where row i is out of bag for member j; None if every row is unseen by every
-        member.
+        True or 1 where row i is out of bag for member j, else False or 0; None if every row is
+        unseen by every member.
     y : array of shape (M,)
         Targets. With true-class probabilities they only name the classes.
     task : {"classification", "regression"}
@@ -89,9 +90,10 @@ def from_predictions(
     check_readable(oob_mask, "oob_mask")
     check_readable(y, "y")
     check_readable(labels, "labels")
+    check_labels(labels)
     predictions = _check_predictions(predictions, task, is_part=is_part)
     xp = array_namespace(predictions)
-    mask = _check_mask(oob_mask, predictions)
+    mask = as_mask(oob_mask, predictions, first_row)
     classes: np.ndarray | None = None
     class_votes: tuple[Array, ...] | None = None
     zeroed, off = True, 0.0
@@ -228,27 +230,6 @@ def _check_length(shape: tuple[int, ...], like: Array, name: str) -> None:
         raise ValueError(
             f"{name} has {shape[0]} values for {n_rows} rows; pass {n_rows}, one a row."
         )
-
-
-def _check_mask(oob_mask: Array | None, predictions: Array) -> Array | None:
-    if oob_mask is None:
-        return None
-    check_dense(oob_mask, "oob_mask")
-    xp = array_namespace(predictions)
-    if hasattr(oob_mask, "iloc"):
-        oob_mask = np.asarray(oob_mask)
-    if wrong := what_are_no_numbers(oob_mask):
-        raise ValueError(f"oob_mask holds {wrong}; pass 1 where the row is out of bag, else 0.")
-    mask = xp.asarray(detached(oob_mask), device=device(predictions))
-    if tuple(mask.shape) != tuple(predictions.shape[:2]):
-        raise ValueError(
-            f"oob_mask has shape {tuple(mask.shape)} but predictions have "
-            f"{tuple(predictions.shape[:2])} (rows, members); pass one mask entry a prediction, or "
-            "None if no member was trained on these rows."
-        )
-    if xp.isdtype(mask.dtype, "real floating") and bool(xp.any(xp.isnan(mask))):
-        raise ValueError("oob_mask holds NaN; pass 1 where the row is out of bag, else 0.")
-    return mask if mask.dtype == xp.bool else mask != 0
 
 
 def _check_block(block: Array, first_row: int, *, probabilities: bool) -> None:

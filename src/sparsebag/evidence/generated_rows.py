@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from numbers import Integral
 from typing import Any
 
 import numpy as np
 
 from sparsebag.evidence.arrays import on_host, tensors_on_host
 from sparsebag.evidence.evidence import OOBEvidence
+from sparsebag.evidence.labels import check_labels
 from sparsebag.evidence.members import Task
 from sparsebag.evidence.row_stream import block_rows_for, evidence_block, in_words
 
@@ -61,13 +63,15 @@ class GeneratedRows:
         has_mask: bool = True,
         every_class: bool = False,
     ) -> None:
-        if n_members < 1:
-            raise ValueError(f"n_members={n_members} was given; pass N, the columns of a block.")
+        n: Any = n_members
+        if isinstance(n, bool) or not isinstance(n, Integral) or n < 1:
+            raise ValueError(f"n_members={n!r} was given; pass N, the columns of a block.")
         if task == "classification" and labels is None:
             raise ValueError(
                 "labels= is needed to stream classification evidence: no block need hold every "
                 "class; pass all of them, in the order of predict_proba."
             )
+        check_labels(labels)
         self._source = blocks
         self._spent = [False]  # shared with the same rows in other blocks
         self._every_class = every_class

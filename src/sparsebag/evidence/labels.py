@@ -30,6 +30,25 @@ def shown(label: Any) -> str:
     return repr(label.item() if isinstance(label, np.generic) else label)
 
 
+def check_labels(labels: Any) -> None:
+    """One sentence where ``labels=`` is no list of classes.
+
+    Parameters
+    ----------
+    labels : array of shape (C,) or None
+
+    Examples
+    --------
+    >>> check_labels([0, 1])
+    >>> check_labels(2)
+    Traceback (most recent call last):
+    ...
+    ValueError: labels must hold all classes, such as [0, 1], got 2.
+    """
+    if labels is not None and np.ndim(labels) == 0:
+        raise ValueError(f"labels must hold all classes, such as [0, 1], got {labels!r}.")
+
+
 def class_positions(labels: np.ndarray, classes: np.ndarray) -> np.ndarray:
     """Where each label stands in ``classes``, which need not be sorted.
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import copy
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -17,11 +17,12 @@ from joblib import effective_n_jobs
 from sklearn.utils.parallel import Parallel, delayed
 
 from sparsebag.evidence.collect import encode_target, storage_of
-from sparsebag.evidence.evidence import OOBEvidence
+from sparsebag.evidence.evidence import OOBEvidence, warn_unverified
 from sparsebag.evidence.from_ensemble import read_ensemble
 from sparsebag.evidence.from_predictions import check_sample_weight
-from sparsebag.evidence.members import Member, MemberPool, take_rows
+from sparsebag.evidence.members import Member, MemberPool, take_rows, with_bags
 from sparsebag.evidence.pass_report import PassReport
+from sparsebag.evidence.readable import check_no_path
 from sparsebag.evidence.row_stream import block_rows_for, in_words
 from sparsebag.evidence.training_rows import check_columns, prove_training_rows
 
@@ -40,6 +41,8 @@ def stream_members(
     store: Literal["auto", "leaves", "nothing"] = "auto",
     every_class: bool = False,
     sample_weight: Any = None,
+    estimators_samples: Sequence[Any] | None = None,
+    estimators_features: Sequence[Any] | None = None,
     block_rows: int | None = None,
     n_jobs: int | None = None,
     verbose: int = 0,
@@ -63,6 +66,8 @@ def stream_members(
     every_class : bool, default False
         Give every class's votes, as the Brier score of more than two classes needs.
     sample_weight : array-like of shape (M,), optional
+    estimators_samples, estimators_features : sequence of index arrays, optional
+        For a list of models: the rows and the columns of X each was trained on.
     block_rows : int, optional
         Rows a block; default: some 32 MiB of votes.
     n_jobs : int, optional
@@ -85,14 +90,18 @@ def stream_members(
     >>> bool(sb.fit_weights(stream).n_active < 50)
     True
     """
-    pool = read_ensemble(ensemble)
+    check_no_path(X, "X")
+    check_no_path(y, "y")
+    if evidence not in ("oob", "holdout"):
+        raise ValueError(f"evidence={evidence!r} is not known; use 'oob' or 'holdout'.")
+    pool = read_ensemble(with_bags(ensemble, estimators_samples, estimators_features))
     trees = all(member.is_tree for member in pool.members)
     if store not in ("auto", "leaves", "nothing"):
         raise ValueError(f"store={store!r} is not known; use 'auto', 'leaves' or 'nothing'.")
     if store == "leaves" and not trees:
         raise ValueError("store='leaves' is for trees; use store='nothing' for other members.")
     kind = LeafRows if trees and store != "nothing" else PredictedRows
-    return kind(
+    stream = kind(
         pool,
         X,
         y,
@@ -103,6 +112,9 @@ def stream_members(
         n_jobs=n_jobs,
         verbose=verbose,
     )
+    if evidence == "oob" and stream.verified_by is None:
+        warn_unverified()
+    return stream
 
 
 class PredictedRows:

@@ -188,6 +188,38 @@ class FittedMembers:
         return f"FittedMembers({len(self.models)} models)"
 
 
+def with_bags(
+    ensemble: Any,
+    estimators_samples: Sequence[Any] | None,
+    estimators_features: Sequence[Any] | None,
+) -> Any:
+    """A list of models with the rows and columns of each; an ensemble as it is.
+
+    Parameters
+    ----------
+    ensemble : ensemble, or list or tuple of models
+    estimators_samples, estimators_features : sequence of index arrays, optional
+        Of a list alone.
+
+    Returns
+    -------
+    object
+
+    Examples
+    --------
+    >>> with_bags([], None, None)
+    FittedMembers(0 models)
+    """
+    if isinstance(ensemble, (list, tuple)):
+        return FittedMembers(ensemble, estimators_samples, estimators_features)
+    if estimators_samples is not None or estimators_features is not None:
+        raise ValueError(
+            "estimators_samples and estimators_features belong to a plain list of models; "
+            f"{type(ensemble).__name__} knows its own."
+        )
+    return ensemble
+
+
 def take_rows(X: Any, rows: Any) -> Any:
     """Rows of an array, sparse matrix, DataFrame or list.
 

@@ -21,6 +21,8 @@ class PassReport:
         0: silent.
     what, unit : str
         What is going on, and what it is counted in.
+    begin : str, default ""
+        Said at once, where it has a reason worth knowing.
     """
 
     def __init__(
@@ -31,11 +33,14 @@ class PassReport:
         *,
         what: str = "stream",
         unit: str = "block",
+        begin: str = "",
     ) -> None:
         self._n_blocks, self._verbose, self._what, self._unit = n_blocks, verbose, what, unit
         self._last = time.monotonic()
-        if first and verbose:
-            print(f"[{what}] going on from block {first}", file=sys.stderr, flush=True)
+        if first and not begin:
+            begin = f"going on from block {first}"
+        if begin and verbose:
+            print(f"[{what}] {begin}", file=sys.stderr, flush=True)
 
     def block(self, number: int) -> None:
         """One more is done.

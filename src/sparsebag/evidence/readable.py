@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import numpy as np
@@ -74,6 +75,25 @@ def check_dense(values: Array, name: str) -> None:
     """
     if sp.issparse(values):
         raise ValueError(f"{name} is a SciPy sparse matrix; pass {name}.toarray().")
+
+
+def check_no_path(values: Any, name: str) -> None:
+    """One sentence for a path where rows or targets are wanted.
+
+    Parameters
+    ----------
+    values : object
+    name : str
+
+    Examples
+    --------
+    >>> check_no_path("X.npy", "X")
+    Traceback (most recent call last):
+    ...
+    ValueError: X is a path; pass numpy.load(path, mmap_mode='r') of an .npy file.
+    """
+    if isinstance(values, (str, os.PathLike)):
+        raise ValueError(f"{name} is a path; pass numpy.load(path, mmap_mode='r') of an .npy file.")
 
 
 def check_given(predictions: Any) -> None:

@@ -79,6 +79,8 @@ def store_evidence(
     path = Path(folder)
     if (path / DESCRIPTION).exists():
         raise ValueError(f"{path} holds evidence already; name another folder, or delete it.")
+    if path.exists() and not path.is_dir():
+        raise ValueError(f"{path} is a file; name a folder to store the evidence in.")
     if format not in WRITERS:
         raise ValueError(f"format={format!r} is not known; use one of {sorted(WRITERS)}.")
     path.mkdir(parents=True, exist_ok=True)

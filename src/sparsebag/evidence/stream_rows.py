@@ -77,13 +77,20 @@ def stream_rows(
     >>> sb.fit_weights(stream, loss="squared_error").solver
     'mirror'
     """
+    if task not in ("classification", "regression"):
+        raise ValueError(f"task={task!r} is not known; use 'classification' or 'regression'.")
     if callable(predictions) or isinstance(predictions, Iterator) or _is_blocks(predictions):
         if n_members is None:
             raise ValueError(
                 "n_members= is needed to stream from a generator, a function or a list of blocks; "
                 "pass N."
             )
-        if not (oob_mask is None and y is None and sample_weight is None and block_rows is None):
+        if block_rows is not None:
+            raise ValueError(
+                "block_rows is for arrays and paths; a generator's blocks have the rows it gives "
+                "them: leave it out."
+            )
+        if not (oob_mask is None and y is None and sample_weight is None):
             raise ValueError(
                 "a generator gives mask, targets and sample weights with every block; pass none "
                 "of them beside it."
@@ -132,6 +139,10 @@ def _window(path: str | os.PathLike[str]) -> NpyWindow:
         raise ValueError(
             f"{os.fspath(path)} is a folder, and a path names an .npy file; pass zarr.open(path) "
             "of a Zarr array, or call sparsebag.open_evidence(path) of stored evidence."
+        )
+    if not os.path.exists(path):
+        raise FileNotFoundError(
+            f"{os.fspath(path)} does not exist; pass the path of a file that numpy.save wrote."
         )
     return NpyWindow(path)
 

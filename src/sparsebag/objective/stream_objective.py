@@ -258,10 +258,12 @@ class StreamObjective(HostObjective):
             # read it, finds the same rows.
             whole = self._copy()
             whole._members = None
-            for part in whole._parts():
+            report = self._sample_report()
+            for number, part in enumerate(whole._parts(), start=1):
                 if part is not None:
                     reservoir = reservoir or Reservoir(self._affordable_rows(part.evidence))
                     reservoir.add(part.evidence)
+                report.block(number)
             self._reads.passes += 1.0
         if reservoir is None:
             raise NoWeightError
@@ -290,6 +292,7 @@ class StreamObjective(HostObjective):
         # sums are on record from before a kill, or the sample would take a pass of its own.
         samples = self._known is None and not hasattr(self.stream, "take")
         first, summed = 0 if samples else n_blocks, n_blocks
+        again = self._sample_report() if first < summed else report
         reservoir: Reservoir | None = None
         for number, block, is_face in self._numbered_blocks(first):
             kernel = self._kernel if self._kernel_reads(number, block, is_face) else None
@@ -300,6 +303,7 @@ class StreamObjective(HostObjective):
                 reservoir = reservoir or Reservoir(self._affordable_rows(part.evidence))
                 reservoir.add(part.evidence)
             if number < summed:
+                again.block(number + 1)
                 continue
             if self._known is None:
                 sums = surveyed(sums, block, part)
@@ -333,6 +337,10 @@ class StreamObjective(HostObjective):
             journal.save(sums)
         self._reads.passes += (n_blocks - first) / max(n_blocks, 1)
         return sums
+
+    def _sample_report(self) -> PassReport:
+        begin = "reading the rows once more, for the sample held between passes"
+        return PassReport(self.stream.n_blocks, 0, self.verbose, what="sample", begin=begin)
 
     def _parts(self) -> Iterator[SimplexObjective | None]:
         """Each block's part; None for a block without a row of weight."""

@@ -81,6 +81,36 @@ def select_solver(objective: Objective) -> SolverChoice:
     return SolverChoice("projected_gradient", "prior mass makes first-order steps converge fast")
 
 
+def check_solver(solver: Any) -> None:
+    """One sentence for what is neither a solver's name nor a solver object.
+
+    Parameters
+    ----------
+    solver : object
+
+    Examples
+    --------
+    >>> check_solver("auto")
+    >>> check_solver(Mirror)
+    Traceback (most recent call last):
+    ...
+    TypeError: solver is the class Mirror; pass an object of it, such as Mirror().
+    """
+    if isinstance(solver, str):
+        if solver not in ("auto", *SOLVERS):
+            known = ["auto", *sorted(SOLVERS)]
+            raise ValueError(f"solver={solver!r} is not known; use one of {known}.")
+        return
+    if isinstance(solver, type):
+        name = solver.__name__
+        raise TypeError(f"solver is the class {name}; pass an object of it, such as {name}().")
+    if not (hasattr(solver, "solve") and hasattr(solver, "requires")):
+        raise TypeError(
+            "solver must be a name or an object with name, requires and solve "
+            f"(see solvers/base.py), not {type(solver).__name__}."
+        )
+
+
 def resolve_solver(solver: str | Solver, objective: Objective, verbose: int = 0) -> Solver:
     """Turn a name, ``"auto"`` or a solver object into a solver object.
 
@@ -96,16 +126,9 @@ def resolve_solver(solver: str | Solver, objective: Objective, verbose: int = 0)
     -------
     Solver
     """
+    check_solver(solver)
     if not isinstance(solver, str):
-        if not (hasattr(solver, "solve") and hasattr(solver, "requires")):
-            raise TypeError(
-                "solver must be a name or an object with name, requires and solve "
-                f"(see solvers/base.py), not {type(solver).__name__}."
-            )
         return solver
     name = select_solver(objective).name if solver == "auto" else solver
-    if name not in SOLVERS:
-        known = ["auto", *sorted(SOLVERS)]
-        raise ValueError(f"solver={solver!r} is not known; use one of {known}.")
     settings: dict[str, Any] = {"verbose": verbose}
     return SOLVERS[name](**settings)

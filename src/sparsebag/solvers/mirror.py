@@ -28,6 +28,7 @@ by a Hessian that takes a pass, while `max_passes` allows one and a pass to see 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -95,6 +96,12 @@ class Mirror:
     name: str = "mirror"
     requires: frozenset[str] = frozenset({"gradient"})
     geometry: Geometry = field(default_factory=Entropy)
+
+    def __post_init__(self) -> None:
+        """Refuse a limit that would only be found wrong after the first pass."""
+        passes: Any = self.max_passes
+        if isinstance(passes, bool) or not isinstance(passes, Integral) or passes < 1:
+            raise ValueError(f"max_passes must be a whole number, at least 1, got {passes!r}.")
 
     def solve(self, objective: Objective, start: Array | None = None) -> Solution:
         """Minimise the objective from ``start`` (default: the simplex's centre)."""
