@@ -12,6 +12,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "kernel/parts.h"
@@ -69,15 +70,17 @@ Totals loss_and_gradient_by(const float *v, const std::uint8_t *m, const float *
 
 using Evaluate = decltype(&loss_and_gradient_by<Portable>);
 
-// A way to evaluate rows, by the instructions it needs; the first that the machine has is taken.
+// A way to evaluate rows, by the instructions it needs; the first that the machine has is taken. On
+// AMD's AVX2 comes before AVX-512: on Zen 4, whose wide registers are two narrow ones, it is a tenth
+// faster from caches and the same from memory, where votes in the bag are zeros.
 struct Kernel {
     const char *name;
     bool is_here;
     Evaluate evaluate;
 };
 
-const std::vector<Kernel> &kernels() {
-    static const std::vector<Kernel> known{
+std::vector<Kernel> known_kernels() {
+    std::vector<Kernel> known{
 #if defined(HAS_X86_KERNELS)
         {"avx512",
          __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
@@ -88,6 +91,14 @@ const std::vector<Kernel> &kernels() {
 #endif
         {"portable", true, loss_and_gradient_by<Portable>},
     };
+#if defined(HAS_X86_KERNELS)
+    if (__builtin_cpu_is("amd")) std::swap(known[0], known[1]);
+#endif
+    return known;
+}
+
+const std::vector<Kernel> &kernels() {
+    static const std::vector<Kernel> known = known_kernels();
     return known;
 }
 

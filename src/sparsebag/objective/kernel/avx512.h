@@ -14,7 +14,7 @@
 
 namespace {
 
-// The mask's bytes become a mask register, so that its products are additions of the weights that are
+// Sixteen members at a time. The mask's bytes become a mask register, so that its products are additions of the weights that are
 // in; votes in the bag, whatever they hold, are not computed with.
 struct Avx512 {
     // Without a mask all that are here: the compiler then leaves out what a mask would do.
@@ -25,52 +25,44 @@ struct Avx512 {
         return _mm_test_epi8_mask(bytes, bytes);
     }
 
-    template <bool HAS_MASK>
-    SPARSEBAG_AVX512_INLINE __mmask8 eight_in(const std::uint8_t *m) {
-        if constexpr (!HAS_MASK) return 0xff;
-        const __m128i bytes = _mm_loadl_epi64(reinterpret_cast<const __m128i *>(m));
-        return static_cast<__mmask8>(_mm_test_epi8_mask(bytes, bytes));
-    }
-
-    // Of one row; eight of each, still to be added up. Rows start anywhere in memory: hardly a load
-    // of sixteen votes would lie in one line of the cache, and half of those of eight do.
+    // Of one row; sixteen of each, still to be added up.
     struct Sums {
-        __m256 votes, weights, plain, count;
+        __m512 votes, weights, plain, count;
     };
 
     template <bool HAS_MASK, bool FINDS_PRIOR>
-    SPARSEBAG_AVX512_INLINE void add(Sums &s, __m256 votes, __m256 weight, __mmask8 in) {
-        s.votes = _mm256_mask3_fmadd_ps(votes, weight, s.votes, in);
-        if constexpr (HAS_MASK) s.weights = _mm256_mask_add_ps(s.weights, in, s.weights, weight);
+    SPARSEBAG_AVX512_INLINE void add(Sums &s, __m512 votes, __m512 weight, __mmask16 in) {
+        s.votes = _mm512_mask3_fmadd_ps(votes, weight, s.votes, in);
+        if constexpr (HAS_MASK) s.weights = _mm512_mask_add_ps(s.weights, in, s.weights, weight);
         if constexpr (FINDS_PRIOR) {
-            s.plain = _mm256_mask_add_ps(s.plain, in, s.plain, votes);
+            s.plain = _mm512_mask_add_ps(s.plain, in, s.plain, votes);
             if constexpr (HAS_MASK)
-                s.count = _mm256_mask_add_ps(s.count, in, s.count, _mm256_set1_ps(1.0f));
+                s.count = _mm512_mask_add_ps(s.count, in, s.count, _mm512_set1_ps(1.0f));
         }
     }
 
-    template <bool HAS_MASK, bool FINDS_PRIOR>
-    SPARSEBAG_AVX512_INLINE void add_eight(Sums &s, const float *v, const std::uint8_t *m,
-                                           __m256 weight) {
-        add<HAS_MASK, FINDS_PRIOR>(s, _mm256_loadu_ps(v), weight, eight_in<HAS_MASK>(m));
+    SPARSEBAG_AVX512_INLINE void add(Sums &s, const Sums &more) {
+        s.votes = _mm512_add_ps(s.votes, more.votes);
+        s.weights = _mm512_add_ps(s.weights, more.weights);
+        s.plain = _mm512_add_ps(s.plain, more.plain);
+        s.count = _mm512_add_ps(s.count, more.count);
     }
 
-    // The members after the last whole eight.
+    template <bool HAS_MASK, bool FINDS_PRIOR>
+    SPARSEBAG_AVX512_INLINE void add_sixteen(Sums &s, const float *v, const std::uint8_t *m,
+                                             const float *w) {
+        add<HAS_MASK, FINDS_PRIOR>(s, _mm512_loadu_ps(v), _mm512_loadu_ps(w), is_in<HAS_MASK>(m));
+    }
+
+    // The members after the last whole sixteen.
     template <bool HAS_MASK, bool FINDS_PRIOR>
     SPARSEBAG_AVX512_INLINE void add_rest(Sums &s, const float *v, const std::uint8_t *m,
                                           const float *w, std::size_t done, std::size_t c) {
         if (done == c) return;
-        const __mmask8 here = static_cast<__mmask8>((1u << (c - done)) - 1u);
-        add<HAS_MASK, FINDS_PRIOR>(s, _mm256_maskz_loadu_ps(here, v + done),
-                                   _mm256_maskz_loadu_ps(here, w + done),
-                                   static_cast<__mmask8>(is_in<HAS_MASK>(m + done, here)));
-    }
-
-    SPARSEBAG_AVX512_INLINE void add(Sums &s, const Sums &more) {
-        s.votes = _mm256_add_ps(s.votes, more.votes);
-        s.weights = _mm256_add_ps(s.weights, more.weights);
-        s.plain = _mm256_add_ps(s.plain, more.plain);
-        s.count = _mm256_add_ps(s.count, more.count);
+        const __mmask16 here = static_cast<__mmask16>((1u << (c - done)) - 1u);
+        add<HAS_MASK, FINDS_PRIOR>(s, _mm512_maskz_loadu_ps(here, v + done),
+                                   _mm512_maskz_loadu_ps(here, w + done),
+                                   is_in<HAS_MASK>(m + done, here));
     }
 
     // A short row, or part of one, two sums at a time. Whether the prior is found too has no part in
@@ -80,12 +72,11 @@ struct Avx512 {
                                               std::size_t c) {
         Sums s{}, t{};
         std::size_t j = 0;
-        for (; j + 16 <= c; j += 16) {
-            add_eight<HAS_MASK, FINDS_PRIOR>(s, v + j, m + j, _mm256_loadu_ps(w + j));
-            add_eight<HAS_MASK, FINDS_PRIOR>(t, v + j + 8, m + j + 8, _mm256_loadu_ps(w + j + 8));
+        for (; j + 32 <= c; j += 32) {
+            add_sixteen<HAS_MASK, FINDS_PRIOR>(s, v + j, m + j, w + j);
+            add_sixteen<HAS_MASK, FINDS_PRIOR>(t, v + j + 16, m + j + 16, w + j + 16);
         }
-        for (; j + 8 <= c; j += 8)
-            add_eight<HAS_MASK, FINDS_PRIOR>(s, v + j, m + j, _mm256_loadu_ps(w + j));
+        for (; j + 16 <= c; j += 16) add_sixteen<HAS_MASK, FINDS_PRIOR>(s, v + j, m + j, w + j);
         add_rest<HAS_MASK, FINDS_PRIOR>(s, v, m, w, j, c);
         add(s, t);
         return s;
@@ -112,10 +103,11 @@ struct Avx512 {
         for (std::size_t end = 0; end < c;) {
             end = end + SUMMED_MEMBERS < c ? end + SUMMED_MEMBERS : c;
             Sums s[R]{};
-            for (; j + 8 <= end; j += 8) {
-                const __m256 weight = _mm256_loadu_ps(w + j);
+            for (; j + 16 <= end; j += 16) {
+                const __m512 weight = _mm512_loadu_ps(w + j);
                 for (std::size_t r = 0; r < R; ++r)
-                    add_eight<HAS_MASK, FINDS_PRIOR>(s[r], v + r * c + j, m + r * c + j, weight);
+                    add<HAS_MASK, FINDS_PRIOR>(s[r], _mm512_loadu_ps(v + r * c + j), weight,
+                                               is_in<HAS_MASK>(m + r * c + j));
             }
             for (std::size_t r = 0; r < R; ++r) add(all[r], s[r]);
         }
@@ -123,14 +115,19 @@ struct Avx512 {
             add_rest<HAS_MASK, FINDS_PRIOR>(all[r], v + r * c, m + r * c, w, j, c);
     }
 
+    SPARSEBAG_AVX512_INLINE __m256 half(__m512 x) {
+        const __m256 high = _mm256_castpd_ps(_mm512_extractf64x4_pd(_mm512_castps_pd(x), 1));
+        return _mm256_add_ps(_mm512_castps512_ps256(x), high);
+    }
+
     SPARSEBAG_AVX512_INLINE __m256 pairs(__m256 a, __m256 b) {
         return _mm256_add_ps(_mm256_shuffle_ps(a, b, 0x88), _mm256_shuffle_ps(a, b, 0xdd));
     }
 
-    SPARSEBAG_AVX512_INLINE __m256d added_up(__m256 a, __m256 b, __m256 c, __m256 d) {
-        const __m256 halves = pairs(pairs(a, b), pairs(c, d));
+    SPARSEBAG_AVX512_INLINE __m256d added_up(__m512 a, __m512 b, __m512 c, __m512 d) {
+        const __m256 sums = pairs(pairs(half(a), half(b)), pairs(half(c), half(d)));
         return _mm256_cvtps_pd(
-            _mm_add_ps(_mm256_castps256_ps128(halves), _mm256_extractf128_ps(halves, 1)));
+            _mm_add_ps(_mm256_castps256_ps128(sums), _mm256_extractf128_ps(sums, 1)));
     }
 
     // Four rows' sums at a time: adding up a short row's alone takes as long as reading it.
