@@ -1,0 +1,500 @@
+"""What must not change: weights at a given λ, the kernel, exports and files, against kept numbers.
+
+`goldens.json` has the numbers; ``python tests/test_goldens.py --write`` makes it anew, which is
+right where a change of them is meant, or where scikit-learn fits other members than before.
+
+The ensembles of the paper's preset have small bags: few rows then lose their last voter, where
+SLSQP without prior mass follows rounding errors and two machines would disagree. Here neither
+another order of the rows nor votes changed in their last digit moves a kept weight by 1e-8.
+"""
+
+from __future__ import annotations
+
+import base64
+import functools
+import json
+import sys
+import zlib
+from pathlib import Path
+
+import numpy as np
+import pytest
+import sklearn
+from sklearn.base import is_classifier
+from sklearn.datasets import load_breast_cancer, load_diabetes, load_digits, load_wine
+from sklearn.ensemble import (
+    BaggingClassifier,
+    BaggingRegressor,
+    ExtraTreesClassifier,
+    ExtraTreesRegressor,
+    RandomForestClassifier,
+    RandomForestRegressor,
+)
+from sklearn.linear_model import LogisticRegression, Ridge
+from sklearn.tree import DecisionTreeClassifier
+from threadpoolctl import threadpool_limits
+
+import sparsebag as sb
+
+PATH = Path(__file__).with_name("goldens.json")
+
+WEIGHT_TOLERANCE = 1e-6
+OBJECTIVE_TOLERANCE = 1e-9  # relative
+PREDICTION_TOLERANCE = 1e-6
+EXPORT_TOLERANCE = 1e-9
+FILE_TOLERANCE = 1e-12
+N_PINNED_ROWS = 5
+
+LAM, PAPER_LAM = 0.02, 0.05
+FLOOR, PRIOR_MASS = 1e-3, 0.02  # of a λ that is a number; the paper's preset has neither
+PAPER_CLIP = 1e-15
+
+# -- ensembles -------------------------------------------------------------------------------
+
+
+def cancer():
+    return load_breast_cancer(return_X_y=True)
+
+
+def wine():
+    X, y = load_wine(return_X_y=True)
+    return X, np.array(["nebbiolo", "barbera", "grignolino"])[y]  # not in the numbers' order
+
+
+def digits():
+    X, y = load_digits(return_X_y=True)
+    return X[:300], y[:300]
+
+
+def four_digits():
+    X, y = load_digits(return_X_y=True)
+    chosen = np.flatnonzero(np.isin(y, [1, 3, 8, 9]))[:300]
+    return X[chosen] / 16.0, y[chosen]
+
+
+def diabetes():
+    """Columns and target of unit variance: λ = 0.02 means something then."""
+    X, y = load_diabetes(return_X_y=True)
+    return (X - X.mean(axis=0)) / X.std(axis=0), (y - y.mean()) / y.std()
+
+
+def with_missing(X, y):
+    return np.where(np.random.default_rng(0).random(X.shape) < 0.1, np.nan, X), y
+
+
+CASES = {
+    "forest": (
+        RandomForestClassifier(30, max_samples=0.15, min_samples_leaf=2, random_state=0),
+        cancer,
+    ),
+    "extra trees, ten classes": (
+        ExtraTreesClassifier(30, bootstrap=True, max_samples=0.3, max_depth=6, random_state=0),
+        digits,
+    ),
+    "bagged trees, named classes": (
+        BaggingClassifier(
+            DecisionTreeClassifier(max_depth=3),
+            30,
+            max_samples=0.15,
+            max_features=0.5,
+            random_state=0,
+        ),
+        wine,
+    ),
+    "bagged logistic": (
+        BaggingClassifier(
+            LogisticRegression(C=10.0, tol=1e-10, solver="newton-cholesky"),
+            24,
+            max_samples=0.2,
+            max_features=0.2,
+            random_state=0,
+        ),
+        four_digits,
+    ),
+    "missing values": (
+        RandomForestClassifier(30, max_samples=0.15, max_depth=3, random_state=0),
+        lambda: with_missing(*cancer()),
+    ),
+    "full bootstrap": (RandomForestClassifier(30, random_state=0), cancer),
+    "forest, regression": (
+        RandomForestRegressor(30, max_samples=0.3, min_samples_leaf=5, random_state=0),
+        diabetes,
+    ),
+    "extra trees, regression": (
+        ExtraTreesRegressor(30, bootstrap=True, max_samples=0.3, max_depth=5, random_state=0),
+        diabetes,
+    ),
+    "bagged ridge": (
+        BaggingRegressor(Ridge(), 24, max_samples=0.1, max_features=0.2, random_state=0),
+        diabetes,
+    ),
+    "missing values, regression": (
+        RandomForestRegressor(30, max_samples=0.3, min_samples_leaf=5, random_state=0),
+        lambda: with_missing(*diabetes()),
+    ),
+}
+LINEAR = ("bagged logistic", "bagged ridge")
+ILL_POSED = "full bootstrap"  # without prior mass, as in the paper's preset
+WAYS = {
+    "paper": {"preset": "paper"},
+    "lam": {"lam": LAM, "refine": None, "calibration": None},
+}
+MODELS = [(name, way) for name in CASES for way in WAYS if (name, way) != (ILL_POSED, "paper")]
+TREES = [(name, way) for name, way in MODELS if name not in LINEAR]
+KEPT_FILES = [
+    ("bagged trees, named classes", "lam"),
+    ("missing values", "paper"),
+    ("bagged ridge", "paper"),
+]
+
+
+@functools.cache
+def fitted(name):
+    ensemble, data = CASES[name]
+    X, y = data()
+    with threadpool_limits(1):  # threads would wait for one another in many small fits
+        return ensemble.fit(X, y), X, y
+
+
+@functools.cache
+def compressed(name, way):
+    return sb.compress(*fitted(name), **WAYS[way])
+
+
+def member_votes(ensemble, X):
+    """What each member itself says of X: (rows, members), or (rows, members, classes)."""
+    members = ensemble.estimators_
+    columns = getattr(ensemble, "estimators_features_", [slice(None)] * len(members))
+    if not is_classifier(ensemble):
+        said = [member.predict(X[:, own]) for member, own in zip(members, columns, strict=True)]
+        return np.stack(said, axis=1)
+    votes = np.zeros((len(X), len(members), len(ensemble.classes_)))
+    for j, (member, own) in enumerate(zip(members, columns, strict=True)):
+        votes[:, j, member.classes_.astype(int)] = member.predict_proba(X[:, own])
+    return votes
+
+
+@functools.cache
+def matrices(name):
+    """Votes, out-of-bag mask and targets, as `fit_weights` takes them."""
+    ensemble, X, y = fitted(name)
+    mask = np.ones((len(y), len(ensemble.estimators_)), dtype=bool)
+    for j, rows in enumerate(ensemble.estimators_samples_):
+        mask[rows, j] = False
+    return member_votes(ensemble, X), mask, y
+
+
+def rows_of(X):
+    """The rows, as trees read them."""
+    return X.astype(np.float32)
+
+
+def rows_with_gaps(X):
+    """More missing values than any tree has seen, and a row of nothing else."""
+    rows = rows_of(X)
+    rows[np.random.default_rng(1).random(rows.shape) < 0.3] = np.nan
+    rows[0] = np.nan
+    return rows
+
+
+def rows_to_try(name, X):
+    """Whole rows and rows with gaps; linear models have no way for those."""
+    return rows_of(X) if name in LINEAR else np.concatenate([rows_of(X), rows_with_gaps(X)])
+
+
+def pinned_rows(rows):
+    return rows[:: len(rows) // N_PINNED_ROWS][:N_PINNED_ROWS]
+
+
+def numbers(model, rows):
+    """Probabilities, or predictions of a regressor."""
+    return model.predict_proba(rows) if hasattr(model, "predict_proba") else model.predict(rows)
+
+
+def plain_vote(name, way, rows):
+    """The members' weighted vote in NumPy, with the floor of a λ that is a number."""
+    votes = member_votes(fitted(name)[0], rows)
+    vote = np.tensordot(votes, compressed(name, way).weights_, axes=(1, 0))
+    if votes.ndim == 3 and way == "lam":
+        vote = (1.0 - FLOOR) * vote + FLOOR / votes.shape[2]
+    return vote
+
+
+# -- solves ----------------------------------------------------------------------------------
+
+
+def calls(name):
+    """Calls of `fit_weights` that are kept, by a name of their own."""
+    loss = "log_loss" if is_classifier(CASES[name][0]) else "squared_error"
+    kept = {"lam": {"loss": loss, "lam": LAM}}
+    if name != ILL_POSED:
+        kept["paper"] = {"loss": loss, "preset": "paper"}
+    if is_classifier(CASES[name][0]):
+        kept["brier"] = {"loss": "brier", "lam": LAM}
+    if name in ("forest", "forest, regression"):
+        kept["no penalty"] = {"loss": loss}
+        for solver in ("slsqp", "active_set", "projected_gradient", "mirror"):
+            kept[solver] = {"loss": loss, "lam": LAM, "solver": solver}
+    return kept
+
+
+SOLVES = [(name, call) for name in CASES for call in calls(name)]
+
+
+@functools.cache
+def solved(name, call):
+    return sb.fit_weights(*matrices(name), **calls(name)[call])
+
+
+def plain_objective(name, call, weights):
+    """f(w) of docs and paper, in plain NumPy."""
+    votes, mask, y = matrices(name)
+    how = calls(name)[call]
+    paper = "preset" in how
+    lam = PAPER_LAM if paper else how.get("lam", 0.0)
+    floor, mass = (0.0, 0.0) if paper else (FLOOR, PRIOR_MASS)
+    votes = votes if votes.ndim == 3 else votes[:, :, None]
+    said = votes * mask[:, :, None]
+    uniform = said.sum(axis=1) / mask.sum(axis=1)[:, None]
+    vote = np.tensordot(said, weights, axes=(1, 0)) + mass * uniform
+    vote /= (mask @ weights + mass)[:, None]
+    if how["loss"] == "squared_error":
+        losses = (vote[:, 0] - y) ** 2
+    else:
+        truth = y[:, None] == np.unique(y)
+        vote = (1.0 - floor) * vote + floor / truth.shape[1]
+        if how["loss"] == "brier":
+            losses = np.sum((vote - truth) ** 2, axis=1)
+        else:
+            losses = -np.log(np.maximum(vote[truth], PAPER_CLIP))
+    return losses.mean() - lam * np.sum(weights**2)
+
+
+# -- the kept numbers ------------------------------------------------------------------------
+
+
+def kept_weights(weights):
+    """Those above zero, by member: the other ones are exact zeros."""
+    return {str(j): round(float(weights[j]), 9) for j in np.flatnonzero(weights)}
+
+
+def fingerprint(name):
+    """A number that tells whether scikit-learn has fitted the members that are kept here."""
+    votes, mask, _ = matrices(name)
+    votes = votes.reshape(*votes.shape[:2], -1) * mask[:, :, None]
+    return round(float(np.sum(votes * np.cos(np.arange(votes.size)).reshape(votes.shape))), 6)
+
+
+def made_goldens(folder):
+    models, files = {}, {}
+    for name, way in MODELS:
+        X, small = fitted(name)[1], compressed(name, way)
+        kept = {
+            "weights": kept_weights(small.weights_),
+            "predictions": numbers(small, pinned_rows(rows_of(X))).round(9).tolist(),
+        }
+        if name not in LINEAR:
+            gaps = numbers(small, pinned_rows(rows_with_gaps(X)))
+            kept["predictions with gaps"] = gaps.round(9).tolist()
+        models.setdefault(name, {})[way] = kept
+    for name, way in KEPT_FILES:
+        small, path = compressed(name, way), folder / "model.sbag"
+        small.save(path)
+        rows = pinned_rows(rows_to_try(name, fitted(name)[1]))
+        files[name] = {
+            "content": base64.b64encode(zlib.compress(path.read_bytes(), 9)).decode(),
+            "predictions": numbers(small, rows).tolist(),
+            "labels": small.predict(rows).tolist(),
+        }
+    fits = {}
+    for name, call in SOLVES:
+        found = solved(name, call)
+        fits.setdefault(name, {})[call] = {
+            "objective": float(f"{found.objective:.12g}"),
+            "weights": kept_weights(found.weights),
+        }
+    return {
+        "sklearn": sklearn.__version__,
+        "fingerprints": {name: fingerprint(name) for name in CASES},
+        "models": models,
+        "fits": fits,
+        "files": files,
+    }
+
+
+@functools.cache
+def goldens():
+    return json.loads(PATH.read_text(encoding="utf-8"))
+
+
+def kept(kind, name, which):
+    """Kept numbers of an ensemble, if it is the one that was kept."""
+    same = abs(fingerprint(name) - goldens()["fingerprints"][name]) < 1e-4
+    if not same and sklearn.__version__ != goldens()["sklearn"]:
+        pytest.skip(
+            f"scikit-learn {sklearn.__version__} fits other members than "
+            f"{goldens()['sklearn']}, of which numbers are kept"
+        )
+    assert same, "the members, or their bags, are not those that numbers are kept of"
+    return goldens()[kind][name][which]
+
+
+def close(found, expected, tolerance):
+    return np.testing.assert_allclose(found, expected, rtol=0.0, atol=tolerance)
+
+
+def check_weights(weights, expected):
+    assert [str(j) for j in np.flatnonzero(weights)] == list(expected)
+    close(weights[weights > 0], list(expected.values()), WEIGHT_TOLERANCE)
+    assert weights.min() >= 0.0
+    assert weights.sum() == pytest.approx(1.0, abs=1e-12)
+
+
+# -- weights ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("name", "way"), MODELS)
+def test_weights(name, way):
+    check_weights(compressed(name, way).weights_, kept("models", name, way)["weights"])
+
+
+@pytest.mark.parametrize(("name", "call"), SOLVES)
+def test_fit_weights(name, call):
+    found, expected = solved(name, call), kept("fits", name, call)
+    assert found.status.success
+    assert found.objective == pytest.approx(expected["objective"], rel=OBJECTIVE_TOLERANCE)
+    check_weights(found.weights, expected["weights"])
+
+
+@pytest.mark.parametrize(("name", "call"), SOLVES)
+def test_the_objective_is_the_one_on_paper(name, call):
+    found = solved(name, call)
+    plain = plain_objective(name, call, found.weights)
+    assert found.objective == pytest.approx(plain, rel=OBJECTIVE_TOLERANCE)
+
+
+@pytest.mark.parametrize("name", [name for name, way in MODELS if way == "paper"])
+def test_compress_solves_what_fit_weights_solves(name):
+    close(compressed(name, "paper").weights_, solved(name, "paper").weights, WEIGHT_TOLERANCE)
+
+
+@pytest.mark.parametrize("name", ["forest", "extra trees, ten classes"])
+def test_the_votes_for_the_true_class_are_enough(name):
+    votes, mask, y = matrices(name)
+    truth = votes[np.arange(len(y)), :, np.searchsorted(np.unique(y), y)]
+    found = sb.fit_weights(truth, mask, y, preset="paper")
+    close(found.weights, solved(name, "paper").weights, WEIGHT_TOLERANCE)
+
+
+# -- predictions -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("name", "way"), MODELS)
+def test_predictions(name, way):
+    X, small, expected = fitted(name)[1], compressed(name, way), kept("models", name, way)
+    for rows, label in ((rows_of(X), ""), (rows_with_gaps(X), " with gaps")):
+        if f"predictions{label}" in expected:
+            found = numbers(small.compile(), pinned_rows(rows))
+            close(found, expected[f"predictions{label}"], PREDICTION_TOLERANCE)
+
+
+@pytest.mark.parametrize(("name", "way"), MODELS)
+def test_the_kernel_is_the_members_weighted_vote(name, way):
+    ensemble, X, _ = fitted(name)
+    small, rows = compressed(name, way), rows_to_try(name, X)
+    vote = plain_vote(name, way, rows)
+    close(numbers(small.compile(), rows), vote, PREDICTION_TOLERANCE)
+    assert np.array_equal(numbers(small, rows), numbers(small.compile(), rows))
+    if is_classifier(ensemble):
+        best = np.sort(vote, axis=1)
+        clear = best[:, -1] - best[:, -2] > PREDICTION_TOLERANCE
+        labels = ensemble.classes_[vote.argmax(axis=1)]
+        assert clear.mean() > 0.9
+        assert np.array_equal(small.predict(rows)[clear], labels[clear])
+
+
+# -- exports ---------------------------------------------------------------------------------
+
+
+def check_export(name, way, export):
+    small, rows = compressed(name, way), rows_to_try(name, fitted(name)[1])
+    found = sb.verify(small, export, rows)
+    assert found.n_rows == len(rows)
+    assert found.largest_difference < EXPORT_TOLERANCE
+    return small, rows
+
+
+@pytest.mark.parametrize(("name", "way"), MODELS)
+def test_onnx(name, way, tmp_path):
+    pytest.importorskip("onnx", reason="the export to ONNX needs onnx")
+    runtime = pytest.importorskip("onnxruntime", reason="the export to ONNX needs onnxruntime")
+    export = compressed(name, way).to_onnx(tmp_path / "model.onnx")
+    small, rows = check_export(name, way, export)
+    close(export.predict(rows), numbers(small, rows), EXPORT_TOLERANCE)
+    # The file, by ONNX Runtime alone.
+    options = runtime.SessionOptions()
+    options.intra_op_num_threads = 1
+    session = runtime.InferenceSession(tmp_path / "model.onnx", options)
+    (given,) = session.get_inputs()
+    rows = rows.astype(np.float64 if given.type == "tensor(double)" else np.float32)
+    names = [output.name for output in session.get_outputs()]
+    said = dict(zip(names, session.run(None, {given.name: rows}), strict=True))
+    out = "probabilities" if "probabilities" in said else "prediction"
+    close(said[out], numbers(small, rows), EXPORT_TOLERANCE)
+
+
+@pytest.mark.parametrize(("name", "way"), TREES)
+def test_treelite(name, way):
+    pytest.importorskip("treelite", reason="the export to treelite needs treelite")
+    export = compressed(name, way).to_treelite()
+    small, rows = check_export(name, way, export)
+    close(export.predict(rows), numbers(small, rows), EXPORT_TOLERANCE)
+
+
+@pytest.mark.parametrize(("name", "way"), MODELS)
+def test_sklearn(name, way):
+    export = compressed(name, way).to_sklearn()
+    small, rows = check_export(name, way, export)
+    close(numbers(export, rows), numbers(small, rows), EXPORT_TOLERANCE)
+
+
+# -- files -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("name", "way"), MODELS)
+def test_a_file_predicts_the_same_bits(name, way, tmp_path):
+    small, rows = compressed(name, way), rows_to_try(name, fitted(name)[1])
+    small.save(tmp_path / "model.sbag")
+    loaded = sb.load(tmp_path / "model.sbag")
+    for given in (rows, rows.astype(np.float64)):
+        ours, theirs = small.predict(given), loaded.predict(given)
+        assert ours.dtype == theirs.dtype
+        assert np.array_equal(ours, theirs)
+        assert numbers(small, given).tobytes() == numbers(loaded, given).tobytes()
+    loaded.save(tmp_path / "again.sbag")
+    assert (tmp_path / "again.sbag").read_bytes() == (tmp_path / "model.sbag").read_bytes()
+
+
+@pytest.mark.parametrize("name", [name for name, _ in KEPT_FILES])
+def test_files_of_before_are_read(name, tmp_path):
+    expected = goldens()["files"][name]
+    (tmp_path / "model.sbag").write_bytes(zlib.decompress(base64.b64decode(expected["content"])))
+    loaded = sb.load(tmp_path / "model.sbag")
+    X, _ = CASES[name][1]()
+    rows = pinned_rows(rows_to_try(name, X))
+    close(numbers(loaded, rows), expected["predictions"], FILE_TOLERANCE)
+    if not is_classifier(CASES[name][0]):
+        close(loaded.predict(rows), expected["labels"], FILE_TOLERANCE)
+    else:
+        assert loaded.predict(rows).tolist() == expected["labels"]
+
+
+if __name__ == "__main__":
+    if sys.argv[1:] != ["--write"]:
+        raise SystemExit("python tests/test_goldens.py --write makes tests/goldens.json anew")
+    import tempfile
+
+    with tempfile.TemporaryDirectory() as folder:
+        made = made_goldens(Path(folder))
+    PATH.write_text(json.dumps(made, indent=1) + "\n", encoding="utf-8")
+    print(f"{PATH}: {PATH.stat().st_size:,} bytes")
