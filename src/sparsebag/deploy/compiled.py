@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -128,6 +129,16 @@ class CompiledEnsemble:
         """Bytes of the arrays that predict; members that predict for themselves not counted."""
         gate = 0 if self.gate is None else self.gate.nbytes
         return gate + sum(g.nbytes for g in self.groups if not isinstance(g, OtherMembers))
+
+    @cached_property
+    def file_bytes(self) -> int:
+        """Bytes of the file that ``save`` writes; ``nbytes`` if members cannot be stored."""
+        from sparsebag.deploy.artifact import dumps  # it needs this module
+
+        try:
+            return len(dumps(self, allow_pickle=True))
+        except Exception:  # labels no file can hold; a pickle raises anything
+            return self.nbytes
 
     @classifiers_only
     def predict_proba(self, X: Any, n_jobs: int | None = None) -> np.ndarray:

@@ -34,6 +34,11 @@ class Deployable:
         """
         return self.compile().n_models
 
+    @property
+    def nbytes_(self) -> int:
+        """Bytes of the file that ``save`` writes."""
+        return self.compile().file_bytes
+
     def compile(self) -> CompiledEnsemble:
         """The predictor itself, without scikit-learn's checks: for serving and for export.
 
