@@ -18,10 +18,12 @@ import time
 import warnings
 from collections import Counter
 from pathlib import Path
+from unittest.mock import patch
 
 import numpy as np
 
 from deploy_mutations import mutated, seeds, try_out
+from sparsebag.deploy import container
 
 HANG_SECONDS = 20
 """A file takes well under a millisecond; a process that takes this long for one is killed."""
@@ -33,10 +35,16 @@ OUTCOMES = ("refused", "loaded", "predicted")
 """Loaded only: a model of more columns than are tried."""
 
 
+def uncompressed_seeds() -> dict[str, bytes]:
+    """The same files with every array as it is: damage to them is damage to a model."""
+    with patch.object(container, "WORTH_PACKING", 2**62):
+        return {f"{name}, uncompressed": content for name, content in seeds().items()}
+
+
 def fuzz(count: int, seed: int, mapped: Path) -> Counter[str]:
     """Try ``count`` mutations; every failure is written to a file and raised."""
     rng = np.random.default_rng(seed)
-    files = list(seeds().values())
+    files = [*seeds().values(), *uncompressed_seeds().values()]
     results: Counter[str] = Counter()
     start = told = time.perf_counter()
     for i in range(count):

@@ -431,7 +431,7 @@ def test_writing_to_the_arrays_cannot_harm_the_kernel():
 def test_the_kernel_checks_every_index(name, at, value, message):
     compiled, _ = both(read_ensemble(CASES["forest"][1]()))
     (trees,) = compiled.groups
-    array = trees.arrays()[name].copy()
+    array = getattr(trees, name).copy()
     array[at] = value
     with pytest.raises(ValueError, match=message):
         replace(trees, **{name: array})

@@ -6,17 +6,19 @@ import numpy as np
 import pytest
 
 from deploy_mutations import mutated, seeds, try_out
+from fuzz_files import uncompressed_seeds
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_mutated_files(tmp_path):
     rng = np.random.default_rng(0)
     results = {name: [] for name in ("refused", "loaded", "predicted")}
-    for name, content in seeds().items():
+    files = seeds() | uncompressed_seeds()
+    for name, content in files.items():
         assert try_out(content) == "predicted"
-        for i in range(400):
+        for i in range(200):
             path = tmp_path / "mapped.sbag" if i % 10 == 0 else None
             results[try_out(mutated(content, rng), path)].append(name)
     assert len(results["refused"]) > 1000  # most damage is noticed
     assert len(results["predicted"]) > 50  # and some, in numbers, is a model of its own
-    assert set(results["predicted"]) == set(seeds())
+    assert set(results["predicted"]) == set(files)

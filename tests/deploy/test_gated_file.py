@@ -130,7 +130,7 @@ def test_arrays_of_other_types_or_of_the_members_are_refused(name):
         bad = {**tree, "gate": {**tree["gate"], "arrays": {**gate, "mean": position}}}
         with pytest.raises(sb.ArtifactError, match=message):
             loads(sealed(json.dumps(bad).encode(), body))
-    tree["arrays"][gate["mean"]]["dtype"] = "<i8"
+    tree["arrays"][gate["mean"]][0] = "<i8"
     with pytest.raises(sb.ArtifactError, match="its gate's 'mean' is of type <i8"):
         loads(sealed(json.dumps(tree).encode(), body))
 

@@ -10,6 +10,7 @@ import contextlib
 import pickle
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
+from itertools import groupby
 from typing import Any
 
 import numpy as np
@@ -68,9 +69,9 @@ HEADER = (
     "arrays",
 )
 ABSENT = {"feature_names": None, "categories": None, "gate": None}
-"""Keys that came later: a file without them is one of a model that has none."""
+"""Keys that a header may leave out."""
 SETTINGS: dict[str, dict[str, Callable[[Any], Any]]] = {
-    FlatTrees.kind: {"n_features": whole, "complement": flag, "total": number},
+    FlatTrees.kind: {"n_features": whole, "complement": flag, "total": number, "step": number},
     LinearVotes.kind: {"link": string, "n_outputs": whole, "n_members": whole},
     StackedNetworks.kind: {
         "n_layers": whole,
@@ -185,23 +186,27 @@ def dumps(model: CompiledEnsemble, *, allow_pickle: bool = False) -> bytes:
     bytes
     """
     arrays: list[np.ndarray] = []
+    packed: set[int] = set()
 
-    def stored(named: Mapping[str, np.ndarray]) -> dict[str, int]:
+    def stored(named: Mapping[str, np.ndarray], *, pack: bool = True) -> dict[str, int]:
+        positions = range(len(arrays), len(arrays) + len(named))
         arrays.extend(named.values())
-        return {name: len(arrays) - len(named) + i for i, name in enumerate(named)}
+        packed.update(positions if pack else ())
+        return dict(zip(named, positions, strict=True))
 
     header: dict[str, Any] = {
         "task": "regression" if model.classes is None else "classification",
         "n_features": model.n_features,
-        "feature_names": None if model.feature_names is None else list(model.feature_names),
         "floor": model.floor,
         "allow_nan": model.allow_nan,
-        "paths": list(model.paths),
+        "paths": [[kind, len(list(run))] for kind, run in groupby(model.paths)],
         "groups": [],
         "calibrator": None,
         "classes": labels_entry(model.classes, stored),
     }
-    if model.categories:  # absent elsewhere: older readers know no such key
+    if model.feature_names is not None:
+        header["feature_names"] = list(model.feature_names)
+    if model.categories:
         header["categories"] = {name: list(texts) for name, texts in model.categories.items()}
     if model.calibrator is not None:
         check_can_be_carried(model.calibrator)
@@ -213,10 +218,11 @@ def dumps(model: CompiledEnsemble, *, allow_pickle: bool = False) -> bytes:
             settings: dict[str, Any] = {}
         else:
             named, settings = group.arrays(), group.settings()
-        header["groups"].append({"kind": group.kind, "settings": settings, "arrays": stored(named)})
-    if model.gate is not None:  # else no word of it: versions without gates read the file
+        positions = stored(named, pack=group.kind not in MAPPED_KINDS)
+        header["groups"].append({"kind": group.kind, "settings": settings, "arrays": positions})
+    if model.gate is not None:
         header["gate"] = gate_entry(model.gate, stored)
-    return assembled(header, arrays)
+    return assembled(header, arrays, packed)
 
 
 def loads(content: Any, *, allow_pickle: bool = False) -> CompiledEnsemble:
@@ -318,13 +324,15 @@ def _check_groups(
 
 
 def _paths(paths: Any, groups: tuple[Group, ...]) -> tuple[str, ...]:
-    found = tuple(string(path) for path in listed(paths))
+    found: Counter[str] = Counter()
     members: Counter[str] = Counter()
+    for kind, count in listed(paths):
+        found[string(kind)] += whole(count)
     for group in groups:
         members[group.kind] += group.n_members
-    if Counter(found) != members:
+    if found != members:
         raise ArtifactError("its paths are not those of its members")
-    return found
+    return tuple(kind for kind, count in paths for _ in range(count))
 
 
 def _calibrator(entry: Any, arrays: list[np.ndarray], n_outputs: int) -> Any:
@@ -361,7 +369,7 @@ def _group(
     settings = {name: SETTINGS[kind][name](value) for name, value in settings.items()}
     rebuilt: FlatTrees | LinearVotes | StackedNetworks
     rebuilt = GROUPS[kind].rebuild(_typed(kind, named), settings)
-    with_keys(named, tuple(rebuilt.arrays()))
+    with_keys(named, tuple(rebuilt.STORED if isinstance(rebuilt, FlatTrees) else rebuilt.arrays()))
     return rebuilt
 
 
@@ -376,12 +384,11 @@ def _unpickled(stored: np.ndarray) -> OtherMembers:
 
 
 def _typed(kind: str, named: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """The arrays, once each is of the type its name asks for."""
+    """The arrays, once each is of a type its name allows."""
     for name, array in named.items():
-        whole = name == "class_columns"
-        expected = GROUPS[kind].DTYPES.get(name, "") if hasattr(GROUPS[kind], "DTYPES") else ""
-        expected = expected or ("<i4" if whole else "<f8")
-        if array.dtype.str != expected:
+        allowed = FlatTrees.STORED.get(name, ()) if kind == FlatTrees.kind else ()
+        allowed = allowed or ("<i4" if name == "class_columns" else "<f8",)
+        if array.dtype.str not in allowed:
             raise ArtifactError(f"its array {name[:20]!r} is of type {array.dtype.str}")
     return named
 

@@ -1,4 +1,4 @@
-"""The container of a ``.sbag`` file: preamble, JSON header, raw arrays; nothing in it is trusted.
+"""The container of a ``.sbag`` file: preamble, JSON header, arrays; nothing in it is trusted.
 
 docs/file_format.md describes it. What the header and the arrays mean is for
 `sparsebag.deploy.artifact`.
@@ -8,26 +8,34 @@ from __future__ import annotations
 
 import hashlib
 import io
-import itertools
 import json
 import math
 import struct
-from collections.abc import Mapping
+import zlib
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import numpy as np
 
 MAGIC = b"\x89SBAG\r\n\x1a"
 """Not text, and broken by transfers that translate line ends."""
-VERSION = 1
+VERSION = 2
 PREAMBLE = struct.Struct("<8sIIQ32s")
 """Magic, version, length of the header, length of the file, SHA-256 of all that follows."""
-ALIGNMENT = 64
+ALIGNMENT = 8
 """Arrays start at multiples of this, so that they can be mapped as they are."""
+WORTH_PACKING = 16
+"""Bytes that compression must save; saying so in the header takes most of them."""
+LEVEL = 7
+"""Of zlib; the highest one takes eight times as long for a hundredth of the bytes."""
+MAX_RATIO = 32
+"""An array takes at most this many times its bytes in the file: a small file cannot fill memory."""
+DEFLATE = -15
+"""zlib's name of a stream without a checksum of its own; the file has one."""
 MAX_HEADER = 2**24
 """Bytes of JSON; a header lists arrays and labels, not data."""
 MAX_DIMENSIONS = 3
-DTYPES = ("<f4", "<f8", "<i4", "<i8", "|u1", "|b1")
+DTYPES = ("<f4", "<f8", "|i1", "<i2", "<i4", "<i8", "|u1", "<u2", "|b1")
 
 
 class ArtifactError(ValueError):
@@ -47,7 +55,9 @@ class ArtifactError(ValueError):
 # -- bytes -----------------------------------------------------------------------------------
 
 
-def assembled(header: dict[str, Any], arrays: list[np.ndarray]) -> bytes:
+def assembled(
+    header: dict[str, Any], arrays: list[np.ndarray], packed: Collection[int] = ()
+) -> bytes:
     """The bytes of a file.
 
     Parameters
@@ -55,6 +65,8 @@ def assembled(header: dict[str, Any], arrays: list[np.ndarray]) -> bytes:
     header : dict
         What JSON can hold.
     arrays : list of ndarray
+    packed : collection of int
+        Positions of the arrays to compress, where it pays; the others can be mapped.
 
     Returns
     -------
@@ -66,24 +78,23 @@ def assembled(header: dict[str, Any], arrays: list[np.ndarray]) -> bytes:
     >>> header["a"], arrays[0].tolist()
     (1, [1.0, 1.0])
     """
-    arrays = [np.ascontiguousarray(a, dtype=a.dtype.newbyteorder("<")) for a in arrays]
-    # Offsets count from the first array, so that they do not depend on the header's length.
-    position = 0
-    table: list[dict[str, Any]] = []
-    for array in arrays:
-        table.append({"dtype": array.dtype.str, "shape": list(array.shape), "offset": position})
-        position = _aligned(position + array.nbytes)
-    text = json.dumps({**header, "arrays": table}, allow_nan=False).encode()
-    first = _aligned(PREAMBLE.size + len(text))
+    table: list[list[Any]] = []
     body = io.BytesIO()
-    body.write(text)
-    for array, entry in zip(arrays, table, strict=True):
-        body.seek(first - PREAMBLE.size + entry["offset"])
-        body.write(array.tobytes())
-    end = first + (table[-1]["offset"] + arrays[-1].nbytes if arrays else 0)
-    content = body.getvalue().ljust(end - PREAMBLE.size, b"\0")
+    for position, array in enumerate(arrays):
+        array = np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<"))
+        entry: list[Any] = [array.dtype.str, list(array.shape)]
+        content = array.tobytes()
+        if position in packed and len(content) > WORTH_PACKING:
+            plain, steps = _deflated(array, delta=False), _deflated(array, delta=True)
+            short = min(plain, steps, key=len)
+            if len(short) + WORTH_PACKING <= len(content):
+                content, entry = short, [*entry, len(short), short is steps]
+        table.append(entry)
+        body.write(content.ljust(_aligned(len(content)), b"\0"))
+    text = json.dumps({**header, "arrays": table}, allow_nan=False, separators=(",", ":")).encode()
+    content = text.ljust(_aligned(len(text)), b"\0") + body.getvalue()
     digest = hashlib.sha256(content).digest()
-    return PREAMBLE.pack(MAGIC, VERSION, len(text), end, digest) + content
+    return PREAMBLE.pack(MAGIC, VERSION, len(text), PREAMBLE.size + len(content), digest) + content
 
 
 def checked_preamble(first: Any, n_bytes: int) -> tuple[int, bytes]:
@@ -105,8 +116,9 @@ def checked_preamble(first: Any, n_bytes: int) -> tuple[int, bytes]:
         raise ArtifactError("it does not begin as a .sbag file does")
     _, version, n_header, n_file, digest = PREAMBLE.unpack(first)
     if version != VERSION:
+        todo = "save the model again" if version < VERSION else "update sparsebag"
         raise ArtifactError(
-            f"it is in version {version} of the format and this sparsebag reads {VERSION}"
+            f"it is in version {version} of the format and this sparsebag reads {VERSION}; {todo}"
         )
     if n_file != n_bytes:
         raise ArtifactError(f"it has {n_bytes} bytes of {n_file}: it was cut or added to")
@@ -139,44 +151,72 @@ def taken_apart(
     header = json.loads(text, parse_constant=_no_constant, object_pairs_hook=_distinct)
     if not isinstance(header, dict):
         raise ArtifactError("its header is no table")
-    first = _aligned(PREAMBLE.size + n_header)
-    table = listed(header["arrays"])
-    arrays = [_array(entry, view, first) for entry in table]
-    _check_apart(table, arrays)
-    if mapped is None:
-        return header, arrays, None
-    if len(mapped) != len(view):
+    arrays, shared = [], []
+    if mapped is not None and len(mapped) != len(view):
         raise ArtifactError("it was cut or added to while it was read")
-    return header, arrays, [_array(entry, memoryview(mapped), first) for entry in table]
+    start = _aligned(PREAMBLE.size + n_header)
+    for entry in listed(header["arrays"]):
+        array, n_bytes = _array(entry, view, start)
+        arrays.append(array)
+        if mapped is not None and n_bytes and len(entry) == 2:
+            array = np.frombuffer(mapped, array.dtype, array.size, start).reshape(array.shape)
+        shared.append(array)
+        start = _aligned(start + n_bytes)
+    if start != len(view):
+        raise ArtifactError("its arrays do not fill the file")
+    return header, arrays, None if mapped is None else shared
 
 
 def _aligned(position: int) -> int:
     return -(-position // ALIGNMENT) * ALIGNMENT
 
 
-def _array(entry: Any, view: memoryview, first: int) -> np.ndarray:
-    entry = with_keys(entry, ("dtype", "shape", "offset"))
-    dtype, offset = string(entry["dtype"]), whole(entry["offset"])
-    sizes = tuple(whole(size) for size in listed(entry["shape"]))
-    if dtype not in DTYPES or len(sizes) > MAX_DIMENSIONS:
+def _array(entry: Any, view: memoryview, start: int) -> tuple[np.ndarray, int]:
+    """An array of a file, and how many bytes it takes there."""
+    dtype, shape, *packed = listed(entry)
+    sizes = [whole(size) for size in listed(shape)]
+    if string(dtype) not in DTYPES or len(sizes) > MAX_DIMENSIONS:
         raise ArtifactError("an array is of a type that models do not hold")
-    count = math.prod(sizes)
-    outside = first + offset + count * np.dtype(dtype).itemsize > len(view)
-    if offset % ALIGNMENT or outside or max(sizes, default=0) > len(view):
+    count, itemsize = math.prod(sizes), np.dtype(dtype).itemsize
+    n_bytes = whole(packed[0]) if packed else count * itemsize
+    if start + n_bytes > len(view) or (count == 0 and max(sizes) > len(view)):
         raise ArtifactError("an array lies outside the file")
+    if packed:
+        _, delta = packed
+        numbers = _inflated(view[start : start + n_bytes], count, itemsize, delta=flag(delta))
+        return numbers.view(dtype).reshape(sizes), n_bytes
     if count == 0:
-        return np.empty(sizes, dtype=dtype)
-    return np.frombuffer(view, dtype=dtype, count=count, offset=first + offset).reshape(sizes)
+        return np.empty(sizes, dtype=dtype), 0
+    return np.frombuffer(view, dtype, count, start).reshape(sizes), n_bytes
 
 
-def _check_apart(table: list[Any], arrays: list[np.ndarray]) -> None:
-    spans = sorted(
-        (entry["offset"], entry["offset"] + array.nbytes)
-        for entry, array in zip(table, arrays, strict=True)
-        if array.nbytes
-    )
-    if any(after[0] < before[1] for before, after in itertools.pairwise(spans)):
-        raise ArtifactError("its arrays overlap")
+def _deflated(array: np.ndarray, *, delta: bool) -> bytes:
+    """Its numbers or their differences, all first bytes before all second ones, compressed."""
+    numbers = array.reshape(-1).view(f"<u{array.itemsize}")
+    if delta:  # modulo 2**bits, so that sums are exact
+        numbers = np.diff(numbers, prepend=numbers.dtype.type(0))
+    planes = numbers.view(np.uint8).reshape(-1, array.itemsize).T.tobytes()
+    found = []
+    for strategy in (zlib.Z_DEFAULT_STRATEGY, zlib.Z_FILTERED):  # the latter: no short matches
+        coder = zlib.compressobj(LEVEL, zlib.DEFLATED, DEFLATE, zlib.DEF_MEM_LEVEL, strategy)
+        found.append(coder.compress(planes) + coder.flush())
+    return min(found, key=len).ljust(-(-array.nbytes // MAX_RATIO), b"\0")
+
+
+def _inflated(content: memoryview, count: int, itemsize: int, *, delta: bool) -> np.ndarray:
+    n_bytes = count * itemsize
+    if not 0 < n_bytes <= MAX_RATIO * len(content):
+        raise ArtifactError("an array is larger than its compressed bytes may make it")
+    coder = zlib.decompressobj(DEFLATE)
+    try:
+        planes = coder.decompress(content, n_bytes + 1)
+    except zlib.error:
+        raise ArtifactError("an array cannot be decompressed") from None
+    if len(planes) != n_bytes or not coder.eof:
+        raise ArtifactError("an array is not as long as it should be")
+    numbers = np.frombuffer(planes, np.uint8).reshape(itemsize, count).T.copy()
+    unsigned = numbers.reshape(-1).view(f"<u{itemsize}")
+    return np.cumsum(unsigned, dtype=unsigned.dtype) if delta else unsigned
 
 
 def _no_constant(name: str) -> float:

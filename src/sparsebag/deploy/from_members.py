@@ -18,7 +18,7 @@ from sparsebag.deploy.gate import CompiledGate, Gate
 from sparsebag.deploy.linear import LINKS, LinearVotes
 from sparsebag.deploy.mlp import ACTIVATIONS, StackedNetworks
 from sparsebag.deploy.other import OtherMembers
-from sparsebag.deploy.trees import FlatTrees, round_down
+from sparsebag.deploy.trees import FlatTrees, distinct_rows, round_down
 from sparsebag.evidence.members import Member, MemberPool
 
 PROBE_ROWS = 16
@@ -215,12 +215,10 @@ def _flat_trees(
     n_nodes = n_values = 0
     for member, table, leaf, weight in zip(members, tables, leaf_sets, weights, strict=True):
         tree = member.estimator.tree_
-        said = weight * (table[leaf, 1:] if complement else table[leaf])
-        # Leaves that say the same share a row: pure leaves are most of a deep tree.
-        distinct, which = np.unique(said, axis=0, return_inverse=True)
+        n_leaves = int(np.count_nonzero(leaf))
         number = np.empty(tree.node_count, dtype=np.int32)  # a node's, or ~row for a leaf
-        number[~leaf] = n_nodes + np.arange(np.count_nonzero(~leaf))
-        number[leaf] = ~(n_values + which.reshape(-1))
+        number[~leaf] = n_nodes + np.arange(len(leaf) - n_leaves)
+        number[leaf] = ~(n_values + np.arange(n_leaves))
         inner = np.flatnonzero(~leaf)
         columns = _features(member, n_features)[tree.feature[inner]]
         children = np.stack([tree.children_left[inner], tree.children_right[inner]], axis=1)
@@ -229,12 +227,17 @@ def _flat_trees(
         parts["missing_left"].append(tree.missing_go_to_left[inner])
         parts["children"].append(number[children])
         parts["roots"].append(number[:1])
-        parts["values"].append(distinct)
-        n_nodes, n_values = n_nodes + len(inner), n_values + len(distinct)
+        parts["values"].append(weight * (table[leaf, 1:] if complement else table[leaf]))
+        n_nodes, n_values = n_nodes + len(inner), n_values + n_leaves
+    # Leaves that say the same share a row: pure leaves are most of a deep tree.
+    distinct, row = distinct_rows(np.concatenate(parts["values"]))
+    parts["values"] = [distinct]
     arrays = {
         name: np.ascontiguousarray(np.concatenate(parts[name]), dtype=dtype)
         for name, dtype in FlatTrees.DTYPES.items()
     }
+    for linked in (arrays["children"], arrays["roots"]):
+        linked[linked < 0] = ~row[~linked[linked < 0]]
     total = 0.0
     for weight in weights:  # in the kernel's order: a class with every vote leaves exactly zero
         total += float(weight)

@@ -12,6 +12,10 @@ from sparsebag.deploy._forest import Forest, Gate
 
 SPARSE_BLOCK_BYTES = 2**25
 """Sparse rows are made dense this much at a time."""
+UNSIGNED = ("|u1", "<u2", "<i4")
+SIGNED = ("|i1", "<i2", "<i4")
+CODE_BITS = 30
+"""Of the largest leaf code while the step is looked for: it fits int32 with its sign."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,6 +66,15 @@ class FlatTrees:
         "roots": "<i4",
         "values": "<f8",
     }
+    STORED: ClassVar[dict[str, tuple[str, ...]]] = {
+        "inner": ("|u1",),
+        "feature": UNSIGNED,
+        "rank": UNSIGNED,
+        "cuts": ("<f4",),
+        "missing_left": ("|u1",),
+        "leaf": UNSIGNED,
+        "values": ("<f8", *SIGNED),
+    }
 
     def __post_init__(self) -> None:
         kernel = Forest(
@@ -90,11 +103,30 @@ class FlatTrees:
     @property
     def nbytes(self) -> int:
         """Bytes of the arrays and of the kernel's own copy."""
-        return self.kernel.nbytes + sum(a.nbytes for a in self.arrays().values())
+        arrays: list[np.ndarray] = [getattr(self, name) for name in self.DTYPES]
+        return self.kernel.nbytes + sum(array.nbytes for array in arrays)
 
     def arrays(self) -> dict[str, np.ndarray]:
-        """The arrays by name, as files hold them."""
-        return {name: getattr(self, name) for name in self.DTYPES}
+        """The arrays by name, as files hold them: nodes and leaves in preorder, tree by tree."""
+        visited = _preorder(self.children, self.roots)
+        inner = visited >= 0
+        nodes, rows = visited[inner], ~visited[~inner]
+        feature = self.feature[nodes].astype(np.int64)
+        # Trees share most of their thresholds: each is stored once a feature, and ranked in it.
+        bits = np.ascontiguousarray(self.threshold[nodes], dtype="<f4").view("<u4")
+        cuts, which = np.unique(feature << 32 | bits, return_inverse=True)
+        rank = which - np.searchsorted(cuts >> 32, feature)
+        table, row = distinct_rows(self.values)
+        codes, _ = _codes(table, self._weights)
+        return {
+            "inner": np.packbits(inner),
+            "feature": _smallest(feature, UNSIGNED),
+            "rank": _smallest(rank[np.argsort(feature, kind="stable")], UNSIGNED),
+            "cuts": (cuts & 0xFFFFFFFF).astype("<u4").view("<f4"),
+            "missing_left": np.packbits(self.missing_left[nodes] != 0),
+            "leaf": _smallest(row[rows], UNSIGNED),
+            "values": np.ascontiguousarray(codes.T),
+        }
 
     def settings(self) -> dict[str, Any]:
         """The rest, as files hold it."""
@@ -102,13 +134,34 @@ class FlatTrees:
             "n_features": self.n_features,
             "complement": self.complement,
             "total": self.total,
+            "step": _codes(self.values, self._weights)[1],
         }
+
+    @property
+    def _weights(self) -> tuple[float, ...]:
+        """What the weight of every tree may be, if they are equal; `total` has rounding errors."""
+        return 1.0 / self.n_members, self.total / self.n_members
 
     @classmethod
     def rebuild(cls, arrays: Mapping[str, np.ndarray], settings: Mapping[str, Any]) -> Self:
         """From what a file holds; raises ValueError where it cannot be."""
+        for name in cls.STORED:
+            if arrays[name].ndim != (2 if name == "values" else 1):
+                raise ValueError(f"the trees' {name!r} is of another shape.")
+            if name in ("feature", "rank", "leaf") and arrays[name].min(initial=0) < 0:
+                raise ValueError(f"the trees' {name!r} is below zero.")
+        feature, leaf = arrays["feature"], arrays["leaf"]
+        inner = _flags(arrays["inner"], len(feature) + len(leaf))
+        children, roots = _linked(inner, leaf, len(feature))
+        with np.errstate(over="ignore", invalid="ignore"):  # refused later, if it is used
+            values = np.ascontiguousarray(arrays["values"].T) * float(settings["step"])
         return cls(
-            **{name: arrays[name] for name in cls.DTYPES},
+            threshold=_thresholds(feature, arrays["rank"], arrays["cuts"]),
+            feature=feature.astype(np.int32),
+            missing_left=_flags(arrays["missing_left"], len(feature)),
+            children=children,
+            roots=roots,
+            values=values,
             n_features=int(settings["n_features"]),
             complement=bool(settings["complement"]),
             total=float(settings["total"]),
@@ -173,6 +226,113 @@ class FlatTrees:
         for name, value in state.items():
             object.__setattr__(self, name, value)
         self.__post_init__()
+
+
+def distinct_rows(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The rows that differ in a bit, sorted, and the position of each row among them.
+
+    Parameters
+    ----------
+    values : float64 ndarray of shape (rows, columns)
+
+    Returns
+    -------
+    ndarray, int ndarray of shape (rows,)
+
+    Examples
+    --------
+    >>> distinct_rows(np.array([[2.0], [1.0], [2.0]]))[1].tolist()
+    [1, 0, 1]
+    """
+    # The bytes of big-endian numbers sort as the numbers do, and faster than rows of numbers.
+    whole = np.ascontiguousarray(values, dtype=">f8").view(f"V{8 * values.shape[1]}").reshape(-1)
+    _, first, row = np.unique(whole, return_index=True, return_inverse=True)
+    return values[first], row.reshape(-1)
+
+
+# -- as files hold them ----------------------------------------------------------------------
+
+
+def _preorder(children: np.ndarray, roots: np.ndarray) -> np.ndarray:
+    """Nodes and ``~row`` of leaves in the order of a walk, left before right."""
+    pairs = children.tolist()
+    pending = roots[::-1].tolist()
+    visited = []
+    while pending:
+        at = pending.pop()
+        visited.append(at)
+        if at >= 0:
+            left, right = pairs[at]
+            pending += (right, left)
+    return np.array(visited, dtype=np.int64)
+
+
+def _linked(inner: np.ndarray, leaf: np.ndarray, n_inner: int) -> tuple[np.ndarray, np.ndarray]:
+    """Children and roots of trees in preorder, from which of their nodes are inner ones."""
+    # An inner node opens one subtree more than it closes, a leaf closes one. The left child is the
+    # next node; the right one is the next with as many open subtrees before it as its parent.
+    at, leaf_at = np.flatnonzero(inner != 0), np.flatnonzero(inner == 0)
+    opened = 2 * inner.astype(np.int32) - 1
+    after = np.cumsum(opened, dtype=np.int32)
+    before = after - opened
+    if not len(inner) or len(at) != n_inner or before.min() <= after[-1]:
+        raise ValueError("the nodes do not make trees.")
+    number = np.empty(len(inner), dtype=np.int32)
+    number[at], number[leaf_at] = np.arange(n_inner), ~leaf.astype(np.int32)
+    order = np.argsort(_smallest(before, SIGNED), kind="stable")
+    following = np.empty_like(number)
+    following[order[:-1]] = number[order[1:]]
+    is_root = np.diff(np.minimum.accumulate(before), prepend=1) < 0
+    return np.stack([number[at + 1], following[at]], axis=1), number[is_root]
+
+
+def _thresholds(feature: np.ndarray, rank: np.ndarray, cuts: np.ndarray) -> np.ndarray:
+    """Each node's threshold: of its feature's distinct ones, the one of its rank."""
+    by_feature = np.argsort(feature, kind="stable")
+    starts = np.flatnonzero(np.diff(feature[by_feature], prepend=-1))
+    if len(rank) != len(feature):
+        raise ValueError("the trees' 'rank' is not one a node.")
+    counts = np.maximum.reduceat(rank, starts).astype(np.int64) + 1
+    if counts.sum() != len(cuts):
+        raise ValueError("the ranks are not those of the thresholds.")
+    first = np.repeat(np.cumsum(counts) - counts, np.diff(starts, append=len(feature)))
+    threshold = np.empty(len(feature), dtype=np.float32)
+    threshold[by_feature] = cuts[first + rank]
+    return threshold
+
+
+def _flags(packed: np.ndarray, count: int) -> np.ndarray:
+    if len(packed) != -(-count // 8):
+        raise ValueError("the trees' flags are not one a node.")
+    return np.unpackbits(packed, count=count)
+
+
+def _codes(values: np.ndarray, weights: tuple[float, ...]) -> tuple[np.ndarray, float]:
+    """Integers and the step with ``integers * step == values``, bit for bit; else values and 1.
+
+    They exist where leaves are multiples of a power of two and all trees have one of these
+    weights: the step is the weight times the power, and powers of two round nothing.
+    """
+    largest = float(np.abs(values).max(initial=0.0))
+    for weight in weights:
+        if weight <= 0.0 or not 0.0 < largest / weight < np.inf:
+            continue
+        step = np.ldexp(weight, np.frexp(largest / weight)[1] - CODE_BITS)
+        codes = np.rint(values / step).astype(np.int64)
+        if np.array_equal(
+            (codes * step).view(np.int64), np.ascontiguousarray(values).view(np.int64)
+        ):
+            common = int(np.bitwise_or.reduce(codes, axis=None))
+            power = common & -common
+            return _smallest(codes // power, SIGNED), float(step * power)
+    return values, 1.0
+
+
+def _smallest(numbers: np.ndarray, dtypes: tuple[str, ...]) -> np.ndarray:
+    """The same integers in the first type that holds them."""
+    least, most = int(numbers.min(initial=0)), int(numbers.max(initial=0))
+    fits = (d for d in dtypes if np.iinfo(d).min <= least and most <= np.iinfo(d).max)
+    return numbers.astype(next(fits))
 
 
 def readable(X: np.ndarray) -> np.ndarray:
