@@ -32,7 +32,7 @@ from deploy_mutations import parts, sealed
 from sparsebag.deploy import container
 from sparsebag.deploy.artifact import dumps, loads
 from sparsebag.deploy.calibrators import Isotonic, Temperature, TemperedFloor, VectorScaling
-from sparsebag.deploy.container import assembled, taken_apart
+from sparsebag.deploy.container import assembled, stored_array, taken_apart
 from sparsebag.deploy.from_members import compile_members
 from sparsebag.deploy.trees import FlatTrees
 from sparsebag.evidence.from_ensemble import read_ensemble
@@ -257,7 +257,7 @@ def test_compressed_arrays_come_back(dtype):
     rng = np.random.default_rng(0)
     numbers = rng.integers(0, 2 if dtype == "|b1" else 100, size=(3, 5000))
     arrays = [numbers.astype(dtype), np.sort(numbers.ravel()).astype(dtype), np.zeros(10**5, dtype)]
-    content = assembled({}, arrays, range(3))
+    content = assembled({}, [stored_array(array) for array in arrays])
     header, found, _ = taken_apart(content)
     assert [len(entry) for entry in header["arrays"]] == [4, 4, 4]
     for array, again in zip(arrays, found, strict=True):

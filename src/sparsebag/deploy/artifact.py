@@ -23,11 +23,13 @@ from sparsebag.deploy.container import (
     PREAMBLE,
     VERSION,
     ArtifactError,
+    StoredArray,
     assembled,
     checked_preamble,
     flag,
     listed,
     number,
+    stored_array,
     string,
     taken_apart,
     whole,
@@ -185,14 +187,11 @@ def dumps(model: CompiledEnsemble, *, allow_pickle: bool = False) -> bytes:
     -------
     bytes
     """
-    arrays: list[np.ndarray] = []
-    packed: set[int] = set()
+    arrays: list[StoredArray] = []
 
     def stored(named: Mapping[str, np.ndarray], *, pack: bool = True) -> dict[str, int]:
-        positions = range(len(arrays), len(arrays) + len(named))
-        arrays.extend(named.values())
-        packed.update(positions if pack else ())
-        return dict(zip(named, positions, strict=True))
+        arrays.extend(stored_array(array, pack=pack) for array in named.values())
+        return {name: len(arrays) - len(named) + i for i, name in enumerate(named)}
 
     header: dict[str, Any] = {
         "task": "regression" if model.classes is None else "classification",
@@ -222,7 +221,7 @@ def dumps(model: CompiledEnsemble, *, allow_pickle: bool = False) -> bytes:
         header["groups"].append({"kind": group.kind, "settings": settings, "arrays": positions})
     if model.gate is not None:
         header["gate"] = gate_entry(model.gate, stored)
-    return assembled(header, arrays, packed)
+    return assembled(header, arrays)
 
 
 def loads(content: Any, *, allow_pickle: bool = False) -> CompiledEnsemble:
