@@ -1,0 +1,205 @@
+"""Sums over trees, pruning and refitting against slow and plain versions of themselves."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sparsebag.student._student import (
+    Trees,
+    add_rows,
+    add_up,
+    add_votes,
+    backfit,
+    prune,
+    shrink_to_parent,
+)
+
+
+def random_trees(rng, sizes):
+    """Trees with so many leaves each, in preorder: left, right, offset."""
+    left, right, offset = [], [], [0]
+    for leaves in sizes:
+        grow(rng, leaves, left, right)
+        offset.append(len(left))
+    return np.array(left, np.int32), np.array(right, np.int32), np.array(offset, np.int64)
+
+
+def grow(rng, leaves, left, right):
+    here = len(left)
+    left.append(-1)
+    right.append(-1)
+    if leaves > 1:
+        first = int(rng.integers(1, leaves))
+        left[here] = len(left)
+        grow(rng, first, left, right)
+        right[here] = len(left)
+        grow(rng, leaves - first, left, right)
+
+
+def below(left, right, node):
+    """The leaves of a subtree."""
+    if left[node] < 0:
+        return [node]
+    return below(left, right, left[node]) + below(left, right, right[node])
+
+
+def losses(rng, left, right):
+    """What is lost where each subtree becomes a leaf: a weighted sum of squares."""
+    mass, value = rng.integers(1, 9, len(left)).astype(float), rng.normal(size=len(left))
+    lost = np.zeros(len(left))
+    for node in range(len(left)):
+        leaves = below(left, right, node)
+        mean = np.average(value[leaves], weights=mass[leaves])
+        lost[node] = np.sum(mass[leaves] * (value[leaves] - mean) ** 2) if len(leaves) > 1 else 0.0
+    return lost
+
+
+def prunings(left, right, node):
+    """Every pruning of a subtree, as tuples of the nodes that become leaves."""
+    yield (node,)
+    if left[node] >= 0:
+        for a in prunings(left, right, left[node]):
+            for b in prunings(left, right, right[node]):
+                yield a + b
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    seed=st.integers(0, 10**6),
+    sizes=st.lists(st.integers(1, 20), min_size=1, max_size=4),
+    most=st.integers(1, 80),
+)
+def test_pruning_keeps_to_the_limit_and_leaves_whole_trees(seed, sizes, most):
+    rng = np.random.default_rng(seed)
+    left, right, offset = random_trees(rng, sizes)
+    most = max(most, len(sizes))  # a tree is never less than its root
+    ends = np.empty(len(left), np.int32)
+    count = prune(left, right, offset, losses(rng, left, right), most, ends)
+    kept = np.flatnonzero(ends == np.arange(len(left)))
+    assert len(kept) == count <= most
+    assert set(offset[:-1]) <= set(kept)
+    for node in kept[left[kept] >= 0]:  # both children or none
+        assert (left[node] in kept) == (right[node] in kept)
+    for node in range(len(left)):  # whoever is cut ends in an ancestor that is left
+        assert ends[node] in kept
+        assert ends[node] <= node
+
+
+@settings(max_examples=40, deadline=None)
+@given(seed=st.integers(0, 10**6), sizes=st.lists(st.integers(2, 5), min_size=1, max_size=2))
+def test_pruning_is_the_best_of_all_prunings_of_its_size(seed, sizes):
+    """At a price per leaf none is better; so none of as many leaves is."""
+    rng = np.random.default_rng(seed)
+    left, right, offset = random_trees(rng, sizes)
+    lost = losses(rng, left, right)
+    every = [
+        (sum(map(len, combined)), sum(lost[list(leaves)].sum() for leaves in combined))
+        for combined in itertools.product(*(list(prunings(left, right, o)) for o in offset[:-1]))
+    ]
+    for most in range(len(sizes), len(left) + 1):
+        ends = np.empty(len(left), np.int32)
+        count = prune(left, right, offset, lost, most, ends)
+        kept = np.flatnonzero(ends == np.arange(len(left)))
+        leaves = [n for n in kept if left[n] < 0 or left[n] not in kept]
+        assert 2 * len(leaves) - len(sizes) == count
+        best = min(cost for n, cost in every if n <= len(leaves))
+        assert lost[leaves].sum() <= best + 1e-9
+
+
+@settings(max_examples=40, deadline=None)
+@given(seed=st.integers(0, 10**6), shrink=st.sampled_from([0.0, 0.1, 3.0, 100.0]))
+def test_shrinking_is_the_recursion_from_the_root(seed, shrink):
+    rng = np.random.default_rng(seed)
+    left, right, offset = random_trees(rng, rng.integers(1, 12, 3))
+    mass = np.where(left < 0, rng.integers(0, 5, len(left)), 0).astype(float)
+    mass[offset[1:] - 1] += 1.0  # every tree has rows
+    total = np.where(left < 0, mass, 0.0)[:, None] * rng.normal(size=(len(left), 2))
+    sums = np.concatenate([mass[:, None], total], axis=1)
+    add_up(left, right, sums)
+    mass, value = np.ascontiguousarray(sums[:, 0]), np.ascontiguousarray(sums[:, 1:])
+    expected = np.zeros_like(value)
+
+    def walk(node, parent):
+        pseudo = max(shrink, 1e-9)
+        if parent is None:
+            expected[node] = sums[node, 1:] / sums[node, 0]
+        else:
+            expected[node] = (sums[node, 1:] + pseudo * parent) / (sums[node, 0] + pseudo)
+        if left[node] >= 0:
+            walk(left[node], expected[node])
+            walk(right[node], expected[node])
+
+    for root in offset[:-1]:
+        walk(root, None)
+    shrink_to_parent(left, right, mass, offset, shrink, value)
+    np.testing.assert_allclose(value, expected, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("width", [1, 3])
+@pytest.mark.parametrize("ridge", [0.5, 25.0])
+def test_refitted_leaves_solve_the_ridge_regression(width, ridge):
+    rng = np.random.default_rng(0)
+    n_rows, n_trees, leaves = 60, 4, 5
+    leaf = rng.integers(0, leaves, (n_trees, n_rows)).astype(np.int32)
+    leaf += leaves * np.arange(n_trees, dtype=np.int32)[:, None]
+    offset = leaves * np.arange(n_trees + 1)
+    weight, goal = rng.uniform(0.5, 2.0, n_rows), rng.normal(size=(n_rows, width))
+    start = rng.normal(size=(leaves * n_trees, width))
+    design = np.zeros((n_rows, leaves * n_trees))
+    for of_tree in leaf:
+        design[np.arange(n_rows), of_tree] = 1.0
+    # minimise Σ weight (goal - design v)² + ridge |v - start|²
+    normal = design.T @ (weight[:, None] * design) + ridge * np.eye(leaves * n_trees)
+    right = design.T @ (weight[:, None] * goal) + ridge * start
+    expected = np.linalg.solve(normal, right)
+    value, residual = start.copy(), goal - design @ start
+    backfit(leaf, weight, offset, start, ridge, 2000, residual, value)
+    np.testing.assert_allclose(value, expected, atol=1e-8)
+    np.testing.assert_allclose(residual, goal - design @ value, atol=1e-9)
+
+
+def test_leaves_without_rows_stay_where_they_are():
+    start = np.array([[1.0], [2.0]])
+    value, residual = start.copy(), np.array([[3.0]])
+    leaf = np.zeros((1, 1), np.int32)
+    backfit(leaf, np.ones(1), np.array([0, 2]), start, 1.0, 3, residual, value)
+    assert value[1, 0] == 2.0
+    assert value[0, 0] > 1.0
+
+
+@pytest.mark.parametrize("n_threads", [1, 2, 7])
+def test_sums_do_not_depend_on_the_threads(n_threads):
+    rng = np.random.default_rng(0)
+    leaf = rng.integers(0, 40, (9, 1000)).astype(np.int32)
+    leaf += 40 * np.arange(9, dtype=np.int32)[:, None]
+    weight, values = rng.random(1000), rng.normal(size=(1000, 2))
+    mass, total, vote = np.zeros(360), np.zeros((360, 2)), np.zeros((1000, 2))
+    add_rows(leaf, weight, values, mass, total, n_threads)
+    add_votes(leaf, total, vote, n_threads)
+    one_mass, one_total, one_vote = np.zeros(360), np.zeros((360, 2)), np.zeros((1000, 2))
+    add_rows(leaf, weight, values, one_mass, one_total, 1)
+    add_votes(leaf, one_total, one_vote, 1)
+    np.testing.assert_array_equal(total, one_total)
+    np.testing.assert_array_equal(vote, one_vote)
+    expected = np.bincount(leaf[3], weight, 360)
+    np.testing.assert_allclose(mass[120:160], expected[120:160])
+    np.testing.assert_allclose(vote[5], total[leaf[:, 5]].sum(axis=0))
+
+
+def test_trees_that_lead_nowhere_are_refused():
+    def made(left, right, feature):
+        arrays = (np.array(a, np.int32) for a in (left, right, feature))
+        n = len(left)
+        return Trees(*arrays, np.zeros(n), np.zeros(n, np.uint8), np.array([0, n]), 2)
+
+    made([1, -1, -1], [2, -1, -1], [0, -2, -2])
+    with pytest.raises(ValueError, match="a node leads nowhere"):
+        made([0, -1, -1], [2, -1, -1], [0, -2, -2])  # to itself
+    with pytest.raises(ValueError, match="a node leads nowhere"):
+        made([1, -1, -1], [9, -1, -1], [0, -2, -2])  # out of the tree
+    with pytest.raises(ValueError, match="a node leads nowhere"):
+        made([1, -1, -1], [2, -1, -1], [5, -2, -2])  # a column there is not
