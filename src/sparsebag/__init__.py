@@ -5,8 +5,10 @@ The data flows one way, a folder a step::
     evidence    what each member says about rows it never saw
     objective   loss of the weighted vote on those rows, plus a penalty on the weights
     solvers     weights on the probability simplex, most of them exactly zero
-    selection   how many members are needed, and what that is expected to cost
-    deploy      the survivors' weighted vote
+    student     trees pruned inside, their leaves taught by the whole ensemble
+    calibration probabilities that mean what they say
+    judge       what each size is expected to cost, and the choice
+    deploy      the small model, compiled, saved, exported
     report      before and after
 
 >>> import sparsebag as sb
@@ -14,8 +16,8 @@ The data flows one way, a folder a step::
 >>> from sklearn.ensemble import RandomForestClassifier
 >>> X, y = load_breast_cancer(return_X_y=True)
 >>> forest = RandomForestClassifier(100, random_state=0).fit(X, y)
->>> small = sb.compress(forest, X, y, tolerance=0.05)  # accept a Brier score 5 % higher
->>> small.n_active_ < 50
+>>> small = sb.compress(forest, X, y, max_nodes=0.5)
+>>> small.n_nodes_ <= 0.5 * small.selection_.before.nodes
 True
 """
 
@@ -25,7 +27,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from sparsebag.cluster_survivors import SampledRowsWarning
+    from sparsebag.cluster_compress import SampledRowsWarning
     from sparsebag.compress import compress
     from sparsebag.deploy.artifact import ArtifactError, load, save
     from sparsebag.deploy.compiled import CompiledEnsemble
@@ -42,21 +44,19 @@ if TYPE_CHECKING:
     from sparsebag.evidence.stream_rows import stream_rows
     from sparsebag.report import metrics
     from sparsebag.report.compression_report import CompressionReport
-    from sparsebag.selection.select import RegretWarning
-    from sparsebag.selection.selection import Selection
-    from sparsebag.selection.table import PathTable
+    from sparsebag.judge.curve import RiskCurve
+    from sparsebag.judge.selection import Selection
     from sparsebag.solvers.auto import select_solver
     from sparsebag.solvers.base import Solution, Status
     from sparsebag.streaming import OnlineWeights
     from sparsebag.weighted_model import with_weights
-    from sparsebag.weighting import fit_weights, lambda_path
+    from sparsebag.fit_weights import fit_weights
 
 __version__ = "0.1.0"
 
 __all__ = [
     "compress",
     "fit_weights",
-    "lambda_path",
     "OnlineWeights",
     "with_weights",
     "SparseBaggingClassifier",
@@ -69,10 +69,9 @@ __all__ = [
     "open_evidence",
     "UncoveredRowsWarning",
     "UnverifiedRowsWarning",
-    "RegretWarning",
     "SampledRowsWarning",
     "Selection",
-    "PathTable",
+    "RiskCurve",
     "Solution",
     "Status",
     "select_solver",
@@ -91,8 +90,7 @@ __all__ = [
 # needs neither scikit-learn nor SciPy.
 _HOMES = {
     "compress": "compress",
-    "fit_weights": "weighting",
-    "lambda_path": "weighting",
+    "fit_weights": "fit_weights",
     "SparseBaggingClassifier": "estimators",
     "SparseBaggingRegressor": "estimators",
     "OnlineWeights": "streaming",
@@ -104,10 +102,9 @@ _HOMES = {
     "open_evidence": "evidence.stored_rows",
     "UncoveredRowsWarning": "evidence.evidence",
     "UnverifiedRowsWarning": "evidence.evidence",
-    "RegretWarning": "selection.select",
-    "SampledRowsWarning": "cluster_survivors",
-    "Selection": "selection.selection",
-    "PathTable": "selection.table",
+    "SampledRowsWarning": "cluster_compress",
+    "RiskCurve": "judge.curve",
+    "Selection": "judge.selection",
     "Solution": "solvers.base",
     "Status": "solvers.base",
     "select_solver": "solvers.auto",
@@ -125,10 +122,10 @@ _HOMES = {
 
 
 class _Package(ModuleType):
-    """The package itself, on which importing ``sparsebag.compress`` must not hide `compress`."""
+    """The package itself, on which importing a module must not hide the function of its name."""
 
     def __setattr__(self, name: str, value: Any) -> None:
-        if not (name == "compress" and isinstance(value, ModuleType)):
+        if not (name in ("compress", "fit_weights") and isinstance(value, ModuleType)):
             super().__setattr__(name, value)
 
     def __getattr__(self, name: str) -> Any:

@@ -9,7 +9,7 @@ from sklearn.frozen import FrozenEstimator
 
 from sparsebag.estimators import SparseBaggingClassifier, SparseBaggingRegressor
 from sparsebag.evidence.members import with_bags
-from sparsebag.given_ensemble import check_ensemble, is_classification, unfrozen
+from sparsebag.validation import check_ensemble, is_classification, unfrozen
 from sparsebag.objective.losses import Loss
 from sparsebag.solvers.base import Solver
 
@@ -20,17 +20,19 @@ def compress(
     y: Any,
     *,
     lam: float | str = "auto",
-    max_estimators: int | None = None,
-    max_nodes: int | None = None,
-    max_bytes: int | None = None,
-    tolerance: float | None = 0.01,
+    max_estimators: float | None = None,
+    max_nodes: float | None = None,
+    max_bytes: float | None = None,
+    tolerance: float | None = None,
+    confidence: float | None = None,
     loss: str | Loss = "auto",
     solver: str | Solver = "auto",
     floor: float | str = "auto",
     prior_mass: float | str = "auto",
     calibration: Any = "auto",
     refine: str | None = "auto",
-    local: str | None = None,
+    rehearsal: str | int = "auto",
+    local: str | bool | None = None,
     preset: str | None = None,
     evidence: str = "oob",
     sample_weight: Any = None,
@@ -138,12 +140,14 @@ def compress(
         max_nodes=max_nodes,
         max_bytes=max_bytes,
         tolerance=tolerance,
+        confidence=confidence,
         loss=loss,
         solver=solver,
         floor=floor,
         prior_mass=prior_mass,
         calibration=calibration,
         refine=refine,
+        rehearsal=rehearsal,
         local=local,
         preset=preset,
         evidence=evidence,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, Self
+from typing import Any, Self
 
 import numpy as np
 import scipy.sparse as sp
@@ -13,20 +13,21 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from sparsebag.cluster_survivors import survivors_on_cluster
+from sparsebag.cluster_compress import compress_on_cluster
 from sparsebag.deploy.deployable import Deployable
-from sparsebag.deploy.from_members import compile_members
-from sparsebag.deploy.tree_copies import deployed_estimators
 from sparsebag.deploy.weighted_vote import WeightedVote
 from sparsebag.estimator_docs import documented
 from sparsebag.evidence.cluster_matrices import given_rows
-from sparsebag.evidence.collect import collect_evidence
 from sparsebag.evidence.evidence import warn_unverified
 from sparsebag.evidence.from_cluster import is_on_cluster
 from sparsebag.evidence.from_ensemble import read_ensemble
 from sparsebag.evidence.members import Task
 from sparsebag.evidence.readable import check_readable
-from sparsebag.given_ensemble import (
+from sparsebag.objective.losses import Loss
+from sparsebag.pipeline import Compressed, compress_pool
+from sparsebag.settings import settings_of
+from sparsebag.solvers.base import Solver
+from sparsebag.validation import (
     LeftOutOfPickle,
     accepts,
     check_ensemble,
@@ -34,16 +35,6 @@ from sparsebag.given_ensemble import (
     evidence_source,
     unfrozen,
 )
-from sparsebag.objective.losses import Loss, resolve_loss
-from sparsebag.refine.calibration_kinds import calibration_for
-from sparsebag.refining import Survivors, find_survivors
-from sparsebag.report.compare import Fitted, compare
-from sparsebag.report.compression_report import CompressionReport
-from sparsebag.report.coverage import oob_coverage
-from sparsebag.selection.budget import Budget
-from sparsebag.selection.tolerance import check_tolerance
-from sparsebag.settings import Settings, check_n_jobs, check_verbose, resolve_settings
-from sparsebag.solvers.base import Solver
 
 
 class _SparseBagging(Deployable, MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
@@ -56,17 +47,19 @@ class _SparseBagging(Deployable, MetaEstimatorMixin, BaseEstimator):  # type: ig
         estimator: Any = None,
         *,
         lam: float | str = "auto",
-        max_estimators: int | None = None,
-        max_nodes: int | None = None,
-        max_bytes: int | None = None,
-        tolerance: float | None = 0.01,
+        max_estimators: float | None = None,
+        max_nodes: float | None = None,
+        max_bytes: float | None = None,
+        tolerance: float | None = None,
+        confidence: float | None = None,
         loss: str | Loss = "auto",
         solver: str | Solver = "auto",
         floor: float | str = "auto",
         prior_mass: float | str = "auto",
         calibration: Any = "auto",
         refine: str | None = "auto",
-        local: str | None = None,
+        rehearsal: str | int = "auto",
+        local: str | bool | None = None,
         preset: str | None = None,
         evidence: str = "oob",
         n_jobs: int | None = None,
@@ -79,12 +72,14 @@ class _SparseBagging(Deployable, MetaEstimatorMixin, BaseEstimator):  # type: ig
         self.max_nodes = max_nodes
         self.max_bytes = max_bytes
         self.tolerance = tolerance
+        self.confidence = confidence
         self.loss = loss
         self.solver = solver
         self.floor = floor
         self.prior_mass = prior_mass
         self.calibration = calibration
         self.refine = refine
+        self.rehearsal = rehearsal
         self.local = local
         self.preset = preset
         self.evidence = evidence
@@ -111,12 +106,8 @@ class _SparseBagging(Deployable, MetaEstimatorMixin, BaseEstimator):  # type: ig
         -------
         self
         """
-        check_n_jobs(self.n_jobs)
-        check_verbose(self.verbose)
-        loss = resolve_loss(self.loss, self._task)
-        settings, source = self._settings(loss), evidence_source(self.evidence, self._is_frozen)
-        budget = self._budget(settings)
-        tolerance = check_tolerance(self.tolerance, budget if settings.lam is None else None)
+        source = evidence_source(self.evidence, self._is_frozen)
+        settings = settings_of(self, self._task, source)
         check_ensemble(self._ensemble_to_fit(), self._task)
         X, y = given_rows(X, y, sample_weight)
         if is_on_cluster(X) and not self._is_frozen:
@@ -129,36 +120,17 @@ class _SparseBagging(Deployable, MetaEstimatorMixin, BaseEstimator):  # type: ig
         validate_data(self, X, skip_check_array=True)
         ensemble = self._fitted_ensemble(X, y, sample_weight, fit_params)
         pool = read_ensemble(ensemble)
-        how: dict[str, Any] = {
-            "source": source,
-            "sample_weight": sample_weight,
-            "n_jobs": self.n_jobs,
-            "verbose": self.verbose,
-        }
-        goal: dict[str, Any] = {"budget": budget, "tolerance": tolerance}
-        class_votes = _class_votes(settings, loss)
         if is_on_cluster(X):
-            found, verified_by = survivors_on_cluster(
-                pool, X, y, settings, class_votes=bool(class_votes), **goal, **how
-            )
-            self._warn_unverified(source, verified_by)
-            self._coverage = None  # the rows are on the workers
+            found = compress_on_cluster(pool, X, y, settings, sample_weight)
         else:
-            evidence = collect_evidence(
-                pool, X, y, class_votes=class_votes, dtype=settings.evidence_dtype, **how
-            )
-            verified_by = evidence.verified_by
-            self._warn_unverified(source, verified_by)
-            found = find_survivors(
-                evidence, pool, X, settings, n_jobs=self.n_jobs, verbose=self.verbose, **goal
-            )
-            self._coverage = oob_coverage(evidence, found.solution.weights, X)
-        self._keep(found, settings)
+            found = compress_pool(pool, X, y, settings, sample_weight)
+        if self._is_frozen and source == "oob" and found.verified_by is None:
+            warn_unverified()
+        self._keep(found)
         self._full, self._accepts = ensemble, accepts(ensemble)
-        self.verified_by_ = verified_by
         return self
 
-    def report(self, X: Any = None, y: Any = None, *, baseline: Any = None) -> CompressionReport:
+    def report(self, X: Any = None, y: Any = None, *, baseline: Any = None) -> Any:
         """Compare the full ensemble with its survivors on rows neither has seen.
 
         Parameters
@@ -177,6 +149,8 @@ class _SparseBagging(Deployable, MetaEstimatorMixin, BaseEstimator):  # type: ig
         CompressionReport
             ``print`` it, or take ``.to_markdown()``, ``.to_frame()``, ``.save("report.html")``.
         """
+        from sparsebag.report.compare import Fitted, compare
+
         check_is_fitted(self, "weights_")
         full = unfrozen(self._full if baseline is None else baseline)
         if full is None:
@@ -196,7 +170,6 @@ class _SparseBagging(Deployable, MetaEstimatorMixin, BaseEstimator):  # type: ig
         told = Fitted(
             weights=self.weights_,
             selection=self.selection_,
-            coverage=getattr(self, "_coverage", None),
             verified_by=self.verified_by_,
             params=self.get_params(deep=False),
         )
@@ -218,35 +191,9 @@ class _SparseBagging(Deployable, MetaEstimatorMixin, BaseEstimator):  # type: ig
 
     # -- steps of fit ------------------------------------------------------------------------
 
-    def _warn_unverified(self, source: str, verified_by: str | None) -> None:
-        if self._is_frozen and source == "oob" and verified_by is None:
-            warn_unverified()
-
     @property
     def _is_frozen(self) -> bool:
         return isinstance(self.estimator, FrozenEstimator)
-
-    def _settings(self, loss: Loss) -> Settings:
-        return resolve_settings(
-            lam=self.lam,
-            loss=loss,
-            solver=self.solver,
-            floor=self.floor,
-            prior_mass=self.prior_mass,
-            preset=self.preset,
-            refine=self.refine,
-            calibration=calibration_for(self._task, self.calibration),
-            local=self.local,
-        )
-
-    def _budget(self, settings: Settings) -> Budget:
-        budget = Budget(self.max_estimators, self.max_nodes, self.max_bytes)
-        if settings.lam is not None and budget.named():
-            raise ValueError(
-                f"{budget} sets the size and lam={settings.lam:g} the penalty; use one of the two "
-                "(a budget goes with lam='auto' and no preset)."
-            )
-        return budget
 
     def _ensemble_to_fit(self) -> Any:
         if self.estimator is not None:
@@ -274,22 +221,21 @@ class _SparseBagging(Deployable, MetaEstimatorMixin, BaseEstimator):  # type: ig
             ensemble.set_params(random_state=self.random_state)
         return ensemble.fit(X, y, **params)
 
-    def _keep(self, found: Survivors, settings: Settings) -> None:
-        self.solution_, self.selection_ = found.solution, found.selection
-        self.path_ = None if found.selection is None else found.selection.table
-        self.refinement_, self.calibration_ = found.refinement, found.calibrated
-        self.calibrator_ = None if found.calibrated is None else found.calibrated.calibrator
-        self.local_ = found.local
-        gated = found.local.gate is not None and found.local.gate.has_temperature
-        self.temperature_ = None if gated else getattr(self.calibrator_, "temperature", None)
-        self.weights_ = np.asarray(self.solution_.weights)
+    def _keep(self, found: Compressed) -> None:
+        self.weights_ = found.weights
         self.active_ = np.flatnonzero(self.weights_)
         self.n_active_ = len(self.active_)
-        self.compression_ratio_ = 1.0 - self.n_active_ / len(self.weights_)
-        self._copies: list[Any] | None = None
-        how = (self.weights_[self.active_], settings.floor, self.calibrator_, found.local.gate)
-        self._vote = WeightedVote(found.pool, *how)
-        self._compiled = compile_members(found.pool, *how, self.active_)
+        self.selection_, self.path_ = found.selection, found.selection.curve
+        self.n_nodes_ = found.selection.after.nodes
+        self.refinement_, self.calibration_ = found.recipe, found.calibration
+        self.solution_, self.local_ = found.solution, found.local
+        self.verified_by_ = found.verified_by
+        self._compiled = found.compiled
+        share = self.weights_[self.active_]
+        calibrator = None if found.calibration is None else found.calibration.calibrator
+        gate = None if found.local is None else found.local.gate
+        floor = found.compiled.floor
+        self._vote = WeightedVote(found.pool, share / share.sum(), floor, calibrator, gate)
         if found.pool.classes is not None:
             self.classes_ = found.pool.classes
 
@@ -297,10 +243,9 @@ class _SparseBagging(Deployable, MetaEstimatorMixin, BaseEstimator):  # type: ig
 
     @property
     def estimators_(self) -> list[Any]:
-        """The survivors as they vote: with refitted leaves they are copies."""
-        if self._copies is None:
-            self._copies = deployed_estimators(self._vote.pool)
-        return self._copies
+        """The kept members as they vote: pruned trees are copies, your own stay as they were."""
+        check_is_fitted(self, "weights_")
+        return [member.estimator for member in self._vote.pool.members]
 
     def _check_X(self, X: Any) -> Any:
         """X as the survivors read it, under the checks scikit-learn's own ensembles make."""
@@ -327,7 +272,7 @@ class _SparseBagging(Deployable, MetaEstimatorMixin, BaseEstimator):  # type: ig
         """A fitted object's pickle carries the survivors, not the ensemble they came from."""
         state = dict(super().__getstate__())
         if "weights_" in state:
-            state["_full"] = state["_copies"] = None
+            state["_full"] = None
             if self._is_frozen:
                 state["estimator"] = FrozenEstimator(LeftOutOfPickle())
             elif self.estimator is not None:
@@ -349,8 +294,8 @@ class SparseBaggingClassifier(ClassifierMixin, _SparseBagging):  # type: ignore[
     >>> from sklearn.ensemble import RandomForestClassifier
     >>> X, y = load_breast_cancer(return_X_y=True)
     >>> forest = RandomForestClassifier(50, random_state=0)
-    >>> clf = SparseBaggingClassifier(forest, tolerance=0.05).fit(X, y)
-    >>> clf.n_active_ < 50
+    >>> clf = SparseBaggingClassifier(forest, max_nodes=0.5).fit(X, y)
+    >>> clf.n_nodes_ <= 0.5 * clf.selection_.before.nodes
     True
     """
 
@@ -412,7 +357,7 @@ class SparseBaggingRegressor(RegressorMixin, _SparseBagging):  # type: ignore[mi
     >>> X, y = load_diabetes(return_X_y=True)
     >>> forest = RandomForestRegressor(50, random_state=0)
     >>> reg = SparseBaggingRegressor(forest, tolerance=0.05).fit(X, y)
-    >>> reg.n_active_ < 50
+    >>> reg.n_nodes_ < 0.5 * reg.selection_.before.nodes
     True
     """
 
@@ -435,10 +380,3 @@ class SparseBaggingRegressor(RegressorMixin, _SparseBagging):  # type: ignore[mi
 
 def _routing_enabled() -> bool:
     return bool(get_config()["enable_metadata_routing"])
-
-
-def _class_votes(settings: Settings, loss: Loss) -> bool | Literal["on_demand"]:
-    """How every class's votes are needed: at each of a solver's steps, once or twice, or not."""
-    if loss.channel == "every_class" and settings.lam is not None:
-        return True
-    return "on_demand" if settings.reads_every_class else False

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, Literal
 
 import numpy as np
 
-from sparsebag.objective.losses import Loss
-from sparsebag.refine.calibration_kinds import resolve_kind
+from sparsebag.calibration.fit import check_calibration
+from sparsebag.judge.choose import Budget, check_confidence, check_tolerance
+from sparsebag.objective.losses import Loss, resolve_loss
+from sparsebag.progress import Listener, to_stderr
 from sparsebag.solvers.auto import check_solver
 from sparsebag.solvers.base import Solver
 
@@ -24,17 +26,15 @@ DEFAULT_PRIOR_MASS = 0.02
 DROP_THRESHOLD = 1e-5
 """Weights up to this are dropped, as by the paper's code: SLSQP leaves dust on dead members.
 Outside its preset they are kept where a solve that converged would not have without them."""
-LOCAL = ("auto", "linear", "regions")
-"""Ways for weights to depend on the row."""
 
 
 @dataclass(frozen=True)
 class Settings:
     """What a fit runs with, after ``preset`` and ``"auto"`` are resolved.
 
-    ``lam`` is None where the members are selected by their full-vote risk, without a penalty;
-    ``drops_always``: weights up to ``drop_threshold`` are dropped even if the solve then has not
-    converged.
+    ``lam`` is None where the size is chosen by what each size is expected to cost, without a
+    penalty; ``drops_always``: weights up to ``drop_threshold`` are dropped even if the solve then
+    has not converged.
     """
 
     lam: float | None
@@ -44,16 +44,25 @@ class Settings:
     prior_mass: float
     drop_threshold: float
     evidence_dtype: Any
+    drops_always: bool = False
     refine: str | None = None
     calibration: Any = None
-    local: str | None = None
-    drops_always: bool = False
+    local: str | bool | None = None
+    rehearsal: Any = "auto"
+    budget: Budget = Budget()
+    tolerance: float | None = None
+    confidence: float | None = None
+    source: Literal["oob", "holdout"] = "oob"
+    n_jobs: int | None = None
+    listener: Listener | None = None
 
     @property
-    def reads_every_class(self) -> bool:
-        """Whether the steps after the weights need every class's votes."""
-        steps = (self.refine, self.calibration, self.local)
-        return self.lam is None or any(step is not None for step in steps)
+    def class_votes(self) -> bool | Literal["on_demand"]:
+        """How every class's votes are needed: at each of a solver's steps, a few times, or not."""
+        if self.lam is not None and getattr(self.loss, "channel", "") == "every_class":
+            return True
+        needed = self.lam is None or self.calibration is not None or self.local is not None
+        return "on_demand" if needed else False
 
 
 def resolve_settings(
@@ -64,26 +73,17 @@ def resolve_settings(
     floor: float | str,
     prior_mass: float | str,
     preset: str | None,
-    refine: str | None = None,
-    calibration: Any = None,
-    local: str | None = None,
 ) -> Settings:
-    """Fill what was left at ``"auto"``, by preset.
+    """Fill what was left at ``"auto"``, by preset; what comes after the weights is left out.
 
     Parameters
     ----------
     lam, loss, solver, floor, prior_mass
         As passed by the user; an explicit value wins over the preset. ``lam="auto"`` is None
-        (selection), ``lam=None`` is 0; both are 0.05 in the paper's preset.
+        (no penalty), ``lam=None`` is 0; both are 0.05 in the paper's preset.
     preset : {None, "paper"}
         ``"paper"``: λ = 0.05, SLSQP, no floor, no prior mass, double precision, weights up to 1e-5
         dropped, and nothing after the weights.
-    refine : {"auto", "leaves", None}
-        "auto" is None in the paper's preset.
-    calibration : str, object or None
-        As `sparsebag.refine.calibrate.fit_calibrator` takes it; "auto" is None in the paper's
-        preset.
-    local : {None, "auto", "linear", "regions"}
 
     Returns
     -------
@@ -98,7 +98,7 @@ def resolve_settings(
     if preset not in (None, "paper"):
         raise ValueError(f"preset={preset!r} is not known; use None or 'paper'.")
     paper = preset == "paper"
-    selects = isinstance(lam, str) and lam == "auto" and not paper
+    chooses = isinstance(lam, str) and lam == "auto" and not paper
     if lam is None or (isinstance(lam, str) and lam == "auto"):
         lam = PAPER_LAM if paper else DEFAULT_LAM
     if isinstance(lam, str) or not _is_number(lam) or lam < 0:
@@ -106,30 +106,80 @@ def resolve_settings(
             f"lam must be 'auto' or a finite number that is not negative, got {lam!r}."
         )
     check_solver(solver)
-    if refine not in (None, "auto", "leaves"):
-        raise ValueError(f"refine={refine!r} is not known; use 'auto', 'leaves' or None.")
-    if not (local is None or (isinstance(local, str) and local in LOCAL)):
-        raise ValueError(f"local={local!r} is not known; use 'auto', 'linear', 'regions' or None.")
-    if calibration is not None:
-        resolve_kind(calibration, 2)  # of more classes "beta" is refused when they are known
-    if paper:  # it stops at the weights, unless more is asked for by name
-        refine = None if refine == "auto" else refine
-        calibration = (
-            None if isinstance(calibration, str) and calibration == "auto" else calibration
-        )
     return Settings(
-        lam=None if selects else float(lam),
+        lam=None if chooses else float(lam),
         loss=loss,
         solver="slsqp" if paper and isinstance(solver, str) and solver == "auto" else solver,
         floor=_number("floor", floor, 0.0 if paper else DEFAULT_FLOOR, below=1.0),
         prior_mass=_number("prior_mass", prior_mass, 0.0 if paper else DEFAULT_PRIOR_MASS),
         drop_threshold=DROP_THRESHOLD,
         evidence_dtype=np.float64 if paper else np.float32,
+        drops_always=paper,
+    )
+
+
+def settings_of(estimator: Any, task: str, source: Literal["oob", "holdout"]) -> Settings:
+    """An estimator's parameters, checked and resolved.
+
+    Parameters
+    ----------
+    estimator : SparseBaggingClassifier or SparseBaggingRegressor
+    task : {"classification", "regression"}
+    source : {"oob", "holdout"}
+
+    Returns
+    -------
+    Settings
+    """
+    check_n_jobs(estimator.n_jobs)
+    check_verbose(estimator.verbose)
+    settings = resolve_settings(
+        lam=estimator.lam,
+        loss=resolve_loss(estimator.loss, task),
+        solver=estimator.solver,
+        floor=estimator.floor,
+        prior_mass=estimator.prior_mass,
+        preset=estimator.preset,
+    )
+    budget = Budget(estimator.max_estimators, estimator.max_nodes, estimator.max_bytes)
+    if settings.lam is not None and budget.is_named:
+        raise ValueError(
+            f"{budget} sets the size and lam={settings.lam:g} the penalty; use one of the two "
+            "(a budget goes with lam='auto' and no preset)."
+        )
+    refine, calibration = estimator.refine, check_calibration(estimator.calibration, task)
+    if refine not in (None, "auto"):
+        raise ValueError(f"refine={refine!r} is not known; use 'auto' or None.")
+    if settings.lam is not None:  # the paper stops at the weights, unless more is asked for by name
+        refine = None
+        calibration = None if isinstance(calibration, str) and calibration == "auto" else calibration
+    local = estimator.local
+    if not (local is None or local is True or (isinstance(local, str) and local == "auto")):
+        raise ValueError(f"local={local!r} is not known; use None, 'auto' or True.")
+    return replace(
+        settings,
         refine=refine,
         calibration=calibration,
         local=local,
-        drops_always=paper,
+        rehearsal=_rehearsal(estimator.rehearsal),
+        budget=budget,
+        tolerance=check_tolerance(estimator.tolerance, budget),
+        confidence=check_confidence(estimator.confidence),
+        source=source,
+        n_jobs=estimator.n_jobs,
+        listener=to_stderr if estimator.verbose else None,
     )
+
+
+def _rehearsal(rehearsal: Any) -> Any:
+    if rehearsal is False or (isinstance(rehearsal, str) and rehearsal == "auto"):
+        return rehearsal
+    whole = isinstance(rehearsal, (int, np.integer)) and not isinstance(rehearsal, bool)
+    if not (whole and rehearsal >= 2):
+        raise ValueError(
+            f"rehearsal={rehearsal!r} is not known; use 'auto', a number of folds from 2, or False."
+        )
+    return int(rehearsal)
 
 
 def check_strength(lam: Any) -> None:

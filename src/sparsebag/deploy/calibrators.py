@@ -1,6 +1,6 @@
 """Calibrators of a finished vote, known to files and exports by their kind.
 
-To add one: a frozen dataclass with ``kind``, ``params`` and ``transform`` in `sparsebag.refine`,
+To add one: a frozen dataclass with ``kind``, ``params`` and ``transform`` in `sparsebag.calibration`,
 a line in `CALIBRATORS`, and its nodes in `sparsebag.deploy.export_onnx.CALIBRATOR_NODES`.
 """
 
@@ -11,19 +11,14 @@ from collections.abc import Callable
 import numpy as np
 
 from sparsebag.deploy.not_exportable import NotExportable
-from sparsebag.refine.calibrator import Calibrator, Params
-from sparsebag.refine.isotonic import Isotonic
-from sparsebag.refine.temperature import Temperature, TemperedFloor
-from sparsebag.refine.vector_scaling import VectorScaling
+from sparsebag.calibration.calibrator import Calibrator, Params
+from sparsebag.calibration.temperature import Temperature
 
 __all__ = [
     "CALIBRATORS",
     "Calibrator",
-    "Isotonic",
     "Params",
     "Temperature",
-    "TemperedFloor",
-    "VectorScaling",
     "check_can_be_carried",
     "finish_in_kernel",
     "name_of",
@@ -32,25 +27,7 @@ __all__ = [
 
 
 def _temperature(params: Params, n_classes: int) -> Calibrator:
-    return Temperature(_number(params, "temperature"))
-
-
-def _tempered_floor(params: Params, n_classes: int) -> Calibrator:
-    return TemperedFloor(_number(params, "temperature"), _number(params, "share"))
-
-
-def _vector_scaling(params: Params, n_classes: int) -> Calibrator:
-    scale, shift = _array(params, "scale"), _array(params, "shift")
-    if scale.shape != (n_classes,):
-        raise ValueError("vector scaling has one scale a class.")
-    return VectorScaling(scale, shift, _number(params, "share"))
-
-
-def _isotonic(params: Params, n_classes: int) -> Calibrator:
-    lengths = _array(params, "lengths")
-    if lengths.shape != (1 if n_classes == 2 else n_classes,):
-        raise ValueError("an isotonic calibrator has a map a class, or one for two classes.")
-    return Isotonic(_array(params, "knots"), _array(params, "values"), lengths)
+    return Temperature(_number(params, "temperature"), _number(params, "share"))
 
 
 def _array(params: Params, name: str) -> np.ndarray:
@@ -68,9 +45,6 @@ def _number(params: Params, name: str) -> float:
 
 CALIBRATORS: dict[str, Callable[[Params, int], Calibrator]] = {
     "temperature": _temperature,
-    "tempered_floor": _tempered_floor,
-    "vector_scaling": _vector_scaling,
-    "isotonic": _isotonic,
 }
 """Kind to a function of (params, n_classes) that rebuilds the calibrator, or raises ValueError."""
 
@@ -90,8 +64,9 @@ def rebuild_calibrator(kind: str, params: Params, n_classes: int) -> Calibrator:
 
     Examples
     --------
-    >>> rebuild_calibrator("temperature", {"temperature": np.array([2.0])}, 2)
-    Temperature(temperature=2.0)
+    >>> params = {"temperature": np.array([2.0]), "share": np.array([0.0])}
+    >>> rebuild_calibrator("temperature", params, 2)
+    Temperature(temperature=2.0, share=0.0)
     """
     if kind not in CALIBRATORS:
         known = ", ".join(sorted(CALIBRATORS))
@@ -155,8 +130,6 @@ def finish_in_kernel(calibrator: Calibrator | None) -> tuple[float, float]:
     >>> finish_in_kernel(Temperature(2.0))
     (0.5, 0.0)
     """
-    if type(calibrator) is Temperature:
-        return 1.0 / calibrator.temperature, 0.0
-    if type(calibrator) is TemperedFloor:
+    if isinstance(calibrator, Temperature):
         return 1.0 / calibrator.temperature, calibrator.share
     return 1.0, 0.0

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from sparsebag.deploy._forest import finish_votes
-from sparsebag.deploy.calibrators import Calibrator, Temperature, TemperedFloor, finish_in_kernel
+from sparsebag.deploy.calibrators import Calibrator, Temperature, finish_in_kernel
 from sparsebag.deploy.classifiers_only import classifiers_only
 from sparsebag.deploy.explained_weights import ExplainedWeights, explained_gate, refuse_infinity
 from sparsebag.deploy.gate import CompiledGate
@@ -335,7 +335,7 @@ class CompiledEnsemble:
     @property
     def _is_finished(self) -> bool:
         """Whether the kernel does all there is to do."""
-        return self.calibrator is None or type(self.calibrator) in (Temperature, TemperedFloor)
+        return self.calibrator is None or isinstance(self.calibrator, Temperature)
 
     def _calibrated(self, proba: np.ndarray) -> np.ndarray:
         if self.calibrator is None or self._is_finished:

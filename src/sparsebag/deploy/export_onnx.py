@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from sparsebag.deploy.calibrators import Calibrator, Isotonic, name_of
+from sparsebag.deploy.calibrators import Calibrator, name_of
 from sparsebag.deploy.compiled import CompiledEnsemble
 from sparsebag.deploy.linear import LinearVotes
 from sparsebag.deploy.mlp import StackedNetworks
@@ -375,63 +375,15 @@ def _may_be_negative(group: Any) -> bool:
 
 def _temperature_nodes(graph: Graph, p: str, calibrator: Calibrator, n_classes: int) -> str:
     inverse = graph.constant(1.0 / float(calibrator.params["temperature"][0]))
-    return graph.add("Softmax", graph.add("Mul", graph.add("Log", p), inverse), axis=1)
-
-
-def _tempered_floor_nodes(graph: Graph, p: str, calibrator: Calibrator, n_classes: int) -> str:
-    p = _temperature_nodes(graph, p, calibrator, n_classes)
-    return _with_share(graph, p, calibrator, n_classes)
-
-
-def _vector_scaling_nodes(graph: Graph, p: str, calibrator: Calibrator, n_classes: int) -> str:
-    scale, shift = (graph.constant(calibrator.params[name]) for name in ("scale", "shift"))
-    z = graph.add("Add", graph.add("Mul", graph.add("Log", p), scale), shift)
-    return _with_share(graph, graph.add("Softmax", z, axis=1), calibrator, n_classes)
-
-
-def _with_share(graph: Graph, p: str, calibrator: Calibrator, n_classes: int) -> str:
+    p = graph.add("Softmax", graph.add("Mul", graph.add("Log", p), inverse), axis=1)
     share = float(calibrator.params["share"][0])
+    if share == 0.0:
+        return p
     p = graph.add("Mul", p, graph.constant(1.0 - share))
     return graph.add("Add", p, graph.constant(share / n_classes))
 
 
-def _isotonic_nodes(graph: Graph, p: str, calibrator: Calibrator, n_classes: int) -> str:
-    assert isinstance(calibrator, Isotonic)
-    maps, one = calibrator.maps(), graph.constant(1.0)
-    if len(maps) == 1:
-        second = _interpolated(graph, p, 1, *maps[0])
-        return graph.add("Concat", graph.add("Sub", one, second), second, axis=1)
-    mapped = [_interpolated(graph, p, c, *of_class) for c, of_class in enumerate(maps)]
-    p = graph.add("Concat", *mapped, axis=1)
-    total = graph.add("ReduceSum", p, graph.ints([1]), keepdims=1)
-    some = graph.add("Greater", total, graph.constant(0.0))
-    share = graph.add("Div", p, graph.add("Where", some, total, one))
-    return graph.add("Where", some, share, graph.constant(1.0 / n_classes))
-
-
-def _interpolated(graph: Graph, p: str, c: int, knots: np.ndarray, values: np.ndarray) -> str:
-    """`numpy.interp` of one class: the interval is the number of knots passed."""
-    x = graph.add("Gather", p, graph.ints([c]), axis=1)
-    if len(knots) == 1:
-        knots, values = np.array([0.0, 1.0]), np.repeat(values, 2)
-    x = graph.add("Max", x, graph.constant(knots[0]))
-    x = graph.add("Min", x, graph.constant(knots[-1]))
-    passed = graph.cast(graph.add("GreaterOrEqual", x, graph.constant(knots[1:-1])), np.float64)
-    # Without inner knots there is nothing to sum, and the sum is zero.
-    counted = graph.add("ReduceSum", passed, graph.ints([1]), keepdims=1)
-    interval = graph.cast(counted, np.int64)
-    slopes = np.diff(values) / np.diff(knots)
-    slope, left, value = (
-        graph.add("Gather", graph.constant(table), interval, axis=0)
-        for table in (slopes, knots[:-1], values[:-1])
-    )
-    return graph.add("Add", graph.add("Mul", slope, graph.add("Sub", x, left)), value)
-
-
 CALIBRATOR_NODES: dict[str, Callable[[Graph, str, Calibrator, int], str]] = {
     "temperature": _temperature_nodes,
-    "tempered_floor": _tempered_floor_nodes,
-    "vector_scaling": _vector_scaling_nodes,
-    "isotonic": _isotonic_nodes,
 }
 """Kind of calibrator to a function that adds its nodes and returns the name of their output."""

@@ -6,7 +6,6 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from sklearn.calibration import CalibratedClassifierCV
 from sklearn.compose import ColumnTransformer
 from sklearn.dummy import DummyClassifier
 from sklearn.ensemble import (
@@ -17,21 +16,13 @@ from sklearn.ensemble import (
     VotingRegressor,
 )
 from sklearn.frozen import FrozenEstimator
-from sklearn.isotonic import IsotonicRegression
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline, make_union
 from sklearn.preprocessing import FunctionTransformer, LabelEncoder, StandardScaler, normalize
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 from sklearn.utils import Bunch
 
-from sparsebag.deploy.calibrators import (
-    CALIBRATORS,
-    Isotonic,
-    Temperature,
-    TemperedFloor,
-    VectorScaling,
-    name_of,
-)
+from sparsebag.deploy.calibrators import CALIBRATORS, Temperature, name_of
 from sparsebag.deploy.compiled import CompiledEnsemble
 from sparsebag.deploy.from_members import leaf_table, width_of
 from sparsebag.deploy.not_exportable import NotExportable, check_fixed_weights
@@ -137,10 +128,6 @@ def _voter(member: Member, model: CompiledEnsemble, n_features: int) -> Any:
                 f"a {name} was trained without some class, which scikit-learn's vote cannot "
                 "express; use save."
             )
-    if member.leaf_values is not None:
-        raise NotExportable(
-            "refined trees beside other members cannot be exported to scikit-learn; use save."
-        )
     if member.features is None:
         return member.estimator
     columns = ColumnTransformer([("columns", "passthrough", list(member.features))])
@@ -148,16 +135,16 @@ def _voter(member: Member, model: CompiledEnsemble, n_features: int) -> Any:
 
 
 def _says_less_than_nothing(pool: MemberPool, n_outputs: int) -> bool:
-    """Whether refined leaves have to be clipped: they left the simplex."""
-    refined = [member for member in pool.members if member.leaf_values is not None]
-    return any(bool(np.any(leaf_table(member, n_outputs) < 0.0)) for member in refined)
+    """Whether refitted leaves have to be clipped: they left the simplex."""
+    trees = [member for member in pool.members if member.is_tree]
+    return any(bool(np.any(leaf_table(member, n_outputs) < 0.0)) for member in trees)
 
 
 # -- calibrators -----------------------------------------------------------------------------
 #
 # scikit-learn has no clip, no floor and one temperature. A StackingClassifier on one ensemble has
 # all of it: its final estimator is a pipeline from the vote to a LogisticRegression on the
-# logarithms, whose coefficients are the scales and whose intercepts are the shifts.
+# logarithms, whose coefficients are the inverse temperature.
 
 
 def _calibrated(ensemble: Any, model: CompiledEnsemble, *, clip: bool) -> Any:
@@ -167,27 +154,15 @@ def _calibrated(ensemble: Any, model: CompiledEnsemble, *, clip: bool) -> Any:
             f"scikit-learn has no form for the calibrator {name_of(calibrator)!r}; use one of "
             f"{', '.join(sorted(CALIBRATORS))}."
         )
-    if calibrator is None:
-        scale, shift, share = np.ones(n_classes), np.zeros(n_classes), 0.0
-    elif isinstance(calibrator, Temperature | TemperedFloor):
-        scale, shift = np.full(n_classes, 1.0 / calibrator.temperature), np.zeros(n_classes)
-        share = calibrator.share if isinstance(calibrator, TemperedFloor) else 0.0
-    elif isinstance(calibrator, VectorScaling):
-        scale, shift, share = calibrator.scale, calibrator.shift, calibrator.share
-    else:
-        assert isinstance(calibrator, Isotonic)
-        whole = np.ones(n_classes), np.zeros(n_classes)
-        vote = _scaled(ensemble, model, *whole, clip) if clip else ensemble
-        # A vote of one has no decision_function, which CalibratedClassifierCV would prefer.
-        return _isotonic(_mixed(vote, model, 0.0), calibrator)
-    out = _scaled(ensemble, model, scale, shift, clip)
+    power, share = 1.0, 0.0
+    if isinstance(calibrator, Temperature):
+        power, share = 1.0 / calibrator.temperature, calibrator.share
+    out = _scaled(ensemble, model, power, clip)
     return _mixed(out, model, share) if share else out
 
 
-def _scaled(
-    ensemble: Any, model: CompiledEnsemble, scale: np.ndarray, shift: np.ndarray, clip: bool
-) -> Any:
-    """softmax(scale * log(vote) + shift)."""
+def _scaled(ensemble: Any, model: CompiledEnsemble, power: float, clip: bool) -> Any:
+    """softmax(power * log(vote))."""
     n_classes = model.n_outputs
     steps: list[Any] = []
     if clip:  # the ensemble has no floor then: it comes after the clip
@@ -207,11 +182,10 @@ def _scaled(
         # Stacking drops the first of two classes: log(1 - p) is made of the second.
         rest = make_pipeline(FunctionTransformer(np.negative), FunctionTransformer(np.log1p))
         steps.append(make_union(FunctionTransformer(np.log), rest))
-        final.coef_ = np.array([[scale[1], -scale[0]]])
-        final.intercept_ = np.array([shift[1] - shift[0]])
+        final.coef_, final.intercept_ = np.array([[power, -power]]), np.zeros(1)
     else:
         steps.append(FunctionTransformer(np.log))
-        final.coef_, final.intercept_ = np.diag(scale), np.asarray(shift, dtype=np.float64)
+        final.coef_, final.intercept_ = power * np.eye(n_classes), np.zeros(n_classes)
     final.n_features_in_ = final.coef_.shape[1]
     out = StackingClassifier([("vote", FrozenEstimator(ensemble))], cv="prefit")
     out.estimators_, out.stack_method_ = [FrozenEstimator(ensemble)], ["predict_proba"]
@@ -225,10 +199,8 @@ def _scaled(
 
 def _mixed(vote: Any, model: CompiledEnsemble, share: float) -> Any:
     """A soft vote of the ensemble and, for its share, of a uniform voter."""
-    voters, shares = [vote], [1.0 - share]
-    if share:
-        voters, shares = [vote, _uniform_voter(model)], [1.0 - share, share]
-    named = list(zip(("calibrated", "floor"), voters, strict=False))
+    voters, shares = [vote, _uniform_voter(model)], [1.0 - share, share]
+    named = list(zip(("calibrated", "floor"), voters, strict=True))
     out = VotingClassifier(named, voting="soft", weights=shares)
     out.le_ = LabelEncoder().fit(model.classes)
     out.classes_, out.estimators_ = out.le_.classes_, voters
@@ -240,24 +212,3 @@ def _uniform_voter(model: CompiledEnsemble) -> Any:
     uniform = DummyClassifier(strategy="uniform")
     return uniform.fit(np.zeros((model.n_outputs, 1)), np.arange(model.n_outputs))
 
-
-def _isotonic(vote: Any, calibrator: Isotonic) -> Any:
-    from sklearn.calibration import _CalibratedClassifier
-
-    maps = []
-    for knots, values in calibrator.maps():
-        one = IsotonicRegression(out_of_bounds="clip")
-        if len(knots) == 1:
-            knots, values = np.array([0.0, 1.0]), np.repeat(values, 2)
-        one.fit([0.0, 1.0], [0.0, 1.0])
-        one.X_thresholds_, one.y_thresholds_ = knots, values
-        one.X_min_, one.X_max_ = knots[0], knots[-1]
-        one._build_f(knots, values)
-        maps.append(one)
-    out = CalibratedClassifierCV(FrozenEstimator(vote), method="isotonic")
-    out.classes_ = vote.classes_
-    whole = _CalibratedClassifier(
-        FrozenEstimator(vote), maps, classes=vote.classes_, method="isotonic"
-    )
-    out.calibrated_classifiers_ = [whole]
-    return out

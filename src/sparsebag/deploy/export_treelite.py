@@ -11,7 +11,7 @@ from sparsebag.deploy.compiled import CompiledEnsemble
 from sparsebag.deploy.not_exportable import NotExportable, check_fixed_weights
 from sparsebag.deploy.trees import FlatTrees
 from sparsebag.deploy.verification import Export, dense, probe_rows
-from sparsebag.refine.size_matched import finished_votes
+from sparsebag.calibration.calibrator import finished_votes
 
 
 @dataclass(frozen=True)

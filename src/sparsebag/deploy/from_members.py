@@ -192,8 +192,6 @@ def leaf_table(member: Member, n_outputs: int) -> np.ndarray:
     -------
     ndarray of shape (node_count, n_outputs)
     """
-    if member.leaf_values is not None:
-        return np.asarray(member.leaf_values, dtype=np.float64).reshape(-1, n_outputs)
     values = member.estimator.tree_.value[:, 0, :]
     if member.class_columns is None:
         return np.asarray(values[:, :1])

@@ -94,9 +94,7 @@ def _tree_members(
         if flat.complement:
             shares = np.column_stack([1.0 - shares, shares])
         tree = _tree(nodes, shares, flat.n_features, model.classes is not None)
-        # A forest is built of leaf values; in a vote beside others the tree speaks for itself.
-        member = Member(tree, None, columns, leaf_values=shares if alone else None)
-        found.append((member, float(weight)))
+        found.append((Member(tree, None, columns), float(weight)))
     return found
 
 

@@ -8,27 +8,7 @@ import numpy as np
 from sklearn.base import clone
 from sklearn.tree._tree import Tree
 
-from sparsebag.evidence.members import Member, MemberPool
-
-
-def deployed_estimators(pool: MemberPool) -> list[Any]:
-    """The members' models as they vote: those with refitted leaves are copies that hold them.
-
-    Parameters
-    ----------
-    pool : MemberPool
-
-    Returns
-    -------
-    list of estimators
-    """
-    is_vote = pool.classes is not None
-    return [
-        member.estimator
-        if member.leaf_values is None
-        else tree_saying(member, member.leaf_values, is_vote=is_vote)
-        for member in pool.members
-    ]
+from sparsebag.evidence.members import Member
 
 
 def tree_saying(

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from sparsebag.refine.calibrator import logarithm, softmax_rows
+from sparsebag.calibration.calibrator import logarithm, softmax_rows
 
 BLOCK_ELEMENTS = 2**21
 """Scores or activations held at a time."""

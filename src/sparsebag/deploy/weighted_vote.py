@@ -11,9 +11,8 @@ from sklearn.utils.parallel import Parallel, delayed
 from sparsebag.deploy.real_numbers import as_numbers
 from sparsebag.deploy.votes import tempered
 from sparsebag.evidence.members import MemberPool
-from sparsebag.refine.calibrator import Calibrator
+from sparsebag.calibration.calibrator import Calibrator, finished_votes
 from sparsebag.refine.gate import Gate
-from sparsebag.refine.size_matched import finished_votes
 
 
 @dataclass(frozen=True)

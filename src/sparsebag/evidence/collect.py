@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
@@ -88,22 +89,17 @@ def collect_evidence(
     >>> collect_evidence(read_ensemble(forest), X, y).votes.shape
     (150, 20)
     """
-    target = encode_target(pool, y)
-    n_rows, n_members = len(target), len(pool.members)
-    check_columns(pool, X, n_rows, training=source == "oob")
-    row_weights = check_sample_weight(sample_weight, target)
     in_bag = pool.in_bag if source == "oob" else None
     if source == "oob" and in_bag is None:
         raise ValueError(
             f"there are no out-of-bag rows to judge the members by: {pool.no_in_bag}. Use a "
             "bootstrapped ensemble, or pass rows it has never seen with evidence='holdout'."
         )
-    members_X = pool.prepare(X)
-    if source == "holdout" and pool.in_bag is not None and verify:
-        refuse_training_rows(pool, n_rows, lambda: prove_training_rows(pool, members_X, target))
-    verified_by = None
-    if in_bag is not None and verify:
-        verified_by = prove_training_rows(pool, members_X, target)
+    given = read_training_rows(
+        pool, X, y, source=source, sample_weight=sample_weight, verify=verify
+    )
+    members_X, target = given.X, given.target
+    n_rows, n_members = len(target), len(pool.members)
 
     votes = np.zeros((n_rows, n_members), dtype=storage_of(dtype, pool, target))
     mask = None if in_bag is None else np.zeros((n_rows, n_members), dtype=np.bool_)
@@ -154,12 +150,66 @@ def collect_evidence(
         oob_mask=mask,
         target=target,
         task=pool.task,
-        sample_weight=row_weights,
+        sample_weight=given.sample_weight,
         classes=pool.classes,
         class_votes=every_class,
         source=source,
-        verified_by=verified_by,
+        verified_by=given.verified_by,
     )
+
+
+@dataclass(frozen=True)
+class GivenRows:
+    """Rows as the members read them, checked.
+
+    Attributes
+    ----------
+    X : array
+        As `MemberPool.prepare` gives it.
+    target : ndarray of shape (M,)
+        Class positions, or floats.
+    sample_weight : ndarray of shape (M,) or None
+    verified_by : str or None
+        What proved that these are the training rows, in order.
+    """
+
+    X: Any
+    target: np.ndarray
+    sample_weight: np.ndarray | None
+    verified_by: str | None
+
+
+def read_training_rows(
+    pool: MemberPool,
+    X: Any,
+    y: Any,
+    *,
+    source: Literal["oob", "holdout"] = "oob",
+    sample_weight: Any = None,
+    verify: bool = True,
+) -> GivenRows:
+    """Check the rows and prove that they are the training rows, or that they are not.
+
+    Parameters
+    ----------
+    pool, X, y, source, sample_weight, verify
+        As in `collect_evidence`.
+
+    Returns
+    -------
+    GivenRows
+    """
+    target = encode_target(pool, y)
+    check_columns(pool, X, len(target), training=source == "oob")
+    weight = check_sample_weight(sample_weight, target)
+    rows = pool.prepare(X)
+    verified_by = None
+    if pool.in_bag is not None and verify:
+        if source == "holdout":
+            refuse_training_rows(pool, len(target), lambda: prove_training_rows(pool, rows, target))
+        else:
+            verified_by = prove_training_rows(pool, rows, target)
+    return GivenRows(rows, target, weight, verified_by)
 
 
 def refuse_training_rows(pool: MemberPool, n_rows: int, prove: Callable[[], str | None]) -> None:

@@ -398,8 +398,6 @@ def _for_each(work: Callable[[int], None], n_members: int, n_jobs: int | None) -
 
 def _leaf_table(member: Member, classes: np.ndarray | None, dtype: np.dtype[Any]) -> np.ndarray:
     """What each node of a tree says, in the ensemble's class order; one column for regression."""
-    if member.leaf_values is not None:
-        return np.asarray(member.leaf_values, dtype=dtype)
     value = member.estimator.tree_.value[:, 0, :]
     if classes is None:
         return np.asarray(value, dtype=dtype)

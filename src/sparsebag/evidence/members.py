@@ -31,20 +31,14 @@ class Member:
     class_columns : ndarray or None
         Position in the ensemble's classes of each column of its ``predict_proba``; None for
         regression.
-    leaf_values : ndarray of shape (node_count, C) or None
-        For a tree: what its nodes say instead of their own values, in the ensemble's class order
-        (one column for regression).
     """
 
     estimator: Any
     features: np.ndarray | None = None
     class_columns: np.ndarray | None = None
-    leaf_values: np.ndarray | None = None
 
     def predict(self, X: Any) -> np.ndarray:
         """Regression predictions, shape (rows,)."""
-        if self.leaf_values is not None:
-            return np.asarray(self.leaf_values[self.apply(X)]).reshape(-1)
         out = np.asarray(self._call("predict", self._slice(X)))
         if out.ndim == 2 and out.shape[1] != 1:
             raise multi_output()
@@ -56,8 +50,6 @@ class Member:
         A member without ``predict_proba`` votes: one for the class it predicts.
         """
         assert self.class_columns is not None
-        if self.leaf_values is not None:
-            return np.asarray(self.leaf_values[self.apply(X)])
         X = self._slice(X)
         if hasattr(self.estimator, "predict_proba"):
             proba = np.asarray(self._call("predict_proba", X))

@@ -3,55 +3,30 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any, Literal
 
-import numpy as np
-import scipy.sparse as sp
 
-from sparsebag.cluster_weights import fit_weights_on_cluster, objective_of, user_blocks
+from sparsebag.cluster_weights import fit_weights_on_cluster
 from sparsebag.evidence.cluster_matrices import are_row_blocks
 from sparsebag.evidence.evidence import OOBEvidence, warn_uncovered
 from sparsebag.evidence.from_cluster import is_on_cluster
 from sparsebag.evidence.from_predictions import from_predictions
-from sparsebag.evidence.members import MemberPool, Task
+from sparsebag.evidence.members import Task
 from sparsebag.evidence.readable import check_given
 from sparsebag.evidence.row_stream import RowStream
-from sparsebag.objective.full_vote_risk import PairRisk
 from sparsebag.objective.losses import Loss, resolve_loss
 from sparsebag.objective.penalties import ConcaveQuadratic
 from sparsebag.objective.simplex_objective import SimplexObjective
-from sparsebag.objective.vote_disagreement import VoteDisagreement
-from sparsebag.refine.routed_rows import RoutedRows
-from sparsebag.refine.synthetic_rows import synthetic_rows
-from sparsebag.selection.budget import Budget, member_prices
-from sparsebag.selection.disagreement import left_over, rows_to_ask, vote_disagreement
-from sparsebag.selection.path import penalty_path
-from sparsebag.selection.refit import RefitBy
-from sparsebag.selection.select import MemberSelector, RefittedMembers
-from sparsebag.selection.selection import Selection
 from sparsebag.settings import Settings, check_strength, check_verbose, resolve_settings
 from sparsebag.solvers.auto import resolve_solver
-from sparsebag.solvers.base import (
-    Solution,
-    Solver,
-    Status,
-    check_compatible,
-    one_blas_thread,
-)
+from sparsebag.solvers.base import Solution, Solver, one_blas_thread
 from sparsebag.solvers.given_start import check_given_start
 from sparsebag.solvers.judged_solve import judged_solve
 from sparsebag.streaming import solve_stream
 
 Array = Any
-MOST_MIXED_ROWS = 5_000
-"""Rows that synthetic ones are mixed from; more would not make them more alike to new rows."""
-MOST_DENSE_ENTRIES, MOST_DENSE_BLOCKS = 1 << 24, 4
-"""Entries of such rows that are held at a time (64 MiB), and how many times."""
-QUADRATIC = ("brier", "squared_error")
-"""Losses the members are selected by already."""
-
 
 def solve_weights(
     evidence: OOBEvidence, settings: Settings, *, start: Array | None = None, verbose: int = 0
@@ -77,100 +52,6 @@ def solve_weights(
             drop_threshold=settings.drop_threshold,
             drops_always=settings.drops_always,
         )
-
-
-def disagreement_of(pool: MemberPool, X: Any, evidence: OOBEvidence) -> VoteDisagreement | None:
-    """How the members' votes differ on rows that look like X; None where none can be made.
-
-    Such rows are mixtures of rows that a tree puts side by side, so the members must be trees,
-    their bags known, and X numbers.
-
-    Parameters
-    ----------
-    pool : MemberPool
-    X : array-like
-        The rows of the evidence.
-    evidence : OOBEvidence
-
-    Returns
-    -------
-    VoteDisagreement or None
-    """
-    trees = all(member.is_tree for member in pool.members) and pool.input_kind == "tree"
-    if not trees or pool.in_bag is None or evidence.oob_mask is None:
-        return None
-    rows = pool.prepare(X)
-    n_rows, n_features = rows.shape
-    mixed = min(MOST_MIXED_ROWS, max(2, MOST_DENSE_ENTRIES // n_features))
-    if n_rows > mixed:
-        rows = rows[np.random.default_rng(0).choice(n_rows, mixed, replace=False)]
-    routed = RoutedRows(pool, rows.toarray() if sp.issparse(rows) else rows)
-    n_asked = rows_to_ask(len(pool.members), evidence.n_classes)
-    n_blocks = -(-n_asked * n_features // MOST_DENSE_ENTRIES)
-    n_blocks = min(n_blocks, MOST_DENSE_BLOCKS)
-    size = min(n_asked // n_blocks, max(1, MOST_DENSE_ENTRIES // n_features))
-    with one_blas_thread():
-        blocks = (synthetic_rows(routed, size, seed) for seed in range(n_blocks))
-        found = vote_disagreement(pool, blocks)
-    return None if found is None else replace(found, left_over=left_over(pool))
-
-
-def member_selector(
-    evidence: OOBEvidence,
-    pool: MemberPool,
-    settings: Settings,
-    *,
-    budget: Budget,
-    tolerance: float,
-    X: Any = None,
-    refitted: RefittedMembers | None = None,
-    risk: PairRisk | None = None,
-    whole_is_one: bool = False,
-    verbose: int = 0,
-) -> MemberSelector:
-    """Members with a path to choose from; weights may be refitted on the loss where that helps.
-
-    Members whose leaves will be refitted for their weights keep the weights they are chosen with.
-    With ``X``, the rows of the evidence, how members differ is also asked on synthetic rows.
-    ``whole_is_one``: all members together are deployed as one model, and are all kept.
-    """
-    if evidence.n_members < 2:
-        raise ValueError("there is one member only; there is nothing to choose from.")
-    warn_uncovered(evidence)
-    loss = resolve_loss(settings.loss, evidence.task)
-    by = RefitBy(
-        loss, settings.solver, settings.floor, settings.prior_mass, settings.drop_threshold
-    )
-    return MemberSelector(
-        evidence,
-        member_prices(pool),
-        budget=budget,
-        tolerance=tolerance,
-        refit_by=None if loss.name in QUADRATIC or refitted is not None else by,
-        refitted=refitted,
-        whole_weights=pool.own_weights,
-        disagreement=None if X is None else disagreement_of(pool, X, evidence),
-        whole_is_one=whole_is_one,
-        risk=risk,
-        floor=settings.floor,
-        noun="trees" if all(member.is_tree for member in pool.members) else "members",
-        verbose=verbose,
-    )
-
-
-def chosen_weights(selection: Selection, evidence: OOBEvidence, seconds: float) -> Solution:
-    """A selection as a solution: the weights, and what it took to find them."""
-    return Solution(
-        weights=selection.weights,
-        objective=selection.expected_risk,
-        stationarity_gap=float("nan"),  # of a penalised objective, which a path does not have
-        status=Status.CHOSEN,
-        n_iterations=len(selection.table),
-        n_evaluations=2,  # passes over the votes: each row's risk, then every pair's
-        nbytes_read=2 * evidence.nbytes,
-        seconds=seconds,
-        solver="budget_path",
-    )
 
 
 def fit_weights(
@@ -250,8 +131,7 @@ def fit_weights(
 
     Examples
     --------
-    >>> import numpy as np
-    >>> rng = np.random.default_rng(0)
+    >>>     >>> rng = np.random.default_rng(0)
     >>> truth = rng.normal(size=500)
     >>> noise = rng.normal(size=(500, 20)) * np.linspace(0.2, 3.0, 20)
     >>> mask = rng.random((500, 20)) < 0.37
@@ -313,99 +193,6 @@ def fit_weights(
         raise ValueError("y is missing; pass one target a row.")
     evidence, chosen = _from_matrices(predictions, oob_mask, y, loss, sample_weight, labels)
     return solve_weights(evidence, replace(settings, loss=chosen), start=start, verbose=verbose)
-
-
-def lambda_path(
-    predictions: Array,
-    oob_mask: Array | None = None,
-    y: Array | None = None,
-    lams: Sequence[float] = (),
-    *,
-    relative: bool = False,
-    loss: str | Loss = "log_loss",
-    solver: str | Solver = "auto",
-    floor: float | str = "auto",
-    prior_mass: float | str = "auto",
-    sample_weight: Array | None = None,
-    labels: Array | None = None,
-) -> list[tuple[float, Solution]]:
-    """The paper's penalty at several strengths, each solve started from the one before.
-
-    Parameters
-    ----------
-    predictions, oob_mask, y, loss, solver, floor, prior_mass, sample_weight, labels
-        As in `fit_weights`, but no streams.
-    lams : sequence of float
-        Strengths λ, solved in ascending order; at least one.
-    relative : bool, default False
-        Strengths are multiples of the uniform ensemble's out-of-bag loss, so that one value means
-        the same whatever the loss's unit is.
-
-    Returns
-    -------
-    list of (float, Solution)
-        Absolute λ, and the solution there.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> rng = np.random.default_rng(0)
-    >>> truth = rng.normal(size=500)
-    >>> votes = truth[:, None] + rng.normal(size=(500, 20))
-    >>> path = lambda_path(votes, None, truth, [0.0, 0.5], relative=True, loss="squared_error")
-    >>> free, penalised = (float(solution.weights @ solution.weights) for _, solution in path)
-    >>> free < penalised  # the penalty concentrates the weights
-    True
-    """
-    if not len(lams):
-        raise ValueError("lams is empty; pass at least one strength.")
-    for lam in lams:
-        check_strength(lam)
-    check_given(predictions)
-    settings = [
-        resolve_settings(
-            lam=lam, loss=loss, solver=solver, floor=floor, prior_mass=prior_mass, preset=None
-        )
-        for lam in lams
-    ]
-    objective: Any
-    if is_on_cluster(predictions) or are_row_blocks(predictions):
-        task, chosen = _task_and_loss(loss)
-        blocks = user_blocks(
-            predictions,
-            oob_mask,
-            y,
-            task=task,
-            sample_weight=sample_weight,
-            labels=labels,
-            every_class=chosen.channel == "every_class",
-        )
-        objective = objective_of(blocks, replace(settings[0], loss=chosen, lam=0.0), task)
-    elif isinstance(predictions, RowStream):
-        raise ValueError(
-            "lambda_path does not read streams; call fit_weights(stream, lam=...) at each strength."
-        )
-    else:
-        if y is None:
-            raise ValueError("y is missing; pass one target a row.")
-        evidence, chosen = _from_matrices(predictions, oob_mask, y, loss, sample_weight, labels)
-        warn_uncovered(evidence)
-        objective = SimplexObjective(
-            evidence,
-            chosen,
-            ConcaveQuadratic(0.0),
-            floor=settings[0].floor,
-            prior_mass=settings[0].prior_mass,
-        )
-    chosen_solver = resolve_solver(solver, objective, 0)
-    check_compatible(chosen_solver, objective)
-    return penalty_path(
-        objective,
-        [float(s.lam or 0.0) for s in settings],
-        chosen_solver,
-        relative=relative,
-        drop_threshold=settings[0].drop_threshold,
-    )
 
 
 def _from_matrices(

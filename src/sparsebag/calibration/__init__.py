@@ -1,0 +1,1 @@
+"""From votes to probabilities that mean what they say."""

@@ -1,0 +1,155 @@
+"""Which calibrator: fitted to held-out votes of the deployed size, kept where it helps."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from sparsebag.calibration.calibrator import Calibrator
+from sparsebag.calibration.own import fit_own, is_calibrator
+from sparsebag.calibration.temperature import Temperature, fit_temperature
+
+FEWEST_ROWS = 50
+"""Below, "auto" leaves the votes as they are."""
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """A calibrator and what it is worth.
+
+    Attributes
+    ----------
+    calibrator : Calibrator or None
+        None: the votes are best left as they are.
+    loss_before, loss_after : float
+        Log-loss on the rows it was fitted on.
+    n_rows : int
+        How many these are.
+    """
+
+    calibrator: Calibrator | None
+    loss_before: float
+    loss_after: float
+    n_rows: int
+
+    @property
+    def temperature(self) -> float | None:
+        """The temperature, where the calibrator has one."""
+        return getattr(self.calibrator, "temperature", None)
+
+    def __str__(self) -> str:
+        if self.calibrator is None:
+            return "not calibrated: nothing gained on held-out rows"
+        change = f"held-out log-loss {self.loss_before:.4g} → {self.loss_after:.4g}"
+        if self.temperature is None:
+            return f"calibrator of your own; {change}"
+        return f"temperature {self.temperature:.3g}; {change}"
+
+
+def check_calibration(calibration: Any, task: str) -> Any:
+    """``calibration=`` once it is known to be usable; None for a regressor.
+
+    Parameters
+    ----------
+    calibration : {"auto", "temperature"}, object or None
+    task : {"classification", "regression"}
+
+    Returns
+    -------
+    str, object or None
+
+    Examples
+    --------
+    >>> check_calibration("auto", "classification"), check_calibration("auto", "regression")
+    ('auto', None)
+    """
+    if isinstance(calibration, str) and calibration not in ("auto", "temperature"):
+        raise ValueError(
+            f"calibration={calibration!r} is not known; use 'auto', 'temperature', None, or an "
+            "object with fit and predict (sklearn.isotonic.IsotonicRegression(), say)."
+        )
+    if not (calibration is None or isinstance(calibration, str) or is_calibrator(calibration)):
+        raise ValueError(
+            f"calibration={calibration!r} cannot calibrate: it needs fit, and predict, transform "
+            "or predict_proba."
+        )
+    if task == "classification":
+        return calibration
+    if not (calibration is None or isinstance(calibration, str)):
+        raise ValueError(
+            f"calibration={calibration!r} corrects class probabilities, and a regressor has none; "
+            "leave it at 'auto' or pass None."
+        )
+    return None
+
+
+def fit_calibration(
+    calibration: Any,
+    proba: np.ndarray,
+    target: np.ndarray,
+    weight: np.ndarray,
+    start: Temperature | None = None,
+) -> Calibration:
+    """Fit a calibrator to held-out votes.
+
+    Parameters
+    ----------
+    calibration : {"auto", "temperature"}, object or None
+        "auto" is a temperature where it lowers the log-loss, else nothing.
+    proba : ndarray of shape (rows, C)
+        Held-out votes as they will be deployed, none of them zero.
+    target : int ndarray of shape (rows,)
+        Column of each row's class.
+    weight : ndarray of shape (rows,)
+    start : Temperature, optional
+        Where the fit starts.
+
+    Returns
+    -------
+    Calibration
+
+    Examples
+    --------
+    >>> votes = np.array([[0.6, 0.4]] * 1000)
+    >>> target = np.repeat([0, 1], [900, 100])
+    >>> fit_calibration("auto", votes, target, np.ones(1000)).temperature < 1.0
+    True
+    """
+    before = log_loss(proba, target, weight)
+    identity = Calibration(None, before, before, len(proba))
+    is_auto = isinstance(calibration, str) and calibration == "auto"
+    if calibration is None or (is_auto and len(proba) < FEWEST_ROWS):
+        return identity
+    if isinstance(calibration, str):
+        found: Calibrator = fit_temperature(proba, target, weight, start)
+    else:
+        found = fit_own(calibration, proba, target, weight)
+    after = log_loss(found.transform(proba), target, weight)
+    if is_auto and after >= before:
+        return identity
+    return Calibration(found, before, after, len(proba))
+
+
+def log_loss(proba: np.ndarray, target: np.ndarray, weight: np.ndarray) -> float:
+    """Weighted mean log-loss.
+
+    Parameters
+    ----------
+    proba : ndarray of shape (rows, C)
+    target : int ndarray of shape (rows,)
+    weight : ndarray of shape (rows,)
+
+    Returns
+    -------
+    float
+
+    Examples
+    --------
+    >>> round(log_loss(np.array([[0.5, 0.5]]), np.array([0]), np.ones(1)), 3)
+    0.693
+    """
+    of_true = np.take_along_axis(proba, target[:, None], axis=1)[:, 0]
+    smallest = np.finfo(np.float64).tiny
+    return -float(weight @ np.log(np.maximum(of_true, smallest)) / weight.sum())

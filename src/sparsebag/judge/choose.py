@@ -1,0 +1,260 @@
+"""The choice: budgets, tolerance, and the recipe and size that answer them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from numbers import Integral, Real
+from typing import Any
+
+import numpy as np
+from scipy.stats import norm
+
+from sparsebag.calibration.calibrator import finished_votes
+from sparsebag.calibration.fit import Calibration, fit_calibration
+from sparsebag.calibration.temperature import Temperature
+from sparsebag.judge.curve import RiskCurve, expected
+from sparsebag.judge.rehearsal import Rehearsal
+
+SHARES = 0.4 * 0.5 ** np.arange(8)
+"""Sizes that are rehearsed without a budget, as shares of the ensemble's nodes."""
+DEFAULT_TOLERANCE = 0.01
+ERRORS_FOR_PICKING = 1.0
+"""The smallest size that seems good enough seems so partly by luck: this many standard errors."""
+
+
+@dataclass(frozen=True)
+class Budget:
+    """The most that may be kept: numbers, or shares of the whole.
+
+    Attributes
+    ----------
+    max_estimators, max_nodes, max_bytes : int, float or None
+        An int counts; a float between 0 and 1 is a share.
+    """
+
+    max_estimators: float | None = None
+    max_nodes: float | None = None
+    max_bytes: float | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("max_estimators", "max_nodes", "max_bytes"):
+            _check_limit(name, getattr(self, name))
+
+    @property
+    def is_named(self) -> bool:
+        """Whether there is any limit."""
+        return any(limit is not None for limit in vars(self).values())
+
+    def most_members(self, whole: int) -> int | None:
+        """The most members, of so many."""
+        return _count(self.max_estimators, whole)
+
+    def most_nodes(self, whole: int) -> int | None:
+        """The most nodes, of so many."""
+        return _count(self.max_nodes, whole)
+
+    def most_bytes(self, whole: int) -> int | None:
+        """The most bytes of the file, of so many."""
+        return _count(self.max_bytes, whole)
+
+    def __str__(self) -> str:
+        limits = ((name, limit) for name, limit in vars(self).items() if limit is not None)
+        return ", ".join(f"{name}={limit:g}" for name, limit in limits)
+
+
+def check_tolerance(tolerance: Any, budget: Budget) -> float | None:
+    """``tolerance=`` once it is a fraction; None with a budget alone, which is then spent.
+
+    Parameters
+    ----------
+    tolerance : float or None
+    budget : Budget
+
+    Returns
+    -------
+    float or None
+
+    Examples
+    --------
+    >>> check_tolerance(None, Budget()), check_tolerance(None, Budget(max_nodes=0.1))
+    (0.01, None)
+    """
+    if tolerance is None:
+        return None if budget.is_named else DEFAULT_TOLERANCE
+    if isinstance(tolerance, bool) or not isinstance(tolerance, Real) or not 0 <= tolerance < 1:
+        raise ValueError(
+            f"tolerance={tolerance!r} must be a fraction from 0 up to but not 1: the relative "
+            "increase of the loss that you accept (0.01 is 1 %)."
+        )
+    return float(tolerance)
+
+
+def check_confidence(confidence: Any) -> float | None:
+    """``confidence=`` once it is None or between one half and one.
+
+    Parameters
+    ----------
+    confidence : float or None
+
+    Returns
+    -------
+    float or None
+
+    Examples
+    --------
+    >>> check_confidence(0.95)
+    0.95
+    """
+    if confidence is None:
+        return None
+    if isinstance(confidence, bool) or not isinstance(confidence, Real) or not 0.5 <= confidence < 1:
+        raise ValueError(
+            f"confidence={confidence!r} must be None or a number from 0.5 up to but not 1."
+        )
+    return float(confidence)
+
+
+@dataclass(frozen=True)
+class Judged:
+    """A rehearsal with the best recipe of each size.
+
+    Attributes
+    ----------
+    curve : RiskCurve
+        Sizes rising, the whole ensemble last.
+    recipe : tuple of int
+        Position of the best recipe, by size, without the whole.
+    calibration : tuple of Calibration or None
+        By size, the whole ensemble's last; None where nothing is calibrated.
+    """
+
+    curve: RiskCurve
+    recipe: tuple[int, ...]
+    calibration: tuple[Calibration | None, ...]
+
+
+def judge_rehearsal(
+    made: Rehearsal, calibration: Any, floor: float, n_members: int, judged_by: str
+) -> Judged:
+    """Calibrate every size on held-out votes, pick its recipe, draw the curve.
+
+    A recipe is judged by its losses at a size and its neighbours, so that none is picked for the
+    noise of one.
+
+    Parameters
+    ----------
+    made : Rehearsal
+    calibration : {"auto", "temperature"}, object or None
+    floor : float
+        Share of the uniform class distribution in each vote, as deployed.
+    n_members : int
+        Of the whole ensemble.
+    judged_by : str
+
+    Returns
+    -------
+    Judged
+    """
+    is_vote = made.target.shape[1] > 1
+    share = made.weight / made.weight.sum()
+
+    def losses(votes: np.ndarray) -> np.ndarray:
+        return np.asarray(np.sum((votes - made.target) ** 2, axis=1))
+
+    def finished(votes: np.ndarray, start: Any) -> tuple[np.ndarray, Calibration | None]:
+        if not is_vote:
+            return losses(votes), None
+        proba = finished_votes(votes, floor)
+        if calibration is None:
+            return losses(proba), None
+        found = fit_calibration(
+            calibration, proba, made.target.argmax(axis=1), made.weight, start
+        )
+        if found.calibrator is not None:
+            proba = found.calibrator.transform(proba)
+        return losses(proba), found
+
+    as_is = losses(finished_votes(made.whole) if is_vote else made.whole)
+    best_whole, of_whole = finished(made.whole, None)
+    by_recipe: list[list[tuple[np.ndarray, Calibration | None]]] = []
+    for sizes in made.votes:
+        start, column = of_whole, []
+        for votes in sizes:
+            known = None if start is None else start.calibrator
+            loss, start = finished(votes, known if isinstance(known, Temperature) else None)
+            column.append((loss, start))
+        by_recipe.append(column)
+    mean = np.array([[share @ loss for loss, _ in column] for column in by_recipe])
+    recipe = tuple(int(r) for r in _with_neighbours(np.log(mean + 1e-300)).argmin(axis=0))
+    chosen = [by_recipe[r][size] for size, r in enumerate(recipe)][::-1] + [(best_whole, of_whole)]
+    risks = [loss for loss, _ in chosen]
+    ratio, error = expected(risks, as_is, made.weight)
+    ratio_calibrated, error_calibrated = expected(risks, best_whole, made.weight)
+    whole_nodes = made.n_nodes[0] / made.share[0]
+    return Judged(
+        curve=RiskCurve(
+            share=np.append(made.share[::-1], 1.0),
+            n_nodes=np.append(made.n_nodes[::-1], whole_nodes),
+            n_members=np.append(made.n_trees[::-1], n_members),
+            ratio=ratio,
+            error=error,
+            ratio_calibrated=ratio_calibrated,
+            error_calibrated=error_calibrated,
+            whole_risk=float(share @ as_is),
+            score="Brier score" if is_vote else "squared error",
+            judged_by=judged_by,
+        ),
+        recipe=recipe[::-1],
+        calibration=tuple(found for _, found in chosen),
+    )
+
+
+def choose_size(curve: RiskCurve, tolerance: float, confidence: float | None) -> int:
+    """Position of the smallest size whose expected loss is within the tolerance.
+
+    Calibration is a gift, and not to be spent on size: a calibrated model is compared with the
+    calibrated ensemble, which is at least as good as the ensemble as it is.
+
+    Parameters
+    ----------
+    curve : RiskCurve
+    tolerance : float
+    confidence : float or None
+        None: the expected loss, one standard error allowed for having picked it. A number: the
+        upper bound at this confidence.
+
+    Returns
+    -------
+    int
+        The last one, the whole ensemble, where no smaller size will do.
+    """
+    errors = ERRORS_FOR_PICKING if confidence is None else float(norm.ppf(confidence))
+    worst = curve.ratio_calibrated + errors * curve.error_calibrated
+    good = worst <= 1.0 + tolerance
+    good[-1] = True
+    return int(np.argmax(good))
+
+
+def _with_neighbours(values: np.ndarray) -> np.ndarray:
+    """Means of each column and its neighbours, the middle one twice."""
+    padded = np.pad(values, ((0, 0), (1, 1)), mode="edge")
+    return (padded[:, :-2] + 2.0 * padded[:, 1:-1] + padded[:, 2:]) / 4.0
+
+
+def _check_limit(name: str, limit: Any) -> None:
+    if limit is None:
+        return
+    is_number = isinstance(limit, Real) and not isinstance(limit, bool)
+    whole = is_number and isinstance(limit, Integral) and limit >= 1
+    share = is_number and not isinstance(limit, Integral) and 0.0 < limit <= 1.0
+    if not (whole or share):
+        raise ValueError(
+            f"{name}={limit!r} must be a whole number from 1, or a share of the whole ensemble "
+            "between 0 and 1."
+        )
+
+
+def _count(limit: float | None, whole: int) -> int | None:
+    if limit is None:
+        return None
+    return int(limit) if isinstance(limit, Integral) else max(1, int(limit * whole))

@@ -1,0 +1,127 @@
+"""`RiskCurve`: what each size is expected to cost, whoever drew it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from sklearn.isotonic import isotonic_regression
+
+
+@dataclass(frozen=True)
+class RiskCurve:
+    """Expected Brier score or squared error of every size, against the whole ensemble's.
+
+    The last size is the whole ensemble. Errors are standard errors of the paired differences on
+    the same held-out rows.
+
+    Attributes
+    ----------
+    share : ndarray of shape (S,)
+        Of the ensemble's nodes, or of its members where these are no trees. Rising.
+    n_nodes, n_members : ndarray of shape (S,)
+        What a model of that size has.
+    ratio, error : ndarray of shape (S,)
+        Risk over that of the ensemble as it is.
+    ratio_calibrated, error_calibrated : ndarray of shape (S,)
+        Risk over that of the ensemble with a temperature; the same as ``ratio`` where nothing is
+        calibrated.
+    whole_risk : float
+        Risk of the ensemble as it is.
+    score : {"Brier score", "squared error"}
+    judged_by : {"rehearsal", "held-out rows", "out-of-bag rows"}
+    """
+
+    share: np.ndarray
+    n_nodes: np.ndarray
+    n_members: np.ndarray
+    ratio: np.ndarray
+    error: np.ndarray
+    ratio_calibrated: np.ndarray
+    error_calibrated: np.ndarray
+    whole_risk: float
+    score: str
+    judged_by: str
+
+    def __len__(self) -> int:
+        return len(self.share)
+
+    def to_frame(self) -> Any:
+        """The curve as a pandas DataFrame, a row a size."""
+        import pandas as pd
+
+        names = ("share", "n_nodes", "n_members", "ratio", "error")
+        names += ("ratio_calibrated", "error_calibrated")
+        return pd.DataFrame({name: getattr(self, name) for name in names})
+
+    def __str__(self) -> str:
+        lines = [f"{'share':>7} {'nodes':>9} {'members':>7}  {self.score} over the ensemble's"]
+        for row in zip(self.share, self.n_nodes, self.n_members, self.ratio, self.error, strict=True):
+            share, nodes, members, ratio, error = row
+            lines.append(f"{share:>7.2%} {nodes:>9,.0f} {members:>7.0f}  {ratio:.3f} ± {error:.3f}")
+        return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        """A small picture and the table, for notebooks."""
+        return f"{_picture(self)}<pre>{self}</pre>"
+
+
+def expected(
+    losses: list[np.ndarray], whole: np.ndarray, weight: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Ratios of mean losses to the whole ensemble's, falling with size, and their errors.
+
+    The true loss does not rise with size, so neighbours that say otherwise are averaged
+    (isotonic regression): a single size is not chosen for its noise.
+
+    Parameters
+    ----------
+    losses : list of ndarray of shape (rows,)
+        Of each size, rising; the last is the whole ensemble's, which is judged by itself. Rows
+        of which a size says nothing are NaN and left out of its comparison.
+    whole : ndarray of shape (rows,)
+    weight : ndarray of shape (rows,)
+
+    Returns
+    -------
+    ratio, error : ndarray of shape (sizes,)
+
+    Examples
+    --------
+    >>> ratio, error = expected([np.array([2.0, 2.0]), np.ones(2)], np.ones(2), np.ones(2))
+    >>> ratio.tolist(), error.tolist()
+    ([2.0, 1.0], [0.0, 0.0])
+    """
+    found = [_ratio(loss, whole, weight) for loss in losses]
+    ratio, error = (np.array(part) for part in zip(*found, strict=True))
+    ratio[:-1] = isotonic_regression(ratio[:-1], increasing=False)
+    return ratio, error
+
+
+def _ratio(loss: np.ndarray, whole: np.ndarray, weight: np.ndarray) -> tuple[float, float]:
+    known = np.isfinite(loss) & np.isfinite(whole) & (weight > 0.0)
+    if not np.any(known):
+        return np.inf, 0.0
+    share = weight[known] / weight[known].sum()
+    level = float(share @ whole[known])
+    if level <= 0.0:  # the ensemble makes no mistake on these rows: any is too many
+        return (np.inf if share @ loss[known] > 0.0 else 1.0), 0.0
+    ratio = float(share @ loss[known]) / level
+    residual = loss[known] - ratio * whole[known]  # of a ratio of means, by the delta method
+    return ratio, float(np.sqrt(np.sum((share * residual) ** 2))) / level
+
+
+def _picture(curve: RiskCurve) -> str:
+    """Ratio against share on a logarithmic axis, as SVG."""
+    x = np.log(curve.share)
+    x = 20 + 260 * (x - x.min()) / max(float(np.ptp(x)), 1e-9)
+    low, high = min(0.9, curve.ratio.min()), max(1.1, min(curve.ratio.max(), 2.0))
+    y = 10 + 100 * (high - np.clip(curve.ratio, low, high)) / (high - low)
+    one = 10 + 100 * (high - 1.0) / (high - low)
+    points = " ".join(f"{a:.0f},{b:.0f}" for a, b in zip(x, y, strict=True))
+    return (
+        '<svg width="300" height="120" role="img" aria-label="risk against size">'
+        f'<line x1="20" x2="280" y1="{one:.0f}" y2="{one:.0f}" stroke="gray" stroke-dasharray="4"/>'
+        f'<polyline points="{points}" fill="none" stroke="currentColor" stroke-width="2"/></svg>'
+    )

@@ -1,0 +1,252 @@
+"""Members as they are, judged out of bag: simplex weights on the full-vote risk, at every size.
+
+The weights of a size minimise ``wᵀGw`` over the simplex (`objective.full_vote_risk`), with G
+shrunk towards members that are all alike. Sizes are halved: the members of least weight go, and
+the others' weights are fitted again. Each fold of rows is judged by weights fitted without it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from sparsebag.calibration.calibrator import finished_votes
+from sparsebag.calibration.fit import Calibration, fit_calibration
+from sparsebag.evidence.evidence import OOBEvidence
+from sparsebag.judge.curve import RiskCurve, expected
+from sparsebag.objective.full_vote_risk import FullVoteRisk, PairMoments
+from sparsebag.solvers.simplex_qp import simplex_qp
+
+FOLDS = 5
+SHRINKAGE = 0.5
+"""How far G goes towards its mean: at 1 all weights are equal."""
+RIDGE = 1e-6
+"""Of G's mean diagonal: makes the programme strictly convex."""
+ALONE = 1e-9
+"""Weight of pairs below which one member has all of it."""
+BLOCK_VOTES = 1 << 22
+"""Votes held at a time."""
+
+
+@dataclass(frozen=True)
+class MemberPath:
+    """Weights of every size, and what each is expected to cost.
+
+    Attributes
+    ----------
+    curve : RiskCurve
+        Sizes rising, the whole ensemble last.
+    weights : tuple of ndarray of shape (N,)
+        By size.
+    """
+
+    curve: RiskCurve
+    weights: tuple[np.ndarray, ...]
+
+
+def judge_members(
+    evidence: OOBEvidence, floor: float, own_weights: np.ndarray | None, nodes: np.ndarray
+) -> MemberPath:
+    """Weights of falling size, judged on rows they were not fitted on.
+
+    Parameters
+    ----------
+    evidence : OOBEvidence
+        With ``class_votes`` where there are more than two classes.
+    floor : float
+        Share of the uniform class distribution in each vote, as deployed.
+    own_weights : ndarray of shape (N,) or None
+        What the ensemble itself weighs its members by; None: equally.
+    nodes : ndarray of shape (N,)
+        Of each member; zero where it is no tree.
+
+    Returns
+    -------
+    MemberPath
+    """
+    n = evidence.n_members
+    whole = np.full(n, 1.0 / n) if own_weights is None else own_weights
+    sizes = _halved(n)
+    risk = FullVoteRisk(evidence, floor=floor)
+    every = risk.moments()
+    fold = np.random.default_rng(0).permutation(evidence.n_rows) % FOLDS
+    losses = [np.zeros(evidence.n_rows) for _ in sizes]
+    as_is = np.zeros(evidence.n_rows)
+    for held in range(FOLDS):
+        rows = np.flatnonzero(fold == held)
+        if len(rows) == 0:
+            continue
+        paths = weights_of_sizes(every - risk.moments(rows), sizes)
+        found = row_risks(evidence.take(rows), [*paths, whole], floor)
+        for loss, of_size in zip([*losses, as_is], found, strict=True):
+            loss[rows] = of_size
+    weights = weights_of_sizes(every, sizes)
+    ratio, error = expected([*losses[::-1], as_is], as_is, risk.row_weight)
+    kept = [*weights[::-1], whole]
+    counts = np.array([np.count_nonzero(w) for w in kept])
+    source = "held-out rows" if evidence.oob_mask is None else "out-of-bag rows"
+    curve = RiskCurve(
+        share=counts / n,
+        n_nodes=np.array([nodes[w > 0].sum() for w in kept]),
+        n_members=counts,
+        ratio=ratio,
+        error=error,
+        ratio_calibrated=ratio,
+        error_calibrated=error,
+        whole_risk=float(risk.row_weight @ np.nan_to_num(as_is)),
+        score="squared error" if evidence.n_classes is None else "Brier score",
+        judged_by=source,
+    )
+    return MemberPath(curve, tuple(kept))
+
+
+def weights_of_sizes(moments: PairMoments, sizes: list[int]) -> list[np.ndarray]:
+    """Simplex weights of falling numbers of members.
+
+    Parameters
+    ----------
+    moments : PairMoments
+    sizes : list of int
+        Falling.
+
+    Returns
+    -------
+    list of ndarray of shape (N,)
+    """
+    matrix, alike = moments.matrix(), moments.exchangeable()
+    mean = np.where(np.eye(len(matrix), dtype=np.bool_), alike.own, alike.pair)
+    matrix = (1.0 - SHRINKAGE) * matrix + SHRINKAGE * mean
+    matrix = matrix + RIDGE * abs(alike.own) * np.eye(len(matrix))
+    lowest = float(np.linalg.eigvalsh(matrix)[0])
+    if lowest <= 0.0:  # entries rest on rows of their own, so that G need not be definite
+        matrix = matrix + (RIDGE * abs(alike.own) - lowest) * np.eye(len(matrix))
+    kept = np.arange(len(matrix))
+    out = []
+    for size in sizes:
+        weights = np.zeros(len(matrix))
+        start = np.full(len(kept), 1.0 / len(kept))
+        weights[kept] = simplex_qp(matrix[np.ix_(kept, kept)], np.zeros(len(kept)), start)
+        if np.count_nonzero(weights) > size:
+            kept = np.sort(np.argsort(-weights, kind="stable")[:size])
+            weights = np.zeros(len(matrix))
+            start = np.full(len(kept), 1.0 / len(kept))
+            weights[kept] = simplex_qp(matrix[np.ix_(kept, kept)], np.zeros(len(kept)), start)
+        kept = np.flatnonzero(weights)
+        out.append(weights)
+    return out
+
+
+def row_risks(evidence: OOBEvidence, weights: list[np.ndarray], floor: float) -> list[np.ndarray]:
+    """Each row's risk when all members vote, from those that have it out of bag.
+
+    Squares and products of residuals are scaled up by the weight that is missing, each by its
+    own: ``Σ w_j² e_j²`` by that of the squares, the rest by that of the pairs.
+
+    Parameters
+    ----------
+    evidence : OOBEvidence
+    weights : list of ndarray of shape (N,)
+    floor : float
+
+    Returns
+    -------
+    list of ndarray of shape (rows,)
+        NaN where too few of the members have a row out of bag.
+    """
+    out = [np.zeros(evidence.n_rows) for _ in weights]
+    for block, mask, residual in _residuals(evidence, floor):
+        for found, w in zip(out, weights, strict=True):
+            heard = mask * w
+            vote = np.einsum("rn,rnc->rc", heard, residual)
+            own = np.einsum("rn,rnc->r", heard**2, residual**2)
+            pair = np.sum(vote**2, axis=1) - own
+            squares, total = (heard**2).sum(axis=1), heard.sum(axis=1)
+            pairs, of_pairs = total**2 - squares, 1.0 - w @ w
+            is_alone = of_pairs < ALONE
+            with np.errstate(divide="ignore", invalid="ignore"):
+                risk = own * (w @ w / squares)
+                if not is_alone:
+                    risk = np.where(pairs > ALONE, risk + pair * (of_pairs / pairs), np.nan)
+            found[block] = np.maximum(risk, 0.0)
+    return out
+
+
+def calibrate_members(
+    calibration: Any, evidence: OOBEvidence, weights: np.ndarray, floor: float
+) -> Calibration | None:
+    """A calibrator of the kept members' out-of-bag votes.
+
+    Parameters
+    ----------
+    calibration : {"auto", "temperature"}, object or None
+    evidence : OOBEvidence
+    weights : ndarray of shape (N,)
+    floor : float
+
+    Returns
+    -------
+    Calibration or None
+        None where there are no classes or no calibration is wanted.
+    """
+    if calibration is None or evidence.n_classes is None:
+        return None
+    kept = np.flatnonzero(weights)
+    taken = evidence.take_members(kept)
+    votes, heard = np.zeros((evidence.n_rows, evidence.n_classes)), np.zeros(evidence.n_rows)
+    for block, mask, of_member in _votes(taken):
+        share = mask * weights[kept]
+        heard[block] = share.sum(axis=1)
+        votes[block] = np.einsum("rn,rnc->rc", share, of_member)
+    rows = heard > 0.0
+    weight = np.ones(len(rows)) if evidence.sample_weight is None else evidence.sample_weight
+    rows &= np.asarray(weight) > 0.0
+    proba = finished_votes(votes[rows] / heard[rows, None], max(floor, 1e-6))
+    target = np.asarray(evidence.target)[rows].astype(np.intp)
+    return fit_calibration(calibration, proba, target, np.asarray(weight, dtype=float)[rows])
+
+
+def _votes(evidence: OOBEvidence) -> Iterator[tuple[slice, np.ndarray, np.ndarray]]:
+    """Blocks of rows with mask (rows, N) and votes (rows, N, C)."""
+    width = evidence.n_members * (evidence.n_classes or 1)
+    step = max(1, BLOCK_VOTES // width)
+    for start in range(0, evidence.n_rows, step):
+        block = slice(start, min(start + step, evidence.n_rows))
+        part = evidence.take(block)
+        shape = (part.n_rows, part.n_members)
+        mask = np.ones(shape) if part.oob_mask is None else np.asarray(part.oob_mask, dtype=float)
+        if part.n_classes is None:
+            yield block, mask, np.asarray(part.votes, dtype=np.float64)[:, :, None]
+            continue
+        if part.n_classes == 2:  # what the true class does not have, the other one has
+            of_true = np.asarray(part.votes, dtype=np.float64)
+            is_second = np.asarray(part.target)[:, None] == 1
+            of_second = np.where(is_second, of_true, 1.0 - of_true)
+            yield block, mask, np.stack([1.0 - of_second, of_second], axis=2)
+            continue
+        assert part.class_votes is not None
+        planes = [p.toarray() if hasattr(p, "toarray") else p for p in part.class_votes]
+        yield block, mask, np.stack([np.asarray(p, dtype=np.float64) for p in planes], axis=2)
+
+
+def _residuals(
+    evidence: OOBEvidence, floor: float
+) -> Iterator[tuple[slice, np.ndarray, np.ndarray]]:
+    for block, mask, votes in _votes(evidence):
+        target = np.asarray(evidence.target)[block]
+        if evidence.n_classes is None:
+            yield block, mask, (target[:, None, None] - votes) * mask[:, :, None]
+            continue
+        hot = target[:, None] == np.arange(evidence.n_classes)
+        floored = (1.0 - floor) * votes + floor / evidence.n_classes
+        yield block, mask, (hot[:, None, :] - floored) * mask[:, :, None]
+
+
+def _halved(n: int) -> list[int]:
+    sizes = []
+    while n > 1:
+        n = -(-n // 2)
+        sizes.append(n)
+    return sizes

@@ -1,0 +1,255 @@
+"""The rehearsal: a copy of the ensemble is fitted on part of the rows and compressed in the same
+way at every size; the other rows judge it.
+
+Refitted leaves have seen all training rows through their teacher, so nothing about them is out of
+bag. A copy that never saw the held-out rows is the honest judge, and small enough to be cheap: the
+user's own model is not touched. An ensemble that comes with held-out rows needs no copy.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from sklearn.base import clone
+
+from sparsebag.evidence.from_ensemble import BAGS, FORESTS, read_ensemble
+from sparsebag.evidence.members import MemberPool
+from sparsebag.progress import Progress
+from sparsebag.student.student import students
+from sparsebag.student.teacher import Recipe, Teacher
+from sparsebag.student.trees import votes
+
+FOLDS, TREES = 3, 50
+"""Of the rehearsal: together no more than the ensemble's own fit costs, at 100 trees."""
+MANY_ROWS, FEW_TREES, MOST_HELD_OUT = 20_000, 25, 20_000
+"""From so many rows one split into training and held-out rows, and fewer trees, say enough."""
+
+
+@dataclass(frozen=True)
+class TrainingRows:
+    """The rows an ensemble was trained on, or held-out ones.
+
+    Attributes
+    ----------
+    X : float32 ndarray or sparse matrix of shape (M, n_features)
+        As `MemberPool.prepare` gives it.
+    target : ndarray of shape (M, n_outputs)
+        One-hot classes, or numbers.
+    weight : ndarray of shape (M,)
+        Row weights of every step, of mean one.
+    sample_weight : ndarray of shape (M,) or None
+        As the user gave them: what a copy is fitted with.
+    held_out : bool
+        Whether the ensemble has not seen them.
+    """
+
+    X: Any
+    target: np.ndarray
+    weight: np.ndarray
+    sample_weight: np.ndarray | None = None
+    held_out: bool = False
+
+    def take(self, rows: np.ndarray) -> TrainingRows:
+        """Some of the rows."""
+        given = None if self.sample_weight is None else self.sample_weight[rows]
+        parts = (self.X[rows], self.target[rows], self.weight[rows], given)
+        return TrainingRows(*parts, held_out=self.held_out)
+
+
+@dataclass(frozen=True)
+class Rehearsal:
+    """What copies of the ensemble and their students say of rows they have not seen.
+
+    Attributes
+    ----------
+    recipes : tuple of Recipe
+    share : ndarray of shape (S,)
+        Sizes of the students, as shares of the ensemble's nodes; falling.
+    n_nodes, n_trees : ndarray of shape (S,)
+        What a student of that size will have.
+    target : ndarray of shape (R, n_outputs)
+    weight : ndarray of shape (R,)
+    whole : ndarray of shape (R, n_outputs)
+        The copies' votes.
+    votes : tuple of tuple of ndarray of shape (R, n_outputs)
+        By recipe, then by size.
+    """
+
+    recipes: tuple[Recipe, ...]
+    share: np.ndarray
+    n_nodes: np.ndarray
+    n_trees: np.ndarray
+    target: np.ndarray
+    weight: np.ndarray
+    whole: np.ndarray
+    votes: tuple[tuple[np.ndarray, ...], ...]
+
+
+def can_be_refitted(pool: MemberPool) -> bool:
+    """Whether copies of the ensemble can be fitted.
+
+    Parameters
+    ----------
+    pool : MemberPool
+
+    Returns
+    -------
+    bool
+    """
+    return isinstance(pool.source, FORESTS + BAGS)
+
+
+def rehearse(
+    pool: MemberPool,
+    rows: TrainingRows,
+    share: np.ndarray,
+    *,
+    folds: int | None = None,
+    most_trees: int | None = None,
+    n_jobs: int | None = None,
+    n_threads: int = 1,
+    progress: Progress,
+) -> Rehearsal:
+    """Fit, compress and score copies of the ensemble.
+
+    Parameters
+    ----------
+    pool : MemberPool
+        Of trees.
+    rows : TrainingRows
+    share : ndarray of shape (S,)
+        Sizes, falling.
+    folds : int, optional
+        Parts of the rows, each held out once; default: three, or one split of many rows.
+    most_trees : int, optional
+        Of a student.
+    n_jobs : int, optional
+        Of the copies' fits.
+    n_threads : int, default 1
+    progress : Progress
+
+    Returns
+    -------
+    Rehearsal
+    """
+    splits = _splits(rows.target, folds, is_classification=pool.classes is not None)
+    parts = []
+    for number, held in enumerate(splits):
+        progress.say(f"rehearsal {number + 1} of {len(splits)}")
+        kept = np.setdiff1d(np.arange(len(rows.target)), held)
+        train, test = rows.take(kept), rows.take(held)
+        copy, columns = _copy(pool, train, number, n_jobs)
+        parts.append(
+            _scored(copy, columns, train, test, share, len(pool.members), most_trees, n_threads)
+        )
+    nodes_a_tree = np.mean([member.estimator.tree_.node_count for member in pool.members])
+    whole_nodes = nodes_a_tree * len(pool.members)
+    held = np.concatenate(splits)
+    judged = rows.take(held)
+    by_recipe = zip(*(part.votes for part in parts), strict=True)
+    return Rehearsal(
+        recipes=parts[0].recipes,
+        share=share,
+        n_nodes=share * whole_nodes,
+        n_trees=np.mean([part.n_trees for part in parts], axis=0),
+        target=judged.target,
+        weight=judged.weight,
+        whole=np.concatenate([part.whole for part in parts]),
+        votes=tuple(
+            tuple(np.concatenate(size) for size in zip(*of_recipe, strict=True))
+            for of_recipe in by_recipe
+        ),
+    )
+
+
+@dataclass(frozen=True)
+class _Part:
+    recipes: tuple[Recipe, ...]
+    whole: np.ndarray
+    votes: tuple[tuple[np.ndarray, ...], ...]
+    n_trees: list[int]
+
+
+def _scored(
+    copy: MemberPool,
+    columns: np.ndarray,
+    train: TrainingRows,
+    test: TrainingRows,
+    share: np.ndarray,
+    n_members: int,
+    most_trees: int | None,
+    n_threads: int,
+) -> _Part:
+    """A copy's and its students' votes on the rows it has not seen."""
+    n_outputs = train.target.shape[1]
+    teacher = Teacher(
+        copy,
+        train.X,
+        train.target[:, columns],
+        train.weight,
+        knows_bags=not train.held_out,
+        n_threads=n_threads,
+    )
+    leaf = teacher.table.route(test.X, n_threads)
+    # A share is one of the whole ensemble's nodes, and the copy may have fewer trees.
+    whole_nodes = teacher.table.n_nodes / teacher.table.n_trees * n_members
+    allowed = share * whole_nodes
+
+    def as_votes(one: np.ndarray) -> np.ndarray:
+        if copy.classes is not None and one.shape[1] == 1:
+            one = np.concatenate([1.0 - one, one], axis=1)
+        out = np.zeros((len(one), n_outputs))
+        out[:, columns] = one
+        return out
+
+    by_recipe, n_trees = [], []
+    for recipe in teacher.recipes:
+        made = list(students(teacher.lesson(recipe), allowed, most_trees))
+        by_recipe.append(tuple(as_votes(student.vote(leaf)) for student in made))
+        n_trees = [len(student.trees) for student in made]
+    own = votes(leaf, teacher.table.value, n_threads) / teacher.table.n_trees
+    return _Part(teacher.recipes, as_votes(own), tuple(by_recipe), n_trees)
+
+
+def _copy(
+    pool: MemberPool, train: TrainingRows, seed: int, n_jobs: int | None
+) -> tuple[MemberPool, np.ndarray]:
+    """A copy fitted on some rows, with fewer trees, and the classes it has seen."""
+    if train.held_out:
+        n_outputs = train.target.shape[1]
+        return pool, np.arange(n_outputs)
+    is_vote = pool.classes is not None
+    y = train.target.argmax(axis=1) if is_vote else train.target[:, 0]
+    copy = clone(pool.source)
+    few = FEW_TREES if len(y) > MANY_ROWS // 2 else TREES
+    params: dict[str, Any] = {
+        "n_estimators": min(few, len(pool.members)),
+        "random_state": seed,
+        "oob_score": False,
+        "warm_start": False,
+        "n_jobs": n_jobs,
+    }
+    most = copy.get_params(deep=False).get("max_samples")
+    if isinstance(most, (int, np.integer)) and pool.n_rows:
+        params["max_samples"] = max(1, round(most * len(y) / pool.n_rows))
+    copy.set_params(**params)
+    weights = {} if train.sample_weight is None else {"sample_weight": train.sample_weight}
+    copy.fit(train.X, y, **weights)
+    columns = np.arange(1) if not is_vote else np.asarray(copy.classes_, dtype=np.intp)
+    return read_ensemble(copy), columns
+
+
+def _splits(target: np.ndarray, folds: int | None, *, is_classification: bool) -> list[np.ndarray]:
+    """Rows that are held out, each time; classes are spread evenly."""
+    rng = np.random.default_rng(0)
+    order = rng.permutation(len(target))
+    if is_classification:
+        order = order[np.argsort(target[order].argmax(axis=1), kind="stable")]
+    if folds is None and len(target) >= MANY_ROWS:
+        held = min(len(target) // FOLDS, MOST_HELD_OUT)
+        return [order[np.linspace(0, len(order) - 1, held).astype(np.intp)]]
+    n_folds = min(folds or FOLDS, len(target))
+    return [order[fold::n_folds] for fold in range(n_folds)]
+

@@ -1,0 +1,126 @@
+"""`Selection`: what was kept and what it is expected to cost, in a few lines."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from sparsebag.judge.curve import RiskCurve
+
+SKLEARN_NODE = 64
+"""Bytes of a node of a scikit-learn tree, its values aside."""
+
+
+@dataclass(frozen=True)
+class Size:
+    """How large a model is.
+
+    Attributes
+    ----------
+    members, nodes : int
+        Members, and nodes of those that are trees.
+    nbytes : int
+        Of the saved file; of the whole ensemble, of scikit-learn's arrays.
+    comparisons : float
+        That a row meets on its way through all trees; 0 where there are none.
+    """
+
+    members: int
+    nodes: int
+    nbytes: int
+    comparisons: float
+
+
+@dataclass(frozen=True)
+class Selection:
+    """What was kept, and what it is expected to cost. ``print`` it.
+
+    Attributes
+    ----------
+    before, after : Size
+    curve : RiskCurve or None
+        Every size that was considered; None where nothing judged them.
+    position : int
+        Of the chosen size in the curve.
+    tolerance : float or None
+        The increase that was accepted; None where a budget decided.
+    done : str
+        What was done, in a few words.
+    noun : {"trees", "members"}
+    """
+
+    before: Size
+    after: Size
+    curve: RiskCurve | None
+    position: int
+    tolerance: float | None
+    done: str
+    noun: str
+
+    @property
+    def ratio(self) -> float:
+        """Expected loss over that of the ensemble as it is; NaN where nothing judged it."""
+        return float("nan") if self.curve is None else float(self.curve.ratio[self.position])
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """Where ``ratio`` is with 95 % confidence."""
+        if self.curve is None:
+            return float("nan"), float("nan")
+        error = 1.96 * float(self.curve.error[self.position])
+        return max(self.ratio - error, 0.0), self.ratio + error
+
+    @property
+    def expected_risk(self) -> float:
+        """Expected Brier score or squared error on new rows."""
+        return float("nan") if self.curve is None else self.ratio * self.curve.whole_risk
+
+    @property
+    def kept_whole(self) -> bool:
+        """Whether every member was kept as it is."""
+        return self.curve is not None and self.position == len(self.curve) - 1
+
+    def __str__(self) -> str:
+        a, b = self.before, self.after
+        lines = [f"{self.noun:<9}{a.members:,} → {b.members:,}"]
+        if b.nodes:
+            lines.append(f"{'nodes':<9}{a.nodes:,} → {b.nodes:,} ({b.nodes / a.nodes:.2g}x)")
+        lines.append(f"{'file':<9}{_bytes(a.nbytes)} → {_bytes(b.nbytes)}")
+        if b.comparisons:
+            lines.append(f"{'work':<9}{a.comparisons:,.0f} → {b.comparisons:,.0f} comparisons a row")
+        lines.append(f"{'quality':<9}{self._quality()}")
+        lines.append(f"{'done':<9}{self.done}")
+        lines.append(f"{'next':<9}{self._next()}")
+        return "\n".join(line[:90] for line in lines)
+
+    def _quality(self) -> str:
+        if self.curve is None:
+            return "not estimated; pass held-out rows to report(X_test, y_test)"
+        if self.kept_whole and np.isclose(self.ratio, 1.0):
+            return "the ensemble's own: no smaller model was within the tolerance"
+        low, high = self.interval
+        return (
+            f"expected {self.curve.score} {_change(self.ratio)} ({low - 1:+.1%} to {high - 1:+.1%})"
+        )
+
+    def _next(self) -> str:
+        if self.tolerance is not None:
+            return f"tolerance={2 * self.tolerance:g} for smaller, max_nodes=0.05 for a fixed size"
+        return "a larger budget for better, path_ for every size"
+
+
+def _change(ratio: float) -> str:
+    change = abs(ratio - 1.0)
+    if change < 5e-4:
+        return "as the whole ensemble's"
+    return f"{change:.1%} {'below' if ratio < 1.0 else 'above'} the whole ensemble's"
+
+
+def _bytes(n: int) -> str:
+    value = float(n)
+    for unit in ("bytes", "kB", "MB"):
+        if value < 1000.0:
+            return f"{value:.3g} {unit}" if unit != "bytes" else f"{n} bytes"
+        value /= 1000.0
+    return f"{value:.3g} GB"

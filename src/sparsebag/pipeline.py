@@ -1,0 +1,448 @@
+"""The walk from a fitted ensemble to a small model: read, weigh or teach, judge, choose, compile."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from sparsebag.calibration.fit import Calibration, fit_calibration
+from sparsebag.calibration.calibrator import finished_votes
+from sparsebag.deploy.compiled import CompiledEnsemble
+from sparsebag.deploy.from_members import collapses_into_one, compile_members
+from sparsebag.deploy.threads import resolve_threads
+from sparsebag.evidence.collect import GivenRows, collect_evidence, read_training_rows
+from sparsebag.evidence.evidence import OOBEvidence
+from sparsebag.evidence.members import MemberPool
+from sparsebag.evidence.row_weights import row_weights
+from sparsebag.fit_weights import solve_weights
+from sparsebag.judge.choose import (
+    SHARES,
+    Judged,
+    choose_size,
+    judge_rehearsal,
+)
+from sparsebag.judge.curve import RiskCurve
+from sparsebag.judge.out_of_bag import calibrate_members, judge_members
+from sparsebag.judge.rehearsal import TrainingRows, can_be_refitted, rehearse
+from sparsebag.judge.selection import SKLEARN_NODE, Selection, Size
+from sparsebag.progress import Progress
+from sparsebag.settings import Settings
+from sparsebag.solvers.base import Solution, one_blas_thread
+from sparsebag.student.student import Student, students
+from sparsebag.student.teacher import Recipe, Teacher
+
+SHARE_WITHOUT_REHEARSAL = 0.1
+"""Of the nodes, where neither a rehearsal nor a budget says how many are needed."""
+BYTES_TRIES = 6
+"""Students made, at most, until one's file fits into the budget."""
+BYTES_A_NODE = 5.0
+"""Of a file, its values aside; a first guess."""
+NEAR = 1.3
+"""Sizes closer than this to each other are not both rehearsed."""
+LEAST_FLOOR = 1e-6
+"""Keeps the logarithms of votes finite."""
+
+
+@dataclass(frozen=True)
+class Compressed:
+    """A small model, and how it came about.
+
+    Attributes
+    ----------
+    pool : MemberPool
+        The kept members, as they vote.
+    weights : ndarray of shape (N,)
+        Of all members of the ensemble, on the simplex, with exact zeros.
+    compiled : CompiledEnsemble
+    selection : Selection
+    calibration : Calibration or None
+        None where nothing is calibrated.
+    recipe : Recipe or None
+        How the leaves were taught; None where they are the ensemble's own.
+    solution : Solution or None
+        Of the penalised objective, where ``lam`` is a number.
+    verified_by : str or None
+        What proved that these are the training rows.
+    local : object or None
+        Weights that depend on the row.
+    """
+
+    pool: MemberPool
+    weights: np.ndarray
+    compiled: CompiledEnsemble
+    selection: Selection
+    calibration: Calibration | None
+    recipe: Recipe | None
+    solution: Solution | None
+    verified_by: str | None
+    local: Any = None
+
+
+def compress_pool(
+    pool: MemberPool,
+    X: Any,
+    y: Any,
+    settings: Settings,
+    sample_weight: Any = None,
+    *,
+    verify: bool = True,
+    solution: Solution | None = None,
+) -> Compressed:
+    """Compress the members of an ensemble.
+
+    Trees are pruned and taught by the whole ensemble. Other members, and trees that ``lam``,
+    ``refine`` or ``local`` asks to leave as they are, get weights.
+
+    Parameters
+    ----------
+    pool : MemberPool
+    X, y : array-like
+        Training rows of the ensemble, or held-out ones.
+    settings : Settings
+    sample_weight : array-like of shape (M,), optional
+    verify : bool, default True
+        Prove that X and y are the training rows, in order.
+    solution : Solution, optional
+        Penalised weights that were fitted elsewhere, on more rows than these.
+
+    Returns
+    -------
+    Compressed
+    """
+    progress = Progress(settings.listener)
+    progress.say("reading the ensemble and its rows")
+    with one_blas_thread():
+        if settings.lam is None and settings.local is None and _can_be_taught(pool, settings):
+            given = read_training_rows(
+                pool, X, y, source=settings.source, sample_weight=sample_weight, verify=verify
+            )
+            return _teach(pool, given, settings, progress)
+        evidence = collect_evidence(
+            pool,
+            X,
+            y,
+            source=settings.source,
+            sample_weight=sample_weight,
+            class_votes=settings.class_votes,
+            dtype=settings.evidence_dtype,
+            n_jobs=settings.n_jobs,
+            verify=verify,
+        )
+        return _weigh(pool, X, evidence, settings, progress, solution)
+
+
+def _can_be_taught(pool: MemberPool, settings: Settings) -> bool:
+    is_tree = all(member.is_tree for member in pool.members) and pool.own_weights is None
+    known = settings.source == "holdout" or can_be_refitted(pool) or settings.rehearsal is False
+    return settings.refine is not None and is_tree and known
+
+
+# -- trees: a student --------------------------------------------------------------------------
+
+
+def _teach(
+    pool: MemberPool, given: GivenRows, settings: Settings, progress: Progress
+) -> Compressed:
+    weight = row_weights(pool, given.target, given.sample_weight)
+    target = given.target[:, None].astype(np.float64)
+    if pool.classes is not None:
+        target = np.asarray(given.target[:, None] == np.arange(len(pool.classes)), dtype=float)
+    held_out = settings.source == "holdout"
+    rows = TrainingRows(given.X, target, weight, given.sample_weight, held_out)
+    threads = resolve_threads(settings.n_jobs)
+    sizes = _sizes(pool, settings)
+    share, most_trees = sizes.share, sizes.most_trees
+    judged = None
+    if settings.rehearsal is not False:
+        folds = None if settings.rehearsal == "auto" else int(settings.rehearsal)
+        made = rehearse(
+            pool,
+            rows,
+            share,
+            folds=folds,
+            most_trees=most_trees,
+            n_jobs=settings.n_jobs,
+            n_threads=threads,
+            progress=progress,
+        )
+        by = "held-out rows" if held_out else "rehearsal"
+        judged = judge_rehearsal(
+            made, settings.calibration, settings.floor, len(pool.members), by
+        )
+    position = _choose(judged, sizes, settings)
+    if judged is not None and position == len(share):
+        return _whole(pool, settings, judged, given.verified_by)
+    progress.say("teaching the small model")
+    teacher = Teacher(
+        pool, rows.X, target, weight, knows_bags=not held_out, n_threads=threads
+    )
+    recipe = teacher.recipes[1 if judged is None else judged.recipe[position]]
+    if judged is None:
+        calibration = _calibrate_out_of_bag(teacher, settings, target, weight)
+    else:
+        calibration = judged.calibration[position]
+    lesson = teacher.lesson(recipe)
+    allowed = share[: len(share) - position] * teacher.table.n_nodes
+    student = list(students(lesson, allowed, most_trees))[-1]
+    kept, compiled = _compiled_student(student, pool, settings, calibration)
+    most_bytes = settings.budget.most_bytes(_whole_bytes(pool, settings))
+    for _ in range(BYTES_TRIES):
+        if most_bytes is None or compiled.file_bytes <= most_bytes:
+            break
+        fewer = 0.97 * student.n_nodes * most_bytes / compiled.file_bytes
+        allowed = np.append(allowed[allowed > fewer], fewer)
+        student = list(students(lesson, allowed, most_trees))[-1]
+        kept, compiled = _compiled_student(student, pool, settings, calibration)
+    weights = np.zeros(len(pool.members))
+    weights[student.trees] = 1.0 / len(student.trees)
+    done = f"pruned, leaves taught by all {len(pool.members)} trees"
+    selection = _selection(
+        pool, kept, compiled, judged and judged.curve, position, settings, done, calibration
+    )
+    return Compressed(
+        pool=kept,
+        weights=weights,
+        compiled=compiled,
+        selection=selection,
+        calibration=calibration,
+        recipe=recipe,
+        solution=None,
+        verified_by=given.verified_by,
+    )
+
+
+@dataclass(frozen=True)
+class _Sizes:
+    """Sizes to rehearse, as shares of the nodes, falling.
+
+    ``first`` is the position of the largest that the budget allows; those before only lead there.
+    """
+
+    share: np.ndarray
+    first: int
+    most_trees: int | None
+
+
+def _sizes(pool: MemberPool, settings: Settings) -> _Sizes:
+    n_trees = len(pool.members)
+    nodes = sum(_nodes(member) for member in pool.members)
+    budget, most = settings.budget, 1.0
+    most_nodes, most_trees = budget.most_nodes(nodes), budget.most_members(n_trees)
+    if most_nodes is not None:
+        most = min(most, most_nodes / nodes)
+    if most_trees is not None:
+        most = min(most, most_trees / n_trees)
+    if budget.max_bytes is not None:
+        outputs = 1 if pool.classes is None else max(1, len(pool.classes) - 1)
+        most_bytes = budget.most_bytes(_whole_bytes(pool, settings)) or 0
+        most = min(most, most_bytes / ((BYTES_A_NODE + outputs) * nodes))
+    elif settings.rehearsal is False and not budget.is_named:
+        most = SHARE_WITHOUT_REHEARSAL
+    if most >= 1.0:
+        return _Sizes(SHARES, 0, most_trees)
+    lead, smaller = SHARES[SHARES > NEAR * most], SHARES[SHARES * NEAR < most]
+    share = np.append(lead, most)
+    if settings.tolerance is not None:
+        share = np.append(share, smaller)
+    return _Sizes(share, len(lead), most_trees)
+
+
+def _choose(judged: Judged | None, sizes: _Sizes, settings: Settings) -> int:
+    """Position of the chosen size, sizes rising; the whole ensemble comes last."""
+    largest = len(sizes.share) - 1 - sizes.first
+    if judged is None:
+        return largest
+    whole_fits = sizes.first == 0 and sizes.share[0] == SHARES[0]
+    if settings.tolerance is None:
+        return len(sizes.share) if whole_fits else largest
+    position = choose_size(judged.curve, settings.tolerance, settings.confidence)
+    return position if whole_fits else min(position, largest)
+
+
+def _compiled_student(
+    student: Student, pool: MemberPool, settings: Settings, calibration: Calibration | None
+) -> tuple[MemberPool, CompiledEnsemble]:
+    members = student.members(pool)
+    kept = replace(pool.keep(np.arange(0)), members=members)
+    share = np.full(len(members), 1.0 / len(members))
+    calibrator = None if calibration is None else calibration.calibrator
+    return kept, compile_members(kept, share, settings.floor, calibrator)
+
+
+def _calibrate_out_of_bag(
+    teacher: Teacher, settings: Settings, target: np.ndarray, weight: np.ndarray
+) -> Calibration | None:
+    """Without a rehearsal the ensemble's own out-of-bag votes stand for the small model's."""
+    if settings.calibration is None or teacher.oob_vote is None:
+        return None
+    proba = finished_votes(teacher.oob_vote, max(settings.floor, LEAST_FLOOR))
+    return fit_calibration(settings.calibration, proba, target.argmax(axis=1), weight)
+
+
+def _whole(
+    pool: MemberPool, settings: Settings, judged: Judged, verified_by: str | None
+) -> Compressed:
+    """Every tree as it is, calibrated."""
+    calibration = judged.calibration[-1]
+    n = len(pool.members)
+    weights = np.full(n, 1.0 / n)
+    kept = pool.keep(np.arange(n))
+    calibrator = None if calibration is None else calibration.calibrator
+    compiled = compile_members(kept, weights, settings.floor, calibrator)
+    position = len(judged.curve) - 1
+    done = "kept as it is"
+    selection = _selection(
+        pool, kept, compiled, judged.curve, position, settings, done, calibration
+    )
+    return Compressed(
+        pool=kept,
+        weights=weights,
+        compiled=compiled,
+        selection=selection,
+        calibration=calibration,
+        recipe=None,
+        solution=None,
+        verified_by=verified_by,
+    )
+
+
+# -- members as they are: weights --------------------------------------------------------------
+
+
+def _weigh(
+    pool: MemberPool,
+    X: Any,
+    evidence: OOBEvidence,
+    settings: Settings,
+    progress: Progress,
+    solution: Solution | None,
+) -> Compressed:
+    curve: RiskCurve | None = None
+    position = 0
+    if settings.lam is not None:
+        progress.say("fitting weights")
+        solution = solution or solve_weights(evidence, settings)
+        weights = np.asarray(solution.weights)
+        done = f"simplex weights on the out-of-bag loss, lam={settings.lam:g}"
+    else:
+        if evidence.n_members < 2:
+            raise ValueError("there is one member only; there is nothing to choose from.")
+        progress.say("fitting and judging weights at every size")
+        target = np.asarray(evidence.target)
+        weight = row_weights(pool, target, evidence.sample_weight)
+        evidence = replace(evidence, sample_weight=weight)
+        nodes = np.array([_nodes(member) for member in pool.members])
+        path = judge_members(evidence, settings.floor, pool.own_weights, nodes)
+        curve = path.curve
+        position = _choose_members(pool, path.weights, curve, settings)
+        weights = path.weights[position]
+        done = "simplex weights"
+    progress.say("calibrating")
+    calibration = calibrate_members(settings.calibration, evidence, weights, settings.floor)
+    kept = pool.keep(np.flatnonzero(weights))
+    calibrator = None if calibration is None else calibration.calibrator
+    share = weights[weights > 0]
+    compiled = compile_members(kept, share / share.sum(), settings.floor, calibrator)
+    selection = _selection(
+        pool, kept, compiled, curve, position, settings, done, calibration
+    )
+    return Compressed(
+        pool=kept,
+        weights=weights,
+        compiled=compiled,
+        selection=selection,
+        calibration=calibration,
+        recipe=None,
+        solution=solution,
+        verified_by=evidence.verified_by,
+    )
+
+
+def _choose_members(
+    pool: MemberPool, weights: tuple[np.ndarray, ...], curve: RiskCurve, settings: Settings
+) -> int:
+    """Position of the size that the budget or the tolerance asks for."""
+    last = len(curve) - 1
+    if collapses_into_one(pool):
+        return last  # all members together are one model
+    budget = settings.budget
+    most_members = budget.most_members(len(pool.members))
+    most_nodes = budget.most_nodes(int(curve.n_nodes[-1]))
+    fits = np.ones(len(curve), dtype=np.bool_)
+    if most_members is not None:
+        fits &= curve.n_members <= most_members
+    if most_nodes is not None:
+        fits &= curve.n_nodes <= most_nodes
+    if budget.max_bytes is not None:
+        most_bytes = budget.most_bytes(_whole_bytes(pool, settings))
+        fits &= [_weighted_bytes(pool, w, settings) <= (most_bytes or 0) for w in weights]
+    fits[0] = True
+    if settings.tolerance is None:
+        return int(np.flatnonzero(fits)[-1])
+    wanted = choose_size(curve, settings.tolerance, settings.confidence)
+    return min(wanted, int(np.flatnonzero(fits)[-1]))
+
+
+# -- sizes and words ---------------------------------------------------------------------------
+
+
+def _nodes(member: Any) -> int:
+    return int(member.estimator.tree_.node_count) if member.is_tree else 0
+
+
+def _weighted_bytes(pool: MemberPool, weights: np.ndarray, settings: Settings) -> int:
+    kept = np.flatnonzero(weights)
+    return compile_members(pool.keep(kept), weights[kept], settings.floor).file_bytes
+
+
+def _whole_bytes(pool: MemberPool, settings: Settings) -> int:
+    """Of the whole ensemble's file, where a share of it is asked for."""
+    limit = settings.budget.max_bytes
+    if limit is None or limit >= 2:
+        return 0
+    n = len(pool.members)
+    return _weighted_bytes(pool, np.full(n, 1.0 / n), settings)
+
+
+def _selection(
+    pool: MemberPool,
+    kept: MemberPool,
+    compiled: CompiledEnsemble,
+    curve: RiskCurve | None,
+    position: int,
+    settings: Settings,
+    done: str,
+    calibration: Calibration | None,
+) -> Selection:
+    if calibration is not None and calibration.calibrator is not None:
+        done += f"; {str(calibration).split(';')[0]}"
+    outputs = 1 if pool.classes is None else len(pool.classes)
+    nodes = sum(_nodes(member) for member in pool.members)
+    before = Size(
+        members=len(pool.members),
+        nodes=nodes,
+        nbytes=nodes * (SKLEARN_NODE + 8 * outputs),
+        comparisons=_comparisons(pool),
+    )
+    after = Size(
+        members=compiled.n_models,
+        nodes=sum(_nodes(member) for member in kept.members),
+        nbytes=compiled.file_bytes,
+        comparisons=_comparisons(kept),
+    )
+    noun = "trees" if all(member.is_tree for member in pool.members) else "members"
+    return Selection(before, after, curve, position, settings.tolerance, done, noun)
+
+
+def _comparisons(pool: MemberPool) -> float:
+    """Mean number of splits that a training row meets in all trees together."""
+    total = 0.0
+    for member in pool.members:
+        if member.is_tree:
+            tree = member.estimator.tree_
+            inner = tree.children_left >= 0
+            weight = tree.weighted_n_node_samples
+            total += float(weight[inner].sum() / weight[0])
+    return total

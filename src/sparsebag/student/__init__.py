@@ -1,0 +1,1 @@
+"""A smaller model taught by the whole ensemble: pruned inside its trees, leaves refitted."""

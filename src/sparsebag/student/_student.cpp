@@ -1,0 +1,297 @@
+// Sums over rows × trees: routing rows to leaves, adding up what falls into them, cutting subtrees
+// and refitting the leaves that are left.
+//
+// Trees lie one after the other in flat arrays, children after their parents, so that one pass
+// forwards goes from the roots down and one pass backwards from the leaves up. Every sum is taken
+// in the order of the rows by one thread: results do not depend on the number of threads.
+#include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <stdexcept>
+#include <thread>
+#include <vector>
+
+namespace nb = nanobind;
+
+namespace {
+
+template <typename T, int N>
+using In = nb::ndarray<const T, nb::ndim<N>, nb::c_contig, nb::device::cpu>;
+template <typename T, int N>
+using Out = nb::ndarray<T, nb::ndim<N>, nb::c_contig, nb::device::cpu>;
+
+constexpr std::size_t SIDE_BY_SIDE = 8;  // rows walked at once, so that memory is read ahead
+
+void check(bool fits, const char *what) {
+    if (!fits) throw std::invalid_argument(what);
+}
+
+template <typename F>
+void each(std::size_t n, int n_threads, F &&work) {
+    std::atomic<std::size_t> next{0};
+    auto run = [&] {
+        for (std::size_t i; (i = next.fetch_add(1)) < n;) work(i);
+    };
+    std::vector<std::thread> others;
+    const auto most = static_cast<int>(std::min<std::size_t>(n, 1024));
+    for (int t = 1; t < std::min(n_threads, most); ++t) others.emplace_back(run);
+    run();
+    for (auto &thread : others) thread.join();
+}
+
+struct Node {
+    double threshold;
+    std::int32_t feature;  // -1 in a leaf
+    std::int32_t child[2];
+    std::uint8_t missing_left;
+};
+
+class Trees {
+  public:
+    Trees(In<std::int32_t, 1> left, In<std::int32_t, 1> right, In<std::int32_t, 1> feature,
+          In<double, 1> threshold, In<std::uint8_t, 1> missing_left, In<std::int64_t, 1> offset,
+          std::int64_t n_features)
+        : n_features(n_features), offset(offset.data(), offset.data() + offset.size()) {
+        const std::size_t n = left.size();
+        check(right.size() == n && feature.size() == n && threshold.size() == n &&
+                  missing_left.size() == n && n < 0x7fffffff && offset.size() >= 2,
+              "the arrays of the trees do not fit together");
+        check(this->offset.front() == 0 && this->offset.back() == static_cast<std::int64_t>(n),
+              "the trees' offsets do not fit their nodes");
+        nodes.resize(n);
+        for (std::size_t t = 0; t + 1 < this->offset.size(); ++t) {
+            check(this->offset[t] < this->offset[t + 1], "a tree has no node");
+            for (std::int64_t i = this->offset[t]; i < this->offset[t + 1]; ++i) {
+                const std::int32_t l = left.data()[i], r = right.data()[i], f = feature.data()[i];
+                const bool leaf = l < 0;
+                // Children after their parents, in the same tree: a walk ends.
+                check(leaf || (l > i && r > i && l < this->offset[t + 1] &&
+                               r < this->offset[t + 1] && f >= 0 && f < n_features),
+                      "a node leads nowhere");
+                const auto here = static_cast<std::int32_t>(i);
+                nodes[i] = {threshold.data()[i], leaf ? -1 : f, {leaf ? here : l, leaf ? here : r},
+                            missing_left.data()[i]};
+            }
+        }
+    }
+
+    // The leaf of each row in each tree.
+    void route(In<float, 2> X, Out<std::int32_t, 2> leaf, int n_threads) const {
+        const std::size_t n = X.shape(0);
+        check(static_cast<std::int64_t>(X.shape(1)) == n_features && leaf.shape(0) == n_trees() &&
+                  leaf.shape(1) == n,
+              "rows and leaves do not fit the trees");
+        each(n_trees(), n_threads, [&](std::size_t t) {
+            std::int32_t *out = leaf.data() + t * n;
+            for (std::size_t i = 0; i < n; i += SIDE_BY_SIDE)
+                walk(t, X.data() + i * n_features, std::min(SIDE_BY_SIDE, n - i), out + i);
+        });
+    }
+
+    std::size_t n_trees() const { return offset.size() - 1; }
+
+  private:
+    void walk(std::size_t t, const float *rows, std::size_t n, std::int32_t *at) const {
+        for (std::size_t i = 0; i < n; ++i) at[i] = static_cast<std::int32_t>(offset[t]);
+        for (bool moved = true; moved;) {
+            moved = false;
+            for (std::size_t i = 0; i < n; ++i) {
+                const Node &node = nodes[at[i]];
+                if (node.feature < 0) continue;
+                const float x = rows[i * n_features + node.feature];
+                const bool right = std::isnan(x) ? !node.missing_left : !(x <= node.threshold);
+                at[i] = node.child[right];
+                moved = true;
+            }
+        }
+    }
+
+    std::vector<Node> nodes;
+    std::int64_t n_features;
+    std::vector<std::int64_t> offset;
+};
+
+// Adds each row's weight and weighted values to the node it fell into.
+void add_rows(In<std::int32_t, 2> leaf, In<double, 1> weight, In<double, 2> values,
+              Out<double, 1> total_weight, Out<double, 2> total, int n_threads) {
+    const std::size_t n = leaf.shape(1), width = values.shape(1), n_nodes = total.shape(0);
+    check(weight.size() == n && values.shape(0) == n && total_weight.size() == n_nodes &&
+              total.shape(1) == width,
+          "rows and totals do not fit together");
+    each(leaf.shape(0), n_threads, [&](std::size_t t) {
+        const std::int32_t *at = leaf.data() + t * n;
+        for (std::size_t i = 0; i < n; ++i) {
+            total_weight.data()[at[i]] += weight.data()[i];
+            const double *v = values.data() + i * width;
+            double *sum = total.data() + static_cast<std::size_t>(at[i]) * width;
+            for (std::size_t c = 0; c < width; ++c) sum[c] += weight.data()[i] * v[c];
+        }
+    });
+}
+
+// Adds the values of each row's leaves, tree by tree.
+void add_votes(In<std::int32_t, 2> leaf, In<double, 2> value, Out<double, 2> vote, int n_threads) {
+    const std::size_t n = leaf.shape(1), width = value.shape(1), block = 256;
+    check(vote.shape(0) == n && vote.shape(1) == width, "rows and votes do not fit together");
+    each((n + block - 1) / block, n_threads, [&](std::size_t b) {
+        const std::size_t first = b * block, last = std::min(n, first + block);
+        for (std::size_t t = 0; t < leaf.shape(0); ++t) {
+            const std::int32_t *at = leaf.data() + t * n;
+            for (std::size_t i = first; i < last; ++i) {
+                const double *v = value.data() + static_cast<std::size_t>(at[i]) * width;
+                double *sum = vote.data() + i * width;
+                for (std::size_t c = 0; c < width; ++c) sum[c] += v[c];
+            }
+        }
+    });
+}
+
+// Adds children's totals to their parents', leaves first.
+void add_up(In<std::int32_t, 1> left, In<std::int32_t, 1> right, Out<double, 2> total) {
+    const std::size_t width = total.shape(1);
+    check(left.size() == total.shape(0) && right.size() == left.size(), "sizes differ");
+    for (std::size_t i = left.size(); i-- > 0;) {
+        if (left.data()[i] < 0) continue;
+        const double *l = total.data() + static_cast<std::size_t>(left.data()[i]) * width;
+        const double *r = total.data() + static_cast<std::size_t>(right.data()[i]) * width;
+        double *here = total.data() + i * width;
+        for (std::size_t c = 0; c < width; ++c) here[c] = l[c] + r[c];
+    }
+}
+
+// Totals become values: each node's mean, shrunk to its parent's value.
+void shrink_to_parent(In<std::int32_t, 1> left, In<std::int32_t, 1> right, In<double, 1> mass,
+                      In<std::int64_t, 1> offset, double shrink, Out<double, 2> value) {
+    const std::size_t n = left.size(), width = value.shape(1);
+    check(right.size() == n && mass.size() == n && value.shape(0) == n, "sizes differ");
+    for (std::size_t t = 0; t + 1 < offset.size(); ++t)
+        for (std::size_t c = 0; c < width; ++c) {
+            const auto root = static_cast<std::size_t>(offset.data()[t]);
+            value.data()[root * width + c] /= std::max(mass.data()[root], 1e-300);
+        }
+    for (std::size_t i = 0; i < n; ++i) {
+        if (left.data()[i] < 0) continue;
+        for (const std::int32_t child : {left.data()[i], right.data()[i]}) {
+            const double pseudo = std::max(shrink, 1e-9);
+            for (std::size_t c = 0; c < width; ++c) {
+                double &v = value.data()[static_cast<std::size_t>(child) * width + c];
+                v = (v + pseudo * value.data()[i * width + c]) / (mass.data()[child] + pseudo);
+            }
+        }
+    }
+}
+
+// Cost-complexity pruning of all trees at once, to at most so many nodes.
+//
+// lost: what is lost where a subtree becomes one leaf. At a price per leaf a subtree is kept where
+// its leaves cost less than its loss; the price is bisected. ends: where a row that was in a node
+// is then, the node itself where it is left.
+std::int64_t prune(In<std::int32_t, 1> left, In<std::int32_t, 1> right, In<std::int64_t, 1> offset,
+                   In<double, 1> lost, std::int64_t most, Out<std::int32_t, 1> ends) {
+    const std::size_t n = left.size();
+    check(right.size() == n && lost.size() == n && ends.size() == n, "sizes differ");
+    std::vector<double> cost(n);
+    std::vector<std::uint8_t> kept(n);
+    double largest = 0.0;
+    for (std::size_t i = 0; i < n; ++i) largest = std::max(largest, lost.data()[i]);
+    auto at_price = [&](double price) {
+        for (std::size_t i = n; i-- > 0;) {
+            kept[i] = 0;
+            cost[i] = price;
+            if (left.data()[i] < 0) continue;
+            const double below = cost[left.data()[i]] + cost[right.data()[i]];
+            kept[i] = below < lost.data()[i] + price;
+            cost[i] = kept[i] ? below : lost.data()[i] + price;
+        }
+        std::int64_t count = 0;
+        for (std::size_t t = 0; t + 1 < offset.size(); ++t) ends.data()[offset.data()[t]] =
+            static_cast<std::int32_t>(offset.data()[t]);
+        for (std::size_t i = 0; i < n; ++i) {
+            const bool here = ends.data()[i] == static_cast<std::int32_t>(i);
+            count += here;
+            if (left.data()[i] < 0) continue;
+            for (const std::int32_t child : {left.data()[i], right.data()[i]})
+                ends.data()[child] = here && kept[i] ? child : ends.data()[i];
+        }
+        return count;
+    };
+    double low = std::log(1e-12 * largest + 1e-300), high = std::log(2.0 * largest + 1e-299);
+    for (int step = 0; step < 60; ++step) {
+        const double middle = 0.5 * (low + high);
+        const std::int64_t count = at_price(std::exp(middle));
+        if (count <= most && count >= most - most / 50) return count;  // 2 % below is near enough
+        (count > most ? low : high) = middle;
+    }
+    return at_price(std::exp(high));
+}
+
+// One tree's leaves moved by what is left of the goal in them. WIDTH 0: known at run time.
+template <std::size_t WIDTH>
+void fit_tree(const std::int32_t *at, std::size_t n, std::size_t low, const double *weight,
+              const double *start, double ridge, std::size_t width, std::vector<double> &sum,
+              std::vector<double> &count, double *residual, double *value) {
+    if (WIDTH) width = WIDTH;
+    std::fill(sum.begin(), sum.end(), 0.0);
+    std::fill(count.begin(), count.end(), 0.0);
+    for (std::size_t i = 0; i < n; ++i) {
+        const std::size_t node = static_cast<std::size_t>(at[i]) - low;
+        count[node] += weight[i];
+        for (std::size_t c = 0; c < width; ++c)
+            sum[node * width + c] += weight[i] * residual[i * width + c];
+    }
+    for (std::size_t node = 0; node < count.size(); ++node) {
+        if (count[node] == 0.0) continue;
+        for (std::size_t c = 0; c < width; ++c) {
+            double &move = sum[node * width + c];
+            const std::size_t j = (low + node) * width + c;
+            move = (move + ridge * (start[j] - value[j])) / (count[node] + ridge);
+            value[j] += move;
+        }
+    }
+    for (std::size_t i = 0; i < n; ++i) {
+        const std::size_t node = static_cast<std::size_t>(at[i]) - low;
+        for (std::size_t c = 0; c < width; ++c) residual[i * width + c] -= sum[node * width + c];
+    }
+}
+
+// Leaves fitted jointly to what is left of the goal, tree after tree, with a ridge towards start.
+void backfit(In<std::int32_t, 2> leaf, In<double, 1> weight, In<std::int64_t, 1> offset,
+             In<double, 2> start, double ridge, int sweeps, Out<double, 2> residual,
+             Out<double, 2> value) {
+    const std::size_t n = leaf.shape(1), k = leaf.shape(0), width = value.shape(1);
+    check(weight.size() == n && residual.shape(0) == n && residual.shape(1) == width &&
+              offset.size() == k + 1 && start.shape(0) == value.shape(0) && start.shape(1) == width,
+          "rows, goal and leaves do not fit together");
+    std::vector<double> sum, count;
+    for (int sweep = 0; sweep < sweeps; ++sweep) {
+        for (std::size_t t = 0; t < k; ++t) {
+            const auto low = static_cast<std::size_t>(offset.data()[t]);
+            count.resize(static_cast<std::size_t>(offset.data()[t + 1]) - low);
+            sum.resize(count.size() * width);
+            (width == 1 ? fit_tree<1> : fit_tree<0>)(
+                leaf.data() + t * n, n, low, weight.data(), start.data(), ridge, width, sum, count,
+                residual.data(), value.data());
+        }
+    }
+}
+
+}  // namespace
+
+NB_MODULE(_student, m) {
+    using Free = nb::call_guard<nb::gil_scoped_release>;
+    nb::class_<Trees>(m, "Trees")
+        .def(nb::init<In<std::int32_t, 1>, In<std::int32_t, 1>, In<std::int32_t, 1>, In<double, 1>,
+                      In<std::uint8_t, 1>, In<std::int64_t, 1>, std::int64_t>())
+        .def("route", &Trees::route, Free());
+    m.def("add_rows", &add_rows, Free());
+    m.def("add_votes", &add_votes, Free());
+    m.def("add_up", &add_up, Free());
+    m.def("shrink_to_parent", &shrink_to_parent, Free());
+    m.def("prune", &prune, Free());
+    m.def("backfit", &backfit, Free());
+}

@@ -1,0 +1,265 @@
+"""Students of every size: trees pruned inside, their leaves refitted to the teacher's vote.
+
+From one size to the next, three things happen. Trees that vary least are dropped, so that the
+others keep some 25 leaves. Subtrees collapse where that changes the vote least per leaf, over all
+trees at once (cost-complexity pruning)::
+
+    minimise   Σ_leaves mass · (value - value of the collapsed node)²  +  price · leaves
+
+And the leaves that are left are fitted jointly, tree after tree, to the teacher's vote, with a
+ridge towards where they start.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from sparsebag.evidence.members import Member, MemberPool
+from sparsebag.student._student import add_up, backfit, prune
+from sparsebag.student.teacher import Lesson
+from sparsebag.student.trees import TreeTable, pruned_tree, votes
+
+NODES_A_TREE = 50
+"""Fewer nodes than this a tree are better spent on fewer trees."""
+RIDGE = 25.0
+"""Training rows' worth of a leaf's start in its fitted value."""
+SWEEPS = 3
+"""Passes over the trees at each size; each starts from the size before."""
+TINY_MASS = 1e-9
+"""Of a leaf without rows, whose value then counts for nothing."""
+LEVELS = 128
+"""Steps between the lowest and the highest leaf value: more change nothing a user would see."""
+
+
+@dataclass(frozen=True)
+class Student:
+    """Some trees of a table, pruned, with new values.
+
+    Attributes
+    ----------
+    table : TreeTable
+    trees : int ndarray of shape (k,)
+        The trees that are kept.
+    node : int ndarray of shape (n_nodes,)
+        Their nodes that are left, tree after tree.
+    left, right : int32 ndarray of shape (n_nodes,)
+        Children among these, or -1.
+    value : ndarray of shape (n_nodes, columns)
+        What leaves add to the vote.
+    leaf_of : int32 ndarray of shape (table's nodes,)
+        Where a row is now that reached a leaf of the table; -1 in dropped trees.
+    offset : int64 ndarray of shape (k + 1,)
+        First node of each kept tree.
+    """
+
+    table: TreeTable
+    trees: np.ndarray
+    node: np.ndarray
+    left: np.ndarray
+    right: np.ndarray
+    value: np.ndarray
+    leaf_of: np.ndarray
+    offset: np.ndarray
+
+    @property
+    def n_nodes(self) -> int:
+        """Nodes that are left."""
+        return len(self.node)
+
+    def vote(self, leaf: np.ndarray) -> np.ndarray:
+        """What the student says of rows that the table has routed, shape (rows, columns)."""
+        return votes(self.leaf_of[leaf[self.trees]], self.value)
+
+    def members(self, pool: MemberPool) -> tuple[Member, ...]:
+        """The kept trees as scikit-learn trees of equal weight.
+
+        Parameters
+        ----------
+        pool : MemberPool
+            The ensemble's.
+
+        Returns
+        -------
+        tuple of Member
+        """
+        is_vote = pool.classes is not None
+        value = _rounded(self.value * len(self.trees), is_vote=is_vote)
+        if is_vote and value.shape[1] == 1:
+            value = np.concatenate([1.0 - value, value], axis=1)
+        columns = None if pool.classes is None else np.arange(len(pool.classes))
+        n_features = self.table.n_features
+        out = []
+        for j, tree in enumerate(self.trees):
+            own = slice(self.offset[j], self.offset[j + 1])
+            node = self.node[own] - self.table.offset[tree]
+            ends = self.left[own] < 0
+            small = pruned_tree(
+                self.table.members[tree], node, ends, value[own], is_vote, n_features
+            )
+            out.append(Member(small, None, columns))
+        return tuple(out)
+
+    def take(self, keep: np.ndarray) -> Student:
+        """Only some of the kept trees, each with a larger part of the vote."""
+        parts = [np.arange(self.offset[j], self.offset[j + 1]) for j in keep]
+        chosen = np.concatenate(parts)
+        sizes = np.concatenate([[0], np.cumsum([len(part) for part in parts])])
+        return self._reindexed(
+            chosen,
+            trees=self.trees[keep],
+            offset=sizes.astype(np.int64),
+            value=self.value[chosen] * (len(self.trees) / len(keep)),
+        )
+
+    def pruned(self, most: int, mass: np.ndarray) -> Student:
+        """Subtrees collapsed where that changes the vote least, until so few nodes are left.
+
+        Parameters
+        ----------
+        most : int
+        mass : ndarray of shape (n_nodes,)
+            Row weight in each node.
+
+        Returns
+        -------
+        Student
+        """
+        first, lost = self._collapsed(mass)
+        ends = np.empty(self.n_nodes, dtype=np.int32)
+        prune(self.left, self.right, self.offset, lost, most, ends)
+        chosen = np.flatnonzero(ends == np.arange(self.n_nodes))
+        is_cut = (self.left >= 0) & (ends[self.left] != self.left)
+        value = np.where(is_cut[:, None], first, self.value)[chosen]
+        offset = np.searchsorted(chosen, self.offset).astype(np.int64)
+        return self._reindexed(chosen, offset=offset, value=value, ends=ends)
+
+    def spread(self, mass: np.ndarray) -> np.ndarray:
+        """How much each kept tree varies: what is lost where it becomes one leaf."""
+        return self._collapsed(mass)[1][self.offset[:-1]]
+
+    def refitted(self, lesson: Lesson) -> Student:
+        """Leaves fitted jointly to the teacher's vote on the rows of the lesson."""
+        leaf = self.leaf_of[lesson.leaf[self.trees]]
+        value = self.value.copy()
+        residual = lesson.goal - votes(leaf, value)
+        backfit(leaf, lesson.weight, self.offset, self.value, RIDGE, SWEEPS, residual, value)
+        return replace(self, value=value)
+
+    def bounded(self, monotonic: np.ndarray, mass: np.ndarray) -> Student:
+        """Leaves clipped so that every tree rises or falls with a feature as it must.
+
+        As in scikit-learn, both sides of a split on such a feature keep to their side of the
+        middle between them.
+
+        Parameters
+        ----------
+        monotonic : ndarray of shape (n_features,)
+            1 where the vote rises, -1 where it falls, else 0.
+        mass : ndarray of shape (n_nodes,)
+            Row weight in each node.
+
+        Returns
+        -------
+        Student
+        """
+        mean = self._collapsed(mass)[0][:, 0]
+        low, high = np.full(self.n_nodes, -np.inf), np.full(self.n_nodes, np.inf)
+        feature = self.table.feature[self.node]
+        for i in np.flatnonzero(self.left >= 0):  # parents come first
+            sides = (self.left[i], self.right[i])
+            low[list(sides)], high[list(sides)] = low[i], high[i]
+            sign = monotonic[feature[i]]
+            if sign:
+                below, above = sides if sign > 0 else sides[::-1]
+                middle = np.clip((mean[below] + mean[above]) / 2.0, low[i], high[i])
+                high[below] = low[above] = middle
+        return replace(self, value=np.clip(self.value, low[:, None], high[:, None]))
+
+    def _collapsed(self, mass: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Each node's mean value, and what is lost where its subtree becomes one leaf."""
+        here = np.where(self.left < 0, mass + TINY_MASS, 0.0)
+        square = here * np.einsum("ic,ic->i", self.value, self.value)
+        totals = np.concatenate([here[:, None], here[:, None] * self.value, square[:, None]], axis=1)
+        add_up(self.left, self.right, totals)
+        mean = totals[:, 1:-1] / totals[:, :1]
+        lost = totals[:, -1] - totals[:, 0] * np.einsum("ic,ic->i", mean, mean)
+        return mean, np.maximum(lost, 0.0)
+
+    def _reindexed(self, chosen: np.ndarray, ends: np.ndarray | None = None, **new: Any) -> Student:
+        position = np.full(self.n_nodes + 1, -1, dtype=np.int32)  # the last is for -1
+        position[chosen] = np.arange(len(chosen))
+        leaf_of = self.leaf_of if ends is None else _followed(self.leaf_of, ends)
+        return replace(
+            self,
+            node=self.node[chosen],
+            left=position[self.left[chosen]],
+            right=position[self.right[chosen]],
+            leaf_of=position[leaf_of],
+            **new,
+        )
+
+
+def students(
+    lesson: Lesson, allowed: Sequence[float], most_trees: int | None = None
+) -> Iterator[Student]:
+    """Students of falling size, each made from the one before.
+
+    Parameters
+    ----------
+    lesson : Lesson
+    allowed : sequence of float
+        Most nodes of each, falling.
+    most_trees : int, optional
+
+    Yields
+    ------
+    Student
+    """
+    table = lesson.table
+    student = Student(
+        table=table,
+        trees=np.arange(table.n_trees),
+        node=np.arange(table.n_nodes),
+        left=table.left,
+        right=table.right,
+        value=lesson.value / table.n_trees,
+        leaf_of=np.arange(table.n_nodes, dtype=np.int32),
+        offset=table.offset,
+    )
+    for most in allowed:
+        affordable = min(int(most // NODES_A_TREE), most_trees or table.n_trees)
+        if affordable < len(student.trees):
+            mass = lesson.mass[student.node]
+            order = np.argsort(-student.spread(mass), kind="stable")
+            student = student.take(np.sort(order[: max(1, affordable)]))
+        if student.n_nodes > most:
+            student = student.pruned(max(1, int(most)), lesson.mass[student.node])
+        if lesson.monotonic is None:
+            student = student.refitted(lesson)
+        else:  # leaves that make up for each other's steps would not be monotonic one by one
+            student = student.bounded(lesson.monotonic, lesson.mass[student.node])
+        yield student
+
+
+def _followed(leaf_of: np.ndarray, ends: np.ndarray) -> np.ndarray:
+    return np.where(leaf_of < 0, -1, ends[leaf_of])
+
+
+def _rounded(value: np.ndarray, *, is_vote: bool) -> np.ndarray:
+    """Leaf values in steps of a power of two, so that files hold them as small integers.
+
+    Class shares still sum to one: what rounding takes from them, the largest gets back.
+    """
+    spread = float(np.ptp(value))
+    if not spread > 0.0:
+        return value
+    step = 2.0 ** np.floor(np.log2(spread / LEVELS))
+    rounded = np.round(value / step) * step + 0.0  # no negative zeros, which are no integers
+    if is_vote and value.shape[1] > 1:
+        largest = rounded.argmax(axis=1)
+        rounded[np.arange(len(value)), largest] += 1.0 - rounded.sum(axis=1)
+    return np.asarray(rounded)

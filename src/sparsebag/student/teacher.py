@@ -1,0 +1,250 @@
+"""What the whole ensemble teaches: better node values, and its vote on many rows.
+
+Leaves of deep trees rest on one or two bagged rows. A teacher takes each node's mean over *all*
+rows and shrinks it to its parent's value with ``shrink`` pseudo-rows, as hierarchical shrinkage
+does::
+
+    v_node = (n_node · mean_node + shrink · v_parent) / (n_node + shrink)
+
+Averaging also pulls predictions to the middle. What the out-of-bag vote Q misses of the targets is
+therefore given back, ``twice`` times (Tukey's twicing)::
+
+    mean_node = mean of  y + twice · (y - Q)
+
+Noisy data want shrinking, clean data twicing; `RECIPES` are three points between them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from sparsebag.evidence.members import MemberPool
+from sparsebag.student._student import add_rows, shrink_to_parent
+from sparsebag.student.mixtures import mixtures
+from sparsebag.student.trees import TreeTable, votes
+
+BLOCK_ROWS = 16_384
+"""Rows routed through all trees at a time."""
+MOST_ROWS = 30_000
+"""Training rows that leaves are refitted on; node values are of all rows."""
+MIXTURES_A_ROW, MOST_MIXTURES = 4, 20_000
+"""Mixtures for each training row, and at most."""
+SHARE_OF_MIXTURES = 0.8
+"""Weight of all mixtures together: training rows alone would teach the noise of their labels."""
+MOST_TREES = 100
+"""Trees of a student; the teacher has all."""
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How a teacher's node values are made.
+
+    Attributes
+    ----------
+    shrink : float
+        Pseudo-rows of the parent's value in each node's.
+    twice : float
+        Share of the out-of-bag residual that is added to the targets.
+    """
+
+    shrink: float
+    twice: float
+
+
+RECIPES = (Recipe(3.0, 0.0), Recipe(1.0, 0.5), Recipe(1.0, 1.0))
+"""From noisy data to clean."""
+RECIPES_WITHOUT_BAGS = (Recipe(3.0, 0.0), Recipe(0.1, 0.0))
+"""Where nobody knows which rows were out of bag, there is no residual to add."""
+
+
+@dataclass(frozen=True)
+class Lesson:
+    """What a student learns from.
+
+    Attributes
+    ----------
+    table : TreeTable
+        The trees a student may keep.
+    leaf : int32 ndarray of shape (n_trees, rows)
+        Where the rows of the lesson fall in them.
+    weight : ndarray of shape (rows,)
+        One in the mean over training rows, mixtures included.
+    mass : ndarray of shape (n_nodes,)
+        Weight of all training rows in each node.
+    value : ndarray of shape (n_nodes, columns)
+        The teacher's node values.
+    goal : ndarray of shape (rows, columns)
+        The teacher's vote.
+    monotonic : ndarray of shape (n_features,) or None
+        Sign of the vote's slope in features that the trees were constrained in.
+    """
+
+    table: TreeTable
+    leaf: np.ndarray
+    weight: np.ndarray
+    mass: np.ndarray
+    value: np.ndarray
+    goal: np.ndarray
+    monotonic: np.ndarray | None
+
+
+class Teacher:
+    """The whole ensemble on its rows: routed once, taught from as often as there are recipes.
+
+    Parameters
+    ----------
+    pool : MemberPool
+        Of trees.
+    X : float32 ndarray or sparse matrix of shape (M, n_features)
+        As `MemberPool.prepare` gives it.
+    target : ndarray of shape (M, n_outputs)
+        One-hot classes, or numbers.
+    weight : ndarray of shape (M,)
+        Row weights, of mean one.
+    knows_bags : bool
+        Whether ``pool.in_bag`` tells of X; else X is held out.
+    n_threads : int, default 1
+    seed : int, default 0
+    """
+
+    def __init__(
+        self,
+        pool: MemberPool,
+        X: Any,
+        target: np.ndarray,
+        weight: np.ndarray,
+        *,
+        knows_bags: bool = True,
+        n_threads: int = 1,
+        seed: int = 0,
+    ) -> None:
+        self.pool, self.n_threads = pool, n_threads
+        self.knows_bags = knows_bags and pool.in_bag is not None
+        self.recipes = RECIPES if self.knows_bags else RECIPES_WITHOUT_BAGS
+        # Of two classes one column says all.
+        self.column = slice(1, 2) if target.shape[1] == 2 and pool.classes is not None else slice(None)
+        self.table = TreeTable.of(pool)
+        rng = np.random.default_rng(seed)
+        self._add_up_rows(X, target, weight)
+        self._route_lesson(X, weight, rng)
+
+    def lesson(self, recipe: Recipe) -> Lesson:
+        """What a student learns by a recipe.
+
+        Parameters
+        ----------
+        recipe : Recipe
+
+        Returns
+        -------
+        Lesson
+        """
+        table = self.table
+        value = (1.0 + recipe.twice) * self._of_target - recipe.twice * self._of_oob_vote
+        shrink_to_parent(table.left, table.right, self._mass, table.offset, recipe.shrink, value)
+        goal = votes(self._leaf, value, self.n_threads) / table.n_trees
+        kept = _first_trees(table, MOST_TREES)
+        return Lesson(
+            table=kept,
+            leaf=self._leaf[: kept.n_trees],
+            weight=self._weight,
+            mass=self._mass[: kept.n_nodes],
+            value=value[: kept.n_nodes],
+            goal=goal,
+            monotonic=_monotonic(table),
+        )
+
+    @property
+    def oob_vote(self) -> np.ndarray | None:
+        """Each row's vote by the trees that have not seen it, shape (M, n_outputs)."""
+        if self._heard is None:
+            return None
+        vote = np.concatenate(self._heard)
+        is_one_of_two = vote.shape[1] == 1 and self.pool.classes is not None
+        return np.concatenate([1.0 - vote, vote], axis=1) if is_one_of_two else vote
+
+    def _add_up_rows(self, X: Any, target: np.ndarray, weight: np.ndarray) -> None:
+        """Row weights, targets and out-of-bag votes in every node, over all rows."""
+        table, column = self.table, self.column
+        own = np.ascontiguousarray(table.value[:, column])
+        width = own.shape[1]
+        mass, of_target = np.zeros(table.n_nodes), np.zeros((table.n_nodes, 2 * width))
+        unseen = self._unseen(X.shape[0]) if self.knows_bags else None
+        heard = []
+        for start in range(0, X.shape[0], BLOCK_ROWS):
+            rows = slice(start, start + BLOCK_ROWS)
+            leaf = table.route(X[rows], self.n_threads)
+            truth = target[rows, column]
+            vote = truth if unseen is None else _oob_vote(leaf, unseen[:, rows], own, truth)
+            heard.append(vote)
+            both = np.ascontiguousarray(np.concatenate([truth, vote], axis=1))
+            add_rows(leaf, weight[rows], both, mass, of_target, self.n_threads)
+        self._heard = heard if unseen is not None else None
+        totals = table.added_up(np.concatenate([mass[:, None], of_target], axis=1))
+        self._mass = np.ascontiguousarray(totals[:, 0])
+        self._of_target = np.ascontiguousarray(totals[:, 1 : 1 + width])
+        self._of_oob_vote = np.ascontiguousarray(totals[:, 1 + width :])
+
+    def _route_lesson(self, X: Any, weight: np.ndarray, rng: np.random.Generator) -> None:
+        """Training rows and mixtures, routed through every tree."""
+        n_rows, table = X.shape[0], self.table
+        picked = np.arange(n_rows)
+        if n_rows > MOST_ROWS:
+            picked = np.sort(rng.choice(n_rows, MOST_ROWS, replace=False))
+        rows = X[picked]
+        leaf = table.route(rows, self.n_threads)
+        share = weight[picked] * (n_rows / len(picked))
+        if sp.issparse(X):  # neighbours of sparse rows mixed would not be sparse
+            self._leaf, self._weight = leaf, share
+            return
+        n_mixed = min(MIXTURES_A_ROW * len(picked), MOST_MIXTURES)
+        mixed, first = mixtures(rows, leaf, n_mixed, rng)
+        of_mixed = SHARE_OF_MIXTURES * share[first] * (len(picked) / n_mixed)
+        self._leaf = np.concatenate([leaf, table.route(mixed, self.n_threads)], axis=1)
+        self._weight = np.concatenate([(1.0 - SHARE_OF_MIXTURES) * share, of_mixed])
+
+    def _unseen(self, n_rows: int) -> np.ndarray:
+        """Whether each row is out of each bag, shape (n_trees, rows)."""
+        bags = self.pool.in_bag
+        assert bags is not None
+        unseen = np.ones((self.table.n_trees, n_rows), dtype=np.bool_)
+        for tree in range(self.table.n_trees):
+            unseen[tree, bags[tree]] = False
+        return unseen
+
+
+def _oob_vote(
+    leaf: np.ndarray, unseen: np.ndarray, value: np.ndarray, otherwise: np.ndarray
+) -> np.ndarray:
+    """Mean vote of the trees that have not seen a row; the truth where all have."""
+    total, count = np.zeros(otherwise.shape), unseen.sum(axis=0)
+    for of_tree, mask in zip(leaf, unseen, strict=True):
+        total[mask] += value[of_tree[mask]]
+    return np.where(count[:, None] > 0, total / np.maximum(count, 1)[:, None], otherwise)
+
+
+def _monotonic(table: TreeTable) -> np.ndarray | None:
+    asked = getattr(table.members[0].estimator, "monotonic_cst", None)
+    return None if asked is None or table.members[0].features is not None else np.asarray(asked)
+
+
+def _first_trees(table: TreeTable, most: int) -> TreeTable:
+    """A table of the first trees: trees of a bag are all alike."""
+    if table.n_trees <= most:
+        return table
+    end = table.offset[most]
+    return TreeTable(
+        members=table.members[:most],
+        left=table.left[:end],
+        right=table.right[:end],
+        feature=table.feature[:end],
+        threshold=table.threshold[:end],
+        missing_left=table.missing_left[:end],
+        offset=table.offset[: most + 1],
+        value=table.value[:end],
+        n_features=table.n_features,
+    )
