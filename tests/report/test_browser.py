@@ -33,7 +33,7 @@ def browser():
 def page_file(tmp_path_factory):
     X, X_test, y, y_test = train_test_split(*load_digits(return_X_y=True), random_state=0)
     forest = RandomForestClassifier(60, random_state=0).fit(X, y)
-    small = sb.compress(forest, X, y, max_estimators=20, tolerance=None)
+    small = sb.compress(forest, X, y, max_nodes=0.1)
     path = tmp_path_factory.mktemp("page") / "report.html"
     small.report(X_test, y_test).save(path)
     return small, path
@@ -80,20 +80,22 @@ def test_the_slider_moves_the_numbers(opened):
     page, small = opened
     slider = page.locator("#sb-size")
     kept, at_first = figures(page), markers(page)
-    assert kept["members"] == f"{small.n_active_} (kept)"
+    curve = small.path_
+    assert kept["share"].endswith("(kept)")
+    assert kept["nodes"] == f"{int(curve.n_nodes[small.selection_.position]):,}"
     slider.focus()
     page.keyboard.press("Home")
     least = figures(page)
-    assert least["members"].split()[0] == "1"
-    assert all(new[0] < old[0] for new, old in zip(markers(page), at_first, strict=True))
+    assert least["nodes"] == f"{int(curve.n_nodes[0]):,}"
     page.keyboard.press("ArrowRight")
-    assert figures(page)["members"].split()[0] == "2"
-    assert "2 members" in slider.get_attribute("aria-valuetext")
+    assert figures(page)["nodes"] == f"{int(curve.n_nodes[1]):,}"
+    assert f"{int(curve.n_nodes[1]):,} nodes" in slider.get_attribute("aria-valuetext")
     page.keyboard.press("End")
     most = figures(page)
     assert most["members"] == "60"
-    assert most["note"].startswith("Sizes 21 to 59 were not judged")
-    assert most["change"] == "+0.0%"
+    assert most["share"] == "100 %"
+    assert most["change"] == f"{curve.ratio[-1] - 1.0:+.1%}"
+    assert markers(page)[0][0] > at_first[0][0]
     page.locator("#sb-back").click()
     assert figures(page) == kept
     assert markers(page) == at_first
@@ -174,7 +176,7 @@ def test_without_scripts_nothing_dead_is_shown(browser, page_file):
     page.goto(page_file[1].as_uri())
     assert page.locator("#sb-size").is_hidden()
     assert page.locator("#sb-back").is_hidden()
-    assert page.locator("[data-figure=members]").inner_text().endswith("(kept)")
+    assert page.locator("[data-figure=share]").inner_text().endswith("(kept)")
     context.close()
 
 
@@ -240,9 +242,9 @@ def test_nothing_sticks_out_of_a_narrow_screen(opened):
 
 def test_what_a_screen_reader_finds(opened):
     page, _ = opened
-    assert page.get_by_role("slider", name="Walk along the frontier").count() == 1
+    assert page.get_by_role("slider", name="Other sizes").count() == 1
     assert page.get_by_role("main").count() == 1
-    assert page.get_by_role("img").count() == 6
+    assert page.get_by_role("img").count() == 2
     assert page.get_by_role("table").count() >= 4
     for image in page.get_by_role("img").all():
         assert image.evaluate("e => e.querySelector('title').textContent.length") > 5

@@ -1,4 +1,4 @@
-"""What changed: classes, moves and rows, from plain data to HTML."""
+"""What changed: classes and rows, from plain data to HTML."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ SHOWN_CLASSES = 20
 
 
 def changed_section(changed: PredictionChanges) -> str:
-    """How many predictions moved, in which classes, from where to where, and which rows.
+    """How many predictions moved, in which classes, and which rows.
 
     Parameters
     ----------
@@ -38,9 +38,6 @@ def changed_section(changed: PredictionChanges) -> str:
             "right and are wrong now."
         )
         tables_of = _classes(changed.classes)
-        if changed.moves:
-            moves = [[f"{a} → {b}", f"{n:,}"] for a, b, n in changed.moves]
-            tables_of += table("Most frequent moves", ["label before → after", "rows"], moves)
     return f"<p>{text}</p><div class='sb-row'>{tables_of}</div>{_changed_rows(changed)}"
 
 

@@ -1,4 +1,4 @@
-"""The report's charts: frontier, reliability diagram, weights' spectrum, a gate's members."""
+"""The report's charts: loss against size, reliability, a gate's members."""
 
 from __future__ import annotations
 
@@ -7,18 +7,14 @@ import json
 
 import numpy as np
 
-from sparsebag.report.frontier import Frontier
+from sparsebag.judge.curve import RiskCurve
 from sparsebag.report.legend import legend
 from sparsebag.report.metrics import ReliabilityCurve
 from sparsebag.report.svg import AFTER, BEFORE, LEFT, PAGE, RANDOM, TOP, Axis, Chart, padded
 from sparsebag.report.trusted_members import TrustedMembers, axis_range
 
-SHOWN_FROM = 3
-"""One and two members lose so much that the rest would be a flat line; they lie above the top."""
-FEW_SIZES = 4
-"""Fewer than this are all shown: there is nothing that they would flatten."""
-DRAWN_WEIGHTS = 400
-"""Bars beyond this many would be thinner than a pixel."""
+HIGHEST_RATIO = 2.0
+"""Sizes that lose more are cut off at the top of the chart, lest they flatten the rest."""
 MARKS = (
     ("M-4,0a4,4 0 1,0 8,0a4,4 0 1,0 -8,0", AFTER),
     ("M-3.5,-3.5h7v7h-7z", BEFORE),
@@ -31,105 +27,74 @@ LEGEND_LINE = 17.0
 """Pixels from one line of a legend to the next."""
 
 
-def frontier_key(frontier: Frontier) -> str:
-    """What is drawn how in `frontier_chart`.
-
-    Parameters
-    ----------
-    frontier : Frontier
+def curve_key() -> str:
+    """What is drawn how in `curve_chart`.
 
     Returns
     -------
     str
     """
-    entries = [
-        ("chosen members, ± one standard error", AFTER, "line"),
-        ("as many random members", RANDOM, "dashed"),
-    ]
-    for gap in frontier.gaps[:1]:
-        out = frontier.left_out(gap) if len(frontier.gaps) == 1 else "Other sizes were not judged"
-        entries.append((f"{out}: joins two that were", AFTER, "dotted"))
-    return legend(*entries)
+    return legend(
+        ("expected, ± one standard error", AFTER, "line"), ("whole ensemble", BEFORE, "dashed")
+    )
 
 
-def frontier_chart(frontier: Frontier, by: str, prefix: str = "sb") -> str:
-    """Expected risk against what a size costs, random members beside it, the kept size marked.
-
-    Where sizes were left out, lines are dotted and there is no band: nothing is known there.
+def curve_chart(curve: RiskCurve, kept: int, prefix: str = "sb") -> str:
+    """Expected loss over the whole ensemble's against size, the kept size marked.
 
     Parameters
     ----------
-    frontier : Frontier
-    by : {"members", "bytes", "latency"}
+    curve : RiskCurve
+    kept : int
+        Position of the size that was kept.
     prefix : str
         Of the ids: another one for every report in the same document.
 
     Returns
     -------
     str
-        An ``<svg>`` with a marker of class ``sb-marker`` that carries the path's coordinates.
+        An ``<svg>`` with a marker of class ``sb-marker`` that carries the curve's coordinates.
     """
-    table = frontier.table
-    costs: dict[str, tuple[str, np.ndarray | None]] = {
-        "members": ("members kept", table.k),
-        "bytes": (f"bytes {frontier.bytes_are}", table.bytes),
-        "latency": ("ms for 1000 rows, compiled", frontier.latency),
-    }
-    label, cost = costs[by]
-    assert cost is not None
-    x = cost.astype(float)
-    risk, error = table.expected_risk, table.standard_error
-    seen = (table.k >= SHOWN_FROM) | table.chosen
-    if np.sum(seen) < FEW_SIZES:
-        seen[:] = True
-    around = np.concatenate([(risk - error)[seen], (risk + error)[seen]])
-    # Risks fall by factors: a logarithmic axis shows what is won at the end, too.
-    is_log = bool(np.min(around) > 0.0 and np.max(around) > 2.0 * np.min(around))
-    low, high = np.exp(padded(np.log(around))) if is_log else padded(around)
-    spread = x[x > 0]
+    has_nodes = bool(np.all(curve.n_nodes > 0))
+    x = (curve.n_nodes if has_nodes else curve.n_members).astype(float)
+    ratio, error = curve.ratio, curve.error
+    # A size far above the others, or one that nothing is known of, would flatten the rest.
+    seen = np.isfinite(ratio) & (ratio <= HIGHEST_RATIO)
+    seen[kept] = np.isfinite(ratio[kept])
+    around = np.concatenate([(ratio - error)[seen], (ratio + error)[seen], [1.0]])
+    low, high = padded(around)
     chart = Chart(
-        Axis(label, float(spread.min()), float(spread.max()), is_log=True),
-        Axis(f"expected {frontier.score}", max(float(low), 0.0), float(high), is_log=is_log),
+        Axis("nodes" if has_nodes else "members", x.min(), x.max(), is_log=True),
+        Axis(f"{curve.score} over the ensemble's", max(low, 0.0), high),
+        width=560.0,
+        height=300.0,
     )
-    for run in frontier.runs():
-        if len(run) == 1:
-            interval = np.append(risk[run] - error[run], risk[run] + error[run])
-            chart.line(np.repeat(x[run], 2), interval, AFTER, faint=True)
-            continue
-        at = run[np.argsort(cost[run], kind="stable")]
-        chart.band(x[at], (risk - error)[at], (risk + error)[at], AFTER)
-        chart.line(x[at], table.random_risk[at], RANDOM, drawn="dashed")
-        chart.line(x[at], risk[at], AFTER)
-    for gap in frontier.gaps:
-        ends = [gap, gap + 1]
-        chart.line(x[ends], table.random_risk[ends], RANDOM, drawn="dotted")
-        chart.line(x[ends], risk[ends], AFTER, drawn="dotted")
-    single = frontier.measured if by == "latency" else frontier.stands_alone()
-    chart.dots(x[single], risk[single], AFTER, radius=2.5)
-    chosen = frontier.chosen
+    drawn = np.minimum(np.nan_to_num(ratio, posinf=2.0 * high), 2.0 * high)
+    chart.band(x, drawn - error, drawn + error, AFTER)
+    chart.line(x[[0, -1]], [1.0, 1.0], BEFORE, dashed=True)
+    chart.line(x, drawn, AFTER)
+    chart.dots(x, drawn, AFTER, radius=2.5)
+    edge = chart.top(chart.y.high)  # a size above the top is marked there
+    path = {"x": [chart.left(v) for v in x], "y": [max(chart.top(v), edge) for v in drawn]}
+    at = f'cx="{path["x"][kept]}" cy="{path["y"][kept]}"'
     chart.raw(
-        f'<circle class="sb-chosen" cx="{chart.left(x[chosen])}" cy="{chart.top(risk[chosen])}" '
-        f'r="8" style="fill:none;stroke:{AFTER};stroke-width:2"/>'
+        f'<circle class="sb-chosen" {at} r="8" style="fill:none;stroke:{AFTER};stroke-width:2"/>'
     )
-    # A size above the top is marked at its edge.
-    edge = chart.top(chart.y.high)
-    path = {"x": [chart.left(v) for v in x], "y": [max(chart.top(v), edge) for v in risk]}
     chart.raw(
-        f'<circle class="sb-marker" cx="{path["x"][chosen]}" cy="{path["y"][chosen]}" '
-        f'r="5" style="fill:{AFTER};stroke:{PAGE}" '
+        f'<circle class="sb-marker" {at} r="5" style="fill:{AFTER};stroke:{PAGE}" '
         f"data-path='{json.dumps(path)}'/>"
     )
-    words = (
-        f"Kept: {frontier.members_at(chosen)}, expected {frontier.score} {risk[chosen]:.4g}; all "
-        f"{int(table.k[-1])}: {risk[-1]:.4g}. The dashed line is as many members drawn at random; "
-        "the shaded band is one standard error."
+    return chart.svg(
+        f"{prefix}-curve",
+        f"Expected {curve.score} against size",
+        f"Kept: {x[kept]:,.0f} of {x[-1]:,.0f} {chart.x.label}, expected {curve.score} "
+        f"{ratio[kept]:.3f} ± {error[kept]:.3f} times the whole ensemble's. The shaded band is one "
+        "standard error.",
     )
-    words += "".join(f" {frontier.left_out(gap)}." for gap in frontier.gaps)
-    return chart.svg(f"{prefix}-frontier-{by}", f"Expected {frontier.score} against {label}", words)
 
 
 def reliability_key() -> str:
-    """What is drawn how in `reliability_chart` and `bin_counts_chart`.
+    """What is drawn how in `reliability_chart`.
 
     Returns
     -------
@@ -156,7 +121,7 @@ def reliability_chart(before: ReliabilityCurve, after: ReliabilityCurve, prefix:
     str
     """
     chart = Chart(Axis("stated confidence", 0.0, 1.0), Axis("share that is right", 0.0, 1.0))
-    chart.line([0.0, 1.0], [0.0, 1.0], RANDOM, drawn="dashed")
+    chart.line([0.0, 1.0], [0.0, 1.0], RANDOM, dashed=True)
     for curve, colour, hollow in ((before, BEFORE, True), (after, AFTER, False)):
         chart.line(curve.confidence, curve.accuracy, colour, faint=True)
         largest = float(np.max(curve.count))
@@ -198,73 +163,6 @@ def share_interval(share: float, n: float, z: float = 1.96) -> tuple[float, floa
     centre = (share + z * z / (2.0 * n)) / (1.0 + z * z / n)
     half = z / (1.0 + z * z / n) * (share * (1.0 - share) / n + z * z / (4.0 * n * n)) ** 0.5
     return max(centre - half, 0.0), min(centre + half, 1.0)
-
-
-def bin_counts_chart(before: ReliabilityCurve, after: ReliabilityCurve) -> str:
-    """How many rows each bin of the reliability diagram holds, before and after.
-
-    Parameters
-    ----------
-    before, after : ReliabilityCurve
-
-    Returns
-    -------
-    str
-    """
-    most = float(max(before.count.max(), after.count.max()))
-    chart = Chart(Axis("stated confidence", 0.0, 1.0), Axis("rows", 0.0, most * 1.05), height=260.0)
-    for curve, colour, first in ((before, BEFORE, 0.06), (after, AFTER, 0.52)):
-        for (low, high), count in zip(curve.edges, curve.count, strict=True):
-            width = high - low
-            ends = low + first * width, low + (first + 0.42) * width
-            chart.bar(*ends, count, colour, hollow=colour == BEFORE)
-    return chart.svg(
-        "sb-bins",
-        "Rows in each bin of confidence",
-        "How often each confidence is stated, before (outlined) and after (filled). "
-        "The table of bins has the figures.",
-    )
-
-
-def spectrum_key() -> str:
-    """What is drawn how in `spectrum_chart`.
-
-    Returns
-    -------
-    str
-    """
-    return legend(("weight", AFTER, "line"), ("equal weight of all members", BEFORE, "dashed"))
-
-
-def spectrum_chart(weights: np.ndarray) -> str:
-    """The weights in descending order, beside the equal weight of the whole ensemble.
-
-    Parameters
-    ----------
-    weights : ndarray of shape (N,)
-
-    Returns
-    -------
-    str
-    """
-    ordered = np.sort(weights)[::-1]
-    n = len(ordered)
-    chart = Chart(
-        Axis("members, by weight", 0.0, float(n)),
-        Axis("weight", 0.0, float(ordered[0]) * 1.08),
-        width=460.0,
-        height=200.0,
-    )
-    kept = np.flatnonzero(ordered)
-    for i in kept[:DRAWN_WEIGHTS]:
-        chart.bar(i + 0.1, i + 0.9, float(ordered[i]), AFTER)
-    chart.line([0.0, n], [1.0 / n, 1.0 / n], BEFORE, drawn="dashed")
-    return chart.svg(
-        "sb-spectrum",
-        "Spectrum of the weights",
-        f"{len(kept)} of {n} weights are above zero; the largest is {ordered[0]:.4g}, the dashed "
-        f"line is the equal weight {1.0 / n:.4g} every member had before.",
-    )
 
 
 def trusted_chart(trusted: TrustedMembers, prefix: str = "sb") -> str:

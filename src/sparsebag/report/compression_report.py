@@ -16,15 +16,15 @@ from sparsebag.report.score_changes import ScoreChange
 RANDOM_DRAWS = 5
 """Draws averaged for the random-members row: one draw is luck."""
 
-PICKLED = "pickled (kB)"
-SPEED = "ms / 1000 rows"
-COMPILED = "ms, compiled"
-"""Columns of sizes and times; the ensemble as it was given is slow for not being compiled, too."""
+PICKLED, FILE = "pickled (kB)", "file (kB)"
+SPEED, COMPILED = "ms / 1000 rows", "ms, compiled"
+"""Sizes and times: first of the models as they are served, then of all in sparsebag's own form."""
 
 _FORMATS: dict[str, Callable[[float], str]] = {
     "members": lambda v: f"{v:.0f}",
     "nodes": lambda v: f"{v:,.0f}",
     PICKLED: lambda v: f"{v:,.0f}",
+    FILE: lambda v: f"{v:,.1f}",
     SPEED: lambda v: f"{v:.2f}",
     COMPILED: lambda v: f"{v:.2f}",
 }
@@ -32,7 +32,7 @@ _FORMATS: dict[str, Callable[[float], str]] = {
 
 @dataclass(frozen=True, repr=False)
 class CompressionReport:
-    """Scores of the full ensemble, the survivors, and equally many random members.
+    """Scores of the full ensemble, the small one, and as many random members.
 
     ``print`` it, leave it at the end of a notebook's cell, or ``save("report.html")``.
 
@@ -47,9 +47,8 @@ class CompressionReport:
     changes : tuple of ScoreChange
         Every score before and after, with a paired bootstrap interval of the difference.
     details : Details or None
-        What the page draws beside the table: frontier, reliability, weights, changed rows.
+        What the page draws beside the table.
     rows_are : {"test rows", "training rows"}
-        What the rows are; "training rows" where most of them were seen in training.
 
     Examples
     --------
@@ -104,39 +103,30 @@ class CompressionReport:
         Examples
         --------
         >>> rows = {"full": {"members": 100.0, "pickled (kB)": 2000.0},
-        ...         "sparsebag": {"members": 9.0, "pickled (kB)": 200.0}}
+        ...         "sparsebag": {"members": 9.0, "file (kB)": 20.0}}
         >>> CompressionReport(rows, n_rows=0).sentence()
-        'Kept 9 of 100 members (200 kB of 2.0 MB pickled).'
+        '9 of 100 members kept: 20.0 kB in place of 2.0 MB.'
         """
         full, small = list(self.rows.values())[:2]
-        noun = "members" if self.details is None else self.details.noun
-        kept = f"Kept {small['members']:.0f} of {full['members']:.0f} {noun}"
-        if PICKLED in full:
-            size = f"{_bytes(small[PICKLED])} of {_bytes(full[PICKLED])} pickled"
-            file_bytes = None if self.details is None else self.details.file_bytes
-            if file_bytes is not None:
-                size += f"; {_bytes(file_bytes / 1e3)} as a .sbag file"
-            kept += f" ({size})"
+        noun = "members" if self.details is None else self.details.selection.noun
         told = []
+        if FILE in small and PICKLED in full:
+            told.append(f"{_bytes(small[FILE])} in place of {_bytes(full[PICKLED])}")
         if SPEED in full:
-            told.append(f"it predicts {_times(full[SPEED], small[SPEED])} times as fast")
-        if COMPILED in full:
-            alike = _times(full[COMPILED], small[COMPILED])
-            told[-1] += (
-                f" ({alike} times as fast as all {full['members']:.0f} {noun} compiled alike)"
+            told.append(
+                f"{_times(full[SPEED], small[SPEED])} times as fast "
+                f"({_times(full[COMPILED], small[COMPILED])} times the ensemble compiled)"
             )
-        shown = [c for c in self.changes if c.name in ("log-loss", "accuracy", "MSE", "R²")]
-        told += [f"{c.name} went from {c.before:.4g} to {c.after:.4g} ({c.verdict})" for c in shown]
-        if told:
-            return f"{kept}: on {self.n_rows:,} {self.rows_are} {_listed(told)}."
-        chosen = None if self.details is None else self.details.selection
-        if chosen is None:
-            return f"{kept}."
-        score = "expected risk" if self.details is None else self._score()
-        return (
-            f"{kept}: the {score} on new rows is expected to change by {chosen.increase:+.1%}, and "
-            f"with 95 % confidence by at most {chosen.bound:+.1%}."
-        )
+        if self.changes:
+            shown = [c for c in self.changes if c.name in ("log-loss", "accuracy", "MSE", "R²")]
+            scores = [f"{c.name} {c.before:.4g} → {c.after:.4g} ({c.verdict})" for c in shown]
+            told.append(f"{' and '.join(scores)} on {self.n_rows:,} {self.rows_are}")
+        elif self.details is not None and self.details.selection.curve is not None:
+            low, high = (end - 1.0 for end in self.details.selection.interval)
+            score, change = self.details.selection.curve.score, self.details.selection.ratio - 1.0
+            told.append(f"expected {score} {change:+.1%} ({low:+.1%} to {high:+.1%})")
+        head = f"{small['members']:.0f} of {full['members']:.0f} {noun} kept"
+        return f"{head}: {', '.join(told)}." if told else f"{head}."
 
     def to_markdown(self) -> str:
         """The tables in Markdown.
@@ -207,10 +197,6 @@ class CompressionReport:
 
         return fragment(self)
 
-    def _score(self) -> str:
-        assert self.details is not None
-        return "risk" if self.details.frontier is None else self.details.frontier.score
-
     def _cells(self, row: dict[str, float]) -> list[str]:
         return [figure(name, value) for name, value in row.items()]
 
@@ -269,11 +255,7 @@ def _times(before: float, after: float) -> str:
 
 
 def _bytes(kilobytes: float) -> str:
-    return f"{kilobytes / 1e3:.1f} MB" if kilobytes >= 1e3 else f"{kilobytes:.0f} kB"
-
-
-def _listed(parts: list[str]) -> str:
-    return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"
+    return f"{kilobytes / 1e3:,.1f} MB" if kilobytes >= 1e3 else f"{kilobytes:.1f} kB"
 
 
 def _aligned(lines: list[list[str]]) -> str:

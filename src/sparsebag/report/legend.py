@@ -1,4 +1,4 @@
-"""Which line, mark or bar is which; drawn with shapes too, for those who do not see the colours."""
+"""Which line or mark is which; drawn with shapes too, for those who do not see the colours."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from sparsebag.report.svg import PAGE
 LINES = {
     "line": "",
     "dashed": ";stroke-dasharray:6 4",
-    "dotted": ";stroke-dasharray:1 4;stroke-linecap:round",
     "circle": "",
     "square": "",
 }

@@ -1,5 +1,5 @@
 "use strict";
-// The slider walks along the frontier: markers move, figures are rewritten. Without this script the
+// The slider walks along the curve: the marker moves, figures are rewritten. Without this script the
 // page shows the size that was kept, and no slider.
 (() => {
   // What is folded away on screen belongs on paper, also where the style sheet cannot unfold it.
@@ -22,7 +22,7 @@
     }
   });
   for (const box of document.querySelectorAll(".sb-scroll")) boxes.observe(box);
-  const data = document.getElementById("sb-frontier-data");
+  const data = document.getElementById("sb-curve-data");
   const slider = document.getElementById("sb-size");
   if (!data || !slider) return;
   const points = JSON.parse(data.textContent);

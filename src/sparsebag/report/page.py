@@ -46,7 +46,7 @@ def page(report: CompressionReport) -> str:
         f"<style>{style}</style></head><body>"
         "<a class='sb-skip' href='#main'>Skip to the report</a>"
         f"<header><h1>sparsebag report</h1><p class='sb-lead'>{html.escape(report.sentence())}</p>"
-        f"{page_sections.cards(report)}{page_sections.warnings_box(report)}"
+        f"{page_sections.warnings_box(report)}"
         f"<nav aria-label='Sections'><ul>{links}</ul></nav></header>"
         f"<main id='main'>{body}</main>{_data(report)}<script>{script}</script>"
         "</body></html>"
@@ -97,11 +97,11 @@ def fragment(report: CompressionReport) -> str:
     pictures = ""
     details = report.details
     prefix = f"sb-{secrets.token_hex(4)}"
-    if details is not None and details.frontier is not None:
-        frontier = details.frontier
+    if details is not None and details.selection.curve is not None:
+        curve, kept = details.selection.curve, details.selection.position
         pictures += _figure(
-            f"Expected {frontier.score} of each size judged",
-            charts.frontier_key(frontier) + charts.frontier_chart(frontier, "members", prefix),
+            f"Expected {curve.score} of each size",
+            charts.curve_key() + charts.curve_chart(curve, kept, prefix),
         )
     if details is not None and details.reliability is not None:
         pictures += _figure(
@@ -132,8 +132,9 @@ def _text(name: str) -> str:
 
 def _data(report: CompressionReport) -> str:
     """Every size's figures as the slider shows them, as data the script reads."""
-    details = report.details
-    if details is None or details.frontier is None:
+    chosen = None if report.details is None else report.details.selection
+    if chosen is None or chosen.curve is None:
         return ""
-    content = json.dumps(slider_points(details.frontier)).replace("<", "\\u003c")
-    return f"<script type='application/json' id='sb-frontier-data'>{content}</script>"
+    points = slider_points(chosen.curve, chosen.position)
+    content = json.dumps(points).replace("<", "\\u003c")
+    return f"<script type='application/json' id='sb-curve-data'>{content}</script>"

@@ -9,8 +9,6 @@ import numpy as np
 
 MOST_ROWS = 20
 """Rows listed one by one: those that changed most."""
-MOST_CLASSES = 12
-"""Classes of the table of moves; the rest are counted together."""
 
 
 @dataclass(frozen=True)
@@ -46,8 +44,6 @@ class PredictionChanges:
         Wrong before and right after, and the reverse (regression: closer to the target, farther).
     classes : tuple of ClassChanges
         A class a line; empty for regression.
-    moves : tuple of (str, str, int)
-        Label before, label after, rows; most frequent first. Empty for regression.
     quantiles : dict of str to float
         Regression: quantiles of the absolute change.
     rows : tuple of ChangedRow
@@ -58,7 +54,6 @@ class PredictionChanges:
     mended: int
     broken: int
     classes: tuple[ClassChanges, ...]
-    moves: tuple[tuple[str, str, int], ...]
     quantiles: dict[str, float]
     rows: tuple[ChangedRow, ...]
 
@@ -110,11 +105,6 @@ def prediction_changes(
     labels = [str(label) for label in np.asarray(classes).tolist()]
     old, new = before.argmax(axis=1), after.argmax(axis=1)
     changed = np.flatnonzero(old != new)
-    moves: dict[tuple[int, int], int] = {}
-    for i in changed:
-        key = int(old[i]), int(new[i])
-        moves[key] = moves.get(key, 0) + 1
-    frequent = sorted(moves.items(), key=lambda item: -item[1])[:MOST_CLASSES]
     # The rows that matter most: those where the old label lost most of its probability.
     lost = before[changed, old[changed]] - after[changed, old[changed]]
     listed = changed[np.argsort(-lost, kind="stable")][:MOST_ROWS]
@@ -133,7 +123,6 @@ def prediction_changes(
             )
             for c, label in enumerate(labels)
         ),
-        moves=tuple((labels[a], labels[b], n) for (a, b), n in frequent),
         quantiles={},
         rows=tuple(
             ChangedRow(
@@ -162,7 +151,6 @@ def _of_numbers(target: np.ndarray, before: np.ndarray, after: np.ndarray) -> Pr
         mended=int(np.sum(is_large & closer)),
         broken=int(np.sum(is_large & ~closer)),
         classes=(),
-        moves=(),
         quantiles={name: float(np.quantile(moved, share)) for name, share in shares.items()},
         rows=tuple(
             ChangedRow(int(i), f"{target[i]:.4g}", f"{before[i]:.4g}", f"{after[i]:.4g}")

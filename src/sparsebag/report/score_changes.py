@@ -12,8 +12,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from sparsebag.report import metrics
-
 DRAWS = 1000
 FEW_DRAWS = 200
 MANY_ROWS = 100_000
@@ -80,12 +78,6 @@ class ScoreChange:
             "high": self.high,
             "verdict": self.verdict,
         }
-
-    def __str__(self) -> str:
-        return (
-            f"{self.name} {self.before:.4g} → {self.after:.4g} ({self.difference:+.2g}, 95 % "
-            f"interval {self.low:+.2g} to {self.high:+.2g}: {self.verdict})"
-        )
 
 
 def score_changes(
@@ -212,22 +204,3 @@ def _intervals(
         ScoreChange(name, float(a), float(b), float(lo), float(hi), better)
         for name, (a, b), lo, hi, better in zip(names, found, low, high, lower, strict=True)
     )
-
-
-def reliability(
-    target: np.ndarray, proba: np.ndarray, n_bins: int = ECE_BINS
-) -> metrics.ReliabilityCurve:
-    """The reliability curve whose gaps make the ECE of the table.
-
-    Parameters
-    ----------
-    target : ndarray of shape (n,)
-    proba : ndarray of shape (n, C)
-    n_bins : int
-
-    Returns
-    -------
-    ReliabilityCurve
-    """
-    labels = np.arange(proba.shape[1])
-    return metrics.reliability_curve(target, proba, n_bins=n_bins, labels=labels)

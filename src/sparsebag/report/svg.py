@@ -1,4 +1,4 @@
-"""Small charts as SVG text: lines, bands, bars and points on two axes; no library, no network.
+"""Small charts as SVG text: lines, bands and points on two axes; no library, no network.
 
 Colours are CSS variables with a fallback, so that a page can change them for dark mode and a
 notebook needs no style sheet. Every chart has a title and a description for screen readers.
@@ -24,7 +24,6 @@ LEFT, RIGHT, TOP, BOTTOM = 56.0, 12.0, 12.0, 44.0
 """Room for labels around a chart's area, in pixels."""
 HALF_LETTER = 3.6
 """Half the width of a digit of a tick's label, in pixels."""
-DASHES = {"solid": "", "dashed": ";stroke-dasharray:6 4", "dotted": ";stroke-dasharray:1 5"}
 TICKS = 5
 STEPS = (1.0, 2.0, 5.0, 10.0)
 
@@ -144,7 +143,7 @@ class Chart:
         ys: Numbers,
         colour: str,
         *,
-        drawn: str = "solid",
+        dashed: bool = False,
         faint: bool = False,
     ) -> Chart:
         """A line through points.
@@ -153,15 +152,14 @@ class Chart:
         ----------
         xs, ys : sequence of float
         colour : str
-        drawn : {"solid", "dashed", "dotted"}
-        faint : bool
+        dashed, faint : bool
 
         Returns
         -------
         Chart
         """
         points = " ".join(f"{self.left(a)},{self.top(b)}" for a, b in zip(xs, ys, strict=True))
-        dash = DASHES[drawn] + (";stroke-linecap:round" if drawn == "dotted" else "")
+        dash = ";stroke-dasharray:6 4" if dashed else ""
         width = "1;stroke-opacity:.55" if faint else "2"
         self.clipped.append(
             f'<polyline points="{points}" '
@@ -222,40 +220,6 @@ class Chart:
                 if hollow
                 else f'<circle cx="{x}" cy="{y}" r="{radius:.3g}" style="fill:{colour}"/>'
             )
-        return self
-
-    def bar(
-        self,
-        start: float,
-        end: float,
-        value: float,
-        colour: str,
-        base: float = 0.0,
-        *,
-        hollow: bool = False,
-    ) -> Chart:
-        """A bar from ``base`` to a value.
-
-        Parameters
-        ----------
-        start, end : float
-        value : float
-        colour : str
-        base : float
-        hollow : bool
-            An outline: known apart without colour.
-
-        Returns
-        -------
-        Chart
-        """
-        left, right = self.left(start), self.left(end)
-        above, below = self.top(value), self.top(base)
-        style = f"fill:{PAGE};stroke:{colour};stroke-width:1.2" if hollow else f"fill:{colour}"
-        self.marks.append(
-            f'<rect x="{left}" y="{above}" width="{max(right - left, 0.8):.2f}" '
-            f'height="{max(below - above, 0.0):.2f}" style="{style}"/>'
-        )
         return self
 
     def raw(self, mark: str) -> Chart:

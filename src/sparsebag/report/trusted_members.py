@@ -14,8 +14,6 @@ from sparsebag.deploy.weighted_vote import WeightedVote
 SHOWN_MEMBERS = 4
 """With a colour of their own; more cannot be told apart."""
 DRAWN_ROWS = 600
-MOVES = 1e-6
-"""Share of the vote that a gate of weights moves at least, somewhere."""
 OUTER = 0.5
 """Percent of the rows at either end that an axis may leave out: far ones would press the rest."""
 
@@ -54,8 +52,6 @@ class TrustedMembers:
     x, y : ndarray of shape (drawn rows,)
     group_of : int ndarray of shape (drawn rows,)
         Position in ``groups``.
-    regions : tuple of tuple of str
-        Rule, rows, temperature and most trusted members of each region, where there are regions.
     """
 
     summary: str
@@ -64,7 +60,6 @@ class TrustedMembers:
     x: np.ndarray
     y: np.ndarray
     group_of: np.ndarray
-    regions: tuple[tuple[str, ...], ...]
 
 
 def trusted_members(small: WeightedVote, X: Any, members: np.ndarray) -> TrustedMembers | None:
@@ -90,12 +85,7 @@ def trusted_members(small: WeightedVote, X: Any, members: np.ndarray) -> Trusted
         return None
     found = explained_weights(small.gate, rows, members, small.weights, names)
     strength = found.feature_effects.mean(axis=0)
-    if found.moved.max() > MOVES:
-        own, groups = _by_member(found)
-    else:  # the temperature alone depends on the row
-        own, groups = _by_temperature(found)
-        assert found.temperatures is not None
-        strength = _association(rows, found.temperatures)
+    own, groups = _by_member(found)
     deciding = np.argsort(-strength, kind="stable")[:2]
     groups = tuple(
         _with_place(group, rows[own == g], rows, found, deciding) for g, group in enumerate(groups)
@@ -110,7 +100,6 @@ def trusted_members(small: WeightedVote, X: Any, members: np.ndarray) -> Trusted
         x=x[drawn],
         y=y[drawn],
         group_of=own[drawn],
-        regions=_regions(found),
     )
 
 
@@ -155,34 +144,6 @@ def _by_member(found: ExplainedWeights) -> tuple[np.ndarray, tuple[Group, ...]]:
     return own, tuple(groups)
 
 
-def _by_temperature(found: ExplainedWeights) -> tuple[np.ndarray, tuple[Group, ...]]:
-    """Rows in thirds, from the surest votes to the least sure."""
-    assert found.temperatures is not None
-    t = found.temperatures
-    cuts = np.unique(np.percentile(t, [100 / 3, 200 / 3]))
-    own = np.searchsorted(cuts, t, side="left")
-    kept = np.unique(own)
-    groups = []
-    for band in kept:
-        low, high = float(t[own == band].min()), float(t[own == band].max())
-        groups.append(
-            Group(f"temperature {low:.2f} to {high:.2f}", int(np.sum(own == band)), "", "", "")
-        )
-    return np.searchsorted(kept, own), tuple(groups)
-
-
-def _association(rows: np.ndarray, values: np.ndarray) -> np.ndarray:
-    """How closely each feature goes with a value: the absolute correlation of ranks."""
-    ranks = np.argsort(np.argsort(values, kind="stable"), kind="stable").astype(float)
-    out = np.zeros(rows.shape[1])
-    for f in range(rows.shape[1]):
-        known = np.isfinite(rows[:, f])
-        of = np.argsort(np.argsort(rows[known, f], kind="stable"), kind="stable").astype(float)
-        if known.sum() > 2 and np.ptp(rows[known, f]) > 0.0 and np.ptp(ranks[known]) > 0.0:
-            out[f] = abs(float(np.corrcoef(of, ranks[known])[0, 1]))
-    return out
-
-
 def _with_place(
     group: Group, own: np.ndarray, rows: np.ndarray, found: ExplainedWeights, deciding: np.ndarray
 ) -> Group:
@@ -207,26 +168,4 @@ def _axes(
         a, b = (found.feature_names[f] for f in deciding)
         return first, rows[:, deciding[1]].astype(np.float64), (a, b)
     name = found.feature_names[deciding[0]]
-    if found.moved.max() > MOVES:
-        return first, found.moved, (name, "share of the vote moved")
-    return first, np.asarray(found.temperatures), (name, "temperature")
-
-
-def _regions(found: ExplainedWeights) -> tuple[tuple[str, ...], ...]:
-    if found.regions is None:
-        return ()
-    out = []
-    for r, rule in enumerate(found.rules):
-        at = np.flatnonzero(found.regions == r)
-        if not len(at):
-            out.append((rule, "0", "–", "–"))
-            continue
-        t = "–" if found.temperatures is None else f"{found.temperatures[at[0]]:.2f}"
-        gain = found.weights[at[0]] - found.global_weights
-        best = [j for j in np.argsort(-gain, kind="stable")[:3] if gain[j] > MOVES]
-        told = ", ".join(
-            f"{found.members[j]} ({found.global_weights[j]:.3f} → {found.weights[at[0], j]:.3f})"
-            for j in best
-        )
-        out.append((rule, f"{len(at):,}", t, told or "as everywhere"))
-    return tuple(out)
+    return first, found.moved, (name, "share of the vote moved")
