@@ -34,7 +34,7 @@ from benchmarks.local_jobs import Row, run_jobs
 from benchmarks.local_suite import KEPT, MOST_TRAIN, N_TREES, TRAIN_SHARE
 from benchmarks.problem import Problem
 from benchmarks.results_store import OK
-from benchmarks.selection import make_problem
+from benchmarks.suite_problem import make_problem
 from sparsebag.settings import DEFAULT_FLOOR
 
 NAME = "local_des"

@@ -9,8 +9,7 @@ from typing import Any
 
 from benchmarks.datasets import Unavailable
 from benchmarks.progress import Progress
-from benchmarks.results_store import FAILED, ResultsStore, key_of
-from benchmarks.selection import rounded
+from benchmarks.results_store import FAILED, ResultsStore, key_of, rounded
 
 RESULTS = Path(__file__).parent / "results"
 Row = dict[str, Any]

@@ -22,7 +22,7 @@ from benchmarks.local_jobs import Row, run_jobs
 from benchmarks.local_unlike import unlike_models
 from benchmarks.problem import Problem
 from benchmarks.results_store import OK
-from benchmarks.selection import make_problem
+from benchmarks.suite_problem import make_problem
 
 NAME = "local_suite"
 KEY = ("dataset", "ensemble", "seed")

@@ -1,15 +1,14 @@
-"""Quality of small ensembles: calibrated, refined, both or neither, beside equal-size baselines.
+"""Quality of compressed trees beside every baseline, on 32 data sets.
 
-    SPARSEBAG_DATA=... python -m benchmarks.quality [--seeds 5] [--data ...] [--shard 1/2]
+    SPARSEBAG_DATA=... python -m benchmarks.quality [--seeds 5] [--data ...] [--only default ...]
 
-Every data set of the paper and the suite, forests and bags of 100 trees. Half of the rows, at
-most 2000, are for training; all others, at most 8000, only judge. The whole ensemble, random and
-best members vote with sparsebag's floor: without it, one leaf without a class costs 36 nats.
-Seeds are the outermost loop, so that a run that is stopped is balanced. Rows are appended to
-benchmarks/results/quality.csv as they come (those of a shard to a file of its own beside it, so
-that several processes can run at once); what is finished is not run again, unless the source has
-changed since (column ``source``; ``--keep-stale`` lets it stand).
-`python -m benchmarks.quality --only summary` prints what all these files say.
+Forests and bags of 100 trees. Half of the rows, at most 2000, train; all others, at most 8000,
+judge. Raw forests give some true classes the probability 0, which log-loss does not forgive:
+ratios are to the whole ensemble with the floor 0.001 mixed in ("whole floored").
+
+Rows are appended to benchmarks/results/quality.csv as they come, those of ``--shard 1/2`` to a file
+beside it. A finished row is run again only when sparsebag's source has changed since. Seeds are the
+outermost loop: a run that is stopped is balanced. ``--summary`` only prints what the rows say.
 """
 
 from __future__ import annotations
@@ -18,381 +17,373 @@ import argparse
 import io
 import json
 import os
+import tempfile
 import time
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager, redirect_stdout
-from dataclasses import replace
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
+import joblib
 import numpy as np
-from sklearn.metrics import log_loss
+from scipy.optimize import minimize_scalar
+from sklearn.model_selection import KFold, train_test_split
 
 import sparsebag as sb
-from benchmarks import honest_estimate, quality_cost, quality_summary
+from benchmarks import quality_summary
 from benchmarks.datasets import PAPER, Unavailable
 from benchmarks.datasets.suite import SUITE
 from benchmarks.environment import environment
-from benchmarks.methods.selection import best_members
+from benchmarks.kept_output import kept_output
 from benchmarks.problem import Problem
-from benchmarks.problem import make_problem as make_paper_problem
 from benchmarks.progress import Progress
-from benchmarks.results_store import FAILED, OK, ResultsStore
-from benchmarks.selection import make_problem, rounded
-from sparsebag.deploy.compiled import CompiledEnsemble
-from sparsebag.deploy.from_members import compile_members
-from sparsebag.evidence.collect import collect_evidence
-from sparsebag.refine.calibrate import fit_calibrator
-from sparsebag.refine.size_matched import finished_votes, size_matched_evidence
-from sparsebag.settings import DEFAULT_FLOOR
+from benchmarks.results_store import FAILED, OK, ResultsStore, key_of, rounded
+from benchmarks.suite_problem import new_ensemble, split_rows
 
 RESULTS = Path(__file__).parent / "results" / "quality.csv"
-MADE_ON = RESULTS.with_suffix(".json")
-SIZES = (10, 20)
-N_TREES = 100
-TRAIN_SHARE, MOST_TRAIN = 0.5, 2000
+KINDS = ("forest", "bag")
+N_TREES, TRAIN_SHARE, MOST_TRAIN = 100, 0.5, 2000
+FLOOR, EPS = 1e-3, 1e-15
 RANDOM_DRAWS = 10
-ECE_BINS = 15
-TOLERANCE = 0.02
-PAPER_SPLIT, FIRST_PAPER_SEED = "paper's split", 42
-"""The paper's own protocol: 30 % test rows, bags of 100 trees, seed 42 and those after it."""
-PAPER_SEEDS_PER_SEED = 4
-"""One test set of 171 rows says little of an ECE: four splits for every seed asked for."""
-PRINTED_SURVIVORS = {
-    "breast_cancer": 11,
-    "diabetes_clf": 31,
-    "spambase": 31,
-    "segment": 26,
-    "diabetes_reg": 34,
-    "california_housing": 67,
-    "cpu_act": 66,
-}
-"""Of the SCSB rows with decision trees in the paper's tables."""
-LABEL_DRAWS = 200
-LAST = "paper"
-"""The method that is run last."""
-KINDS = ("forest", "bag", PAPER_SPLIT)
+TUNED_TREES, TUNED_FOLDS = 20, 3
+TUNED_GRID = [
+    {"min_samples_leaf": leaf, "max_features": features}
+    for leaf in (1, 2, 5, 10)
+    for features in ("sqrt", 0.33, 0.67, 1.0)
+]
+LIGHTGBM_LEAVES, LIGHTGBM_NODES, LIGHTGBM_RATES = 8, 0.05, (0.1, 0.3, 1.0)
 
-KEY = ("dataset", "ensemble", "seed", "method", "k")
+KEY = ("dataset", "ensemble", "seed", "method")
 COLUMNS = (
     *KEY,
-    *("status", "reason", "task", "train_rows", "test_rows", "survivors"),
-    *("log_loss", "brier", "ece", "accuracy", "mse"),
-    *("expected_risk", "standard_error", "expected_log_loss", "bound", "low", "high"),
-    *("test_error", "ratio_error", "over_scsb", "over_scsb_error", "ece_if_right"),
-    *("calibrator", "temperature", "refined", "twicing", "smoothing"),
-    *("seconds", "fit_seconds", "source"),
+    *("status", "reason", "task", "train_rows", "test_rows"),
+    *("log_loss", "brier", "accuracy", "mse", "ratio", "ratio_error"),
+    *("n_nodes", "n_members", "file_bytes", "whole_nodes", "whole_bytes"),
+    *("fit_seconds", "seconds", "expected", "expected_error", "path", "done", "warned", "source"),
 )
-
 Row = dict[str, Any]
 
 
-def scores(problem: Problem, predicted: np.ndarray) -> Row:
-    y = problem.y_test
-    if problem.task == "regression":
-        return {"mse": float(np.mean((predicted - y) ** 2))}
-    labels = np.arange(problem.n_classes)
-    proba = np.clip(predicted, 0.0, 1.0)  # rounding: scikit-learn refuses 1 + 2e-16
-    return {
-        "log_loss": float(log_loss(y, proba, labels=labels)),
-        "brier": sb.metrics.brier_score(y, proba, labels=labels),
-        "ece": sb.metrics.expected_calibration_error(y, proba, n_bins=ECE_BINS, labels=labels),
-        "accuracy": float(np.mean(proba.argmax(axis=1) == y)),
-    }
+# -- one ensemble on one split ---------------------------------------------------------------
 
 
-def predict(model: CompiledEnsemble, X: np.ndarray) -> np.ndarray:
-    return model.predict(X) if model.classes is None else model.predict_proba(X)
+@dataclass(frozen=True)
+class Run:
+    """An ensemble fitted to one split, and what methods share of it."""
 
+    problem: Problem
+    kind: str
+    fit_seconds: float
 
-def voting(problem: Problem, weights: np.ndarray, floor: float = DEFAULT_FLOOR) -> CompiledEnsemble:
-    """The members with a weight, their own leaves, no calibrator."""
-    active = np.flatnonzero(weights)
-    share = weights[active] / weights[active].sum()
-    return compile_members(problem.pool.keep(active), share, floor)
+    @property
+    def classify(self) -> bool:
+        return self.problem.task == "classification"
 
+    def predict(self, model: Any, X: np.ndarray) -> np.ndarray:
+        """Class probabilities of all classes of the problem, or numbers."""
+        if not self.classify:
+            return np.asarray(model.predict(X))
+        votes = np.zeros((len(X), self.problem.n_classes))
+        votes[:, np.asarray(model.classes_, dtype=int)] = model.predict_proba(X)
+        return votes
 
-def measured(problem: Problem, model: CompiledEnsemble) -> Row:
-    return {"survivors": len(model.paths), **scores(problem, predict(model, problem.X_test))}
+    @cached_property
+    def whole(self) -> np.ndarray:
+        """The ensemble's prediction of the test rows."""
+        return self.predict(self.problem.ensemble, self.problem.X_test)
 
+    @cached_property
+    def whole_nodes(self) -> int:
+        return n_nodes(self.problem.ensemble.estimators_)
 
-# -- what is compared ------------------------------------------------------------------------
+    @cached_property
+    def whole_bytes(self) -> int:
+        joblib.dump(self.problem.ensemble, file := io.BytesIO(), compress=3)
+        return file.getbuffer().nbytes
 
+    @cached_property
+    def tuned(self) -> tuple[Any, np.ndarray]:
+        """The small forest that cross-validation prefers, and its out-of-fold predictions."""
+        p, best = self.problem, (np.inf, {}, np.empty(0))
+        for params in TUNED_GRID:
+            held_out = np.zeros((len(p.y), p.n_classes) if self.classify else len(p.y))
+            folds = KFold(TUNED_FOLDS, shuffle=True, random_state=p.seed)
+            for train, test in folds.split(p.X):
+                model = new_ensemble(p.task, self.kind, TUNED_TREES, p.seed, **params)
+                held_out[test] = self.predict(model.fit(p.X[train], p.y[train]), p.X[test])
+            found = float(losses(floored(held_out), p.y).mean())
+            best = min(best, (found, params, held_out), key=lambda one: one[0])
+        model = new_ensemble(p.task, self.kind, TUNED_TREES, p.seed, **best[1])
+        return model.fit(p.X, p.y), best[2]
 
-def whole(problem: Problem, uniform: CompiledEnsemble) -> Iterator[tuple[Row, CompiledEnsemble]]:
-    """The full ensemble, as it is and with a calibrator fitted out of bag."""
-    n = len(problem.pool.members)
-    yield {"method": "uniform", "k": n, **measured(problem, uniform)}, uniform
-    if problem.task == "regression":
-        return
-    start = time.perf_counter()
-    evidence = collect_evidence(problem.pool, problem.X, problem.y, class_votes=True)
-    votes, row = size_matched_evidence(evidence, n, draws=1)
-    votes, target = finished_votes(votes, DEFAULT_FLOOR), np.asarray(evidence.target)[row]
-    for kind, name in (("temperature", "uniform + temperature"), ("auto", "uniform + calibrator")):
-        found = fit_calibrator(votes, target, row, kind=kind)
-        model = replace(uniform, calibrator=found.calibrator)
-        yield (
-            {
-                **{"method": name, "k": n, "calibrator": found.kind},
-                "temperature": found.temperature,
-                "seconds": time.perf_counter() - start,
-                **measured(problem, model),
-            },
-            model,
-        )
-
-
-def baselines(problem: Problem, k: int) -> Iterator[Row]:
-    """As many members at random (mean over draws), and those of least own loss."""
-    n = len(problem.pool.members)
-    draws = []
-    for draw in range(RANDOM_DRAWS):
-        weights = np.zeros(n)
-        rng = np.random.default_rng([problem.seed, draw])
-        weights[rng.choice(n, k, replace=False)] = 1.0
-        draws.append(measured(problem, voting(problem, weights)))
-    mean = {name: float(np.mean([d[name] for d in draws])) for name in draws[0]}
-    yield {"method": "random", "k": k, **mean}
-    best = voting(problem, best_members(problem, k))
-    yield {"method": "best", "k": k, **measured(problem, best)}
-
-
-def ours(problem: Problem, k: int) -> Iterator[Row]:
-    """The ablation. Calibration comes last, so that a model without it is the same without it."""
-    yield from _compressed(problem, k, "calibrate", "none", refine=None)
-    yield from _compressed(problem, k, "both", "refine")
-
-
-def _compressed(
-    problem: Problem, k: int, calibrated: str, uncalibrated: str, **options: Any
-) -> Iterator[Row]:
-    start = time.perf_counter()
-    small = sb.compress(
-        problem.ensemble, problem.X, problem.y, max_estimators=k, tolerance=None, **options
-    )
-    model, refinement, found = small.compile(), small.refinement_, small.calibration_
-    told = {
-        **{"k": k, "seconds": time.perf_counter() - start, "refined": int(refinement.used)},
-        **{"twicing": refinement.twicing, "smoothing": refinement.smoothing},
-        "expected_risk": small.selection_.uncalibrated_risk,
-        "standard_error": small.selection_.standard_error,
-    }
-    plain = replace(model, calibrator=None)
-    yield {"method": uncalibrated, **told, **measured(problem, plain)}
-    if found is not None:
-        yield {
-            **{"method": calibrated, **told, "calibrator": found.kind},
-            **{"temperature": found.temperature, "expected_log_loss": found.loss_after},
-            **measured(problem, model),
-        }
-
-
-def row_risks(problem: Problem, model: CompiledEnsemble) -> np.ndarray:
-    """Squared error or Brier score of each test row."""
-    predicted, y = predict(model, problem.X_test), problem.y_test
-    if problem.task == "regression":
-        return (predicted - y) ** 2
-    return np.sum((predicted - np.eye(problem.n_classes)[y]) ** 2, axis=1)
-
-
-def the_default(problem: Problem, best: CompiledEnsemble) -> Iterator[Row]:
-    """No budget, only a tolerance: what the default keeps, and what it says of it.
-
-    ``test_error`` is how far the test rows' own luck reaches: the standard error of the risk on
-    them; ``ratio_error`` that of its ratio to the whole ensemble's, calibrated likewise.
-    """
-    start = time.perf_counter()
-    small = sb.compress(problem.ensemble, problem.X, problem.y, tolerance=TOLERANCE)
-    told, low_high = small.selection_, small.selection_.interval
-    few, all_of_them = row_risks(problem, small.compile()), row_risks(problem, best)
-    beside = few - few.mean() / all_of_them.mean() * all_of_them
-    root = np.sqrt(len(few))
-    yield {
-        **{"method": "default", "k": "own", "seconds": time.perf_counter() - start},
-        **{"expected_risk": told.expected_risk, "standard_error": told.standard_error},
-        **{"bound": told.bound, "low": low_high[0], "high": low_high[1]},
-        "test_error": float(few.std() / root),
-        "ratio_error": float(beside.std() / root / all_of_them.mean()),
-        **{"refined": int(small.refinement_.used), **measured(problem, small.compile())},
-    }
-
-
-def the_paper(problem: Problem) -> Iterator[Row]:
-    """SCSB to the letter, at its own size, with the floor it lacks."""
-    start = time.perf_counter()
-    small = sb.compress(problem.ensemble, problem.X, problem.y, preset="paper")
-    model = voting(problem, small.weights_)
-    seconds = time.perf_counter() - start
-    yield {"method": LAST, "k": "own", "seconds": seconds, **measured(problem, model)}
-
-
-def rows_of(
-    name: str, kind: str, seed: int, data_dir: Any, *, promise_only: bool = False
-) -> Iterator[Row]:
-    start = time.perf_counter()
-    problem = make_problem(
-        name, kind, N_TREES, seed, data_dir, train_share=TRAIN_SHARE, most_train=MOST_TRAIN
-    )
-    rows = _all_rows(problem, () if promise_only else SIZES)
-    yield from _named(problem, kind, time.perf_counter() - start, rows)
-
-
-def _all_rows(problem: Problem, sizes: tuple[int, ...]) -> Iterator[Row]:
-    uniform = voting(problem, np.ones(len(problem.pool.members)))
-    best = uniform
-    for row, model in whole(problem, uniform):
-        yield row
-        best = model
-    for k in sizes:
-        yield from baselines(problem, k)
-        yield from ours(problem, k)
-    yield from the_default(problem, best)
-    if sizes:
-        yield from the_paper(problem)
-
-
-def score_losses(problem: Problem, model: CompiledEnsemble) -> np.ndarray:
-    """Each test row's log-loss or squared error: what the paper's tables average."""
-    predicted, y = predict(model, problem.X_test), problem.y_test
-    if problem.task == "regression":
-        return np.asarray((predicted - y) ** 2)
-    least = np.finfo(np.float64).eps  # as in scikit-learn's log_loss
-    return np.asarray(-np.log(np.clip(predicted[np.arange(len(y)), y], least, 1.0)))
-
-
-def ece_if_right(problem: Problem, model: CompiledEnsemble) -> Row:
-    """The ECE these probabilities would show on as many rows if every one of them were right."""
-    if problem.task == "regression":
-        return {}
-    proba = np.clip(predict(model, problem.X_test), 0.0, 1.0)
-    labels = np.arange(problem.n_classes)
-    edges = np.cumsum(proba, axis=1) / proba.sum(axis=1, keepdims=True)
-    rng = np.random.default_rng(0)
-    found = []
-    for _ in range(LABEL_DRAWS):
-        drawn = np.minimum((rng.random(len(proba))[:, None] > edges).sum(axis=1), labels[-1])
-        found.append(
-            sb.metrics.expected_calibration_error(drawn, proba, n_bins=ECE_BINS, labels=labels)
-        )
-    return {"ece_if_right": float(np.mean(found))}
-
-
-def rows_on_paper_split(name: str, seed: int, data_dir: Any) -> Iterator[Row]:
-    """Ours at no more survivors than SCSB's, scored as the paper scores: votes without a floor."""
-    start = time.perf_counter()
-    problem = make_paper_problem(PAPER[name], "DecisionTree", seed, data_dir)
-    fit_seconds = time.perf_counter() - start
-    scsb = sb.compress(problem.ensemble, problem.X, problem.y, preset="paper")
-
-    def beside_scsb(model: CompiledEnsemble) -> Row:
-        """A model's scores, how far from SCSB's, and how much of that one test set can tell."""
-        over = score_losses(problem, model) - score_losses(problem, scsb.compile())
+    def scores(self, predicted: np.ndarray) -> Row:
+        """Losses on the test rows; Brier score or MSE over that of the ensemble as it is."""
+        y = self.problem.y_test
+        mine, whole = risks(predicted, y), risks(self.whole, y)
+        ratio = mine.mean() / whole.mean()
+        error = (mine - ratio * whole).std(ddof=1) / np.sqrt(len(y)) / whole.mean()
+        compared = {"ratio": float(ratio), "ratio_error": float(error)}
+        if not self.classify:
+            return {"mse": float(mine.mean()), **compared}
         return {
-            **measured(problem, model),
-            **{"over_scsb": float(over.mean())},
-            **{"over_scsb_error": float(over.std(ddof=1) / np.sqrt(len(over)))},
-            **ece_if_right(problem, model),
+            **{"log_loss": float(losses(predicted, y).mean()), "brier": float(mine.mean())},
+            **{"accuracy": float(np.mean(predicted.argmax(axis=1) == y)), **compared},
         }
 
-    def rows() -> Iterator[Row]:
-        n = len(problem.pool.members)
-        uniform = voting(problem, np.ones(n), floor=0.0)
-        yield {"method": "uniform", "k": n, **measured(problem, uniform)}
-        k = min(PRINTED_SURVIVORS[name], scsb.n_active_)
-        start = time.perf_counter()
-        small = sb.compress(problem.ensemble, problem.X, problem.y, max_estimators=k)
-        seconds = time.perf_counter() - start
-        yield {"method": "both", "k": k, "seconds": seconds, **beside_scsb(small.compile())}
-        # The default keeps fewer where the tolerance allows; this is what the budget can buy.
-        spent = sb.compress(
-            problem.ensemble, problem.X, problem.y, max_estimators=k, tolerance=None
-        )
-        yield {"method": "whole budget", "k": k, **beside_scsb(spent.compile())}
-        yield {"method": LAST, "k": "own", **measured(problem, scsb.compile())}
 
-    yield from _named(problem, PAPER_SPLIT, fit_seconds, rows())
+def risks(predicted: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """Brier score or squared error of each row."""
+    if predicted.ndim == 1:
+        return (predicted - y) ** 2
+    return np.sum((predicted - np.eye(predicted.shape[1])[y]) ** 2, axis=1)
 
 
-def _named(problem: Problem, kind: str, fit_seconds: float, rows: Iterator[Row]) -> Iterator[Row]:
-    common = {
-        **{"dataset": problem.name, "ensemble": kind, "seed": problem.seed, "status": OK},
-        **{"task": problem.task, "train_rows": len(problem.y), "test_rows": len(problem.y_test)},
-        **{"fit_seconds": fit_seconds, "source": environment()["source"]},
+def losses(predicted: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """Log-loss or squared error of each row."""
+    if predicted.ndim == 1:
+        return (predicted - y) ** 2
+    return -np.log(np.clip(predicted[np.arange(len(y)), y], EPS, 1.0))
+
+
+def floored(predicted: np.ndarray) -> np.ndarray:
+    if predicted.ndim == 1:
+        return predicted
+    return (1.0 - FLOOR) * predicted + FLOOR / predicted.shape[1]
+
+
+def tempered(predicted: np.ndarray, seen: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """Floored predictions with the temperature that suits ``seen``, the votes on rows ``y``."""
+
+    def warmed(votes: np.ndarray, log_temperature: float) -> np.ndarray:
+        logits = np.log(floored(votes)) / np.exp(log_temperature)
+        powers = np.exp(logits - logits.max(axis=1, keepdims=True))
+        return powers / powers.sum(axis=1, keepdims=True)
+
+    best = minimize_scalar(
+        lambda log_t: losses(warmed(seen, log_t), y).mean(), bounds=(-2.5, 2.5), method="bounded"
+    )
+    return warmed(predicted, best.x)
+
+
+def oob_votes(ensemble: Any, problem: Problem) -> tuple[np.ndarray, np.ndarray]:
+    """Mean votes of the trees that have not seen a row, and the rows that have such trees."""
+    votes = np.zeros((len(problem.y), problem.n_classes))
+    for tree, bag in zip(ensemble.estimators_, ensemble.estimators_samples_, strict=True):
+        out = np.setdiff1d(np.arange(len(problem.y)), bag)
+        classes = np.asarray(tree.classes_, dtype=int)
+        votes[np.ix_(out, classes)] += tree.predict_proba(problem.X[out])
+    total = votes.sum(axis=1)
+    rows = np.flatnonzero(total)
+    return votes[rows] / total[rows, None], rows
+
+
+def n_nodes(trees: Any) -> int:
+    return sum(tree.tree_.node_count for tree in trees)
+
+
+# -- methods: each gives the columns of its rows -----------------------------------------------
+
+
+def whole(run: Run, finish: Callable[[Run], np.ndarray]) -> Row:
+    size = {"n_nodes": run.whole_nodes, "n_members": N_TREES, "file_bytes": run.whole_bytes}
+    return {**size, **run.scores(finish(run))}
+
+
+def whole_tempered(run: Run) -> np.ndarray:
+    if not run.classify:
+        return run.whole
+    votes, rows = oob_votes(run.problem.ensemble, run.problem)
+    return tempered(run.whole, votes, run.problem.y[rows])
+
+
+def compressed(run: Run, **options: Any) -> Row:
+    """What `sparsebag.compress` makes of the ensemble."""
+    p = run.problem
+    start = time.process_time()
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        small = sb.compress(p.ensemble, p.X, p.y, **options)
+    seconds = time.process_time() - start
+    with tempfile.TemporaryDirectory() as folder:
+        sb.save(small, f"{folder}/model.sbag")
+        file_bytes = os.path.getsize(f"{folder}/model.sbag")
+    # Without ``n_nodes_`` trees are kept whole: sparsebag before it pruned them.
+    trees = [p.ensemble.estimators_[j] for j in np.flatnonzero(small.weights_)]
+    return {
+        **{"seconds": seconds, "file_bytes": file_bytes},
+        **{"n_nodes": getattr(small, "n_nodes_", n_nodes(trees)), "n_members": small.n_active_},
+        **_expected(small),
+        "warned": "; ".join(sorted({f"{w.category.__name__}: {w.message}" for w in said}))[:200],
+        **run.scores(run.predict(small, p.X_test)),
     }
-    for row in rows:
-        yield {**common, **row}
+
+
+def _expected(small: Any) -> Row:
+    selection = small.selection_
+    curve = getattr(selection, "curve", None)
+    if curve is None:
+        return {}
+    path = np.column_stack([curve.share, curve.ratio, curve.error])
+    return {
+        "expected": selection.ratio,
+        "expected_error": (selection.interval[1] - selection.ratio) / 1.96,
+        "path": json.dumps([[float(f"{x:.5g}") for x in size] for size in path]),
+        "done": getattr(selection, "done", ""),
+    }
+
+
+def random_members(run: Run, k: int) -> Row:
+    """As many trees at random: mean over draws."""
+    p = run.problem
+    trees, rng, draws = p.ensemble.estimators_, np.random.default_rng(p.seed), []
+    for _ in range(RANDOM_DRAWS):
+        some = [trees[j] for j in rng.choice(len(trees), k, replace=False)]
+        vote = np.mean([run.predict(tree, p.X_test) for tree in some], axis=0)
+        draws.append({"n_nodes": n_nodes(some), **run.scores(floored(vote))})
+    mean = {name: float(np.mean([draw[name] for draw in draws])) for name in draws[0]}
+    return {"n_members": k, **mean}
+
+
+def tuned(run: Run, *, out_of_fold: bool) -> Row:
+    """A small forest with tuned leaves and features, and a temperature.
+
+    Out-of-bag votes are of a third of the trees, and their temperature suits fewer trees than
+    there are; out-of-fold votes are of all.
+    """
+    p, (model, votes) = run.problem, run.tuned
+    predicted, rows = run.predict(model, p.X_test), np.arange(len(p.y))
+    if run.classify:
+        if not out_of_fold:
+            votes, rows = oob_votes(model, p)
+        predicted = tempered(predicted, votes, p.y[rows])
+    size = {"n_nodes": n_nodes(model.estimators_), "n_members": TUNED_TREES}
+    return {**size, **run.scores(predicted)}
+
+
+def lightgbm(run: Run) -> Row:
+    """Boosting within 5 % of the nodes, stopped early on a fifth of the training rows."""
+    import lightgbm as lgb
+
+    p = run.problem
+    of_class = p.n_classes if p.n_classes > 2 else 1
+    most = int(LIGHTGBM_NODES * run.whole_nodes / (2 * LIGHTGBM_LEAVES - 1) / of_class)
+    objective = ("multiclass" if of_class > 1 else "binary") if run.classify else "regression"
+    X, X_held, y, y_held = train_test_split(p.X, p.y, test_size=0.2, random_state=p.seed)
+
+    models = []
+    for rate in LIGHTGBM_RATES:
+        params = {"objective": objective, "num_leaves": LIGHTGBM_LEAVES, "learning_rate": rate}
+        params |= {"num_class": of_class, "seed": p.seed, "num_threads": 1, "verbosity": -1}
+        data, held = lgb.Dataset(X, y), lgb.Dataset(X_held, y_held)
+        stop = [lgb.early_stopping(20, verbose=False)]
+        models.append(lgb.train(params, data, max(most, 1), valid_sets=[held], callbacks=stop))
+    model = min(models, key=lambda one: next(iter(one.best_score["valid_0"].values())))
+    trees = model.dump_model(num_iteration=model.best_iteration)["tree_info"]
+    predicted = model.predict(p.X_test, num_iteration=model.best_iteration)
+    if objective == "binary":
+        predicted = np.column_stack([1.0 - predicted, predicted])
+    nodes = sum(2 * tree["num_leaves"] - 1 for tree in trees)
+    return {"n_nodes": nodes, "n_members": len(trees), **run.scores(predicted)}
+
+
+def budget(**options: Any) -> Callable[[Run], Row]:
+    return partial(compressed, tolerance=None, **options)
+
+
+BASELINES: dict[str, Callable[[Run], Row]] = {
+    "whole": partial(whole, finish=lambda run: run.whole),
+    "whole floored": partial(whole, finish=lambda run: floored(run.whole)),
+    "whole temperature": partial(whole, finish=whole_tempered),
+    "random10": partial(random_members, k=10),
+    "random20": partial(random_members, k=20),
+    "tuned": partial(tuned, out_of_fold=False),
+    "tuned out-of-fold": partial(tuned, out_of_fold=True),
+    "lightgbm": lightgbm,
+}
+"""Methods that do not run sparsebag: their rows outlive its changes."""
+OURS: dict[str, Callable[[Run], Row]] = {
+    "default": compressed,
+    "k10": budget(max_estimators=10),
+    "k20": budget(max_estimators=20),
+    "n10": budget(max_nodes=0.1),
+    "n5": budget(max_nodes=0.05),
+    "n2.5": budget(max_nodes=0.025),
+    "n1.25": budget(max_nodes=0.0125),
+    "n5 uncalibrated": budget(max_nodes=0.05, calibration=None),
+    "n5 unrehearsed": budget(max_nodes=0.05, rehearsal=False),
+    "k20 members": budget(max_estimators=20, refine=None),
+    "at tuned nodes": lambda run: compressed(run, max_nodes=n_nodes(run.tuned[0].estimators_)),
+}
+METHODS = {**BASELINES, **OURS}
 
 
 # -- running ---------------------------------------------------------------------------------
 
 
-Job = tuple[str, str, int]
+def fit(name: str, kind: str, seed: int, data_dir: str | None) -> Run:
+    problem = split_rows(name, seed, data_dir, TRAIN_SHARE, MOST_TRAIN)
+    start = time.process_time()
+    ensemble = new_ensemble(problem.task, kind, N_TREES, seed).fit(problem.X, problem.y)
+    fitted = replace(problem, base=kind, ensemble=ensemble)
+    return Run(fitted, kind, time.process_time() - start)
 
 
-def results_files() -> list[Path]:
-    """The results file and those of shards, as far as they are there."""
-    return sorted(RESULTS.parent.glob(f"{RESULTS.stem}*.csv"))
-
-
-def in_shard(job: Job, names: list[str], shard: tuple[int, int]) -> bool:
-    """Whether a job falls to a shard; every shard gets as many forests as bags."""
-    name, kind, seed = job
-    part, of = shard
-    return (names.index(name) + KINDS.index(kind) + seed) % of == part - 1
-
-
-def finished_jobs(keep_stale: bool) -> set[tuple[str, ...]]:
-    """Jobs whose last row is there, made by today's source unless stale ones may stand."""
-    source = environment()["source"]
-    done = set()
-    for path in results_files():
-        for key, row in ResultsStore(path, COLUMNS, KEY).rows.items():
-            stands = row["status"] == OK and (keep_stale or row["source"] == source)
-            if stands and row["method"] == LAST:
-                done.add(key[:3])
-    return done
-
-
-def run(args: argparse.Namespace) -> None:
-    part, of = args.shard
-    path = RESULTS if of == 1 else RESULTS.with_name(f"{RESULTS.stem}_{part}_of_{of}.csv")
-    store = ResultsStore(path, COLUMNS, KEY)
-    everything = list({**PAPER, **SUITE})
-    names = [name for name in everything if not args.data or name in args.data]
-    work: list[Job] = []
-    for seed in range(args.seeds):
-        work += [(name, kind, seed) for name in names for kind in KINDS[:2]]
-    for seed in range(FIRST_PAPER_SEED, FIRST_PAPER_SEED + PAPER_SEEDS_PER_SEED * args.seeds):
-        work += [(name, PAPER_SPLIT, seed) for name in names if name in PAPER]
-    work = [job for job in work if job[1] in args.kinds]
-    done = set() if args.promise_only else finished_jobs(args.keep_stale)
-    if args.promise_only:
-        work = [job for job in work if job[1] != PAPER_SPLIT]
-    todo = [
-        job
-        for job in work
-        if in_shard(job, everything, args.shard) and tuple(map(str, job)) not in done
-    ]
-    if todo:  # beside the results: the same words on every row would be half of the file
-        MADE_ON.write_text(json.dumps(environment(), indent=1) + "\n", encoding="utf-8")
-    progress = Progress(max(len(todo), 1))
-    for name, kind, seed in todo:
+def rows_of(run: Run, methods: list[str], source: str) -> Iterator[Row]:
+    p = run.problem
+    common = {
+        **{"dataset": p.name, "ensemble": run.kind, "seed": p.seed, "task": p.task},
+        **{"train_rows": len(p.y), "test_rows": len(p.y_test), "fit_seconds": run.fit_seconds},
+        **{"whole_nodes": run.whole_nodes, "whole_bytes": run.whole_bytes, "source": source},
+    }
+    for method in methods:
         try:
-            if kind == PAPER_SPLIT:
-                rows = rows_on_paper_split(name, seed, args.data_dir)
-            else:
-                rows = rows_of(name, kind, seed, args.data_dir, promise_only=args.promise_only)
-            for row in rows:
-                store.add({name: rounded(value) for name, value in row.items()})
-        except Unavailable as reason:
-            print(f"{name} skipped: {reason}", flush=True)
+            found = METHODS[method](run)
         except Exception as error:  # one failure must not end a run of hours
-            failed = {"dataset": name, "ensemble": kind, "seed": seed, "method": LAST, "k": "own"}
-            reason = f"{type(error).__name__}: {error}"
-            store.add({**failed, "status": FAILED, "reason": reason})
-            print(f"{name} {kind} {seed} failed: {reason}", flush=True)
+            found = {"status": FAILED, "reason": f"{type(error).__name__}: {error}"[:300]}
+            print(f"{p.name} {run.kind} {p.seed} {method}: {found['reason']}", flush=True)
+        yield {**common, "method": method, "status": OK, **found}
+
+
+def results_files(path: Path) -> list[Path]:
+    """The results file and those of shards, as far as they are there."""
+    return [p for p in (path, *sorted(path.parent.glob(f"{path.stem}_*_of_*.csv"))) if p.exists()]
+
+
+def finished_rows(path: Path, source: str, keep_stale: bool) -> set[tuple[str, ...]]:
+    """Keys of rows that need not be run again."""
+    return {
+        key
+        for file in results_files(path)
+        for key, row in ResultsStore(file, COLUMNS, KEY).rows.items()
+        if row["status"] == OK
+        and (keep_stale or row["method"] in BASELINES or row["source"] == source)
+    }
+
+
+def run_all(args: argparse.Namespace) -> None:
+    part, of = args.shard
+    path, source = args.output, environment()["source"]
+    done = finished_rows(path, source, args.keep_stale)
+    if of > 1:
+        path = path.with_name(f"{path.stem}_{part}_of_{of}.csv")
+    store = ResultsStore(path, COLUMNS, KEY)
+    names, seeds = args.data or list({**PAPER, **SUITE}), range(args.seeds)
+    jobs = [(name, kind, seed) for seed in seeds for name in names for kind in args.kinds]
+    # One more after every seed: else all bags would fall to one of two shards.
+    mine = [job for i, job in enumerate(jobs) if (i // 2 + i + job[2]) % of == part - 1]
+    progress = Progress(max(len(mine), 1))
+    for name, kind, seed in mine:
+        job = {"dataset": name, "ensemble": kind, "seed": seed}
+        todo = [m for m in args.only if key_of({**job, "method": m}, KEY) not in done]
+        if todo:
+            try:
+                run = fit(name, kind, seed, args.data_dir)
+                for row in rows_of(run, todo, source):
+                    store.add({column: rounded(value) for column, value in row.items()})
+            except Unavailable as reason:
+                print(f"{name} skipped: {reason}", flush=True)
         progress.step(f"{name} {kind} {seed}")
 
 
@@ -404,45 +395,30 @@ def shard(text: str) -> tuple[int, int]:
     return int(part), int(of)
 
 
-@contextmanager
-def kept_in(path: Path) -> Iterator[None]:
-    """Write what is printed to a file too."""
-    said = io.StringIO()
-    with redirect_stdout(said):
-        yield
-    print(said.getvalue(), end="")
-    path.write_text(said.getvalue().lstrip("\n"), encoding="utf-8")
+def methods(text: str) -> list[str]:
+    """``"default,k10"`` as a list."""
+    unknown = [name for name in text.split(",") if name not in METHODS]
+    if unknown:
+        raise argparse.ArgumentTypeError(f"{unknown[0]!r} is not one of {', '.join(METHODS)}.")
+    return text.split(",")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--data-dir", default=os.environ.get("SPARSEBAG_DATA"))
     parser.add_argument("--seeds", type=int, default=5)
-    parser.add_argument("--data", nargs="*", help="only these data sets")
+    parser.add_argument("--data", nargs="*", choices=[*PAPER, *SUITE], help="only these data sets")
     parser.add_argument("--kinds", nargs="*", choices=KINDS, default=KINDS)
-    parser.add_argument("--shard", type=shard, default=(1, 1), help="1/2: the first half of jobs")
+    parser.add_argument("--only", type=methods, default=list(METHODS), help="default,k10")
+    parser.add_argument("--shard", type=shard, default=(1, 1), help="1/2")
     parser.add_argument("--keep-stale", action="store_true", help="rows of older source stand")
-    parser.add_argument(
-        "--promise-only", action="store_true", help="only the default without a budget, again"
-    )
-    steps = ("run", "summary", "figure", "cost")
-    parser.add_argument("--only", nargs="*", choices=steps, default=steps)
+    parser.add_argument("--summary", action="store_true", help="run nothing, print the summary")
+    parser.add_argument("--output", type=Path, default=RESULTS, help="the results file")
     args = parser.parse_args()
-    warnings.filterwarnings("ignore", category=sb.UncoveredRowsWarning)
-    warnings.filterwarnings("ignore", category=sb.RegretWarning)
-    if "run" in args.only:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # SLSQP on the paper's objective stops early
-            run(args)
-    if "summary" in args.only:
-        with kept_in(RESULTS.with_suffix(".txt")):
-            made_on = json.loads(MADE_ON.read_text(encoding="utf-8")) if MADE_ON.exists() else {}
-            quality_summary.run(results_files(), KEY, environment()["source"], made_on)
-    if "figure" in args.only:
-        honest_estimate.run(args.data_dir, args.data)
-    if "cost" in args.only:
-        with kept_in(RESULTS.with_name("quality_cost.txt")):
-            quality_cost.run(args.data_dir)
+    if not args.summary:
+        run_all(args)
+    with kept_output(args.output.with_suffix(".txt")):
+        quality_summary.run(results_files(args.output), KEY, environment())
 
 
 if __name__ == "__main__":

@@ -16,6 +16,8 @@ COLUMNS = (
     *("fit_seconds", "wall_seconds"),
     *("sparsebag", "source", "sklearn", "numpy", "scipy", "python", "xgboost", "machine"),
 )
+DIGITS = 6
+"""Significant ones that `rounded` keeps."""
 OK, SKIPPED, FAILED = "ok", "skipped", "failed"
 
 Key = tuple[str, ...]
@@ -24,6 +26,11 @@ Key = tuple[str, ...]
 def key_of(row: Mapping[str, Any], names: Sequence[str] = KEY) -> Key:
     """What identifies a row."""
     return tuple(str(row[name]) for name in names)
+
+
+def rounded(value: Any) -> Any:
+    """Floats to as many digits as mean something: the file is read by people and by git."""
+    return float(f"{value:.{DIGITS}g}") if isinstance(value, float) else value
 
 
 class ResultsStore:

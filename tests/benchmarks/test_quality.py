@@ -1,33 +1,21 @@
-"""The quality benchmark's bookkeeping: shards share the work, stale rows are run again."""
+"""The quality benchmark: its bookkeeping, its baselines, its summary."""
 
 from __future__ import annotations
 
 import argparse
 
+import numpy as np
+import pandas as pd
 import pytest
-from benchmarks.datasets import PAPER
-from benchmarks.datasets.suite import SUITE
 from benchmarks.environment import environment
 from benchmarks.results_store import ResultsStore
 
-from benchmarks import quality
-
-NAMES = list({**PAPER, **SUITE})
-JOBS = [(name, kind, seed) for seed in range(3) for name in NAMES for kind in quality.KINDS]
+from benchmarks import quality, quality_summary
 
 
-@pytest.mark.parametrize("of", [1, 2, 3])
-def test_every_job_falls_to_one_shard(of):
-    for job in JOBS:
-        mine = [part for part in range(1, of + 1) if quality.in_shard(job, NAMES, (part, of))]
-        assert len(mine) == 1
-
-
-def test_shards_get_as_many_forests_as_bags():
-    first = [job for job in JOBS if quality.in_shard(job, NAMES, (1, 2))]
-    assert len(first) == pytest.approx(len(JOBS) / 2, abs=2)
-    counts = [sum(kind == k for _, kind, _ in first) for k in ("forest", "bag")]
-    assert counts[0] == pytest.approx(counts[1], abs=2)
+@pytest.fixture(scope="module")
+def run():
+    return quality.fit("breast_cancer", "forest", 0, None)
 
 
 @pytest.mark.parametrize("text", ["2", "0/2", "3/2", "a/b", ""])
@@ -37,18 +25,69 @@ def test_what_is_no_shard(text):
     assert quality.shard("1/2") == (1, 2)
 
 
-def test_finished_jobs_of_all_files_and_of_todays_source_only(tmp_path, monkeypatch):
-    monkeypatch.setattr(quality, "RESULTS", tmp_path / "quality.csv")
-    row = {"ensemble": "forest", "seed": 0, "method": quality.LAST, "k": "own", "status": "ok"}
-    today = environment()["source"]
-    for file, name, source in (
-        ("quality.csv", "digits", today),
-        ("quality_1_of_2.csv", "adult", today),
-        ("quality_2_of_2.csv", "churn", "older"),
+def test_unknown_methods_are_refused():
+    with pytest.raises(argparse.ArgumentTypeError, match="'k7' is not one of whole"):
+        quality.methods("default,k7")
+    assert quality.methods("default,k10") == ["default", "k10"]
+
+
+def test_rows_of_other_source_run_again_unless_sparsebag_did_not_make_them(tmp_path):
+    row = {"dataset": "digits", "ensemble": "forest", "seed": 0, "status": "ok"}
+    for file, method, source in (
+        ("quality.csv", "k10", "today"),
+        ("quality_1_of_2.csv", "k20", "older"),
+        ("quality_2_of_2.csv", "tuned", "older"),
     ):
         store = ResultsStore(tmp_path / file, quality.COLUMNS, quality.KEY)
-        store.add({**row, "dataset": name, "source": source})
-        store.add({**row, "dataset": "magic", "source": today, "method": "both"})
-    fresh = {("digits", "forest", "0"), ("adult", "forest", "0")}
-    assert quality.finished_jobs(keep_stale=False) == fresh
-    assert quality.finished_jobs(keep_stale=True) == {*fresh, ("churn", "forest", "0")}
+        store.add({**row, "method": method, "source": source})
+    found = quality.finished_rows(tmp_path / "quality.csv", "today", keep_stale=False)
+    assert {key[-1] for key in found} == {"k10", "tuned"}
+    found = quality.finished_rows(tmp_path / "quality.csv", "today", keep_stale=True)
+    assert {key[-1] for key in found} == {"k10", "k20", "tuned"}
+
+
+def test_the_whole_beside_itself(run):
+    scores = quality.METHODS["whole"](run)
+    assert scores["ratio"] == 1.0
+    assert scores["ratio_error"] == pytest.approx(0.0)
+    assert scores["n_nodes"] == run.whole_nodes
+
+
+def test_a_temperature_undoes_one():
+    rng = np.random.default_rng(0)
+    true = rng.dirichlet(np.ones(3), 4000)
+    y = (rng.random((4000, 1)) > np.cumsum(true, axis=1)[:, :2]).sum(axis=1)
+    sharp = true**2 / np.sum(true**2, axis=1, keepdims=True)
+    corrected = quality.tempered(sharp, sharp, y)
+    assert quality.losses(corrected, y).mean() < quality.losses(sharp, y).mean()
+    assert quality.losses(corrected, y).mean() == pytest.approx(
+        quality.losses(true, y).mean(), rel=0.01
+    )
+
+
+def test_out_of_bag_votes_are_the_forests(run):
+    p = run.problem
+    votes, rows = quality.oob_votes(p.ensemble, p)
+    forest = p.ensemble.set_params(oob_score=True).fit(p.X, p.y)
+    np.testing.assert_allclose(votes, forest.oob_decision_function_[rows])
+
+
+def test_rows_become_a_summary(run, tmp_path, capsys):
+    store = ResultsStore(tmp_path / "quality.csv", quality.COLUMNS, quality.KEY)
+    for row in quality.rows_of(run, ["whole floored", "default", "n5", "random10"], "today"):
+        assert row["status"] == "ok", row["reason"]
+        store.add(row)
+    quality_summary.run([store.path], quality.KEY, {**environment(), "source": "today"})
+    said = capsys.readouterr().out
+    assert "5 % of the nodes" in said
+    assert "default: 1 runs" in said
+
+
+def test_ratios_are_of_means_over_seeds_that_both_have():
+    rows = [("whole floored", 0, 1.0), ("whole floored", 1, 3.0), ("n5", 0, 2.0), ("n5", 1, 3.0)]
+    rows.append(("whole floored", 2, 100.0))
+    table = pd.DataFrame(rows, columns=["method", "seed", "score"])
+    table = table.assign(dataset="d", ensemble="forest", task="regression")
+    found = quality_summary.ratios(table, "n5", "whole floored")
+    assert found.tolist() == [pytest.approx(5.0 / 4.0)]
+    assert quality_summary.ratios(table, "n5", "tuned") is None
