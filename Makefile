@@ -11,7 +11,7 @@ TORCH ?= torch==2.13.0
 # Two tests at a time, each with one BLAS thread: CI and the smallest laptops have two cores.
 PYTEST = OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal
 
-.PHONY: help install demo test test-all lint bench-solvers bench-passes bench-scale bench-selection bench-quality bench-local bench-latency bench-exports bench-paper-preset bench-paper bench-paper-seeds paper-figures paper-page fuzz docs screenshot clean
+.PHONY: help install demo test test-all lint bench-solvers bench-passes bench-scale bench-quality bench-ablation bench-cost bench-local bench-latency bench-exports bench-paper-preset bench-paper bench-paper-seeds paper-figures paper-page fuzz docs screenshot clean
 
 help:  ## Show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
@@ -52,13 +52,14 @@ bench-scale: $(STAMP)  ## Growth with rows and members, Simplex SGD, evidence on
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[test,dask]" "$(TORCH)"
 	$(BIN)/python -m benchmarks.scale
 
-bench-selection: $(BENCH)  ## Expected risk against deployed, the guard, equal-size baselines, cost
-	$(BIN)/python -m benchmarks.selection
-	$(BIN)/python -m benchmarks.selection_both_ways
-	$(BIN)/python -m benchmarks.selection_kinds
-
-bench-quality: $(BENCH)  ## Refined and calibrated, at 10 and 20 of 100 trees, beside every baseline
+bench-quality: $(BENCH)  ## Compressed trees of every size beside every baseline; expected against deployed
 	$(BIN)/python -m benchmarks.quality
+
+bench-ablation: $(BENCH)  ## The same budget without smoothing, refit, pruning, mixtures
+	$(BIN)/python -m benchmarks.ablation
+
+bench-cost: $(BENCH)  ## Processor time of compress over the fit's, seeds, class weights
+	$(BIN)/python -m benchmarks.cost --large
 
 bench-local: $(BENCH)  ## Weights that depend on the row: experts, suite, DESlib; the gate's cost
 	$(BIN)/python -m benchmarks.local

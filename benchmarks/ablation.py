@@ -1,0 +1,101 @@
+"""What each part of the student is worth: the same budget without it.
+
+    SPARSEBAG_DATA=... python -m benchmarks.ablation [--data ...] [--nodes 0.05]
+
+One seed, forests and bags. Parts are switched off inside sparsebag, not by its public parameters.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import numpy as np
+
+import sparsebag as sb
+from benchmarks.environment import environment
+from benchmarks.kept_output import kept_output
+from benchmarks.quality import KINDS, Run, fit, floored
+from sparsebag.student import student, teacher
+
+RESULTS = Path(__file__).parent / "results" / "ablation.txt"
+SETS = (
+    *("spambase", "segment", "adult", "magic", "phoneme", "satimage", "churn", "yeast"),
+    *("california_housing", "abalone", "concrete", "kin8nm", "bike_sharing", "wine_quality"),
+)
+PLAIN = teacher.Recipe(shrink=0.0, twice=0.0)
+
+
+def random_spread(self: Any, mass: np.ndarray) -> np.ndarray:
+    return np.random.default_rng(len(self.trees)).random(len(self.trees))
+
+
+def parts(run: Run) -> dict[str, list[Any]]:
+    """Patches that switch a part off, by its name."""
+    of_tree = run.whole_nodes / len(run.problem.ensemble.estimators_)
+    plain = (patch.object(teacher, "RECIPES", (PLAIN,)),)
+    no_refit = (patch.object(student, "SWEEPS", 0),)
+    return {
+        "everything": [],
+        "no smoothing": [*plain],
+        "one recipe": [patch.object(teacher, "RECIPES", (teacher.Recipe(3.0, 0.0),))],
+        "no refit": [*no_refit],
+        "neither": [*plain, *no_refit],
+        "no mixtures": [patch.object(teacher, "SHARE_OF_MIXTURES", 0.0)],
+        "no pruning": [patch.object(student, "NODES_A_TREE", of_tree)],
+        "random trees": [patch.object(student.Student, "spread", random_spread)],
+    }
+
+
+@contextmanager
+def without(patches: list[Any]) -> Iterator[None]:
+    with ExitStack() as stack:
+        for one in patches:
+            stack.enter_context(one)
+        yield
+
+
+def score(run: Run, nodes: float) -> float:
+    """Log-loss or MSE over the whole ensemble's (floored)."""
+    p = run.problem
+    small = sb.compress(p.ensemble, p.X, p.y, max_nodes=nodes)
+    name = "log_loss" if run.classify else "mse"
+    whole = run.scores(floored(run.whole))[name]
+    return run.scores(run.predict(small, p.X_test))[name] / whole
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--data-dir", default=os.environ.get("SPARSEBAG_DATA"))
+    parser.add_argument("--data", nargs="*", default=SETS)
+    parser.add_argument("--nodes", type=float, nargs="*", default=[0.1, 0.025])
+    args = parser.parse_args()
+    with kept_output(RESULTS if args.data is SETS else None):
+        print(", ".join(f"{name} {value}" for name, value in environment().items()))
+        for nodes in args.nodes:
+            found: dict[str, list[float]] = {}
+            for name in args.data:
+                for kind in KINDS:
+                    run = fit(name, kind, 0, args.data_dir)
+                    for part, patches in parts(run).items():
+                        with without(patches):
+                            found.setdefault(part, []).append(score(run, nodes))
+            print(f"\n{nodes:.2%} of the nodes, {len(args.data)} data sets, forests and bags:")
+            print(f"  {'':<14}{'≤ 1.01 on':>10}{'median':>8}{'largest':>8}{'gives up':>9}")
+            whole = np.array(found["everything"])
+            for part, values in found.items():
+                v = np.array(values)
+                print(
+                    f"  {part:<14}{(v <= 1.01).mean():>10.0%}{np.median(v):>8.3f}{v.max():>8.2f}"
+                    f"{np.exp(np.mean(np.log(v / whole))) - 1:>+9.1%}",
+                    flush=True,
+                )
+
+
+if __name__ == "__main__":
+    main()

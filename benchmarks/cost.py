@@ -1,0 +1,142 @@
+"""Cost and steadiness of the default `sparsebag.compress`: processor time, seeds, class weights.
+
+    SPARSEBAG_DATA=... python -m benchmarks.cost [--only small medium seeds balanced] [--large]
+
+Processor time is that of all threads, with the rehearsal, over that of the ensemble's own fit.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from sklearn.datasets import make_classification
+from sklearn.metrics import recall_score
+
+import sparsebag as sb
+from benchmarks.datasets.suite import load
+from benchmarks.environment import environment
+from benchmarks.kept_output import kept_output
+from benchmarks.suite_problem import new_ensemble
+
+RESULTS = Path(__file__).parent / "results" / "cost.txt"
+SMALL_SETS = (
+    *("adult", "electricity", "magic", "mammography", "spambase", "satimage", "covertype_15k"),
+    *("california_housing", "bike_sharing", "kin8nm", "wine_quality", "power_plant"),
+)
+SMALL, MEDIUM, LARGE = (3000, 100), (20_000, 500), (1_000_000, 100)
+"""Rows and trees."""
+SEED_ROWS, SEEDS = 9000, 10
+BALANCED_SETS = ("adult", "mammography", "churn")
+BALANCED_TREES = {"depth 6": {"max_depth": 6}, "leaves of 5": {"min_samples_leaf": 5}}
+
+
+def timed(X: np.ndarray, y: np.ndarray, task: str, n_trees: int, **fit: Any) -> tuple[float, float]:
+    """Processor seconds of a forest's fit and of its compression."""
+    forest = new_ensemble(task, "forest", n_trees, 0, **fit)
+    start = time.process_time()
+    forest.fit(X, y)
+    fitted = time.process_time()
+    small = sb.compress(forest, X, y)
+    done = time.process_time()
+    kept = small.n_nodes_ / small.selection_.before.nodes
+    print(
+        f"fit {fitted - start:8.2f} s  compress {done - fitted:7.2f} s "
+        f"{(done - fitted) / (fitted - start):6.2f} of it  nodes kept {kept:6.1%}",
+        flush=True,
+    )
+    return fitted - start, done - fitted
+
+
+def small(data_dir: str | None) -> None:
+    rows, trees = SMALL
+    print(f"\n{rows} rows, {trees} trees")
+    found = []
+    for name in SMALL_SETS:
+        X, y, task = load(name, rows, data_dir)
+        print(f"  {name:<20}", end="")
+        found.append(timed(X, y, task, trees))
+    fit, cost = np.array(found).T
+    print(
+        f"  median {np.median(cost / fit):.2f} of the fit, most {np.max(cost / fit):.2f}; "
+        f"median {np.median(cost):.2f} s, most {cost.max():.2f} s"
+    )
+
+
+def medium(data_dir: str | None) -> None:
+    rows, trees = MEDIUM
+    print(f"\n{rows} rows, {trees} trees")
+    for name in ("adult", "california_housing"):
+        X, y, task = load(name, rows, data_dir)
+        print(f"  {name:<20}", end="", flush=True)
+        timed(X, y, task, trees)
+
+
+def large(data_dir: str | None) -> None:
+    rows, trees = LARGE
+    print(f"\n{rows} synthetic rows, {trees} trees")
+    X, y = make_classification(rows, n_features=20, n_informative=10, flip_y=0.05, random_state=0)
+    print(f"  {'make_classification':<20}", end="", flush=True)
+    timed(X.astype(np.float32), y, "classification", trees)
+
+
+def seeds(data_dir: str | None) -> None:
+    """The same rows, forests that differ by their seed alone."""
+    X, y, task = load("adult", SEED_ROWS, data_dir)
+    kept = []
+    for seed in range(SEEDS):
+        forest = new_ensemble(task, "forest", 100, seed).fit(X, y)
+        found = sb.compress(forest, X, y)
+        kept.append(found.n_nodes_ / found.selection_.before.nodes)
+    print(f"\nnodes kept, adult, {SEED_ROWS} rows, {SEEDS} seeds of the forest:")
+    print("  " + " ".join(f"{share:.2%}" for share in kept))
+    print(f"  largest over smallest {max(kept) / min(kept):.1f}")
+
+
+def balanced(data_dir: str | None) -> None:
+    """Recall of each class on test rows, before and after."""
+    print('\nrecall of each class, class_weight="balanced": forest, compressed, largest change')
+    changes = []
+    for name in BALANCED_SETS:
+        X, y, task = load(name, 10**9, data_dir)
+        n = min(len(y) // 2, 10_000)
+        for label, tree in BALANCED_TREES.items():
+            forest = new_ensemble(task, "forest", 100, 0, class_weight="balanced", **tree)
+            forest.fit(X[:n], y[:n])
+            found = sb.compress(forest, X[:n], y[:n])
+            before, after = (
+                recall_score(y[n:], model.predict(X[n:]), average=None) for model in (forest, found)
+            )
+            changes.append(np.abs(after - before).max())
+            kept = found.n_nodes_ / found.selection_.before.nodes
+            told = " ".join(f"{a:.3f} → {b:.3f}" for a, b in zip(before, after, strict=True))
+            print(f"  {name:<12} {label:<12} {told}  {changes[-1]:.3f}  nodes kept {kept:.1%}")
+    print(f"  largest change {max(changes):.3f}")
+
+
+STEPS = {"small": small, "medium": medium, "seeds": seeds, "balanced": balanced}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--data-dir", default=os.environ.get("SPARSEBAG_DATA"))
+    parser.add_argument("--only", nargs="*", choices=STEPS, default=list(STEPS))
+    parser.add_argument("--large", action="store_true", help="a million rows too: minutes, 8 GB")
+    args = parser.parse_args()
+    everything = args.large and set(args.only) == set(STEPS)
+    with kept_output(RESULTS if everything else None):
+        print(", ".join(f"{name} {value}" for name, value in environment().items()))
+        X, y, task = load("breast_cancer", 200, args.data_dir)  # imports are not timed
+        sb.compress(new_ensemble(task, "forest", 5, 0).fit(X, y), X, y)
+        for name in args.only:
+            STEPS[name](args.data_dir)
+        if args.large:
+            large(args.data_dir)
+
+
+if __name__ == "__main__":
+    main()
