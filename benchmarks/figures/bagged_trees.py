@@ -17,12 +17,12 @@ from benchmarks.datasets.suite import SUITE
 from benchmarks.problem import Problem, make_problem
 from sparsebag.evidence.collect import collect_evidence
 from sparsebag.evidence.evidence import OOBEvidence
+from sparsebag.fit_weights import solve_weights
 from sparsebag.objective.losses import LogLoss
 from sparsebag.objective.penalties import ConcaveQuadratic, Penalty
 from sparsebag.objective.simplex_objective import SimplexObjective
 from sparsebag.settings import Settings, resolve_settings
 from sparsebag.solvers.base import Solution
-from sparsebag.weighting import solve_weights
 
 PRESETS = {"paper": "paper", "default": None}
 

@@ -22,11 +22,11 @@ from benchmarks.scoring import figures_on_test_rows
 from benchmarks.verdict.results import MAIN_SCORE
 from sparsebag.evidence.collect import collect_evidence
 from sparsebag.evidence.evidence import OOBEvidence
+from sparsebag.fit_weights import solve_weights
 from sparsebag.objective.losses import resolve_loss
 from sparsebag.objective.penalties import ConcaveQuadratic
 from sparsebag.objective.simplex_objective import SimplexObjective
 from sparsebag.settings import Settings, resolve_settings
-from sparsebag.weighting import solve_weights
 
 TREES = "DecisionTree"
 LINEAR = {"classification": "LogisticRegression", "regression": "Ridge"}
