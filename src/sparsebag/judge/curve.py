@@ -8,6 +8,9 @@ from typing import Any
 import numpy as np
 from sklearn.isotonic import isotonic_regression
 
+NO_RATIO = 1e6
+"""Of a loss to none: beyond every tolerance, and finite, so that neighbours can be averaged."""
+
 
 @dataclass(frozen=True)
 class RiskCurve:
@@ -102,11 +105,11 @@ def expected(
 def _ratio(loss: np.ndarray, whole: np.ndarray, weight: np.ndarray) -> tuple[float, float]:
     known = np.isfinite(loss) & np.isfinite(whole) & (weight > 0.0)
     if not np.any(known):
-        return np.inf, 0.0
+        return NO_RATIO, 0.0
     share = weight[known] / weight[known].sum()
     level = float(share @ whole[known])
     if level <= 0.0:  # the ensemble makes no mistake on these rows: any is too many
-        return (np.inf if share @ loss[known] > 0.0 else 1.0), 0.0
+        return (NO_RATIO if share @ loss[known] > 0.0 else 1.0), 0.0
     ratio = float(share @ loss[known]) / level
     residual = loss[known] - ratio * whole[known]  # of a ratio of means, by the delta method
     return ratio, float(np.sqrt(np.sum((share * residual) ** 2))) / level
