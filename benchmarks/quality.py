@@ -31,7 +31,6 @@ import numpy as np
 from scipy.optimize import minimize_scalar
 from sklearn.model_selection import KFold, train_test_split
 
-import sparsebag as sb
 from benchmarks import quality_summary
 from benchmarks.datasets import PAPER, Unavailable
 from benchmarks.datasets.suite import SUITE
@@ -41,6 +40,7 @@ from benchmarks.problem import Problem
 from benchmarks.progress import Progress
 from benchmarks.results_store import FAILED, OK, ResultsStore, key_of, rounded
 from benchmarks.suite_problem import new_ensemble, split_rows
+from sparsebag import compress, save
 
 RESULTS = Path(__file__).parent / "results" / "quality.csv"
 KINDS = ("forest", "bag")
@@ -204,10 +204,10 @@ def compressed(run: Run, **options: Any) -> Row:
     start = time.process_time()
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
-        small = sb.compress(p.ensemble, p.X, p.y, **options)
+        small = compress(p.ensemble, p.X, p.y, **options)
     seconds = time.process_time() - start
     with tempfile.TemporaryDirectory() as folder:
-        sb.save(small, f"{folder}/model.sbag")
+        save(small, f"{folder}/model.sbag")
         file_bytes = os.path.getsize(f"{folder}/model.sbag")
     # Without ``n_nodes_`` trees are kept whole: sparsebag before it pruned them.
     trees = [p.ensemble.estimators_[j] for j in np.flatnonzero(small.weights_)]
