@@ -57,7 +57,6 @@ sphinx_gallery_conf = {
     "examples_dirs": "../examples",
     "gallery_dirs": "gallery",
     "filename_pattern": r"/plot_",
-    "ignore_pattern": r"ten_trees\.py",
     "within_subsection_order": ByNumber,
     "download_all_examples": False,
     "show_memory": False,
