@@ -4,7 +4,7 @@ Members that know different places
 
 One model for each of two regions, sites or years, twenty in all: each is right on its own side and
 wrong on the other. One vector of weights has to trust them everywhere alike. ``local="auto"`` lets
-the weights depend on the row, where held-out rows are sure that this helps.
+the weights depend on the row, where held-out rows show that this helps.
 
 Expect nothing of it from a forest of bootstrapped trees: these hardly differ by place.
 """
@@ -31,7 +31,7 @@ for j in range(20):
     rows = rng.choice(side, len(side))
     models.append(DecisionTreeClassifier(max_depth=4, random_state=j).fit(X[rows], y[rows]))
 
-how = {"evidence": "holdout", "max_estimators": 10, "tolerance": None}
+how = {"evidence": "holdout", "refine": None, "max_estimators": 10}
 plain = sb.compress(models, X_val, y_val, **how)
 small = sb.compress(models, X_val, y_val, local="auto", **how)
 print(small.local_)

@@ -2,8 +2,8 @@
 A random forest, made small
 ===========================
 
-A forest of 300 trees on the digits. We keep the best fifty of them, and look at what every other
-size up to there would have cost.
+A forest of 300 trees on the digits, pruned to a fraction of its nodes, and what every other size
+would have cost.
 """
 
 import matplotlib.pyplot as plt
@@ -20,25 +20,23 @@ forest = RandomForestClassifier(300, random_state=0).fit(X, y)
 # %%
 # One call, on the rows the forest was trained on. It says what it did and what to expect.
 
-small = sb.compress(forest, X, y, max_estimators=50, tolerance=None)
+small = sb.compress(forest, X, y)
 print(small.selection_)
 
 # %%
-# Rows nobody has seen check the promise. The last column is the honest baseline: as many trees
-# drawn at random.
+# Rows nobody has seen check the estimate. The last column is the baseline: random trees.
 
 report = small.report(X_test, y_test)
 report
 
 # %%
-# The frontier: expected Brier score of every size, from the training rows alone.
+# Every size: expected Brier score over the whole forest's, from the training rows alone.
 
-path = small.path_
+path, chosen = small.path_, small.selection_.position
 figure, axis = plt.subplots(figsize=(6, 3.5), layout="constrained")
-axis.plot(path.k, path.expected_risk, label="chosen trees")
-axis.plot(path.k, path.random_risk, "--", color="grey", label="random trees")
-kept = path.chosen
-axis.plot(path.k[kept], path.expected_risk[kept], "o", markersize=9, label="kept")
-axis.set(xscale="log", xlabel="trees", ylabel="expected Brier score")
+axis.errorbar(path.n_nodes, path.ratio, 1.96 * path.error, label="rehearsal, 95 % interval")
+axis.plot(path.n_nodes[chosen], path.ratio[chosen], "o", markersize=9, label="kept")
+axis.axhline(1.0, linestyle="--", color="grey", label="whole forest, as it is")
+axis.set(xscale="log", xlabel="nodes", ylabel="Brier score over the forest's")
 axis.legend()
 plt.show()

@@ -21,10 +21,10 @@ member = make_pipeline(StandardScaler(), SVC(C=4.0, kernel="rbf"))
 bag = BaggingClassifier(member, 30, max_samples=0.6, oob_score=True, random_state=0).fit(X, y)
 
 # %%
-# An SVM without probabilities votes for a class. With a budget of eight, the best eight are kept,
-# and the vote is calibrated at that size.
+# An SVM without probabilities votes for a class. Members that are no trees stay as they are: with a
+# budget of eight, eight are kept and weighted, and the vote is calibrated.
 
-small = sb.compress(bag, X, y, max_estimators=8, tolerance=None)
+small = sb.compress(bag, X, y, max_estimators=8)
 print(small.selection_)
 print("rows proved by:", small.verified_by_)
 

@@ -3,7 +3,7 @@ A bag of neural networks
 ========================
 
 Twenty small networks, compressed to a few; scikit-learn's networks become stacked matrix
-products, so that all survivors are evaluated together.
+products, so that all kept ones are evaluated together.
 """
 
 import warnings
@@ -28,7 +28,7 @@ bag = BaggingClassifier(network, 20, oob_score=True, random_state=0).fit(X, y)
 # %%
 # Six networks instead of twenty.
 
-small = sb.compress(bag, X, y, max_estimators=6, tolerance=None)
+small = sb.compress(bag, X, y, max_estimators=6)
 print(small.selection_)
 print(small.compile())
 

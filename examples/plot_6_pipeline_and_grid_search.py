@@ -20,17 +20,18 @@ X, X_test, y, y_test = train_test_split(X, y, random_state=0)
 pipe = make_pipeline(
     StandardScaler(),
     sb.SparseBaggingClassifier(
-        RandomForestClassifier(60, random_state=0), max_estimators=10, tolerance=None
+        RandomForestClassifier(60, random_state=0), max_nodes=0.1, rehearsal=False
     ),
 )
 
 # %%
-# The forest's own parameters are searched through the compressor, which is judged as deployed.
+# The forest's own parameters are searched through the compressor, which is judged as deployed. The
+# search judges every candidate itself, so no rehearsal is needed.
 
 search = GridSearchCV(
     pipe,
     {
-        "sparsebaggingclassifier__max_estimators": [5, 15],
+        "sparsebaggingclassifier__max_nodes": [0.05, 0.2],
         "sparsebaggingclassifier__estimator__max_features": [0.2, "sqrt"],
     },
     scoring="neg_log_loss",

@@ -18,7 +18,7 @@ import sparsebag as sb
 
 X, y = load_digits(return_X_y=True)
 forest = RandomForestClassifier(200, random_state=0).fit(X, y)
-small = sb.compress(forest, X, y, max_estimators=30, tolerance=None)
+small = sb.compress(forest, X, y, max_nodes=0.05)
 folder = Path(tempfile.mkdtemp())
 
 # %%
@@ -27,7 +27,7 @@ folder = Path(tempfile.mkdtemp())
 small.save(folder / "digits.sbag")
 served = sb.load(folder / "digits.sbag")
 print(served)
-print(f"{(folder / 'digits.sbag').stat().st_size:,} bytes")
+print(f"{(folder / 'digits.sbag').stat().st_size:,} bytes, as nbytes_ says: {small.nbytes_:,}")
 
 # %%
 # One row at a time, as a service does it.

@@ -2,8 +2,8 @@
 A reliability story
 ===================
 
-A forest says "70 %" and is right 98 times of a hundred: its votes are honest counts of trees, and
-no honest probabilities. Here is what calibration at the deployed size does about it.
+A forest of deep trees is often right far more often than it says: a vote is a share of trees, not a
+probability. Here is what calibration at the deployed size does about it.
 """
 
 import matplotlib.pyplot as plt
@@ -18,11 +18,11 @@ X, X_test, y, y_test = train_test_split(X, y, test_size=0.4, random_state=0)
 forest = RandomForestClassifier(200, random_state=0).fit(X, y)
 
 # %%
-# The same twenty trees, with and without a calibrator. It is fitted on votes of *twenty* trees on
-# rows they never saw: a calibrator fitted on the whole forest's votes would not fit theirs.
+# The same small model, with and without a calibrator. It is fitted on held-out votes of models of
+# this size: a calibrator fitted on the whole forest's votes would not fit.
 
-plain = sb.compress(forest, X, y, max_estimators=20, tolerance=None, calibration=None)
-small = sb.compress(forest, X, y, max_estimators=20, tolerance=None)
+plain = sb.compress(forest, X, y, max_nodes=0.1, calibration=None)
+small = sb.compress(forest, X, y, max_nodes=0.1)
 print(small.calibration_)
 
 # %%
@@ -32,8 +32,8 @@ figure, axis = plt.subplots(figsize=(5, 4.5), layout="constrained")
 axis.plot([0, 1], [0, 1], "--", color="grey")
 for name, model in (
     ("all 200 trees", forest),
-    ("20 trees", plain),
-    ("20 trees, calibrated", small),
+    ("10 % of the nodes", plain),
+    ("10 %, calibrated", small),
 ):
     p = model.predict_proba(X_test)
     curve = sb.metrics.reliability_curve(y_test, p, n_bins=10, binning="mass")

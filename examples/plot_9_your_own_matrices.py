@@ -27,9 +27,8 @@ print(f"{np.count_nonzero(solution.weights)} of {n_members} members are kept")
 print("weight of the ten best:", solution.weights[:10].sum().round(3))
 
 # %%
-# The paper's concave penalty at several strengths, relative to the loss.
+# The paper's concave penalty at several strengths. It has the unit of the loss.
 
-for lam, found in sb.lambda_path(
-    predictions, was_not_trained_on, truth, [0.0, 0.1, 0.5], relative=True, loss="squared_error"
-):
-    print(f"lam {lam:.4f}: {np.count_nonzero(found.weights)} members")
+for lam in (0.0, 0.5, 2.0):
+    found = sb.fit_weights(predictions, was_not_trained_on, truth, loss="squared_error", lam=lam)
+    print(f"lam {lam:.1f}: {np.count_nonzero(found.weights)} members")
