@@ -16,104 +16,90 @@ SHARED_DOC = """
         given to ``fit`` must be its training rows, in order (or, with ``evidence="holdout"``,
         rows it has never seen). Default: a random forest of 100 trees.
     lam : "auto" or float, default "auto"
-        "auto": the size is chosen by what each size is expected to lose (``tolerance``, and the
-        budgets below). A number: the paper's way, the out-of-bag loss with the concave penalty
-        ``-λ‖w‖²``, λ in the unit of your loss; 0.05 with ``preset="paper"``.
-    max_estimators, max_nodes, max_bytes : int, optional
-        Budgets: the most members, tree nodes, or bytes of their arrays to keep, those of a gate
-        (``local``) among them.
-    tolerance : float, default 0.01
-        Relative increase of the Brier score (classification) or squared error (regression) over
-        the whole ensemble's that you accept. The smallest ensemble that stays within it, with
-        95 % confidence, is kept; the whole ensemble, or with a budget the best within it and a
-        warning, if none does. None: the best within the budget, even if a smaller one would do.
-        Not used where ``lam`` is a number.
+        "auto": the size follows from ``tolerance`` and the budgets. A number: the paper's
+        weights only, on the out-of-bag loss with the penalty ``-lam * ||w||**2``.
+    max_estimators, max_nodes, max_bytes : int or float, optional
+        Budgets: the most members, tree nodes, or bytes of the saved file. An int counts, a float
+        between 0 and 1 is a share of the whole ensemble. A budget without ``tolerance`` is spent.
+    tolerance : float, optional
+        Accepted relative increase of the Brier score (classification) or squared error
+        (regression) over the whole ensemble's, both calibrated: the smallest model within it is
+        kept. A fraction, from 0 and below 1. Default: 0.01 without a budget.
+    confidence : float, optional
+        None: the expected increase plus one standard error must be within ``tolerance``. A number
+        from 0.5, such as 0.95: its upper bound at this confidence must be.
     loss : {"auto", "log_loss", "brier", "squared_error"} or Loss, default "auto"
-        What weights are fitted to. "auto": log-loss for classification, squared error for
-        regression. Members are selected by Brier score or squared error; their weights are then
-        refitted on this loss if cross-fitting says that helps.
+        What weights are fitted to where ``lam`` is a number. "auto": log-loss for
+        classification, squared error for regression.
     solver : {"auto", "slsqp", "active_set", "projected_gradient", "mirror", "projected_sgd"} or \
             Solver, default "auto"
-        "auto" follows `sparsebag.select_solver`.
+        Where ``lam`` is a number. "auto" follows `sparsebag.select_solver`.
     floor : float or "auto", default "auto"
-        ε: each vote is mixed with the uniform class distribution, ``(1-ε)P + ε/C``, in fitting
-        and in prediction. "auto" is 0.001 (paper: 0). Ignored in regression.
+        Each vote is mixed with the uniform class distribution, ``(1 - floor) * p + floor / C``,
+        in fitting and in prediction. "auto" is 0.001 (paper: 0). Ignored in regression.
     prior_mass : float or "auto", default "auto"
-        τ: weight of the uniform ensemble's out-of-bag vote in each row while fitting; keeps
-        rows defined that no survivor has out of bag. "auto" is 0.02 (paper: 0).
-    calibration : {"auto", "temperature", "isotonic", ...}, object or None, default "auto"
-        How the survivors' probabilities are corrected (classification): fitted on votes, of rows
-        that had no part in them, of as many members as were kept. "auto": a temperature with a
-        fitted floor, or a richer family where it clearly wins, and nothing where nothing helps.
-        An object with scikit-learn's ``fit`` and ``predict`` or ``predict_proba`` is fitted
-        itself. None: the vote as it is.
-    refine : {"auto", "leaves", None}, default "auto"
-        "auto": the survivors' leaf values are refitted, on copies, where an honest estimate says
-        that helps. "leaves": always unless all members are kept, or an error where it cannot
-        be. None: the leaves as they are.
-    local : {None, "auto", "linear", "regions"}, default None
-        Weights that depend on the row: a gate that trusts other members, and is more or less
-        sure, elsewhere. "linear": smoothly with the features. "regions": by the regions of a
-        shallow tree. "auto": whichever held-out rows are sure is better, or the global weights;
-        ``local_`` tells. A kind that is named is fitted whether it gains or not. Where one
-        member has all the weight, and there is nothing to weigh, of a calibrated classifier the
-        temperature alone depends on the row, with a warning, or it is an error where that is not
-        sure to gain; linear regressors within a budget stay one model, with a warning; for all
-        others it is an error.
+        Weight of the uniform ensemble's out-of-bag vote in each row while weights are fitted.
+        "auto" is 0.02 (paper: 0).
+    calibration : {"auto", "temperature"}, object or None, default "auto"
+        "auto": a temperature with a small uniform share, where it lowers the held-out log-loss.
+        "temperature": always. An object with ``fit`` and ``predict``, ``transform`` or
+        ``predict_proba``: a fitted copy of it. None: the vote as it is. Regressors: not used.
+    refine : {"auto", None}, default "auto"
+        "auto": trees are pruned and their leaves refitted to the vote of the whole ensemble, on
+        copies. None: members as they are, chosen and weighted by their out-of-bag votes.
+    rehearsal : {"auto", False} or int, default "auto"
+        Copies of the ensemble are fitted on part of the rows, compressed, and scored on the rest.
+        "auto": three folds and 50 trees; one split and 25 trees from 20,000 rows. An int: folds.
+        False: none; the budget, or 10 % of the nodes, is kept, and no quality is estimated.
+    local : {None, "auto", True}, default None
+        Weights that depend on the row, over members as they are. "auto": where held-out rows show
+        a clear gain. True: always.
     preset : {None, "paper"}, default None
-        "paper" resolves every "auto" as the paper has it: SLSQP, no floor, no prior mass,
-        weights up to 1e-5 dropped, no calibration, no refitted leaves.
+        "paper": the paper's weights to the letter (SLSQP, ``lam=0.05``, no floor, no prior mass,
+        weights up to 1e-5 dropped), and nothing else.
     evidence : {"oob", "holdout"}, default "oob"
-        Which of the rows given to ``fit`` judge a member: those out of its bag, or all of them.
+        Whether the rows given to ``fit`` are the ensemble's training rows or held-out ones.
     n_jobs : int, optional
-        Threads over members, in collecting their votes and in prediction. Results do not depend
-        on it.
+        Threads, in fitting and in prediction. Results do not depend on it.
     random_state : int, RandomState or None
-        Passed to the ensemble that ``fit`` clones. Selection has a seed of its own, which is
-        fixed: the same ensemble and rows give the same weights.
+        Passed to the ensemble that ``fit`` clones. Compression is deterministic: the same
+        ensemble and rows give the same model.
     verbose : int, default 0
         Progress on standard error.
 
     Attributes
     ----------
     weights_ : ndarray of shape (N,)
-        On the simplex, with exact zeros.
+        Of all members, on the simplex, with exact zeros. Trees that are kept and refitted weigh
+        the same.
     active_ : ndarray of shape (n_active,)
-        Indices of the survivors.
+        Positions of the kept members in the ensemble.
     n_active_ : int
         How many they are.
+    n_nodes_ : int
+        Nodes of the kept trees; 0 where there are none.
+    nbytes_ : int
+        Size of the saved file.
     n_survivors_ : int
-        Models the deployed predictor evaluates: one, where linear regressors collapse into it.
-    compression_ratio_ : float
-        Share of members dropped.
+        Models the deployed predictor evaluates: one where linear regressors collapse into it.
     estimators_ : list
-        The survivors as they vote: trees with refitted leaves are copies that hold these, and
-        your own stay as they were.
+        The kept members as they vote. Pruned trees are copies; yours stay as they were.
+    selection_ : Selection
+        Sizes before and after, expected quality, and what was done; ``print`` it.
+    path_ : RiskCurve or None
+        Expected loss of every size. None without a rehearsal, and where ``lam`` is a number.
+    refinement_ : Recipe or None
+        How the leaves were refitted; None where they are the ensemble's own.
+    calibration_ : Calibration or None
+        The calibrator and the held-out log-loss before and after; ``print`` it. None for
+        regression and where nothing is calibrated.
+    local_ : object or None
+        Weights that depend on the row, and what they gained; ``print`` it.
+    solution_ : Solution or None
+        Of the penalised objective, where ``lam`` is a number.
     verified_by_ : str or None
         What proved that the rows given to ``fit`` are the ensemble's training rows; None where
-        it leaves nothing to check (members that are no trees, no ``oob_score=True``).
-    solution_ : Solution
-        Objective, stationarity gap, status, trace.
-    selection_ : Selection or None
-        What was kept, what it is expected to cost and why; ``print`` it. None where ``lam`` is a
-        number.
-    path_ : PathTable or None
-        Every size considered: members, nodes, bytes, expected risk and its error, random
-        members' risk.
-    refinement_ : Refinement
-        Whether and how leaves were refitted, with the expected risk before and after; ``print``
-        it.
-    calibration_ : Calibrated or None
-        What the calibrator gained on rows it was not fitted on; ``print`` it. None for regression
-        and where none was asked for.
-    calibrator_ : object or None
-        The calibrator, where one is used.
-    temperature_ : float or None
-        Its temperature, where it has one; None where the temperature depends on the row
-        (``explain_weights`` has it then).
-    local_ : Localisation
-        Whether and how the weights depend on the row, with what that gained on held-out rows;
-        ``print`` it. ``weights_`` are then those in the middle of the training rows.
+        there is nothing to check (members that are no trees, no ``oob_score=True``).
     n_features_in_ : int
         Number of columns seen in ``fit``.
     feature_names_in_ : ndarray
