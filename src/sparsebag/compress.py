@@ -9,9 +9,9 @@ from sklearn.frozen import FrozenEstimator
 
 from sparsebag.estimators import SparseBaggingClassifier, SparseBaggingRegressor
 from sparsebag.evidence.members import with_bags
-from sparsebag.validation import check_ensemble, is_classification, unfrozen
 from sparsebag.objective.losses import Loss
 from sparsebag.solvers.base import Solver
+from sparsebag.validation import check_ensemble, is_classification, unfrozen
 
 
 def compress(
@@ -41,9 +41,11 @@ def compress(
     n_jobs: int | None = None,
     verbose: int = 0,
 ) -> Any:
-    """Keep the few members of a fitted ensemble that matter, with weights on the simplex.
+    """Make a fitted bagging ensemble smaller, from its training rows.
 
-    The ensemble itself is not changed.
+    Trees are pruned and their leaves refitted to the vote of the whole ensemble; other members
+    are kept as they are and weighted on the simplex. Probabilities are calibrated. A rehearsal on
+    copies of the ensemble chooses the size. The ensemble itself is not changed.
 
     Parameters
     ----------
@@ -52,69 +54,67 @@ def compress(
         these in a ``FrozenEstimator``, or a list of models.
     X : array-like, sparse matrix or DataFrame of shape (M, n_features)
         The rows the ensemble was trained on, in order; with ``evidence="holdout"``, rows it has
-        never seen. A Dask array stays where its workers have it (``docs/scaling_dask.md``).
+        never seen. Dask arrays: see ``docs/scaling_dask.md``.
     y : array-like of shape (M,)
         Their targets.
     lam : "auto" or float, default "auto"
-        "auto": the smallest ensemble that is expected to lose no more than ``tolerance``. A
-        number: the paper's way, the out-of-bag loss with the concave penalty ``-λ‖w‖²``, λ in
-        the unit of your loss; 0.05 with ``preset="paper"``.
-    max_estimators, max_nodes, max_bytes : int, optional
-        Budgets: the most members, tree nodes, or bytes of their arrays to keep, those of a gate
-        (``local``) among them.
-    tolerance : float or None, default 0.01
-        Relative increase of the Brier score or squared error over the whole ensemble's that you
-        accept. None: the best ensemble within the budget, even if a smaller one would do.
-        ``print(small.selection_)`` says what was chosen and why.
-    loss : {"auto", "log_loss", "brier", "squared_error"} or Loss
-        What weights are fitted to. "auto": log-loss for classifiers, squared error for
-        regressors. Members are selected by Brier score or squared error.
+        "auto": the size follows from ``tolerance`` and the budgets. A number: the paper's
+        weights only, on the out-of-bag loss with the penalty ``-lam * ||w||**2``.
+    max_estimators, max_nodes, max_bytes : int or float, optional
+        Budgets: the most members, tree nodes, or bytes of the saved file. An int counts, a float
+        between 0 and 1 is a share of the whole ensemble. A budget without ``tolerance`` is spent.
+    tolerance : float, optional
+        Accepted relative increase of the Brier score or squared error over the whole ensemble's,
+        both calibrated: the smallest model within it is kept. A fraction, from 0 and below 1.
+        Default: 0.01 without a budget.
+    confidence : float, optional
+        None: the expected increase plus one standard error must be within ``tolerance``. A number
+        from 0.5, such as 0.95: its upper bound at this confidence must be.
+    loss : {"auto", "log_loss", "brier", "squared_error"} or Loss, default "auto"
+        What weights are fitted to where ``lam`` is a number. "auto": log-loss for classifiers,
+        squared error for regressors.
     solver : {"auto", "slsqp", "active_set", "projected_gradient", "mirror", "projected_sgd"} or \
-            Solver
-        "auto" follows `sparsebag.select_solver`.
-    floor : float or "auto"
+            Solver, default "auto"
+        Where ``lam`` is a number. "auto" follows `sparsebag.select_solver`.
+    floor : float or "auto", default "auto"
         Share of the uniform class distribution mixed into each vote; "auto" is 0.001.
-    prior_mass : float or "auto"
-        Weight of the uniform ensemble's vote in each row while fitting; "auto" is 0.02.
-    calibration : {"auto", "temperature", "isotonic", ...}, object or None, default "auto"
-        How the survivors' probabilities are corrected (classification), fitted on honest votes
-        of as many members as were kept. "auto": a temperature with a fitted floor, or a richer
-        family where it clearly wins, and nothing where nothing helps. An object with
-        scikit-learn's ``fit`` and ``predict`` or ``predict_proba`` is fitted itself. None: the
-        vote as it is.
-    refine : {"auto", "leaves", None}, default "auto"
-        "auto": the survivors' leaf values are refitted, on copies, where an honest estimate says
-        that helps; `small.refinement_` tells what was done. "leaves": always
-        unless all members are kept, or an error. None: the leaves as they are.
-    local : {None, "auto", "linear", "regions"}, default None
-        Weights that depend on the row: a gate that trusts other members, and is more or less
-        sure, elsewhere. "linear": smoothly with the features. "regions": by the regions of a
-        shallow tree. "auto": whichever held-out rows are sure is better, or the global weights;
-        `small.local_` tells. A kind that is named is fitted whether it gains or not. Where one
-        member has all the weight, and there is nothing to weigh, of a calibrated classifier the
-        temperature alone depends on the row, with a warning, or it is an error where that is not
-        sure to gain; linear regressors within a budget stay one model, with a warning; for all
-        others it is an error.
-    preset : {None, "paper"}
-        "paper": the paper to the letter (SLSQP, 1e-15 clip, no floor, no prior mass, weights up
-        to 1e-5 dropped, no calibration, no refitted leaves).
-    evidence : {"oob", "holdout"}
+    prior_mass : float or "auto", default "auto"
+        Weight of the uniform ensemble's vote in each row while weights are fitted; "auto" is 0.02.
+    calibration : {"auto", "temperature"}, object or None, default "auto"
+        "auto": a temperature with a small uniform share, where it lowers the held-out log-loss.
+        "temperature": always. An object with ``fit`` and ``predict``, ``transform`` or
+        ``predict_proba``: a fitted copy of it. None: the vote as it is.
+    refine : {"auto", None}, default "auto"
+        "auto": trees are pruned and refitted, on copies. None: members as they are, chosen and
+        weighted by their out-of-bag votes.
+    rehearsal : {"auto", False} or int, default "auto"
+        Copies of the ensemble are fitted on part of the rows, compressed, and scored on the rest.
+        "auto": three folds and 50 trees; one split and 25 trees from 20,000 rows. An int: folds.
+        False: none; the budget, or 10 % of the nodes, is kept, and no quality is estimated.
+    local : {None, "auto", True}, default None
+        Weights that depend on the row, over members as they are. "auto": where held-out rows show
+        a clear gain. True: always.
+    preset : {None, "paper"}, default None
+        "paper": the paper's weights to the letter (SLSQP, ``lam=0.05``, no floor, no prior mass),
+        and nothing else.
+    evidence : {"oob", "holdout"}, default "oob"
         Whether X holds the training rows or held-out ones.
     sample_weight : array-like of shape (M,), optional
-        Row weights of the loss.
+        Row weights, used in every step. ``class_weight`` and balanced bags are read from the
+        ensemble.
     estimators_samples : sequence of index arrays, optional
         For a list of models: the rows of X each was trained on.
     estimators_features : sequence of index arrays, optional
         For a list of models: the columns of X each was trained on.
     n_jobs : int, optional
-        Threads over members. The weights do not depend on it.
+        Threads. Results do not depend on it.
     verbose : int, default 0
         Progress on standard error.
 
     Returns
     -------
     SparseBaggingClassifier or SparseBaggingRegressor
-        Fitted; predicts from the survivors.
+        Fitted. ``print(small.selection_)`` says what was kept and what to expect.
 
     Examples
     --------
@@ -123,12 +123,11 @@ def compress(
     >>> from sklearn.ensemble import RandomForestClassifier
     >>> X, y = load_breast_cancer(return_X_y=True)
     >>> forest = RandomForestClassifier(100, random_state=0).fit(X, y)
-    >>> small = sb.compress(forest, X, y, tolerance=0.05)
-    >>> small.n_active_ < 50
+    >>> small = sb.compress(forest, X, y, max_nodes=0.2)
+    >>> small.n_nodes_ <= 0.2 * small.selection_.before.nodes
     True
-    >>> ten = sb.compress(forest, X, y, max_estimators=10, tolerance=None)
-    >>> ten.n_active_ <= 10
-    True
+    >>> small.predict_proba(X).shape
+    (569, 2)
     """
     ensemble = with_bags(unfrozen(ensemble), estimators_samples, estimators_features)
     check_ensemble(ensemble)
