@@ -31,7 +31,7 @@ def files(tmp_path_factory):
     forest = RandomForestClassifier(40, random_state=0).fit(X, y)
     skops.io.dump(forest, folder / "forest.skops")
     joblib.dump(forest, folder / "forest.joblib")
-    small = sb.compress(forest, X, y, max_estimators=9, tolerance=None)
+    small = sb.compress(forest, X, y, max_estimators=9)
     small.save(folder / "small.sbag")
     return SimpleNamespace(
         folder=folder,

@@ -291,7 +291,7 @@ def command(*arguments):
 
 
 def limit_file_size():
-    resource.setrlimit(resource.RLIMIT_FSIZE, (2000, 2000))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (500, 500))
 
 
 @pytest.mark.parametrize(

@@ -171,7 +171,7 @@ def test_a_file_becomes_a_scikit_learn_forest_again(kind, run, tmp_path):
         X, y = load_breast_cancer(return_X_y=True)
         forest = RandomForestClassifier(30, random_state=0).fit(X, y)
     plain = {"refine": None, "calibration": None} if "plain" in kind else {}
-    small = sb.compress(forest, X, y, max_estimators=5, tolerance=None, **plain)
+    small = sb.compress(forest, X, y, max_estimators=5, **plain)
     small.save(tmp_path / "m.sbag")
     done = run("export", "m.sbag", "--to", "sklearn", "-o", "m.joblib")
     assert done.code == 0, done.err
@@ -208,9 +208,7 @@ def test_members_that_are_no_trees_become_scikit_learn_models_again(kind, run, t
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         bag.fit(X[::2], y[::2])
-        small = sb.compress(
-            bag, X[1::2], y[1::2], evidence="holdout", max_estimators=4, tolerance=None
-        )
+        small = sb.compress(bag, X[1::2], y[1::2], evidence="holdout", max_estimators=4)
     small.save(tmp_path / "m.sbag")
     done = run("export", "m.sbag", "--to", "sklearn", "-o", "m.joblib")
     assert done.code == 0, done.err

@@ -27,8 +27,7 @@ SECONDS_EACH = 1.0
 """Time spent on each figure; the best call counts, because load only ever adds."""
 SUITES = {
     "solvers": "every solver against SLSQP, the bandwidth bound and R's mixsqp",
-    "selection": "expected risk against deployed, the guard, equal-size baselines, cost",
-    "quality": "refined and calibrated, beside every baseline",
+    "quality": "pruned and taught trees beside every baseline",
     "latency": "the compiled predictor beside scikit-learn, ONNX Runtime, treelite, XGBoost",
     "exports": "every export beside the model",
     "paper": "the paper's tables, every method",
@@ -66,22 +65,21 @@ def speed(
     many = compiled.predict if regression else compiled.predict_proba
     one = compiled.predict_one if regression else compiled.predict_proba_one
     row = np.ascontiguousarray(batch[0])
-    with Steps(quiet or as_json) as steps:
-        found = {}
-        with steps.step(f"timing {model}"):
-            found[model.name] = _times(lambda: one(row), lambda: many(batch))
-        if against is not None:
-            ensemble = read_ensemble_file(against, trust_pickle=trust_pickle)
-            ensemble = ensemble.set_params(n_jobs=1) if hasattr(ensemble, "n_jobs") else ensemble
-            rows: Any = columns_for(ensemble, data, table.iloc[:1])
-            rows = (
-                table.iloc[np.resize(np.arange(len(table)), BATCH)]
-                if hasattr(rows, "columns")
-                else batch
-            )
-            call = ensemble.predict if regression else ensemble.predict_proba
-            with steps.step(f"timing {against}"):
-                found[against.name] = _times(lambda: call(rows[:1]), lambda: call(rows))
+    steps = Steps(quiet or as_json)
+    steps.begin(f"timing {model}")
+    found = {model.name: _times(lambda: one(row), lambda: many(batch))}
+    if against is not None:
+        ensemble = read_ensemble_file(against, trust_pickle=trust_pickle)
+        ensemble = ensemble.set_params(n_jobs=1) if hasattr(ensemble, "n_jobs") else ensemble
+        rows: Any = columns_for(ensemble, data, table.iloc[:1])
+        rows = (
+            table.iloc[np.resize(np.arange(len(table)), BATCH)]
+            if hasattr(rows, "columns")
+            else batch
+        )
+        call = ensemble.predict if regression else ensemble.predict_proba
+        steps.begin(f"timing {against}")
+        found[against.name] = _times(lambda: call(rows[:1]), lambda: call(rows))
     if as_json:
         print_json(found)
         return

@@ -10,7 +10,12 @@ from typing import Annotated, Any
 import typer
 
 from sparsebag.cli import options
-from sparsebag.cli.compressing import Destination, Size, compress_and_write, print_result
+from sparsebag.cli.compressing import (
+    Destination,
+    compress_and_write,
+    library_options,
+    print_result,
+)
 from sparsebag.cli.failures import guarded
 from sparsebag.cli.models import check_can_be_stored, columns_for, read_ensemble_file
 from sparsebag.cli.tables import as_numbers, check_readable, read_table, split_target
@@ -46,6 +51,9 @@ def compress(
     max_nodes: options.MaxNodes = None,
     max_bytes: options.MaxBytes = None,
     tolerance: options.Tolerance = None,
+    confidence: options.Confidence = None,
+    no_refine: options.NoRefine = False,
+    no_rehearsal: options.NoRehearsal = False,
     local: options.Local = None,
     trust_pickle: options.TrustPickle = False,
     trust_type: Annotated[
@@ -74,40 +82,46 @@ def compress(
     destination = Destination(output, report)
     destination.check(model, data, test)
     check_readable(model)
-    with Steps(quiet or as_json) as steps:
-        # Tables first: they are read in no time, and their faults are the common ones.
-        with steps.step(f"reading {data}"):
-            rows = split_target(data, read_table(data), target)
-        unseen = None
-        if test is not None:
-            with steps.step(f"reading {test}"):
-                unseen = split_target(test, read_table(test), target)
-        with steps.step(f"reading {model}"), warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always")
-            ensemble = read_ensemble_file(
-                model, trust_pickle=trust_pickle, trusted=trust_type or ()
-            )
-        steps.notes(caught)
-        from sparsebag.given_ensemble import check_ensemble, unfrozen
+    steps = Steps(quiet or as_json)
+    # Tables first: they are read in no time, and their faults are the common ones.
+    steps.begin(f"reading {data}")
+    rows = split_target(data, read_table(data), target)
+    unseen = None
+    if test is not None:
+        steps.begin(f"reading {test}")
+        unseen = split_target(test, read_table(test), target)
+    steps.begin(f"reading {model}")
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        ensemble = read_ensemble_file(model, trust_pickle=trust_pickle, trusted=trust_type or ())
+    steps.notes(caught)
+    from sparsebag.validation import check_ensemble, unfrozen
 
-        ensemble = unfrozen(ensemble)
-        check_ensemble(ensemble)
-        if not trust_pickle:
-            check_can_be_stored(ensemble)
-        X, y = _as_trained(ensemble, data, *rows)
-        result = compress_and_write(
-            steps,
-            ensemble,
-            X,
-            y,
-            size=Size(max_estimators, max_nodes, max_bytes, tolerance),
-            destination=destination,
-            test=None if test is None or unseen is None else _as_trained(ensemble, test, *unseen),
-            evidence=evidence,
-            local=local,
-            jobs=jobs,
-            trust_pickle=trust_pickle,
-        )
+    ensemble = unfrozen(ensemble)
+    check_ensemble(ensemble)
+    if not trust_pickle:
+        check_can_be_stored(ensemble)
+    X, y = _as_trained(ensemble, data, *rows)
+    how = library_options(
+        max_estimators=max_estimators,
+        max_nodes=max_nodes,
+        max_bytes=max_bytes,
+        tolerance=tolerance,
+        confidence=confidence,
+        no_refine=no_refine,
+        no_rehearsal=no_rehearsal,
+        local=local,
+    )
+    result = compress_and_write(
+        steps,
+        ensemble,
+        X,
+        y,
+        destination,
+        how={**how, "evidence": str(evidence), "n_jobs": jobs},
+        test=None if test is None or unseen is None else _as_trained(ensemble, test, *unseen),
+        trust_pickle=trust_pickle,
+    )
     print_result(result, as_json=as_json)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 import time
 import warnings
 from dataclasses import dataclass, replace
@@ -11,49 +12,13 @@ from typing import Any
 import numpy as np
 
 from sparsebag.cli.failures import CommandError, ExitCode
+from sparsebag.cli.options import LocalWeights
 from sparsebag.cli.outputs import check_can_be_written
 from sparsebag.cli.terminal import Steps, finite, print_json, print_text
 from sparsebag.deploy.artifact import save
 from sparsebag.deploy.text_columns import Categories
 
 REPORTS = (".html", ".md")
-
-
-@dataclass(frozen=True)
-class Size:
-    """How much may be kept.
-
-    Attributes
-    ----------
-    max_estimators, max_nodes, max_bytes : int or None
-    tolerance : float or None
-    """
-
-    max_estimators: int | None = None
-    max_nodes: int | None = None
-    max_bytes: int | None = None
-    tolerance: float | None = None
-
-    def settings(self) -> dict[str, Any]:
-        """As `sparsebag.compress` takes it: a budget alone is spent on the best it buys.
-
-        Returns
-        -------
-        dict
-
-        Examples
-        --------
-        >>> Size().settings()["tolerance"], Size(max_estimators=9).settings()["tolerance"]
-        (0.01, None)
-        """
-        budgets = {
-            "max_estimators": self.max_estimators,
-            "max_nodes": self.max_nodes,
-            "max_bytes": self.max_bytes,
-        }
-        limited = any(value is not None for value in budgets.values())
-        default = None if limited else 0.01
-        return {**budgets, "tolerance": default if self.tolerance is None else self.tolerance}
 
 
 @dataclass(frozen=True)
@@ -86,19 +51,51 @@ class Destination:
             )
 
 
+def library_options(
+    *,
+    no_refine: bool = False,
+    no_rehearsal: bool = False,
+    local: LocalWeights | None = None,
+    **size: float | None,
+) -> dict[str, Any]:
+    """The command's options as `sparsebag.compress` takes them.
+
+    Parameters
+    ----------
+    no_refine, no_rehearsal : bool
+    local : LocalWeights or None
+    **size : float or None
+        Budgets, tolerance and confidence; None: not given.
+
+    Returns
+    -------
+    dict
+
+    Examples
+    --------
+    >>> library_options(max_nodes=0.05, tolerance=None, no_refine=True)
+    {'max_nodes': 0.05, 'refine': None}
+    """
+    how: dict[str, Any] = {name: value for name, value in size.items() if value is not None}
+    if no_refine:
+        how["refine"] = None
+    if no_rehearsal:
+        how["rehearsal"] = False
+    if local is not None:
+        how["local"] = True if local is LocalWeights.ALWAYS else "auto"
+    return how
+
+
 def compress_and_write(
     steps: Steps,
     ensemble: Any,
     X: Any,
     y: Any,
-    *,
-    size: Size,
     destination: Destination,
+    *,
+    how: dict[str, Any],
     test: tuple[Any, Any] | None = None,
-    jobs: int = -1,
     trust_pickle: bool = False,
-    evidence: str = "oob",
-    local: str | None = None,
     categories: Categories | None = None,
 ) -> dict[str, Any]:
     """Compress a fitted ensemble, save it and its report, and tell what came of it.
@@ -109,15 +106,12 @@ def compress_and_write(
     ensemble : fitted ensemble
     X, y : array-like
         Its training rows.
-    size : Size
     destination : Destination
+    how : dict
+        Options of `sparsebag.compress`.
     test : tuple of X, y, optional
         Rows nobody has trained on.
-    jobs : int
     trust_pickle : bool
-    evidence : {"oob", "holdout"}
-    local : {"auto", "linear", "regions"}, optional
-        Weights that depend on the row.
     categories : mapping of str to tuple of str, optional
         Texts the columns of X are codes of; the file carries them.
 
@@ -128,23 +122,19 @@ def compress_and_write(
     """
     from sparsebag.compress import compress  # scikit-learn takes a second; not all commands need it
 
-    started = time.perf_counter()
+    started, report = time.perf_counter(), None
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        with steps.step("compressing") as step, step.following_the_library():
-            how = {**size.settings(), "evidence": str(evidence)}
-            how["local"] = None if local is None else str(local)
-            small = compress(ensemble, X, y, n_jobs=jobs, verbose=1, **how)
+        steps.begin("compressing")
+        small = compress(ensemble, X, y, verbose=0 if steps.quiet else 1, **how)
         seconds = time.perf_counter() - started
-        report = None
         if test is not None or destination.report is not None:
-            on = "on the test rows" if test is not None else "of what was chosen"
-            with steps.step(f"making the report {on}"):
-                report = small.report(*(test or ()))
+            steps.begin("comparing with the whole ensemble")
+            report = small.report(*(test or ()))
     notes = steps.notes(caught)
-    with steps.step(f"writing {destination.model}"):
-        deployed = replace(small.compile(), categories=categories or None)
-        save(deployed, destination.model, allow_pickle=trust_pickle)
+    steps.begin(f"writing {destination.model}")
+    deployed = replace(small.compile(), categories=categories or None)
+    save(deployed, destination.model, allow_pickle=trust_pickle)
     if report is not None and destination.report is not None:
         try:
             report.save(destination.report)
@@ -157,10 +147,8 @@ def compress_and_write(
         result["test"] = {"rows": report.n_rows, "models": report.rows}
         result["test"]["changes"] = {c.name: c.as_dict() for c in report.changes}
         result["warnings"] += report.details.cautions
-    if local is not None:
-        gate = small.local_.gate
-        told = str(small.local_)
-        result["local"] = {"gate": None if gate is None else gate.kind, "told": told}
+    if small.local_ is not None:
+        result["local"] = {"gate": small.local_.gate is not None, "told": str(small.local_)}
     result["text"] = _in_words(small, report, destination, result)
     return result
 
@@ -188,16 +176,16 @@ def _facts(
         "model": str(destination.model),
         "report": None if destination.report is None else str(destination.report),
         "task": "regression" if not hasattr(small, "classes_") else "classification",
-        "members": int(small.n_active_),
-        "of_members": len(small.weights_),
+        "members": chosen.after.members,
+        "of_members": chosen.before.members,
+        "nodes": chosen.after.nodes,
+        "of_nodes": chosen.before.nodes,
         "file_bytes": destination.model.stat().st_size,
         "expected_risk": finite(chosen.expected_risk),
-        "interval": [finite(v) for v in chosen.interval],
-        "full_risk": finite(chosen.full_risk),
-        "increase": finite(chosen.increase),
-        "bound": finite(chosen.bound),
-        "tolerance": finite(chosen.tolerance) if chosen.tolerance >= 0 else None,
-        "meets_tolerance": bool(chosen.meets_tolerance) if chosen.tolerance >= 0 else None,
+        "ratio": finite(chosen.ratio),
+        "interval": [finite(end) for end in chosen.interval],
+        "tolerance": chosen.tolerance,
+        "kept_whole": chosen.kept_whole,
         "rows_verified_by": small.verified_by_,
         "seconds": round(seconds, 3),
         "weights": np.asarray(small.weights_),
@@ -206,16 +194,24 @@ def _facts(
 
 
 def _in_words(small: Any, report: Any, destination: Destination, result: dict[str, Any]) -> str:
-    parts = [str(small.selection_)]
-    if "local" in result and result["local"]["told"] not in parts[0]:
-        parts.append(result["local"]["told"])
+    """The selection's lines, and six more at most."""
+    lines = str(small.selection_).splitlines()
+    if "local" in result:
+        lines.append(f"{'local':<9}{result['local']['told'].splitlines()[0]}")
     if report is not None and report.n_rows:
-        parts.append(str(report))
-    written = f"Model written to {destination.model} ({_size(result['file_bytes'])})."
+        shown = [c for c in report.changes if c.name in ("log-loss", "accuracy", "MSE", "R²")]
+        label = "train" if report.rows_are == "training rows" else "test"
+        for c in shown:
+            lines.append(f"{label:<9}{c.name} {c.before:.4g} → {c.after:.4g}: {c.verdict}")
+            label = ""
+        full, kept = list(report.rows.values())[:2]
+        as_is, compiled = full["ms / 1000 rows"], full["ms, compiled"]
+        lines.append(
+            f"{'speed':<9}{as_is:.3g} → {kept['ms / 1000 rows']:.3g} ms for 1000 rows "
+            f"(the whole ensemble compiled: {compiled:.3g} ms)"
+        )
+    lines.append(f"{'written':<9}{destination.model} ({result['file_bytes'] / 1e3:,.1f} kB)")
     if destination.report is not None:
-        written += f"\nReport written to {destination.report}: open it in a browser."
-    return "\n\n".join([*parts, written])
-
-
-def _size(n_bytes: int) -> str:
-    return f"{n_bytes / 1e6:.1f} MB" if n_bytes >= 1e6 else f"{n_bytes / 1e3:.1f} kB"
+        lines.append(f"{'':<9}{destination.report}")
+    hang = " " * 9  # under the words, beside their label
+    return "\n".join(textwrap.fill(line, 80, subsequent_indent=hang) for line in lines)

@@ -7,7 +7,7 @@ import io
 import itertools
 import os
 import zlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import IO, Any
 
@@ -34,7 +34,6 @@ class CsvSource:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.is_piped = is_pipe(path)
-        self.share_read: Callable[[], float] = lambda: 0.0
         self._pipe: int | None = None
         self._first = b""
 
@@ -62,9 +61,7 @@ class CsvSource:
         ------
         Arrow's stream
         """
-        size = max(self.path.stat().st_size, 1)
         with open(self.path, "rb") as raw:
-            self.share_read = lambda: min(raw.tell() / size, 1.0)
             stream = pa.PythonFile(raw, mode="r")
             is_gzip = raw.peek(2)[:2] == GZIP
             yield pa.CompressedInputStream(stream, "gzip") if is_gzip else stream

@@ -11,9 +11,15 @@ import pandas as pd
 import typer
 
 from sparsebag.cli import options
-from sparsebag.cli.compressing import Destination, Size, compress_and_write, print_result
+from sparsebag.cli.compressing import (
+    Destination,
+    compress_and_write,
+    library_options,
+    print_result,
+)
 from sparsebag.cli.failures import CommandError, guarded
 from sparsebag.cli.models import check_columns
+from sparsebag.cli.signals import check_stopped
 from sparsebag.cli.tables import (
     as_numbers,
     is_numeric,
@@ -78,6 +84,9 @@ def fit(
     max_nodes: options.MaxNodes = None,
     max_bytes: options.MaxBytes = None,
     tolerance: options.Tolerance = None,
+    confidence: options.Confidence = None,
+    no_refine: options.NoRefine = False,
+    no_rehearsal: options.NoRehearsal = False,
     local: options.Local = None,
     jobs: options.Jobs = -1,
     as_json: options.AsJson = False,
@@ -92,44 +101,49 @@ def fit(
     """
     destination = Destination(output, report)
     destination.check(data, test)
-    with Steps(quiet or as_json) as steps:
-        with steps.step(f"reading {data}"):
-            features, y = split_target(data, read_table(data), target)
-            X = _wanted(data, features, drop or [], steps)
-            kind, categories = _task(y, task), find_categories(data, X)
-            if kind is Task.CLASSIFICATION:
-                y = labels_as_written(data, target, y)
-            X = as_numbers(data, with_codes(X, categories))
-        of_text = f", {len(categories)} of them text" if categories else ""
-        steps.say(f"target '{target}': {kind}, {len(X)} rows, {X.shape[1]} columns{of_text}")
-        unseen = None
-        if test is not None:
-            with steps.step(f"reading {test}"):
-                features, y_test = split_target(test, read_table(test), target)
-                if not is_numeric(y):
-                    y_test = labels_as_written(test, target, y_test, always=True)
-                check_columns(list(X.columns), list(features.columns), test)
-                unseen = (
-                    _coded(test, features[list(X.columns)], categories, steps),
-                    y_test.to_numpy(),
-                )
-        elif holdout > 0.0:
-            X, X_test, y, y_test = _split(X, y, kind, holdout, seed)
-            unseen = X_test, y_test.to_numpy()
-            steps.say(f"{len(X_test)} rows held out for the report, {len(X)} to learn from")
-        forest = grow_forest(steps, X, y.to_numpy(), kind, trees, seed, jobs)
-        result = compress_and_write(
-            steps,
-            forest,
-            X,
-            y.to_numpy(),
-            size=Size(max_estimators, max_nodes, max_bytes, tolerance),
-            destination=destination,
-            test=unseen,
-            local=local,
-            jobs=jobs,
-            categories=categories,
-        )
+    steps = Steps(quiet or as_json)
+    steps.begin(f"reading {data}")
+    features, y = split_target(data, read_table(data), target)
+    X = _wanted(data, features, drop or [], steps)
+    kind, categories = _task(y, task), find_categories(data, X)
+    if kind is Task.CLASSIFICATION:
+        y = labels_as_written(data, target, y)
+    X = as_numbers(data, with_codes(X, categories))
+    of_text = f", {len(categories)} of them text" if categories else ""
+    steps.say(f"target '{target}': {kind}, {len(X)} rows, {X.shape[1]} columns{of_text}")
+    unseen = None
+    if test is not None:
+        steps.begin(f"reading {test}")
+        features, y_test = split_target(test, read_table(test), target)
+        if not is_numeric(y):
+            y_test = labels_as_written(test, target, y_test, always=True)
+        check_columns(list(X.columns), list(features.columns), test)
+        unseen = _coded(test, features[list(X.columns)], categories, steps), y_test.to_numpy()
+    elif holdout > 0.0:
+        X, X_test, y, y_test = _split(X, y, kind, holdout, seed)
+        unseen = X_test, y_test.to_numpy()
+        steps.say(f"{len(X_test)} rows held out for the report, {len(X)} to learn from")
+    forest = grow_forest(steps, X, y.to_numpy(), kind, trees, seed, jobs)
+    how = library_options(
+        max_estimators=max_estimators,
+        max_nodes=max_nodes,
+        max_bytes=max_bytes,
+        tolerance=tolerance,
+        confidence=confidence,
+        no_refine=no_refine,
+        no_rehearsal=no_rehearsal,
+        local=local,
+    )
+    result = compress_and_write(
+        steps,
+        forest,
+        X,
+        y.to_numpy(),
+        destination,
+        how={**how, "n_jobs": jobs},
+        test=unseen,
+        categories=categories,
+    )
     result["trees"] = trees
     print_result(result, as_json=as_json)
 
@@ -160,7 +174,7 @@ def _coded(path: Path, X: pd.DataFrame, categories: Categories, steps: Steps) ->
 def grow_forest(
     steps: Steps, X: Any, y: np.ndarray, task: Task, trees: int, seed: int, jobs: int
 ) -> Any:
-    """A random forest, grown a few trees at a time so that the time left can be shown.
+    """A random forest, grown a few trees at a time so that it can be interrupted.
 
     scikit-learn grows the same trees in parts as in one go.
 
@@ -179,12 +193,10 @@ def grow_forest(
 
     kind = RandomForestClassifier if task is Task.CLASSIFICATION else RandomForestRegressor
     forest = kind(warm_start=True, random_state=seed, n_jobs=jobs)
-    with steps.step(f"growing {trees} trees", total=trees) as step:
-        grown = 0
-        while grown < trees:
-            grown = min(trees, grown + TREES_AT_A_TIME)
-            forest.set_params(n_estimators=grown).fit(X, y)
-            step.at(grown)
+    steps.begin(f"growing {trees} trees")
+    for grown in range(0, trees, TREES_AT_A_TIME):
+        check_stopped()
+        forest.set_params(n_estimators=min(trees, grown + TREES_AT_A_TIME)).fit(X, y)
     return forest.set_params(warm_start=False)
 
 

@@ -85,18 +85,18 @@ def predict(
     source = CsvSource(data)
     features = _features(compiled, source, kept)
     unknown = UnknownTexts(compiled.categories or {})
-    with Steps(quiet or as_json or to_stdout) as steps:
-        with steps.step(f"predicting {data}", total=100) as step, _sink(output) as write:
-            rows = 0
-            for batch, share in read_batches(source, features, kept, list(unknown.known)):
-                unknown.count(batch)
-                X = as_numbers(data, with_codes(batch[features], compiled.categories or {}))
-                write(_predicted(compiled, X, batch[kept], proba=proba, jobs=jobs))
-                rows += len(batch)
-                step.at(round(100 * share))
-        seconds = time.perf_counter() - started
-        if not to_stdout:
-            steps.say(f"{rows:,} rows predicted in {seconds:.1f} s, written to {output}")
+    steps = Steps(quiet or as_json or to_stdout)
+    steps.begin(f"predicting {data}")
+    rows = 0
+    with _sink(output) as write:
+        for batch in read_batches(source, features, kept, list(unknown.known)):
+            unknown.count(batch)
+            X = as_numbers(data, with_codes(batch[features], compiled.categories or {}))
+            write(_predicted(compiled, X, batch[kept], proba=proba, jobs=jobs))
+            rows += len(batch)
+    seconds = time.perf_counter() - started
+    if not to_stdout:
+        steps.say(f"{rows:,} rows predicted in {seconds:.1f} s, written to {output}")
     notes = unknown.notes(data)
     if not quiet and not as_json:  # also beside predictions on standard output
         for note in notes:

@@ -68,7 +68,7 @@ def _read_csv(path: Path) -> Any:
 
 def read_batches(
     source: CsvSource, features: Sequence[str], kept: Sequence[str] = (), texts: Sequence[str] = ()
-) -> Iterator[tuple[pd.DataFrame, float]]:
+) -> Iterator[pd.DataFrame]:
     """A table batch by batch, so that it may be larger than memory.
 
     Parameters
@@ -84,18 +84,14 @@ def read_batches(
 
     Yields
     ------
-    pandas.DataFrame, float
-        A batch, and how much of the file is read by then, from 0 to 1.
+    pandas.DataFrame
     """
     columns, path = [*dict.fromkeys([*features, *kept])], source.path
-    row = 0
     try:
         if path.suffix.lower() in PARQUET:
             file = pyarrow.parquet.ParquetFile(path)
-            rows = max(file.metadata.num_rows, 1)
             for batch in file.iter_batches(columns=columns):
-                row += batch.num_rows
-                yield batch.to_pandas(), row / rows
+                yield batch.to_pandas()
             return
         text = {name: pa.string() for name in [*set(kept).difference(features), *texts]}
         flags = {name: pa.bool_() for name in flag_columns(source) if name not in text}
@@ -106,7 +102,7 @@ def read_batches(
         if source.is_piped:
             for block in source.blocks(BATCH_BYTES):
                 table = pyarrow.csv.read_csv(io.BytesIO(block), convert_options=convert)
-                yield table.to_pandas(), 0.0
+                yield table.to_pandas()
             return
         with source.whole() as stream:
             reader = pyarrow.csv.open_csv(
@@ -115,7 +111,7 @@ def read_batches(
                 convert_options=convert,
             )
             for batch in reader:
-                yield batch.to_pandas(), source.share_read()
+                yield batch.to_pandas()
     except (pa.ArrowException, UnicodeDecodeError, EOFError, zlib.error) as error:
         raise unsound(path, error, column_names(source)) from None
 

@@ -2,43 +2,18 @@
 
 from __future__ import annotations
 
-import contextlib
-import io
 import json
-import re
 import sys
-import time
 import warnings
-from collections.abc import Iterator
 from typing import Any
 
 from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    SpinnerColumn,
-    TaskID,
-    TextColumn,
-    TimeElapsedColumn,
-    TimeRemainingColumn,
-)
 
 from sparsebag.cli.signals import check_stopped
 
-COUNTED = re.compile(r"^\[\w+\] (?P<what>.*?),? ?(?:on )?(?:member|fold) (?P<i>\d+) of (?P<n>\d+)$")
-"""The library's progress lines: what is done, how far it is, and how far it goes."""
-STEP_NAMES = {
-    "": "asking every member about rows it never saw",
-    "pairs of members": "comparing pairs of members",
-    "paths judged": "judging every size on unseen rows",
-}
-
 
 class Steps:
-    """The steps of a command: a bar with the time left in a terminal, one line each elsewhere.
-
-    Everything goes to standard error, so that standard output holds results only.
+    """The steps of a command, a line each on standard error.
 
     Parameters
     ----------
@@ -47,55 +22,17 @@ class Steps:
     """
 
     def __init__(self, quiet: bool = False) -> None:
-        # The stream of now: while the library reports progress, sys.stderr is another.
-        self.console = Console(file=sys.stderr, highlight=False)
-        self.shows_bars = self.console.is_terminal and not quiet
         self.quiet = quiet
-        self.progress = Progress(
-            SpinnerColumn(),
-            TextColumn("{task.description}"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TimeElapsedColumn(),
-            TextColumn("left"),
-            TimeRemainingColumn(),
-            console=self.console,
-            transient=True,
-            disable=not self.shows_bars,
-        )
 
-    def __enter__(self) -> Steps:
-        self.progress.start()
-        return self
-
-    def __exit__(self, *exc_info: object) -> None:
-        self.progress.stop()
-
-    @contextlib.contextmanager
-    def step(self, text: str, total: float | None = None) -> Iterator[Step]:
-        """One step, timed; ``total`` units of work where that is known.
+    def begin(self, text: str) -> None:
+        """Say which step begins; a signal that somebody swallowed ends the command here.
 
         Parameters
         ----------
         text : str
-        total : float, optional
-
-        Yields
-        ------
-        Step
         """
         check_stopped()
-        if not self.shows_bars and not self.quiet:
-            print(f"{text} ...", file=self.console.file, flush=True)
-        task = self.progress.add_task(text, total=total)
-        started = time.perf_counter()
-        try:
-            yield Step(self.progress, task)
-        finally:
-            self.progress.remove_task(task)
-        if self.shows_bars:
-            seconds = time.perf_counter() - started
-            self.console.print(f"[green]✓[/green] {text} [dim]({seconds:.1f} s)[/dim]")
+        self.say(f"{text} ...")
 
     def say(self, text: str) -> None:
         """A line for people.
@@ -105,7 +42,7 @@ class Steps:
         text : str
         """
         if not self.quiet:
-            self.console.print(text, markup=False, soft_wrap=True)
+            print(text, file=sys.stderr, flush=True)
 
     def notes(self, caught: list[warnings.WarningMessage]) -> list[str]:
         """Say the library's warnings as notes, each once.
@@ -122,69 +59,6 @@ class Steps:
         for text in told:
             self.say(f"note: {text}")
         return told
-
-
-class Step:
-    """One step under way: a rich task, and what the library says while it works.
-
-    Parameters
-    ----------
-    progress : rich.progress.Progress
-    task : TaskID
-    """
-
-    def __init__(self, progress: Progress, task: TaskID) -> None:
-        self.progress, self.task = progress, task
-
-    def at(self, completed: float, total: float | None = None) -> None:
-        """How far it is.
-
-        Parameters
-        ----------
-        completed : float
-        total : float, optional
-        """
-        self.progress.update(self.task, completed=completed, total=total)
-
-    @contextlib.contextmanager
-    def following_the_library(self) -> Iterator[None]:
-        """Turn the progress lines of ``verbose=1`` into the bar's position.
-
-        Yields
-        ------
-        None
-        """
-        with contextlib.redirect_stderr(_ProgressLines(self)):
-            yield
-
-    def enter(self, text: str, i: int, n: int) -> None:
-        """A part of the step, ``i`` of ``n`` done.
-
-        Parameters
-        ----------
-        text : str
-        i, n : int
-        """
-        if self.progress.tasks and self.progress.tasks[-1].description != text:
-            self.progress.reset(self.task, description=text)
-        self.at(i, n)
-
-
-class _ProgressLines(io.TextIOBase):
-    """A stream that reads the library's progress lines and passes anything else on."""
-
-    def __init__(self, step: Step) -> None:
-        self.step, self.real = step, sys.stderr
-
-    def write(self, text: str) -> int:
-        for line in text.splitlines():
-            found = COUNTED.match(line)
-            if found:
-                what = found["what"].strip()
-                self.step.enter(STEP_NAMES.get(what, what), int(found["i"]), int(found["n"]))
-            elif line.strip() and not line.startswith("["):
-                print(line, file=self.real)
-        return len(text)
 
 
 def print_json(result: dict[str, Any]) -> None:
@@ -208,7 +82,7 @@ def print_text(text: str) -> None:
     console.print(text, markup=False, soft_wrap=not console.is_terminal)
 
 
-def finite(value: Any) -> float | None:
+def finite(value: float) -> float | None:
     """A number JSON can hold; None where there is none.
 
     Parameters
