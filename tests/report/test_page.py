@@ -183,7 +183,7 @@ def test_charts_in_a_notebook_have_their_key(classified):
         "expected, ± one standard error",
         "whole ensemble",
         "full ensemble: open",
-        "honest",
+        "perfectly calibrated",
     ):
         assert text in re.sub(r"<desc.*?</desc>", "", cell), text
 

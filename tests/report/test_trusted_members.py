@@ -24,7 +24,7 @@ from sparsebag.report.trusted_members import trusted_members
 def fitted():
     X, y = IRIS
     forest = RandomForestClassifier(30, random_state=0).fit(X, y)
-    return sb.compress(forest, X, y, tolerance=0.2, calibration=None)
+    return sb.compress(forest, X, y, max_estimators=6, refine=None, calibration=None)
 
 
 def gated(gate_of):
@@ -125,7 +125,7 @@ def test_the_figure_has_a_mark_a_row_and_tells_members_apart():
     first = names.index(f"member {small.active_[0]}")
     np.testing.assert_array_equal(trusted.group_of[large], first)
     page = report.to_html()
-    assert "Where which members are trusted" in page
+    assert "Where members are trusted" in page
     assert page.count("<path d=") >= 140  # a mark a row, but for the farthest
     assert "-trusted" in report._repr_html_()
 

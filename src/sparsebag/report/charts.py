@@ -103,7 +103,7 @@ def reliability_key() -> str:
     return legend(
         ("full ensemble: open", BEFORE, "square"),
         ("sparsebag: filled", AFTER, "circle"),
-        ("honest", RANDOM, "dashed"),
+        ("perfectly calibrated", RANDOM, "dashed"),
     )
 
 
@@ -135,7 +135,7 @@ def reliability_chart(before: ReliabilityCurve, after: ReliabilityCurve, prefix:
     return chart.svg(
         f"{prefix}-reliability",
         "Reliability diagram",
-        "Points on the diagonal are honest: of predictions stated with confidence p, a share p is "
+        "A calibrated model lies on the diagonal: of predictions stated with confidence p, p are "
         "right. Above it a model is too unsure, below it too sure. Larger points hold more rows; "
         "the thin bars are 95 % intervals of the share. Open squares: the full ensemble; filled "
         "discs: sparsebag. "
@@ -197,7 +197,7 @@ def trusted_chart(trusted: TrustedMembers, prefix: str = "sb") -> str:
     told = "; ".join(f"{g.name}: {g.n_rows} rows, {g.where}" for g in trusted.groups)
     return chart.svg(
         f"{prefix}-trusted",
-        f"Where which members are trusted, by {trusted.labels[0]} and {trusted.labels[1]}",
+        f"Where members are trusted, by {trusted.labels[0]} and {trusted.labels[1]}",
         f"Each mark is a row, its shape the member that gained most over its usual weight. {told}.",
     )
 

@@ -105,12 +105,12 @@ def fragment(report: CompressionReport) -> str:
         )
     if details is not None and details.reliability is not None:
         pictures += _figure(
-            "Can its probabilities be believed?",
+            "Reliability",
             charts.reliability_key() + charts.reliability_chart(*details.reliability, prefix),
         )
     if details is not None and details.trusted is not None:
         pictures += _figure(
-            "Where which members are trusted", charts.trusted_chart(details.trusted, prefix)
+            "Where members are trusted", charts.trusted_chart(details.trusted, prefix)
         )
     return (
         f"<div class='sparsebag-report'><p><strong>{html.escape(report.sentence())}</strong></p>"

@@ -46,13 +46,9 @@ def sections(report: CompressionReport) -> list[Section]:
         return found
     found.append(Section("sizes", "What each size costs", _sizes(details)))
     if details.reliability is not None:
-        found.append(
-            Section("reliability", "Can its probabilities be believed?", _reliability(details))
-        )
+        found.append(Section("reliability", "Reliability", _reliability(details)))
     if details.trusted is not None:
-        found.append(
-            Section("trusted", "Where which members are trusted", _trusted(details.trusted))
-        )
+        found.append(Section("trusted", "Where members are trusted", _trusted(details.trusted)))
     if details.changed is not None:
         found.append(Section("changed", "What changed", changed_section(details.changed)))
     found.append(Section("settings", "Settings and versions", _settings(details)))
@@ -181,7 +177,7 @@ def _bin_cells(curve: ReliabilityCurve, low: float) -> list[str]:
 def _trusted(trusted: TrustedMembers) -> str:
     """Rows of two features by the member they trust more than globally; the same in figures."""
     head = ["rows that trust more than globally", "rows", "global weight", "mean weight there"]
-    head.append("middle values there")
+    head.append("median there")
     lines = [[g.name, f"{g.n_rows:,}", g.usual, g.here, g.where] for g in trusted.groups]
     summary = html.escape(trusted.summary)
     return (
