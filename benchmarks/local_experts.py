@@ -5,9 +5,7 @@ nothing there; which half it is, and on which bag of rows, chance decides. The o
 each row to the members that are competent on its side, with their global weights. The half-space
 is that of one feature ("axis"), or of the sum of two ("oblique").
 
-Once of the vote alone, and for classifiers once more as they are deployed, calibrated by default:
-without a gate by the global vote's own calibrator, with one as the fit has it. The oracle then gets
-the temperature and floor that are best for the test rows themselves.
+Of the vote alone: no calibrator, members as they are, weights by `sparsebag.compress`.
 """
 
 from __future__ import annotations
@@ -25,24 +23,13 @@ from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
 import sparsebag as sb
 from benchmarks.datasets import Unavailable
-from benchmarks.environment import environment
-from benchmarks.local_jobs import Row, run_jobs
-from benchmarks.results_store import OK
 from sparsebag.deploy.weighted_vote import WeightedVote
-from sparsebag.refine.temperature import fit_tempered_floor
+from sparsebag.evidence.collect import collect_evidence
+from sparsebag.evidence.from_ensemble import read_ensemble
+from sparsebag.local.fit import fit_gate
 
-NAME, CALIBRATED = "local_experts", "local_calibrated_experts"
-KEY = ("task", "boundary", "base", "gate", "seed")
-COLUMNS = (
-    *KEY,
-    *("status", "reason", "survivors", "global", "local", "oracle", "share"),
-    *("expected_gain", "expected_error", "seconds", "source"),
-)
 TRAIN, TEST, FEATURES, MEMBERS, KEPT = 2000, 8000, 6, 40, 20
-NOISE, SHARPNESS = 0.5, 2.0
-GATES = ("linear", "regions", "auto")
-LEAST_VOTE = 1e-6
-"""Of the oracle's votes, whose logarithms a temperature reads."""
+NOISE, SHARPNESS, FLOOR = 0.5, 2.0, 1e-3
 
 
 class HalfSpaceExpert(BaseEstimator):
@@ -113,8 +100,6 @@ def sides_of(bag: Any, active: np.ndarray) -> np.ndarray:
 class OracleGate:
     """The global weights of those members that are competent on a row's side."""
 
-    has_temperature = False
-
     def __init__(self, weights: np.ndarray, sides: np.ndarray, normal: np.ndarray) -> None:
         self._weights, self._sides, self._normal = weights, sides, normal
 
@@ -125,82 +110,48 @@ class OracleGate:
         return np.where(total > 0.0, own / np.where(total > 0.0, total, 1.0), self._weights)
 
 
-def rows_of(job: Row) -> list[Row]:
-    task, base = job["task"], job["base"]
-    X, y, _, bag = problem(task, job["boundary"], base, job["seed"])
-    # The vote alone is looked at: a temperature would serve both sides.
-    options: dict[str, Any] = {"refine": None, "max_estimators": KEPT, "tolerance": None}
-    if task == "classification":
-        options["calibration"] = None
+def share_of_oracle(task: str, boundary: str, base: str, seed: int) -> dict[str, float]:
+    """Losses on test rows with global weights, the gate and the oracle, and the share found."""
+    X, y, _, bag = problem(task, boundary, base, seed)
+    how: dict[str, Any] = {"refine": None, "max_estimators": KEPT, "tolerance": None}
+    how |= {"calibration": None} if task == "classification" else {}
+    small = sb.compress(bag, X[:TRAIN], y[:TRAIN], **how)
+    pool, weights = read_ensemble(bag), small.weights_
+    evidence = collect_evidence(pool, X[:TRAIN], y[:TRAIN], class_votes=True, verify=False)
     start = time.process_time()
-    small = sb.compress(bag, X[:TRAIN], y[:TRAIN], local=job["gate"], **options)
+    local = fit_gate(evidence, X[:TRAIN], weights, local="auto", floor=FLOOR)
     seconds = time.process_time() - start
-    vote = small._vote
-    sides = sides_of(bag, small.active_)
-    oracle = OracleGate(vote.weights, sides, bag.estimator.normal)
+    active = np.flatnonzero(weights)
+    oracle = OracleGate(weights[active], sides_of(bag, active), bag.estimator.normal)
     losses = {}
-    for name, gate in (("global", None), ("local", small.local_.gate), ("oracle", oracle)):
-        model: Any = WeightedVote(vote.pool, vote.weights, vote.floor, None, gate)
+    for name, gate in (("global", None), ("local", local.gate), ("oracle", oracle)):
+        vote = WeightedVote(pool.keep(active), weights[active], FLOOR, None, gate)  # type: ignore[arg-type]
         if task == "classification":
-            losses[name] = float(log_loss(y[TRAIN:], model.predict_proba(X[TRAIN:])))
+            losses[name] = float(log_loss(y[TRAIN:], vote.predict_proba(X[TRAIN:])))
         else:
-            losses[name] = float(np.mean((model.predict(X[TRAIN:]) - y[TRAIN:]) ** 2))
-    gain = small.local_.weights
+            losses[name] = float(np.mean((vote.predict(X[TRAIN:]) - y[TRAIN:]) ** 2))
     share = (losses["global"] - losses["local"]) / (losses["global"] - losses["oracle"])
-    return [
-        {
-            **job,
-            **losses,
-            **{"status": OK, "survivors": small.n_active_, "share": share, "seconds": seconds},
-            "expected_gain": None if gain is None else gain.gain,
-            "expected_error": None if gain is None else gain.gain_error,
-            "source": environment()["source"],
-        }
-    ]
+    return {**losses, "share": share, "seconds": seconds}
 
 
-def calibrated_rows_of(job: Row) -> list[Row]:
-    """The same of classifiers with the default calibration."""
-    X, y, _, bag = problem(job["task"], job["boundary"], job["base"], job["seed"])
-    options: dict[str, Any] = {"refine": None, "max_estimators": KEPT, "tolerance": None}
-    start = time.process_time()
-    small = sb.compress(bag, X[:TRAIN], y[:TRAIN], local=job["gate"], **options)
-    seconds = time.process_time() - start
-    flat = sb.compress(bag, X[:TRAIN], y[:TRAIN], **options)
-    vote = small._vote
-    sides = sides_of(bag, small.active_)
-    gate: Any = OracleGate(vote.weights, sides, bag.estimator.normal)
-    X, y = X[TRAIN:], y[TRAIN:]
-    votes = WeightedVote(vote.pool, vote.weights, vote.floor, None, gate).predict_proba(X)
-    votes = (1.0 - LEAST_VOTE) * votes + LEAST_VOTE / votes.shape[1]
-    oracle = fit_tempered_floor(votes, y, np.ones(len(y))).transform(votes)
-    losses = {
-        "global": float(log_loss(y, flat.predict_proba(X))),
-        "local": float(log_loss(y, small.predict_proba(X))),
-        "oracle": float(log_loss(y, oracle)),
-    }
-    gain = small.local_.weights
-    share = (losses["global"] - losses["local"]) / (losses["global"] - losses["oracle"])
-    return [
-        {
-            **job,
-            **losses,
-            **{"status": OK, "survivors": small.n_active_, "share": share, "seconds": seconds},
-            "expected_gain": None if gain is None else gain.deployed_gain,
-            "expected_error": None if gain is None else gain.deployed_error,
-            "source": environment()["source"],
-        }
-    ]
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seeds", type=int, default=2)
+    args = parser.parse_args()
+    shares = []
+    for seed in range(args.seeds):
+        for boundary in ("axis", "oblique"):
+            for task, base in BASES:
+                try:
+                    found = share_of_oracle(task, boundary, base, seed)
+                except Unavailable as reason:
+                    print(f"{task} {base} {boundary} {seed}: skipped, {reason}")
+                    continue
+                shares.append(found["share"])
+                told = ", ".join(f"{name} {value:.3g}" for name, value in found.items())
+                print(f"{task} {base} {boundary} {seed}: {told}", flush=True)
+    print(f"share of the oracle's gain: mean {np.mean(shares):.3f}, least {min(shares):.3f}")
 
 
-def run(args: argparse.Namespace) -> None:
-    jobs = [
-        {"task": task, "boundary": boundary, "base": base, "gate": gate, "seed": seed}
-        for seed in range(args.first_seed, args.first_seed + args.seeds)
-        for boundary in ("axis", "oblique")
-        for task, base in BASES
-        for gate in GATES
-    ]
-    run_jobs(NAME, COLUMNS, KEY, jobs, rows_of, args.shard)
-    calibrated = [job for job in jobs if job["task"] == "classification"]
-    run_jobs(CALIBRATED, COLUMNS, KEY, calibrated, calibrated_rows_of, args.shard)
+if __name__ == "__main__":
+    main()

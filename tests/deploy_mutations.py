@@ -15,7 +15,7 @@ from sklearn.ensemble import BaggingClassifier, RandomForestClassifier, RandomFo
 from sklearn.linear_model import LogisticRegression
 from sklearn.neural_network import MLPClassifier
 
-from made_up_gates import linear_gate, oblique_gate, region_gate
+from made_up_gates import linear_gate
 from sparsebag.deploy.artifact import (
     ALIGNMENT,
     MAGIC,
@@ -143,10 +143,10 @@ def seeds() -> dict[str, bytes]:
 def _gated(models: dict[str, Any]) -> dict[str, bytes]:
     """Models whose weights depend on the row."""
     gates = {
-        "trees": linear_gate(3, 4, bounded=True),
-        "two classes": region_gate(3, 4),
-        "regression": linear_gate(2, 4, activation="sparsemax", temperature=False),
-        "linear": oblique_gate(3, 4, temperature=False),
+        "trees": linear_gate(3, 4),
+        "two classes": linear_gate(3, 4, rank=1),
+        "regression": linear_gate(2, 4, rank=3),
+        "linear": linear_gate(3, 4),
     }
     out = {}
     for name, gate in gates.items():

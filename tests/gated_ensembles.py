@@ -1,4 +1,4 @@
-"""Small ensembles of every kind of member, with gates of every kind."""
+"""Small ensembles of every kind of member, under a gate."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from sklearn.neighbors import KNeighborsClassifier, KNeighborsRegressor
 from sklearn.neural_network import MLPClassifier, MLPRegressor
 from sklearn.tree import DecisionTreeClassifier
 
-from made_up_gates import linear_gate, oblique_gate, region_gate
+from made_up_gates import linear_gate
 from sparsebag.deploy.from_members import compile_members
 from sparsebag.deploy.weighted_vote import WeightedVote
 from sparsebag.evidence.from_ensemble import read_ensemble
@@ -24,13 +24,6 @@ from sparsebag.evidence.members import FittedMembers
 IRIS = load_iris(return_X_y=True)
 TWO = (IRIS[0][:100] + np.random.default_rng(0).normal(size=(100, 4)), IRIS[1][:100])
 DIABETES = load_diabetes(return_X_y=True)
-GATES = {
-    "softmax": lambda k, d, **how: linear_gate(k, d, 3, **how),
-    "sparsemax": lambda k, d, **how: linear_gate(k, d, 3, activation="sparsemax", **how),
-    "bounded": lambda k, d, **how: linear_gate(k, d, 3, bounded=True, **how),
-    "regions": lambda k, d, **how: region_gate(k, d, 3, **how),
-    "oblique": lambda k, d, **how: oblique_gate(k, d, 3, **how),
-}
 
 
 def bag(model, data, **how):
@@ -66,11 +59,11 @@ CASES = {
 }
 
 
-def compiled_and_vote(case, gate, calibrator=None):
+def compiled_and_vote(case, calibrator=None, **how):
     make, (X, _) = CASES[case]
     pool = read_ensemble(make())
     k = len(pool.members)
     weights = np.full(k, 1 / k)
-    own = GATES[gate](k, X.shape[1], temperature=pool.classes is not None)
+    own = linear_gate(k, X.shape[1], 3, **how)
     model = compile_members(pool, weights, 1e-3, calibrator, own)
     return model, WeightedVote(pool, weights, 1e-3, calibrator, own), X

@@ -42,15 +42,15 @@ if TYPE_CHECKING:
     from sparsebag.evidence.row_stream import RowStream
     from sparsebag.evidence.stored_rows import open_evidence, store_evidence
     from sparsebag.evidence.stream_rows import stream_rows
-    from sparsebag.report import metrics
-    from sparsebag.report.compression_report import CompressionReport
+    from sparsebag.fit_weights import fit_weights
     from sparsebag.judge.curve import RiskCurve
     from sparsebag.judge.selection import Selection
+    from sparsebag.report import metrics
+    from sparsebag.report.compression_report import CompressionReport
     from sparsebag.solvers.auto import select_solver
     from sparsebag.solvers.base import Solution, Status
     from sparsebag.streaming import OnlineWeights
     from sparsebag.weighted_model import with_weights
-    from sparsebag.fit_weights import fit_weights
 
 __version__ = "0.1.0"
 

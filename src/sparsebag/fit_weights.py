@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any, Literal
 
-
 from sparsebag.cluster_weights import fit_weights_on_cluster
 from sparsebag.evidence.cluster_matrices import are_row_blocks
 from sparsebag.evidence.evidence import OOBEvidence, warn_uncovered
@@ -27,6 +26,7 @@ from sparsebag.solvers.judged_solve import judged_solve
 from sparsebag.streaming import solve_stream
 
 Array = Any
+
 
 def solve_weights(
     evidence: OOBEvidence, settings: Settings, *, start: Array | None = None, verbose: int = 0

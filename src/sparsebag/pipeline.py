@@ -7,13 +7,16 @@ from typing import Any
 
 import numpy as np
 
-from sparsebag.calibration.fit import Calibration, fit_calibration
 from sparsebag.calibration.calibrator import finished_votes
+from sparsebag.calibration.fit import Calibration, fit_calibration
+from sparsebag.calibration.temperature import Temperature
 from sparsebag.deploy.compiled import CompiledEnsemble
 from sparsebag.deploy.from_members import collapses_into_one, compile_members
+from sparsebag.deploy.real_numbers import as_numbers
 from sparsebag.deploy.threads import resolve_threads
+from sparsebag.deploy.trees import FlatTrees
 from sparsebag.evidence.collect import GivenRows, collect_evidence, read_training_rows
-from sparsebag.evidence.evidence import OOBEvidence
+from sparsebag.evidence.evidence import OOBEvidence, warn_uncovered
 from sparsebag.evidence.members import MemberPool
 from sparsebag.evidence.row_weights import row_weights
 from sparsebag.fit_weights import solve_weights
@@ -27,6 +30,8 @@ from sparsebag.judge.curve import RiskCurve
 from sparsebag.judge.out_of_bag import calibrate_members, judge_members
 from sparsebag.judge.rehearsal import TrainingRows, can_be_refitted, rehearse
 from sparsebag.judge.selection import SKLEARN_NODE, Selection, Size
+from sparsebag.local.fit import fit_gate
+from sparsebag.local.localisation import Localisation
 from sparsebag.progress import Progress
 from sparsebag.settings import Settings
 from sparsebag.solvers.base import Solution, one_blas_thread
@@ -39,6 +44,8 @@ BYTES_TRIES = 6
 """Students made, at most, until one's file fits into the budget."""
 BYTES_A_NODE = 5.0
 """Of a file, its values aside; a first guess."""
+SURELY_SMALLER = 0.02
+"""Share of the nodes below which a file cannot be larger than the whole ensemble's."""
 NEAR = 1.3
 """Sizes closer than this to each other are not both rehearsed."""
 LEAST_FLOOR = 1e-6
@@ -65,8 +72,8 @@ class Compressed:
         Of the penalised objective, where ``lam`` is a number.
     verified_by : str or None
         What proved that these are the training rows.
-    local : object or None
-        Weights that depend on the row.
+    local : Localisation or None
+        Whether and how weights depend on the row; None where that was not asked for.
     """
 
     pool: MemberPool
@@ -77,7 +84,7 @@ class Compressed:
     recipe: Recipe | None
     solution: Solution | None
     verified_by: str | None
-    local: Any = None
+    local: Localisation | None = None
 
 
 def compress_pool(
@@ -168,25 +175,21 @@ def _teach(
             progress=progress,
         )
         by = "held-out rows" if held_out else "rehearsal"
-        judged = judge_rehearsal(
-            made, settings.calibration, settings.floor, len(pool.members), by
-        )
+        judged = judge_rehearsal(made, settings.calibration, settings.floor, len(pool.members), by)
     position = _choose(judged, sizes, settings)
     if judged is not None and position == len(share):
         return _whole(pool, settings, judged, given.verified_by)
     progress.say("teaching the small model")
-    teacher = Teacher(
-        pool, rows.X, target, weight, knows_bags=not held_out, n_threads=threads
-    )
+    teacher = Teacher(pool, rows.X, target, weight, knows_bags=not held_out, n_threads=threads)
     recipe = teacher.recipes[1 if judged is None else judged.recipe[position]]
     if judged is None:
         calibration = _calibrate_out_of_bag(teacher, settings, target, weight)
     else:
         calibration = judged.calibration[position]
     lesson = teacher.lesson(recipe)
-    allowed = share[: len(share) - position] * teacher.table.n_nodes
+    allowed = share[: len(share) - position] * sum(_nodes(member) for member in pool.members)
     student = list(students(lesson, allowed, most_trees))[-1]
-    kept, compiled = _compiled_student(student, pool, settings, calibration)
+    kept, compiled = _compiled_student(student, pool, settings, calibration, target)
     most_bytes = settings.budget.most_bytes(_whole_bytes(pool, settings))
     for _ in range(BYTES_TRIES):
         if most_bytes is None or compiled.file_bytes <= most_bytes:
@@ -194,13 +197,18 @@ def _teach(
         fewer = 0.97 * student.n_nodes * most_bytes / compiled.file_bytes
         allowed = np.append(allowed[allowed > fewer], fewer)
         student = list(students(lesson, allowed, most_trees))[-1]
-        kept, compiled = _compiled_student(student, pool, settings, calibration)
+        kept, compiled = _compiled_student(student, pool, settings, calibration, target)
+    if (
+        judged is not None
+        and settings.tolerance is not None
+        and _is_larger(compiled, pool, settings)
+    ):
+        return _whole(pool, settings, judged, given.verified_by)
     weights = np.zeros(len(pool.members))
     weights[student.trees] = 1.0 / len(student.trees)
-    done = f"pruned, leaves taught by all {len(pool.members)} trees"
-    selection = _selection(
-        pool, kept, compiled, judged and judged.curve, position, settings, done, calibration
-    )
+    done = f"pruned, leaves taught by {teacher.table.n_trees} trees"
+    curve = None if judged is None else judged.curve
+    selection = _selection(pool, kept, compiled, curve, position, settings, done, calibration)
     return Compressed(
         pool=kept,
         weights=weights,
@@ -242,7 +250,7 @@ def _sizes(pool: MemberPool, settings: Settings) -> _Sizes:
         most = SHARE_WITHOUT_REHEARSAL
     if most >= 1.0:
         return _Sizes(SHARES, 0, most_trees)
-    lead, smaller = SHARES[SHARES > NEAR * most], SHARES[SHARES * NEAR < most]
+    lead, smaller = SHARES[NEAR * most < SHARES], SHARES[most > SHARES * NEAR]
     share = np.append(lead, most)
     if settings.tolerance is not None:
         share = np.append(share, smaller)
@@ -262,9 +270,13 @@ def _choose(judged: Judged | None, sizes: _Sizes, settings: Settings) -> int:
 
 
 def _compiled_student(
-    student: Student, pool: MemberPool, settings: Settings, calibration: Calibration | None
+    student: Student,
+    pool: MemberPool,
+    settings: Settings,
+    calibration: Calibration | None,
+    target: np.ndarray,
 ) -> tuple[MemberPool, CompiledEnsemble]:
-    members = student.members(pool)
+    members = student.members(pool, 1.0 if pool.classes is not None else float(np.std(target)))
     kept = replace(pool.keep(np.arange(0)), members=members)
     share = np.full(len(members), 1.0 / len(members))
     calibrator = None if calibration is None else calibration.calibrator
@@ -329,6 +341,7 @@ def _weigh(
     else:
         if evidence.n_members < 2:
             raise ValueError("there is one member only; there is nothing to choose from.")
+        warn_uncovered(evidence)
         progress.say("fitting and judging weights at every size")
         target = np.asarray(evidence.target)
         weight = row_weights(pool, target, evidence.sample_weight)
@@ -341,13 +354,18 @@ def _weigh(
         done = "simplex weights"
     progress.say("calibrating")
     calibration = calibrate_members(settings.calibration, evidence, weights, settings.floor)
-    kept = pool.keep(np.flatnonzero(weights))
+    local: Localisation | None = None
+    if settings.local is not None:
+        progress.say("fitting and judging weights that depend on the row")
+        asked = "auto" if settings.local == "auto" else True
+        local = fit_gate(evidence, _numbers(X), weights, local=asked, floor=settings.floor)
+        calibration = _regated(calibration, local)
+    active = np.flatnonzero(weights)
+    kept, share = pool.keep(active), weights[active] / weights[active].sum()
     calibrator = None if calibration is None else calibration.calibrator
-    share = weights[weights > 0]
-    compiled = compile_members(kept, share / share.sum(), settings.floor, calibrator)
-    selection = _selection(
-        pool, kept, compiled, curve, position, settings, done, calibration
-    )
+    gate = None if local is None else local.gate
+    compiled = compile_members(kept, share, settings.floor, calibrator, gate, active)
+    selection = _selection(pool, kept, compiled, curve, position, settings, done, calibration)
     return Compressed(
         pool=kept,
         weights=weights,
@@ -357,7 +375,23 @@ def _weigh(
         recipe=None,
         solution=solution,
         verified_by=evidence.verified_by,
+        local=local,
     )
+
+
+def _numbers(X: Any) -> Any:
+    return X.tocsr() if hasattr(X, "tocsr") else as_numbers(X)
+
+
+def _regated(calibration: Calibration | None, local: Localisation) -> Calibration | None:
+    """A temperature for the gate's vote, which is surer or less sure than the global one."""
+    if calibration is None or local.gate is None:
+        return calibration
+    found = calibration.calibrator
+    if not isinstance(found, Temperature):
+        return calibration
+    changed = replace(found, temperature=found.temperature * local.temperature_ratio)
+    return replace(calibration, calibrator=changed)
 
 
 def _choose_members(
@@ -395,6 +429,19 @@ def _nodes(member: Any) -> int:
 def _weighted_bytes(pool: MemberPool, weights: np.ndarray, settings: Settings) -> int:
     kept = np.flatnonzero(weights)
     return compile_members(pool.keep(kept), weights[kept], settings.floor).file_bytes
+
+
+def _is_larger(compiled: CompiledEnsemble, pool: MemberPool, settings: Settings) -> bool:
+    """Whether the file is larger than the whole ensemble's.
+
+    Leaves that hold one class compress to nothing, refitted ones with many classes do not.
+    """
+    small = sum(len(g.feature) for g in compiled.groups if isinstance(g, FlatTrees))
+    whole = sum(_nodes(member) for member in pool.members)
+    if pool.classes is None or len(pool.classes) <= 2 or small < SURELY_SMALLER * whole:
+        return False
+    n = len(pool.members)
+    return compiled.file_bytes > _weighted_bytes(pool, np.full(n, 1.0 / n), settings)
 
 
 def _whole_bytes(pool: MemberPool, settings: Settings) -> int:

@@ -152,7 +152,8 @@ def settings_of(estimator: Any, task: str, source: Literal["oob", "holdout"]) ->
         raise ValueError(f"refine={refine!r} is not known; use 'auto' or None.")
     if settings.lam is not None:  # the paper stops at the weights, unless more is asked for by name
         refine = None
-        calibration = None if isinstance(calibration, str) and calibration == "auto" else calibration
+        is_auto = isinstance(calibration, str) and calibration == "auto"
+        calibration = None if is_auto else calibration
     local = estimator.local
     if not (local is None or local is True or (isinstance(local, str) and local == "auto")):
         raise ValueError(f"local={local!r} is not known; use None, 'auto' or True.")

@@ -11,32 +11,37 @@ import scipy.sparse as sp
 from sklearn.ensemble import BaggingRegressor
 from sklearn.linear_model import Ridge
 
-from gated_ensembles import GATES
+from made_up_gates import linear_gate
 from sparsebag.deploy import _forest, gated_lines
 from sparsebag.deploy._forest import instruction_sets, use_instructions
 from sparsebag.deploy.from_members import compile_members
-from sparsebag.deploy.gate import CompiledGate, LinearGate
+from sparsebag.deploy.gate import CompiledGate
 from sparsebag.deploy.gated_lines import GatedLines
 from sparsebag.deploy.linear import LinearVotes
 from sparsebag.evidence.from_ensemble import read_ensemble
+from sparsebag.local.gate import LinearGate
 
 WIDTHS = (1, 3, 8, 16, 21, 40)
 """Less than the kernel reads at once, exactly as much, and more."""
 
 
-def gated(kind, d, k=7, n=200):
+def compiled(gate):
+    k = gate.n_members
+    return CompiledGate(gate, np.full(k, 1 / k), np.arange(k, dtype=np.int32))
+
+
+def gated(d, k=7, n=200):
     rng = np.random.default_rng(d)
     X = rng.normal(size=(n, d))
     bag = BaggingRegressor(Ridge(), k, random_state=0).fit(X, X[:, 0] + rng.normal(size=n))
-    gate = GATES[kind](k, d, temperature=False)
+    gate = linear_gate(k, d, 3)
     pool = read_ensemble(bag)
     return compile_members(pool, np.ones(k), gate=gate), pool, gate, X
 
 
-@pytest.mark.parametrize("kind", GATES)
 @pytest.mark.parametrize("d", WIDTHS)
-def test_the_sum_is_the_members_own(kind, d):
-    model, pool, gate, X = gated(kind, d)
+def test_the_sum_is_the_members_own(d):
+    model, pool, gate, X = gated(d)
     votes = np.stack([member.predict(X) for member in pool.members], axis=1)
     expected = np.sum(gate.weights(X) * votes, axis=1)
     np.testing.assert_allclose(model.predict(X), expected, rtol=1e-12, atol=1e-13)
@@ -46,10 +51,9 @@ def test_the_sum_is_the_members_own(kind, d):
     np.testing.assert_allclose(model.predict(whole), expected, rtol=1e-12, atol=1e-13)
 
 
-@pytest.mark.parametrize("kind", GATES)
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_a_row_gets_the_same_bits_alone_and_among_others(kind, dtype):
-    model, _, _, X = gated(kind, 21)
+def test_a_row_gets_the_same_bits_alone_and_among_others(dtype):
+    model, _, _, X = gated(21)
     X = X.astype(dtype)
     together = model.predict(X)
     np.testing.assert_array_equal([model.predict_one(row) for row in X], together)
@@ -75,14 +79,11 @@ def by_instructions(model, X):
     return found
 
 
-@pytest.mark.parametrize("kind", GATES)
-def test_every_machines_instructions_give_the_same(kind):
-    model, _, _, X = gated(kind, 21)
+def test_every_machines_instructions_give_the_same():
+    model, _, _, X = gated(21)
     found = by_instructions(model, X)
-    # Only the sums of smooth_lines.h are fused.
-    close = (1e-13, 1e-14) if kind == "bounded" else (0.0, 0.0)
-    for other in found.values():
-        np.testing.assert_allclose(other, found["portable"], *close)
+    for other in found.values():  # the sums of smooth_lines.h are fused
+        np.testing.assert_allclose(other, found["portable"], rtol=1e-13, atol=1e-14)
 
 
 def smooth(k, d, rank, spread=1.0, silent=()):
@@ -108,7 +109,7 @@ def test_any_number_of_members_and_directions(k, rank):
         coef, intercept = rng.normal(size=(d, k)), rng.normal(size=k)
         columns = np.zeros((k, 1), dtype=np.int32)
         members = LinearVotes(coef, intercept, np.ones(k), columns, "identity", 1, k)
-        lines = GatedLines(members, CompiledGate(gate))
+        lines = GatedLines(members, compiled(gate))
         expected = np.sum(gate.weights(X) * (X @ coef + intercept), axis=1)
         for rows in (X, np.asfortranarray(X)):
             for found in by_instructions(lines, rows).values():
@@ -123,7 +124,7 @@ def lines_of(k, d, rank):
     columns = np.zeros((k, 1), dtype=np.int32)
     coef, intercept = rng.normal(size=(d, k)), rng.normal(size=k)
     members = LinearVotes(coef, intercept, np.ones(k), columns, "identity", 1, k)
-    return GatedLines(members, CompiledGate(smooth(k, d, rank)))
+    return GatedLines(members, compiled(smooth(k, d, rank)))
 
 
 LAYOUTS = {
@@ -183,7 +184,7 @@ def test_steep_gates_and_columns_without_a_say(spread):
     coef, columns = rng.normal(size=(9, 6)), np.zeros((6, 1), dtype=np.int32)
     members = LinearVotes(coef, np.ones(6), np.ones(6), columns, "identity", 1, 6)
     expected = np.sum(gate.weights(X) * (X @ coef + 1.0), axis=1)
-    for found in by_instructions(GatedLines(members, CompiledGate(gate)), X).values():
+    for found in by_instructions(GatedLines(members, compiled(gate)), X).values():
         # Logits of a million have ten digits behind the point.
         np.testing.assert_allclose(found, expected, rtol=1e-9 if spread > 1e5 else 1e-12)
 
@@ -211,7 +212,7 @@ def test_a_column_far_from_zero_or_of_no_spread_leaves_the_others_their_digits(m
     coef, columns = rng.normal(size=(6, 5)), np.zeros((5, 1), dtype=np.int32)
     coef[at] = 0.0
     members = LinearVotes(coef, np.ones(5), np.ones(5), columns, "identity", 1, 5)
-    lines = GatedLines(members, CompiledGate(gate))
+    lines = GatedLines(members, compiled(gate))
     expected = np.sum(gate.weights(X) * (X @ coef + 1.0), axis=1)
     for found in by_instructions(lines, X).values():
         np.testing.assert_allclose(found, expected, rtol=0.0, atol=1e-12)
@@ -219,12 +220,11 @@ def test_a_column_far_from_zero_or_of_no_spread_leaves_the_others_their_digits(m
     np.testing.assert_array_equal(lines.predict(X), alone)
 
 
-@pytest.mark.parametrize("kind", GATES)
 @pytest.mark.parametrize("value", [4e38, -4e38, 1e300])
-def test_a_number_beyond_float32_is_the_mean_to_a_gate(kind, value):
+def test_a_number_beyond_float32_is_the_mean_to_a_gate(value):
     """Members read it as it is; the gate reads float32, and takes what that lacks for unknown."""
     for d in (3, 8, 21):
-        model, pool, gate, X = gated(kind, d)
+        model, pool, gate, X = gated(d)
         X[::2, d - 1], X[1::2, 0] = value, value
         votes = np.stack([member.predict(X) for member in pool.members], axis=1)
         expected = np.sum(gate.weights(X) * votes, axis=1)
@@ -235,9 +235,8 @@ def test_a_number_beyond_float32_is_the_mean_to_a_gate(kind, value):
         np.testing.assert_array_equal([model.predict_one(row) for row in X], model.predict(X))
 
 
-@pytest.mark.parametrize("kind", GATES)
-def test_many_coefficients_and_sparse_rows_go_by_the_matrix_product(kind, monkeypatch):
-    model, _, _, X = gated(kind, 21)
+def test_many_coefficients_and_sparse_rows_go_by_the_matrix_product(monkeypatch):
+    model, _, _, X = gated(21)
     expected = model.predict(X)
     monkeypatch.setattr(gated_lines, "MOST_IN_KERNEL", 0)
     model = pickle.loads(pickle.dumps(model))
@@ -245,10 +244,9 @@ def test_many_coefficients_and_sparse_rows_go_by_the_matrix_product(kind, monkey
     np.testing.assert_allclose(model.predict(sp.csr_matrix(X)), expected, rtol=1e-12, atol=1e-13)
 
 
-@pytest.mark.parametrize("kind", GATES)
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
-def test_what_is_no_number_raises(kind, value):
-    model, _, _, X = gated(kind, 21)
+def test_what_is_no_number_raises(value):
+    model, _, _, X = gated(21)
     # A column that no member reads hides nothing: zero times infinity is no number.
     model.groups[0].coef[3] = 0.0
     model = pickle.loads(pickle.dumps(model))
@@ -262,16 +260,14 @@ def test_what_is_no_number_raises(kind, value):
 
 
 def test_a_sum_that_is_too_large_is_infinite_as_it_is_without_a_gate():
-    for kind in GATES:
-        model, *_ = gated(kind, 3)
-        model.groups[0].coef[:] = 1e10
-        model = pickle.loads(pickle.dumps(model))
-        assert np.isinf(model.predict(np.full((1, 3), 1e300))).all()
+    model, *_ = gated(3)
+    model.groups[0].coef[:] = 1e10
+    model = pickle.loads(pickle.dumps(model))
+    assert np.isinf(model.predict(np.full((1, 3), 1e300))).all()
 
 
-@pytest.mark.parametrize("kind", ["softmax", "regions"])
-def test_the_kernel_refuses_what_does_not_fit(kind):
-    gate = CompiledGate(GATES[kind](4, 3, temperature=False)).kernel
+def test_the_kernel_refuses_what_does_not_fit():
+    gate = compiled(linear_gate(4, 3)).kernel
     X, out = np.zeros((5, 3)), np.empty(5)
     lines = _forest.GatedLines(gate, np.zeros((3, 4)), np.zeros(4))
     with pytest.raises(ValueError, match="wrong number of columns"):
@@ -281,6 +277,3 @@ def test_the_kernel_refuses_what_does_not_fit(kind):
     for slopes, intercepts in (((3, 5), 5), ((2, 4), 4), ((3, 4), 5)):
         with pytest.raises(ValueError, match="weighs other members"):
             _forest.GatedLines(gate, np.zeros(slopes), np.zeros(intercepts))
-    expected = "no regions" if kind == "softmax" else "other regions"
-    with pytest.raises(ValueError, match=expected):
-        _forest.region_lines(gate, X, np.zeros((99, 3)), np.zeros(99), out)

@@ -92,6 +92,7 @@ def fit_own(
     Returns
     -------
     Calibrator
+
     Examples
     --------
     >>> from sklearn.isotonic import IsotonicRegression

@@ -148,7 +148,5 @@ def _least_log_loss(
     bounds = [(-np.log(SOFTEST), -np.log(SHARPEST)), (np.log(LEAST_SHARE), np.log(LARGEST_SHARE))]
     first = np.array([start[0], np.log(start[1])])
     options = {"ftol": CONVERGED, "maxiter": 50}
-    found = minimize(
-        loss, first, jac=True, method="L-BFGS-B", bounds=bounds, options=options
-    )
+    found = minimize(loss, first, jac=True, method="L-BFGS-B", bounds=bounds, options=options)
     return np.exp(found.x), float(found.fun)

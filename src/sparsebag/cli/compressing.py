@@ -208,7 +208,7 @@ def _in_words(small: Any, report: Any, destination: Destination, result: dict[st
         as_is, compiled = full["ms / 1000 rows"], full["ms, compiled"]
         lines.append(
             f"{'speed':<9}{as_is:.3g} → {kept['ms / 1000 rows']:.3g} ms for 1000 rows "
-            f"(the whole ensemble compiled: {compiled:.3g} ms)"
+            f"(compiled ensemble: {compiled:.3g} ms)"
         )
     lines.append(f"{'written':<9}{destination.model} ({result['file_bytes'] / 1e3:,.1f} kB)")
     if destination.report is not None:

@@ -62,92 +62,33 @@ using Out = nb::ndarray<double, nb::ndim<N>, nb::c_contig, nb::device::cpu>;
 // A gate, checked as the forest is and with its own copy of what it reads.
 class Gate {
   public:
-    // log_temperature: empty, or of the temperature at the mean and its slopes; offset: empty, or of
-    // each direction, where the weights read bounded sums.
-    static Gate smooth(In<double, 1> mean, In<double, 1> scale, In<double, 2> down,
-                       In<double, 2> up, In<double, 1> base, bool sparsemax,
-                       In<double, 1> log_temperature, double clip, double log_least,
-                       double log_most, In<double, 1> offset) {
+    Gate(In<double, 1> mean, In<double, 1> scale, In<double, 2> down, In<double, 1> offset,
+         In<double, 2> up, In<double, 1> base, double clip) {
         const std::size_t d = mean.shape(0), rank = down.shape(0), k = base.shape(0);
         check(d > 0 && d <= 0x7fffffff && rank > 0 && k > 0 && scale.shape(0) == d &&
-                  down.shape(1) == d && up.shape(0) == k && up.shape(1) == rank &&
-                  (log_temperature.size() == 0 || log_temperature.size() == 1 + rank) &&
-                  (offset.size() == 0 || offset.size() == rank),
+                  down.shape(1) == d && offset.shape(0) == rank && up.shape(0) == k &&
+                  up.shape(1) == rank,
               "the arrays of the gate do not fit together");
-        Gate out(d, k, true, log_temperature.size() > 0);
-        SmoothGate &gate = out.own.smooth;
+        own.n_features = d;
+        own.n_members = k;
+        SmoothGate &gate = own.smooth;
         gate.n_members = k;
         gate.sums.set(d, rank, mean.data(), scale.data(), down.data(), clip);
-        gate.activation = sparsemax ? Activation::sparsemax : Activation::softmax;
-        gate.log_least = log_least;
-        gate.log_most = log_most;
-        gate.offset.assign(offset.data(), offset.data() + offset.size());
+        gate.offset.assign(offset.data(), offset.data() + rank);
         for (std::size_t r = 0; r < rank; ++r)
             for (std::size_t j = 0; j < k; ++j) gate.up.push_back(up.data()[j * rank + r]);
         gate.base.assign(base.data(), base.data() + k);
-        gate.log_temperature.assign(log_temperature.data(),
-                                    log_temperature.data() + log_temperature.size());
-        if (!sparsemax) gate.scale_for_softmax();
-        return out;
-    }
-
-    // Nodes as RegionGate has them, thresholds the largest float32 not above its own; mean, scale
-    // and down are empty where the tree reads no sums.
-    static Gate regions(In<std::int32_t, 1> feature, In<float, 1> threshold,
-                        In<std::int32_t, 1> left, In<std::int32_t, 1> right,
-                        In<std::uint8_t, 1> missing_left, In<std::int32_t, 1> region,
-                        In<double, 2> weights, In<double, 1> temperature, std::size_t n_features,
-                        In<double, 1> mean, In<double, 1> scale, In<double, 2> down, double clip) {
-        const std::size_t n = feature.shape(0), n_regions = weights.shape(0);
-        check(n > 0 && n < MAX_NODES && n_features > 0 && threshold.shape(0) == n && left.shape(0) == n &&
-                  right.shape(0) == n && missing_left.shape(0) == n && region.shape(0) == n &&
-                  weights.shape(1) > 0 &&
-                  (temperature.size() == 0 || temperature.size() == n_regions) &&
-                  (down.shape(0) == 0 ||
-                   (n_features <= 0x7fffffff && mean.shape(0) == n_features &&
-                    scale.shape(0) == n_features && down.shape(1) == n_features)),
-              "the arrays of the gate do not fit together");
-        Gate out(n_features, weights.shape(1), false, temperature.size() > 0);
-        RegionTree &tree = out.own.regions;
-        tree.n_members = weights.shape(1);
-        tree.n_features = n_features;
-        if (down.shape(0) > 0)
-            tree.sums.set(n_features, down.shape(0), mean.data(), scale.data(), down.data(), clip);
-        for (std::size_t i = 0; i < n; ++i) {
-            const std::int64_t f = feature.data()[i], l = left.data()[i], r = right.data()[i];
-            const std::int64_t of = region.data()[i], here = static_cast<std::int64_t>(i);
-            const bool leaf = of >= 0;
-            // Children after their parents: a walk ends.
-            check(leaf ? of < static_cast<std::int64_t>(n_regions)
-                       : l > here && r > here && l < static_cast<std::int64_t>(n) &&
-                             r < static_cast<std::int64_t>(n) && f >= 0 &&
-                             f < static_cast<std::int64_t>(n_features + tree.sums.rank),
-                  "a node of the gate leads nowhere");
-            RegionTree::Node node{};
-            node.feature = static_cast<std::uint32_t>(leaf ? 0 : f);
-            node.child[0] = static_cast<std::int32_t>(leaf ? here : l);
-            node.child[1] = static_cast<std::int32_t>(leaf ? here : r);
-            node.threshold = threshold.data()[i];
-            node.missing_right = missing_left.data()[i] == 0;
-            node.region = static_cast<std::int32_t>(leaf ? of : -1);
-            tree.nodes.push_back(node);
-        }
-        tree.weights.assign(weights.data(), weights.data() + weights.size());
-        tree.finish();
-        for (std::size_t r = 0; r < temperature.size(); ++r)
-            tree.inverse_temperatures.push_back(1.0 / temperature.data()[r]);
-        return out;
+        gate.scale_for_softmax();
     }
 
     std::size_t nbytes() const { return own.nbytes(); }
 
-    // Weights of shape (rows, members) and inverse temperatures, ones where the gate has none.
+    // Weights of shape (rows, members).
     template <typename T>
-    void weigh(Strided<T, 2> X, Out<2> weights, Out<1> inverse_temperatures) const {
+    void weigh(Strided<T, 2> X, Out<2> weights) const {
         const std::size_t n = X.shape(0), k = own.n_members;
         check(X.shape(1) == own.n_features, "X has the wrong number of columns");
-        check(weights.shape(0) == n && weights.shape(1) == k && inverse_temperatures.shape(0) == n,
-              "out has the wrong shape");
+        check(weights.shape(0) == n && weights.shape(1) == k, "out has the wrong shape");
         const WithoutGil meanwhile;
         const Rows<T> rows{X.data(), X.stride(0), X.stride(1), n};
         RowWeights room;
@@ -157,21 +98,11 @@ class Gate {
             for (std::size_t i = 0; i < part.n; ++i) {
                 double *to = weights.data() + (first + i) * k;
                 for (std::size_t j = 0; j < k; ++j) to[j] = room.weights[j * room.stride + i];
-                inverse_temperatures.data()[first + i] =
-                    own.has_temperature ? own.inverse_temperature(room, i) : 1.0;
             }
         }
     }
 
     RowGate own;
-
-  private:
-    Gate(std::size_t n_features, std::size_t n_members, bool is_smooth, bool has_temperature) {
-        own.n_features = n_features;
-        own.n_members = n_members;
-        own.is_smooth = is_smooth;
-        own.has_temperature = has_temperature;
-    }
 };
 
 // Linear regressors under a gate whose members they are, with its own copy of both.
@@ -215,23 +146,6 @@ class GatedLines {
     SmoothLines smooth_;
     std::vector<double> slopes_, intercepts_;
 };
-
-// The same where every region of the gate has one line.
-template <typename T>
-bool region_lines_of(const Gate &gate, Strided<T, 2> X, In<double, 2> slopes,
-                     In<double, 1> intercepts, Out<1> out) {
-    const std::size_t n = X.shape(0), d = gate.own.n_features;
-    const std::size_t n_regions = gate.own.regions.n_regions;
-    check(!gate.own.is_smooth, "the gate has no regions");
-    check(X.shape(1) == d, "X has the wrong number of columns");
-    check(slopes.shape(0) == n_regions && slopes.shape(1) == d && intercepts.shape(0) == n_regions,
-          "the gate has other regions");
-    check(out.shape(0) == n, "out has the wrong shape");
-    const WithoutGil meanwhile;
-    const Rows<T> rows{X.data(), X.stride(0), X.stride(1), n};
-    const Lines lines{slopes.data(), intercepts.data(), d, gate.own.n_members};
-    return region_lines<T>(gate.own.regions, rows, lines, out.data());
-}
 
 // A gate, and which of its members is the first tree.
 struct Gating {
@@ -279,8 +193,7 @@ class Forest {
         predict_all<T>(X, out, n_threads, allow_nan, allow_inf, finish, {});
     }
 
-    // The same with weights by a gate, of which the trees are members `first` and on. A
-    // temperature of the gate's takes the place of the one given.
+    // The same with weights by a gate, of which the trees are members `first` and on.
     template <typename T>
     void predict_gated(const Gate &gate, std::size_t first, Strided<T, 2> X, Out<2> out,
                        std::size_t n_threads, bool allow_nan, bool allow_inf, bool vote,
@@ -306,7 +219,6 @@ class Forest {
         gated<T>(by, {x.data(), 0, x.stride(0), 1}, room, out.data(), [&](const auto &says) {
             predict_single<T>(x, out, allow_nan, says);
         });
-        if (by.gate->has_temperature) inverse_temperature = by.gate->inverse_temperature(room, 0);
         Finish{vote, floor, inverse_temperature, share}(out.data(), n_outputs());
     }
 
@@ -371,7 +283,7 @@ class Forest {
                const Sum &sum) const {
         const RowGate &gate = *by.gate;
         const std::size_t k = roots_.size(), n = rows.n;
-        if (gate.is_softmax() && k == gate.n_members) {
+        if (k == gate.n_members) {
             gate.read<T>(rows, said);
             SmoothGate::fit(said.weights, std::max(n, k));
             said.totals.assign(n, 0.0);
@@ -382,20 +294,15 @@ class Forest {
             }
             return;
         }
-        if (gate.is_smooth) gate.weigh<T>(rows, said);
-        else gate.read<T>(rows, said);
-        const RegionTree &tree = gate.regions;
-        const std::size_t many = gate.is_smooth ? n : tree.n_regions;
-        const double *of = gate.is_smooth ? said.weights.data() : tree.by_member.data();
-        of += by.first * many;
+        gate.weigh<T>(rows, said);
+        const double *of = said.weights.data() + by.first * n;
         // In the trees' order, as votes are summed: a class with every vote leaves exactly zero.
-        said.totals.assign(complement_ ? many : 0, 0.0);
+        said.totals.assign(complement_ ? n : 0, 0.0);
         double *RESTRICT totals = said.totals.data();
         if (complement_)
             for (std::size_t t = 0; t < k; ++t)
-                for (std::size_t i = 0; i < many; ++i) totals[i] += of[t * many + i];
-        if (gate.is_smooth) sum(Stored{of, totals, many});
-        else sum(ByRegion{&tree, by.first, said.regions.data(), totals});
+                for (std::size_t i = 0; i < n; ++i) totals[i] += of[t * n + i];
+        sum(Stored{of, totals, n});
     }
 
     template <typename T>
@@ -637,16 +544,12 @@ class Forest {
     }
 
     template <typename T>
-    Special predict_gated_block(const Rows<T> &rows, double *out, Work &work, Finish finish,
+    Special predict_gated_block(const Rows<T> &rows, double *out, Work &work, const Finish &finish,
                                 const Gating &by) {
         Special special;
         gated<T>(by, rows, work.gated, out,
                  [&](const auto &says) { special = sum_block<T>(rows, out, work, says); });
-        for (std::size_t i = 0; i < rows.n; ++i) {
-            if (by.gate->has_temperature)
-                finish.inverse_temperature = by.gate->inverse_temperature(work.gated, i);
-            finish(out + i * n_outputs(), n_outputs());
-        }
+        for (std::size_t i = 0; i < rows.n; ++i) finish(out + i * n_outputs(), n_outputs());
         return special;
     }
 
@@ -709,20 +612,17 @@ NB_MODULE(_forest, m) {
     const auto exact = nb::arg().noconvert();
     const auto plain = nb::arg();
     nb::class_<Gate>(m, "Gate")
-        .def_static("linear", &Gate::smooth, exact, exact, exact, exact, exact, plain, exact,
-                    plain, plain, plain, exact)
-        .def_static("regions", &Gate::regions, exact, exact, exact, exact, exact, exact, exact,
-                    exact, plain, exact, exact, exact, plain)
+        .def(nb::init<In<double, 1>, In<double, 1>, In<double, 2>, In<double, 1>, In<double, 2>,
+                      In<double, 1>, double>(),
+             exact, exact, exact, exact, exact, exact, plain)
         .def_prop_ro("nbytes", &Gate::nbytes)
-        .def("weigh", &Gate::weigh<float>, exact, exact, exact)
-        .def("weigh", &Gate::weigh<double>, exact, exact, exact);
+        .def("weigh", &Gate::weigh<float>, exact, exact)
+        .def("weigh", &Gate::weigh<double>, exact, exact);
     nb::class_<GatedLines>(m, "GatedLines")
         .def(nb::init<const Gate &, In<double, 2>, In<double, 1>>(), plain, exact, exact)
         .def_prop_ro("nbytes", &GatedLines::nbytes)
         .def("predict", &GatedLines::predict<double>, exact, exact)
         .def("predict", &GatedLines::predict<float>, exact, exact);
-    m.def("region_lines", &region_lines_of<float>, plain, exact, exact, exact, exact);
-    m.def("region_lines", &region_lines_of<double>, plain, exact, exact, exact, exact);
     nb::class_<Forest>(m, "Forest")
         .def(nb::init<In<float, 1>, In<std::int32_t, 1>, In<std::uint8_t, 1>, In<std::int32_t, 2>,
                       In<std::int32_t, 1>, In<double, 2>, std::size_t, bool, double>(),

@@ -1,41 +1,20 @@
 from numpy import ndarray
 
 class Gate:
-    @staticmethod
-    def linear(
+    def __init__(
+        self,
         mean: ndarray,
         scale: ndarray,
         down: ndarray,
+        offset: ndarray,
         up: ndarray,
         base: ndarray,
-        sparsemax: bool,
-        log_temperature: ndarray,
-        clip: float,
-        log_least: float,
-        log_most: float,
-        offset: ndarray,
-        /,
-    ) -> Gate: ...
-    @staticmethod
-    def regions(
-        feature: ndarray,
-        threshold: ndarray,
-        left: ndarray,
-        right: ndarray,
-        missing_left: ndarray,
-        region: ndarray,
-        weights: ndarray,
-        temperature: ndarray,
-        n_features: int,
-        mean: ndarray,
-        scale: ndarray,
-        down: ndarray,
         clip: float,
         /,
-    ) -> Gate: ...
+    ) -> None: ...
     @property
     def nbytes(self) -> int: ...
-    def weigh(self, X: ndarray, weights: ndarray, inverse_temperatures: ndarray, /) -> None: ...
+    def weigh(self, X: ndarray, weights: ndarray, /) -> None: ...
 
 class Forest:
     def __init__(
@@ -111,9 +90,6 @@ class GatedLines:
     def nbytes(self) -> int: ...
     def predict(self, X: ndarray, out: ndarray, /) -> bool: ...
 
-def region_lines(
-    gate: Gate, X: ndarray, slopes: ndarray, intercepts: ndarray, out: ndarray, /
-) -> bool: ...
 def finish_votes(
     scores: ndarray, floor: float, inverse_temperature: float, share: float, /
 ) -> None: ...

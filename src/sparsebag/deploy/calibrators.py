@@ -1,7 +1,7 @@
 """Calibrators of a finished vote, known to files and exports by their kind.
 
-To add one: a frozen dataclass with ``kind``, ``params`` and ``transform`` in `sparsebag.calibration`,
-a line in `CALIBRATORS`, and its nodes in `sparsebag.deploy.export_onnx.CALIBRATOR_NODES`.
+To add one: a frozen dataclass with ``kind``, ``params`` and ``transform`` in
+`sparsebag.calibration`, a line in `CALIBRATORS`, and its nodes in `sparsebag.deploy.export_onnx.CALIBRATOR_NODES`.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from collections.abc import Callable
 
 import numpy as np
 
-from sparsebag.deploy.not_exportable import NotExportable
 from sparsebag.calibration.calibrator import Calibrator, Params
 from sparsebag.calibration.temperature import Temperature
+from sparsebag.deploy.not_exportable import NotExportable
 
 __all__ = [
     "CALIBRATORS",

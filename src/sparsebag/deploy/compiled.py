@@ -26,7 +26,6 @@ from sparsebag.deploy.real_numbers import as_numbers
 from sparsebag.deploy.text_columns import Categories, encoded
 from sparsebag.deploy.threads import resolve_threads
 from sparsebag.deploy.trees import FlatTrees, readable
-from sparsebag.deploy.votes import tempered
 
 Group = FlatTrees | LinearVotes | StackedNetworks | OtherMembers
 
@@ -37,7 +36,7 @@ class CompiledEnsemble:
 
     The raw votes of the groups are summed; probabilities are then clipped at zero (refined leaves
     may be below), mixed with the uniform distribution (the floor), normalised, and calibrated.
-    With a gate the members' weights, and the temperature if it has one, depend on the row.
+    With a gate the members' weights depend on the row.
 
     Attributes
     ----------
@@ -171,10 +170,8 @@ class CompiledEnsemble:
             proba = self._raw(X, threads)
             finish_votes(proba, self.floor, inverse, share)
         else:
-            weights, local = self.gate.weigh(self._numbers(X, self.gate))
-            proba = self._raw(X, threads, weights)
-            finish_votes(proba, self.floor, 1.0, 0.0)
-            proba = tempered(proba, local if self.gate.has_temperature else inverse, share)
+            proba = self._raw(X, threads, self.gate.weights(self._numbers(X, self.gate)))
+            finish_votes(proba, self.floor, inverse, share)
         return self._calibrated(proba)
 
     def predict(self, X: Any, n_jobs: int | None = None) -> np.ndarray:
@@ -326,11 +323,6 @@ class CompiledEnsemble:
         widths |= set() if self.n_features is None else {self.n_features}
         if widths - {gate.n_features}:
             raise ValueError("the gate reads another number of features.")
-        if gate.has_temperature and (self.classes is None or not self._is_finished):
-            raise ValueError(
-                "a temperature that depends on the row takes the place of a calibrator's; it goes "
-                "with no other calibrator, and not with regression."
-            )
 
     @property
     def _is_finished(self) -> bool:
@@ -429,7 +421,7 @@ class CompiledEnsemble:
             )[:, 0]
         if self._lines is not None:
             return self._lines.predict(self._numbers(X, self._lines.members))
-        weights = None if gate is None else gate.weigh(self._numbers(X, gate))[0]
+        weights = None if gate is None else gate.weights(self._numbers(X, gate))
         return self._raw(X, n_threads, weights)[:, 0]
 
     def _raw(self, X: Any, n_threads: int, weights: np.ndarray | None = None) -> np.ndarray:

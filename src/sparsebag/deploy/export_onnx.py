@@ -19,12 +19,14 @@ from sparsebag.deploy.compiled import CompiledEnsemble
 from sparsebag.deploy.linear import LinearVotes
 from sparsebag.deploy.mlp import StackedNetworks
 from sparsebag.deploy.not_exportable import NotExportable
-from sparsebag.deploy.onnx_gate import LESS_OR_EQUAL, SUM, gate_nodes
+from sparsebag.deploy.onnx_gate import gate_nodes
 from sparsebag.deploy.onnx_graph import Graph
 from sparsebag.deploy.trees import FlatTrees
 from sparsebag.deploy.verification import Export, dense, probe_rows
 from sparsebag.deploy.whole_file import write_whole
 
+SUM, LESS_OR_EQUAL = 1, 0
+"""Codes of TreeEnsemble's attributes."""
 MAX_LEAVES = 2**15
 """Leaves times classes that are written out in the trees, about 2 MB; more become a table."""
 ACTIVATION_NODES = {"logistic": "Sigmoid", "tanh": "Tanh", "relu": "Relu"}
@@ -110,7 +112,7 @@ def export_onnx(model: CompiledEnsemble) -> OnnxExport:
     OnnxExport
     """
     graph = Graph()
-    weights, inverse = (None, None) if model.gate is None else gate_nodes(graph, model.gate)
+    weights = None if model.gate is None else gate_nodes(graph, model.gate.source)
     scores, first = [], 0
     for group in model.groups:
         end = first + group.n_members
@@ -121,7 +123,7 @@ def export_onnx(model: CompiledEnsemble) -> OnnxExport:
     if model.classes is None:
         outputs = [graph.output("Squeeze", "prediction", [None], total, graph.ints([1]))]
     else:
-        outputs = _vote(graph, model, total, inverse)
+        outputs = _vote(graph, model, total)
     export = OnnxExport(graph.finished(_width(model), _input_dtype(model), outputs), model)
     export.prove()
     return export
@@ -311,7 +313,7 @@ def _weighted(
 # -- what finishes the vote ------------------------------------------------------------------
 
 
-def _vote(graph: Graph, model: CompiledEnsemble, total: str, inverse: str | None) -> list[Any]:
+def _vote(graph: Graph, model: CompiledEnsemble, total: str) -> list[Any]:
     assert model.classes is not None
     n_classes = len(model.classes)
     p = total
@@ -322,11 +324,7 @@ def _vote(graph: Graph, model: CompiledEnsemble, total: str, inverse: str | None
         p = graph.add("Mul", p, graph.constant(1.0 - model.floor))
         p = graph.add("Add", p, graph.constant(model.floor / n_classes))
     p = _normalised(graph, p)
-    if inverse is not None:  # in the place of the calibrator's temperature
-        p = graph.add("Softmax", graph.add("Mul", graph.add("Log", p), inverse), axis=1)
-        if model.calibrator is not None and "share" in model.calibrator.params:
-            p = _with_share(graph, p, model.calibrator, n_classes)
-    elif model.calibrator is not None:
+    if model.calibrator is not None:
         if model.calibrator.kind not in CALIBRATOR_NODES:
             raise NotExportable(
                 f"the calibrator {name_of(model.calibrator)!r} has no ONNX form; use one of "

@@ -148,7 +148,7 @@ def _says_less_than_nothing(pool: MemberPool, n_outputs: int) -> bool:
 
 
 def _calibrated(ensemble: Any, model: CompiledEnsemble, *, clip: bool) -> Any:
-    calibrator, n_classes = model.calibrator, model.n_outputs
+    calibrator = model.calibrator
     if calibrator is not None and calibrator.kind not in CALIBRATORS:
         raise NotExportable(
             f"scikit-learn has no form for the calibrator {name_of(calibrator)!r}; use one of "
@@ -211,4 +211,3 @@ def _mixed(vote: Any, model: CompiledEnsemble, share: float) -> Any:
 def _uniform_voter(model: CompiledEnsemble) -> Any:
     uniform = DummyClassifier(strategy="uniform")
     return uniform.fit(np.zeros((model.n_outputs, 1)), np.arange(model.n_outputs))
-

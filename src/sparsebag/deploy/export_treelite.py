@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
+from sparsebag.calibration.calibrator import finished_votes
 from sparsebag.deploy.compiled import CompiledEnsemble
 from sparsebag.deploy.not_exportable import NotExportable, check_fixed_weights
 from sparsebag.deploy.trees import FlatTrees
 from sparsebag.deploy.verification import Export, dense, probe_rows
-from sparsebag.calibration.calibrator import finished_votes
 
 
 @dataclass(frozen=True)

@@ -14,12 +14,13 @@ from sklearn.utils import get_tags
 
 from sparsebag.deploy.calibrators import Calibrator
 from sparsebag.deploy.compiled import CompiledEnsemble, Group
-from sparsebag.deploy.gate import CompiledGate, Gate
+from sparsebag.deploy.gate import CompiledGate
 from sparsebag.deploy.linear import LINKS, LinearVotes
 from sparsebag.deploy.mlp import ACTIVATIONS, StackedNetworks
 from sparsebag.deploy.other import OtherMembers
 from sparsebag.deploy.trees import FlatTrees, distinct_rows, round_down
 from sparsebag.evidence.members import Member, MemberPool
+from sparsebag.local.gate import LinearGate
 
 PROBE_ROWS = 16
 """Random rows on which a linear member must agree with its arrays, or it predicts for itself."""
@@ -38,7 +39,7 @@ def compile_members(
     weights: np.ndarray,
     floor: float = 0.0,
     calibrator: Calibrator | None = None,
-    gate: Gate | None = None,
+    gate: LinearGate | None = None,
     positions: np.ndarray | None = None,
 ) -> CompiledEnsemble:
     """Survivors as arrays, or as themselves where no arrays are known for their kind.
@@ -51,7 +52,7 @@ def compile_members(
     floor : float
         Share of the uniform class distribution in each vote.
     calibrator : Calibrator, optional
-    gate : Gate, optional
+    gate : LinearGate, optional
         Weights that depend on the row, members in the pool's order; ``weights`` are then only what
         explanations compare with.
     positions : int ndarray of shape (n_active,), optional

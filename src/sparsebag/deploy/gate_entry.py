@@ -8,14 +8,12 @@ from typing import Any
 import numpy as np
 
 from sparsebag.deploy.container import ArtifactError, number, string, whole, with_keys
-from sparsebag.deploy.gate import CompiledGate, LinearGate, RegionGate, rebuild_gate
+from sparsebag.deploy.gate import CompiledGate
 from sparsebag.deploy.trees import FlatTrees
+from sparsebag.local.gate import LinearGate
 
-SETTINGS: dict[str, dict[str, Callable[[Any], Any]]] = {
-    LinearGate.kind: {"activation": string, "clip": number},
-    RegionGate.kind: {"n_features": whole, "clip": number},
-}
-"""What the settings of each kind of gate are, and how each is read."""
+DTYPES = {name: "<f8" for name in (*LinearGate.ARRAYS, "global_weights")} | {"members": "<i4"}
+"""Of a gate's arrays in a file."""
 
 
 def gate_entry(
@@ -33,10 +31,12 @@ def gate_entry(
     -------
     dict
     """
-    source, named = gate.source, gate.source.arrays()
-    if gate.global_weights is not None and gate.members is not None:
-        named = named | {"global_weights": gate.global_weights, "members": gate.members}
-    return {"kind": source.kind, "settings": source.settings(), "arrays": stored(named)}
+    beside = {"global_weights": gate.global_weights, "members": gate.members}
+    return {
+        "kind": LinearGate.kind,
+        "settings": gate.source.settings(),
+        "arrays": stored(gate.source.arrays() | beside),
+    }
 
 
 def read_gate(entry: Any, arrays: list[np.ndarray]) -> CompiledGate | None:
@@ -57,26 +57,16 @@ def read_gate(entry: Any, arrays: list[np.ndarray]) -> CompiledGate | None:
         return None
     entry = with_keys(entry, ("kind", "settings", "arrays"))
     kind = string(entry["kind"])
-    if kind not in SETTINGS:
+    if kind != LinearGate.kind:
         raise ArtifactError(f"it holds a gate of a kind, {kind[:20]!r}, that is not known")
-    known = tuple(name for name in SETTINGS[kind] if _is_due(entry, kind, name))
-    settings = with_keys(entry["settings"], known)
-    named = {name: arrays[whole(position)] for name, position in entry["arrays"].items()}
+    settings = with_keys(entry["settings"], ("clip",))
+    places = with_keys(entry["arrays"], tuple(DTYPES))
+    named = {name: arrays[whole(position)] for name, position in places.items()}
     for name, array in named.items():
-        whole_numbers = {"members": "<i4"} | (RegionGate.WHOLE if kind == RegionGate.kind else {})
-        expected = whole_numbers.get(name, "<f8")
-        if array.dtype.str != expected:
-            raise ArtifactError(f"its gate's {name[:20]!r} is of type {array.dtype.str}")
-    read = {name: SETTINGS[kind][name](value) for name, value in settings.items()}
-    beside = {name: named.pop(name, None) for name in ("global_weights", "members")}
-    source = rebuild_gate(kind, named, read)
-    with_keys(named, tuple(source.arrays()))
-    return CompiledGate(source, **beside)
-
-
-def _is_due(entry: Mapping[str, Any], kind: str, name: str) -> bool:
-    """Regions without directions have nothing to clip, and files of them have no word of it."""
-    return kind != RegionGate.kind or name != "clip" or "down" in entry["arrays"]
+        if array.dtype.str != DTYPES[name]:
+            raise ArtifactError(f"its gate's {name!r} is of type {array.dtype.str}")
+    source = LinearGate.rebuild(named, {"clip": number(settings["clip"])})
+    return CompiledGate(source, named["global_weights"], named["members"])
 
 
 def check_unweighted(groups: tuple[Any, ...]) -> None:

@@ -194,7 +194,7 @@ class FlatTrees:
             calibrator's share of the uniform distribution.
         floor, inverse_temperature, share : float
         gate : kernel of a gate, optional
-            Which weighs the trees row by row; its temperature takes the place of the one given.
+            Which weighs the trees row by row.
         first : int
             The gate's member that is the first tree.
 

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from sparsebag.deploy.compiled import CompiledEnsemble
-from sparsebag.deploy.gate import Gate, LinearGate, RegionGate
-from sparsebag.deploy.trees import FlatTrees, round_down
+from sparsebag.deploy.trees import FlatTrees
+from sparsebag.local.gate import LinearGate
 
 PROBE_ROWS = 500
 """Rows every export is tried on before it is handed out."""
@@ -241,19 +241,9 @@ def probe_rows(model: CompiledEnsemble, seed: int = 0) -> np.ndarray:
     return X
 
 
-def _move_to_gate(X: np.ndarray, gate: Gate, rng: np.random.Generator) -> None:
-    """Some rows to where the gate changes: about its mean and past its clip, or at its splits."""
-    if isinstance(gate, LinearGate):
-        rows = np.arange(1, len(X), 2)
-        spread = gate.scale * rng.normal(size=(len(rows), X.shape[1]))
-        with np.errstate(over="ignore"):
-            X[rows] = gate.mean + np.where(rng.random((len(rows), 1)) < 0.1, 100.0, 1.0) * spread
-        return
-    if not isinstance(gate, RegionGate):
-        return
-    inner = np.flatnonzero((gate.region < 0) & np.isfinite(gate.threshold))
-    for node in inner[gate.feature[inner] < gate.n_features]:
-        at = round_down(gate.threshold[node : node + 1])[0]
-        beside = [np.nextafter(at, np.float32(np.inf)), np.nextafter(at, np.float32(-np.inf)), at]
-        rows = np.flatnonzero(rng.random(len(X)) < 1.0 / len(inner))
-        X[rows, gate.feature[node]] = rng.choice(beside, len(rows))
+def _move_to_gate(X: np.ndarray, gate: LinearGate, rng: np.random.Generator) -> None:
+    """Some rows to where the gate changes: about its mean and past its clip."""
+    rows = np.arange(1, len(X), 2)
+    spread = gate.scale * rng.normal(size=(len(rows), X.shape[1]))
+    with np.errstate(over="ignore"):
+        X[rows] = gate.mean + np.where(rng.random((len(rows), 1)) < 0.1, 100.0, 1.0) * spread

@@ -7,8 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from sparsebag.calibration.calibrator import logarithm, softmax_rows
-
 BLOCK_ELEMENTS = 2**21
 """Scores or activations held at a time."""
 
@@ -146,30 +144,6 @@ def weighted_votes(
     for weight, vote, columns in zip(of_member, votes, class_columns, strict=True):
         out[:, columns] += weight * vote
     return out
-
-
-def tempered(proba: np.ndarray, inverse_temperature: Any, share: float) -> np.ndarray:
-    """Probabilities to the power of their row's inverse temperature, and a uniform share.
-
-    Parameters
-    ----------
-    proba : ndarray of shape (rows, C)
-    inverse_temperature : float or ndarray of shape (rows,)
-    share : float
-
-    Returns
-    -------
-    ndarray of shape (rows, C)
-
-    Examples
-    --------
-    >>> tempered(np.array([[0.75, 0.25]]), np.array([2.0]), 0.5).round(6).tolist()
-    [[0.7, 0.3]]
-    """
-    power = np.broadcast_to(inverse_temperature, len(proba))[:, None]
-    if np.any(power != 1.0):
-        proba = softmax_rows(logarithm(proba) * power)
-    return (1.0 - share) * proba + share / proba.shape[1] if share else proba
 
 
 def check_class_columns(class_columns: np.ndarray, n_outputs: int) -> None:

@@ -8,11 +8,10 @@ from typing import Any
 import numpy as np
 from sklearn.utils.parallel import Parallel, delayed
 
-from sparsebag.deploy.real_numbers import as_numbers
-from sparsebag.deploy.votes import tempered
-from sparsebag.evidence.members import MemberPool
 from sparsebag.calibration.calibrator import Calibrator, finished_votes
-from sparsebag.refine.gate import Gate
+from sparsebag.deploy.real_numbers import as_numbers
+from sparsebag.evidence.members import MemberPool
+from sparsebag.local.gate import LinearGate
 
 
 @dataclass(frozen=True)
@@ -28,7 +27,7 @@ class WeightedVote:
     floor : float
         Share of the uniform class distribution in each vote.
     calibrator : Calibrator or None
-    gate : Gate or None
+    gate : LinearGate or None
         Weights that depend on the row, in place of ``weights``.
     """
 
@@ -36,7 +35,7 @@ class WeightedVote:
     weights: np.ndarray
     floor: float = 0.0
     calibrator: Calibrator | None = None
-    gate: Gate | None = None
+    gate: LinearGate | None = None
 
     def predict(self, X: Any, n_jobs: int | None = None) -> np.ndarray:
         """Weighted mean of the members' predictions (regression)."""
@@ -53,9 +52,6 @@ class WeightedVote:
         proba = finished_votes(self._weighted_sum(votes, X), self.floor)
         # Rows sum to one but for rounding, which scikit-learn's scorers do not forgive.
         proba = np.asarray(proba / proba.sum(axis=1, keepdims=True))
-        if self.gate is not None and self.gate.has_temperature:
-            local = np.asarray(self.gate.temperatures(_numbers(X)))
-            return tempered(proba, 1.0 / local, float(getattr(self.calibrator, "share", 0.0)))
         return proba if self.calibrator is None else self.calibrator.transform(proba)
 
     def _votes(self, predict: Any, n_jobs: int | None) -> Any:

@@ -81,7 +81,7 @@ def check_tolerance(tolerance: Any, budget: Budget) -> float | None:
     """
     if tolerance is None:
         return None if budget.is_named else DEFAULT_TOLERANCE
-    if isinstance(tolerance, bool) or not isinstance(tolerance, Real) or not 0 <= tolerance < 1:
+    if not (_is_number(tolerance) and 0 <= tolerance < 1):
         raise ValueError(
             f"tolerance={tolerance!r} must be a fraction from 0 up to but not 1: the relative "
             "increase of the loss that you accept (0.01 is 1 %)."
@@ -107,7 +107,7 @@ def check_confidence(confidence: Any) -> float | None:
     """
     if confidence is None:
         return None
-    if isinstance(confidence, bool) or not isinstance(confidence, Real) or not 0.5 <= confidence < 1:
+    if not (_is_number(confidence) and 0.5 <= confidence < 1):
         raise ValueError(
             f"confidence={confidence!r} must be None or a number from 0.5 up to but not 1."
         )
@@ -167,9 +167,7 @@ def judge_rehearsal(
         proba = finished_votes(votes, floor)
         if calibration is None:
             return losses(proba), None
-        found = fit_calibration(
-            calibration, proba, made.target.argmax(axis=1), made.weight, start
-        )
+        found = fit_calibration(calibration, proba, made.target.argmax(axis=1), made.weight, start)
         if found.calibrator is not None:
             proba = found.calibrator.transform(proba)
         return losses(proba), found
@@ -186,7 +184,8 @@ def judge_rehearsal(
         by_recipe.append(column)
     mean = np.array([[share @ loss for loss, _ in column] for column in by_recipe])
     recipe = tuple(int(r) for r in _with_neighbours(np.log(mean + 1e-300)).argmin(axis=0))
-    chosen = [by_recipe[r][size] for size, r in enumerate(recipe)][::-1] + [(best_whole, of_whole)]
+    chosen = [by_recipe[r][size] for size, r in enumerate(recipe)][::-1]
+    chosen.append((best_whole, of_whole))
     risks = [loss for loss, _ in chosen]
     ratio, error = expected(risks, as_is, made.weight)
     ratio_calibrated, error_calibrated = expected(risks, best_whole, made.weight)
@@ -238,23 +237,25 @@ def choose_size(curve: RiskCurve, tolerance: float, confidence: float | None) ->
 def _with_neighbours(values: np.ndarray) -> np.ndarray:
     """Means of each column and its neighbours, the middle one twice."""
     padded = np.pad(values, ((0, 0), (1, 1)), mode="edge")
-    return (padded[:, :-2] + 2.0 * padded[:, 1:-1] + padded[:, 2:]) / 4.0
+    return np.asarray((padded[:, :-2] + 2.0 * padded[:, 1:-1] + padded[:, 2:]) / 4.0)
 
 
 def _check_limit(name: str, limit: Any) -> None:
     if limit is None:
         return
-    is_number = isinstance(limit, Real) and not isinstance(limit, bool)
-    whole = is_number and isinstance(limit, Integral) and limit >= 1
-    share = is_number and not isinstance(limit, Integral) and 0.0 < limit <= 1.0
-    if not (whole or share):
+    is_whole = isinstance(limit, Integral)
+    if not (_is_number(limit) and (limit >= 1 if is_whole else 0.0 < limit <= 1.0)):
         raise ValueError(
             f"{name}={limit!r} must be a whole number from 1, or a share of the whole ensemble "
             "between 0 and 1."
         )
 
 
-def _count(limit: float | None, whole: int) -> int | None:
+def _is_number(value: Any) -> bool:
+    return isinstance(value, Real) and not isinstance(value, bool)
+
+
+def _count(limit: Any, whole: int) -> int | None:
     if limit is None:
         return None
     return int(limit) if isinstance(limit, Integral) else max(1, int(limit * whole))

@@ -60,7 +60,9 @@ class RiskCurve:
 
     def __str__(self) -> str:
         lines = [f"{'share':>7} {'nodes':>9} {'members':>7}  {self.score} over the ensemble's"]
-        for row in zip(self.share, self.n_nodes, self.n_members, self.ratio, self.error, strict=True):
+        for row in zip(
+            self.share, self.n_nodes, self.n_members, self.ratio, self.error, strict=True
+        ):
             share, nodes, members, ratio, error = row
             lines.append(f"{share:>7.2%} {nodes:>9,.0f} {members:>7.0f}  {ratio:.3f} ± {error:.3f}")
         return "\n".join(lines)

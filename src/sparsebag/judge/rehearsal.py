@@ -21,7 +21,7 @@ from sparsebag.student.student import students
 from sparsebag.student.teacher import Recipe, Teacher
 from sparsebag.student.trees import votes
 
-FOLDS, TREES = 3, 50
+FOLDS, TREES = 3, 40
 """Of the rehearsal: together no more than the ensemble's own fit costs, at 100 trees."""
 MANY_ROWS, FEW_TREES, MOST_HELD_OUT = 20_000, 25, 20_000
 """From so many rows one split into training and held-out rows, and fewer trees, say enough."""
@@ -135,12 +135,13 @@ def rehearse(
     Rehearsal
     """
     splits = _splits(rows.target, folds, is_classification=pool.classes is not None)
+    n_trees = TREES if len(rows.target) < MANY_ROWS else FEW_TREES
     parts = []
     for number, held in enumerate(splits):
         progress.say(f"rehearsal {number + 1} of {len(splits)}")
         kept = np.setdiff1d(np.arange(len(rows.target)), held)
         train, test = rows.take(kept), rows.take(held)
-        copy, columns = _copy(pool, train, number, n_jobs)
+        copy, columns = _copy(pool, train, n_trees, number, n_jobs)
         parts.append(
             _scored(copy, columns, train, test, share, len(pool.members), most_trees, n_threads)
         )
@@ -214,7 +215,7 @@ def _scored(
 
 
 def _copy(
-    pool: MemberPool, train: TrainingRows, seed: int, n_jobs: int | None
+    pool: MemberPool, train: TrainingRows, n_trees: int, seed: int, n_jobs: int | None
 ) -> tuple[MemberPool, np.ndarray]:
     """A copy fitted on some rows, with fewer trees, and the classes it has seen."""
     if train.held_out:
@@ -223,9 +224,8 @@ def _copy(
     is_vote = pool.classes is not None
     y = train.target.argmax(axis=1) if is_vote else train.target[:, 0]
     copy = clone(pool.source)
-    few = FEW_TREES if len(y) > MANY_ROWS // 2 else TREES
     params: dict[str, Any] = {
-        "n_estimators": min(few, len(pool.members)),
+        "n_estimators": min(n_trees, len(pool.members)),
         "random_state": seed,
         "oob_score": False,
         "warm_start": False,
@@ -252,4 +252,3 @@ def _splits(target: np.ndarray, folds: int | None, *, is_classification: bool) -
         return [order[np.linspace(0, len(order) - 1, held).astype(np.intp)]]
     n_folds = min(folds or FOLDS, len(target))
     return [order[fold::n_folds] for fold in range(n_folds)]
-

@@ -88,7 +88,9 @@ class Selection:
             lines.append(f"{'nodes':<9}{a.nodes:,} → {b.nodes:,} ({b.nodes / a.nodes:.2g}x)")
         lines.append(f"{'file':<9}{_bytes(a.nbytes)} → {_bytes(b.nbytes)}")
         if b.comparisons:
-            lines.append(f"{'work':<9}{a.comparisons:,.0f} → {b.comparisons:,.0f} comparisons a row")
+            lines.append(
+                f"{'work':<9}{a.comparisons:,.0f} → {b.comparisons:,.0f} comparisons a row"
+            )
         lines.append(f"{'quality':<9}{self._quality()}")
         lines.append(f"{'done':<9}{self.done}")
         lines.append(f"{'next':<9}{self._next()}")

@@ -12,7 +12,7 @@ ridge towards where they start.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -23,16 +23,16 @@ from sparsebag.student._student import add_up, backfit, prune
 from sparsebag.student.teacher import Lesson
 from sparsebag.student.trees import TreeTable, pruned_tree, votes
 
-NODES_A_TREE = 50
+NODES_A_TREE = 40
 """Fewer nodes than this a tree are better spent on fewer trees."""
-RIDGE = 25.0
+RIDGE = 12.0
 """Training rows' worth of a leaf's start in its fitted value."""
 SWEEPS = 3
 """Passes over the trees at each size; each starts from the size before."""
 TINY_MASS = 1e-9
 """Of a leaf without rows, whose value then counts for nothing."""
-LEVELS = 128
-"""Steps between the lowest and the highest leaf value: more change nothing a user would see."""
+ROUNDING = 1e-5
+"""Variance that rounded leaves add to a vote, of that of the targets: nothing a user would see."""
 
 
 @dataclass(frozen=True)
@@ -74,20 +74,22 @@ class Student:
         """What the student says of rows that the table has routed, shape (rows, columns)."""
         return votes(self.leaf_of[leaf[self.trees]], self.value)
 
-    def members(self, pool: MemberPool) -> tuple[Member, ...]:
+    def members(self, pool: MemberPool, spread: float) -> tuple[Member, ...]:
         """The kept trees as scikit-learn trees of equal weight.
 
         Parameters
         ----------
         pool : MemberPool
             The ensemble's.
+        spread : float
+            Standard deviation of the targets; one for classes.
 
         Returns
         -------
         tuple of Member
         """
         is_vote = pool.classes is not None
-        value = _rounded(self.value * len(self.trees), is_vote=is_vote)
+        value = _rounded(self.value * len(self.trees), len(self.trees), spread, is_vote=is_vote)
         if is_vote and value.shape[1] == 1:
             value = np.concatenate([1.0 - value, value], axis=1)
         columns = None if pool.classes is None else np.arange(len(pool.classes))
@@ -139,7 +141,7 @@ class Student:
 
     def spread(self, mass: np.ndarray) -> np.ndarray:
         """How much each kept tree varies: what is lost where it becomes one leaf."""
-        return self._collapsed(mass)[1][self.offset[:-1]]
+        return np.asarray(self._collapsed(mass)[1][self.offset[:-1]])
 
     def refitted(self, lesson: Lesson) -> Student:
         """Leaves fitted jointly to the teacher's vote on the rows of the lesson."""
@@ -183,7 +185,8 @@ class Student:
         """Each node's mean value, and what is lost where its subtree becomes one leaf."""
         here = np.where(self.left < 0, mass + TINY_MASS, 0.0)
         square = here * np.einsum("ic,ic->i", self.value, self.value)
-        totals = np.concatenate([here[:, None], here[:, None] * self.value, square[:, None]], axis=1)
+        sums = (here[:, None], here[:, None] * self.value, square[:, None])
+        totals = np.concatenate(sums, axis=1)
         add_up(self.left, self.right, totals)
         mean = totals[:, 1:-1] / totals[:, :1]
         lost = totals[:, -1] - totals[:, 0] * np.einsum("ic,ic->i", mean, mean)
@@ -204,14 +207,14 @@ class Student:
 
 
 def students(
-    lesson: Lesson, allowed: Sequence[float], most_trees: int | None = None
+    lesson: Lesson, allowed: Iterable[float], most_trees: int | None = None
 ) -> Iterator[Student]:
     """Students of falling size, each made from the one before.
 
     Parameters
     ----------
     lesson : Lesson
-    allowed : sequence of float
+    allowed : iterable of float
         Most nodes of each, falling.
     most_trees : int, optional
 
@@ -249,15 +252,15 @@ def _followed(leaf_of: np.ndarray, ends: np.ndarray) -> np.ndarray:
     return np.where(leaf_of < 0, -1, ends[leaf_of])
 
 
-def _rounded(value: np.ndarray, *, is_vote: bool) -> np.ndarray:
+def _rounded(value: np.ndarray, k: int, spread: float, *, is_vote: bool) -> np.ndarray:
     """Leaf values in steps of a power of two, so that files hold them as small integers.
 
-    Class shares still sum to one: what rounding takes from them, the largest gets back.
+    The mean of k rounded values has variance ``step² / 12k``. Class shares still sum to one: what
+    rounding takes from them, the largest gets back.
     """
-    spread = float(np.ptp(value))
     if not spread > 0.0:
         return value
-    step = 2.0 ** np.floor(np.log2(spread / LEVELS))
+    step = 2.0 ** np.floor(np.log2(spread * np.sqrt(12.0 * k * ROUNDING)))
     rounded = np.round(value / step) * step + 0.0  # no negative zeros, which are no integers
     if is_vote and value.shape[1] > 1:
         largest = rounded.argmax(axis=1)

@@ -16,7 +16,7 @@ Noisy data want shrinking, clean data twicing; `RECIPES` are three points betwee
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -29,14 +29,14 @@ from sparsebag.student.trees import TreeTable, votes
 
 BLOCK_ROWS = 16_384
 """Rows routed through all trees at a time."""
-MOST_ROWS = 30_000
+MOST_ROWS = 15_000
 """Training rows that leaves are refitted on; node values are of all rows."""
-MIXTURES_A_ROW, MOST_MIXTURES = 4, 20_000
+MIXTURES_A_ROW, MOST_MIXTURES = 6, 12_000
 """Mixtures for each training row, and at most."""
 SHARE_OF_MIXTURES = 0.8
 """Weight of all mixtures together: training rows alone would teach the noise of their labels."""
-MOST_TREES = 100
-"""Trees of a student; the teacher has all."""
+MOST_TEACHING, MOST_TREES = 300, 100
+"""Trees that teach, and trees of a student: more change nothing but the time it takes."""
 
 
 @dataclass(frozen=True)
@@ -126,11 +126,16 @@ class Teacher:
         self.knows_bags = knows_bags and pool.in_bag is not None
         self.recipes = RECIPES if self.knows_bags else RECIPES_WITHOUT_BAGS
         # Of two classes one column says all.
-        self.column = slice(1, 2) if target.shape[1] == 2 and pool.classes is not None else slice(None)
-        self.table = TreeTable.of(pool)
+        is_binary = pool.classes is not None and target.shape[1] == 2
+        self.column = slice(1, 2) if is_binary else slice(None)
+        self.table = TreeTable.of(replace(pool, members=pool.members[:MOST_TEACHING]))
         rng = np.random.default_rng(seed)
-        self._add_up_rows(X, target, weight)
-        self._route_lesson(X, weight, rng)
+        n_rows = X.shape[0]
+        picked = np.arange(n_rows)
+        if n_rows > MOST_ROWS:
+            picked = np.sort(rng.choice(n_rows, MOST_ROWS, replace=False))
+        leaf = self._add_up_rows(X, target, weight, picked)
+        self._add_mixtures(X[picked], leaf, weight[picked] * (n_rows / len(picked)), rng)
 
     def lesson(self, recipe: Recipe) -> Lesson:
         """What a student learns by a recipe.
@@ -167,45 +172,45 @@ class Teacher:
         is_one_of_two = vote.shape[1] == 1 and self.pool.classes is not None
         return np.concatenate([1.0 - vote, vote], axis=1) if is_one_of_two else vote
 
-    def _add_up_rows(self, X: Any, target: np.ndarray, weight: np.ndarray) -> None:
-        """Row weights, targets and out-of-bag votes in every node, over all rows."""
+    def _add_up_rows(
+        self, X: Any, target: np.ndarray, weight: np.ndarray, picked: np.ndarray
+    ) -> np.ndarray:
+        """Row weights, targets and out-of-bag votes in every node; leaves of the picked rows."""
         table, column = self.table, self.column
         own = np.ascontiguousarray(table.value[:, column])
         width = own.shape[1]
         mass, of_target = np.zeros(table.n_nodes), np.zeros((table.n_nodes, 2 * width))
         unseen = self._unseen(X.shape[0]) if self.knows_bags else None
-        heard = []
+        heard, leaves = [], []
         for start in range(0, X.shape[0], BLOCK_ROWS):
             rows = slice(start, start + BLOCK_ROWS)
             leaf = table.route(X[rows], self.n_threads)
             truth = target[rows, column]
             vote = truth if unseen is None else _oob_vote(leaf, unseen[:, rows], own, truth)
-            heard.append(vote)
             both = np.ascontiguousarray(np.concatenate([truth, vote], axis=1))
             add_rows(leaf, weight[rows], both, mass, of_target, self.n_threads)
+            first, last = np.searchsorted(picked, (start, start + BLOCK_ROWS))
+            leaves.append(leaf[:, picked[first:last] - start])
+            heard.append(vote)
         self._heard = heard if unseen is not None else None
         totals = table.added_up(np.concatenate([mass[:, None], of_target], axis=1))
         self._mass = np.ascontiguousarray(totals[:, 0])
         self._of_target = np.ascontiguousarray(totals[:, 1 : 1 + width])
         self._of_oob_vote = np.ascontiguousarray(totals[:, 1 + width :])
+        return np.concatenate(leaves, axis=1)
 
-    def _route_lesson(self, X: Any, weight: np.ndarray, rng: np.random.Generator) -> None:
-        """Training rows and mixtures, routed through every tree."""
-        n_rows, table = X.shape[0], self.table
-        picked = np.arange(n_rows)
-        if n_rows > MOST_ROWS:
-            picked = np.sort(rng.choice(n_rows, MOST_ROWS, replace=False))
-        rows = X[picked]
-        leaf = table.route(rows, self.n_threads)
-        share = weight[picked] * (n_rows / len(picked))
+    def _add_mixtures(
+        self, X: Any, leaf: np.ndarray, weight: np.ndarray, rng: np.random.Generator
+    ) -> None:
+        """The rows of a lesson: training rows, and mixtures of them."""
+        self._leaf, self._weight = leaf, weight
         if sp.issparse(X):  # neighbours of sparse rows mixed would not be sparse
-            self._leaf, self._weight = leaf, share
             return
-        n_mixed = min(MIXTURES_A_ROW * len(picked), MOST_MIXTURES)
-        mixed, first = mixtures(rows, leaf, n_mixed, rng)
-        of_mixed = SHARE_OF_MIXTURES * share[first] * (len(picked) / n_mixed)
-        self._leaf = np.concatenate([leaf, table.route(mixed, self.n_threads)], axis=1)
-        self._weight = np.concatenate([(1.0 - SHARE_OF_MIXTURES) * share, of_mixed])
+        n = min(MIXTURES_A_ROW * len(weight), MOST_MIXTURES)
+        mixed, first = mixtures(X, leaf, n, rng)
+        of_mixed = SHARE_OF_MIXTURES * weight[first] * (len(weight) / n)
+        self._leaf = np.concatenate([leaf, self.table.route(mixed, self.n_threads)], axis=1)
+        self._weight = np.concatenate([(1.0 - SHARE_OF_MIXTURES) * weight, of_mixed])
 
     def _unseen(self, n_rows: int) -> np.ndarray:
         """Whether each row is out of each bag, shape (n_trees, rows)."""

@@ -1,4 +1,4 @@
-// Weights of the trees that depend on the row, by either gate, and how much each tree has to say.
+// Weights of the trees that depend on the row, and how much each tree has to say.
 #pragma once
 
 #include <algorithm>
@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "keys.h"
-#include "region_tree.h"
 #include "smooth_gate.h"
 
 namespace sparsebag {
@@ -16,34 +15,22 @@ namespace sparsebag {
 // weights[j * stride].
 struct RowWeights {
     Reading reading;
-    std::vector<std::uint32_t> regions;
-    std::vector<double> weights, totals, room;
+    std::vector<double> weights, totals;
     std::size_t stride = 0;
 
     std::size_t nbytes() const { return (weights.size() + reading.g.size()) * sizeof(double); }
 };
 
-// Either gate.
 struct RowGate {
     std::size_t n_features = 0, n_members = 0;
-    bool is_smooth = true, has_temperature = false;
     SmoothGate smooth;
-    RegionTree regions;
 
-    std::size_t nbytes() const { return is_smooth ? smooth.nbytes() : regions.nbytes(); }
-    bool is_softmax() const { return is_smooth && smooth.activation == Activation::softmax; }
+    std::size_t nbytes() const { return smooth.nbytes(); }
 
-    // All that weights and temperatures of the rows hang on.
+    // All that weights of the rows hang on.
     template <typename T>
     void read(const Rows<T> &rows, RowWeights &to) const {
-        if (is_smooth) return smooth.read<T>(rows, to.reading);
-        if (to.regions.size() < rows.n) to.regions.resize(rows.n);
-        regions.regions_of<T>(rows, to.room, to.regions.data());
-    }
-
-    double inverse_temperature(const RowWeights &of, std::size_t row) const {
-        return is_smooth ? of.reading.inverse_temperatures[row]
-                         : regions.inverse_temperatures[of.regions[row]];
+        smooth.read<T>(rows, to.reading);
     }
 
     // All weights of all rows.
@@ -54,14 +41,6 @@ struct RowGate {
         to.stride = n;
         SmoothGate::fit(to.weights, n_members * n);
         double *w = to.weights.data();
-        if (!is_smooth) {
-            for (std::size_t j = 0; j < n_members; ++j) {
-                const double *of = regions.by_member.data() + j * regions.n_regions;
-                for (std::size_t i = 0; i < n; ++i) w[j * n + i] = of[to.regions[i]];
-            }
-            return;
-        }
-        if (!is_softmax()) return smooth.sparsemax(n, to.reading, w, n, to.room);
         to.totals.assign(n, 0.0);
         double *RESTRICT totals = to.totals.data();
         if (n == 1) totals[0] = smooth.weigh_row(0, to.reading, w);
@@ -141,27 +120,6 @@ struct Stored {
 #endif
         add_weighted(n, leaves, number, of + tree * stride, sums);
     }
-};
-
-// The weights of the rows' regions; `totals` are those of the regions.
-struct ByRegion {
-    const RegionTree *tree;
-    std::size_t first;
-    const std::uint32_t *regions;
-    const double *totals;
-
-    struct OfTree {
-        const double *weights;
-        const std::uint32_t *regions;
-        double operator()(std::size_t i) const { return weights[regions[i]]; }
-    };
-    OfTree of_tree(std::size_t t, std::size_t) const {
-        return {tree->by_member.data() + (first + t) * tree->n_regions, regions};
-    }
-    Beside of_row(std::size_t row) const {
-        return {tree->weights.data() + regions[row] * tree->n_members + first};
-    }
-    double total(std::size_t row) const { return totals[regions[row]]; }
 };
 
 // A softmax over these trees and no other members: weights of a tree when it is its turn, never

@@ -1,6 +1,5 @@
-// Linear regressors under a gate: sum_j w_j(x) (b_j + a_j x). Of a smooth gate, weights and votes of
-// a few rows at a time, so that neither is ever written to memory for all rows; of one of regions,
-// the line into which the members of the row's region collapse.
+// Linear regressors under a gate: sum_j w_j(x) (b_j + a_j x). Weights and votes of a few rows at a
+// time, so that neither is ever written to memory for all rows.
 //
 // As in gate.h rows stand side by side, and each gets the same operations in the same order
 // whatever its neighbours.
@@ -16,8 +15,7 @@
 
 namespace sparsebag {
 
-// Slopes of members are of shape (n_features, n_members), as files hold them, and those of regions
-// of shape (n_regions, n_features).
+// Slopes are of shape (n_features, n_members), as files hold them.
 struct Lines {
     const double *slopes, *intercepts;
     std::size_t n_features, n_members;
@@ -120,71 +118,6 @@ bool gated_lines(const RowGate &gate, const Rows<T> &rows, const Lines &members,
 #endif
         weighted_lines<T>(part, members, w, said.stride, out + first);
     }
-    return all_finite(out, rows.n);
-}
-
-// intercept + slopes x, in as many partial sums as vectors hold: one chain of additions would wait
-// for each of them. `step` is known to the compiler where it is one.
-template <typename T>
-SPARSEBAG_INLINE double line_at(const T *x, std::int64_t step, const double *slopes, std::size_t d,
-                                double intercept) {
-    constexpr std::size_t LANES = 8;
-    double sum[LANES] = {};
-    std::size_t f = 0;
-    const auto at = [x, step](std::size_t i) {
-        return static_cast<double>(x[static_cast<std::int64_t>(i) * step]);
-    };
-    for (; f + LANES <= d; f += LANES)
-        for (std::size_t l = 0; l < LANES; ++l) sum[l] += slopes[f + l] * at(f + l);
-    double rest = intercept;
-    for (; f < d; ++f) rest += slopes[f] * at(f);
-    const double even = (sum[0] + sum[4]) + (sum[2] + sum[6]);
-    const double odd = (sum[1] + sum[5]) + (sum[3] + sum[7]);
-    return rest + (even + odd);
-}
-
-constexpr std::size_t REGION_ROWS = 16;  // few enough to stay in cache between sum and line
-
-template <typename T>
-SPARSEBAG_INLINE void add_region_lines(const RegionTree &regions, const Rows<T> &rows,
-                                       const Lines &lines, double *out) {
-    const std::size_t d = lines.n_features;
-    const std::int64_t step = rows.column_stride;
-    thread_local std::vector<double> room;
-    std::uint32_t region[REGION_ROWS];
-    for (std::size_t first = 0; first < rows.n; first += REGION_ROWS) {
-        const std::size_t left = rows.n - first;
-        const Rows<T> part = rows.part(first, left < REGION_ROWS ? left : REGION_ROWS);
-        regions.regions_of<T>(part, room, region);
-        for (std::size_t i = 0; i < part.n; ++i) {
-            const T *x = part.row(i);
-            const double *slopes = lines.slopes + region[i] * d, start = lines.intercepts[region[i]];
-            out[first + i] = step == 1 ? line_at<T>(x, 1, slopes, d, start)
-                                       : line_at<T>(x, step, slopes, d, start);
-        }
-    }
-}
-
-#if defined(SPARSEBAG_X86)
-template <typename T>
-__attribute__((target("avx2"))) void add_region_lines_avx2(const RegionTree &regions,
-                                                           const Rows<T> &rows, const Lines &lines,
-                                                           double *out) {
-    add_region_lines<T>(regions, rows, lines, out);
-}
-#endif
-
-// The same of a gate of regions.
-template <typename T>
-bool region_lines(const RegionTree &regions, const Rows<T> &rows, const Lines &lines, double *out) {
-#if defined(SPARSEBAG_X86)
-    const Instructions *chosen = chosen_instructions().load(std::memory_order_relaxed);
-    if (chosen->compare == compare_avx2) {
-        add_region_lines_avx2<T>(regions, rows, lines, out);
-        return all_finite(out, rows.n);
-    }
-#endif
-    add_region_lines<T>(regions, rows, lines, out);
     return all_finite(out, rows.n);
 }
 

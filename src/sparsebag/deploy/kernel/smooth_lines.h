@@ -62,7 +62,7 @@ struct SmoothLines {
         n_features = d;
         rank = gate.sums.rank;
         const std::size_t k = gate.n_members;
-        if (gate.activation != Activation::softmax || !gate.ends_known || rank > MOST_RANK) return;
+        if (!gate.ends_known || rank > MOST_RANK) return;
         fits = true;
         std::copy(gate.offset.begin(), gate.offset.end(), offset);
         const std::size_t width = quads(d) * QUAD;

@@ -1,0 +1,177 @@
+"""Gates are fitted where they gain, judged on rows they have not seen, and declined elsewhere."""
+
+import numpy as np
+import pytest
+from scipy.optimize import check_grad
+from sklearn.datasets import load_breast_cancer, make_friedman1
+from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
+
+from sparsebag.evidence.collect import collect_evidence
+from sparsebag.evidence.evidence import OOBEvidence
+from sparsebag.evidence.from_ensemble import read_ensemble
+from sparsebag.local.fit import GateProblem, Shape, fit_gate
+from sparsebag.local.row_votes import RowVotes
+
+K = 8
+
+
+def experts(n_classes=None, n=600, seed=0, oob=0.6):
+    """Rows, targets and votes of members that know the truth on one side of the first feature."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, 4))
+    knows = (X[:, :1] > 0.0) == (np.arange(K) % 2 == 0)
+    if n_classes is None:
+        y = X[:, 1] + X[:, 2]
+        votes = np.where(knows, y[:, None], 0.0) + 0.3 * rng.normal(size=(n, K))
+        planes, task, classes = None, "regression", None
+    else:
+        y = rng.integers(n_classes, size=n)
+        logits = rng.normal(size=(n, K, n_classes))
+        logits += 3.0 * knows[:, :, None] * np.eye(n_classes)[y][:, None, :]
+        proba = np.exp(logits) / np.exp(logits).sum(axis=2, keepdims=True)
+        votes = proba[np.arange(n), :, y]
+        planes, task, classes = (
+            tuple(proba.transpose(2, 0, 1)),
+            "classification",
+            np.arange(n_classes),
+        )
+    mask = rng.random((n, K)) < oob
+    evidence = OOBEvidence(
+        np.where(mask, votes, 0.0), mask, y, task, classes=classes, class_votes=planes
+    )
+    return evidence, X, np.full(K, 1 / K), votes, y
+
+
+def test_loss(votes, y, weights, regression):
+    vote = np.sum(weights * votes, axis=1)
+    return float(np.mean((vote - y) ** 2 if regression else -np.log(vote)))
+
+
+test_loss.__test__ = False
+
+
+@pytest.mark.parametrize("n_classes", [None, 2, 3])
+def test_the_gradient_is_that_of_the_objective(n_classes):
+    evidence, X, weights, _, _ = experts(n_classes, n=60)
+    rows = RowVotes.read(evidence, X, weights)
+    problem = GateProblem(rows, 1e-3, *rows.moments())
+    for rank in (1, 3):
+        shape = Shape(1.5, 4.0, rank)
+        flat = np.random.default_rng(0).normal(size=(4 + 1 + K) * rank)
+        error = check_grad(
+            lambda x, s=shape: problem.objective(x, s)[0],
+            lambda x, s=shape: problem.objective(x, s)[1],
+            flat,
+        )
+        assert error < 1e-5
+
+
+@pytest.mark.parametrize("n_classes", [None, 2, 3])
+@pytest.mark.parametrize("local", ["auto", True])
+def test_experts_get_a_gate_that_gains_on_other_rows(n_classes, local):
+    evidence, X, weights, *_ = experts(n_classes)
+    found = fit_gate(evidence, X, weights, local=local, floor=1e-3)
+    assert found.used
+    assert found.gain > 3 * found.gain_error > 0.0
+    assert found.loss_before - found.loss_after == pytest.approx(found.gain)
+    _, X_new, _, votes, y = experts(n_classes, n=3000, seed=1)
+    knows = (X_new[:, :1] > 0.0) == (np.arange(K) % 2 == 0)
+    before, after, oracle = (
+        test_loss(votes, y, w, n_classes is None)
+        for w in (weights, found.gate.weights(X_new), knows / (K / 2))
+    )
+    assert before - after > 0.8 * (before - oracle)
+    assert len(str(found).splitlines()) == 3
+
+
+def test_the_estimate_is_that_of_the_vote_of_all_members():
+    evidence, X, weights, *_ = experts(n=2000, oob=0.37)
+    found = fit_gate(evidence, X, weights, local=True, floor=0.0)
+    _, X_new, _, votes, y = experts(n=20000, seed=1)
+    assert found.loss_before == pytest.approx(test_loss(votes, y, weights, True), rel=0.1)
+    # Rows whose trusted members have all seen them count as no gain.
+    deployed = test_loss(votes, y, found.gate.weights(X_new), True)
+    assert deployed < found.loss_after < found.loss_before - 3 * found.gain_error
+
+
+def test_held_out_votes_are_those_of_all_members():
+    evidence, X, weights, votes, y = experts(oob=1.1)
+    rows = RowVotes.read(evidence, X, weights)
+    losses = rows.full_vote(np.tile(weights, (600, 1))).losses
+    np.testing.assert_allclose(losses, (votes @ weights - y) ** 2, atol=1e-10)
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_auto_declines_on_plain_forests(seed):
+    X, y = make_friedman1(600, noise=1.0, random_state=seed)
+    regression = RandomForestRegressor(40, random_state=seed), X, y
+    classification = (
+        RandomForestClassifier(40, random_state=seed),
+        *load_breast_cancer(return_X_y=True),
+    )
+    for forest, rows, target in (regression, classification):
+        evidence = collect_evidence(read_ensemble(forest.fit(rows, target)), rows, target)
+        found = fit_gate(evidence, rows, np.full(40, 1 / 40), local="auto", floor=1e-3)
+        assert not found.used
+        assert "no gain is beyond chance" in str(found)
+        assert len(str(found).splitlines()) == 2
+
+
+def test_members_without_weight_have_no_part():
+    evidence, X, weights, *_ = experts()
+    weights = weights.copy()
+    weights[[1, 4]] = 0.0
+    found = fit_gate(evidence, X, weights, local=True, floor=0.0)
+    kept = evidence.take_members(np.flatnonzero(weights))
+    alone = fit_gate(kept, X, np.full(6, 1 / 6), local=True, floor=0.0)
+    assert found.gate.n_members == 6
+    np.testing.assert_allclose(found.gate.weights(X), alone.gate.weights(X), atol=1e-6)
+
+
+def test_units_outliers_and_missing_values_of_features():
+    evidence, X, weights, *_ = experts()
+    expected = fit_gate(evidence, X, weights, local=True, floor=0.0)
+    moved = X * [1e-6, 1e6, 1.0, 1.0] + [0.0, 0.0, 100.0, 0.0]
+    moved = np.hstack([moved, np.full((600, 1), 7.0), np.full((600, 1), np.nan)])
+    moved[3, 0], moved[4, 1], moved[5, 2] = 1e9, np.inf, np.nan
+    found = fit_gate(evidence, moved, weights, local=True, floor=0.0)
+    assert found.gain == pytest.approx(expected.gain, rel=0.05)
+
+
+def test_row_weights_count():
+    evidence, X, weights, *_ = experts()
+    weight = np.where(np.arange(600) < 150, 1.0, 0.0)
+    few = OOBEvidence(evidence.votes, evidence.oob_mask, evidence.target, "regression", weight)
+    found = fit_gate(few, X, weights, local="auto", floor=0.0)
+    assert not found.used
+    assert "fewer than 200 rows" in found.reason
+
+
+def test_a_gate_makes_votes_surer_or_less_sure():
+    evidence, X, weights, *_ = experts(2)
+    assert fit_gate(evidence, X, weights, local=True, floor=1e-3).temperature_ratio > 1.2
+    assert fit_gate(*experts()[:3], local=True, floor=0.0).temperature_ratio == 1.0
+
+
+@pytest.mark.parametrize(
+    ("how", "message"),
+    [
+        ({"local": "linear"}, "local='linear' is not known; use None, 'auto' or True"),
+        ({"weights": np.eye(K)[0]}, "local=True cannot fit a gate, because one member has all"),
+        ({"X_numbers": np.zeros((3, 4))}, "one row for each of the 600 rows"),
+    ],
+)
+def test_what_cannot_be_fitted_is_said(how, message):
+    evidence, X, weights, *_ = experts()
+    given = {"X_numbers": X, "weights": weights, "local": True, "floor": 0.0} | how
+    with pytest.raises(ValueError, match=message):
+        fit_gate(evidence, **given)
+
+
+def test_votes_of_every_class_are_needed():
+    evidence, X, weights, *_ = experts(3)
+    true_only = OOBEvidence(
+        evidence.votes, evidence.oob_mask, evidence.target, "classification", classes=np.arange(3)
+    )
+    with pytest.raises(ValueError, match="collect it with class_votes=True"):
+        fit_gate(true_only, X, weights, local="auto", floor=0.0)
