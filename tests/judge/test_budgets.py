@@ -1,0 +1,97 @@
+"""Budgets are kept to, without a warning, however small."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from sklearn.datasets import load_breast_cancer, load_diabetes, load_digits, load_iris
+from sklearn.ensemble import BaggingRegressor, RandomForestClassifier, RandomForestRegressor
+
+import sparsebag as sb
+from sparsebag.deploy.from_members import compile_members
+from sparsebag.evidence.from_ensemble import read_ensemble
+
+CANCER = load_breast_cancer(return_X_y=True)
+PROBLEMS = {
+    "two classes": (RandomForestClassifier(30, random_state=0), CANCER),
+    "three classes": (RandomForestClassifier(30, random_state=0), load_iris(return_X_y=True)),
+    "regression": (RandomForestRegressor(30, random_state=0), load_diabetes(return_X_y=True)),
+    "bag": (BaggingRegressor(n_estimators=30, random_state=0), load_diabetes(return_X_y=True)),
+}
+
+
+@pytest.fixture(scope="module", params=PROBLEMS)
+def problem(request):
+    ensemble, (X, y) = PROBLEMS[request.param]
+    return ensemble.fit(X, y), X, y
+
+
+@pytest.mark.parametrize("max_nodes", [1, 2, 3, 10, 200, 1e-9, 0.01, 0.3, 1.0])
+def test_nodes(problem, max_nodes):
+    ensemble, X, y = problem
+    small = sb.compress(ensemble, X, y, max_nodes=max_nodes)
+    whole = small.selection_.before.nodes
+    most = max_nodes if isinstance(max_nodes, int) else max(1, max_nodes * whole)
+    assert 1 <= small.n_nodes_ <= most
+    assert small.n_nodes_ == small.selection_.after.nodes
+    assert small.n_nodes_ == sum(tree.tree_.node_count for tree in small.estimators_)
+    assert np.isfinite(small.predict(X)).all()
+
+
+@pytest.mark.parametrize("refine", ["auto", None])
+@pytest.mark.parametrize("max_estimators", [1, 2, 7, 0.01, 0.2])
+def test_members(problem, max_estimators, refine):
+    ensemble, X, y = problem
+    small = sb.compress(ensemble, X, y, max_estimators=max_estimators, refine=refine)
+    is_count = isinstance(max_estimators, int)
+    most = max_estimators if is_count else max(1, int(max_estimators * 30))
+    assert 1 <= small.n_active_ <= most
+    assert small.compile().n_models == small.n_active_
+
+
+@pytest.mark.parametrize("max_bytes", [1000, 2000, 5000, 0.8])
+def test_bytes(problem, max_bytes, tmp_path):
+    ensemble, X, y = problem
+    small = sb.compress(ensemble, X, y, max_bytes=max_bytes)
+    small.save(tmp_path / "small.sbag")
+    size = (tmp_path / "small.sbag").stat().st_size
+    assert size == small.nbytes_ == small.selection_.after.nbytes
+    most = max_bytes
+    if isinstance(max_bytes, float):
+        most = max_bytes * compile_members(read_ensemble(ensemble), np.full(30, 1 / 30)).file_bytes
+    assert size <= most
+
+
+def test_several_at_once():
+    forest = RandomForestClassifier(30, random_state=0).fit(*CANCER)
+    small = sb.compress(forest, *CANCER, max_estimators=4, max_nodes=60, max_bytes=1500)
+    assert small.n_active_ <= 4
+    assert small.n_nodes_ <= 60
+    assert small.nbytes_ <= 1500
+
+
+def test_a_tolerance_within_a_budget_may_stay_below_it():
+    forest = RandomForestClassifier(30, random_state=0).fit(*CANCER)
+    spent = sb.compress(forest, *CANCER, max_nodes=0.5)
+    thrifty = sb.compress(forest, *CANCER, max_nodes=0.5, tolerance=0.9)
+    assert thrifty.n_nodes_ < spent.n_nodes_
+
+
+def test_a_larger_budget_never_expects_to_lose_more(problem):
+    ensemble, X, y = problem
+    small = sb.compress(ensemble, X, y)
+    curve = small.path_
+    assert np.all(np.diff(curve.n_nodes) > 0)
+    assert np.all(np.diff(curve.ratio[:-1]) <= 1e-12)
+    assert np.all(np.diff(curve.ratio_calibrated[:-1]) <= 1e-12)
+
+
+def test_what_is_expected_is_about_what_comes():
+    X, y = load_digits(return_X_y=True)
+    order = np.random.default_rng(0).permutation(len(y))
+    train, test = order[:1000], order[1000:]
+    forest = RandomForestClassifier(40, random_state=0).fit(X[train], y[train])
+    small = sb.compress(forest, X[train], y[train], max_nodes=0.1)
+    truth = np.eye(10)[y[test]]
+    loss = [np.sum((m.predict_proba(X[test]) - truth) ** 2, axis=1) for m in (small, forest)]
+    assert loss[0].mean() / loss[1].mean() == pytest.approx(small.selection_.ratio, rel=0.25)

@@ -1,0 +1,155 @@
+"""The curve of sizes: ratios and their errors, and what is chosen from them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from judge.curves import curve_of
+from sparsebag.judge.choose import Budget, check_confidence, check_tolerance, choose_size
+from sparsebag.judge.curve import NO_RATIO, expected
+
+seeds = st.integers(0, 10**6)
+
+
+@settings(max_examples=50, deadline=None)
+@given(seed=seeds, n_sizes=st.integers(2, 6))
+def test_the_same_losses_have_ratio_one_without_an_error(seed, n_sizes):
+    rng = np.random.default_rng(seed)
+    loss, weight = rng.random(40), rng.random(40)
+    ratio, error = expected([loss] * n_sizes, loss, weight)
+    np.testing.assert_allclose(ratio, 1.0)
+    np.testing.assert_allclose(error, 0.0, atol=1e-12)
+
+
+@settings(max_examples=80, deadline=None)
+@given(seed=seeds, n_sizes=st.integers(2, 8))
+def test_ratios_fall_with_size(seed, n_sizes):
+    rng = np.random.default_rng(seed)
+    whole = rng.random(30)
+    ratio, error = expected([*rng.random((n_sizes, 30)), whole], whole, np.ones(30))
+    assert np.all(np.diff(ratio[:-1]) <= 1e-12)
+    assert ratio[-1] == pytest.approx(1.0)
+    assert np.all(error >= 0.0)
+    assert np.all(np.isfinite(ratio))
+
+
+@settings(max_examples=40, deadline=None)
+@given(seed=seeds)
+def test_rows_of_which_a_size_says_nothing_are_left_out_of_its_comparison(seed):
+    rng = np.random.default_rng(seed)
+    whole, loss, weight = rng.random(40), rng.random(40), rng.random(40)
+    gone = rng.random(40) < 0.4
+    ratio, error = expected([np.where(gone, np.nan, loss), whole], whole, weight)
+    left = expected([loss[~gone], whole[~gone]], whole[~gone], weight[~gone])
+    assert ratio[0] == pytest.approx(left[0][0])
+    assert error[0] == pytest.approx(left[1][0])
+
+
+def test_rows_without_weight_say_nothing():
+    whole, loss = np.array([1.0, 1.0, 1.0]), np.array([2.0, 2.0, 99.0])
+    ratio, _ = expected([loss, whole], whole, np.array([1.0, 1.0, 0.0]))
+    assert ratio[0] == 2.0
+
+
+def test_the_error_is_that_of_a_ratio_of_means():
+    rng = np.random.default_rng(0)
+    found = []
+    for _ in range(400):
+        whole = rng.exponential(size=300)
+        loss = 1.2 * whole + 0.3 * rng.normal(size=300)
+        ratio, error = expected([loss, whole], whole, np.ones(300))
+        found.append((ratio[0], error[0]))
+    ratios, errors = np.transpose(found)
+    assert np.mean(errors) == pytest.approx(np.std(ratios), rel=0.12)
+
+
+def test_an_ensemble_without_a_mistake_is_matched_by_none_with_one():
+    nothing, some = np.zeros(5), np.full(5, 0.1)
+    ratio, error = expected([some, nothing, nothing], nothing, np.ones(5))
+    assert ratio.tolist() == [NO_RATIO, 1.0, 1.0]
+    assert np.all(np.isfinite(error))
+    assert choose_size(curve_of(ratio, error), 0.99, None) == 1
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    steps=st.lists(st.floats(0.0, 0.5), min_size=1, max_size=9),
+    errors=st.floats(0.0, 0.2),
+    first=st.floats(0.0, 0.99),
+    second=st.floats(0.0, 0.99),
+)
+def test_a_larger_tolerance_never_chooses_a_larger_size(steps, errors, first, second):
+    ratio = 0.95 + np.cumsum(steps)[::-1]
+    curve = curve_of([*ratio, 1.0], [*np.full(len(steps), errors), 0.0])
+    low, high = sorted((first, second))
+    assert choose_size(curve, high, None) <= choose_size(curve, low, None)
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    steps=st.lists(st.floats(0.0, 0.5), min_size=1, max_size=9),
+    first=st.floats(0.5, 0.999),
+    second=st.floats(0.5, 0.999),
+)
+def test_more_confidence_never_chooses_a_smaller_size(steps, first, second):
+    ratio = 0.95 + np.cumsum(steps)[::-1]
+    curve = curve_of([*ratio, 1.0], [*np.full(len(steps), 0.05), 0.0])
+    low, high = sorted((first, second))
+    assert choose_size(curve, 0.1, high) >= choose_size(curve, 0.1, low)
+
+
+def test_one_standard_error_is_allowed_for_having_picked():
+    curve = curve_of([1.3, 1.05, 1.0], [0.1, 0.04, 0.0])
+    assert choose_size(curve, 0.1, None) == 1
+    assert choose_size(curve, 0.08, None) == 2  # 1.05 + 0.04 is above 1.08
+    assert choose_size(curve, 0.08, 0.5) == 1  # at even odds the expected loss alone counts
+
+
+def test_nothing_smaller_will_do():
+    assert choose_size(curve_of([3.0, 2.0, 1.0]), 0.5, None) == 2
+
+
+@pytest.mark.parametrize("tolerance", [-0.01, 1, 1.0, 5.0, np.nan, np.inf, True, "0.1", [0.1]])
+def test_a_tolerance_is_a_fraction(tolerance):
+    with pytest.raises(ValueError, match=r"must be a fraction .* relative increase of the loss"):
+        check_tolerance(tolerance, Budget())
+
+
+@pytest.mark.parametrize("confidence", [0.4, 1, -1, np.nan, True, "0.9"])
+def test_a_confidence_is_above_even_odds(confidence):
+    with pytest.raises(ValueError, match=r"must be None or a number from 0\.5 up to but not 1"):
+        check_confidence(confidence)
+
+
+@pytest.mark.parametrize("name", ["max_estimators", "max_nodes", "max_bytes"])
+@pytest.mark.parametrize("limit", [0, -1, 1.5, 2.0, 0.0, np.nan, np.inf, True, False, "10", [5]])
+def test_a_budget_is_a_count_or_a_share(name, limit):
+    with pytest.raises(ValueError, match=rf"^{name}=.* must be a whole number from 1, or a share"):
+        Budget(**{name: limit})
+
+
+def test_counts_and_shares():
+    budget = Budget(max_estimators=5, max_nodes=0.1, max_bytes=np.int64(2000))
+    assert budget.most_members(100) == 5
+    assert budget.most_nodes(1234) == 123
+    assert budget.most_bytes(10**9) == 2000
+    assert Budget(max_nodes=1e-9).most_nodes(50) == 1  # one node at least
+    assert Budget(max_nodes=1.0).most_nodes(50) == 50
+    assert Budget().most_nodes(50) is None
+    assert not Budget().is_named
+    assert str(Budget(max_nodes=0.1, max_bytes=20)) == "max_nodes=0.1, max_bytes=20"
+
+
+def test_tables_and_pictures():
+    curve = curve_of([1.5, 1.1, 0.98, 1.0], [0.1, 0.05, 0.02, 0.0])
+    frame = curve.to_frame()
+    assert list(frame.columns[:5]) == ["share", "n_nodes", "n_members", "ratio", "error"]
+    assert len(frame) == len(curve) == 4
+    html = curve._repr_html_()
+    assert html.startswith("<svg")
+    assert "nan" not in html.lower()
+    assert "1.500 ± 0.100" in str(curve)
+    assert len(str(curve).splitlines()) == 5

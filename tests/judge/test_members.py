@@ -1,0 +1,148 @@
+"""Members that are no trees: weights on the simplex, judged by votes they had no part in."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.datasets import load_breast_cancer, load_diabetes, load_iris
+from sklearn.ensemble import BaggingClassifier, BaggingRegressor, RandomForestClassifier
+from sklearn.linear_model import LogisticRegression, Ridge
+from sklearn.neural_network import MLPRegressor
+from sklearn.preprocessing import scale
+
+import sparsebag as sb
+from sparsebag.evidence.evidence import OOBEvidence
+from sparsebag.judge.out_of_bag import judge_members, row_risks
+
+IRIS = load_iris(return_X_y=True)
+CANCER = (scale(load_breast_cancer().data), load_breast_cancer().target)
+DIABETES = load_diabetes(return_X_y=True)
+
+BAGS = {
+    "logistic": (BaggingClassifier(LogisticRegression(), 20, random_state=0), CANCER),
+    "multinomial": (BaggingClassifier(LogisticRegression(C=0.1), 20, random_state=0), IRIS),
+    "networks": (
+        BaggingRegressor(
+            MLPRegressor(
+                hidden_layer_sizes=(4,), solver="lbfgs", alpha=1.0, max_iter=2000, random_state=0
+            ),
+            10,
+            max_features=0.8,
+            random_state=0,
+        ),
+        DIABETES,
+    ),
+}
+
+
+@pytest.mark.parametrize("how", [{}, {"max_estimators": 3}, {"tolerance": 0.2}], ids=str)
+@pytest.mark.parametrize("name", BAGS)
+@pytest.mark.filterwarnings("ignore::sparsebag.UncoveredRowsWarning")
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_weights_are_on_the_simplex(name, how):
+    bag, (X, y) = BAGS[name]
+    bag.fit(X, y)
+    small = sb.compress(bag, X, y, **how)
+    assert small.weights_.shape == (len(bag.estimators_),)
+    assert small.weights_.min() >= 0.0
+    assert small.weights_.sum() == pytest.approx(1.0)
+    assert small.n_active_ <= how.get("max_estimators", 20)
+    assert str(small.selection_).startswith("members  ")
+    assert abs(small.score(X, y) - bag.score(X, y)) < 0.05
+    assert small.path_.judged_by == "out-of-bag rows"
+
+
+def test_linear_regressors_become_one():
+    X, y = DIABETES
+    bag = BaggingRegressor(Ridge(), 20, random_state=0).fit(X, y)
+    for how in ({}, {"max_estimators": 1}):
+        small = sb.compress(bag, X, y, **how)
+        assert small.compile().n_models == 1
+        np.testing.assert_allclose(small.predict(X), bag.predict(X), rtol=1e-10)
+
+
+def evidence(seed, n_classes, n_rows=40, n=6, oob=None):
+    rng = np.random.default_rng(seed)
+    mask = None if oob is None else rng.random((n_rows, n)) < oob
+    if n_classes is None:
+        target = rng.normal(size=n_rows)
+        votes = target[:, None] + rng.normal(size=(n_rows, n))
+        return OOBEvidence(votes, mask, target, "regression"), votes[:, :, None]
+    target = rng.integers(0, n_classes, n_rows)
+    votes = rng.dirichlet(np.ones(n_classes), (n_rows, n))
+    of_true = np.take_along_axis(votes, target[:, None, None], axis=2)[:, :, 0]
+    planes = tuple(np.ascontiguousarray(votes[:, :, c]) for c in range(n_classes))
+    known = None if n_classes == 2 else planes
+    made = OOBEvidence(
+        of_true, mask, target, "classification", classes=np.arange(n_classes), class_votes=known
+    )
+    return made, votes
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    seed=st.integers(0, 10**6),
+    n_classes=st.sampled_from([None, 2, 3, 5]),
+    floor=st.sampled_from([0.0, 0.1]),
+)
+def test_held_out_risks_are_the_squared_errors_of_the_vote(seed, n_classes, floor):
+    made, votes = evidence(seed, n_classes)
+    rng = np.random.default_rng(seed)
+    weights = [rng.dirichlet(np.ones(6)), np.eye(6)[2], np.full(6, 1 / 6)]
+    target = np.asarray(made.target)
+    if n_classes is None:
+        truth, floor = target[:, None], 0.0
+    else:
+        truth = (target[:, None] == np.arange(n_classes)).astype(float)
+    for found, w in zip(row_risks(made, weights, floor), weights, strict=True):
+        vote = np.einsum("n,rnc->rc", w, votes)
+        if n_classes is not None:
+            vote = (1 - floor) * vote + floor / n_classes
+        np.testing.assert_allclose(found, np.sum((vote - truth) ** 2, axis=1), atol=1e-10)
+
+
+def test_out_of_bag_risks_are_those_of_the_whole_vote_on_average():
+    """Votes of members that are independent given the row: the mask tells nothing of them."""
+    rng = np.random.default_rng(0)
+    n_rows, n = 40_000, 8
+    target = rng.normal(size=n_rows)
+    votes = target[:, None] + 0.5 * rng.normal(size=(n_rows, 1)) + rng.normal(size=(n_rows, n))
+    mask = rng.random((n_rows, n)) < 0.5
+    w = np.arange(1.0, n + 1) / 36
+    (found,) = row_risks(OOBEvidence(votes, mask, target, "regression"), [w], 0.0)
+    known = np.isfinite(found)
+    assert known.mean() > 0.9
+    exact = 0.25 + w @ w
+    assert found[known].mean() == pytest.approx(exact, rel=0.03)
+
+
+def test_rows_too_few_members_have_are_not_known():
+    votes, target = np.zeros((3, 2)), np.ones(3)
+    mask = np.array([[True, True], [True, False], [False, False]])
+    made = OOBEvidence(votes, mask, target, "regression")
+    both, alone = row_risks(made, [np.array([0.5, 0.5]), np.array([1.0, 0.0])], 0.0)
+    np.testing.assert_allclose(both, [1.0, np.nan, np.nan])
+    np.testing.assert_allclose(alone, [1.0, 1.0, np.nan])
+
+
+@pytest.mark.parametrize("n_classes", [None, 2, 3])
+def test_sizes_rise_and_the_whole_comes_last(n_classes):
+    made, _ = evidence(0, n_classes, n_rows=300, n=20, oob=0.5)
+    path = judge_members(made, 1e-3, None, np.zeros(20))
+    assert np.all(np.diff(path.curve.n_members) >= 0)
+    assert path.curve.n_members[-1] == 20
+    assert path.curve.ratio[-1] == 1.0
+    for weights, count in zip(path.weights, path.curve.n_members, strict=True):
+        assert np.count_nonzero(weights) == count
+        assert weights.sum() == pytest.approx(1.0)
+
+
+def test_few_rows_in_common_are_not_taken_for_a_sure_thing():
+    """Three trees have hardly a row all of them have out of bag; one is not as good as three."""
+    forest = RandomForestClassifier(3, random_state=0).fit(*IRIS)
+    with pytest.warns(sb.UncoveredRowsWarning):
+        small = sb.compress(forest, *IRIS, refine=None, max_estimators=1)
+    low, high = small.selection_.interval
+    assert high > low
