@@ -8,9 +8,9 @@ import pytest
 from sklearn.datasets import load_breast_cancer, load_diabetes, make_classification
 from sklearn.ensemble import (
     BaggingClassifier,
-    ExtraTreesClassifier,
     RandomForestClassifier,
     RandomForestRegressor,
+    VotingClassifier,
 )
 from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LogisticRegression
@@ -31,9 +31,9 @@ COMPRESS = {
         "SparseBaggingClassifier/Regressor fit it.",
     ),
     "not bootstrapped": (
-        (ExtraTreesClassifier(3).fit(X, Y), X, Y),
-        "there are no out-of-bag rows to judge the members by: it was fitted with "
-        "bootstrap=False. Use a bootstrapped ensemble, or pass rows it has never seen with "
+        (VotingClassifier([("a", TREES[0]), ("b", TREES[1])]).fit(X, Y), X, Y),
+        "there are no out-of-bag rows to judge the members by: its members all saw "
+        "every training row. Use a bootstrapped ensemble, or pass rows it has never seen with "
         "evidence='holdout'.",
     ),
     "a list without its bags": (
@@ -164,7 +164,7 @@ def test_few_members_are_not_told_of_class_weights(members):
     X, y = make_classification(600, 12, n_informative=6, flip_y=0.1, random_state=0)
     forest = RandomForestClassifier(members, random_state=0).fit(X, y)
     with pytest.warns(sb.UncoveredRowsWarning, match="more members, or a smaller max_samples"):
-        sb.compress(forest, X, y)
+        sb.compress(forest, X, y, refine=None)
 
 
 @pytest.mark.parametrize("given", [FOREST, TREES, LogisticRegression()])
@@ -172,7 +172,5 @@ def test_an_ensemble_in_the_place_of_predictions_is_sent_to_what_takes_it(given)
     said = r"not what members predict; .*stream_members.*compress"
     with pytest.raises(TypeError, match=said):
         sb.fit_weights(given, X, Y)
-    with pytest.raises(TypeError, match=said):
-        sb.lambda_path(given, X, Y, lams=[0.0])
     with pytest.raises(TypeError, match=said):
         sb.stream_rows(given, X, Y)

@@ -14,7 +14,7 @@ from sklearn.linear_model import LogisticRegression, Ridge
 
 import sparsebag as sb
 from problems import LOSSES, evidence
-from sparsebag.cluster_survivors import SampledRowsWarning
+from sparsebag.cluster_compress import SampledRowsWarning
 from sparsebag.evidence import cluster_rows, from_cluster
 from sparsebag.evidence.cluster_rows import ClusterBlocks
 from sparsebag.evidence.evidence import OOBEvidence
@@ -225,7 +225,8 @@ def bag_problem(kind="classifier"):
     [
         ({"preset": "paper"}, 600),
         ({"lam": 0.01, "refine": None, "calibration": None}, 3000),
-        ({"max_estimators": 8, "tolerance": None}, 600),
+        ({"max_estimators": 8}, 600),
+        ({"max_estimators": 8, "refine": None}, 600),
     ],
 )
 def test_compress_gives_the_same_ensemble(how, n_rows):
@@ -240,12 +241,10 @@ def test_what_needs_rows_side_by_side_gets_a_stated_sample():
     forest, X, _, dX, dy = forest_problem()
     with (
         dask.config.set({"sparsebag.rows-in-memory": 300}),
-        pytest.warns(SampledRowsWarning, match="all 600 rows.*random sample of 300"),
+        pytest.warns(SampledRowsWarning, match="random sample of 300 of 600 rows"),
     ):
-        found = sb.compress(forest, dX, dy, max_estimators=8, tolerance=None)
+        found = sb.compress(forest, dX, dy, max_estimators=8)
     assert found.n_active_ <= 8
-    assert "random sample of 300" in str(found.selection_)
-    assert "only a sample" in str(found.refinement_)
     assert found.predict_proba(X).shape == (600, 3)
 
 
@@ -324,11 +323,6 @@ def test_bad_input_gets_one_sentence():
         pytest.raises(ValueError, match="must be a whole number of rows"),
     ):
         sb.compress(forest, dX, dy)
-    with (
-        dask.config.set({"sparsebag.rows-in-memory": 100}),
-        pytest.raises(ValueError, match="refine='leaves' cannot refit leaves"),
-    ):
-        sb.compress(forest, dX, dy, refine="leaves")
 
 
 @pytest.mark.parametrize(
@@ -559,21 +553,6 @@ def test_an_ensembles_row_weights_may_be_a_dask_series():
     np.testing.assert_allclose(there.weights_, here.weights_, atol=SAME)
 
 
-@pytest.mark.parametrize("relative", [False, True])
-def test_a_path_of_penalties_is_that_in_memory(relative):
-    votes, mask, y = well_conditioned(1500)
-    lams = [0.05, 0.0]
-    here = sb.lambda_path(votes, mask, y, lams, relative=relative)
-    there = sb.lambda_path(*chunked(votes, mask, y), lams, relative=relative)
-    for (lam, theirs), (strength, ours) in zip(here, there, strict=True):
-        assert strength == pytest.approx(lam)
-        np.testing.assert_allclose(ours.weights, theirs.weights, atol=SAME)
-    with pytest.raises(ValueError, match="y is missing"):
-        sb.lambda_path(*chunked(votes, mask), None, lams)
-    with pytest.raises(ValueError, match="lambda_path does not read streams"):
-        sb.lambda_path(sb.stream_rows(votes, mask, y), None, None, lams)
-
-
 def row_blocks_of(*arrays, size=400):
     """Tuples of some rows of each, as a user's own tasks would return them."""
     return [
@@ -615,9 +594,9 @@ def test_row_blocks_may_be_futures_that_stay_where_they_are():
     with client, dask.config.set(scheduler=None):
         futures = [client.submit(tuple, block) for block in row_blocks_of(votes, mask, y)]
         there = sb.fit_weights(futures, lam=0.01, **how)
-        path = sb.lambda_path(futures, lams=[0.01], labels=[0, 1], **how)
+        labelled = sb.fit_weights(futures, lam=0.01, labels=[0, 1], **how)
     np.testing.assert_allclose(there.weights, here.weights, atol=SAME)
-    np.testing.assert_allclose(path[0][1].weights, here.weights, atol=SAME)
+    np.testing.assert_allclose(labelled.weights, here.weights, atol=SAME)
 
 
 @pytest.mark.parametrize("loss", sorted(LOSSES))

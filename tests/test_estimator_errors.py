@@ -67,16 +67,26 @@ class NeverFitted(RandomForestClassifier):
         ({"floor": None}, "floor must be a finite number, at least 0 and below 1, got None."),
         ({"floor": "none"}, "floor='none' is not known; use 'auto' or a number."),
         ({"prior_mass": -1}, "prior_mass must be a finite number, at least 0, got -1."),
-        ({"tolerance": -0.01}, "tolerance must be a finite number that is not negative (0.01 acc"),
-        ({"tolerance": np.nan}, "tolerance must be a finite number that is not negative (0.01 acc"),
-        (
-            {"tolerance": None},
-            "tolerance=None keeps the best within a budget, and there is none; set max",
-        ),
-        ({"tolerance": True}, "tolerance must be a finite number that is not negative (0.01 acc"),
-        ({"max_estimators": 0}, "max_estimators must be a number, at least 1, or None; got 0."),
-        ({"max_nodes": -5}, "max_nodes must be a number, at least 1, or None; got -5."),
-        ({"max_bytes": "1 MB"}, "max_bytes must be a number, at least 1, or None; got '1 MB'."),
+        ({"tolerance": -0.01}, "tolerance=-0.01 must be a fraction from 0 up to but not 1"),
+        ({"tolerance": np.nan}, "tolerance=nan must be a fraction from 0 up to but not 1"),
+        ({"tolerance": 1.0}, "tolerance=1.0 must be a fraction from 0 up to but not 1"),
+        ({"tolerance": 5}, "tolerance=5 must be a fraction from 0 up to but not 1"),
+        ({"tolerance": True}, "tolerance=True must be a fraction from 0 up to but not 1"),
+        ({"tolerance": "1%"}, "tolerance='1%' must be a fraction from 0 up to but not 1"),
+        ({"confidence": 0.3}, "confidence=0.3 must be None or a number from 0.5 up to but not 1."),
+        ({"confidence": 1}, "confidence=1 must be None or a number from 0.5 up to but not 1."),
+        ({"max_estimators": 0}, "max_estimators=0 must be a whole number from 1, or a share"),
+        ({"max_estimators": True}, "max_estimators=True must be a whole number from 1, or a share"),
+        ({"max_nodes": -5}, "max_nodes=-5 must be a whole number from 1, or a share"),
+        ({"max_nodes": 1.5}, "max_nodes=1.5 must be a whole number from 1, or a share"),
+        ({"max_nodes": np.nan}, "max_nodes=nan must be a whole number from 1, or a share"),
+        ({"max_bytes": "1 MB"}, "max_bytes='1 MB' must be a whole number from 1, or a share"),
+        ({"rehearsal": 1}, "rehearsal=1 is not known; use 'auto', a number of folds from 2, or"),
+        ({"rehearsal": True}, "rehearsal=True is not known; use 'auto', a number of folds from 2"),
+        ({"refine": "leaves"}, "refine='leaves' is not known; use 'auto' or None."),
+        ({"local": "linear"}, "local='linear' is not known; use None, 'auto' or True."),
+        ({"calibration": "isotonic"}, "calibration='isotonic' is not known; use 'auto', 'temp"),
+        ({"calibration": 3}, "calibration=3 cannot calibrate: it needs fit, and predict"),
         (
             {"max_estimators": 5, "lam": 0.1},
             "max_estimators=5 sets the size and lam=0.1 the penalty; use one of the two",
@@ -142,29 +152,33 @@ def test_a_frozen_ensemble_that_is_not_fitted():
 
 
 @pytest.mark.parametrize(
-    "ensemble",
+    ("ensemble", "how"),
     [
-        forest(bootstrap=False),
-        ExtraTreesClassifier(10),
-        VotingClassifier([("nb", GaussianNB()), ("tree", DecisionTreeClassifier())]),
+        (forest(bootstrap=False), {"refine": None}),
+        (forest(bootstrap=False), {"lam": 0.0}),
+        (ExtraTreesClassifier(10), {"refine": None}),
+        (VotingClassifier([("nb", GaussianNB()), ("tree", DecisionTreeClassifier())]), {}),
     ],
-    ids=["forest", "extra trees", "voter"],
+    ids=["forest", "penalised", "extra trees", "voter"],
 )
-def test_no_bootstrap_and_no_held_out_rows(ensemble):
+def test_no_bootstrap_and_no_held_out_rows(ensemble, how):
+    """Weights are judged out of bag; pruned trees by a rehearsal, which needs no bags."""
     sentence = r"no out-of-bag rows .*Use a bootstrapped ensemble, or .*evidence='holdout'"
     with pytest.raises(ValueError, match=sentence):
-        SparseBaggingClassifier(ensemble).fit(*IRIS)
+        SparseBaggingClassifier(ensemble, **how).fit(*IRIS)
     with pytest.raises(ValueError, match=sentence):
-        compress(ensemble.fit(*IRIS), *IRIS)
+        compress(ensemble.fit(*IRIS), *IRIS, **how)
 
 
 def test_a_bag_without_bootstrap_that_draws_fewer_rows_has_unseen_ones():
     bag = BaggingClassifier(n_estimators=30, bootstrap=False, max_samples=0.5, random_state=0)
-    assert SparseBaggingClassifier(bag, tolerance=0.5).fit(*IRIS).n_active_ < 30
+    weights = {"refine": None, "max_estimators": 8}
+    assert SparseBaggingClassifier(bag, **weights).fit(*IRIS).n_active_ <= 8
     assert SparseBaggingClassifier(bag, lam=0.0).fit(*IRIS).n_active_ < 30
     bag.set_params(max_samples=1.0)
-    with pytest.raises(ValueError, match="no row is out of bag for any member"):
-        SparseBaggingClassifier(bag).fit(*IRIS)
+    for how in (weights, {"lam": 0.0}):
+        with pytest.raises(ValueError, match="no row is out of bag for any member"):
+            SparseBaggingClassifier(bag, **how).fit(*IRIS)
 
 
 class TestRowsThatAreNotTheTrainingRows:

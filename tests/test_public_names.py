@@ -25,7 +25,6 @@ NO_EXAMPLE_NEEDED = {
     "Status": "an enumeration whose values are its messages",
     "UncoveredRowsWarning": "a warning category",
     "UnverifiedRowsWarning": "a warning category",
-    "RegretWarning": "a warning category",
     "SampledRowsWarning": "a warning category",
     "Selection": "no one builds one; `compress` makes it, and it is printed",
     "ReliabilityCurve": "its function carries the example",

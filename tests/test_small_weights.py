@@ -36,11 +36,7 @@ def streamed(votes, y, **how):
     return sb.fit_weights(stream, loss="squared_error", prior_mass=0.0, **how)
 
 
-def on_a_path(votes, y):
-    return sb.lambda_path(votes, None, y, [0.0], loss="squared_error", prior_mass=0.0)[0][1]
-
-
-@pytest.mark.parametrize("fit", [in_memory, streamed, online, on_a_path])
+@pytest.mark.parametrize("fit", [in_memory, streamed, online])
 def test_a_converged_solve_keeps_the_small_weights_it_needs(fit):
     votes, y = needed_dust()
     solution = fit(votes, y)

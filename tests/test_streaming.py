@@ -69,8 +69,8 @@ def test_a_forest_of_three_classes_by_its_leaves(loss):
     ours = sb.fit_weights(stream, loss=loss)
     from sparsebag.evidence.collect import collect_evidence
     from sparsebag.evidence.from_ensemble import read_ensemble
+    from sparsebag.fit_weights import solve_weights
     from sparsebag.settings import resolve_settings
-    from sparsebag.weighting import solve_weights
 
     collected = collect_evidence(read_ensemble(forest), X, y, class_votes=True)
     settings = resolve_settings(

@@ -45,7 +45,6 @@ def on_cluster(**arrays):
 
 CALLS = {
     "in memory": lambda **arrays: sb.fit_weights(**arrays),
-    "a path": lambda **arrays: sb.lambda_path(**arrays, lams=[0.0, 0.1]),
     "a stream of arrays": lambda **arrays: sb.fit_weights(sb.stream_rows(**arrays)),
     "blocks": lambda **arrays: sb.fit_weights(blocks(arrays)),
     "blocks cut": lambda **arrays: sb.fit_weights(blocks(arrays), memory_limit=1 << 20),

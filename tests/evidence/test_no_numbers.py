@@ -65,7 +65,6 @@ def test_complex_tensors(name):
     "call",
     [
         lambda: sb.fit_weights(None, MASK, Y),
-        lambda: sb.lambda_path(None, MASK, Y, [0.0]),
         lambda: sb.stream_rows(None, MASK, Y),
         lambda: sb.OnlineWeights(loss="squared_error").partial_fit(None, MASK, Y),
     ],
@@ -81,14 +80,12 @@ def test_a_strength_that_is_none(lam):
     with pytest.raises(ValueError, match=said):
         sb.fit_weights(VOTES, MASK, Y, loss="squared_error", lam=lam)
     with pytest.raises(ValueError, match=said):
-        sb.lambda_path(VOTES, MASK, Y, [0.0, lam], loss="squared_error")
-    with pytest.raises(ValueError, match=said):
         sb.OnlineWeights(loss="squared_error", lam=lam).partial_fit(VOTES, MASK, Y)
 
 
-def test_a_path_has_no_strength_of_its_own():
+def test_matrices_have_no_strength_of_their_own():
     with pytest.raises(ValueError, match="lam must be a number here, got 'auto'"):
-        sb.lambda_path(VOTES, MASK, Y, ["auto"], loss="squared_error")
+        sb.fit_weights(VOTES, MASK, Y, loss="squared_error", lam="auto")
 
 
 @pytest.mark.parametrize(

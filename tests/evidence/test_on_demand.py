@@ -13,8 +13,8 @@ import sparsebag as sb
 from evidence.votes import classes, evidence_of
 from sparsebag.evidence import collect
 from sparsebag.evidence.on_demand import OnDemandVotes
+from sparsebag.judge.out_of_bag import row_risks
 from sparsebag.objective.full_vote_risk import FullVoteRisk
-from sparsebag.refine.size_matched import size_matched_evidence
 
 
 def bag(n_members=7):
@@ -50,11 +50,12 @@ def test_rows_and_members_can_be_taken_in_any_order(both):
     same(*cut)
 
 
-def test_the_risk_and_the_calibrators_votes_are_the_same(both):
+def test_the_risk_of_pairs_and_rows_is_the_same(both):
     stored, demanded = (FullVoteRisk(e, floor=1e-3).moments().matrix() for e in both)
     np.testing.assert_allclose(demanded, stored, rtol=1e-10)
-    stored, demanded = (size_matched_evidence(e, 3).votes for e in both)
-    np.testing.assert_allclose(demanded, stored, rtol=1e-12)
+    weights = [np.full(7, 1 / 7), np.arange(7) / 21]
+    stored, demanded = (row_risks(e, weights, 1e-3) for e in both)
+    np.testing.assert_allclose(demanded, stored, rtol=1e-10)
 
 
 def test_a_block_is_predicted_once_for_all_classes(both, monkeypatch):

@@ -1,5 +1,6 @@
 """Helper threads of passes: guests in a process that ends, in threads that end, as it likes."""
 
+import os
 import subprocess
 import sys
 
@@ -27,8 +28,9 @@ one_pass()
 
 def _output(script):
     """What a process of its own prints that made a pass by four threads, and then this."""
+    env = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}  # NumPy's own helpers take signals
     done = subprocess.run(
-        [sys.executable, "-c", PASSES + script], timeout=60, capture_output=True, text=True
+        [sys.executable, "-c", PASSES + script], timeout=60, capture_output=True, text=True, env=env
     )
     assert done.returncode == 0, done.stderr
     return done.stdout.strip()
