@@ -1,4 +1,4 @@
-"""The walk from a fitted ensemble to a small model: read, weigh or teach, judge, choose, compile."""
+"""The walk from a fitted ensemble to a small model: read, teach or weigh, judge, compile."""
 
 from __future__ import annotations
 

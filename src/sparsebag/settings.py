@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -49,7 +49,7 @@ class Settings:
     calibration: Any = None
     local: str | bool | None = None
     rehearsal: Any = "auto"
-    budget: Budget = Budget()
+    budget: Budget = field(default_factory=Budget)
     tolerance: float | None = None
     confidence: float | None = None
     source: Literal["oob", "holdout"] = "oob"

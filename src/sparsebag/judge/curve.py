@@ -54,9 +54,8 @@ class RiskCurve:
         """The curve as a pandas DataFrame, a row a size."""
         import pandas as pd
 
-        names = ("share", "n_nodes", "n_members", "ratio", "error")
-        names += ("ratio_calibrated", "error_calibrated")
-        return pd.DataFrame({name: getattr(self, name) for name in names})
+        columns = {name: value for name, value in vars(self).items() if np.ndim(value) == 1}
+        return pd.DataFrame(columns)
 
     def __str__(self) -> str:
         lines = [f"{'share':>7} {'nodes':>9} {'members':>7}  {self.score} over the ensemble's"]

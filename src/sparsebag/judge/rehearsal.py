@@ -1,9 +1,9 @@
-"""The rehearsal: a copy of the ensemble is fitted on part of the rows and compressed in the same
-way at every size; the other rows judge it.
+"""The rehearsal: copies of the ensemble, compressed in the same way, judged on held-out rows.
 
+A copy is fitted on part of the rows and compressed at every size; the other rows judge it.
 Refitted leaves have seen all training rows through their teacher, so nothing about them is out of
-bag. A copy that never saw the held-out rows is the honest judge, and small enough to be cheap: the
-user's own model is not touched. An ensemble that comes with held-out rows needs no copy.
+bag: only a copy that never saw the held-out rows is an honest judge. The user's own model is not
+touched. An ensemble that comes with held-out rows needs no copy.
 """
 
 from __future__ import annotations

@@ -86,7 +86,8 @@ class Selection:
         lines = [f"{self.noun:<9}{a.members:,} → {b.members:,}"]
         if b.nodes:
             lines.append(f"{'nodes':<9}{a.nodes:,} → {b.nodes:,} ({b.nodes / a.nodes:.2g}x)")
-        lines.append(f"{'file':<9}{_bytes(a.nbytes)} → {_bytes(b.nbytes)}")
+        was = f"{_bytes(a.nbytes)} → " if a.nbytes else ""
+        lines.append(f"{'file':<9}{was}{_bytes(b.nbytes)}")
         if b.comparisons:
             lines.append(
                 f"{'work':<9}{a.comparisons:,.0f} → {b.comparisons:,.0f} comparisons a row"
