@@ -26,7 +26,7 @@ from sparsebag.deploy.artifact import (
     load,
     loads,
 )
-from sparsebag.deploy.calibrators import Isotonic, TemperedFloor, VectorScaling
+from sparsebag.deploy.calibrators import Temperature
 from sparsebag.deploy.compiled import CompiledEnsemble
 from sparsebag.deploy.from_members import compile_members
 from sparsebag.deploy.trees import FlatTrees
@@ -125,9 +125,9 @@ def seeds() -> dict[str, bytes]:
         "large trees, missing values": _large_trees(),
     }
     calibrators = {
-        "trees": TemperedFloor(0.5, 0.01),
-        "linear": VectorScaling(np.ones(3), np.zeros(3), 0.01),
-        "two classes": Isotonic(np.array([0.2, 0.8]), np.array([0.1, 0.9]), np.array([2.0])),
+        "trees": Temperature(0.5, 0.01),
+        "linear": Temperature(2.0),
+        "two classes": Temperature(1.5, 0.2),
     }
     out = {}
     for name, model in models.items():

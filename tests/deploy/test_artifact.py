@@ -31,7 +31,7 @@ import sparsebag as sb
 from deploy_mutations import parts, sealed
 from sparsebag.deploy import container
 from sparsebag.deploy.artifact import dumps, loads
-from sparsebag.deploy.calibrators import Isotonic, Temperature, TemperedFloor, VectorScaling
+from sparsebag.deploy.calibrators import Temperature
 from sparsebag.deploy.container import assembled, stored_array, taken_apart
 from sparsebag.deploy.from_members import compile_members
 from sparsebag.deploy.trees import FlatTrees
@@ -109,11 +109,10 @@ for name in sys.argv[1:]:
     model = sb.load(name)
     print(model.predict_proba(X).sum().round(6), model.predict_one(X[0]) < 3, end=" ")
 """
-    maps = np.tile([0.0, 1.0], 3)
     calibrators = {
-        "forest": TemperedFloor(0.7, 0.01),
-        "logistic": VectorScaling(np.ones(3), np.zeros(3), 0.01),
-        "networks": Isotonic(maps, maps, np.full(3, 2.0)),
+        "forest": Temperature(0.7, 0.01),
+        "logistic": Temperature(2.0),
+        "networks": None,
     }
     names = list(calibrators)
     for name, calibrator in calibrators.items():

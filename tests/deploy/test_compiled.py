@@ -38,6 +38,7 @@ from sparsebag.deploy.from_members import compile_members
 from sparsebag.deploy.threads import resolve_threads
 from sparsebag.deploy.weighted_vote import WeightedVote
 from sparsebag.evidence.from_ensemble import read_ensemble
+from tree_leaves import with_random_leaves
 
 # Ten iterations are enough to predict with, and not enough to converge.
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
@@ -252,15 +253,10 @@ def test_a_mixed_ensemble_takes_several_paths():
     assert_same(compiled.predict_proba_one(X[0]), compiled.predict_proba(X[:1])[0])
 
 
-def test_leaf_values_replace_the_trees_own():
+def test_copies_with_other_leaves():
     X, y = IRIS
     pool = read_ensemble(RandomForestClassifier(4, random_state=0).fit(X, y))
-    rng = np.random.default_rng(0)
-    members = tuple(
-        replace(m, leaf_values=rng.dirichlet(np.ones(3), m.estimator.tree_.node_count))
-        for m in pool.members
-    )
-    compiled, vote = both(replace(pool, members=members))
+    compiled, vote = both(with_random_leaves(pool))
     own, _ = both(pool)
     assert_same(compiled.predict_proba(X), vote.predict_proba(X))
     assert np.abs(compiled.predict_proba(X) - own.predict_proba(X)).max() > 0.1

@@ -19,6 +19,7 @@ from sparsebag.deploy.from_members import compile_members
 from sparsebag.deploy.trees import FlatTrees, round_down
 from sparsebag.deploy.weighted_vote import WeightedVote
 from sparsebag.evidence.from_ensemble import read_ensemble
+from tree_leaves import with_leaves
 
 FORESTS = (
     RandomForestClassifier,
@@ -70,7 +71,7 @@ def hostile_rows(forest, rng) -> np.ndarray:
 def leaves_as_values(member):
     """The same tree, saying the number of the leaf."""
     ids = np.arange(member.estimator.tree_.node_count, dtype=float)[:, None]
-    return replace(member, class_columns=None, leaf_values=ids)
+    return with_leaves(member, ids, is_vote=False)
 
 
 def check_routing(seed: int) -> None:

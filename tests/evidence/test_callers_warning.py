@@ -32,7 +32,7 @@ def test_the_line_is_the_callers(rows):
 
 def test_a_grid_search_says_it_once(rows, monkeypatch):
     monkeypatch.setattr(callers_warning, "_said_in_a_search", set())
-    forest = RandomForestClassifier(3, random_state=0)
+    forest = RandomForestClassifier(6, random_state=0)
     clf = sb.SparseBaggingClassifier(forest, refine=None, random_state=0)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
