@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from sparsebag.student._student import (
     Trees,
     add_rows,
@@ -115,27 +116,27 @@ def test_pruning_is_the_best_of_all_prunings_of_its_size(seed, sizes):
 def test_shrinking_is_the_recursion_from_the_root(seed, shrink):
     rng = np.random.default_rng(seed)
     left, right, offset = random_trees(rng, rng.integers(1, 12, 3))
-    mass = np.where(left < 0, rng.integers(0, 5, len(left)), 0).astype(float)
-    mass[offset[1:] - 1] += 1.0  # every tree has rows
-    total = np.where(left < 0, mass, 0.0)[:, None] * rng.normal(size=(len(left), 2))
-    sums = np.concatenate([mass[:, None], total], axis=1)
+    counts = np.where(left < 0, rng.integers(0, 5, len(left)), 0).astype(float)
+    counts[offset[1:] - 1] += 1.0  # every tree has rows
+    mass = counts * rng.uniform(0.5, 3.0, len(left))  # rows have weights
+    total = mass[:, None] * rng.normal(size=(len(left), 2))
+    sums = np.concatenate([counts[:, None], mass[:, None], total], axis=1)
     add_up(left, right, sums)
-    mass, value = np.ascontiguousarray(sums[:, 0]), np.ascontiguousarray(sums[:, 1:])
+    count, mass = np.ascontiguousarray(sums[:, 0]), np.ascontiguousarray(sums[:, 1])
+    value = np.ascontiguousarray(sums[:, 2:])
     expected = np.zeros_like(value)
 
     def walk(node, parent):
-        pseudo = max(shrink, 1e-9)
-        if parent is None:
-            expected[node] = sums[node, 1:] / sums[node, 0]
-        else:
-            expected[node] = (sums[node, 1:] + pseudo * parent) / (sums[node, 0] + pseudo)
+        own = count[node] / (count[node] + max(shrink, 1e-9)) if parent is not None else 1.0
+        mean = sums[node, 2:] / mass[node] if mass[node] > 0.0 else np.zeros(2)
+        expected[node] = own * mean + (0.0 if parent is None else (1.0 - own) * parent)
         if left[node] >= 0:
             walk(left[node], expected[node])
             walk(right[node], expected[node])
 
     for root in offset[:-1]:
         walk(root, None)
-    shrink_to_parent(left, right, mass, offset, shrink, value)
+    shrink_to_parent(left, right, mass, count, offset, shrink, value)
     np.testing.assert_allclose(value, expected, rtol=1e-9, atol=1e-12)
 
 
