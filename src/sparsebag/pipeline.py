@@ -157,7 +157,8 @@ def _teach(
     if pool.classes is not None:
         target = np.asarray(given.target[:, None] == np.arange(len(pool.classes)), dtype=float)
     held_out = settings.source == "holdout"
-    rows = TrainingRows(given.X, target, weight, given.sample_weight, held_out)
+    X = given.X.to_numpy(np.float32) if hasattr(given.X, "iloc") else given.X
+    rows = TrainingRows(X, target, weight, given.sample_weight, held_out)
     threads = resolve_threads(settings.n_jobs)
     sizes = _sizes(pool, settings)
     share, most_trees = sizes.share, sizes.most_trees

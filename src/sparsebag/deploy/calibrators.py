@@ -1,7 +1,8 @@
 """Calibrators of a finished vote, known to files and exports by their kind.
 
 To add one: a frozen dataclass with ``kind``, ``params`` and ``transform`` in
-`sparsebag.calibration`, a line in `CALIBRATORS`, and its nodes in `sparsebag.deploy.export_onnx.CALIBRATOR_NODES`.
+`sparsebag.calibration`, a line in `CALIBRATORS`, and its nodes in `CALIBRATOR_NODES` of
+`sparsebag.deploy.export_onnx`.
 """
 
 from __future__ import annotations

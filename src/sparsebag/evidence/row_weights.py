@@ -13,8 +13,8 @@ from sklearn.utils.class_weight import compute_class_weight
 
 from sparsebag.evidence.members import MemberPool
 
-LEAST_CHANGE = 0.05
-"""Bootstraps change a class's share by less, balanced classes by more."""
+LEAST_CHANGE, ERRORS = 0.05, 4.0
+"""Balanced classes change a class's share by more; and so many standard errors of bootstraps."""
 
 
 def row_weights(
@@ -48,7 +48,9 @@ def row_weights(
         given = np.bincount(target, weight, minlength=len(pool.classes)) / weight.sum()
         seen = _seen_shares(pool, target, given)
         factor = np.divide(seen, given, out=np.ones_like(given), where=given > 0.0)
-        if np.any(np.abs(factor - 1.0) > LEAST_CHANGE):
+        drawn = np.bincount(target, minlength=len(given)) * len(pool.members)
+        least = np.maximum(LEAST_CHANGE, ERRORS / np.sqrt(np.maximum(drawn, 1)))
+        if np.any(np.abs(factor - 1.0) > least):
             weight = weight * factor[target]
     return np.asarray(weight / weight.mean())
 

@@ -15,10 +15,10 @@ import numpy as np
 from sklearn.base import clone
 
 from sparsebag.evidence.from_ensemble import BAGS, FORESTS, read_ensemble
-from sparsebag.evidence.members import MemberPool
+from sparsebag.evidence.members import MemberPool, take_rows
 from sparsebag.progress import Progress
-from sparsebag.student.student import students
-from sparsebag.student.teacher import Recipe, Teacher
+from sparsebag.student.student import students, trees_for
+from sparsebag.student.teacher import MOST_TREES, Recipe, Teacher
 from sparsebag.student.trees import votes
 
 FOLDS, TREES = 3, 40
@@ -54,7 +54,7 @@ class TrainingRows:
     def take(self, rows: np.ndarray) -> TrainingRows:
         """Some of the rows."""
         given = None if self.sample_weight is None else self.sample_weight[rows]
-        parts = (self.X[rows], self.target[rows], self.weight[rows], given)
+        parts = (take_rows(self.X, rows), self.target[rows], self.weight[rows], given)
         return TrainingRows(*parts, held_out=self.held_out)
 
 
@@ -147,6 +147,7 @@ def rehearse(
         )
     nodes_a_tree = np.mean([member.estimator.tree_.node_count for member in pool.members])
     whole_nodes = nodes_a_tree * len(pool.members)
+    most = min(len(pool.members), MOST_TREES, most_trees or MOST_TREES)
     held = np.concatenate(splits)
     judged = rows.take(held)
     by_recipe = zip(*(part.votes for part in parts), strict=True)
@@ -154,7 +155,7 @@ def rehearse(
         recipes=parts[0].recipes,
         share=share,
         n_nodes=share * whole_nodes,
-        n_trees=np.mean([part.n_trees for part in parts], axis=0),
+        n_trees=np.array([trees_for(nodes, most) for nodes in share * whole_nodes]),
         target=judged.target,
         weight=judged.weight,
         whole=np.concatenate([part.whole for part in parts]),
@@ -170,7 +171,6 @@ class _Part:
     recipes: tuple[Recipe, ...]
     whole: np.ndarray
     votes: tuple[tuple[np.ndarray, ...], ...]
-    n_trees: list[int]
 
 
 def _scored(
@@ -205,13 +205,12 @@ def _scored(
         out[:, columns] = one
         return out
 
-    by_recipe, n_trees = [], []
+    by_recipe = []
     for recipe in teacher.recipes:
         made = list(students(teacher.lesson(recipe), allowed, most_trees))
         by_recipe.append(tuple(as_votes(student.vote(leaf)) for student in made))
-        n_trees = [len(student.trees) for student in made]
     own = votes(leaf, teacher.table.value, n_threads) / teacher.table.n_trees
-    return _Part(teacher.recipes, as_votes(own), tuple(by_recipe), n_trees)
+    return _Part(teacher.recipes, as_votes(own), tuple(by_recipe))
 
 
 def _copy(

@@ -21,7 +21,7 @@ class Size:
     members, nodes : int
         Members, and nodes of those that are trees.
     nbytes : int
-        Of the saved file; of the whole ensemble, of scikit-learn's arrays.
+        Of the saved file; of the whole ensemble, about those of its pickle.
     comparisons : float
         That a row meets on its way through all trees; 0 where there are none.
     """
@@ -86,7 +86,7 @@ class Selection:
         lines = [f"{self.noun:<9}{a.members:,} → {b.members:,}"]
         if b.nodes:
             lines.append(f"{'nodes':<9}{a.nodes:,} → {b.nodes:,} ({b.nodes / a.nodes:.2g}x)")
-        was = f"{_bytes(a.nbytes)} → " if a.nbytes else ""
+        was = f"{_bytes(a.nbytes)} pickled → " if a.nbytes else ""
         lines.append(f"{'file':<9}{was}{_bytes(b.nbytes)}")
         if b.comparisons:
             lines.append(

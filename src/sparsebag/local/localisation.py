@@ -58,7 +58,7 @@ class Localisation:
         if self.gain is not None:
             lines.append(
                 f"{self.score}: {self.loss_before:.4g} with global weights, {self.loss_after:.4g} "
-                f"with a gate (gain {self.gain:.2g} ± {self.gain_error:.1g}). Out-of-bag estimate."
+                f"with a gate (gain {self.gain:.2g} ± {self.gain_error:.1g}). Cross-fitted."
             )
         if self.gate is not None:
             lines.append(f"Gate: {self.gate.n_members} members, {self.nbytes:,} bytes.")

@@ -164,11 +164,14 @@ void add_up(In<std::int32_t, 1> left, In<std::int32_t, 1> right, Out<double, 2> 
     }
 }
 
-// Totals become values: each node's mean, shrunk to its parent's value.
+// Totals become values: each node's weighted mean, shrunk to its parent's value. The rows are
+// counted, not weighed, or the leaves of light classes would be shrunk more than those of heavy ones.
 void shrink_to_parent(In<std::int32_t, 1> left, In<std::int32_t, 1> right, In<double, 1> mass,
-                      In<std::int64_t, 1> offset, double shrink, Out<double, 2> value) {
+                      In<double, 1> count, In<std::int64_t, 1> offset, double shrink,
+                      Out<double, 2> value) {
     const std::size_t n = left.size(), width = value.shape(1);
-    check(right.size() == n && mass.size() == n && value.shape(0) == n, "sizes differ");
+    check(right.size() == n && mass.size() == n && count.size() == n && value.shape(0) == n,
+          "sizes differ");
     for (std::size_t t = 0; t + 1 < offset.size(); ++t)
         for (std::size_t c = 0; c < width; ++c) {
             const auto root = static_cast<std::size_t>(offset.data()[t]);
@@ -177,10 +180,12 @@ void shrink_to_parent(In<std::int32_t, 1> left, In<std::int32_t, 1> right, In<do
     for (std::size_t i = 0; i < n; ++i) {
         if (left.data()[i] < 0) continue;
         for (const std::int32_t child : {left.data()[i], right.data()[i]}) {
-            const double pseudo = std::max(shrink, 1e-9);
+            const double own = mass.data()[child] > 0.0 ? count.data()[child] : 0.0;
+            const double share = own / (own + std::max(shrink, 1e-9));
+            const double mean = share / std::max(mass.data()[child], 1e-300);
             for (std::size_t c = 0; c < width; ++c) {
                 double &v = value.data()[static_cast<std::size_t>(child) * width + c];
-                v = (v + pseudo * value.data()[i * width + c]) / (mass.data()[child] + pseudo);
+                v = mean * v + (1.0 - share) * value.data()[i * width + c];
             }
         }
     }

@@ -26,7 +26,14 @@ def add_rows(
 def add_votes(leaf: ndarray, value: ndarray, vote: ndarray, n_threads: int, /) -> None: ...
 def add_up(left: ndarray, right: ndarray, total: ndarray, /) -> None: ...
 def shrink_to_parent(
-    left: ndarray, right: ndarray, mass: ndarray, offset: ndarray, shrink: float, value: ndarray, /
+    left: ndarray,
+    right: ndarray,
+    mass: ndarray,
+    count: ndarray,
+    offset: ndarray,
+    shrink: float,
+    value: ndarray,
+    /,
 ) -> None: ...
 def prune(
     left: ndarray, right: ndarray, offset: ndarray, lost: ndarray, most: int, ends: ndarray, /

@@ -234,11 +234,11 @@ def students(
         offset=table.offset,
     )
     for most in allowed:
-        affordable = min(int(most // NODES_A_TREE), most_trees or table.n_trees)
+        affordable = trees_for(most, most_trees or table.n_trees)
         if affordable < len(student.trees):
             mass = lesson.mass[student.node]
             order = np.argsort(-student.spread(mass), kind="stable")
-            student = student.take(np.sort(order[: max(1, affordable)]))
+            student = student.take(np.sort(order[:affordable]))
         if student.n_nodes > most:
             student = student.pruned(max(1, int(most)), lesson.mass[student.node])
         if lesson.monotonic is None:
@@ -246,6 +246,27 @@ def students(
         else:  # leaves that make up for each other's steps would not be monotonic one by one
             student = student.bounded(lesson.monotonic, lesson.mass[student.node])
         yield student
+
+
+def trees_for(nodes: float, most: int) -> int:
+    """How many trees so many nodes are best spread over.
+
+    Parameters
+    ----------
+    nodes : float
+    most : int
+        Trees there are.
+
+    Returns
+    -------
+    int
+
+    Examples
+    --------
+    >>> trees_for(4000, 60), trees_for(10, 60)
+    (60, 1)
+    """
+    return int(np.clip(nodes // NODES_A_TREE, 1, most))
 
 
 def _followed(leaf_of: np.ndarray, ends: np.ndarray) -> np.ndarray:

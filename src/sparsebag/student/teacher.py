@@ -35,6 +35,8 @@ MIXTURES_A_ROW, MOST_MIXTURES = 6, 12_000
 """Mixtures for each training row, and at most."""
 SHARE_OF_MIXTURES = 0.8
 """Weight of all mixtures together: training rows alone would teach the noise of their labels."""
+UNEVEN = 0.1
+"""How much more a row of one class may weigh than one of another before classes are weighted."""
 MOST_TEACHING, MOST_TREES = 300, 100
 """Trees that teach, and trees of a student: more change nothing but the time it takes."""
 
@@ -45,18 +47,20 @@ class Recipe:
 
     Attributes
     ----------
-    shrink : float
-        Pseudo-rows of the parent's value in each node's.
+    shrink : float or None
+        Pseudo-rows of the parent's value in each node's; None: the trees' own values.
     twice : float
         Share of the out-of-bag residual that is added to the targets.
     """
 
-    shrink: float
+    shrink: float | None
     twice: float
 
 
 RECIPES = (Recipe(3.0, 0.0), Recipe(1.0, 0.5), Recipe(1.0, 1.0))
 """From noisy data to clean."""
+RECIPES_AS_IS = (Recipe(None, 0.0),)
+"""Where classes are weighted: shrinking would move the decisions the weights were chosen for."""
 RECIPES_WITHOUT_BAGS = (Recipe(3.0, 0.0), Recipe(0.1, 0.0))
 """Where nobody knows which rows were out of bag, there is no residual to add."""
 
@@ -124,7 +128,9 @@ class Teacher:
     ) -> None:
         self.pool, self.n_threads = pool, n_threads
         self.knows_bags = knows_bags and pool.in_bag is not None
-        self.recipes = RECIPES if self.knows_bags else RECIPES_WITHOUT_BAGS
+        self.recipes: tuple[Recipe, ...] = RECIPES if self.knows_bags else RECIPES_WITHOUT_BAGS
+        if pool.classes is not None and _weighs_classes(target, weight):
+            self.recipes = RECIPES_AS_IS
         # Of two classes one column says all.
         is_binary = pool.classes is not None and target.shape[1] == 2
         self.column = slice(1, 2) if is_binary else slice(None)
@@ -149,8 +155,13 @@ class Teacher:
         Lesson
         """
         table = self.table
-        value = (1.0 + recipe.twice) * self._of_target - recipe.twice * self._of_oob_vote
-        shrink_to_parent(table.left, table.right, self._mass, table.offset, recipe.shrink, value)
+        if recipe.shrink is None:
+            value = np.ascontiguousarray(table.value[:, self.column])
+        else:
+            value = (1.0 + recipe.twice) * self._of_target - recipe.twice * self._of_oob_vote
+            value = np.ascontiguousarray(value)
+            sizes = (self._mass, self._count, table.offset)
+            shrink_to_parent(table.left, table.right, *sizes, recipe.shrink, value)
         goal = votes(self._leaf, value, self.n_threads) / table.n_trees
         kept = _first_trees(table, MOST_TREES)
         return Lesson(
@@ -179,7 +190,8 @@ class Teacher:
         table, column = self.table, self.column
         own = np.ascontiguousarray(table.value[:, column])
         width = own.shape[1]
-        mass, of_target = np.zeros(table.n_nodes), np.zeros((table.n_nodes, 2 * width))
+        mass, sums = np.zeros(table.n_nodes), np.zeros((table.n_nodes, 2 * width + 1))
+        one = np.divide(1.0, weight, out=np.zeros_like(weight), where=weight > 0.0)[:, None]
         unseen = self._unseen(X.shape[0]) if self.knows_bags else None
         heard, leaves = [], []
         for start in range(0, X.shape[0], BLOCK_ROWS):
@@ -187,16 +199,15 @@ class Teacher:
             leaf = table.route(X[rows], self.n_threads)
             truth = target[rows, column]
             vote = truth if unseen is None else _oob_vote(leaf, unseen[:, rows], own, truth)
-            both = np.ascontiguousarray(np.concatenate([truth, vote], axis=1))
-            add_rows(leaf, weight[rows], both, mass, of_target, self.n_threads)
+            added = np.concatenate([truth, vote, one[rows]], axis=1)
+            add_rows(leaf, weight[rows], added, mass, sums, self.n_threads)
             first, last = np.searchsorted(picked, (start, start + BLOCK_ROWS))
             leaves.append(leaf[:, picked[first:last] - start])
             heard.append(vote)
         self._heard = heard if unseen is not None else None
-        totals = table.added_up(np.concatenate([mass[:, None], of_target], axis=1))
-        self._mass = np.ascontiguousarray(totals[:, 0])
-        self._of_target = np.ascontiguousarray(totals[:, 1 : 1 + width])
-        self._of_oob_vote = np.ascontiguousarray(totals[:, 1 + width :])
+        totals = table.added_up(np.concatenate([mass[:, None], sums], axis=1))
+        self._mass, self._count = totals[:, 0].copy(), totals[:, -1].copy()
+        self._of_target, self._of_oob_vote = totals[:, 1 : 1 + width], totals[:, 1 + width : -1]
         return np.concatenate(leaves, axis=1)
 
     def _add_mixtures(
@@ -230,6 +241,13 @@ def _oob_vote(
     for of_tree, mask in zip(leaf, unseen, strict=True):
         total[mask] += value[of_tree[mask]]
     return np.where(count[:, None] > 0, total / np.maximum(count, 1)[:, None], otherwise)
+
+
+def _weighs_classes(target: np.ndarray, weight: np.ndarray) -> bool:
+    """Whether rows of some class weigh more than rows of another."""
+    rows = target.sum(axis=0)
+    mean = (weight @ target)[rows > 0] / rows[rows > 0]
+    return bool(mean.max() > (1.0 + UNEVEN) * mean.min())
 
 
 def _monotonic(table: TreeTable) -> np.ndarray | None:
