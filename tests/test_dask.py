@@ -20,8 +20,6 @@ from sparsebag.evidence.cluster_rows import ClusterBlocks
 from sparsebag.evidence.evidence import OOBEvidence
 from sparsebag.evidence.from_cluster import whole_groups
 from sparsebag.objective.cluster_objective import ClusterObjective
-from sparsebag.objective.cluster_risk import ClusterRisk
-from sparsebag.objective.full_vote_risk import FullVoteRisk
 from sparsebag.objective.penalties import ConcaveQuadratic
 from sparsebag.objective.simplex_objective import SimplexObjective
 from sparsebag.solvers.auto import SOLVERS
@@ -153,19 +151,6 @@ def test_a_sample_of_all_rows_weighs_them_to_the_last_bit_as_memory(n_rows):
     np.testing.assert_array_equal(ours, theirs)
 
 
-def test_pair_sums_of_any_rows_are_a_tree_reduction():
-    e = evidence("brier", n_rows=700, weighted=True)
-    cluster, memory = ClusterRisk(cut(e), floor=1e-3), FullVoteRisk(e, floor=1e-3)
-    np.testing.assert_allclose(cluster.row_weight, memory.row_weight)
-    np.testing.assert_allclose(cluster.own_risk, memory.own_risk)
-    assert cluster.kept_effects() == pytest.approx(memory.kept_effects())
-    rows = np.random.default_rng(0).permutation(700)[:300]
-    for some in (None, rows):
-        ours, theirs = cluster.moments(some), memory.moments(some)
-        np.testing.assert_allclose(ours.matrix(), theirs.matrix(), rtol=1e-9)
-        np.testing.assert_allclose(ours.counts, theirs.counts, rtol=1e-9)
-
-
 def test_blocks_without_information_add_nothing():
     e = evidence(n_rows=768, n_classes=2)
     mask = e.oob_mask.copy()
@@ -177,8 +162,6 @@ def test_blocks_without_information_add_nothing():
     w = memory.uniform_weights()
     assert cluster.value(w) == pytest.approx(memory.value(w), rel=1e-12)
     assert cluster.survey.n_covered == int(memory.evidence.covered().sum())
-    risk = ClusterRisk(cut(e))
-    np.testing.assert_allclose(risk.moments().matrix(), FullVoteRisk(e).moments().matrix())
 
 
 @pytest.mark.parametrize("loss", sorted(LOSSES))

@@ -16,7 +16,7 @@ from gated_ensembles import CASES, IRIS, TWO, compiled_and_vote
 from made_up_gates import linear_gate
 from sparsebag.deploy._forest import instruction_sets, use_instructions
 from sparsebag.deploy.artifact import dumps
-from sparsebag.deploy.calibrators import Temperature, TemperedFloor
+from sparsebag.deploy.calibrators import Temperature
 from sparsebag.deploy.export_onnx import export_onnx
 from sparsebag.deploy.export_sklearn import export_sklearn
 from sparsebag.deploy.export_treelite import export_treelite
@@ -45,7 +45,7 @@ def test_the_compiled_gated_vote_is_the_members_own(case):
     assert "gate of rank 2" in repr(model)
 
 
-@pytest.mark.parametrize("calibrator", [None, Temperature(0.4), TemperedFloor(0.4, 0.1)])
+@pytest.mark.parametrize("calibrator", [None, Temperature(0.4), Temperature(0.4, 0.1)])
 @pytest.mark.parametrize("case", ["forest", "mixed"])
 def test_a_gate_of_one_weight_is_the_global_vote(case, calibrator):
     make, (X, _) = CASES[case]
@@ -179,7 +179,7 @@ def test_a_loaded_model_explains_whose_weights_it_moves(tmp_path):
 
 @pytest.mark.parametrize("case", [c for c in CASES if "neighbours" not in c and c != "mixed"])
 def test_onnx_carries_the_gate(case):
-    calibrator = TemperedFloor(0.9, 0.05) if case == "forest" else None
+    calibrator = Temperature(0.9, 0.05) if case == "forest" else None
     model, _, X = compiled_and_vote(case, calibrator)
     assert export_onnx(model).verify(X).largest_difference < 1e-11
 
