@@ -37,7 +37,7 @@ def test_the_users_trees_are_untouched_and_predictions_are_sound(name, max_nodes
     before = state_of(ensemble)
     small = sb.compress(ensemble, X, y, max_nodes=max_nodes)
     assert state_of(ensemble) == before
-    assert small.refinement_ in teacher_of(name).recipes
+    assert isinstance(small.refinement_, Recipe)
     if pool.classes is None:
         assert_allclose(small.predict(X), small._vote.predict(X), rtol=1e-10)
     else:
