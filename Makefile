@@ -61,10 +61,8 @@ bench-ablation: $(BENCH)  ## The same budget without smoothing, refit, pruning, 
 bench-cost: $(BENCH)  ## Processor time of compress over the fit's, seeds, class weights
 	$(BIN)/python -m benchmarks.cost --large
 
-bench-local: $(BENCH)  ## Weights that depend on the row: experts, suite, DESlib; the gate's cost
-	$(BIN)/python -m benchmarks.local
-	$(BIN)/python -m benchmarks.local_estimate
-	$(BIN)/python -m benchmarks.local_latency
+bench-local: $(BENCH)  ## Weights that depend on the row, on experts made for them
+	$(BIN)/python -m benchmarks.local_experts
 
 bench-paper-preset: $(STAMP)  ## preset="paper" beside the authors' code, row by row
 	$(BIN)/python -m benchmarks.paper_preset

@@ -131,7 +131,8 @@ def fit_weights(
 
     Examples
     --------
-    >>>     >>> rng = np.random.default_rng(0)
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(0)
     >>> truth = rng.normal(size=500)
     >>> noise = rng.normal(size=(500, 20)) * np.linspace(0.2, 3.0, 20)
     >>> mask = rng.random((500, 20)) < 0.37

@@ -36,7 +36,7 @@ from sparsebag.progress import Progress
 from sparsebag.settings import Settings
 from sparsebag.solvers.base import Solution, one_blas_thread
 from sparsebag.student.student import Student, students
-from sparsebag.student.teacher import Recipe, Teacher
+from sparsebag.student.teacher import Recipe, Teacher, recipes_for
 
 SHARE_WITHOUT_REHEARSAL = 0.1
 """Of the nodes, where neither a rehearsal nor a budget says how many are needed."""
@@ -162,6 +162,7 @@ def _teach(
     threads = resolve_threads(settings.n_jobs)
     sizes = _sizes(pool, settings)
     share, most_trees = sizes.share, sizes.most_trees
+    recipes = recipes_for(pool, target, weight, knows_bags=not held_out)
     judged = None
     if settings.rehearsal is not False:
         folds = None if settings.rehearsal == "auto" else int(settings.rehearsal)
@@ -169,6 +170,7 @@ def _teach(
             pool,
             rows,
             share,
+            recipes,
             folds=folds,
             most_trees=most_trees,
             n_jobs=settings.n_jobs,
@@ -182,7 +184,7 @@ def _teach(
         return _whole(pool, settings, judged, given.verified_by)
     progress.say("teaching the small model")
     teacher = Teacher(pool, rows.X, target, weight, knows_bags=not held_out, n_threads=threads)
-    recipe = teacher.recipes[1 if judged is None else judged.recipe[position]]
+    recipe = recipes[len(recipes) // 2 if judged is None else judged.recipe[position]]
     if judged is None:
         calibration = _calibrate_out_of_bag(teacher, settings, target, weight)
     else:

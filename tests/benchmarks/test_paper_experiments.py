@@ -11,6 +11,7 @@ from benchmarks.figures.every_bag import PaperFit
 
 import sparsebag as sb
 from bagged_problems import problem
+from sparsebag.fit_weights import solve_weights
 
 
 @pytest.fixture(autouse=True)
@@ -32,7 +33,7 @@ def test_votes_differ_in_the_last_bit_and_differently_each_draw(monkeypatch):
 
     def solve(evidence, settings):
         seen.append(np.asarray(evidence.votes))
-        return sb.weighting.solve_weights(evidence, settings)
+        return solve_weights(evidence, settings)
 
     monkeypatch.setattr(every_bag, "solve_weights", solve)
     weights = fit.of_last_bits(0), fit.of_last_bits(1)

@@ -148,7 +148,6 @@ def test_columns_are_taken_by_name_and_the_others_left_out(files, run, tmp_path)
     assert done.code == 0, done.err
 
 
-@pytest.mark.xfail(reason="held-out rows in a DataFrame cannot be rehearsed on", strict=True)
 def test_held_out_rows_judge_an_ensemble_without_bags(run, tmp_path):
     table = load_iris(as_frame=True).frame
     models = [(f"t{d}", DecisionTreeClassifier(max_depth=d, random_state=0)) for d in (1, 2, 3)]

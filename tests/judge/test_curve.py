@@ -67,8 +67,8 @@ def test_the_error_is_that_of_a_ratio_of_means():
 
 
 def test_an_ensemble_without_a_mistake_is_matched_by_none_with_one():
-    nothing, some = np.zeros(5), np.full(5, 0.1)
-    ratio, error = expected([some, nothing, nothing], nothing, np.ones(5))
+    nothing, some = np.zeros(40), np.full(40, 0.1)
+    ratio, error = expected([some, nothing, nothing], nothing, np.ones(40))
     assert ratio.tolist() == [NO_RATIO, 1.0, 1.0]
     assert np.all(np.isfinite(error))
     assert choose_size(curve_of(ratio, error), 0.99, None) == 1

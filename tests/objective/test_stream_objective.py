@@ -7,13 +7,10 @@ import pytest
 
 from problems import LOSSES, evidence, interior_point
 from sparsebag.evidence.array_rows import ArrayRows
-from sparsebag.evidence.evidence import OOBEvidence
 from sparsebag.evidence.generated_rows import GeneratedRows
-from sparsebag.objective.full_vote_risk import FullVoteRisk
 from sparsebag.objective.pass_journal import JournalError, PassJournal, PassSums
 from sparsebag.objective.penalties import ConcaveQuadratic
 from sparsebag.objective.simplex_objective import SimplexObjective
-from sparsebag.objective.stream_moments import stream_moments
 from sparsebag.objective.stream_objective import StreamObjective
 
 SETTINGS = {"floor": 1e-3, "prior_mass": 0.02}
@@ -232,27 +229,6 @@ def test_a_journal_knows_what_it_belongs_to(tmp_path):
     with pytest.raises(JournalError, match="is damaged"):
         PassJournal(path, "mine")
     assert not list(tmp_path.glob("*.part"))
-
-
-@pytest.mark.parametrize("loss", ["squared_error", "log_loss"])
-@pytest.mark.parametrize("weighted", [False, True])
-def test_pair_sums_of_a_stream(loss, weighted):
-    e = evidence(loss, n_rows=230, n_members=9, n_classes=2, weighted=weighted)
-    rows = ArrayRows(
-        e.votes,
-        e.oob_mask,
-        e.target,
-        task=e.task,
-        sample_weight=e.sample_weight,
-        block_rows=50,
-    )
-    ours, theirs = stream_moments(rows, floor=1e-3), FullVoteRisk(e, floor=1e-3).moments()
-    assert ours.matrix() == pytest.approx(theirs.matrix(), rel=1e-9)
-    assert ours.row_weight == pytest.approx(1.0)
-    lonely = OOBEvidence(e.votes, np.eye(230, 9) > 0, e.target, e.task, classes=e.classes)
-    rows = ArrayRows(lonely.votes, lonely.oob_mask, lonely.target, task=e.task)
-    with pytest.raises(ValueError, match="no two members have a row out of bag together"):
-        stream_moments(rows)
 
 
 @pytest.mark.parametrize("loss", ["log_loss", "squared_error", "brier"])

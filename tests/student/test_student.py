@@ -18,7 +18,7 @@ from sklearn.ensemble import (
 import sparsebag as sb
 from sparsebag.evidence.from_ensemble import read_ensemble
 from sparsebag.student.student import students
-from sparsebag.student.teacher import Recipe, Teacher
+from sparsebag.student.teacher import RECIPES, Recipe, Teacher
 from student.forests import CANCER, FORESTS, fitted, one_hot, teacher_of
 
 
@@ -91,16 +91,14 @@ def test_sizes_keep_to_their_limits(name):
     whole = teacher.table.n_nodes
     allowed = whole * np.array([0.7, 0.3, 0.1, 0.02, 0.001])
     trees = teacher.table.n_trees
-    for limit, student in zip(
-        allowed, students(teacher.lesson(teacher.recipes[0]), allowed), strict=True
-    ):
+    for limit, student in zip(allowed, students(teacher.lesson(RECIPES[0]), allowed), strict=True):
         assert student.n_nodes <= max(1, limit)
         assert len(student.trees) <= trees
         trees = len(student.trees)
         assert len(np.unique(student.trees)) == trees
         assert student.offset[-1] == student.n_nodes
         assert np.all(student.offset[1:] > student.offset[:-1])
-    most = list(students(teacher.lesson(teacher.recipes[0]), [0.5 * whole], 3))[-1]
+    most = list(students(teacher.lesson(RECIPES[0]), [0.5 * whole], 3))[-1]
     assert len(most.trees) <= 3
 
 

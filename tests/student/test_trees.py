@@ -11,6 +11,7 @@ from sklearn.base import clone
 from sklearn.tree import BaseDecisionTree
 
 from sparsebag.student.student import ROUNDING, students
+from sparsebag.student.teacher import RECIPES
 from sparsebag.student.trees import TreeTable
 from student.forests import FORESTS, fitted, teacher_of
 
@@ -55,7 +56,7 @@ def test_votes_of_the_table_are_the_ensembles(name):
 def test_pruned_copies_say_what_the_student_says(name, share):
     _, pool, X, _ = fitted(name)
     teacher = teacher_of(name)
-    lesson = teacher.lesson(teacher.recipes[0])
+    lesson = teacher.lesson(RECIPES[0])
     (student,) = students(lesson, [share * teacher.table.n_nodes])
     members = student.members(pool, spread_of(name))
     rows = pool.prepare(X)
@@ -89,7 +90,7 @@ def dense(rows):
 def test_copies_are_sound_scikit_learn_trees(name):
     _, pool, X, _ = fitted(name)
     teacher = teacher_of(name)
-    (student,) = students(teacher.lesson(teacher.recipes[0]), [0.2 * teacher.table.n_nodes])
+    (student,) = students(teacher.lesson(RECIPES[0]), [0.2 * teacher.table.n_nodes])
     for member in student.members(pool, spread_of(name)):
         tree = member.estimator
         assert isinstance(tree, BaseDecisionTree)
@@ -108,7 +109,7 @@ def test_copies_are_sound_scikit_learn_trees(name):
 def test_class_shares_sum_to_one_and_leaves_are_multiples_of_a_power_of_two(name):
     _, pool, _, _ = fitted(name)
     teacher = teacher_of(name)
-    (student,) = students(teacher.lesson(teacher.recipes[0]), [0.2 * teacher.table.n_nodes])
+    (student,) = students(teacher.lesson(RECIPES[0]), [0.2 * teacher.table.n_nodes])
     leaves = []
     for member in student.members(pool, spread_of(name)):
         tree = member.estimator.tree_

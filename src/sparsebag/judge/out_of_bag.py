@@ -27,7 +27,7 @@ RIDGE = 1e-6
 """Of G's mean diagonal: makes the programme strictly convex."""
 ALONE = 1e-9
 """Weight of pairs below which one member has all of it."""
-BLOCK_VOTES = 1 << 22
+BLOCK_VOTES = 1 << 19
 """Votes held at a time."""
 
 
@@ -170,7 +170,7 @@ def row_risks(evidence: OOBEvidence, weights: list[np.ndarray], floor: float) ->
                 risk = own * (w @ w / squares)
                 if not is_alone:
                     risk = np.where(pairs > ALONE, risk + pair * (of_pairs / pairs), np.nan)
-            found[block] = np.maximum(risk, 0.0)
+            found[block] = risk  # below zero for some rows: clipped, their mean would be too high
     return out
 
 

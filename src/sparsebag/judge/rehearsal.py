@@ -105,6 +105,7 @@ def rehearse(
     pool: MemberPool,
     rows: TrainingRows,
     share: np.ndarray,
+    recipes: tuple[Recipe, ...],
     *,
     folds: int | None = None,
     most_trees: int | None = None,
@@ -121,6 +122,7 @@ def rehearse(
     rows : TrainingRows
     share : ndarray of shape (S,)
         Sizes, falling.
+    recipes : tuple of Recipe
     folds : int, optional
         Parts of the rows, each held out once; default: three, or one split of many rows.
     most_trees : int, optional
@@ -142,9 +144,9 @@ def rehearse(
         kept = np.setdiff1d(np.arange(len(rows.target)), held)
         train, test = rows.take(kept), rows.take(held)
         copy, columns = _copy(pool, train, n_trees, number, n_jobs)
-        parts.append(
-            _scored(copy, columns, train, test, share, len(pool.members), most_trees, n_threads)
-        )
+        # A share is one of the whole ensemble's nodes, and the copy has fewer trees.
+        allowed = share * (len(pool.members) / len(copy.members))
+        parts.append(_scored(copy, columns, train, test, allowed, recipes, most_trees, n_threads))
     nodes_a_tree = np.mean([member.estimator.tree_.node_count for member in pool.members])
     whole_nodes = nodes_a_tree * len(pool.members)
     most = min(len(pool.members), MOST_TREES, most_trees or MOST_TREES)
@@ -152,7 +154,7 @@ def rehearse(
     judged = rows.take(held)
     by_recipe = zip(*(part.votes for part in parts), strict=True)
     return Rehearsal(
-        recipes=parts[0].recipes,
+        recipes=recipes,
         share=share,
         n_nodes=share * whole_nodes,
         n_trees=np.array([trees_for(nodes, most) for nodes in share * whole_nodes]),
@@ -168,7 +170,6 @@ def rehearse(
 
 @dataclass(frozen=True)
 class _Part:
-    recipes: tuple[Recipe, ...]
     whole: np.ndarray
     votes: tuple[tuple[np.ndarray, ...], ...]
 
@@ -179,7 +180,7 @@ def _scored(
     train: TrainingRows,
     test: TrainingRows,
     share: np.ndarray,
-    n_members: int,
+    recipes: tuple[Recipe, ...],
     most_trees: int | None,
     n_threads: int,
 ) -> _Part:
@@ -194,9 +195,7 @@ def _scored(
         n_threads=n_threads,
     )
     leaf = teacher.table.route(test.X, n_threads)
-    # A share is one of the whole ensemble's nodes, and the copy may have fewer trees.
-    whole_nodes = teacher.table.n_nodes / teacher.table.n_trees * n_members
-    allowed = share * whole_nodes
+    allowed = share * teacher.table.n_nodes
 
     def as_votes(one: np.ndarray) -> np.ndarray:
         if copy.classes is not None and one.shape[1] == 1:
@@ -206,11 +205,11 @@ def _scored(
         return out
 
     by_recipe = []
-    for recipe in teacher.recipes:
+    for recipe in recipes:
         made = list(students(teacher.lesson(recipe), allowed, most_trees))
         by_recipe.append(tuple(as_votes(student.vote(leaf)) for student in made))
     own = votes(leaf, teacher.table.value, n_threads) / teacher.table.n_trees
-    return _Part(teacher.recipes, as_votes(own), tuple(by_recipe))
+    return _Part(as_votes(own), tuple(by_recipe))
 
 
 def _copy(

@@ -108,8 +108,9 @@ class Selection:
         )
 
     def _next(self) -> str:
+        limit = "max_nodes=0.05" if self.noun == "trees" else "max_estimators=10"
         if self.tolerance is not None:
-            return f"tolerance={2 * self.tolerance:g} for smaller, max_nodes=0.05 for a fixed size"
+            return f"tolerance={2 * self.tolerance:g} for smaller, {limit} for a fixed size"
         return "a larger budget for better, path_ for every size"
 
 

@@ -74,14 +74,14 @@ class Student:
         """What the student says of rows that the table has routed, shape (rows, columns)."""
         return votes(self.leaf_of[leaf[self.trees]], self.value)
 
-    def members(self, pool: MemberPool, spread: float) -> tuple[Member, ...]:
+    def members(self, pool: MemberPool, spread: float = 1.0) -> tuple[Member, ...]:
         """The kept trees as scikit-learn trees of equal weight.
 
         Parameters
         ----------
         pool : MemberPool
             The ensemble's.
-        spread : float
+        spread : float, default 1
             Standard deviation of the targets; one for classes.
 
         Returns

@@ -65,6 +65,31 @@ RECIPES_WITHOUT_BAGS = (Recipe(3.0, 0.0), Recipe(0.1, 0.0))
 """Where nobody knows which rows were out of bag, there is no residual to add."""
 
 
+def recipes_for(
+    pool: MemberPool, target: np.ndarray, weight: np.ndarray, knows_bags: bool
+) -> tuple[Recipe, ...]:
+    """The recipes that are worth a try.
+
+    Parameters
+    ----------
+    pool : MemberPool
+    target : ndarray of shape (M, n_outputs)
+        One-hot classes, or numbers.
+    weight : ndarray of shape (M,)
+    knows_bags : bool
+
+    Returns
+    -------
+    tuple of Recipe
+    """
+    if pool.classes is not None:
+        rows = target.sum(axis=0)
+        mean = (weight @ target)[rows > 0] / rows[rows > 0]
+        if mean.max() > (1.0 + UNEVEN) * mean.min():
+            return RECIPES_AS_IS
+    return RECIPES if knows_bags and pool.in_bag is not None else RECIPES_WITHOUT_BAGS
+
+
 @dataclass(frozen=True)
 class Lesson:
     """What a student learns from.
@@ -128,9 +153,6 @@ class Teacher:
     ) -> None:
         self.pool, self.n_threads = pool, n_threads
         self.knows_bags = knows_bags and pool.in_bag is not None
-        self.recipes: tuple[Recipe, ...] = RECIPES if self.knows_bags else RECIPES_WITHOUT_BAGS
-        if pool.classes is not None and _weighs_classes(target, weight):
-            self.recipes = RECIPES_AS_IS
         # Of two classes one column says all.
         is_binary = pool.classes is not None and target.shape[1] == 2
         self.column = slice(1, 2) if is_binary else slice(None)
@@ -241,13 +263,6 @@ def _oob_vote(
     for of_tree, mask in zip(leaf, unseen, strict=True):
         total[mask] += value[of_tree[mask]]
     return np.where(count[:, None] > 0, total / np.maximum(count, 1)[:, None], otherwise)
-
-
-def _weighs_classes(target: np.ndarray, weight: np.ndarray) -> bool:
-    """Whether rows of some class weigh more than rows of another."""
-    rows = target.sum(axis=0)
-    mean = (weight @ target)[rows > 0] / rows[rows > 0]
-    return bool(mean.max() > (1.0 + UNEVEN) * mean.min())
 
 
 def _monotonic(table: TreeTable) -> np.ndarray | None:
