@@ -19,7 +19,6 @@ TOP = [
     "pipeline",
     "cluster_compress",
     "validation",
-    "estimator_docs",
     "estimators",
     "compress",
     "__init__",
