@@ -49,17 +49,21 @@ RESULTS = Path(__file__).parent / "results" / "latency.txt"
 OURS = "sparsebag"
 
 
-def spambase(data_dir: str | None) -> tuple[Trees, Trees, np.ndarray, Any, Any]:
-    """Survivors, full bag, test rows, training rows and targets."""
+def spambase(data_dir: str | None) -> tuple[Trees, Trees, Trees, np.ndarray, Any, Any]:
+    """The paper's survivors, the default's pruned trees, full bag, test rows, training rows."""
     X, y = PAPER["spambase"].load(data_dir)
     X, X_test, y, _ = train_test_split(X, y, test_size=0.3, random_state=PAPER_SEED)
     bag = BaggingClassifier(DecisionTreeClassifier(), 100, random_state=PAPER_SEED).fit(X, y)
     small = sb.compress(bag, X, y, preset="paper")
     few = Trees(f"survivors ({small.n_active_})", small.to_sklearn(), None, small.compile())
+    default = sb.compress(bag, X, y)
+    share = default.n_nodes_ / default.selection_.before.nodes
+    name = f"default ({default.n_active_}, {share:.1%} of nodes)"
+    pruned = Trees(name, default.to_sklearn(), None, default.compile())
     pool, weights = read_ensemble(bag), np.full(100, 0.01)
     compiled = compile_members(pool, weights)
     full = Trees("full (100)", export_sklearn(compiled, pool, weights), bag, compiled)
-    return few, full, np.ascontiguousarray(X_test, dtype=np.float32), X, y
+    return few, pruned, full, np.ascontiguousarray(X_test, dtype=np.float32), X, y
 
 
 def blocks_of(rows: np.ndarray, batch: int) -> list[np.ndarray]:
@@ -111,10 +115,14 @@ def print_table(times: dict[str, np.ndarray], batch: int, n_threads: int) -> Non
         print(f"  {name:<44}{len(seconds):>7}{figures}{ratio:>9.1f}x")
 
 
-def engines_for(few: Trees, full: Trees, X: Any, y: Any, n_threads: int) -> dict[str, Predict]:
+def engines_for(
+    few: Trees, pruned: Trees, full: Trees, X: Any, y: Any, n_threads: int
+) -> dict[str, Predict]:
     out: dict[str, Predict] = {}
+    ours = {name: SAME_TREES[name] for name in (OURS, "ONNX Runtime (to_onnx)")}
     makers = {"XGBoost (100 rounds)": xgboost_100(X, y)}
-    for trees, table in ((few, SAME_TREES), (full, SAME_TREES), (full, makers)):
+    tables = ((few, SAME_TREES), (pruned, ours), (full, SAME_TREES), (full, makers))
+    for trees, table in tables:
         for name, engine in made(table, trees, n_threads).items():
             label = name if table is makers else f"{name}, {trees.name}"
             if isinstance(engine, str):
@@ -143,7 +151,7 @@ def bound(few: Trees, rows: np.ndarray) -> None:
 
 
 def targets(times: dict[tuple[int, int], dict[str, np.ndarray]], few: Trees, full: Trees) -> None:
-    """What issue and design ask for, each with its figure."""
+    """How many times faster than each rival, beside the ratio that is expected."""
 
     def ratio(batch: int, name: str) -> float:
         table = times[batch, 1]
@@ -151,7 +159,7 @@ def targets(times: dict[tuple[int, int], dict[str, np.ndarray]], few: Trees, ful
         return quiet(table[name]) / ours if name in table else float("nan")
 
     survivors = few.name
-    print("\nTargets (best times, one thread)")
+    print("\nRatios (best times, one thread)")
     for text, least, batch, *names in (
         ("scikit-learn's forest of the survivors", 300, 1, f"scikit-learn forest, {survivors}"),
         ("ONNX Runtime on them, the faster graph", 2, 1, *_graphs(survivors)),
@@ -161,9 +169,9 @@ def targets(times: dict[tuple[int, int], dict[str, np.ndarray]], few: Trees, ful
         ("scikit-learn's full bag of 100", 40, 1000, f"scikit-learn bag, {full.name}"),
     ):
         found = float(np.nanmin([ratio(batch, name) for name in names]))
-        verdict = "met" if found >= least else "MISSED"
+        verdict = "as expected" if found >= least else "BELOW"
         rows = f"{batch:,} row{'s' * (batch > 1)}"
-        print(f"  {rows:<11}{text:<42}{found:>8.1f}x  (asked {least}x: {verdict})")
+        print(f"  {rows:<11}{text:<42}{found:>8.1f}x  (at least {least}x: {verdict})")
 
 
 def _graphs(trees: str) -> tuple[str, str]:
@@ -211,18 +219,25 @@ def run(data_dir: str | None, quick: bool) -> None:
     for key, value in environment().items():
         print(f"{key}: {value}")
     print(f"load average: {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores")
-    few, full, rows, X, y = spambase(data_dir)
+    few, pruned, full, rows, X, y = spambase(data_dir)
     print(f"\nspambase, {few.name} of 100 bagged trees, {rows.shape[1]} features; {few.compiled}")
     times: dict[tuple[int, int], dict[str, np.ndarray]] = {}
     budget = SECONDS_A_BATCH / (6 if quick else 1)
     for n_threads in (1, 2):
-        engines = engines_for(few, full, X, y, n_threads)
+        engines = engines_for(few, pruned, full, X, y, n_threads)
         for batch in BATCHES[:4] if quick else BATCHES:
             times[batch, n_threads] = timed(engines, blocks_of(rows, batch), budget)
             print_table(times[batch, n_threads], batch, n_threads)
             sys.stdout.flush()
     bound(few, rows[:1000])
     targets(times, few, full)
+    print(
+        "\nThe default's pruned trees beside the whole bag, both compiled (best times, one thread)"
+    )
+    for batch in sorted({batch for batch, _ in times}):
+        table = times[batch, 1]
+        gain = quiet(table[f"{OURS}, {full.name}"]) / quiet(table[f"{OURS}, {pruned.name}"])
+        print(f"  {batch:,} row{'s' * (batch > 1)}: {gain:.1f}x faster")
     sizes(few, full)
 
 
