@@ -152,76 +152,111 @@ def _can_be_taught(pool: MemberPool, settings: Settings) -> bool:
 def _teach(
     pool: MemberPool, given: GivenRows, settings: Settings, progress: Progress
 ) -> Compressed:
-    weight = row_weights(pool, given.target, given.sample_weight)
-    target = given.target[:, None].astype(np.float64)
-    if pool.classes is not None:
-        target = np.asarray(given.target[:, None] == np.arange(len(pool.classes)), dtype=float)
-    held_out = settings.source == "holdout"
-    X = given.X.to_numpy(np.float32) if hasattr(given.X, "iloc") else given.X
-    rows = TrainingRows(X, target, weight, given.sample_weight, held_out)
-    threads = resolve_threads(settings.n_jobs)
+    rows = _weighted_rows(pool, given, settings)
+    recipes = recipes_for(pool, rows.target, rows.weight, knows_bags=not rows.held_out)
     sizes = _sizes(pool, settings)
-    share, most_trees = sizes.share, sizes.most_trees
-    recipes = recipes_for(pool, target, weight, knows_bags=not held_out)
-    judged = None
-    if settings.rehearsal is not False:
-        folds = None if settings.rehearsal == "auto" else int(settings.rehearsal)
-        made = rehearse(
-            pool,
-            rows,
-            share,
-            recipes,
-            folds=folds,
-            most_trees=most_trees,
-            n_jobs=settings.n_jobs,
-            n_threads=threads,
-            progress=progress,
-        )
-        by = "held-out rows" if held_out else "rehearsal"
-        judged = judge_rehearsal(made, settings.calibration, settings.floor, len(pool.members), by)
+    judged = _rehearsed(pool, rows, sizes, recipes, settings, progress)
     position = _choose(judged, sizes, settings)
-    if judged is not None and position == len(share):
+    if judged is not None and position == len(sizes.share):
         return _whole(pool, settings, judged, given.verified_by)
     progress.say("teaching the small model")
-    teacher = Teacher(pool, rows.X, target, weight, knows_bags=not held_out, n_threads=threads)
-    recipe = recipes[len(recipes) // 2 if judged is None else judged.recipe[position]]
+    teacher = Teacher(
+        pool,
+        rows.X,
+        rows.target,
+        rows.weight,
+        knows_bags=not rows.held_out,
+        n_threads=resolve_threads(settings.n_jobs),
+    )
     if judged is None:
-        calibration = _calibrate_out_of_bag(teacher, settings, target, weight)
+        recipe, curve = recipes[len(recipes) // 2], None
+        calibration = _calibrate_out_of_bag(teacher, settings, rows)
     else:
+        recipe, curve = recipes[judged.recipe[position]], judged.curve
         calibration = judged.calibration[position]
-    lesson = teacher.lesson(recipe)
-    allowed = share[: len(share) - position] * sum(_nodes(member) for member in pool.members)
-    student = list(students(lesson, allowed, most_trees))[-1]
-    kept, compiled = _compiled_student(student, pool, settings, calibration, target)
-    most_bytes = settings.budget.most_bytes(_whole_bytes(pool, settings))
-    for _ in range(BYTES_TRIES):
-        if most_bytes is None or compiled.file_bytes <= most_bytes:
-            break
-        fewer = 0.97 * student.n_nodes * most_bytes / compiled.file_bytes
-        allowed = np.append(allowed[allowed > fewer], fewer)
-        student = list(students(lesson, allowed, most_trees))[-1]
-        kept, compiled = _compiled_student(student, pool, settings, calibration, target)
-    if (
-        judged is not None
-        and settings.tolerance is not None
-        and _is_larger(compiled, pool, settings)
-    ):
+    share = sizes.share[: len(sizes.share) - position]
+    made = _student(teacher, recipe, share, sizes.most_trees, pool, rows, settings, calibration)
+    student, kept, compiled = made
+    is_free = settings.tolerance is not None
+    if judged is not None and is_free and _is_larger(compiled, pool, settings):
         return _whole(pool, settings, judged, given.verified_by)
     weights = np.zeros(len(pool.members))
     weights[student.trees] = 1.0 / len(student.trees)
     done = f"pruned, leaves taught by {teacher.table.n_trees} trees"
-    curve = None if judged is None else judged.curve
-    selection = _selection(pool, kept, compiled, curve, position, settings, done, calibration)
     return Compressed(
         pool=kept,
         weights=weights,
         compiled=compiled,
-        selection=selection,
+        selection=_selection(pool, kept, compiled, curve, position, settings, done, calibration),
         calibration=calibration,
         recipe=recipe,
         solution=None,
         verified_by=given.verified_by,
     )
+
+
+def _weighted_rows(pool: MemberPool, given: GivenRows, settings: Settings) -> TrainingRows:
+    weight = row_weights(pool, given.target, given.sample_weight)
+    target = given.target[:, None].astype(np.float64)
+    if pool.classes is not None:
+        target = np.asarray(given.target[:, None] == np.arange(len(pool.classes)), dtype=float)
+    X = given.X.to_numpy(np.float32) if hasattr(given.X, "iloc") else given.X
+    return TrainingRows(X, target, weight, given.sample_weight, settings.source == "holdout")
+
+
+def _rehearsed(
+    pool: MemberPool,
+    rows: TrainingRows,
+    sizes: _Sizes,
+    recipes: tuple[Recipe, ...],
+    settings: Settings,
+    progress: Progress,
+) -> Judged | None:
+    """Every size on rows that its copy has not seen; None where that was switched off."""
+    if settings.rehearsal is False:
+        return None
+    made = rehearse(
+        pool,
+        rows,
+        sizes.share,
+        recipes,
+        folds=None if settings.rehearsal == "auto" else int(settings.rehearsal),
+        most_trees=sizes.most_trees,
+        n_jobs=settings.n_jobs,
+        n_threads=resolve_threads(settings.n_jobs),
+        progress=progress,
+    )
+    by = "held-out rows" if rows.held_out else "rehearsal"
+    return judge_rehearsal(made, settings.calibration, settings.floor, len(pool.members), by)
+
+
+def _student(
+    teacher: Teacher,
+    recipe: Recipe,
+    share: np.ndarray,
+    most_trees: int | None,
+    pool: MemberPool,
+    rows: TrainingRows,
+    settings: Settings,
+    calibration: Calibration | None,
+) -> tuple[Student, MemberPool, CompiledEnsemble]:
+    """The student of the last share, made smaller until its file fits into the budget."""
+    lesson = teacher.lesson(recipe)
+    allowed = share * sum(_nodes(member) for member in pool.members)
+    most_bytes = settings.budget.most_bytes(_whole_bytes(pool, settings))
+    spread = 1.0 if pool.classes is not None else float(np.std(rows.target))
+    calibrator = None if calibration is None else calibration.calibrator
+    for _ in range(BYTES_TRIES):
+        student = list(students(lesson, allowed, most_trees))[-1]
+        members = student.members(pool, spread)
+        kept = replace(pool.keep(np.arange(0)), members=members)
+        equal = np.full(len(members), 1.0 / len(members))
+        compiled = compile_members(kept, equal, settings.floor, calibrator)
+        if most_bytes is None or compiled.file_bytes <= most_bytes:
+            break
+        fewer = 0.97 * student.n_nodes * most_bytes / compiled.file_bytes
+        allowed = np.append(allowed[allowed > fewer], fewer)
+    return student, kept, compiled
 
 
 @dataclass(frozen=True)
@@ -272,28 +307,15 @@ def _choose(judged: Judged | None, sizes: _Sizes, settings: Settings) -> int:
     return position if whole_fits else min(position, largest)
 
 
-def _compiled_student(
-    student: Student,
-    pool: MemberPool,
-    settings: Settings,
-    calibration: Calibration | None,
-    target: np.ndarray,
-) -> tuple[MemberPool, CompiledEnsemble]:
-    members = student.members(pool, 1.0 if pool.classes is not None else float(np.std(target)))
-    kept = replace(pool.keep(np.arange(0)), members=members)
-    share = np.full(len(members), 1.0 / len(members))
-    calibrator = None if calibration is None else calibration.calibrator
-    return kept, compile_members(kept, share, settings.floor, calibrator)
-
-
 def _calibrate_out_of_bag(
-    teacher: Teacher, settings: Settings, target: np.ndarray, weight: np.ndarray
+    teacher: Teacher, settings: Settings, rows: TrainingRows
 ) -> Calibration | None:
     """Without a rehearsal the ensemble's own out-of-bag votes stand for the small model's."""
     if settings.calibration is None or teacher.oob_vote is None:
         return None
     proba = finished_votes(teacher.oob_vote, max(settings.floor, LEAST_FLOOR))
-    return fit_calibration(settings.calibration, proba, target.argmax(axis=1), weight)
+    labels = rows.target.argmax(axis=1)
+    return fit_calibration(settings.calibration, proba, labels, rows.weight)
 
 
 def _whole(
