@@ -81,7 +81,7 @@ class _SparseBagging(Deployable, MetaEstimatorMixin, BaseEstimator):  # type: ig
         copies. None: members as they are, chosen and weighted by their out-of-bag votes.
     rehearsal : {"auto", False} or int, default "auto"
         Copies of the ensemble are fitted on part of the rows, compressed, and scored on the rest.
-        "auto": three folds and 40 trees; one split and 25 trees from 20,000 rows. An int: folds.
+        "auto": four folds and 40 trees; one split and 25 trees from 20,000 rows. An int: folds.
         False: none; the budget, or 10 % of the nodes, is kept, and no quality is estimated.
     local : {None, "auto", True}, default None
         Weights that depend on the row, over members as they are. "auto": where held-out rows show
@@ -112,7 +112,7 @@ class _SparseBagging(Deployable, MetaEstimatorMixin, BaseEstimator):  # type: ig
         Nodes of the kept trees; 0 where there are none.
     nbytes_ : int
         Size of the saved file.
-    n_survivors_ : int
+    n_kept members_ : int
         Models the deployed predictor evaluates: one where linear regressors collapse into it.
     estimators_ : list
         The kept members as they vote. Pruned trees are copies; yours stay as they were.
@@ -229,7 +229,7 @@ class _SparseBagging(Deployable, MetaEstimatorMixin, BaseEstimator):  # type: ig
         return self
 
     def report(self, X: Any = None, y: Any = None, *, baseline: Any = None) -> Any:
-        """Compare the full ensemble with its survivors on rows neither has seen.
+        """Compare the full ensemble with its kept members on rows neither has seen.
 
         Parameters
         ----------
@@ -346,7 +346,7 @@ class _SparseBagging(Deployable, MetaEstimatorMixin, BaseEstimator):  # type: ig
         return [member.estimator for member in self._vote.pool.members]
 
     def _check_X(self, X: Any) -> Any:
-        """X as the survivors read it, under the checks scikit-learn's own ensembles make."""
+        """X as the kept members read it, under the checks scikit-learn's own ensembles make."""
         check_is_fitted(self, "weights_")
         check_readable(X, "X")
         kind = self._vote.pool.input_kind
@@ -367,7 +367,7 @@ class _SparseBagging(Deployable, MetaEstimatorMixin, BaseEstimator):  # type: ig
         return tags
 
     def __getstate__(self) -> Any:
-        """A fitted object's pickle carries the survivors, not the ensemble they came from."""
+        """A fitted object's pickle carries the kept members, not the ensemble they came from."""
         state = dict(super().__getstate__())
         if "weights_" in state:
             state["_full"] = None
@@ -407,7 +407,7 @@ class SparseBaggingClassifier(ClassifierMixin, _SparseBagging):  # type: ignore[
     _task = "classification"
 
     def predict_proba(self, X: Any) -> np.ndarray:
-        """Class probabilities: the survivors' weighted vote.
+        """Class probabilities: the kept members' weighted vote.
 
         Parameters
         ----------
@@ -469,7 +469,7 @@ class SparseBaggingRegressor(RegressorMixin, _SparseBagging):  # type: ignore[mi
     _task = "regression"
 
     def predict(self, X: Any) -> np.ndarray:
-        """Weighted mean of the survivors' predictions.
+        """Weighted mean of the kept members' predictions.
 
         Parameters
         ----------

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from sparsebag.calibration.calibrator import finished_votes
+from sparsebag.calibration.calibrator import LEAST_FLOOR, finished_votes
 from sparsebag.calibration.fit import Calibration, fit_calibration
 from sparsebag.calibration.temperature import Temperature
 from sparsebag.deploy.compiled import CompiledEnsemble
@@ -42,14 +42,12 @@ SHARE_WITHOUT_REHEARSAL = 0.1
 """Of the nodes, where neither a rehearsal nor a budget says how many are needed."""
 BYTES_TRIES = 6
 """Students made, at most, until one's file fits into the budget."""
-BYTES_A_NODE = 5.0
-"""Of a file, its values aside; a first guess."""
+BYTES_A_NODE, BYTES_A_VALUE = 1.5, 0.5
+"""Of a file; a first guess."""
 SURELY_SMALLER = 0.02
 """Share of the nodes below which a file cannot be larger than the whole ensemble's."""
 NEAR = 1.3
 """Sizes closer than this to each other are not both rehearsed."""
-LEAST_FLOOR = 1e-6
-"""Keeps the logarithms of votes finite."""
 
 
 @dataclass(frozen=True)
@@ -196,12 +194,13 @@ def _teach(
 
 
 def _weighted_rows(pool: MemberPool, given: GivenRows, settings: Settings) -> TrainingRows:
-    weight = row_weights(pool, given.target, given.sample_weight)
+    held_out = settings.source == "holdout"
+    weight = row_weights(pool, given.target, given.sample_weight, held_out=held_out)
     target = given.target[:, None].astype(np.float64)
     if pool.classes is not None:
         target = np.asarray(given.target[:, None] == np.arange(len(pool.classes)), dtype=float)
     X = given.X.to_numpy(np.float32) if hasattr(given.X, "iloc") else given.X
-    return TrainingRows(X, target, weight, given.sample_weight, settings.source == "holdout")
+    return TrainingRows(X, target, weight, given.sample_weight, held_out)
 
 
 def _rehearsed(
@@ -244,7 +243,9 @@ def _student(
     lesson = teacher.lesson(recipe)
     allowed = share * sum(_nodes(member) for member in pool.members)
     most_bytes = settings.budget.most_bytes(_whole_bytes(pool, settings))
-    spread = 1.0 if pool.classes is not None else float(np.std(rows.target))
+    mean = float(np.average(rows.target[:, 0], weights=rows.weight))
+    spread = float(np.average((rows.target[:, 0] - mean) ** 2, weights=rows.weight)) ** 0.5
+    spread = 1.0 if pool.classes is not None else spread
     calibrator = None if calibration is None else calibration.calibrator
     for _ in range(BYTES_TRIES):
         student = list(students(lesson, allowed, most_trees))[-1]
@@ -252,9 +253,9 @@ def _student(
         kept = replace(pool.keep(np.arange(0)), members=members)
         equal = np.full(len(members), 1.0 / len(members))
         compiled = compile_members(kept, equal, settings.floor, calibrator)
-        if most_bytes is None or compiled.file_bytes <= most_bytes:
+        if most_bytes is None or _named(compiled, pool).file_bytes <= most_bytes:
             break
-        fewer = 0.97 * student.n_nodes * most_bytes / compiled.file_bytes
+        fewer = 0.95 * student.n_nodes * most_bytes / _named(compiled, pool).file_bytes
         allowed = np.append(allowed[allowed > fewer], fewer)
     return student, kept, compiled
 
@@ -264,17 +265,19 @@ class _Sizes:
     """Sizes to rehearse, as shares of the nodes, falling.
 
     ``first`` is the position of the largest that the budget allows; those before only lead there.
+    ``whole_fits``: the budget allows the whole ensemble.
     """
 
     share: np.ndarray
     first: int
     most_trees: int | None
+    whole_fits: bool
 
 
 def _sizes(pool: MemberPool, settings: Settings) -> _Sizes:
     n_trees = len(pool.members)
     nodes = sum(_nodes(member) for member in pool.members)
-    budget, most = settings.budget, 1.0
+    budget, most, most_bytes = settings.budget, 1.0, 0
     most_nodes, most_trees = budget.most_nodes(nodes), budget.most_members(n_trees)
     if most_nodes is not None:
         most = min(most, most_nodes / nodes)
@@ -283,16 +286,17 @@ def _sizes(pool: MemberPool, settings: Settings) -> _Sizes:
     if budget.max_bytes is not None:
         outputs = 1 if pool.classes is None else max(1, len(pool.classes) - 1)
         most_bytes = budget.most_bytes(_whole_bytes(pool, settings)) or 0
-        most = min(most, most_bytes / ((BYTES_A_NODE + outputs) * nodes))
+        most = min(most, most_bytes / ((BYTES_A_NODE + BYTES_A_VALUE * outputs) * nodes))
     elif settings.rehearsal is False and not budget.is_named:
         most = SHARE_WITHOUT_REHEARSAL
     if most >= 1.0:
-        return _Sizes(SHARES, 0, most_trees)
+        fits = budget.max_bytes is None or _uniform_bytes(pool, settings) <= most_bytes
+        return _Sizes(SHARES, 0, most_trees, whole_fits=fits)
     lead, smaller = SHARES[NEAR * most < SHARES], SHARES[most > SHARES * NEAR]
     share = np.append(lead, most)
     if settings.tolerance is not None:
         share = np.append(share, smaller)
-    return _Sizes(share, len(lead), most_trees)
+    return _Sizes(share, len(lead), most_trees, whole_fits=False)
 
 
 def _choose(judged: Judged | None, sizes: _Sizes, settings: Settings) -> int:
@@ -300,11 +304,11 @@ def _choose(judged: Judged | None, sizes: _Sizes, settings: Settings) -> int:
     largest = len(sizes.share) - 1 - sizes.first
     if judged is None:
         return largest
-    whole_fits = sizes.first == 0 and sizes.share[0] == SHARES[0]
     if settings.tolerance is None:
-        return len(sizes.share) if whole_fits else largest
+        student, whole = judged.curve.ratio_calibrated[[largest, -1]]
+        return len(sizes.share) if sizes.whole_fits and whole <= student else largest
     position = choose_size(judged.curve, settings.tolerance, settings.confidence)
-    return position if whole_fits else min(position, largest)
+    return position if sizes.whole_fits else min(position, largest)
 
 
 def _calibrate_out_of_bag(
@@ -369,7 +373,8 @@ def _weigh(
         warn_uncovered(evidence)
         progress.say("fitting and judging weights at every size")
         target = np.asarray(evidence.target)
-        weight = row_weights(pool, target, evidence.sample_weight)
+        held_out = evidence.oob_mask is None
+        weight = row_weights(pool, target, evidence.sample_weight, held_out=held_out)
         evidence = replace(evidence, sample_weight=weight)
         nodes = np.array([_nodes(member) for member in pool.members])
         path = judge_members(evidence, settings.floor, pool.own_weights, nodes)
@@ -379,6 +384,9 @@ def _weigh(
         done = "simplex weights"
     progress.say("calibrating")
     calibration = calibrate_members(settings.calibration, evidence, weights, settings.floor)
+    if curve is not None and calibration is not None:  # judged without it, and deployed with it
+        gain = calibration.brier_ratio
+        curve = replace(curve, ratio=gain * curve.ratio, error=gain * curve.error)
     local: Localisation | None = None
     if settings.local is not None:
         progress.say("fitting and judging weights that depend on the row")
@@ -447,6 +455,12 @@ def _choose_members(
 # -- sizes and words ---------------------------------------------------------------------------
 
 
+def _named(compiled: CompiledEnsemble, pool: MemberPool) -> CompiledEnsemble:
+    """With the columns' names, which are in the file."""
+    names = getattr(pool.source, "feature_names_in_", None)
+    return compiled if names is None else replace(compiled, feature_names=tuple(map(str, names)))
+
+
 def _nodes(member: Any) -> int:
     return int(member.estimator.tree_.node_count) if member.is_tree else 0
 
@@ -465,8 +479,7 @@ def _is_larger(compiled: CompiledEnsemble, pool: MemberPool, settings: Settings)
     whole = sum(_nodes(member) for member in pool.members)
     if pool.classes is None or len(pool.classes) <= 2 or small < SURELY_SMALLER * whole:
         return False
-    n = len(pool.members)
-    return compiled.file_bytes > _weighted_bytes(pool, np.full(n, 1.0 / n), settings)
+    return compiled.file_bytes > _uniform_bytes(pool, settings)
 
 
 def _whole_bytes(pool: MemberPool, settings: Settings) -> int:
@@ -474,6 +487,10 @@ def _whole_bytes(pool: MemberPool, settings: Settings) -> int:
     limit = settings.budget.max_bytes
     if limit is None or limit >= 2:
         return 0
+    return _uniform_bytes(pool, settings)
+
+
+def _uniform_bytes(pool: MemberPool, settings: Settings) -> int:
     n = len(pool.members)
     return _weighted_bytes(pool, np.full(n, 1.0 / n), settings)
 

@@ -9,8 +9,8 @@ import numpy as np
 
 Params = Mapping[str, np.ndarray]
 
-LEAST_VOTE = 1e-6
-"""Share of the uniform vote mixed into votes whose logarithm is read: none is zero then."""
+LEAST_FLOOR = 1e-6
+"""Share of the uniform vote in votes whose logarithm is read: none is zero then."""
 
 
 class Calibrator(Protocol):
@@ -66,29 +66,6 @@ def logarithm(proba: np.ndarray) -> np.ndarray:
     """
     with np.errstate(divide="ignore"):
         return np.asarray(np.log(proba))
-
-
-def positive_votes(votes: np.ndarray, n_classes: int | None = None) -> np.ndarray:
-    """Votes with a little of the uniform one mixed in, so that each has a logarithm.
-
-    Parameters
-    ----------
-    votes : ndarray of shape (..., C), or any where ``n_classes`` is given
-    n_classes : int, optional
-        C, of votes for one class a row.
-
-    Returns
-    -------
-    ndarray
-        Of the same shape.
-
-    Examples
-    --------
-    >>> positive_votes(np.array([[1.0, 0.0]])).round(7).tolist()
-    [[0.9999995, 5e-07]]
-    """
-    n_classes = votes.shape[-1] if n_classes is None else n_classes
-    return np.asarray((1.0 - LEAST_VOTE) * votes + LEAST_VOTE / n_classes)
 
 
 def finished_votes(votes: np.ndarray, floor: float = 0.0) -> np.ndarray:

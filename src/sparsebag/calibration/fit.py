@@ -27,12 +27,15 @@ class Calibration:
         Log-loss on the rows it was fitted on.
     n_rows : int
         How many these are.
+    brier_ratio : float
+        Brier score after, over before.
     """
 
     calibrator: Calibrator | None
     loss_before: float
     loss_after: float
     n_rows: int
+    brier_ratio: float = 1.0
 
     @property
     def temperature(self) -> float | None:
@@ -126,10 +129,13 @@ def fit_calibration(
         found: Calibrator = fit_temperature(proba, target, weight, start)
     else:
         found = fit_own(calibration, proba, target, weight)
-    after = log_loss(found.transform(proba), target, weight)
+    calibrated = found.transform(proba)
+    after = log_loss(calibrated, target, weight)
     if is_auto and after >= before:
         return identity
-    return Calibration(found, before, after, len(proba))
+    hot = target[:, None] == np.arange(proba.shape[1])
+    brier = [float(weight @ np.sum((p - hot) ** 2, axis=1)) for p in (proba, calibrated)]
+    return Calibration(found, before, after, len(proba), brier[1] / max(brier[0], 1e-300))
 
 
 def log_loss(proba: np.ndarray, target: np.ndarray, weight: np.ndarray) -> float:

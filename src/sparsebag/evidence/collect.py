@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -204,6 +204,10 @@ def read_training_rows(
     weight = check_sample_weight(sample_weight, target)
     rows = pool.prepare(X)
     verified_by = None
+    if pool.in_bag is None and getattr(pool.source, "bootstrap", True) is False:
+        every = [np.arange(len(target))] * len(pool.members)  # each tree has seen all rows
+        if verify and source == "oob":
+            verified_by = prove_training_rows(replace(pool, in_bag=every), rows, target)
     if pool.in_bag is not None and verify:
         if source == "holdout":
             refuse_training_rows(pool, len(target), lambda: prove_training_rows(pool, rows, target))

@@ -18,7 +18,11 @@ LEAST_CHANGE, ERRORS = 0.05, 4.0
 
 
 def row_weights(
-    pool: MemberPool, target: np.ndarray, sample_weight: np.ndarray | None
+    pool: MemberPool,
+    target: np.ndarray,
+    sample_weight: np.ndarray | None,
+    *,
+    held_out: bool = False,
 ) -> np.ndarray:
     """Weights of mean one under which the classes have the shares that the members saw.
 
@@ -28,6 +32,8 @@ def row_weights(
     target : ndarray of shape (M,)
         Class positions, or numbers.
     sample_weight : ndarray of shape (M,) or None
+    held_out : bool, default False
+        Whether the members were trained on other rows, whose class shares differ by chance.
 
     Returns
     -------
@@ -48,7 +54,7 @@ def row_weights(
         given = np.bincount(target, weight, minlength=len(pool.classes)) / weight.sum()
         seen = _seen_shares(pool, target, given)
         factor = np.divide(seen, given, out=np.ones_like(given), where=given > 0.0)
-        drawn = np.bincount(target, minlength=len(given)) * len(pool.members)
+        drawn = np.bincount(target, minlength=len(given)) * (1 if held_out else len(pool.members))
         least = np.maximum(LEAST_CHANGE, ERRORS / np.sqrt(np.maximum(drawn, 1)))
         if np.any(np.abs(factor - 1.0) > least):
             weight = weight * factor[target]

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from scipy.stats import norm
 
-from sparsebag.calibration.calibrator import finished_votes
+from sparsebag.calibration.calibrator import LEAST_FLOOR, finished_votes
 from sparsebag.calibration.fit import Calibration, fit_calibration
 from sparsebag.calibration.temperature import Temperature
 from sparsebag.judge.curve import RiskCurve, expected
@@ -18,7 +18,7 @@ from sparsebag.judge.rehearsal import Rehearsal
 SHARES = 0.4 * 0.5 ** np.arange(8)
 """Sizes that are rehearsed without a budget, as shares of the ensemble's nodes."""
 DEFAULT_TOLERANCE = 0.01
-ERRORS_FOR_PICKING = 1.0
+ERRORS_FOR_PICKING = 0.8
 """The smallest size that seems good enough seems so partly by luck: this many standard errors."""
 
 
@@ -164,9 +164,9 @@ def judge_rehearsal(
     def finished(votes: np.ndarray, start: Any) -> tuple[np.ndarray, Calibration | None]:
         if not is_vote:
             return losses(votes), None
-        proba = finished_votes(votes, floor)
         if calibration is None:
-            return losses(proba), None
+            return losses(finished_votes(votes, floor)), None
+        proba = finished_votes(votes, max(floor, LEAST_FLOOR))
         found = fit_calibration(calibration, proba, made.target.argmax(axis=1), made.weight, start)
         if found.calibrator is not None:
             proba = found.calibrator.transform(proba)
@@ -174,6 +174,9 @@ def judge_rehearsal(
 
     as_is = losses(finished_votes(made.whole) if is_vote else made.whole)
     best_whole, of_whole = finished(made.whole, None)
+    # The copies have fewer trees than the ensemble, which is that much better than they are.
+    left = 1.0 - float(share @ made.excess) / max(float(share @ as_is), 1e-300)
+    as_is, best_whole = left * as_is, left * best_whole
     by_recipe: list[list[tuple[np.ndarray, Calibration | None]]] = []
     for sizes in made.votes:
         start, column = of_whole, []
@@ -196,9 +199,9 @@ def judge_rehearsal(
             n_nodes=np.append(made.n_nodes[::-1], whole_nodes),
             n_members=np.append(made.n_trees[::-1], n_members),
             ratio=ratio,
-            error=error,
+            error=made.widening * error,
             ratio_calibrated=ratio_calibrated,
-            error_calibrated=error_calibrated,
+            error_calibrated=made.widening * error_calibrated,
             whole_risk=float(share @ as_is),
             score="Brier score" if is_vote else "squared error",
             judged_by=judged_by,
@@ -219,8 +222,8 @@ def choose_size(curve: RiskCurve, tolerance: float, confidence: float | None) ->
     curve : RiskCurve
     tolerance : float
     confidence : float or None
-        None: the expected loss, one standard error allowed for having picked it. A number: the
-        upper bound at this confidence.
+        None: the expected loss, and most of a standard error for having picked it. A number:
+        the upper bound at this confidence.
 
     Returns
     -------

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from sparsebag.calibration.calibrator import finished_votes
+from sparsebag.calibration.calibrator import LEAST_FLOOR, finished_votes
 from sparsebag.calibration.fit import Calibration, fit_calibration
 from sparsebag.evidence.evidence import OOBEvidence
 from sparsebag.judge.curve import RiskCurve, expected
@@ -203,7 +203,7 @@ def calibrate_members(
     rows = heard > 0.0
     weight = np.ones(len(rows)) if evidence.sample_weight is None else evidence.sample_weight
     rows &= np.asarray(weight) > 0.0
-    proba = finished_votes(votes[rows] / heard[rows, None], max(floor, 1e-6))
+    proba = finished_votes(votes[rows] / heard[rows, None], max(floor, LEAST_FLOOR))
     target = np.asarray(evidence.target)[rows].astype(np.intp)
     return fit_calibration(calibration, proba, target, np.asarray(weight, dtype=float)[rows])
 

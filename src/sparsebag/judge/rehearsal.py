@@ -21,7 +21,7 @@ from sparsebag.student.student import students, trees_for
 from sparsebag.student.teacher import MOST_TREES, Recipe, Teacher
 from sparsebag.student.trees import votes
 
-FOLDS, TREES = 3, 40
+FOLDS, TREES = 4, 40
 """Of the rehearsal: together no more than the ensemble's own fit costs, at 100 trees."""
 MANY_ROWS, FEW_TREES, MOST_HELD_OUT = 20_000, 25, 20_000
 """From so many rows one split into training and held-out rows, and fewer trees, say enough."""
@@ -64,7 +64,6 @@ class Rehearsal:
 
     Attributes
     ----------
-    recipes : tuple of Recipe
     share : ndarray of shape (S,)
         Sizes of the students, as shares of the ensemble's nodes; falling.
     n_nodes, n_trees : ndarray of shape (S,)
@@ -73,18 +72,25 @@ class Rehearsal:
     weight : ndarray of shape (R,)
     whole : ndarray of shape (R, n_outputs)
         The copies' votes.
+    excess : ndarray of shape (R,)
+        By how much the copies' squared errors are above those of an ensemble with all trees: the
+        variance of one tree's vote over their number, less that over the number of all.
     votes : tuple of tuple of ndarray of shape (R, n_outputs)
         By recipe, then by size.
+    widening : float
+        Of standard errors over rows: other training rows would have made another model. As in
+        Nadeau and Bengio (2003), ``sqrt(1 + J · held-out rows / training rows)`` for J splits.
     """
 
-    recipes: tuple[Recipe, ...]
     share: np.ndarray
     n_nodes: np.ndarray
     n_trees: np.ndarray
     target: np.ndarray
     weight: np.ndarray
     whole: np.ndarray
+    excess: np.ndarray
     votes: tuple[tuple[np.ndarray, ...], ...]
+    widening: float
 
 
 def can_be_refitted(pool: MemberPool) -> bool:
@@ -144,9 +150,8 @@ def rehearse(
         kept = np.setdiff1d(np.arange(len(rows.target)), held)
         train, test = rows.take(kept), rows.take(held)
         copy, columns = _copy(pool, train, n_trees, number, n_jobs)
-        # A share is one of the whole ensemble's nodes, and the copy has fewer trees.
-        allowed = share * (len(pool.members) / len(copy.members))
-        parts.append(_scored(copy, columns, train, test, allowed, recipes, most_trees, n_threads))
+        split = _Split(copy, columns, train, test, len(pool.members))
+        parts.append(_scored(split, share, recipes, most_trees, n_threads))
     nodes_a_tree = np.mean([member.estimator.tree_.node_count for member in pool.members])
     whole_nodes = nodes_a_tree * len(pool.members)
     most = min(len(pool.members), MOST_TREES, most_trees or MOST_TREES)
@@ -154,37 +159,48 @@ def rehearse(
     judged = rows.take(held)
     by_recipe = zip(*(part.votes for part in parts), strict=True)
     return Rehearsal(
-        recipes=recipes,
         share=share,
         n_nodes=share * whole_nodes,
         n_trees=np.array([trees_for(nodes, most) for nodes in share * whole_nodes]),
         target=judged.target,
         weight=judged.weight,
         whole=np.concatenate([part.whole for part in parts]),
+        excess=np.concatenate([part.excess for part in parts]),
         votes=tuple(
             tuple(np.concatenate(size) for size in zip(*of_recipe, strict=True))
             for of_recipe in by_recipe
         ),
+        widening=float(np.sqrt(1.0 + len(held) / (len(rows.target) - len(held) / len(splits)))),
     )
 
 
 @dataclass(frozen=True)
+class _Split:
+    """A copy of an ensemble of ``n_members``, its classes, its rows, and rows it has not seen."""
+
+    copy: MemberPool
+    columns: np.ndarray
+    train: TrainingRows
+    test: TrainingRows
+    n_members: int
+
+
+@dataclass(frozen=True)
 class _Part:
+    excess: np.ndarray
     whole: np.ndarray
     votes: tuple[tuple[np.ndarray, ...], ...]
 
 
 def _scored(
-    copy: MemberPool,
-    columns: np.ndarray,
-    train: TrainingRows,
-    test: TrainingRows,
+    split: _Split,
     share: np.ndarray,
     recipes: tuple[Recipe, ...],
     most_trees: int | None,
     n_threads: int,
 ) -> _Part:
     """A copy's and its students' votes on the rows it has not seen."""
+    copy, columns, train, test = split.copy, split.columns, split.train, split.test
     n_outputs = train.target.shape[1]
     teacher = Teacher(
         copy,
@@ -195,7 +211,9 @@ def _scored(
         n_threads=n_threads,
     )
     leaf = teacher.table.route(test.X, n_threads)
-    allowed = share * teacher.table.n_nodes
+    n_trees = teacher.table.n_trees
+    # A share is one of the whole ensemble's nodes, and the copy has fewer trees.
+    allowed = share * split.n_members * teacher.table.n_nodes / n_trees
 
     def as_votes(one: np.ndarray) -> np.ndarray:
         if copy.classes is not None and one.shape[1] == 1:
@@ -208,8 +226,12 @@ def _scored(
     for recipe in recipes:
         made = list(students(teacher.lesson(recipe), allowed, most_trees))
         by_recipe.append(tuple(as_votes(student.vote(leaf)) for student in made))
-    own = votes(leaf, teacher.table.value, n_threads) / teacher.table.n_trees
-    return _Part(as_votes(own), tuple(by_recipe))
+    value = teacher.table.value
+    own = votes(leaf, value, n_threads) / n_trees
+    variance = votes(leaf, value**2, n_threads) / n_trees - own**2
+    unbiased = variance.sum(axis=1) * n_trees / max(n_trees - 1, 1)
+    excess = unbiased * (1.0 / n_trees - 1.0 / split.n_members)
+    return _Part(excess, as_votes(own), tuple(by_recipe))
 
 
 def _copy(
@@ -219,8 +241,9 @@ def _copy(
     if train.held_out:
         n_outputs = train.target.shape[1]
         return pool, np.arange(n_outputs)
-    is_vote = pool.classes is not None
-    y = train.target.argmax(axis=1) if is_vote else train.target[:, 0]
+    y: Any = train.target[:, 0]
+    if pool.classes is not None:  # labels, which a class_weight may name
+        y = pool.classes[train.target.argmax(axis=1)]
     copy = clone(pool.source)
     params: dict[str, Any] = {
         "n_estimators": min(n_trees, len(pool.members)),
@@ -234,8 +257,14 @@ def _copy(
         params["max_samples"] = max(1, round(most * len(y) / pool.n_rows))
     copy.set_params(**params)
     weights = {} if train.sample_weight is None else {"sample_weight": train.sample_weight}
-    copy.fit(train.X, y, **weights)
-    columns = np.arange(1) if not is_vote else np.asarray(copy.classes_, dtype=np.intp)
+    try:
+        copy.fit(train.X, y, **weights)
+    except Exception as error:
+        error.add_note("(while fitting a copy for the rehearsal; rehearsal=False skips it)")
+        raise
+    columns = np.arange(1)
+    if pool.classes is not None:
+        columns = np.flatnonzero(np.isin(pool.classes, copy.classes_))
     return read_ensemble(copy), columns
 
 
@@ -246,7 +275,7 @@ def _splits(target: np.ndarray, folds: int | None, *, is_classification: bool) -
     if is_classification:
         order = order[np.argsort(target[order].argmax(axis=1), kind="stable")]
     if folds is None and len(target) >= MANY_ROWS:
-        held = min(len(target) // FOLDS, MOST_HELD_OUT)
+        held = min(len(target) // 3, MOST_HELD_OUT)
         return [order[np.linspace(0, len(order) - 1, held).astype(np.intp)]]
     n_folds = min(folds or FOLDS, len(target))
     return [order[fold::n_folds] for fold in range(n_folds)]

@@ -101,7 +101,7 @@ class Selection:
         if self.curve is None:
             return "not estimated; pass held-out rows to report(X_test, y_test)"
         if self.kept_whole and np.isclose(self.ratio, 1.0):
-            return "the ensemble's own: no smaller model was within the tolerance"
+            return "as the whole ensemble's: no smaller model was within the tolerance"
         low, high = self.interval
         return (
             f"expected {self.curve.score} {_change(self.ratio)} ({low - 1:+.1%} to {high - 1:+.1%})"
@@ -109,8 +109,9 @@ class Selection:
 
     def _next(self) -> str:
         limit = "max_nodes=0.05" if self.noun == "trees" else "max_estimators=10"
-        if self.tolerance is not None:
-            return f"tolerance={2 * self.tolerance:g} for smaller, {limit} for a fixed size"
+        if self.curve is not None and self.tolerance is not None:
+            more = min(max(2.0 * self.tolerance, 0.01), 0.9)
+            return f"tolerance={more:g} for smaller, {limit} for a fixed size"
         return "a larger budget for better, path_ for every size"
 
 

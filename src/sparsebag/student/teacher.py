@@ -83,10 +83,13 @@ def recipes_for(
     tuple of Recipe
     """
     if pool.classes is not None:
-        rows = target.sum(axis=0)
-        mean = (weight @ target)[rows > 0] / rows[rows > 0]
-        if mean.max() > (1.0 + UNEVEN) * mean.min():
+        rows = np.maximum(target.sum(axis=0), 1.0)
+        mean, square = weight @ target / rows, weight**2 @ target / rows
+        error = np.sqrt(np.maximum(square - mean**2, 0.0) / rows)
+        if np.any((target.sum(axis=0) > 0) & (np.abs(mean - 1.0) > UNEVEN + 4.0 * error)):
             return RECIPES_AS_IS
+    if getattr(pool.members[0].estimator, "criterion", None) == "absolute_error":
+        return RECIPES_AS_IS  # leaves are medians, which means over rows would undo
     return RECIPES if knows_bags and pool.in_bag is not None else RECIPES_WITHOUT_BAGS
 
 
