@@ -175,8 +175,10 @@ def judge_rehearsal(
     as_is = losses(finished_votes(made.whole) if is_vote else made.whole)
     best_whole, of_whole = finished(made.whole, None)
     # The copies have fewer trees than the ensemble, which is that much better than they are.
-    left = 1.0 - float(share @ made.excess) / max(float(share @ as_is), 1e-300)
-    as_is, best_whole = left * as_is, left * best_whole
+    # A calibrated vote is surer, and less of a tree's variance reaches it.
+    risk, best = max(float(share @ as_is), 1e-300), float(share @ best_whole)
+    gone = float(share @ made.excess) / risk
+    as_is, best_whole = (1.0 - gone) * as_is, (1.0 - gone * best / risk) * best_whole
     by_recipe: list[list[tuple[np.ndarray, Calibration | None]]] = []
     for sizes in made.votes:
         start, column = of_whole, []
