@@ -3,8 +3,8 @@
     SPARSEBAG_DATA=... python -m benchmarks.quality [--seeds 5] [--data ...] [--only default ...]
 
 Forests and bags of 100 trees. Half of the rows, at most 2000, train; all others, at most 8000,
-judge. Raw forests give some true classes the probability 0, which log-loss does not forgive:
-ratios are to the whole ensemble with the floor 0.001 mixed in ("whole floored").
+judge. Ratios are to the whole ensemble as it is. It gives some true classes the probability 0,
+which log-loss does not forgive, so they are also told to that with the floor 0.001 mixed in.
 
 Rows are appended to benchmarks/results/quality.csv as they come, those of ``--shard 1/2`` to a file
 beside it. A finished row is run again only when sparsebag's source has changed since. Seeds are the

@@ -18,8 +18,8 @@ from sparsebag.judge.rehearsal import Rehearsal
 SHARES = 0.4 * 0.5 ** np.arange(8)
 """Sizes that are rehearsed without a budget, as shares of the ensemble's nodes."""
 DEFAULT_TOLERANCE = 0.01
-ERRORS_FOR_PICKING = 0.8
-"""The smallest size that seems good enough seems so partly by luck: this many standard errors."""
+ERRORS_FOR_PICKING = 0.15
+"""The smallest size that seems good enough seems so a little by luck: this many standard errors."""
 
 
 @dataclass(frozen=True)
@@ -138,8 +138,8 @@ def judge_rehearsal(
 ) -> Judged:
     """Calibrate every size on held-out votes, pick its recipe, draw the curve.
 
-    A recipe is judged by its losses at a size and its neighbours, so that none is picked for the
-    noise of one.
+    A recipe is judged by its log-loss or squared error at a size and its neighbours, so that none
+    is picked for the noise of one. (The Brier score hardly sees what the wrong one costs.)
 
     Parameters
     ----------
@@ -163,17 +163,22 @@ def judge_rehearsal(
 
     def finished(votes: np.ndarray, start: Any) -> tuple[np.ndarray, Calibration | None]:
         if not is_vote:
-            return losses(votes), None
+            return votes, None
         if calibration is None:
-            return losses(finished_votes(votes, floor)), None
+            return finished_votes(votes, floor), None
         proba = finished_votes(votes, max(floor, LEAST_FLOOR))
         found = fit_calibration(calibration, proba, made.target.argmax(axis=1), made.weight, start)
-        if found.calibrator is not None:
-            proba = found.calibrator.transform(proba)
-        return losses(proba), found
+        return (proba if found.calibrator is None else found.calibrator.transform(proba)), found
+
+    def score(proba: np.ndarray) -> float:
+        if not is_vote:
+            return float(np.log(share @ losses(proba) + 1e-300))
+        of_truth = np.sum(proba * made.target, axis=1)
+        return float(np.log(share @ -np.log(np.maximum(of_truth, LEAST_FLOOR)) + 1e-300))
 
     as_is = losses(finished_votes(made.whole) if is_vote else made.whole)
-    best_whole, of_whole = finished(made.whole, None)
+    calibrated_whole, of_whole = finished(made.whole, None)
+    best_whole = losses(calibrated_whole)
     # The copies have fewer trees than the ensemble, which is that much better than they are.
     # A calibrated vote is surer, and less of a tree's variance reaches it.
     risk, best = max(float(share @ as_is), 1e-300), float(share @ best_whole)
@@ -184,14 +189,13 @@ def judge_rehearsal(
         start, column = of_whole, []
         for votes in sizes:
             known = None if start is None else start.calibrator
-            loss, start = finished(votes, known if isinstance(known, Temperature) else None)
-            column.append((loss, start))
+            proba, start = finished(votes, known if isinstance(known, Temperature) else None)
+            column.append((proba, start))
         by_recipe.append(column)
-    mean = np.array([[share @ loss for loss, _ in column] for column in by_recipe])
-    recipe = tuple(int(r) for r in _with_neighbours(np.log(mean + 1e-300)).argmin(axis=0))
+    scores = np.array([[score(proba) for proba, _ in column] for column in by_recipe])
+    recipe = tuple(int(r) for r in _with_neighbours(scores).argmin(axis=0))
     chosen = [by_recipe[r][size] for size, r in enumerate(recipe)][::-1]
-    chosen.append((best_whole, of_whole))
-    risks = [loss for loss, _ in chosen]
+    risks = [*(losses(proba) for proba, _ in chosen), best_whole]
     ratio, error = expected(risks, as_is, made.weight)
     ratio_calibrated, error_calibrated = expected(risks, best_whole, made.weight)
     whole_nodes = made.n_nodes[0] / made.share[0]
@@ -209,7 +213,7 @@ def judge_rehearsal(
             judged_by=judged_by,
         ),
         recipe=recipe[::-1],
-        calibration=tuple(found for _, found in chosen),
+        calibration=(*(found for _, found in chosen), of_whole),
     )
 
 
@@ -224,7 +228,7 @@ def choose_size(curve: RiskCurve, tolerance: float, confidence: float | None) ->
     curve : RiskCurve
     tolerance : float
     confidence : float or None
-        None: the expected loss, and most of a standard error for having picked it. A number:
+        None: the expected loss, and a little for having picked it. A number:
         the upper bound at this confidence.
 
     Returns

@@ -234,7 +234,10 @@ def students(
         offset=table.offset,
     )
     for most in allowed:
-        student = _with_trees(student, trees_for(most, most_trees or table.n_trees), lesson)
+        k = trees_for(most, most_trees or table.n_trees)
+        if k < len(student.trees):
+            order = np.argsort(-student.spread(lesson.mass[student.node]), kind="stable")
+            student = student.take(np.sort(order[:k]))
         if student.n_nodes > most:
             student = student.pruned(max(1, int(most)), lesson.mass[student.node])
         if lesson.monotonic is None:
@@ -242,17 +245,6 @@ def students(
         else:  # leaves that make up for each other's steps would not be monotonic one by one
             student = student.bounded(lesson.monotonic, lesson.mass[student.node])
         yield student
-
-
-def _with_trees(student: Student, most: int, lesson: Lesson) -> Student:
-    """The trees that vary most, once all were fitted together; half of them go at a time."""
-    while most < len(student.trees):
-        if lesson.monotonic is None:
-            student = student.refitted(lesson)
-        fewer = max(most, len(student.trees) // 2)
-        order = np.argsort(-student.spread(lesson.mass[student.node]), kind="stable")
-        student = student.take(np.sort(order[:fewer]))
-    return student
 
 
 def trees_for(nodes: float, most: int) -> int:
