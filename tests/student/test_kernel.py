@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -202,5 +204,63 @@ def test_trees_that_lead_nowhere_are_refused():
         made([0, -1, -1], [2, -1, -1], [0, -2, -2])  # to itself
     with pytest.raises(ValueError, match="a node leads nowhere"):
         made([1, -1, -1], [9, -1, -1], [0, -2, -2])  # out of the tree
+    with pytest.raises(ValueError, match="a column there is not"):
+        made([1, -1, -1], [2, -1, -1], [5, -2, -2])
+
+
+@pytest.mark.parametrize("n_threads", [1, 3])
+@pytest.mark.parametrize("wrong", [-1, 6, 2**31 - 1, -(2**31)])
+def test_rows_in_nodes_there_are_not_are_refused(wrong, n_threads):
+    leaf = np.zeros((5, 400), np.int32)
+    leaf[3, 300] = wrong
+    weight, values, total = np.ones(400), np.ones((400, 2)), np.zeros((6, 2))
+    with pytest.raises(ValueError, match="a node that its tree does not have"):
+        add_rows(leaf, weight, values, np.zeros(6), total, n_threads)
+    with pytest.raises(ValueError, match="a node that its tree does not have"):
+        add_votes(leaf, total, np.zeros((400, 2)), n_threads)
+
+
+@pytest.mark.parametrize("wrong", [-1, 1, 4, 2**31 - 1, -(2**31)])
+def test_rows_in_nodes_of_other_trees_are_not_refitted(wrong):
+    leaf, value = np.array([[0], [wrong]], np.int32), np.zeros((4, 1))
+    with pytest.raises(ValueError, match="a node that its tree does not have"):
+        backfit(leaf, np.ones(1), np.array([0, 2, 4]), value, 1.0, 1, np.ones((1, 1)), value)
+
+
+@pytest.mark.parametrize("offset", [[0], [0, 2], [1, 3], [0, -5, 3], [0, 9, 3], [0, 0, 3]])
+def test_offsets_that_do_not_fit_are_refused(offset):
+    left, right = np.array([1, -1, -1], np.int32), np.array([2, -1, -1], np.int32)
+    one, value, offset = np.ones(3), np.zeros((3, 1)), np.array(offset)
+    leaf = np.zeros((len(offset) - 1, 1), np.int32)
+    with pytest.raises(ValueError, match="offsets do not fit"):
+        shrink_to_parent(left, right, one, one, offset, 1.0, value)
+    with pytest.raises(ValueError, match="offsets do not fit"):
+        prune(left, right, offset, one, 1, np.zeros(3, np.int32))
+    with pytest.raises(ValueError, match="offsets do not fit"):
+        backfit(leaf, np.ones(1), offset, value, 1.0, 1, np.ones((1, 1)), value)
+
+
+@pytest.mark.parametrize("children", [(0, 2), (1, 3), (1, -1)])
+def test_children_that_lead_nowhere_are_refused(children):
+    left, right = (np.array([child, -1, -1], np.int32) for child in children)
+    one, value, offset = np.ones(3), np.zeros((3, 1)), np.array([0, 3])
     with pytest.raises(ValueError, match="a node leads nowhere"):
-        made([1, -1, -1], [2, -1, -1], [5, -2, -2])  # a column there is not
+        add_up(left, right, value)
+    with pytest.raises(ValueError, match="a node leads nowhere"):
+        shrink_to_parent(left, right, one, one, offset, 1.0, value)
+    with pytest.raises(ValueError, match="a node leads nowhere"):
+        prune(left, right, offset, one, 1, np.zeros(3, np.int32))
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="limits its memory as Linux does")
+def test_where_no_more_threads_can_be_started_those_there_are_do_the_work():
+    code = """if True:
+        import resource, numpy as np
+        from sparsebag.student._student import add_votes
+        leaf, vote = np.zeros((1, 100_000), np.int32), np.zeros((100_000, 1))
+        pages = int(open("/proc/self/statm").read().split()[0])
+        resource.setrlimit(resource.RLIMIT_AS, (4096 * pages + 50_000_000,) * 2)
+        add_votes(leaf, np.ones((1, 1)), vote, 300)  # stacks of 8 MB each
+        assert vote.sum() == 100_000
+    """
+    subprocess.run([sys.executable, "-c", code], check=True)

@@ -12,6 +12,9 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <exception>
+#include <functional>
+#include <mutex>
 #include <stdexcept>
 #include <thread>
 #include <vector>
@@ -31,17 +34,52 @@ void check(bool fits, const char *what) {
     if (!fits) throw std::invalid_argument(what);
 }
 
+// Indices from low up to, but not, high.
+void check_nodes(const std::int32_t *at, std::size_t n, std::size_t low, std::size_t high) {
+    const auto first = static_cast<std::uint32_t>(low), last = static_cast<std::uint32_t>(high) - 1;
+    std::uint32_t signs = 0;  // the first bit of what is negative is set; no branches, so vectorised
+    for (std::size_t i = 0; i < n; ++i) {
+        const auto node = static_cast<std::uint32_t>(at[i]);
+        signs |= (node - first) | (last - node);
+    }
+    check(signs >> 31 == 0, "a row lies in a node that its tree does not have");
+}
+
+void check_offset(In<std::int64_t, 1> offset, std::size_t n_nodes) {
+    const std::int64_t *o = offset.data();
+    const std::size_t n = offset.size();
+    check(n >= 2 && o[0] == 0 && o[n - 1] == static_cast<std::int64_t>(n_nodes) &&
+              std::adjacent_find(o, o + n, std::greater_equal<>()) == o + n,
+          "the trees' offsets do not fit their nodes");
+}
+
+// Children after their parents, before the end: a walk ends.
+void check_children(std::int64_t l, std::int64_t r, std::int64_t parent, std::int64_t end) {
+    check(l > parent && r > parent && l < end && r < end, "a node leads nowhere");
+}
+
 template <typename F>
 void each(std::size_t n, int n_threads, F &&work) {
     std::atomic<std::size_t> next{0};
+    std::exception_ptr failed;
+    std::mutex lock;
     auto run = [&] {
-        for (std::size_t i; (i = next.fetch_add(1)) < n;) work(i);
+        try {
+            for (std::size_t i; (i = next.fetch_add(1)) < n;) work(i);
+        } catch (...) {  // no thread may be left running, and none may throw
+            const std::lock_guard<std::mutex> guard(lock);
+            failed = std::current_exception();
+        }
     };
     std::vector<std::thread> others;
     const auto most = static_cast<int>(std::min<std::size_t>(n, 1024));
-    for (int t = 1; t < std::min(n_threads, most); ++t) others.emplace_back(run);
+    try {
+        for (int t = 1; t < std::min(n_threads, most); ++t) others.emplace_back(run);
+    } catch (const std::exception &) {  // no more threads: those there are do it all
+    }
     run();
     for (auto &thread : others) thread.join();
+    if (failed) std::rethrow_exception(failed);
 }
 
 struct Node {
@@ -59,20 +97,16 @@ class Trees {
         : n_features(n_features), offset(offset.data(), offset.data() + offset.size()) {
         const std::size_t n = left.size();
         check(right.size() == n && feature.size() == n && threshold.size() == n &&
-                  missing_left.size() == n && n < 0x7fffffff && offset.size() >= 2,
+                  missing_left.size() == n && n < 0x7fffffff && n_features > 0,
               "the arrays of the trees do not fit together");
-        check(this->offset.front() == 0 && this->offset.back() == static_cast<std::int64_t>(n),
-              "the trees' offsets do not fit their nodes");
+        check_offset(offset, n);
         nodes.resize(n);
-        for (std::size_t t = 0; t + 1 < this->offset.size(); ++t) {
-            check(this->offset[t] < this->offset[t + 1], "a tree has no node");
+        for (std::size_t t = 0; t < n_trees(); ++t) {
             for (std::int64_t i = this->offset[t]; i < this->offset[t + 1]; ++i) {
                 const std::int32_t l = left.data()[i], r = right.data()[i], f = feature.data()[i];
                 const bool leaf = l < 0;
-                // Children after their parents, in the same tree: a walk ends.
-                check(leaf || (l > i && r > i && l < this->offset[t + 1] &&
-                               r < this->offset[t + 1] && f >= 0 && f < n_features),
-                      "a node leads nowhere");
+                if (!leaf) check_children(l, r, i, this->offset[t + 1]);
+                check(leaf || (f >= 0 && f < n_features), "a node reads a column there is not");
                 const auto here = static_cast<std::int32_t>(i);
                 nodes[i] = {threshold.data()[i], leaf ? 0 : f, {leaf ? here : l, leaf ? here : r},
                             missing_left.data()[i]};
@@ -125,11 +159,13 @@ void add_rows(In<std::int32_t, 2> leaf, In<double, 1> weight, In<double, 2> valu
           "rows and totals do not fit together");
     each(leaf.shape(0), n_threads, [&](std::size_t t) {
         const std::int32_t *at = leaf.data() + t * n;
+        check_nodes(at, n, 0, n_nodes);
+        double *mass = total_weight.data();
         for (std::size_t i = 0; i < n; ++i) {
-            total_weight.data()[at[i]] += weight.data()[i];
-            const double *v = values.data() + i * width;
+            const double w = weight.data()[i], *v = values.data() + i * width;
+            mass[at[i]] += w;
             double *sum = total.data() + static_cast<std::size_t>(at[i]) * width;
-            for (std::size_t c = 0; c < width; ++c) sum[c] += weight.data()[i] * v[c];
+            for (std::size_t c = 0; c < width; ++c) sum[c] += w * v[c];
         }
     });
 }
@@ -142,6 +178,7 @@ void add_votes(In<std::int32_t, 2> leaf, In<double, 2> value, Out<double, 2> vot
         const std::size_t first = b * block, last = std::min(n, first + block);
         for (std::size_t t = 0; t < leaf.shape(0); ++t) {
             const std::int32_t *at = leaf.data() + t * n;
+            check_nodes(at + first, last - first, 0, value.shape(0));
             for (std::size_t i = first; i < last; ++i) {
                 const double *v = value.data() + static_cast<std::size_t>(at[i]) * width;
                 double *sum = vote.data() + i * width;
@@ -157,6 +194,7 @@ void add_up(In<std::int32_t, 1> left, In<std::int32_t, 1> right, Out<double, 2> 
     check(left.size() == total.shape(0) && right.size() == left.size(), "sizes differ");
     for (std::size_t i = left.size(); i-- > 0;) {
         if (left.data()[i] < 0) continue;
+        check_children(left.data()[i], right.data()[i], i, left.size());
         const double *l = total.data() + static_cast<std::size_t>(left.data()[i]) * width;
         const double *r = total.data() + static_cast<std::size_t>(right.data()[i]) * width;
         double *here = total.data() + i * width;
@@ -172,6 +210,7 @@ void shrink_to_parent(In<std::int32_t, 1> left, In<std::int32_t, 1> right, In<do
     const std::size_t n = left.size(), width = value.shape(1);
     check(right.size() == n && mass.size() == n && count.size() == n && value.shape(0) == n,
           "sizes differ");
+    check_offset(offset, n);
     for (std::size_t t = 0; t + 1 < offset.size(); ++t)
         for (std::size_t c = 0; c < width; ++c) {
             const auto root = static_cast<std::size_t>(offset.data()[t]);
@@ -179,6 +218,7 @@ void shrink_to_parent(In<std::int32_t, 1> left, In<std::int32_t, 1> right, In<do
         }
     for (std::size_t i = 0; i < n; ++i) {
         if (left.data()[i] < 0) continue;
+        check_children(left.data()[i], right.data()[i], i, n);
         for (const std::int32_t child : {left.data()[i], right.data()[i]}) {
             const double own = mass.data()[child] > 0.0 ? count.data()[child] : 0.0;
             const double share = own / (own + std::max(shrink, 1e-9));
@@ -200,6 +240,7 @@ std::int64_t prune(In<std::int32_t, 1> left, In<std::int32_t, 1> right, In<std::
                    In<double, 1> lost, std::int64_t most, Out<std::int32_t, 1> ends) {
     const std::size_t n = left.size();
     check(right.size() == n && lost.size() == n && ends.size() == n, "sizes differ");
+    check_offset(offset, n);
     std::vector<double> cost(n);
     std::vector<std::uint8_t> kept(n);
     double largest = 0.0;
@@ -209,6 +250,7 @@ std::int64_t prune(In<std::int32_t, 1> left, In<std::int32_t, 1> right, In<std::
             kept[i] = 0;
             cost[i] = price;
             if (left.data()[i] < 0) continue;
+            check_children(left.data()[i], right.data()[i], i, n);
             const double below = cost[left.data()[i]] + cost[right.data()[i]];
             kept[i] = below < lost.data()[i] + price;
             cost[i] = kept[i] ? below : lost.data()[i] + price;
@@ -272,6 +314,9 @@ void backfit(In<std::int32_t, 2> leaf, In<double, 1> weight, In<std::int64_t, 1>
     check(weight.size() == n && residual.shape(0) == n && residual.shape(1) == width &&
               offset.size() == k + 1 && start.shape(0) == value.shape(0) && start.shape(1) == width,
           "rows, goal and leaves do not fit together");
+    check_offset(offset, value.shape(0));
+    for (std::size_t t = 0; t < k; ++t)
+        check_nodes(leaf.data() + t * n, n, offset.data()[t], offset.data()[t + 1]);
     std::vector<double> sum, count;
     for (int sweep = 0; sweep < sweeps; ++sweep) {
         for (std::size_t t = 0; t < k; ++t) {
