@@ -2,45 +2,39 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 
 MOST_ORDERS = 50
 """Trees whose leaf order tells which rows are neighbours."""
 FARTHEST = 10
 """Places between two rows that are mixed, in a tree's leaf order."""
+BLOCK_VALUES = 2**22
+"""Values mixed at a time, 16 MB: wide rows would fill the memory."""
 
 
-def mixtures(
-    X: np.ndarray, leaf: np.ndarray, n: int, rng: np.random.Generator
-) -> tuple[np.ndarray, np.ndarray]:
-    """Mixtures of rows that a tree puts side by side.
-
-    Half of them lie between the two rows, column by column; half take each column from one of
-    the two, so that codes of categories stay codes.
+def neighbours(leaf: np.ndarray, n: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    """Pairs of rows that a tree puts side by side.
 
     Parameters
     ----------
-    X : float32 ndarray of shape (rows, n_features)
     leaf : int32 ndarray of shape (n_trees, rows)
     n : int
-        How many to make.
+        How many pairs to draw.
     rng : numpy.random.Generator
 
     Returns
     -------
-    mixed : float32 ndarray of shape (n, n_features)
-    first : int ndarray of shape (n,)
-        The first of the two rows of each.
+    first, second : int ndarray of shape (n,)
 
     Examples
     --------
-    >>> rng = np.random.default_rng(0)
-    >>> X = np.array([[0.0], [1.0]], dtype=np.float32)
-    >>> mixed, first = mixtures(X, np.array([[0, 1]]), 100, rng)
-    >>> bool(mixed.min() >= 0.0 and mixed.max() <= 1.0)
-    True
+    >>> first, second = neighbours(np.array([np.arange(99)]), 50, np.random.default_rng(0))
+    >>> int(abs(first - second).max())  # the tree's order is that of the rows
+    10
     """
-    n_rows = len(X)
+    n_rows = leaf.shape[1]
     orders = rng.permutation(len(leaf))[:MOST_ORDERS]
     first, order_of = rng.integers(0, n_rows, n), rng.integers(0, len(orders), n)
     step = rng.integers(1, FARTHEST + 1, n) * rng.choice([-1, 1], n)
@@ -55,9 +49,41 @@ def mixtures(
         outside = (there < 0) | (there >= n_rows)
         there = np.where(outside, here - step[mine], there)
         second[mine] = order[np.clip(there, 0, n_rows - 1)]
-    a, b = X[first], X[second]
-    u = rng.random(a.shape, dtype=np.float32)
-    between = (rng.random(n) < 0.5)[:, None]
-    with np.errstate(invalid="ignore", over="ignore"):  # infinities are routed like NaN
-        mixed = np.where(between, a + u * (b - a), np.where(u < 0.5, b, a))
-    return mixed.astype(np.float32), first
+    return first, second
+
+
+def mixtures(
+    X: np.ndarray, first: np.ndarray, second: np.ndarray, rng: np.random.Generator
+) -> Iterator[np.ndarray]:
+    """Mixtures of pairs of rows, a block at a time.
+
+    Half of them lie between the two rows, column by column; half take each column from one of
+    the two, so that codes of categories stay codes.
+
+    Parameters
+    ----------
+    X : float32 ndarray of shape (rows, n_features)
+    first, second : int ndarray of shape (n,)
+        The two rows of each.
+    rng : numpy.random.Generator
+
+    Yields
+    ------
+    float32 ndarray of shape (at most n, n_features)
+
+    Examples
+    --------
+    >>> X, rng = np.array([[0.0], [1.0]], dtype=np.float32), np.random.default_rng(0)
+    >>> (block,) = mixtures(X, np.zeros(100, int), np.ones(100, int), rng)
+    >>> bool(block.min() >= 0.0 and block.max() <= 1.0)
+    True
+    """
+    size = max(1, BLOCK_VALUES // X.shape[1])
+    for start in range(0, len(first), size):
+        rows = slice(start, start + size)
+        a, b = X[first[rows]], X[second[rows]]
+        u = rng.random(a.shape, dtype=np.float32)
+        between = (rng.random(len(a)) < 0.5)[:, None]
+        with np.errstate(invalid="ignore", over="ignore"):  # infinities are routed like NaN
+            mixed = np.where(between, a + u * (b - a), np.where(u < 0.5, b, a))
+        yield np.asarray(mixed, dtype=np.float32)

@@ -24,7 +24,7 @@ import scipy.sparse as sp
 
 from sparsebag.evidence.members import MemberPool
 from sparsebag.student._student import add_rows, shrink_to_parent
-from sparsebag.student.mixtures import mixtures
+from sparsebag.student.mixtures import mixtures, neighbours
 from sparsebag.student.trees import TreeTable, votes
 
 BLOCK_ROWS = 16_384
@@ -166,7 +166,7 @@ class Teacher:
         if n_rows > MOST_ROWS:
             picked = np.sort(rng.choice(n_rows, MOST_ROWS, replace=False))
         leaf = self._add_up_rows(X, target, weight, picked)
-        self._add_mixtures(X[picked], leaf, weight[picked] * (n_rows / len(picked)), rng)
+        self._add_mixtures(X, picked, leaf, weight[picked] * (n_rows / len(picked)), rng)
 
     def lesson(self, recipe: Recipe) -> Lesson:
         """What a student learns by a recipe.
@@ -236,16 +236,23 @@ class Teacher:
         return np.concatenate(leaves, axis=1)
 
     def _add_mixtures(
-        self, X: Any, leaf: np.ndarray, weight: np.ndarray, rng: np.random.Generator
+        self,
+        X: Any,
+        picked: np.ndarray,
+        leaf: np.ndarray,
+        weight: np.ndarray,
+        rng: np.random.Generator,
     ) -> None:
         """The rows of a lesson: training rows, and mixtures of them."""
         self._leaf, self._weight = leaf, weight
         if sp.issparse(X):  # neighbours of sparse rows mixed would not be sparse
             return
         n = min(MIXTURES_A_ROW * len(weight), MOST_MIXTURES)
-        mixed, first = mixtures(X, leaf, n, rng)
+        first, second = neighbours(leaf, n, rng)
         of_mixed = SHARE_OF_MIXTURES * weight[first] * (len(weight) / n)
-        self._leaf = np.concatenate([leaf, self.table.route(mixed, self.n_threads)], axis=1)
+        mixed = mixtures(X, picked[first], picked[second], rng)
+        leaves = [self.table.route(block, self.n_threads) for block in mixed]
+        self._leaf = np.concatenate([leaf, *leaves], axis=1)
         self._weight = np.concatenate([(1.0 - SHARE_OF_MIXTURES) * weight, of_mixed])
 
     def _unseen(self, n_rows: int) -> np.ndarray:

@@ -1,0 +1,38 @@
+"""Mixtures of neighbouring rows, made in blocks."""
+
+from __future__ import annotations
+
+import tracemalloc
+
+import numpy as np
+from sklearn.ensemble import RandomForestRegressor
+
+from sparsebag.evidence.from_ensemble import read_ensemble
+from sparsebag.student import mixtures as made
+from sparsebag.student.teacher import Teacher
+
+
+def test_wide_rows_do_not_fill_the_memory():
+    X = np.random.default_rng(0).random((1000, 4000), dtype=np.float32)
+    forest = RandomForestRegressor(2, max_depth=2, max_features=1, random_state=0).fit(X, X[:, 0])
+    pool = read_ensemble(forest)
+    tracemalloc.start()
+    Teacher(pool, X, X[:, :1].astype(float), np.ones(len(X)))
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 200e6  # all 6,000 mixtures are 96 MB, and several arrays are needed for each
+
+
+def test_blocks_are_mixtures_of_their_own_rows(monkeypatch):
+    monkeypatch.setattr(made, "BLOCK_VALUES", 20)
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(50, 3)).astype(np.float32)
+    leaf = rng.integers(0, 9, (4, 50))
+    first, second = made.neighbours(leaf, 100, rng)
+    blocks = list(made.mixtures(X, first, second, rng))
+    assert max(map(len, blocks)) == 6
+    mixed = np.concatenate(blocks)
+    assert mixed.shape == (100, 3)
+    assert mixed.dtype == np.float32
+    low, high = np.minimum(X[first], X[second]), np.maximum(X[first], X[second])
+    assert np.all((mixed >= low - 1e-6) & (mixed <= high + 1e-6))
