@@ -142,7 +142,7 @@ def test_shrinking_is_the_recursion_from_the_root(seed, shrink):
     np.testing.assert_allclose(value, expected, rtol=1e-9, atol=1e-12)
 
 
-@pytest.mark.parametrize("width", [1, 3])
+@pytest.mark.parametrize("width", [1, 3, 70])
 @pytest.mark.parametrize("ridge", [0.5, 25.0])
 def test_refitted_leaves_solve_the_ridge_regression(width, ridge):
     rng = np.random.default_rng(0)

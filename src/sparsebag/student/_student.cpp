@@ -29,6 +29,7 @@ template <typename T, int N>
 using Out = nb::ndarray<T, nb::ndim<N>, nb::c_contig, nb::device::cpu>;
 
 constexpr std::size_t SIDE_BY_SIDE = 32;  // rows walked at once, so that memory is read ahead
+constexpr std::size_t COLUMNS = 64;       // refitted at once, so that they stay in the cache
 
 void check(bool fits, const char *what) {
     if (!fits) throw std::invalid_argument(what);
@@ -277,13 +278,16 @@ std::int64_t prune(In<std::int32_t, 1> left, In<std::int32_t, 1> right, In<std::
     return at_price(std::exp(high));
 }
 
-// One tree's leaves moved by what is left of the goal in them. WIDTH 0: known at run time.
+// One tree's leaves moved by what is left of the goal in them. start and value are columns of wider
+// arrays. WIDTH 0: known at run time.
 template <std::size_t WIDTH>
 void fit_tree(const std::int32_t *at, std::size_t n, std::size_t low, const double *weight,
-              const double *start, double ridge, std::size_t width, std::vector<double> &sum,
-              std::vector<double> &count, double *residual, double *value) {
+              const double *start, double ridge, std::size_t width, std::size_t stride,
+              std::vector<double> &sums, std::vector<double> &count, double *__restrict residual,
+              double *value) {
     if (WIDTH) width = WIDTH;
-    std::fill(sum.begin(), sum.end(), 0.0);
+    double *__restrict sum = sums.data();
+    std::fill(sums.begin(), sums.end(), 0.0);
     std::fill(count.begin(), count.end(), 0.0);
     for (std::size_t i = 0; i < n; ++i) {
         const std::size_t node = static_cast<std::size_t>(at[i]) - low;
@@ -295,7 +299,7 @@ void fit_tree(const std::int32_t *at, std::size_t n, std::size_t low, const doub
         if (count[node] == 0.0) continue;
         for (std::size_t c = 0; c < width; ++c) {
             double &move = sum[node * width + c];
-            const std::size_t j = (low + node) * width + c;
+            const std::size_t j = (low + node) * stride + c;
             move = (move + ridge * (start[j] - value[j])) / (count[node] + ridge);
             value[j] += move;
         }
@@ -307,26 +311,37 @@ void fit_tree(const std::int32_t *at, std::size_t n, std::size_t low, const doub
 }
 
 // Leaves fitted jointly to what is left of the goal, tree after tree, with a ridge towards start.
+// Columns do not meet each other: a few of them go through all sweeps before the next do.
 void backfit(In<std::int32_t, 2> leaf, In<double, 1> weight, In<std::int64_t, 1> offset,
              In<double, 2> start, double ridge, int sweeps, Out<double, 2> residual,
              Out<double, 2> value) {
-    const std::size_t n = leaf.shape(1), k = leaf.shape(0), width = value.shape(1);
-    check(weight.size() == n && residual.shape(0) == n && residual.shape(1) == width &&
-              offset.size() == k + 1 && start.shape(0) == value.shape(0) && start.shape(1) == width,
+    const std::size_t n = leaf.shape(1), k = leaf.shape(0), stride = value.shape(1);
+    check(weight.size() == n && residual.shape(0) == n && residual.shape(1) == stride &&
+              offset.size() == k + 1 && start.shape(0) == value.shape(0) &&
+              start.shape(1) == stride,
           "rows, goal and leaves do not fit together");
     check_offset(offset, value.shape(0));
     for (std::size_t t = 0; t < k; ++t)
         check_nodes(leaf.data() + t * n, n, offset.data()[t], offset.data()[t + 1]);
-    std::vector<double> sum, count;
-    for (int sweep = 0; sweep < sweeps; ++sweep) {
-        for (std::size_t t = 0; t < k; ++t) {
-            const auto low = static_cast<std::size_t>(offset.data()[t]);
-            count.resize(static_cast<std::size_t>(offset.data()[t + 1]) - low);
-            sum.resize(count.size() * width);
-            (width == 1 ? fit_tree<1> : fit_tree<0>)(
-                leaf.data() + t * n, n, low, weight.data(), start.data(), ridge, width, sum, count,
-                residual.data(), value.data());
+    std::vector<double> sum, count, part;
+    for (std::size_t first = 0; first < stride; first += COLUMNS) {
+        const std::size_t width = std::min(COLUMNS, stride - first);
+        const auto fit = width == 1 ? fit_tree<1> : fit_tree<0>;
+        double *goal = residual.data() + first;
+        part.resize(n * width);
+        for (std::size_t i = 0; i < n; ++i)
+            std::copy_n(goal + i * stride, width, part.data() + i * width);
+        for (int sweep = 0; sweep < sweeps; ++sweep) {
+            for (std::size_t t = 0; t < k; ++t) {
+                const auto low = static_cast<std::size_t>(offset.data()[t]);
+                count.resize(static_cast<std::size_t>(offset.data()[t + 1]) - low);
+                sum.resize(count.size() * width);
+                fit(leaf.data() + t * n, n, low, weight.data(), start.data() + first, ridge, width,
+                    stride, sum, count, part.data(), value.data() + first);
+            }
         }
+        for (std::size_t i = 0; i < n; ++i)
+            std::copy_n(part.data() + i * width, width, goal + i * stride);
     }
 }
 
