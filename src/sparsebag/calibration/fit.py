@@ -13,6 +13,8 @@ from sparsebag.calibration.temperature import Temperature, fit_temperature
 
 FEWEST_ROWS = 50
 """Below, "auto" leaves the votes as they are."""
+OWN_FOLDS = 3
+"""Folds in which a user's calibrator is judged."""
 
 
 @dataclass(frozen=True)
@@ -24,7 +26,7 @@ class Calibration:
     calibrator : Calibrator or None
         None: the votes are best left as they are.
     loss_before, loss_after : float
-        Log-loss on the rows it was fitted on.
+        Log-loss on the rows it was fitted on; an object of the user's is cross-fitted for it.
     n_rows : int
         How many these are.
     brier_ratio : float
@@ -129,13 +131,47 @@ def fit_calibration(
         found: Calibrator = fit_temperature(proba, target, weight, start)
     else:
         found = fit_own(calibration, proba, target, weight)
-    calibrated = found.transform(proba)
+    calibrated = calibrated_votes(calibration, found, proba, target, weight)
     after = log_loss(calibrated, target, weight)
     if is_auto and after >= before:
         return identity
     hot = target[:, None] == np.arange(proba.shape[1])
     brier = [float(weight @ np.sum((p - hot) ** 2, axis=1)) for p in (proba, calibrated)]
     return Calibration(found, before, after, len(proba), brier[1] / max(brier[0], 1e-300))
+
+
+def calibrated_votes(
+    calibration: Any, found: Calibrator, proba: np.ndarray, target: np.ndarray, weight: np.ndarray
+) -> np.ndarray:
+    """Votes as a calibrator that has not seen their rows would give them.
+
+    A temperature has two numbers, which its own rows do not flatter. An object of the user's may
+    have any number: it is cross-fitted, unless a class has too few rows for that.
+
+    Parameters
+    ----------
+    calibration : {"auto", "temperature"} or object
+    found : Calibrator
+        What it is once fitted to all rows.
+    proba : ndarray of shape (rows, C)
+    target : int ndarray of shape (rows,)
+    weight : ndarray of shape (rows,)
+
+    Returns
+    -------
+    ndarray of shape (rows, C)
+    """
+    counts = np.bincount(target, minlength=proba.shape[1])
+    if isinstance(calibration, str) or counts.min() < OWN_FOLDS:
+        return found.transform(proba)
+    from sklearn.model_selection import StratifiedKFold
+
+    out = np.empty_like(proba)
+    for fit, held in StratifiedKFold(OWN_FOLDS).split(proba, target):
+        out[held] = fit_own(calibration, proba[fit], target[fit], weight[fit]).transform(
+            proba[held]
+        )
+    return out
 
 
 def log_loss(proba: np.ndarray, target: np.ndarray, weight: np.ndarray) -> float:

@@ -106,7 +106,10 @@ def fit_own(
     n_classes = proba.shape[1]
 
     def fitted(X: np.ndarray, y: np.ndarray) -> Any:
-        return clone(calibrator, safe=False).fit(X, y, **extra)
+        mine = clone(calibrator, safe=False)
+        if getattr(mine, "out_of_bounds", None) == "nan":  # isotonic: votes beyond those seen
+            mine.set_params(out_of_bounds="clip")
+        return mine.fit(X, y, **extra)
 
     models: tuple[Any, ...]
     if hasattr(calibrator, "predict_proba"):

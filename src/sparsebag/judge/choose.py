@@ -10,7 +10,7 @@ import numpy as np
 from scipy.stats import norm
 
 from sparsebag.calibration.calibrator import LEAST_FLOOR, finished_votes
-from sparsebag.calibration.fit import Calibration, fit_calibration
+from sparsebag.calibration.fit import Calibration, calibrated_votes, fit_calibration
 from sparsebag.calibration.temperature import Temperature
 from sparsebag.judge.curve import RiskCurve, expected
 from sparsebag.judge.rehearsal import Rehearsal
@@ -155,7 +155,7 @@ def judge_rehearsal(
     -------
     Judged
     """
-    is_vote = made.target.shape[1] > 1
+    is_vote, labels = made.target.shape[1] > 1, made.target.argmax(axis=1)
     share = made.weight / made.weight.sum()
 
     def losses(votes: np.ndarray) -> np.ndarray:
@@ -167,8 +167,11 @@ def judge_rehearsal(
         if calibration is None:
             return finished_votes(votes, floor), None
         proba = finished_votes(votes, max(floor, LEAST_FLOOR))
-        found = fit_calibration(calibration, proba, made.target.argmax(axis=1), made.weight, start)
-        return (proba if found.calibrator is None else found.calibrator.transform(proba)), found
+        found = fit_calibration(calibration, proba, labels, made.weight, start)
+        if found.calibrator is not None:
+            known = (proba, labels, made.weight)
+            proba = calibrated_votes(calibration, found.calibrator, *known)
+        return proba, found
 
     def score(proba: np.ndarray) -> float:
         if not is_vote:
