@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -119,11 +120,12 @@ def compress_pool(
     progress = Progress(settings.listener)
     progress.say("reading the ensemble and its rows")
     with one_blas_thread():
+        settings = _in_bytes(pool, settings)
         if settings.lam is None and settings.local is None and _can_be_taught(pool, settings):
             given = read_training_rows(
                 pool, X, y, source=settings.source, sample_weight=sample_weight, verify=verify
             )
-            return _teach(pool, given, settings, progress)
+            return _checked(_teach(pool, given, settings, progress), settings)
         evidence = collect_evidence(
             pool,
             X,
@@ -135,7 +137,7 @@ def compress_pool(
             n_jobs=settings.n_jobs,
             verify=verify,
         )
-        return _weigh(pool, X, evidence, settings, progress, solution)
+        return _checked(_weigh(pool, X, evidence, settings, progress, solution), settings)
 
 
 def _can_be_taught(pool: MemberPool, settings: Settings) -> bool:
@@ -242,22 +244,33 @@ def _student(
     """The student of the last share, made smaller until its file fits into the budget."""
     lesson = teacher.lesson(recipe)
     allowed = share * sum(_nodes(member) for member in pool.members)
-    most_bytes = settings.budget.most_bytes(_whole_bytes(pool, settings))
+    most_bytes = settings.budget.max_bytes
     mean = float(np.average(rows.target[:, 0], weights=rows.weight))
     spread = float(np.average((rows.target[:, 0] - mean) ** 2, weights=rows.weight)) ** 0.5
     spread = 1.0 if pool.classes is not None else spread
     calibrator = None if calibration is None else calibration.calibrator
-    for _ in range(BYTES_TRIES):
-        student = list(students(lesson, allowed, most_trees))[-1]
+
+    def made(allowed: np.ndarray) -> tuple[Student, MemberPool, CompiledEnsemble]:
+        *_, student = students(lesson, allowed, most_trees)
         members = student.members(pool, spread)
         kept = replace(pool.keep(np.arange(0)), members=members)
         equal = np.full(len(members), 1.0 / len(members))
-        compiled = compile_members(kept, equal, settings.floor, calibrator)
-        if most_bytes is None or _named(compiled, pool).file_bytes <= most_bytes:
+        return student, kept, compile_members(kept, equal, settings.floor, calibrator)
+
+    found = made(allowed)
+    if most_bytes is None:
+        return found
+    one_leaf = made(np.append(allowed, 1.0))
+    least = _file_bytes(one_leaf[-1], pool)
+    for _ in range(BYTES_TRIES):
+        nbytes = _file_bytes(found[-1], pool)
+        if nbytes <= most_bytes:
+            return found
+        if most_bytes <= least:
             break
-        fewer = 0.95 * student.n_nodes * most_bytes / _named(compiled, pool).file_bytes
-        allowed = np.append(allowed[allowed > fewer], fewer)
-    return student, kept, compiled
+        fewer = 0.95 * found[0].n_nodes * (most_bytes - least) / (nbytes - least)
+        found = made(np.append(allowed[allowed > fewer], fewer))
+    return one_leaf
 
 
 @dataclass(frozen=True)
@@ -277,7 +290,7 @@ class _Sizes:
 def _sizes(pool: MemberPool, settings: Settings) -> _Sizes:
     n_trees = len(pool.members)
     nodes = sum(_nodes(member) for member in pool.members)
-    budget, most, most_bytes = settings.budget, 1.0, 0
+    budget, most = settings.budget, 1.0
     most_nodes, most_trees = budget.most_nodes(nodes), budget.most_members(n_trees)
     if most_nodes is not None:
         most = min(most, most_nodes / nodes)
@@ -285,12 +298,11 @@ def _sizes(pool: MemberPool, settings: Settings) -> _Sizes:
         most = min(most, most_trees / n_trees)
     if budget.max_bytes is not None:
         outputs = 1 if pool.classes is None else max(1, len(pool.classes) - 1)
-        most_bytes = budget.most_bytes(_whole_bytes(pool, settings)) or 0
-        most = min(most, most_bytes / ((BYTES_A_NODE + BYTES_A_VALUE * outputs) * nodes))
+        most = min(most, budget.max_bytes / ((BYTES_A_NODE + BYTES_A_VALUE * outputs) * nodes))
     elif settings.rehearsal is False and not budget.is_named:
         most = SHARE_WITHOUT_REHEARSAL
     if most >= 1.0:
-        fits = budget.max_bytes is None or _uniform_bytes(pool, settings) <= most_bytes
+        fits = budget.max_bytes is None or _uniform_bytes(pool, settings) <= budget.max_bytes
         return _Sizes(SHARES, 0, most_trees, whole_fits=fits)
     lead, smaller = SHARES[NEAR * most < SHARES], SHARES[most > SHARES * NEAR]
     share = np.append(lead, most)
@@ -443,8 +455,7 @@ def _choose_members(
     if most_nodes is not None:
         fits &= curve.n_nodes <= most_nodes
     if budget.max_bytes is not None:
-        most_bytes = budget.most_bytes(_whole_bytes(pool, settings))
-        fits &= [_weighted_bytes(pool, w, settings) <= (most_bytes or 0) for w in weights]
+        fits &= [_weighted_bytes(pool, w, settings) <= budget.max_bytes for w in weights]
     fits[0] = True
     if settings.tolerance is None:
         return int(np.flatnonzero(fits)[-1])
@@ -455,10 +466,32 @@ def _choose_members(
 # -- sizes and words ---------------------------------------------------------------------------
 
 
-def _named(compiled: CompiledEnsemble, pool: MemberPool) -> CompiledEnsemble:
-    """With the columns' names, which are in the file."""
+def _in_bytes(pool: MemberPool, settings: Settings) -> Settings:
+    """``max_bytes`` counted, where it is a share of the whole ensemble's file."""
+    limit: Any = settings.budget.max_bytes
+    if limit is None or isinstance(limit, Integral):
+        return settings
+    most = settings.budget.most_bytes(_uniform_bytes(pool, settings))
+    return replace(settings, budget=replace(settings.budget, max_bytes=most))
+
+
+def _checked(found: Compressed, settings: Settings) -> Compressed:
+    """Refused where even the smallest model's file is too large."""
+    most, nbytes = settings.budget.max_bytes, found.selection.after.nbytes
+    if most is not None and nbytes > most:
+        raise ValueError(
+            f"no file of at most {most:,} bytes can be made: the smallest has {nbytes:,}. Raise "
+            "max_bytes."
+        )
+    return found
+
+
+def _file_bytes(compiled: CompiledEnsemble, pool: MemberPool) -> int:
+    """Of the saved file, which holds the columns' names too."""
     names = getattr(pool.source, "feature_names_in_", None)
-    return compiled if names is None else replace(compiled, feature_names=tuple(map(str, names)))
+    if names is not None:
+        compiled = replace(compiled, feature_names=tuple(map(str, names)))
+    return compiled.file_bytes
 
 
 def _nodes(member: Any) -> int:
@@ -466,8 +499,11 @@ def _nodes(member: Any) -> int:
 
 
 def _weighted_bytes(pool: MemberPool, weights: np.ndarray, settings: Settings) -> int:
+    """Of the file of some members, with a temperature where one will be fitted."""
     kept = np.flatnonzero(weights)
-    return compile_members(pool.keep(kept), weights[kept], settings.floor).file_bytes
+    calibrator = None if settings.calibration is None else Temperature(1.0)
+    compiled = compile_members(pool.keep(kept), weights[kept], settings.floor, calibrator)
+    return _file_bytes(compiled, pool)
 
 
 def _is_larger(compiled: CompiledEnsemble, pool: MemberPool, settings: Settings) -> bool:
@@ -479,15 +515,7 @@ def _is_larger(compiled: CompiledEnsemble, pool: MemberPool, settings: Settings)
     whole = sum(_nodes(member) for member in pool.members)
     if pool.classes is None or len(pool.classes) <= 2 or small < SURELY_SMALLER * whole:
         return False
-    return compiled.file_bytes > _uniform_bytes(pool, settings)
-
-
-def _whole_bytes(pool: MemberPool, settings: Settings) -> int:
-    """Of the whole ensemble's file, where a share of it is asked for."""
-    limit = settings.budget.max_bytes
-    if limit is None or limit >= 2:
-        return 0
-    return _uniform_bytes(pool, settings)
+    return _file_bytes(compiled, pool) > _uniform_bytes(pool, settings)
 
 
 def _uniform_bytes(pool: MemberPool, settings: Settings) -> int:
@@ -518,7 +546,7 @@ def _selection(
     after = Size(
         members=compiled.n_models,
         nodes=sum(_nodes(member) for member in kept.members),
-        nbytes=compiled.file_bytes,
+        nbytes=_file_bytes(compiled, pool),
         comparisons=_comparisons(kept),
     )
     noun = "trees" if all(member.is_tree for member in pool.members) else "members"

@@ -48,6 +48,13 @@ def test_the_file_carries_the_texts(model, run):
     assert "colour (3 texts)" in run("inspect", "m.sbag").out
 
 
+def test_the_size_that_is_told_is_the_files(paints, run, tmp_path):
+    done = run("fit", "paints.csv", "--target", "sold", *QUICK)
+    size = (tmp_path / "small.sbag").stat().st_size
+    told = f"{size / 1e3:.3g} kB" if size >= 1000 else f"{size} bytes"
+    assert next(line for line in done.out.splitlines() if line.startswith("file")).endswith(told)
+
+
 def test_predictions_from_text_are_those_from_codes(model, paints, run):
     X = paints.drop(columns="sold")
     codes = X.assign(colour=[{"blue": 0, "green": 1, "red": 2}.get(c, np.nan) for c in X["colour"]])

@@ -1,6 +1,8 @@
-"""Budgets are kept to, without a warning, however small."""
+"""Budgets are kept to, without a warning, or refused where no file is so small."""
 
 from __future__ import annotations
+
+import re
 
 import numpy as np
 import pytest
@@ -8,6 +10,7 @@ from sklearn.datasets import load_breast_cancer, load_diabetes, load_digits, loa
 from sklearn.ensemble import BaggingRegressor, RandomForestClassifier, RandomForestRegressor
 
 import sparsebag as sb
+from sparsebag.calibration.temperature import Temperature
 from sparsebag.deploy.from_members import compile_members
 from sparsebag.evidence.from_ensemble import read_ensemble
 
@@ -58,8 +61,43 @@ def test_bytes(problem, max_bytes, tmp_path):
     assert size == small.nbytes_ == small.selection_.after.nbytes
     most = max_bytes
     if isinstance(max_bytes, float):
-        most = max_bytes * compile_members(read_ensemble(ensemble), np.full(30, 1 / 30)).file_bytes
+        calibrator = Temperature(1.0) if hasattr(small, "classes_") else None
+        uniform = np.full(30, 1 / 30)
+        whole = compile_members(read_ensemble(ensemble), uniform, calibrator=calibrator)
+        most = max_bytes * whole.file_bytes
     assert size <= most
+
+
+def test_every_size_of_a_file_is_kept_to_or_refused(problem):
+    ensemble, X, y = problem
+    with pytest.raises(ValueError, match="Raise max_bytes") as refused:
+        sb.compress(ensemble, X, y, max_bytes=100)
+    least = int(re.search(r"smallest has (\d+)", str(refused.value))[1])
+    for max_bytes in (least + 10, least + 20, least + 50, least + 100):  # its temperature differs
+        assert sb.compress(ensemble, X, y, max_bytes=max_bytes).nbytes_ <= max_bytes
+
+
+@pytest.mark.parametrize("max_bytes", [100, 0.01])
+def test_members_that_are_too_large_are_refused(problem, max_bytes):
+    ensemble, X, y = problem
+    with pytest.raises(ValueError, match=r"no file of at most \d+ bytes can be made"):
+        sb.compress(ensemble, X, y, max_bytes=max_bytes, refine=None)
+
+
+def test_the_temperature_of_members_is_within_the_budget():
+    forest = RandomForestClassifier(30, random_state=0).fit(*CANCER)
+    small = sb.compress(forest, *CANCER, refine=None, max_estimators=8)
+    again = sb.compress(forest, *CANCER, refine=None, max_bytes=small.nbytes_ - 1)
+    assert again.nbytes_ < small.nbytes_
+
+
+def test_names_of_columns_are_within_the_budget(tmp_path):
+    X, y = load_breast_cancer(return_X_y=True, as_frame=True)
+    forest = RandomForestClassifier(30, random_state=0).fit(X, y)
+    for refine in ("auto", None):
+        small = sb.compress(forest, X, y, max_bytes=2000, refine=refine)
+        small.save(tmp_path / "small.sbag")
+        assert (tmp_path / "small.sbag").stat().st_size == small.selection_.after.nbytes <= 2000
 
 
 def test_several_at_once():

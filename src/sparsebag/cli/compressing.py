@@ -195,7 +195,9 @@ def _facts(
 
 def _in_words(small: Any, report: Any, destination: Destination, result: dict[str, Any]) -> str:
     """The selection's lines, and six more at most."""
-    lines = str(small.selection_).splitlines()
+    # Texts that columns are codes of are in the file, and sparsebag.compress knows none of them.
+    after = replace(small.selection_.after, nbytes=result["file_bytes"])
+    lines = str(replace(small.selection_, after=after)).splitlines()
     if "local" in result:
         lines.append(f"{'local':<9}{result['local']['told'].splitlines()[0]}")
     if report is not None and report.n_rows:
@@ -210,7 +212,7 @@ def _in_words(small: Any, report: Any, destination: Destination, result: dict[st
             f"{'speed':<9}{as_is:.3g} → {kept['ms / 1000 rows']:.3g} ms for 1000 rows "
             f"(compiled ensemble: {compiled:.3g} ms)"
         )
-    lines.append(f"{'written':<9}{destination.model} ({result['file_bytes'] / 1e3:,.1f} kB)")
+    lines.append(f"{'written':<9}{destination.model}")
     if destination.report is not None:
         lines.append(f"{'':<9}{destination.report}")
     hang = " " * 9  # under the words, beside their label

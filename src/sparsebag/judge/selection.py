@@ -94,7 +94,8 @@ class Selection:
             )
         lines.append(f"{'quality':<9}{self._quality()}")
         lines.append(f"{'done':<9}{self.done}")
-        lines.append(f"{'next':<9}{self._next()}")
+        if self.curve is not None:
+            lines.append(f"{'next':<9}{self._next()}")
         return "\n".join(line[:90] for line in lines)
 
     def _quality(self) -> str:
@@ -108,11 +109,10 @@ class Selection:
         )
 
     def _next(self) -> str:
-        limit = "max_nodes=0.05" if self.noun == "trees" else "max_estimators=10"
-        if self.curve is not None and self.tolerance is not None:
-            more = min(max(2.0 * self.tolerance, 0.01), 0.9)
-            return f"tolerance={more:g} for smaller, {limit} for a fixed size"
-        return "a larger budget for better, path_ for every size"
+        if self.tolerance is None:
+            return "a larger budget for better, path_ for every size"
+        limit = "max_nodes" if self.noun == "trees" else "max_estimators"
+        return f"a larger tolerance for smaller, {limit} for a fixed size"
 
 
 def _change(ratio: float) -> str:
