@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -73,33 +73,20 @@ def byte_limit(text: str) -> float:
     return limit(text, BYTES)
 
 
+def _size(help: str, parser: Callable[[str], float] = limit, unit: str = "COUNT") -> Any:
+    return typer.Option(help=help, parser=parser, metavar=f"{unit}|SHARE", rich_help_panel="Size")
+
+
 Target = Annotated[str, typer.Option("--target", "-t", help="Column to predict.")]
 MaxEstimators = Annotated[
-    float | None,
-    typer.Option(
-        help="Keep at most this many members, or this share: 30 or 10%.",
-        parser=limit,
-        metavar="COUNT|SHARE",
-        rich_help_panel="Size",
-    ),
+    float | None, _size("Keep at most this many members, or this share: 30 or 10%.")
 ]
 MaxNodes = Annotated[
-    float | None,
-    typer.Option(
-        help="Keep at most this many nodes, or this share: 20000 or 5%.",
-        parser=limit,
-        metavar="COUNT|SHARE",
-        rich_help_panel="Size",
-    ),
+    float | None, _size("Keep at most this many nodes, or this share: 20000 or 5%.")
 ]
 MaxBytes = Annotated[
     float | None,
-    typer.Option(
-        help="The largest file: 100kB, or a share of the whole ensemble's, 5%.",
-        parser=byte_limit,
-        metavar="BYTES|SHARE",
-        rich_help_panel="Size",
-    ),
+    _size("The largest file: 100kB, or a share of the whole ensemble's, 5%.", byte_limit, "BYTES"),
 ]
 Tolerance = Annotated[
     float | None,
