@@ -150,7 +150,7 @@ def settings_of(estimator: Any, task: str, source: Literal["oob", "holdout"]) ->
     refine, calibration = estimator.refine, check_calibration(estimator.calibration, task)
     if refine not in (None, "auto"):
         raise ValueError(f"refine={refine!r} is not known; use 'auto' or None.")
-    if settings.lam is not None:  # the paper stops at the weights, unless more is asked for by name
+    if settings.lam is not None:  # the paper stops at the weights, unless more is named
         refine = None
         is_auto = isinstance(calibration, str) and calibration == "auto"
         calibration = None if is_auto else calibration

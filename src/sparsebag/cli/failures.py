@@ -1,4 +1,4 @@
-"""How a command ends when it cannot do what was asked: one sentence and an exit code."""
+"""How a command fails: one sentence and an exit code."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Predicting with the survivors."""
+"""Predicting with the kept members."""

@@ -28,7 +28,7 @@ class ExplainedWeights:
         On the simplex; NaN of a model without a gate that was read from a file, which has them in
         its leaves.
     global_weights : ndarray of shape (n_active,)
-        The weights without a gate; NaN likewise.
+        The weights without a gate; NaN where ``weights`` are.
     feature_effects : ndarray of shape (rows, n_features)
         Share of the vote that would move to other members if the feature's value were missing.
     feature_names : tuple of str

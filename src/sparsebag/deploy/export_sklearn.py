@@ -44,7 +44,7 @@ def export_sklearn(model: CompiledEnsemble, pool: MemberPool, weights: np.ndarra
     ----------
     model : CompiledEnsemble
     pool : MemberPool
-        The survivors it was compiled from.
+        The members it was compiled from.
     weights : ndarray of shape (n_active,)
 
     Returns

@@ -30,7 +30,7 @@ SHARES_TOLERANCE = 1e-12
 
 COLLAPSED = (
     "The members are linear regressors, whose weighted average is one linear regressor, exactly: "
-    "one survivor is deployed, whatever their number, and it costs what one member costs."
+    "one is deployed, whatever their number, and it costs what one member costs."
 )
 
 
@@ -42,12 +42,12 @@ def compile_members(
     gate: LinearGate | None = None,
     positions: np.ndarray | None = None,
 ) -> CompiledEnsemble:
-    """Survivors as arrays, or as themselves where no arrays are known for their kind.
+    """Kept members as arrays, or as themselves where no arrays are known for their kind.
 
     Parameters
     ----------
     pool : MemberPool
-        The survivors only.
+        The kept members only.
     weights : ndarray of shape (n_active,)
     floor : float
         Share of the uniform class distribution in each vote.
@@ -56,7 +56,7 @@ def compile_members(
         Weights that depend on the row, members in the pool's order; ``weights`` are then only what
         explanations compare with.
     positions : int ndarray of shape (n_active,), optional
-        Of the survivors in the ensemble that was compressed; default: one after another.
+        Of the kept members in the ensemble that was compressed; default: one after another.
 
     Returns
     -------

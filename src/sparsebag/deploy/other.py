@@ -1,4 +1,4 @@
-"""Members of any other kind: their own ``predict_proba`` or ``predict``, survivors only."""
+"""Members of any other kind: their own ``predict_proba`` or ``predict``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The deployed prediction: the survivors' weighted vote, with the floor it was fitted under."""
+"""The deployed prediction: the kept members' weighted vote, with the floor it was fitted under."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from sparsebag.local.gate import LinearGate
 
 @dataclass(frozen=True)
 class WeightedVote:
-    """Survivors, their weights, and what finishes the vote.
+    """Kept members, their weights, and what finishes the vote.
 
     Attributes
     ----------
     pool : MemberPool
-        The survivors only.
+        The kept members only.
     weights : ndarray of shape (n_active,)
         On the simplex, none zero.
     floor : float

@@ -143,7 +143,7 @@ def _unread(error: OSError | ValueError, name: str) -> OSError:
 
 
 def _told(error: OSError, path: Any, folder: Path) -> OSError:
-    """The same error in a sentence on what the user asked for, not on our partial file."""
+    """The same error about the user's file, not our partial one."""
     if error.errno is None:  # ours already
         return error
     name = os.fsdecode(path)

@@ -1,4 +1,4 @@
-"""Rows between training rows: what a teacher is asked beyond the rows it was trained on."""
+"""Rows between training rows, which the teacher votes on too."""
 
 from __future__ import annotations
 
