@@ -11,7 +11,7 @@ TORCH ?= torch==2.13.0
 # Two tests at a time, each with one BLAS thread: CI and the smallest laptops have two cores.
 PYTEST = OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal
 
-.PHONY: help install demo test test-all lint bench-solvers bench-passes bench-scale bench-quality bench-ablation bench-cost bench-local bench-latency bench-exports bench-paper-preset bench-paper bench-paper-seeds paper-figures paper-page fuzz docs screenshot clean
+.PHONY: help install demo test test-all lint bench-solvers bench-passes bench-scale bench-quality bench-ablation bench-cost bench-local bench-members bench-latency bench-exports bench-paper-preset bench-paper bench-paper-seeds paper-figures paper-page fuzz docs screenshot clean
 
 help:  ## Show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
@@ -63,6 +63,9 @@ bench-cost: $(BENCH)  ## Processor time of compress over the fit's, seeds, class
 
 bench-local: $(BENCH)  ## Weights that depend on the row, on experts made for them
 	$(BIN)/python -m benchmarks.local_experts
+
+bench-members: $(BENCH)  ## Simplex weights beside equal votes and random members: trees, linear models, networks
+	$(BIN)/python -m benchmarks.members
 
 bench-paper-preset: $(STAMP)  ## preset="paper" beside the authors' code, row by row
 	$(BIN)/python -m benchmarks.paper_preset

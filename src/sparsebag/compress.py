@@ -85,8 +85,8 @@ def compress(
         "temperature": always. An object with ``fit`` and ``predict``, ``transform`` or
         ``predict_proba``: a fitted copy of it. None: the vote as it is.
     refine : {"auto", None}, default "auto"
-        "auto": trees are pruned and refitted, on copies. None: members as they are, chosen and
-        weighted by their out-of-bag votes.
+        "auto": trees are pruned and refitted, on copies. None: trees as they are, chosen by their
+        out-of-bag votes.
     rehearsal : {"auto", False} or int, default "auto"
         Copies of the ensemble are fitted on part of the rows, compressed, and scored on the rest.
         "auto": four folds and 40 trees; one split and 25 trees from 20,000 rows. An int: folds.

@@ -49,6 +49,8 @@ SURELY_SMALLER = 0.02
 """Share of the nodes below which a file cannot be larger than the whole ensemble's."""
 NEAR = 1.3
 """Sizes closer than this to each other are not both rehearsed."""
+BEYOND_NOISE = 2.0
+"""Standard errors by which weights must beat the ensemble's own where they save nothing."""
 
 
 @dataclass(frozen=True)
@@ -389,11 +391,14 @@ def _weigh(
         weight = row_weights(pool, target, evidence.sample_weight, held_out=held_out)
         evidence = replace(evidence, sample_weight=weight)
         nodes = np.array([_nodes(member) for member in pool.members])
-        path = judge_members(evidence, settings.floor, pool.own_weights, nodes)
+        most, equal = settings.budget.most_members(len(nodes)), _are_alike(pool)
+        path = judge_members(
+            evidence, settings.floor, pool.own_weights, nodes, most=most, equal=equal
+        )
         curve = path.curve
         position = _choose_members(pool, path.weights, curve, settings)
         weights = path.weights[position]
-        done = "simplex weights"
+        done = "equal votes" if equal else "simplex weights"
     progress.say("calibrating")
     calibration = calibrate_members(settings.calibration, evidence, weights, settings.floor)
     if curve is not None and calibration is not None:  # judged without it, and deployed with it
@@ -424,6 +429,12 @@ def _weigh(
     )
 
 
+def _are_alike(pool: MemberPool) -> bool:
+    """Bagged trees on the same columns, to which weights add nothing (``make bench-members``)."""
+    alike = all(member.is_tree and member.features is None for member in pool.members)
+    return alike and pool.in_bag is not None
+
+
 def _numbers(X: Any) -> Any:
     return X.tocsr() if hasattr(X, "tocsr") else as_numbers(X)
 
@@ -444,8 +455,9 @@ def _choose_members(
 ) -> int:
     """Position of the size that the budget or the tolerance asks for."""
     last = len(curve) - 1
-    if collapses_into_one(pool):
-        return last  # all members together are one model
+    if collapses_into_one(pool):  # all members together are one model: weights cost nothing
+        pays = curve.ratio[-2] + BEYOND_NOISE * curve.error[-2] < 1.0
+        return last - 1 if pays else last
     budget = settings.budget
     most_members = budget.most_members(len(pool.members))
     most_nodes = budget.most_nodes(int(curve.n_nodes[-1]))

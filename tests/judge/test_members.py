@@ -11,10 +11,12 @@ from sklearn.ensemble import BaggingClassifier, BaggingRegressor, RandomForestCl
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.neural_network import MLPRegressor
 from sklearn.preprocessing import scale
+from sklearn.tree import DecisionTreeClassifier
 
 import sparsebag as sb
 from sparsebag.evidence.evidence import OOBEvidence
-from sparsebag.judge.out_of_bag import judge_members, row_risks
+from sparsebag.judge.out_of_bag import judge_members, row_risks, weights_of_sizes
+from sparsebag.objective.full_vote_risk import PairMoments
 
 IRIS = load_iris(return_X_y=True)
 CANCER = (scale(load_breast_cancer().data), load_breast_cancer().target)
@@ -54,13 +56,47 @@ def test_weights_are_on_the_simplex(name, how):
     assert small.path_.judged_by == "out-of-bag rows"
 
 
-def test_linear_regressors_become_one():
-    X, y = DIABETES
+@pytest.mark.parametrize("how", [{}, {"max_estimators": 1}], ids=str)
+def test_linear_regressors_become_one(how):
+    X, y = scale(DIABETES[0]), DIABETES[1]
     bag = BaggingRegressor(Ridge(), 20, random_state=0).fit(X, y)
-    for how in ({}, {"max_estimators": 1}):
-        small = sb.compress(bag, X, y, **how)
-        assert small.compile().n_models == 1
-        np.testing.assert_allclose(small.predict(X), bag.predict(X), rtol=1e-10)
+    small = sb.compress(bag, X, y, **how)
+    assert small.compile().n_models == 1
+    np.testing.assert_allclose(small.predict(X), bag.predict(X), rtol=1e-10)
+
+
+def test_linear_regressors_that_become_one_are_weighted_where_that_pays():
+    """Three of six columns say nothing: members that have those are worth less."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(1000, 6))
+    y = X[:, :3].sum(axis=1) + 0.1 * rng.normal(size=1000)
+    bag = BaggingRegressor(Ridge(), 20, max_features=0.5, random_state=0).fit(X[:500], y[:500])
+    small = sb.compress(bag, X[:500], y[:500])
+    assert small.compile().n_models == 1
+    assert small.score(X[500:], y[500:]) > bag.score(X[500:], y[500:]) + 0.1
+
+
+@pytest.mark.parametrize("k", [3, 7, 0.6])
+def test_a_budget_of_members_is_spent(k):
+    forest = RandomForestClassifier(20, random_state=0).fit(*CANCER)
+    small = sb.compress(forest, *CANCER, refine=None, max_estimators=k)
+    assert small.n_active_ == (k if k > 1 else k * 20)
+
+
+@pytest.mark.parametrize(("columns", "votes"), [(1.0, "equal votes"), (0.5, "simplex weights")])
+def test_trees_on_the_same_columns_vote_equally(columns, votes):
+    bag = BaggingClassifier(DecisionTreeClassifier(), 20, max_features=columns, random_state=0)
+    small = sb.compress(bag.fit(*CANCER), *CANCER, refine=None, max_estimators=7)
+    assert len(set(small.weights_[small.weights_ > 0.0])) == (1 if columns == 1.0 else 7)
+    assert f"done     {votes}" in str(small.selection_)
+
+
+def test_rounding_on_one_side_of_the_diagonal_does_not_matter():
+    """Sums in float32 are not quite symmetric; this matrix is not definite either."""
+    products = np.array([[1.0, 2.0 + 1e-5], [2.0, 1.0]])
+    made = PairMoments(products, np.ones((2, 2)), 1.0, 0.0, 0.0)
+    (weights,) = weights_of_sizes(made, [1])
+    assert weights.sum() == 1.0
 
 
 def evidence(seed, n_classes, n_rows=40, n=6, oob=None):

@@ -1,8 +1,9 @@
 """Members as they are, judged out of bag: simplex weights on the full-vote risk, at every size.
 
 The weights of a size minimise ``wᵀGw`` over the simplex (`objective.full_vote_risk`), with G
-shrunk towards members that are all alike. Sizes are halved: the members of least weight go, and
-the others' weights are fitted again. Each fold of rows is judged by weights fitted without it.
+shrunk towards members that are all alike. Sizes are halved, down through the budget if there is
+one: the members of least weight go, and the others' weights are fitted again. Each fold of rows is
+judged by weights fitted without it.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ FOLDS = 5
 SHRINKAGE = 0.5
 """How far G goes towards its mean: at 1 all weights are equal."""
 RIDGE = 1e-6
-"""Of G's mean diagonal: makes the programme strictly convex."""
+"""Least eigenvalue, of G's mean diagonal: makes the programme strictly convex."""
 ALONE = 1e-9
 """Weight of pairs below which one member has all of it."""
 BLOCK_VOTES = 1 << 19
@@ -48,7 +49,13 @@ class MemberPath:
 
 
 def judge_members(
-    evidence: OOBEvidence, floor: float, own_weights: np.ndarray | None, nodes: np.ndarray
+    evidence: OOBEvidence,
+    floor: float,
+    own_weights: np.ndarray | None,
+    nodes: np.ndarray,
+    *,
+    most: int | None = None,
+    equal: bool = False,
 ) -> MemberPath:
     """Weights of falling size, judged on rows they were not fitted on.
 
@@ -62,6 +69,10 @@ def judge_members(
         What the ensemble itself weighs its members by; None: equally.
     nodes : ndarray of shape (N,)
         Of each member; zero where it is no tree.
+    most : int, optional
+        A budget: a size of its own among the halved ones.
+    equal : bool, default False
+        Weights only choose the members, which then vote equally.
 
     Returns
     -------
@@ -69,7 +80,7 @@ def judge_members(
     """
     n = evidence.n_members
     whole = np.full(n, 1.0 / n) if own_weights is None else own_weights
-    sizes = _halved(n)
+    sizes = _sizes(n, most)
     risk = FullVoteRisk(evidence, floor=floor)
     every = risk.moments()
     fold = np.random.default_rng(0).permutation(evidence.n_rows) % FOLDS
@@ -79,11 +90,11 @@ def judge_members(
         rows = np.flatnonzero(fold == held)
         if len(rows) == 0:
             continue
-        paths = weights_of_sizes(every - risk.moments(rows), sizes)
+        paths = weights_of_sizes(every - risk.moments(rows), sizes, equal=equal)
         found = row_risks(evidence.take(rows), [*paths, whole], floor)
         for loss, of_size in zip([*losses, as_is], found, strict=True):
             loss[rows] = of_size
-    weights = weights_of_sizes(every, sizes)
+    weights = weights_of_sizes(every, sizes, equal=equal)
     ratio, error = expected([*losses[::-1], as_is], as_is, risk.row_weight)
     kept = [*weights[::-1], whole]
     counts = np.array([np.count_nonzero(w) for w in kept])
@@ -103,7 +114,9 @@ def judge_members(
     return MemberPath(curve, tuple(kept))
 
 
-def weights_of_sizes(moments: PairMoments, sizes: list[int]) -> list[np.ndarray]:
+def weights_of_sizes(
+    moments: PairMoments, sizes: list[int], *, equal: bool = False
+) -> list[np.ndarray]:
     """Simplex weights of falling numbers of members.
 
     Parameters
@@ -111,32 +124,36 @@ def weights_of_sizes(moments: PairMoments, sizes: list[int]) -> list[np.ndarray]
     moments : PairMoments
     sizes : list of int
         Falling.
+    equal : bool, default False
 
     Returns
     -------
     list of ndarray of shape (N,)
     """
     matrix, alike = moments.matrix(), moments.exchangeable()
-    mean = np.where(np.eye(len(matrix), dtype=np.bool_), alike.own, alike.pair)
-    matrix = (1.0 - SHRINKAGE) * matrix + SHRINKAGE * mean
-    matrix = matrix + RIDGE * abs(alike.own) * np.eye(len(matrix))
+    unit = np.eye(len(matrix))
+    mean = alike.pair + (alike.own - alike.pair) * unit
+    # In float32 its two halves differ in the last digits.
+    matrix = (1.0 - SHRINKAGE) * (matrix + matrix.T) / 2.0 + SHRINKAGE * mean
+    # Entries rest on rows of their own, so that G need not be definite.
     lowest = float(np.linalg.eigvalsh(matrix)[0])
-    if lowest <= 0.0:  # entries rest on rows of their own, so that G need not be definite
-        matrix = matrix + (RIDGE * abs(alike.own) - lowest) * np.eye(len(matrix))
+    matrix += max(RIDGE * abs(alike.own) - lowest, 0.0) * unit
     kept = np.arange(len(matrix))
     out = []
     for size in sizes:
-        weights = np.zeros(len(matrix))
-        start = np.full(len(kept), 1.0 / len(kept))
-        weights[kept] = simplex_qp(matrix[np.ix_(kept, kept)], np.zeros(len(kept)), start)
+        weights = _solve(matrix, kept)
         if np.count_nonzero(weights) > size:
-            kept = np.sort(np.argsort(-weights, kind="stable")[:size])
-            weights = np.zeros(len(matrix))
-            start = np.full(len(kept), 1.0 / len(kept))
-            weights[kept] = simplex_qp(matrix[np.ix_(kept, kept)], np.zeros(len(kept)), start)
+            weights = _solve(matrix, np.sort(np.argsort(-weights, kind="stable")[:size]))
         kept = np.flatnonzero(weights)
-        out.append(weights)
+        out.append((weights > 0.0) / len(kept) if equal else weights)
     return out
+
+
+def _solve(matrix: np.ndarray, kept: np.ndarray) -> np.ndarray:
+    """Weights of least ``wᵀGw`` over some of the members."""
+    n, weights = len(kept), np.zeros(len(matrix))
+    weights[kept] = simplex_qp(matrix[np.ix_(kept, kept)], np.zeros(n), np.full(n, 1.0 / n))
+    return weights
 
 
 def row_risks(evidence: OOBEvidence, weights: list[np.ndarray], floor: float) -> list[np.ndarray]:
@@ -244,9 +261,10 @@ def _residuals(
         yield block, mask, (hot[:, None, :] - floored) * mask[:, :, None]
 
 
-def _halved(n: int) -> list[int]:
-    sizes = []
+def _sizes(n: int, most: int | None) -> list[int]:
+    """Halves of n, and the budget; falling."""
+    sizes = {most} if most is not None and most < n else set()
     while n > 1:
         n = -(-n // 2)
-        sizes.append(n)
-    return sizes
+        sizes.add(n)
+    return sorted(sizes, reverse=True)
