@@ -247,7 +247,7 @@ class _SparseBagging(Deployable, MetaEstimatorMixin, BaseEstimator):  # type: ig
         CompressionReport
             ``print`` it, or take ``.to_markdown()``, ``.to_frame()``, ``.save("report.html")``.
         """
-        from sparsebag.report.compare import Fitted, compare
+        from sparsebag.report.compare import compare
 
         check_is_fitted(self, "weights_")
         full = unfrozen(self._full if baseline is None else baseline)
@@ -265,14 +265,16 @@ class _SparseBagging(Deployable, MetaEstimatorMixin, BaseEstimator):  # type: ig
         n = len(pool.members)
         own = np.full(n, 1.0 / n) if pool.own_weights is None else pool.own_weights
         before = WeightedVote(pool, own)
-        told = Fitted(
-            weights=self.weights_,
+        return compare(
+            before,
+            self._vote,
+            self._compiled,
+            None if X is None else self._check_X(X),
+            y,
             selection=self.selection_,
-            verified_by=self.verified_by_,
             params=self.get_params(deep=False),
+            is_unverified=self.evidence == "oob" and self.verified_by_ is None,
         )
-        rows = None if X is None else self._check_X(X)
-        return compare(before, self._vote, rows, y, self._compiled, told)
 
     def get_metadata_routing(self) -> MetadataRouter:
         """What ``fit`` takes itself and what it routes to the ensemble's ``fit``.

@@ -146,7 +146,7 @@ def compress_and_write(
     if report is not None and report.n_rows:
         result["test"] = {"rows": report.n_rows, "models": report.rows}
         result["test"]["changes"] = {c.name: c.as_dict() for c in report.changes}
-        result["warnings"] += report.details.cautions
+        result["warnings"] += report.cautions
     if small.local_ is not None:
         result["local"] = {"gate": small.local_.gate is not None, "told": str(small.local_)}
     result["text"] = _in_words(small, report, destination, result)

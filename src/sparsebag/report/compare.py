@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
+import datetime
 import pickle
-from dataclasses import dataclass, replace
+import platform
+import time
 from functools import partial
+from importlib import metadata
 from typing import Any
 
 import numpy as np
+import scipy
 import scipy.sparse as sp
+import sklearn
 
 from sparsebag.deploy.compiled import CompiledEnsemble
 from sparsebag.deploy.from_members import COLLAPSED, collapses_into_one, compile_members
 from sparsebag.deploy.weighted_vote import WeightedVote
 from sparsebag.evidence.collect import encode_target
+from sparsebag.evidence.members import take_rows
 from sparsebag.evidence.training_rows import check_row_count, prove_training_rows
 from sparsebag.judge.selection import Selection
 from sparsebag.report import metrics
+from sparsebag.report.changes import prediction_changes, score_changes, scores
 from sparsebag.report.compression_report import (
     COMPILED,
     FILE,
@@ -25,40 +32,25 @@ from sparsebag.report.compression_report import (
     SPEED,
     CompressionReport,
 )
-from sparsebag.report.details import TRAINING_ROWS, Details, cautions, shown_settings, versions
-from sparsebag.report.prediction_changes import prediction_changes
-from sparsebag.report.score_changes import explained, score_changes
-from sparsebag.report.timing import milliseconds
-from sparsebag.report.trusted_members import trusted_members
 
-
-@dataclass(frozen=True)
-class Fitted:
-    """What a fit leaves that a report tells of.
-
-    Attributes
-    ----------
-    weights : ndarray of shape (N,)
-    selection : Selection
-    verified_by : str or None
-        What proved that the rows were the training rows.
-    params : dict
-        The estimator's parameters.
-    """
-
-    weights: np.ndarray
-    selection: Selection
-    verified_by: str | None
-    params: dict[str, Any]
+FEW_TEST_ROWS = 200
+"""Below this many rows the test figures themselves are little more than luck."""
+TRAINING_ROWS = (
+    "These are the rows the ensemble was trained on: every score is too good, the full ensemble's "
+    "most of all. Pass rows it has not seen."
+)
 
 
 def compare(
     full: WeightedVote,
     small: WeightedVote,
+    deployed: CompiledEnsemble,
     X: Any,
     y: Any,
-    deployed: CompiledEnsemble,
-    fitted: Fitted,
+    *,
+    selection: Selection,
+    params: dict[str, Any],
+    is_unverified: bool,
 ) -> CompressionReport:
     """Score the full ensemble, the small one and random members of the same number.
 
@@ -66,36 +58,36 @@ def compare(
     ----------
     full, small : WeightedVote
         Before and after.
-    X, y : array-like or None
-        Test rows; None: sizes only.
     deployed : CompiledEnsemble
         What serves the small one.
-    fitted : Fitted
-        What the page tells beside the table.
+    X, y : array-like or None
+        Test rows; None: sizes only.
+    selection : Selection
+    params : dict
+        The estimator's parameters.
+    is_unverified : bool
+        Whether nothing proved that the out-of-bag rows are the training rows.
 
     Returns
     -------
     CompressionReport
     """
     k, n = len(small.weights), len(full.weights)
-    whole = compile_members(full.pool, full.weights)
-    rows = {
-        f"full ensemble ({n})": _size(full, whole),
-        f"sparsebag ({k})": _size(small, deployed),
-    }
-    before, after = rows.values()
+    whole, classes = compile_members(full.pool, full.weights), full.pool.classes
+    before, after = _size(full, whole), _size(small, deployed)
+    rows = {f"full ensemble ({n})": before, f"sparsebag ({k})": after}
     notes: tuple[str, ...] = ()
     if collapses_into_one(small.pool) and small.gate is None:
         notes, after["members"] = (COLLAPSED,), 1.0
-    unverified = fitted.params.get("evidence") == "oob" and fitted.verified_by is None
-    details = Details(
-        selection=fitted.selection,
-        cautions=cautions(fitted.selection, is_unverified=unverified, n_test_rows=0),
-        settings=shown_settings(fitted.params),
-        versions=versions(),
+    report = partial(
+        CompressionReport,
+        selection=selection,
+        settings={name: _shown(value) for name, value in params.items()},
+        versions=_versions(),
     )
     if X is None:
-        return CompressionReport(_common_columns(rows), 0, notes, details=details)
+        told = _cautions(selection, is_unverified, 0)
+        return report(_common_columns(rows), 0, notes, cautions=told)
     target = encode_target(full.pool, y)
     X = X.tocsr() if sp.issparse(X) else X
     n_rows = X.shape[0] if hasattr(X, "shape") else len(X)
@@ -103,30 +95,23 @@ def compare(
         raise ValueError(f"X has {n_rows} rows but y has {len(target)}.")
     trained_on = _are_training_rows(full, X, target)
     notes += (TRAINING_ROWS,) if trained_on else ()
-    said_before, said_after = _says(full, X), _says(small, X)
-    before |= {SPEED: _time(full, X), COMPILED: _time(whole, X)} | _score(said_before, target)
-    ms = _time(deployed, X)
-    after |= {SPEED: ms, COMPILED: ms} | _score(said_after, target)
+    old, new = _says(full, X), _says(small, X)
+    before |= {SPEED: _milliseconds(full, X), COMPILED: _milliseconds(whole, X)}
+    before |= scores(target, old)
+    ms = _milliseconds(deployed, X)
+    after |= {SPEED: ms, COMPILED: ms, **scores(target, new)}
     rows[f"random ({k})"] = _random_members(full, small, X, target)
-    labels = None if full.pool.classes is None else np.arange(len(full.pool.classes))
+    labels = None if classes is None else np.arange(len(classes))
     curve = partial(metrics.reliability_curve, target, labels=labels)
-    told = cautions(
-        fitted.selection, is_unverified=unverified, n_test_rows=n_rows, trained_on=trained_on
-    )
-    details = replace(
-        details,
-        cautions=told,
-        reliability=None if labels is None else (curve(said_before), curve(said_after)),
-        changed=prediction_changes(target, said_before, said_after, full.pool.classes),
-        trusted=trusted_members(small, X, np.flatnonzero(fitted.weights)),
-    )
-    return CompressionReport(
-        rows=_common_columns(rows),
-        n_rows=n_rows,
-        notes=notes,
-        changes=score_changes(target, said_before, said_after),
-        details=details,
+    return report(
+        _common_columns(rows),
+        n_rows,
+        notes,
+        score_changes(target, old, new),
         rows_are="training rows" if trained_on else "test rows",
+        cautions=_cautions(selection, is_unverified, n_rows, trained_on),
+        reliability=None if labels is None else (curve(old), curve(new)),
+        changed=prediction_changes(target, old, new, classes),
     )
 
 
@@ -135,14 +120,14 @@ def _random_members(
 ) -> dict[str, float]:
     """As many members, equally weighted, with the same floor: the mean of a few draws."""
     k, n = len(small.weights), len(full.weights)
-    equal, scores = np.full(k, 1.0 / k), []
+    equal, found = np.full(k, 1.0 / k), []
     for seed in range(RANDOM_DRAWS):
         members = np.sort(np.random.default_rng(seed).choice(n, k, replace=False))
         drawn = WeightedVote(full.pool.keep(members), equal, small.floor)
-        scores.append(_score(_says(drawn, X), target))
+        found.append(scores(target, _says(drawn, X)))
     compiled = compile_members(drawn.pool, equal)
-    times = {SPEED: _time(drawn, X), COMPILED: _time(compiled, X)}
-    mean = {name: float(np.mean([s[name] for s in scores])) for name in scores[0]}
+    times = {SPEED: _milliseconds(drawn, X), COMPILED: _milliseconds(compiled, X)}
+    mean = {name: float(np.mean([s[name] for s in found])) for name in found[0]}
     return _size(drawn, compiled) | times | mean
 
 
@@ -161,19 +146,6 @@ def _says(vote: WeightedVote, X: Any) -> np.ndarray:
     return vote.predict(X) if vote.pool.classes is None else vote.predict_proba(X)
 
 
-def _score(said: np.ndarray, target: np.ndarray) -> dict[str, float]:
-    if said.ndim == 1:
-        mse = np.mean((said - target) ** 2)
-        return {"MSE": float(mse), "R²": float(explained(mse, np.var(target)))}
-    labels = np.arange(said.shape[1])
-    return {
-        "log-loss": metrics.log_loss(target, said, labels=labels),
-        "ECE": metrics.expected_calibration_error(target, said, labels=labels),
-        "Brier": metrics.brier_score(target, said, labels=labels),
-        "accuracy": float(np.mean(np.argmax(said, axis=1) == target)),
-    }
-
-
 def _size(vote: WeightedVote, compiled: CompiledEnsemble) -> dict[str, float]:
     estimators = [member.estimator for member in vote.pool.members]
     size: dict[str, float] = {"members": float(len(estimators))}
@@ -186,11 +158,81 @@ def _size(vote: WeightedVote, compiled: CompiledEnsemble) -> dict[str, float]:
 
 def _common_columns(rows: dict[str, dict[str, float]]) -> dict[str, dict[str, float]]:
     """Without the column of nodes where some members are no trees."""
-    if all("nodes" in row for row in rows.values()):
-        return rows
-    return {name: {c: v for c, v in row.items() if c != "nodes"} for name, row in rows.items()}
+    if not all("nodes" in row for row in rows.values()):
+        for row in rows.values():
+            row.pop("nodes", None)
+    return rows
 
 
-def _time(model: WeightedVote | CompiledEnsemble, X: Any) -> float:
+def _milliseconds(model: WeightedVote | CompiledEnsemble, X: Any) -> float:
+    """Milliseconds for a thousand rows, one thread: the best of five calls.
+
+    A busy machine stretches long calls more than short ones and would flatter the small model, so
+    the processor's time counts where it is less than the clock's (it is more where a member uses
+    threads of its own).
+    """
     classes = model.pool.classes if isinstance(model, WeightedVote) else model.classes
-    return milliseconds(model.predict if classes is None else model.predict_proba, X)
+    predict = model.predict if classes is None else model.predict_proba
+    n_rows = X.shape[0] if hasattr(X, "shape") else len(X)
+    block = take_rows(X, np.resize(np.arange(n_rows), 1000))
+    predict(block)  # the first call pays for imports, caches and threads
+    seconds = []
+    for _ in range(5):
+        clock, processor = time.perf_counter(), time.process_time()
+        predict(block)
+        seconds.append(min(time.perf_counter() - clock, time.process_time() - processor))
+    return 1e3 * min(seconds)
+
+
+def _cautions(
+    selection: Selection, is_unverified: bool, n_test_rows: int, trained_on: bool = False
+) -> tuple[str, ...]:
+    """What a reader must know before believing the figures."""
+    found = []
+    curve, tolerance = selection.curve, selection.tolerance
+    ratio = 1.0 if curve is None else float(curve.ratio_calibrated[selection.position])
+    if curve is not None and tolerance is not None and ratio > 1.0 + tolerance:
+        found.append(
+            f"The expected {curve.score} is more than {tolerance:.1%} above the whole ensemble's: "
+            "the budget allows nothing within the tolerance."
+        )
+    if is_unverified:
+        found.append(
+            "Nothing proved that the rows given were the ensemble's training rows, in order; fit "
+            "the ensemble with oob_score=True to have it proved."
+        )
+    if n_test_rows == 0:
+        found.append(
+            "No test rows were given, so nothing is checked on unseen rows: pass some to "
+            "report(X_test, y_test), or --test on the command line."
+        )
+    elif trained_on:
+        found.append(TRAINING_ROWS)
+    elif n_test_rows < FEW_TEST_ROWS:
+        found.append(
+            f"There are only {n_test_rows} test rows: the figures on them are uncertain, as the "
+            "intervals show."
+        )
+    return tuple(found)
+
+
+def _versions() -> dict[str, str]:
+    """What made the report, and when."""
+    return {
+        "made": datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M UTC"),
+        "sparsebag": metadata.version("sparsebag"),
+        "scikit-learn": sklearn.__version__,
+        "NumPy": np.__version__,
+        "SciPy": scipy.__version__,
+        "Python": platform.python_version(),
+        "machine": f"{platform.system()} {platform.machine()}",
+    }
+
+
+def _shown(value: Any) -> str:
+    """A parameter in words; the ensemble by its kind only."""
+    inner = getattr(value, "estimator", None)
+    if inner is not None and type(value).__name__ == "FrozenEstimator":
+        return f"{type(inner).__name__}, fitted beforehand"
+    simple = value is None or isinstance(value, (str, int, float, bool))
+    return str(value) if simple else type(value).__name__

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
-from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from sparsebag.deploy.from_members import COLLAPSED
 from sparsebag.deploy.whole_file import write_whole
-from sparsebag.report.details import Details
-from sparsebag.report.score_changes import ScoreChange
+from sparsebag.judge.selection import Selection
+from sparsebag.report.changes import PredictionChanges, ScoreChange
+from sparsebag.report.metrics import ReliabilityCurve
 
 RANDOM_DRAWS = 5
 """Draws averaged for the random-members row: one draw is luck."""
@@ -20,13 +21,9 @@ PICKLED, FILE = "pickled (kB)", "file (kB)"
 SPEED, COMPILED = "ms / 1000 rows", "ms, compiled"
 """Sizes and times: first of the models as they are served, then of all in sparsebag's own form."""
 
-_FORMATS: dict[str, Callable[[float], str]] = {
-    "members": lambda v: f"{v:.0f}",
-    "nodes": lambda v: f"{v:,.0f}",
-    PICKLED: lambda v: f"{v:,.0f}",
-    FILE: lambda v: f"{v:,.1f}",
-    SPEED: lambda v: f"{v:.2f}",
-    COMPILED: lambda v: f"{v:.2f}",
+FORMATS = {
+    **{"members": ".0f", "nodes": ",.0f", PICKLED: ",.0f", FILE: ",.1f"},
+    **{SPEED: ".2f", COMPILED: ".2f"},
 }
 
 
@@ -46,9 +43,15 @@ class CompressionReport:
         Sentences that belong under the table.
     changes : tuple of ScoreChange
         Every score before and after, with a paired bootstrap interval of the difference.
-    details : Details or None
-        What the page draws beside the table.
     rows_are : {"test rows", "training rows"}
+    selection : Selection or None
+        What was kept, and what every size is expected to cost.
+    cautions : tuple of str
+        What must be known before the figures are believed.
+    settings, versions : dict of str to str
+    reliability : tuple of two ReliabilityCurve, or None
+        Before and after.
+    changed : PredictionChanges or None
 
     Examples
     --------
@@ -73,8 +76,13 @@ class CompressionReport:
     n_rows: int
     notes: tuple[str, ...] = ()
     changes: tuple[ScoreChange, ...] = ()
-    details: Details | None = None
     rows_are: str = "test rows"
+    selection: Selection | None = None
+    cautions: tuple[str, ...] = ()
+    settings: dict[str, str] = field(default_factory=dict)
+    versions: dict[str, str] = field(default_factory=dict)
+    reliability: tuple[ReliabilityCurve, ReliabilityCurve] | None = None
+    changed: PredictionChanges | None = None
 
     @property
     def columns(self) -> list[str]:
@@ -108,8 +116,7 @@ class CompressionReport:
         '9 of 100 members kept: 20.0 kB in place of 2.0 MB.'
         """
         full, small = list(self.rows.values())[:2]
-        noun = "members" if self.details is None else self.details.selection.noun
-        told = []
+        chosen, told = self.selection, []
         if FILE in small and PICKLED in full:
             told.append(f"{_bytes(small[FILE])} in place of {_bytes(full[PICKLED])}")
         if SPEED in full:
@@ -118,13 +125,14 @@ class CompressionReport:
                 f"({_times(full[COMPILED], small[COMPILED])} times the ensemble compiled)"
             )
         if self.changes:
-            shown = [c for c in self.changes if c.name in ("log-loss", "accuracy", "MSE", "R²")]
-            scores = [f"{c.name} {c.before:.4g} → {c.after:.4g} ({c.verdict})" for c in shown]
-            told.append(f"{' and '.join(scores)} on {self.n_rows:,} {self.rows_are}")
-        elif self.details is not None and self.details.selection.curve is not None:
-            low, high = (end - 1.0 for end in self.details.selection.interval)
-            score, change = self.details.selection.curve.score, self.details.selection.ratio - 1.0
-            told.append(f"expected {score} {change:+.1%} ({low:+.1%} to {high:+.1%})")
+            shown = [f"{c.in_words} ({c.verdict})" for c in self.changes if c.is_main]
+            told.append(f"{' and '.join(shown)} on {self.n_rows:,} {self.rows_are}")
+        elif chosen is not None and chosen.curve is not None:
+            low, high = (f"{end - 1.0:+.1%}" for end in chosen.interval)
+            told.append(
+                f"expected {chosen.curve.score} {chosen.ratio - 1.0:+.1%} ({low} to {high})"
+            )
+        noun = "members" if chosen is None else chosen.noun
         head = f"{small['members']:.0f} of {full['members']:.0f} {noun} kept"
         return f"{head}: {', '.join(told)}." if told else f"{head}."
 
@@ -136,10 +144,10 @@ class CompressionReport:
         str
         """
         head = ["", *self.columns]
-        body = [[name, *self._cells(row)] for name, row in self.rows.items()]
+        body = [[name, *map(figure, row, row.values())] for name, row in self.rows.items()]
         parts = [_markdown([head, *body])]
         if self.changes:
-            parts.append(_markdown([CHANGES_HEAD, *(_change_cells(c) for c in self.changes)]))
+            parts.append(_markdown(self._change_lines()))
         return "\n\n".join([*parts, *self.notes])
 
     def to_frame(self) -> Any:
@@ -156,15 +164,15 @@ class CompressionReport:
         return pd.DataFrame.from_dict(self.rows, orient="index")
 
     def to_html(self) -> str:
-        """The report as one self-contained HTML page: nothing is fetched from anywhere.
+        """The report as one self-contained HTML page (needs jinja2): nothing is fetched.
 
         Returns
         -------
         str
         """
-        from sparsebag.report.page import page
+        from sparsebag.report.page import render
 
-        return page(self)
+        return render(self)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the report: ``.html`` as a page, ``.md`` as Markdown.
@@ -186,67 +194,50 @@ class CompressionReport:
         return str(self)
 
     def __str__(self) -> str:
+        """A figure a line, a model a column: fits a terminal of eighty characters."""
         head = self.headline()
         if self.n_rows:
             head += f" ({self.n_rows:,} {self.rows_are})"
-        return "\n\n".join([head, self._as_text(), *self._changes_as_text(), *self.notes])
-
-    def _repr_html_(self) -> str:
-        """For notebooks: without the page's style, which would restyle the whole notebook."""
-        from sparsebag.report.page import fragment
-
-        return fragment(self)
-
-    def _cells(self, row: dict[str, float]) -> list[str]:
-        return [figure(name, value) for name, value in row.items()]
-
-    def _as_text(self) -> str:
-        """A figure a line, a model a column: fits a terminal of eighty characters."""
         names = [name.rpartition(" (") for name in self.rows]
-        over = ["", *(a if a else c for a, _, c in names)]
-        under = ["", *(f"({c}" if a else "" for a, _, c in names)]
-        cells = [self._cells(row) for row in self.rows.values()]
-        lines = [over, under] if any(under) else [over]
-        lines += [[c, *(column[i] for column in cells)] for i, c in enumerate(self.columns)]
-        return _aligned(lines)
+        lines = [
+            ["", *(a or c for a, _, c in names)],
+            ["", *(f"({c}" * bool(a) for a, _, c in names)],
+        ]
+        lines = lines if any(lines[1]) else lines[:1]
+        lines += [[c, *(figure(c, row[c]) for row in self.rows.values())] for c in self.columns]
+        tables = [_aligned(lines)]
+        if self.changes:
+            tables.append(_aligned(self._change_lines()))
+        return "\n\n".join([head, *tables, *self.notes])
 
-    def _changes_as_text(self) -> list[str]:
-        if not self.changes:
-            return []
-        return [_aligned([CHANGES_HEAD, *(_change_cells(c) for c in self.changes)])]
+    def _repr_html_(self) -> str | None:
+        """For notebooks: without the page's style, which would restyle the whole notebook."""
+        from sparsebag.report.page import render
 
+        with contextlib.suppress(ImportError):
+            return render(self, in_notebook=True)
+        return None
 
-CHANGES_HEAD = ["full → sparsebag", "change", "95 % interval", ""]
+    def _change_lines(self) -> list[list[str]]:
+        head = ["full → sparsebag", "change", "95 % interval", ""]
+        return [head, *([c.name, *change_cells(c)] for c in self.changes)]
 
 
 def figure(name: str, value: float) -> str:
     """A figure of the table as text.
-
-    Parameters
-    ----------
-    name : str
-        Its column.
-    value : float
-
-    Returns
-    -------
-    str
 
     Examples
     --------
     >>> figure("nodes", 1234.0), figure("log-loss", 0.123456)
     ('1,234', '0.1235')
     """
-    return _FORMATS.get(name, _four_digits)(value)
+    return format(value, FORMATS.get(name, ".4g"))
 
 
-def _change_cells(change: ScoreChange) -> list[str]:
+def change_cells(change: ScoreChange) -> list[str]:
+    """Difference, interval and verdict as text."""
     interval = f"{change.low:+.3g} to {change.high:+.3g}"
-    return [change.name, f"{change.difference:+.3g}", interval, change.verdict]
-
-
-def _four_digits(value: float) -> str:
-    return f"{value:.4g}"
+    return [f"{change.difference:+.3g}", interval, change.verdict]
 
 
 def _times(before: float, after: float) -> str:

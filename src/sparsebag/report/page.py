@@ -1,140 +1,127 @@
-"""The report as one HTML page: no network, no library, readable in print and by screen readers."""
+"""The report as one HTML page: no network, readable in print and by screen readers.
+
+The page is `page.html`, a Jinja template; here is what it shows, as plain data.
+"""
 
 from __future__ import annotations
 
 import base64
 import hashlib
-import html
-import json
 import secrets
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
-from sparsebag.report import charts, page_sections
-from sparsebag.report.slider import slider_points
+import numpy as np
 
-if TYPE_CHECKING:
-    from sparsebag.report.compression_report import CompressionReport
+from sparsebag.judge.curve import RiskCurve
+from sparsebag.report import svg
+from sparsebag.report.compression_report import (
+    RANDOM_DRAWS,
+    CompressionReport,
+    change_cells,
+    figure,
+)
+from sparsebag.report.metrics import ReliabilityCurve
 
 HERE = Path(__file__).parent
 
 
-def page(report: CompressionReport) -> str:
-    """The whole page.
+def render(report: CompressionReport, *, in_notebook: bool = False) -> str:
+    """The whole page; for a notebook's cell tables and still pictures, without style and script.
 
-    Parameters
-    ----------
-    report : CompressionReport
-
-    Returns
-    -------
-    str
+    A cell's ids are new each time: a notebook may hold many reports.
     """
-    sections = page_sections.sections(report)
-    links = "".join(f"<li><a href='#{s.name}'>{html.escape(s.title)}</a></li>" for s in sections)
-    body = "".join(
-        f"<section id='{s.name}' aria-labelledby='{s.name}-head'>"
-        f"<h2 id='{s.name}-head'>{html.escape(s.title)}</h2>{s.body}</section>"
-        for s in sections
+    try:
+        import jinja2
+    except ImportError:
+        raise ImportError(
+            "the HTML report needs jinja2; run: pip install 'sparsebag[report]'."
+        ) from None
+    templates = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(HERE),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
     )
-    style, script = _text("page.css"), _text("page.js")
-    return (
-        "<!doctype html><html lang='en'><head><meta charset='utf-8'>"
-        f'<meta http-equiv="Content-Security-Policy" content="{policy(style, script)}">'
-        "<meta name='viewport' content='width=device-width, initial-scale=1'>"
-        f"<title>sparsebag report: {html.escape(report.headline())}</title>"
-        f"<style>{style}</style></head><body>"
-        "<a class='sb-skip' href='#main'>Skip to the report</a>"
-        f"<header><h1>sparsebag report</h1><p class='sb-lead'>{html.escape(report.sentence())}</p>"
-        f"{page_sections.warnings_box(report)}"
-        f"<nav aria-label='Sections'><ul>{links}</ul></nav></header>"
-        f"<main id='main'>{body}</main>{_data(report)}<script>{script}</script>"
-        "</body></html>"
+    style, script = ((HERE / name).read_text(encoding="utf-8") for name in ("page.css", "page.js"))
+    prefix = f"sb-{secrets.token_hex(4)}" if in_notebook else "sb"
+    curve = None if report.selection is None else report.selection.curve
+    kept = 0 if report.selection is None else report.selection.position
+    binned = report.reliability
+    page = templates.get_template("page.html").render(
+        vars(svg),
+        report=report,
+        in_notebook=in_notebook,
+        RANDOM_DRAWS=RANDOM_DRAWS,
+        cells=[[name, *map(figure, row, row.values())] for name, row in report.rows.items()],
+        changes=[
+            [c.name, f"{c.before:.4g}", f"{c.after:.4g}", *change_cells(c)] for c in report.changes
+        ],
+        charts={
+            "curve": None if curve is None else svg.curve_chart(curve, kept, prefix),
+            "reliability": None if binned is None else svg.reliability_chart(*binned, prefix),
+        },
+        points=[] if curve is None else slider_points(curve, kept),
+        bins=[] if binned is None else _bins(*binned),
+        style=style,
+        script=script,
+        policy=_policy(style, script),
     )
+    return page.strip()
 
 
-def policy(style: str, script: str) -> str:
-    """What a browser may do for the page: run this script, use this style, and fetch nothing.
+def slider_points(curve: RiskCurve, kept: int) -> list[dict[str, str]]:
+    """What the slider shows at every size of the curve."""
+    points = []
+    for i in range(len(curve)):
+        ratio, nodes, members = (
+            float(curve.ratio[i]),
+            int(curve.n_nodes[i]),
+            int(curve.n_members[i]),
+        )
+        point = {
+            "share": f"{100 * curve.share[i]:.3g} %{' (kept)' if i == kept else ''}",
+            "nodes": f"{nodes:,}" if nodes else "–",
+            "members": f"{members:,}",
+            "ratio": f"{ratio:.3f} ± {float(curve.error[i]):.3f}",
+            "change": f"{ratio - 1.0:+.1%}",
+            "risk": f"{ratio * curve.whole_risk:.4g}",
+        }
+        # A slider's value is read aloud when it moves. It holds every figure, so that the figures
+        # below need not be announced as well, which would say everything twice.
+        point["words"] = (
+            f"{point['share']} of the ensemble: {f'{nodes:,} nodes, ' if nodes else ''}{members:,} "
+            f"member{'' if members == 1 else 's'}, expected {curve.score} {point['risk']}, "
+            f"{point['ratio']} times the whole ensemble's ({point['change']})"
+        )
+        points.append(point)
+    return points
 
-    Parameters
-    ----------
-    style, script : str
 
-    Returns
-    -------
-    str
-        A Content-Security-Policy. Colours within tags are allowed; they can fetch nothing either.
+def _bins(*curves: ReliabilityCurve) -> list[list[str]]:
+    """The bins of the reliability diagram, a line each: rows, stated, right, before and after."""
+    lines = []
+    for low, high in sorted({(float(a), float(b)) for curve in curves for a, b in curve.edges}):
+        cells = [f"{low:.2f} to {high:.2f}"]
+        for curve in curves:
+            found = np.flatnonzero(np.isclose(curve.edges[:, 0], low))
+            cells += ["0", "–", "–"] if not len(found) else _bin(curve, found[0])
+        lines.append(cells)
+    return lines
 
-    Examples
-    --------
-    >>> policy("", "")[:76]
-    "default-src 'none'; base-uri 'none'; form-action 'none'; script-src 'sha256-"
-    """
+
+def _bin(curve: ReliabilityCurve, i: Any) -> list[str]:
+    return [f"{curve.count[i]:,.0f}", f"{curve.confidence[i]:.3f}", f"{curve.accuracy[i]:.3f}"]
+
+
+def _policy(style: str, script: str) -> str:
+    """What a browser may do for the page: run this script, use this style, and fetch nothing."""
+    digests = [
+        "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+        for text in (script, style)
+    ]
     return (
         "default-src 'none'; base-uri 'none'; form-action 'none'; "
-        f"script-src '{_digest(script)}'; style-src-elem '{_digest(style)}'; "
+        f"script-src '{digests[0]}'; style-src-elem '{digests[1]}'; "
         "style-src-attr 'unsafe-inline'; style-src 'unsafe-inline'"
     )
-
-
-def _digest(text: str) -> str:
-    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
-
-
-def fragment(report: CompressionReport) -> str:
-    """The report for a notebook's cell: tables and still pictures, no style sheet, no script.
-
-    Its ids are new each time: a notebook may hold many reports.
-
-    Parameters
-    ----------
-    report : CompressionReport
-
-    Returns
-    -------
-    str
-    """
-    pictures = ""
-    details = report.details
-    prefix = f"sb-{secrets.token_hex(4)}"
-    if details is not None and details.selection.curve is not None:
-        curve, kept = details.selection.curve, details.selection.position
-        pictures += _figure(
-            f"Expected {curve.score} of each size",
-            charts.curve_key() + charts.curve_chart(curve, kept, prefix),
-        )
-    if details is not None and details.reliability is not None:
-        pictures += _figure(
-            "Reliability",
-            charts.reliability_key() + charts.reliability_chart(*details.reliability, prefix),
-        )
-    if details is not None and details.trusted is not None:
-        pictures += _figure(
-            "Where members are trusted", charts.trusted_chart(details.trusted, prefix)
-        )
-    return (
-        f"<div class='sparsebag-report'><p><strong>{html.escape(report.sentence())}</strong></p>"
-        f"{page_sections.tables(report)}"
-        f"<div style='display:flex;flex-wrap:wrap;gap:1em 2em'>{pictures}</div></div>"
-    )
-
-
-def _figure(title: str, body: str) -> str:
-    return (
-        "<figure style='margin:0;max-width:26em'><figcaption style='font-weight:600'>"
-        f"{html.escape(title)}</figcaption>{body}</figure>"
-    )
-
-
-def _text(name: str) -> str:
-    return (HERE / name).read_text(encoding="utf-8")
-
-
-def _data(report: CompressionReport) -> str:
-    """Every size's figures as the slider shows them, as data the script reads."""
-    chosen = None if report.details is None else report.details.selection
-    if chosen is None or chosen.curve is None:
-        return ""
-    points = slider_points(chosen.curve, chosen.position)
-    content = json.dumps(points).replace("<", "\\u003c")
-    return f"<script type='application/json' id='sb-curve-data'>{content}</script>"

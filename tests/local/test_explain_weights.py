@@ -1,4 +1,4 @@
-"""explain_weights and the report's figure: where in feature space which members are trusted."""
+"""explain_weights: which members a row trusts, and which features decide that."""
 
 from __future__ import annotations
 
@@ -15,9 +15,6 @@ from gated_ensembles import IRIS
 from made_up_gates import linear_gate
 from sparsebag.deploy.explained_weights import explained_weights
 from sparsebag.deploy.from_members import compile_members
-from sparsebag.deploy.weighted_vote import WeightedVote
-from sparsebag.evidence.from_ensemble import read_ensemble
-from sparsebag.report.trusted_members import trusted_members
 
 
 @cache
@@ -48,12 +45,11 @@ def half_spaces(k):
 
 
 def test_without_a_gate_every_row_has_the_global_weights():
-    small, (X, y) = fitted(), IRIS
+    small, X = fitted(), IRIS[0]
     found = small.explain_weights(X)
     np.testing.assert_array_equal(found.weights, np.tile(small.weights_[small.active_], (150, 1)))
     assert str(found) == "150 rows: every one has the global weights."
     assert found.moved.max() == 0.0
-    assert small.report(X, y).details.trusted is None
 
 
 @pytest.mark.parametrize("gate_of", [half_spaces, lambda k: linear_gate(k, 4, 2)])
@@ -110,34 +106,3 @@ def test_an_effect_is_that_of_a_missing_value():
         holes[:, f] = np.nan
         expected = 0.5 * np.abs(gate.weights(holes) - gate.weights(X)).sum(axis=1)
         np.testing.assert_allclose(found.feature_effects[:, f], expected, atol=1e-12)
-
-
-def test_the_figure_has_a_mark_a_row_and_tells_members_apart():
-    small = gated(half_spaces)
-    X, y = IRIS
-    report = small.report(X, y)
-    trusted = report.details.trusted
-    names = [group.name for group in trusted.groups]
-    assert set(names) == {f"member {j}" for j in small.active_[:2]}
-    assert sum(group.n_rows for group in trusted.groups) == 150
-    assert trusted.labels == ("x2", "share of the vote moved")
-    large = trusted.x > X[:, 2].mean()  # the half-spaces are what the figure shows
-    first = names.index(f"member {small.active_[0]}")
-    np.testing.assert_array_equal(trusted.group_of[large], first)
-    page = report.to_html()
-    assert "Where members are trusted" in page
-    assert page.count("<path d=") >= 140  # a mark a row, but for the farthest
-    assert "-trusted" in report._repr_html_()
-
-
-def test_missing_values_and_few_rows():
-    rng = np.random.default_rng(0)
-    X = rng.normal(size=(80, 3))
-    X[rng.random(X.shape) < 0.3] = np.nan
-    pool = read_ensemble(RandomForestClassifier(5, random_state=0).fit(X, rng.integers(2, size=80)))
-    vote = WeightedVote(pool, np.full(5, 0.2), 1e-3, None, linear_gate(5, 3))
-    for rows in (X, X[:1], np.full((3, 3), np.nan)):
-        shown = trusted_members(vote, rows, np.arange(5))
-        assert np.all(np.isfinite(shown.x))
-        assert np.all(np.isfinite(shown.y))
-    assert trusted_members(vote, X[:0], np.arange(5)) is None

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from sklearn.metrics import r2_score
 
+from sparsebag.report import changes as module
 from sparsebag.report import metrics
-from sparsebag.report import score_changes as module
-from sparsebag.report.score_changes import score_changes
+from sparsebag.report.changes import score_changes
 
 
 def votes(rng, n, n_classes, sharpness):
