@@ -18,8 +18,7 @@ from sparsebag.objective.losses import Loss, resolve_loss
 from sparsebag.objective.penalties import ConcaveQuadratic
 from sparsebag.settings import Settings
 from sparsebag.solvers.auto import resolve_solver
-from sparsebag.solvers.base import Solution, one_blas_thread
-from sparsebag.solvers.judged_solve import judged_solve
+from sparsebag.solvers.base import Solution, judged_solve, one_blas_thread
 
 Array = Any
 

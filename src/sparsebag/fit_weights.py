@@ -20,9 +20,8 @@ from sparsebag.objective.penalties import ConcaveQuadratic
 from sparsebag.objective.simplex_objective import SimplexObjective
 from sparsebag.settings import Settings, check_strength, check_verbose, resolve_settings
 from sparsebag.solvers.auto import resolve_solver
-from sparsebag.solvers.base import Solution, Solver, one_blas_thread
-from sparsebag.solvers.given_start import check_given_start
-from sparsebag.solvers.judged_solve import judged_solve
+from sparsebag.solvers.base import Solution, Solver, judged_solve, one_blas_thread
+from sparsebag.solvers.simplex import check_given_start
 from sparsebag.streaming import solve_stream
 
 Array = Any

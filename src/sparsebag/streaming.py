@@ -30,8 +30,7 @@ from sparsebag.objective.stream_objective import (
 )
 from sparsebag.settings import Settings, check_strength, resolve_settings
 from sparsebag.solvers.auto import resolve_solver
-from sparsebag.solvers.base import Solution, one_blas_thread
-from sparsebag.solvers.judged_solve import judged_solve
+from sparsebag.solvers.base import Solution, judged_solve, one_blas_thread
 from sparsebag.solvers.online import OnlineSolve
 from sparsebag.solvers.simplex import check_start
 

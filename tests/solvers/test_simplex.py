@@ -1,10 +1,10 @@
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from sparsebag.solvers.simplex import check_start, project_to_simplex, stationarity_gap
+from sparsebag.solvers.simplex import check_start, project_to_simplex, simplex_qp, stationarity_gap
 
 vectors = arrays(np.float64, st.integers(1, 40), elements=st.floats(-1e3, 1e3))
 
@@ -51,3 +51,16 @@ def test_gap_is_the_best_vertex_and_never_negative(g, seed):
 def test_bad_starts_get_one_sentence(start, message):
     with pytest.raises(ValueError, match=message):
         check_start(np.array(start), 2)
+
+
+@settings(max_examples=60, deadline=None)
+@given(seed=st.integers(0, 10_000), n=st.integers(2, 25))
+def test_simplex_qp_meets_its_optimality_conditions(seed, n):
+    rng = np.random.default_rng(seed)
+    root = rng.normal(size=(n, n))
+    hessian, linear = root @ root.T + 1e-3 * np.eye(n), rng.normal(size=n)
+    x = simplex_qp(hessian, linear, rng.dirichlet(np.ones(n)))
+    slope = linear + hessian @ x
+    assert x.min() >= 0
+    assert x.sum() == pytest.approx(1.0, abs=1e-12)
+    assert x @ (slope - slope.min()) < 1e-8

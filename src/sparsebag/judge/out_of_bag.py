@@ -19,7 +19,7 @@ from sparsebag.calibration.fit import Calibration, fit_calibration
 from sparsebag.evidence.evidence import OOBEvidence
 from sparsebag.judge.curve import RiskCurve, expected
 from sparsebag.objective.full_vote_risk import FullVoteRisk, PairMoments
-from sparsebag.solvers.simplex_qp import simplex_qp
+from sparsebag.solvers.simplex import simplex_qp
 
 FOLDS = 5
 SHRINKAGE = 0.5

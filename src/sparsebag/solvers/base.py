@@ -1,4 +1,4 @@
-"""What every solver takes and returns."""
+"""What every solver takes, logs and returns, and how a solve is judged."""
 
 from __future__ import annotations
 
@@ -10,21 +10,24 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from enum import Enum
-from typing import Any, Protocol, TextIO
+from typing import Any, Protocol
 
 import numpy as np
+from array_api_compat import array_namespace
 from sklearn.exceptions import ConvergenceWarning
 from threadpoolctl import threadpool_limits
 
 from sparsebag.evidence.arrays import on_host
 from sparsebag.evidence.callers_warning import warn_caller
 from sparsebag.objective.objective import Objective
-from sparsebag.solvers.simplex import stationarity_gap
+from sparsebag.solvers.simplex import check_start, stationarity_gap
 
 Array = Any
 
 COARSE_GAP = 1e-3
 """A gap above this share of the loss's scale is no success, even if rounding allows no smaller."""
+NEWCOMERS = 10
+"""At least this many members without weight may enter a face at once."""
 
 
 class Status(Enum):
@@ -152,8 +155,8 @@ class Solver(Protocol):
         ...
 
 
-class Watch:
-    """Counts evaluations, keeps the trace, prints progress: what all solvers do alike.
+class SolveLog:
+    """Counts evaluations, keeps the trace, prints progress, hears Ctrl-C: for every solver.
 
     Parameters
     ----------
@@ -161,21 +164,19 @@ class Watch:
         The solver's name, for the progress line.
     verbose : int
         0: silent; 1: a progress line at most every half second; 2: every iteration.
-    stream : text stream, optional
-        Where progress goes; default standard error.
     """
 
     PRINT_EVERY_SECONDS = 0.5
 
-    def __init__(self, name: str, verbose: int = 0, stream: TextIO | None = None) -> None:
+    def __init__(self, name: str, verbose: int = 0) -> None:
         self.name = name
         self.verbose = verbose
-        self.stream = stream
         self.started = time.perf_counter()
         self.n_evaluations = 0
         self.nbytes_read = 0
         self.n_iterations = 0
         self.trace: list[TracePoint] = []
+        self.interrupted = False
         self._last_print = self.started
 
     @property
@@ -183,50 +184,40 @@ class Watch:
         """Time since the solve began."""
         return time.perf_counter() - self.started
 
-    def value_and_gradient(self, objective: Objective, weights: Array) -> tuple[float, Array]:
-        """Evaluate and count."""
-        value, gradient = objective.value_and_gradient(weights)
+    @contextmanager
+    def catch_interrupt(self) -> Iterator[None]:
+        """Leave the block at Ctrl-C, and remember it: the solution's status will say so."""
+        try:
+            yield
+        except KeyboardInterrupt:
+            self.interrupted = True
+
+    def count(self, objective: Objective) -> None:
+        """Count one pass over the objective's evidence."""
         self.n_evaluations += 1
         self.nbytes_read += objective.nbytes_per_pass  # streams know it once they have been read
-        if not math.isfinite(value) or not bool(objective.xp.all(objective.xp.isfinite(gradient))):
-            raise FloatingPointError(
-                "the objective or its gradient is not finite: the votes or targets are too large "
-                "or too small for their precision; rescale them, or pass float64."
-            )
-        return value, gradient
 
-    def hessian(self, objective: Objective, weights: Array) -> Array:
-        """Evaluate the Hessian, which is a pass like any other, and count."""
-        hessian = objective.hessian(weights)
-        self.n_evaluations += 1
-        self.nbytes_read += objective.nbytes_per_pass
-        return hessian
-
-    def iteration(self, objective: float, gap: float, n_active: int) -> None:
+    def iteration(self, point: Point) -> None:
         """Record one iteration."""
         self.n_iterations += 1
-        point = TracePoint(self.seconds, self.n_evaluations, objective, gap, n_active)
-        self.trace.append(point)
-        now = time.perf_counter()
-        due = now - self._last_print >= self.PRINT_EVERY_SECONDS
+        n_active = int(array_namespace(point.weights).count_nonzero(point.weights))
+        now = self.seconds
+        self.trace.append(TracePoint(now, self.n_evaluations, point.value, point.gap, n_active))
+        due = self.started + now - self._last_print >= self.PRINT_EVERY_SECONDS
         if self.verbose >= 2 or (self.verbose == 1 and due):
-            self._last_print = now
-            print(
-                f"[{self.name}] iteration {self.n_iterations:4d}  {point.seconds:7.1f} s  "
-                f"objective {objective:.8g}  gap {gap:.2e}  members {n_active}",
-                file=self.stream or sys.stderr,
-                flush=True,
+            self._last_print = self.started + now
+            self._print(
+                f"iteration {self.n_iterations:4d}  {now:7.1f} s  objective {point.value:.8g}  "
+                f"gap {point.gap:.2e}  members {n_active}"
             )
 
-    def solution(
-        self, weights: Array, objective: float, gradient: Array, status: Status
-    ) -> Solution:
-        """Bundle the result."""
+    def solution(self, point: Point, status: Status) -> Solution:
+        """Bundle the result; the status is ``INTERRUPTED`` where Ctrl-C was caught."""
         solution = Solution(
-            weights=weights,
-            objective=objective,
-            stationarity_gap=stationarity_gap(weights, gradient),
-            status=status,
+            weights=point.weights,
+            objective=point.value,
+            stationarity_gap=point.gap,
+            status=Status.INTERRUPTED if self.interrupted else status,
             n_iterations=self.n_iterations,
             n_evaluations=self.n_evaluations,
             nbytes_read=self.nbytes_read,
@@ -235,13 +226,87 @@ class Watch:
             trace=tuple(self.trace),
         )
         if self.verbose:
-            print(
-                f"[{self.name}] {solution.n_active} members, objective {objective:.8g}, gap "
-                f"{solution.stationarity_gap:.2e}: {status.value}",
-                file=self.stream or sys.stderr,
-                flush=True,
+            self._print(
+                f"{solution.n_active} members, objective {point.value:.8g}, gap "
+                f"{point.gap:.2e}: {solution.status.value}"
             )
         return solution
+
+    def _print(self, line: str) -> None:
+        print(f"[{self.name}] {line}", file=sys.stderr, flush=True)
+
+
+@dataclass(frozen=True)
+class Point:
+    """Where a solver stands: weights with their objective and gradient."""
+
+    weights: Array
+    value: float
+    gradient: Array
+
+    @classmethod
+    def at(cls, objective: Objective, weights: Array, log: SolveLog) -> Point:
+        """Evaluate the objective at the weights, which is a pass over the evidence."""
+        value, gradient = objective.value_and_gradient(weights)
+        log.count(objective)
+        if not math.isfinite(value) or not bool(objective.xp.all(objective.xp.isfinite(gradient))):
+            raise FloatingPointError(
+                "the objective or its gradient is not finite: the votes or targets are too large "
+                "or too small for their precision; rescale them, or pass float64."
+            )
+        return cls(weights, value, gradient)
+
+    @classmethod
+    def start(cls, objective: Objective, start: Array | None, log: SolveLog, tol: float) -> Point:
+        """A given start, or the simplex's centre: one member, where the centre is flat.
+
+        Members that cannot be told apart (all right on every row, say) make the centre stationary;
+        with a concave penalty it is then a maximum, and without one a single member does as well.
+        """
+        if start is not None:
+            begin = check_start(objective.asarray(start), objective.n_members)
+            return cls.at(objective, begin, log)
+        centre = cls.at(objective, objective.uniform_weights(), log)
+        goal = objective.goal(tol)  # streams know their scale once they have been read
+        if centre.gap > goal:
+            return centre
+        alone = centre.with_weight(objective, int(objective.xp.argmin(centre.gradient)), 1.0, log)
+        return alone if alone.value <= centre.value + goal else centre
+
+    def with_weight(self, objective: Objective, member: int, weight: float, log: SolveLog) -> Point:
+        """One member at a weight, the others scaled down to make room."""
+        weights = (1.0 - weight) * self.weights
+        weights[member] += weight
+        return Point.at(objective, weights, log)
+
+    @property
+    def gap(self) -> float:
+        """Stationarity gap."""
+        return stationarity_gap(self.weights, self.gradient)
+
+    def next_face(self, share: float = 1 / 8) -> Array:
+        """Members with weight, and a share as many without whose gradient asks loudest for some.
+
+        A solver works on such a face of the simplex while the other members have no weight.
+        """
+        xp = array_namespace(self.weights)
+        inside = self.weights > 0
+        n_new = max(NEWCOMERS, int(share * int(xp.count_nonzero(self.weights))))
+        asking = xp.where(inside, xp.max(self.gradient), self.gradient)
+        average = float(xp.sum(self.weights * self.gradient))
+        if n_new < asking.shape[0]:
+            average = min(average, float(xp.sort(asking)[n_new]))
+        return xp.nonzero(inside | (asking < average))[0]
+
+    def on(self, face: Array) -> Point:
+        """The same point as seen by the members of a face that has all its weight."""
+        return Point(self.weights[face], self.value, self.gradient[face])
+
+    def moved_on(self, face: Array, inner: Point, objective: Objective, log: SolveLog) -> Point:
+        """Weights that a face has come to, evaluated over all members."""
+        weights = array_namespace(self.weights).zeros_like(self.weights)
+        weights[face] = inner.weights
+        return Point.at(objective, weights, log)
 
 
 @contextmanager
@@ -288,6 +353,40 @@ def check_compatible(solver: Solver, objective: Objective) -> None:
         )
 
 
+def judged_solve(
+    solver: Solver,
+    objective: Objective,
+    start: Array | None = None,
+    *,
+    drop_threshold: float,
+    drops_always: bool = False,
+) -> Solution:
+    """Minimise, set negligible weights to exact zero, and warn where that is no success.
+
+    Parameters
+    ----------
+    solver : Solver
+        One that needs what the objective lacks is refused.
+    objective : Objective
+        Of all members.
+    start : array of shape (N,), optional
+        Default: the simplex's centre.
+    drop_threshold : float
+        Largest weight that is dropped.
+    drops_always : bool, default False
+        Even if the solve has then not converged.
+
+    Returns
+    -------
+    Solution
+        Objective, gap and status are those of the weights that are left.
+    """
+    check_compatible(solver, objective)
+    found = solver.solve(objective, start)
+    tol = None if drops_always else float(getattr(solver, "tol", 0.0))
+    return judged(drop_small_weights(found, objective, drop_threshold, tol=tol), objective)
+
+
 def judged(solution: Solution, objective: Objective) -> Solution:
     """Warn when a solve did not end as it should, or when rounding hides whether it did.
 
@@ -306,10 +405,17 @@ def judged(solution: Solution, objective: Objective) -> Solution:
         With status ``STALLED`` where rounding hides the minimum.
     """
     gap = solution.stationarity_gap
+    if not solution.status.success:
+        warn_caller(
+            f"solver {solution.solver!r} stopped early: {solution.status.value} (stationarity gap "
+            f"{gap:.2e} after {solution.n_iterations} iterations). The weights are on the simplex, "
+            "the best found so far; a gap that is not small beside the objective, "
+            f"{solution.objective:.3g}, leaves them far from the best there are.",
+            ConvergenceWarning,
+        )
+        return solution
     is_hidden = COARSE_GAP * objective.scale < gap <= objective.goal(0.0)
-    regression = objective.loss.channel == "prediction"
-    if not (regression and is_hidden and solution.status.success):
-        warn_unless_converged(solution)
+    if objective.loss.channel != "prediction" or not is_hidden:
         return solution
     warn_caller(
         f"rounding hides the minimum (stationarity gap {gap:.2e}, the uniform ensemble's loss "
@@ -319,37 +425,6 @@ def judged(solution: Solution, objective: Objective) -> Solution:
         ConvergenceWarning,
     )
     return replace(solution, status=Status.STALLED)
-
-
-def warn_unless_converged(solution: Solution) -> None:
-    """Warn, with the gap, when a solve did not end as it should.
-
-    Parameters
-    ----------
-    solution : Solution
-    """
-    if not solution.status.success:
-        warn_caller(
-            f"solver {solution.solver!r} stopped early: {solution.status.value} (stationarity gap "
-            f"{solution.stationarity_gap:.2e} after {solution.n_iterations} iterations). The "
-            "weights are on the simplex, the best found so far; a gap that is not small beside the "
-            f"objective, {solution.objective:.3g}, leaves them far from the best there are.",
-            ConvergenceWarning,
-        )
-
-
-def tolerance_of(solver: Solver) -> float:
-    """The gap, relative to the objective's scale, that a solver stops at; 0 if it names none.
-
-    Parameters
-    ----------
-    solver : Solver
-
-    Returns
-    -------
-    float
-    """
-    return float(getattr(solver, "tol", 0.0))
 
 
 def drop_small_weights(
@@ -381,22 +456,15 @@ def drop_small_weights(
     xp = objective.xp
     weights = xp.where(solution.weights > threshold, solution.weights, 0.0 * solution.weights)
     total = xp.sum(weights)
-    if bool(xp.all(weights == solution.weights)) or float(total) == 0.0:  # or all are small
-        return solution
-    if not solution.has_pass_left:
+    is_nothing_small = bool(xp.all(weights == solution.weights))
+    if is_nothing_small or float(total) == 0.0 or not solution.has_pass_left:
         return solution
     weights = weights / total
     value, gradient = objective.value_and_gradient(weights)
     gap, status = stationarity_gap(weights, gradient), solution.status
+    counted = replace(solution, n_evaluations=solution.n_evaluations + 1)
     if status is Status.CONVERGED and tol is None:
         status = Status.OWN_TEST
     elif status is Status.CONVERGED and tol is not None and not gap <= objective.goal(tol):
-        return replace(solution, n_evaluations=solution.n_evaluations + 1)
-    return replace(
-        solution,
-        weights=weights,
-        objective=value,
-        stationarity_gap=gap,
-        status=status,
-        n_evaluations=solution.n_evaluations + 1,
-    )
+        return counted
+    return replace(counted, weights=weights, objective=value, stationarity_gap=gap, status=status)

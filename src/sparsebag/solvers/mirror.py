@@ -36,13 +36,9 @@ import numpy as np
 from sparsebag.objective.objective import Objective
 from sparsebag.objective.penalties import ConcaveQuadratic
 from sparsebag.objective.simplex_objective import SimplexObjective
-from sparsebag.solvers.base import Solution, Status, Watch, one_blas_thread
-from sparsebag.solvers.faces import next_face
+from sparsebag.solvers.base import Point, Solution, SolveLog, Status, one_blas_thread
 from sparsebag.solvers.geometry import Entropy, Euclid, Geometry
-from sparsebag.solvers.newton import END_STEPS, end_by_newton, may_end_with_newton, newton_end
-from sparsebag.solvers.point import Point
-from sparsebag.solvers.projected_gradient import leave_flat_centre
-from sparsebag.solvers.simplex import check_start
+from sparsebag.solvers.newton import END_STEPS, newton_end
 from sparsebag.solvers.stochastic_steps import stochastic_steps
 from sparsebag.solvers.surrogate import Surrogate
 
@@ -105,14 +101,10 @@ class Mirror:
 
     def solve(self, objective: Objective, start: Array | None = None) -> Solution:
         """Minimise the objective from ``start`` (default: the simplex's centre)."""
-        watch = Watch(self.name, self.verbose)
-        begin = objective.uniform_weights() if start is None else objective.asarray(start)
-        begin = check_start(begin, objective.n_members)
+        log = SolveLog(self.name, self.verbose)
         with one_blas_thread():
-            point = Point.at(objective, begin, watch)
-            if start is None and self.max_passes > 1:
-                point = leave_flat_centre(objective, point, watch, objective.goal(self.tol))
-            return _Rounds(self, objective, watch).run(point)
+            point = Point.start(objective, start, log, self.tol)
+            return _Rounds(self, objective, log).run(point)
 
     def sample_of(self, objective: Objective) -> SimplexObjective:
         """The rows held between passes."""
@@ -132,11 +124,11 @@ class ProjectedSGD(Mirror):
 class _Rounds:
     """A pass, work on the sample, a pass, and so on."""
 
-    def __init__(self, solver: Mirror, objective: Objective, watch: Watch) -> None:
-        self.solver, self.objective, self.watch = solver, objective, watch
+    def __init__(self, solver: Mirror, objective: Objective, log: SolveLog) -> None:
+        self.solver, self.objective, self.log = solver, objective, log
         self.goal = objective.goal(solver.tol)
-        self.surrogate = Surrogate(objective, watch, self.goal, solver.max_iter)
-        self.n_passes = watch.n_evaluations
+        self.surrogate = Surrogate(objective, log, self.goal, solver.max_iter)
+        self.n_passes = log.n_evaluations
         self.face: Array = None
         self.face_rows: SimplexObjective | None = None
         self.is_exact = False
@@ -154,7 +146,7 @@ class _Rounds:
                 by_sample = is_whole and not self._may_go_on() and not n_rounds
                 if not (by_sample or self._may_go_on()):
                     break
-                face = next_face(best, self.objective.xp, FACE_NEWCOMERS[0])
+                face = best.next_face(FACE_NEWCOMERS[0])
                 if n_rounds and (held := self._face_to_polish(best, sample)) is not None:
                     inner, on_held = self._polish(best, held)
                     end = None
@@ -173,10 +165,10 @@ class _Rounds:
                 if inner.status is Status.INTERRUPTED:
                     status = Status.INTERRUPTED
                     break
-                moved = Point.at(sample if by_sample else self.objective, inner.weights, self.watch)
+                moved = Point.at(sample if by_sample else self.objective, inner.weights, self.log)
                 self.n_passes += not by_sample
                 self.surrogate.learn_curvature(moved, self.face, self.face_rows)
-                self.watch.iteration(moved.value, moved.gap, int((moved.weights > 0).sum()))
+                self.log.iteration(moved)
                 rounding = self.objective.rounding
                 lower = moved.value < best.value - rounding
                 # Near the end values no longer tell two points apart, gaps still do.
@@ -199,7 +191,7 @@ class _Rounds:
                 best, status = self._last_digits(best), Status.CONVERGED
         except KeyboardInterrupt:
             status = Status.INTERRUPTED
-        found = self.watch.solution(best.weights, best.value, best.gradient, status)
+        found = self.log.solution(best, status)
         return replace(found, has_pass_left=self._may_go_on())
 
     def _may_go_on(self) -> bool:
@@ -213,12 +205,12 @@ class _Rounds:
     def _last_digits(self, best: Point) -> Point:
         """Newton steps over all rows where the last round was not exact: two passes, or three."""
         left = self.solver.max_passes - self.n_passes
-        if self.is_exact or left < 2:  # a Hessian, and the point it leads to
+        if self.is_exact or left < 3:  # a Hessian, a step, and what all members say of it
             return best
-        most_steps = min(END_STEPS, max(1, left - 2))  # one pass is for small weights, if it can be
-        before = self.watch.n_evaluations
-        ended = end_by_newton(self.objective, best, self.watch, self.goal, most_steps)
-        self.n_passes += self.watch.n_evaluations - before
+        most_steps = min(END_STEPS, max(1, left - 3))  # one pass is for small weights, if it can be
+        before = self.log.n_evaluations
+        ended = newton_end(self.objective, best, self.log, self.goal, most_steps)
+        self.n_passes += self.log.n_evaluations - before
         return ended
 
     def _end_at_once(self, best: Point) -> Point | None:
@@ -236,7 +228,7 @@ class _Rounds:
         whole = self.surrogate.is_whole(sample)
         enough = self.n_passes + 2 <= self.solver.max_passes  # its columns, then all members
         for share in FACE_NEWCOMERS if enough and not whole else ():
-            face = next_face(best, self.objective.xp, share)
+            face = best.next_face(share)
             if self.objective.can_hold(int(face.shape[0])):
                 return face
         return None
@@ -246,7 +238,7 @@ class _Rounds:
         draw = getattr(self.objective, "face_sample", None)
         if draw is None or self.surrogate.is_whole(sample):
             return False
-        wanted = next_face(best, self.objective.xp)
+        wanted = best.next_face()
         if self.face is not None and np.isin(wanted, self.face).all():
             return True
         if self.n_passes + 2 > self.solver.max_passes or 2 * len(face) > self.objective.n_members:
@@ -276,13 +268,13 @@ class _Rounds:
         tilted = self.surrogate.tilt(sample, anchor, own)
         begin = anchor.weights
         if is_first:
-            begin = stochastic_steps(tilted, anchor, self.solver.geometry, self.watch)
+            begin = stochastic_steps(tilted, anchor, self.solver.geometry, self.log)
         wanted = self.goal / 2 if is_whole else max(self.goal / 4, INNER_SHARE * anchor.gap)
         inner = self.surrogate.minimise(tilted, begin, wanted)
         self.is_exact = is_whole and inner.status is Status.CONVERGED
         if self.is_exact:
-            end = Watch(self.watch.name)
-            ended = end_by_newton(tilted, Point.at(tilted, inner.weights, end), end, wanted)
+            end = SolveLog(self.log.name)
+            ended = newton_end(tilted, Point.at(tilted, inner.weights, end), end, wanted)
             self.surrogate.count(sample, end.n_evaluations, end.nbytes_read)
             inner = replace(inner, weights=ended.weights)
         return inner
@@ -292,11 +284,11 @@ class _Rounds:
         restricted = self.objective.restrict(face)
         self._count_columns()
         inner = self.surrogate.solve(restricted, point.weights[face], self.goal / 2)
-        own = Watch(self.watch.name)  # of columns in memory, not of rows that are streamed
+        own = SolveLog(self.log.name)  # of columns in memory, not of rows that are streamed
         ended = Point.at(restricted, inner.weights, own)
-        if inner.status is Status.CONVERGED and may_end_with_newton(self.objective, len(face)):
-            ended = newton_end(restricted, ended, own)
-        self.watch.nbytes_read += inner.nbytes_read + own.nbytes_read
+        if inner.status is Status.CONVERGED:
+            ended = newton_end(restricted, ended, own, self.goal / 2)
+        self.log.nbytes_read += inner.nbytes_read + own.nbytes_read
         self.is_exact = True
         weights = self.objective.xp.zeros_like(point.weights)
         weights[face] = ended.weights
@@ -304,6 +296,6 @@ class _Rounds:
 
     def _count_columns(self) -> None:
         """Reading a face's columns is a pass like any other."""
-        self.watch.n_evaluations += 1
-        self.watch.nbytes_read += self.objective.nbytes_per_pass
+        self.log.n_evaluations += 1
+        self.log.nbytes_read += self.objective.nbytes_per_pass
         self.n_passes += 1

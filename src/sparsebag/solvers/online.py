@@ -41,9 +41,10 @@ from sparsebag.objective.penalties import ConcaveQuadratic, Penalty, Tilted
 from sparsebag.objective.row_facts import NoWeightError
 from sparsebag.objective.simplex_objective import SimplexObjective
 from sparsebag.solvers.base import (
+    Point,
     Solution,
+    SolveLog,
     Status,
-    Watch,
     drop_small_weights,
     judged,
     one_blas_thread,
@@ -161,7 +162,7 @@ class OnlineSolve:
         self._split = np.random.default_rng(seed + 1)
         self._anchors: list[_Anchor] = []
         self._next_anchor_at = 0
-        self._watch = Watch("mirror", verbose)
+        self._log = SolveLog("mirror", verbose)
         self._start = start
         self._n_weighing = 0
         self._has_votes = False
@@ -209,7 +210,7 @@ class OnlineSolve:
         if room < block.n_rows and not self._anchors:
             self._overflow()
         self._n_weighing += block.n_rows
-        self._watch.nbytes_read += block.nbytes
+        self._log.nbytes_read += block.nbytes
         held = self._split.random(block.n_rows) < HELD_SHARE
         epoch = max(0, len(self._anchors) - 1)  # rows before the first anchor are met there too
         if held.any():
@@ -258,12 +259,12 @@ class OnlineSolve:
             objective=value,
             stationarity_gap=gap,
             status=status,
-            n_iterations=self._watch.n_iterations,
+            n_iterations=self._log.n_iterations,
             n_evaluations=1,
-            nbytes_read=self._watch.nbytes_read,
-            seconds=self._watch.seconds,
+            nbytes_read=self._log.nbytes_read,
+            seconds=self._log.seconds,
             solver="mirror",
-            trace=tuple(self._watch.trace),
+            trace=tuple(self._log.trace),
         )
         return judged(found, judge)
 
@@ -297,7 +298,7 @@ class OnlineSolve:
         with one_blas_thread():
             weights = self._best()
             verdict = self._on_held_rows(weights)
-        self._watch.iteration(verdict.value, verdict.gap, int((weights > 0).sum()))
+        self._log.iteration(Point(weights, verdict.value, np.full(len(weights), verdict.gap)))
         self._anchors.append(_Anchor(weights, np.zeros_like(weights)))
         self._next_anchor_at = 2 * self._n_weighing
 
@@ -420,8 +421,8 @@ class OnlineSolve:
     ) -> Solution:
         solver = polisher(objective, self.tol, self.max_iter, newton_end=newton_end)
         found = solver.solve(objective, start)
-        self._watch.n_iterations += found.n_iterations
-        self._watch.nbytes_read += found.nbytes_read
+        self._log.n_iterations += found.n_iterations
+        self._log.nbytes_read += found.nbytes_read
         return found
 
     def _objective(self, evidence: OOBEvidence, penalty: Penalty) -> SimplexObjective:

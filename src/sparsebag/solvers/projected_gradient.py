@@ -2,8 +2,8 @@
 
 Barzilai-Borwein steps with a safeguarded line search (Birgin, Martínez and Raydan 2000), each
 projected exactly, so weights become zero and stay exact. After a few passes most members are
-out; the rest of the work runs on the survivors' columns alone, and passes over all members only
-check that none should come back.
+out; the rest of the work runs on the columns of those that are left, and passes over all members
+only check that none should come back.
 """
 
 from __future__ import annotations
@@ -12,21 +12,16 @@ from dataclasses import dataclass
 from typing import Any
 
 from sparsebag.objective.objective import Objective
-from sparsebag.solvers.base import Solution, Status, Watch, one_blas_thread
-from sparsebag.solvers.faces import at_face, next_face, on_face
-from sparsebag.solvers.newton import end_by_newton, may_end_with_newton, newton_end
-from sparsebag.solvers.point import SMALLEST_BACKTRACK, SUFFICIENT_DECREASE, Point
-from sparsebag.solvers.simplex import check_start, project_to_simplex
+from sparsebag.solvers.base import Point, Solution, SolveLog, Status, one_blas_thread
+from sparsebag.solvers.newton import SMALLEST_BACKTRACK, SUFFICIENT_DECREASE, newton_end
+from sparsebag.solvers.simplex import project_to_simplex
 
 Array = Any
 
-STEP_BOUNDS = (1e-6, 1e12)
-"""Safeguards of the spectral step, as multiples of the first: the loss may have any unit."""
-WARM_UP_ITERATIONS = 4
+LONGEST_STEP = 1e12
+"""Largest spectral step, as a multiple of the first: the loss may have any unit."""
+WARM_UP_ITERATIONS = 7
 """Iterations on all members before the first restriction: enough to empty most of them."""
-MONOTONE_ITERATIONS = 100
-"""Iterations in which every step must descend: a search that may climb is faster on flat ground,
-but early on it jumps from one local minimum's basin to another's."""
 ITERATIONS_PER_FACE = 25
 """Iterations on one face before all members are looked at again."""
 
@@ -42,22 +37,17 @@ class ProjectedGradient:
         bounds the excess loss where the objective is convex; in practice that is a hundredth.
     max_iter : int, default 2000
         Iteration limit, over all faces.
-    memory : int, default 10
-        How many past values the line search looks back at once the first iterations have
-        settled the basin.
     verbose : int, default 0
         Progress on standard error.
     newton_end : bool, default True
         End with Newton steps on the members that are left, where the loss has a second derivative
-        and they are few enough (`may_end_with_newton`): the gap stops at the tolerance, the weights
-        are known to their sixth digit, wherever the rows are. Of rows that are streamed it takes a
-        pass for the Hessian and one or two more; without it the fourth digit is open. Members that
-        cannot be told apart in the votes' precision have no such weights and stay as they are.
+        and they are few enough: the weights are then known to their sixth digit, wherever the rows
+        are. Without it the fourth digit is open. Of rows that are streamed it takes a pass for the
+        Hessian and two or three more.
     """
 
     tol: float = 1e-5
     max_iter: int = 2000
-    memory: int = 10
     verbose: int = 0
     newton_end: bool = True
     name: str = "projected_gradient"
@@ -65,87 +55,32 @@ class ProjectedGradient:
 
     def solve(self, objective: Objective, start: Array | None = None) -> Solution:
         """Minimise the objective from ``start`` (default: the simplex's centre)."""
-        watch = Watch(self.name, self.verbose)
-        begin = objective.uniform_weights() if start is None else objective.asarray(start)
-        begin = check_start(begin, objective.n_members)
+        log, status = SolveLog(self.name, self.verbose), Status.MAX_ITERATIONS
         with one_blas_thread():
-            point = Point.at(objective, begin, watch)
-            if start is None:
-                point = leave_flat_centre(objective, point, watch, objective.goal(self.tol))
-            return descend_over_faces(
-                objective,
-                point,
-                watch,
-                tol=self.tol,
-                max_iter=self.max_iter,
-                memory=self.memory,
-                ends_with_newton=self.newton_end,
-            )
-
-
-def leave_flat_centre(objective: Objective, point: Point, watch: Watch, goal: float) -> Point:
-    """One member, where the centre is stationary and that member is no worse.
-
-    Members that cannot be told apart (all right on every row, say) make the centre stationary;
-    with a concave penalty it is then a maximum, and without one a single member does as well.
-    """
-    if point.gap > goal:
-        return point
-    xp = objective.xp
-    best = xp.argmin(point.gradient)
-    vertex = xp.astype(xp.arange(objective.n_members, device=objective.device) == best, xp.float64)
-    alone = Point.at(objective, vertex, watch)
-    return alone if alone.value <= point.value + goal else point
-
-
-def descend_over_faces(
-    objective: Objective,
-    point: Point,
-    watch: Watch,
-    *,
-    tol: float,
-    max_iter: int,
-    memory: int,
-    ends_with_newton: bool = False,
-) -> Solution:
-    """Alternate descent on the members with weight and checks over all members."""
-    xp = objective.xp
-    goal = objective.goal(tol)
-    descent = SpectralDescent(watch, memory)
-    status = Status.MAX_ITERATIONS
-    allowed = WARM_UP_ITERATIONS
-    face = None
-    try:
-        while watch.n_iterations < max_iter:
-            allowed = min(allowed, max_iter - watch.n_iterations)
-            before, is_exact = point, not ends_with_newton
-            if face is None or not objective.can_hold(face.shape[0]):
-                face = None
-                point = descent.run(objective, point, goal, allowed)
-            else:
-                restricted = objective.restrict(face)
-                inner = descent.run(restricted, on_face(point, face), goal / 2, allowed)
-                if not is_exact and not descent.interrupted and inner.gap <= goal / 2:
-                    is_exact = True  # most faces that get here are the last
-                    if may_end_with_newton(objective, int(face.shape[0])):
-                        inner = newton_end(restricted, inner, watch)
-                point = at_face(objective, face, inner.weights, watch)
-            if descent.interrupted:
-                status = Status.INTERRUPTED
-                break
-            if point.gap <= goal:
-                status = Status.CONVERGED
-                if not is_exact:
-                    point = end_by_newton(objective, point, watch, goal)
-                break
-            if descent.stalled and point.value >= before.value - objective.rounding:
-                status = Status.STALLED
-                break
-            face = next_face(point, xp)
-            allowed = ITERATIONS_PER_FACE
-    except KeyboardInterrupt:
-        status = Status.INTERRUPTED
-    return watch.solution(point.weights, point.value, point.gradient, status)
+            point = Point.start(objective, start, log, self.tol)
+            goal = objective.goal(self.tol)
+            descent = SpectralDescent(log)
+            face, allowed = None, WARM_UP_ITERATIONS
+            with log.catch_interrupt():
+                while log.n_iterations < self.max_iter and not log.interrupted:
+                    allowed = min(allowed, self.max_iter - log.n_iterations)
+                    before = point
+                    if face is None or not objective.can_hold(face.shape[0]):
+                        point = descent.run(objective, point, goal, allowed)
+                    else:
+                        part = objective.restrict(face)
+                        inner = descent.run(part, point.on(face), goal / 2, allowed)
+                        point = point.moved_on(face, inner, objective, log)
+                    if point.gap <= goal:
+                        status = Status.CONVERGED
+                        if self.newton_end and not log.interrupted:
+                            point = newton_end(objective, point, log, goal)
+                        break
+                    if descent.stalled and point.value >= before.value - objective.rounding:
+                        status = Status.STALLED
+                        break
+                    face, allowed = point.next_face(), ITERATIONS_PER_FACE
+        return log.solution(point, status)
 
 
 class SpectralDescent:
@@ -153,38 +88,32 @@ class SpectralDescent:
 
     Parameters
     ----------
-    watch : Watch
-    memory : int
-        How many past values the line search looks back at.
+    log : SolveLog
     """
 
-    def __init__(self, watch: Watch, memory: int) -> None:
-        self.watch = watch
-        self.memory = memory
+    def __init__(self, log: SolveLog) -> None:
+        self.log = log
         self.step: float | None = None
         self.first_step = 1.0
         self.stalled = False
-        self.interrupted = False
 
     def run(self, objective: Objective, point: Point, goal: float, max_iter: int) -> Point:
         """Descend until the gap meets the goal, no step helps, or the iterations are used."""
-        self.stalled = False
-        history = [point.value]
-        try:
+        self.stalled, values = False, []
+        with self.log.catch_interrupt():
             for _ in range(max_iter):
-                n_active = int(objective.xp.count_nonzero(point.weights))
-                self.watch.iteration(point.value, point.gap, n_active)
+                self.log.iteration(point)
                 if point.gap <= goal:
                     break
-                window = 1 if self.watch.n_iterations <= MONOTONE_ITERATIONS else self.memory
-                moved = self._step(objective, point, max(history[-window:]))
+                values.append(point.value)
+                # A search that may climb is faster on flat ground, but early on it jumps from one
+                # local minimum's basin to another's: it looks back a tenth of the way so far.
+                look_back = 1 + self.log.n_iterations // 10
+                moved = self._step(objective, point, max(values[-look_back:]))
                 if moved is None:
                     self.stalled, self.step = True, None
                     break
                 point = moved
-                history.append(point.value)
-        except KeyboardInterrupt:
-            self.interrupted = True
         return point
 
     def _step(self, objective: Objective, point: Point, ceiling: float) -> Point | None:
@@ -194,23 +123,19 @@ class SpectralDescent:
             spread = float(xp.max(point.gradient) - xp.min(point.gradient))
             self.first_step = self.step = 1.0 / (point.weights.shape[0] * spread)
         trial = project_to_simplex(point.weights - self.step * point.gradient)
-        moved = _line_search(objective, point, trial - point.weights, ceiling, self.watch)
+        moved = _line_search(objective, point, trial - point.weights, ceiling, self.log)
         if moved is not None:
-            self._update_step(moved.weights - point.weights, moved.gradient - point.gradient, xp)
+            s, y = moved.weights - point.weights, moved.gradient - point.gradient
+            bend = float(xp.sum(s * y))
+            # Barzilai and Borwein's long step. Negative curvature: the concave penalty rules, so
+            # go further.
+            step = float(xp.sum(s * s)) / bend if bend > 0 else 2.0 * self.step
+            self.step = min(step, LONGEST_STEP * self.first_step)
         return moved
-
-    def _update_step(self, s: Array, y: Array, xp: Any) -> None:
-        """Barzilai and Borwein's long step."""
-        assert self.step is not None
-        bend = float(xp.sum(s * y))
-        # Negative curvature: the concave penalty rules, so go further.
-        step = float(xp.sum(s * s)) / bend if bend > 0 else 2.0 * self.step
-        low, high = (bound * self.first_step for bound in STEP_BOUNDS)
-        self.step = min(max(step, low), high)
 
 
 def _line_search(
-    objective: Objective, point: Point, direction: Array, ceiling: float, watch: Watch
+    objective: Objective, point: Point, direction: Array, ceiling: float, log: SolveLog
 ) -> Point | None:
     """Backtrack by safeguarded quadratic interpolation; None when no step is accepted."""
     xp = objective.xp
@@ -220,7 +145,7 @@ def _line_search(
         return None
     while length >= SMALLEST_BACKTRACK:
         trial = xp.clip(point.weights + length * direction, min=0.0)
-        moved = Point.at(objective, trial, watch)
+        moved = Point.at(objective, trial, log)
         if moved.value <= ceiling + SUFFICIENT_DECREASE * length * slope:
             return moved
         # Near the end the decrease drowns in rounding; the slope at the trial, which does not,

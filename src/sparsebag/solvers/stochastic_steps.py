@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from sparsebag.objective.simplex_objective import SimplexObjective
-from sparsebag.solvers.base import Watch
+from sparsebag.solvers.base import Point, SolveLog
 from sparsebag.solvers.geometry import Geometry
-from sparsebag.solvers.point import Point
 
 Array = Any
 
@@ -19,7 +18,7 @@ NEGLIGIBLE = 0.01
 
 
 def stochastic_steps(
-    objective: SimplexObjective, anchor: Point, geometry: Geometry, watch: Watch
+    objective: SimplexObjective, anchor: Point, geometry: Geometry, log: SolveLog
 ) -> Array:
     """One epoch of variance-reduced steps from the anchor; the average iterate, screened.
 
@@ -33,7 +32,7 @@ def stochastic_steps(
         With the tilted gradient there.
     geometry : Geometry
         In which steps are made.
-    watch : Watch
+    log : SolveLog
         Counts them.
 
     Returns
@@ -49,8 +48,8 @@ def stochastic_steps(
         batch = objective.at_rows(slice(k, None, n_batches))
         _, here = batch.value_and_gradient(weights)
         _, there = batch.value_and_gradient(anchor.weights)
-        watch.nbytes_read += 2 * batch.nbytes_per_pass
-        watch.n_iterations += 1
+        log.nbytes_read += 2 * batch.nbytes_per_pass
+        log.n_iterations += 1
         gradient = here - there + anchor.gradient
         squares += geometry.dual_norm(gradient) ** 2
         length = geometry.radius(objective.n_members) / max(squares, 1e-300) ** 0.5

@@ -15,8 +15,7 @@ from sparsebag.objective.objective import Objective
 from sparsebag.objective.penalties import Penalty, Tilted
 from sparsebag.objective.simplex_objective import SimplexObjective
 from sparsebag.solvers.active_set import ActiveSet, suits_active_set
-from sparsebag.solvers.base import Solution, Solver, Status, Watch
-from sparsebag.solvers.point import Point
+from sparsebag.solvers.base import Point, Solution, SolveLog, Solver, Status
 from sparsebag.solvers.projected_gradient import ProjectedGradient
 from sparsebag.solvers.secants import Secants
 
@@ -40,7 +39,7 @@ class Surrogate:
     ----------
     objective : Objective
         The whole, of all rows and members.
-    watch : Watch
+    log : SolveLog
         Counts what the sample costs.
     goal : float
         Gap over all members that a solve has to meet.
@@ -48,8 +47,8 @@ class Surrogate:
         Most iterations on the sample at a time.
     """
 
-    def __init__(self, objective: Objective, watch: Watch, goal: float, max_iter: int) -> None:
-        self.objective, self.watch, self.goal, self.max_iter = objective, watch, goal, max_iter
+    def __init__(self, objective: Objective, log: SolveLog, goal: float, max_iter: int) -> None:
+        self.objective, self.log, self.goal, self.max_iter = objective, log, goal, max_iter
         self._pull = 0.0
         self._secants = Secants()
         self._tilted_from: tuple[SimplexObjective, Point, Array] | None = None
@@ -79,14 +78,14 @@ class Surrogate:
     def solve(self, objective: Objective, begin: Array, wanted: float) -> Solution:
         """Minimise what is in memory exactly, to a gap."""
         inner = polisher(objective, wanted / objective.scale, self.max_iter).solve(objective, begin)
-        self.watch.n_iterations += inner.n_iterations
+        self.log.n_iterations += inner.n_iterations
         return inner
 
     def count(self, sample: SimplexObjective, n_evaluations: int, nbytes: int) -> None:
         """What the sample costs; a sample of all rows is a pass like any other."""
-        self.watch.nbytes_read += nbytes
+        self.log.nbytes_read += nbytes
         if self.is_whole(sample):
-            self.watch.n_evaluations += n_evaluations
+            self.log.n_evaluations += n_evaluations
 
     def learn_curvature(self, moved: Point, face: Array, face_rows: Any) -> None:
         """What a pass says of the curvature the sample lacked along the step it proposed.
@@ -190,9 +189,9 @@ class Surrogate:
         assert isinstance(tilted.penalty, Tilted)
         bent = tilted.with_penalty(replace(tilted.penalty, bends=self._secants.bends))
         inner = polisher(bent, wanted / bent.scale, MOST_BENT_STEPS).solve(bent, begin)
-        self.watch.nbytes_read += inner.nbytes_read
+        self.log.nbytes_read += inner.nbytes_read
         if inner.status in (Status.CONVERGED, Status.INTERRUPTED):
-            self.watch.n_iterations += inner.n_iterations
+            self.log.n_iterations += inner.n_iterations
             return replace(inner, nbytes_read=0)
         self._secants = Secants()
         return None
