@@ -214,7 +214,7 @@ def hard_rows(n_rows=12_000, n_members=40, *, weights):
 
 
 NEWTON_END = 3.5
-"""Passes of the end that makes the weights' last digits right: a Hessian, two points, shares of columns."""
+"""Passes of the end that makes the weights' last digits right: a Hessian, two points, columns."""
 
 
 @pytest.mark.filterwarnings("ignore:sample_weight lets")
