@@ -48,18 +48,13 @@ print(f"{plain.n_active_} with global weights {log_loss(y_test, plain.predict_pr
 print(f"{small.n_active_} with local weights  {log_loss(y_test, small.predict_proba(X_test)):.3f}")
 
 # %%
-# Who is trusted where, and which feature decides that:
-
-found = small.explain_weights(X_test)
-print(found)
-
-# %%
 # The weight of all members that were trained on the right, row by row.
 
-right = found.members % 2 == 1
+weights, members = small.local_.gate.weights(X_test), small.active_
+right = members % 2 == 1
 figure, axis = plt.subplots(figsize=(5, 3.5), layout="constrained")
-axis.plot(X_test[:, 0], found.weights[:, right].sum(axis=1), ".", markersize=2, label="local")
-axis.axhline(found.global_weights[right].sum(), linestyle="--", color="grey", label="global")
+axis.plot(X_test[:, 0], weights[:, right].sum(axis=1), ".", markersize=2, label="local")
+axis.axhline(small.weights_[members[right]].sum(), linestyle="--", color="grey", label="global")
 axis.set(xlabel="first feature", ylabel="weight of members that know the right", ylim=(0, 1.02))
 axis.legend()
 plt.show()

@@ -31,8 +31,7 @@ from sparsebag.judge.curve import RiskCurve
 from sparsebag.judge.out_of_bag import calibrate_members, judge_members
 from sparsebag.judge.rehearsal import TrainingRows, can_be_refitted, rehearse
 from sparsebag.judge.selection import SKLEARN_NODE, Selection, Size
-from sparsebag.local.fit import fit_gate
-from sparsebag.local.localisation import Localisation
+from sparsebag.local.fit import Localisation, fit_gate
 from sparsebag.progress import Progress
 from sparsebag.settings import Settings
 from sparsebag.solvers.base import Solution, one_blas_thread
@@ -414,7 +413,7 @@ def _weigh(
     kept, share = pool.keep(active), weights[active] / weights[active].sum()
     calibrator = None if calibration is None else calibration.calibrator
     gate = None if local is None else local.gate
-    compiled = compile_members(kept, share, settings.floor, calibrator, gate, active)
+    compiled = compile_members(kept, share, settings.floor, calibrator, gate)
     selection = _selection(pool, kept, compiled, curve, position, settings, done, calibration)
     return Compressed(
         pool=kept,

@@ -1,15 +1,16 @@
 // The weighted vote of many small decision trees, over flat arrays.
 //
 // Why it is fast: every number of a row becomes an unsigned key with the order of float32
-// (kernel/keys.h). The splits of the trees are compared with 64 rows at a time, and rows then go
-// down as bits of a word (kernel/tops.h); what large trees have below their tops, and rows for
-// which words cost more (kernel/choice.h), are walked side by side, without branches to mispredict
-// (kernel/walk.h). `make bench-latency` shows what that is worth.
+// (kernel/trees.h). The splits of the trees are compared with 64 rows at a time, and rows then go
+// down as bits of a word; what large trees have below their tops, and rows for which words cost more,
+// are walked side by side, without branches to mispredict (kernel/descent.h). `make bench-latency`
+// shows what that is worth.
 //
 // Why it is safe: the constructor checks every index it is given and keeps its own copy, so no
 // file and no later write to an array can send a walk out of bounds or round in circles.
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
+#include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
@@ -18,26 +19,18 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
-#include <exception>
+#include <limits>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
-#include <thread>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
-#include "../objective/kernel/without_gil.h"
-#include "kernel/choice.h"
-#include "kernel/compare.h"
-#include "kernel/gate.h"
-#include "kernel/keys.h"
-#include "kernel/layout.h"
-#include "kernel/linear.h"
-#include "kernel/nodes.h"
-#include "kernel/smooth_lines.h"
-#include "kernel/tops.h"
-#include "kernel/vote.h"
-#include "kernel/walk.h"
+#include "../objective/kernel/threads.h"
+#include "kernel/descent.h"
+#include "kernel/trees.h"
 
 namespace nb = nanobind;
 
@@ -59,98 +52,77 @@ using Strided = nb::ndarray<const T, nb::ndim<N>, nb::device::cpu>;
 template <int N>
 using Out = nb::ndarray<double, nb::ndim<N>, nb::c_contig, nb::device::cpu>;
 
-// A gate, checked as the forest is and with its own copy of what it reads.
-class Gate {
-  public:
-    Gate(In<double, 1> mean, In<double, 1> scale, In<double, 2> down, In<double, 1> offset,
-         In<double, 2> up, In<double, 1> base, double clip) {
-        const std::size_t d = mean.shape(0), rank = down.shape(0), k = base.shape(0);
-        check(d > 0 && d <= 0x7fffffff && rank > 0 && k > 0 && scale.shape(0) == d &&
-                  down.shape(1) == d && offset.shape(0) == rank && up.shape(0) == k &&
-                  up.shape(1) == rank,
-              "the arrays of the gate do not fit together");
-        own.n_features = d;
-        own.n_members = k;
-        SmoothGate &gate = own.smooth;
-        gate.n_members = k;
-        gate.sums.set(d, rank, mean.data(), scale.data(), down.data(), clip);
-        gate.offset.assign(offset.data(), offset.data() + rank);
-        for (std::size_t r = 0; r < rank; ++r)
-            for (std::size_t j = 0; j < k; ++j) gate.up.push_back(up.data()[j * rank + r]);
-        gate.base.assign(base.data(), base.data() + k);
-        gate.scale_for_softmax();
-    }
+// What is done to the raw sums of a row: nothing (a part of a larger vote, or regression), or
+// floor, normalisation and temperature.
+struct Finish {
+    bool vote = false;
+    double floor = 0.0, inverse_temperature = 1.0, share = 0.0;
 
-    std::size_t nbytes() const { return own.nbytes(); }
-
-    // Weights of shape (rows, members).
-    template <typename T>
-    void weigh(Strided<T, 2> X, Out<2> weights) const {
-        const std::size_t n = X.shape(0), k = own.n_members;
-        check(X.shape(1) == own.n_features, "X has the wrong number of columns");
-        check(weights.shape(0) == n && weights.shape(1) == k, "out has the wrong shape");
-        const WithoutGil meanwhile;
-        const Rows<T> rows{X.data(), X.stride(0), X.stride(1), n};
-        RowWeights room;
-        for (std::size_t first = 0; first < n; first += MIN_BLOCK_ROWS) {
-            const Rows<T> part = rows.part(first, std::min(MIN_BLOCK_ROWS, n - first));
-            own.weigh<T>(part, room);
-            for (std::size_t i = 0; i < part.n; ++i) {
-                double *to = weights.data() + (first + i) * k;
-                for (std::size_t j = 0; j < k; ++j) to[j] = room.weights[j * room.stride + i];
-            }
+    void operator()(double *p, std::size_t n_classes) const {
+        if (!vote) return;
+        clip(p, n_classes);
+        double total = 0.0;
+        for (std::size_t c = 0; c < n_classes; ++c) {
+            p[c] = (1.0 - floor) * p[c] + floor / static_cast<double>(n_classes);
+            total += p[c];
         }
-    }
-
-    RowGate own;
-};
-
-// Linear regressors under a gate whose members they are, with its own copy of both.
-class GatedLines {
-  public:
-    GatedLines(const Gate &gate, In<double, 2> slopes, In<double, 1> intercepts)
-        : gate_(gate.own), smooth_(gate.own.smooth, gate.own.n_features,
-                                   checked(gate.own, slopes, intercepts), intercepts.data()),
-          slopes_(slopes.data(), slopes.data() + slopes.size()),
-          intercepts_(intercepts.data(), intercepts.data() + intercepts.size()) {}
-
-    std::size_t nbytes() const {
-        return smooth_.nbytes() + (slopes_.size() + intercepts_.size()) * sizeof(double);
-    }
-
-    // False where a sum is not finite.
-    template <typename T>
-    bool predict(Strided<T, 2> X, Out<1> out) const {
-        const std::size_t n = X.shape(0), d = gate_.n_features;
-        check(X.shape(1) == d, "X has the wrong number of columns");
-        check(out.shape(0) == n, "out has the wrong shape");
-        const WithoutGil meanwhile;
-        const Rows<T> rows{X.data(), X.stride(0), X.stride(1), n};
-        const LineSums how = chosen_instructions().load(std::memory_order_relaxed)->lines;
-        if (smooth_.fits && how != LineSums::portable)
-            return smooth_lines<T>(smooth_, how, rows, out.data());
-        const Lines lines{slopes_.data(), intercepts_.data(), d, gate_.n_members};
-        return gated_lines<T>(gate_, rows, lines, out.data());
+        for (std::size_t c = 0; c < n_classes; ++c) p[c] /= total;
+        if (inverse_temperature != 1.0) temper(p, n_classes);
+        if (share == 0.0) return;
+        const double uniform = share / static_cast<double>(n_classes);
+        for (std::size_t c = 0; c < n_classes; ++c) p[c] = (1.0 - share) * p[c] + uniform;
     }
 
   private:
-    static const double *checked(const RowGate &gate, In<double, 2> slopes,
-                                 In<double, 1> intercepts) {
-        check(slopes.shape(0) == gate.n_features && slopes.shape(1) == gate.n_members &&
-                  intercepts.shape(0) == gate.n_members,
-              "the gate weighs other members");
-        return slopes.data();
+    // Refined leaves may give a class less than nothing; votes that do not are left to the bit.
+    void clip(double *p, std::size_t n_classes) const {
+        bool below = false;
+        double total = 0.0;
+        for (std::size_t c = 0; c < n_classes; ++c) {
+            if (p[c] < 0.0) {
+                p[c] = 0.0;
+                below = true;
+            }
+            total += p[c];
+        }
+        if (!below && total > 0.0) return;
+        const double uniform = 1.0 / static_cast<double>(n_classes);
+        for (std::size_t c = 0; c < n_classes; ++c) p[c] = total > 0.0 ? p[c] / total : uniform;
     }
 
-    RowGate gate_;
-    SmoothLines smooth_;
-    std::vector<double> slopes_, intercepts_;
+    void temper(double *p, std::size_t n_classes) const {
+        double top = -std::numeric_limits<double>::infinity();
+        for (std::size_t c = 0; c < n_classes; ++c) {
+            p[c] = std::log(p[c]) * inverse_temperature;
+            top = std::max(top, p[c]);
+        }
+        double total = 0.0;
+        for (std::size_t c = 0; c < n_classes; ++c) total += p[c] = std::exp(p[c] - top);
+        for (std::size_t c = 0; c < n_classes; ++c) p[c] /= total;
+    }
 };
 
-// A gate, and which of its members is the first tree.
-struct Gating {
-    const RowGate *gate = nullptr;
-    std::size_t first = 0;
+// How much each tree has to say. Weights that are the same for all rows are in the leaves.
+struct InLeaves {
+    double total_weight;
+    constexpr double operator()(std::size_t, std::size_t) const { return 1.0; }
+    double total(std::size_t, std::size_t) const { return total_weight; }
+};
+
+// Weights that depend on the row; strides in numbers.
+struct OfRows {
+    const double *w;
+    std::int64_t row_stride, tree_stride;
+    double operator()(std::size_t row, std::size_t tree) const {
+        return w[static_cast<std::int64_t>(row) * row_stride +
+                 static_cast<std::int64_t>(tree) * tree_stride];
+    }
+    // In the trees' order, as votes are summed: a class with every vote leaves exactly zero.
+    double total(std::size_t row, std::size_t n_trees) const {
+        double sum = 0.0;
+        for (std::size_t t = 0; t < n_trees; ++t) sum += (*this)(row, t);
+        return sum;
+    }
 };
 
 class Forest {
@@ -174,9 +146,12 @@ class Forest {
         values_.assign(values.data(), values.data() + values.size());
         for (const double v : values_) check(std::isfinite(v), "a leaf value is not finite");
         check(std::isfinite(total), "the total weight is not finite");
-
         columns_ = columns_read(trees);
-        roots_ = add_trees(trees, columns_, layout_, missing_left_);
+        for (std::size_t t = 0; t < trees.n_trees; ++t) {
+            roots_.push_back(static_cast<std::uint32_t>(layout_.nodes.size()));
+            add_tree(trees, trees.roots[t], columns_, layout_.nodes, missing_left_);
+        }
+        layout_.make_tops(roots_);
     }
 
     std::size_t nbytes() const {
@@ -184,41 +159,48 @@ class Forest {
                (columns_.size() + roots_.size()) * 4 + values_.size() * sizeof(double);
     }
 
-    // Adds nothing to `out`: writes the weighted sums of the rows' leaves, finished or raw.
+    // Adds nothing to `out`: writes the weighted sums of the rows' leaves, finished or raw. `weights`
+    // of shape (rows, trees), where there are any, multiply what the leaves say.
     template <typename T>
-    void predict(Strided<T, 2> X, Out<2> out, std::size_t n_threads, bool allow_nan,
-                 bool allow_inf, bool vote, double floor, double inverse_temperature,
-                 double share) {
+    void predict(Strided<T, 2> X, std::optional<Strided<double, 2>> weights, Out<2> out,
+                 std::size_t n_threads, bool allow_nan, bool vote, double floor,
+                 double inverse_temperature, double share) {
+        const std::size_t n = X.shape(0);
+        check(X.shape(1) == n_features_, "X has the wrong number of columns");
+        check(out.shape(0) == n && out.shape(1) == n_outputs(), "out has the wrong shape");
+        check(!weights || (weights->shape(0) == n && weights->shape(1) == roots_.size()),
+              "weights have the wrong shape");
         const Finish finish{vote, floor, inverse_temperature, share};
-        predict_all<T>(X, out, n_threads, allow_nan, allow_inf, finish, {});
-    }
-
-    // The same with weights by a gate, of which the trees are members `first` and on.
-    template <typename T>
-    void predict_gated(const Gate &gate, std::size_t first, Strided<T, 2> X, Out<2> out,
-                       std::size_t n_threads, bool allow_nan, bool allow_inf, bool vote,
-                       double floor, double inverse_temperature, double share) {
-        const Finish finish{vote, floor, inverse_temperature, share};
-        predict_all<T>(X, out, n_threads, allow_nan, allow_inf, finish, gating(gate, first));
+        const Rows<T> rows{X.data(), X.stride(0), X.stride(1), n};
+        Special special;
+        {
+            const WithoutGil meanwhile;
+            if (weights) {
+                const OfRows says{weights->data(), weights->stride(0), weights->stride(1)};
+                special = predict_rows<T>(rows, out.data(), n_threads, finish, says);
+            } else {
+                special = predict_rows<T>(rows, out.data(), n_threads, finish, InLeaves{total_});
+            }
+        }
+        check_numbers(special, allow_nan);
     }
 
     // One row, with the GIL held: releasing it costs more than the walk.
     template <typename T>
     void predict_one(Strided<T, 1> x, Out<1> out, bool allow_nan, bool vote, double floor,
                      double inverse_temperature, double share) {
-        predict_single<T>(x, out, allow_nan, InLeaves{total_});
-        Finish{vote, floor, inverse_temperature, share}(out.data(), n_outputs());
-    }
-
-    template <typename T>
-    void predict_one_gated(const Gate &gate, Strided<T, 1> x, Out<1> out, bool allow_nan,
-                           bool vote, double floor, double inverse_temperature, double share) {
-        const Gating by = gating(gate, 0);
         check_width(x.shape(0));
-        thread_local RowWeights room;
-        gated<T>(by, {x.data(), 0, x.stride(0), 1}, room, out.data(), [&](const auto &says) {
-            predict_single<T>(x, out, allow_nan, says);
-        });
+        check(out.shape(0) == n_outputs(), "out has the wrong shape");
+        thread_local Keys keys;
+        thread_local std::vector<std::int32_t> leaves;
+        const Rows<T> rows{x.data(), 0, x.stride(0), 1};
+        keys.fit(1, columns_.size());
+        Special special = special_of(make_row_keys<T>(rows, columns_, keys));
+        if (special.nan) special.infinity = make_missing_keys<T>(rows, columns_, keys);
+        check_numbers(special, allow_nan);
+        const Layout *layout = special.nan ? &layout_for_missing() : &layout_;
+        leaves.resize(roots_.size());
+        one_row(*layout, keys.row(0), leaves.data(), out.data(), 0, InLeaves{total_});
         Finish{vote, floor, inverse_temperature, share}(out.data(), n_outputs());
     }
 
@@ -236,12 +218,11 @@ class Forest {
     // What a thread needs for a block of rows.
     struct Work {
         Keys keys;
-        std::vector<double> sums, values;
+        std::vector<double> sums;
         std::vector<std::int32_t> leaves;
         std::vector<std::uint8_t> numbers;
         std::vector<std::uint32_t> at;
         std::vector<std::uint64_t> above, reach, walks, next;
-        RowWeights gated;
     };
 
     // What X holds besides numbers.
@@ -255,9 +236,9 @@ class Forest {
         return {largest > INFINITE, largest == INFINITE};
     }
 
-    static void check_numbers(Special special, bool allow_nan, bool allow_inf) {
+    static void check_numbers(Special special, bool allow_nan) {
         check(allow_nan || !special.nan, "Input X contains NaN.");
-        check(allow_inf || !special.infinity,
+        check(!special.infinity,
               "Input X contains infinity or a value too large for dtype('float32').");
     }
 
@@ -270,72 +251,6 @@ class Forest {
                                std::to_string(n_features_) + " were fitted.").c_str());
     }
 
-    Gating gating(const Gate &gate, std::size_t first) const {
-        check(gate.own.n_features == n_features_ && first <= gate.own.n_members &&
-                  gate.own.n_members - first >= roots_.size(),
-              "the gate is of other trees");
-        return {&gate.own, first};
-    }
-
-    // Has the rows' sums made, with what the gate says of the trees.
-    template <typename T, typename Sum>
-    void gated(const Gating &by, const Rows<T> &rows, RowWeights &said, double *out,
-               const Sum &sum) const {
-        const RowGate &gate = *by.gate;
-        const std::size_t k = roots_.size(), n = rows.n;
-        if (k == gate.n_members) {
-            gate.read<T>(rows, said);
-            SmoothGate::fit(said.weights, std::max(n, k));
-            said.totals.assign(n, 0.0);
-            sum(Softmax{&gate.smooth, &said});
-            for (std::size_t i = 0; i < n; ++i) {
-                const double norm = 1.0 / said.totals[i];
-                for (std::size_t c = 0; c < n_outputs(); ++c) out[i * n_outputs() + c] *= norm;
-            }
-            return;
-        }
-        gate.weigh<T>(rows, said);
-        const double *of = said.weights.data() + by.first * n;
-        // In the trees' order, as votes are summed: a class with every vote leaves exactly zero.
-        said.totals.assign(complement_ ? n : 0, 0.0);
-        double *RESTRICT totals = said.totals.data();
-        if (complement_)
-            for (std::size_t t = 0; t < k; ++t)
-                for (std::size_t i = 0; i < n; ++i) totals[i] += of[t * n + i];
-        sum(Stored{of, totals, n});
-    }
-
-    template <typename T>
-    void predict_all(const Strided<T, 2> &X, Out<2> &out, std::size_t n_threads, bool allow_nan,
-                     bool allow_inf, const Finish &finish, const Gating &by) {
-        const std::size_t n = X.shape(0);
-        check(X.shape(1) == n_features_, "X has the wrong number of columns");
-        check(out.shape(0) == n && out.shape(1) == n_outputs(), "out has the wrong shape");
-        Special special;
-        {
-            const WithoutGil meanwhile;
-            const Rows<T> rows{X.data(), X.stride(0), X.stride(1), n};
-            special = predict_rows<T>(rows, out.data(), n_threads, finish, by);
-        }
-        check_numbers(special, allow_nan, allow_inf);
-    }
-
-    template <typename T, typename Says>
-    void predict_single(const Strided<T, 1> &x, Out<1> &out, bool allow_nan, const Says &says) {
-        check_width(x.shape(0));
-        check(out.shape(0) == n_outputs(), "out has the wrong shape");
-        thread_local Keys keys;
-        thread_local std::vector<std::int32_t> leaves;
-        const Rows<T> rows{x.data(), 0, x.stride(0), 1};
-        keys.fit(1, columns_.size());
-        Special special = special_of(make_row_keys<T>(rows, columns_, keys));
-        if (special.nan) special.infinity = make_missing_keys<T>(rows, columns_, keys);
-        check_numbers(special, allow_nan, false);
-        const Layout *layout = special.nan ? &layout_for_missing() : &layout_;
-        leaves.resize(roots_.size());
-        one_row(*layout, keys.row(0), leaves.data(), out.data(), 0, says);
-    }
-
     // The same trees for rows with missing values, whose keys come twice: first with NaN above
     // every threshold (it goes right), then below (it goes left).
     const Layout &layout_for_missing() {
@@ -345,9 +260,7 @@ class Forest {
             for (std::size_t i = 0; i < layout.nodes.size(); ++i)
                 if (missing_left_[i])
                     layout.nodes[i].feature += static_cast<std::uint32_t>(columns_.size()) * LANES;
-            layout.bunches = make_bunches(layout.nodes, roots_);
-            measure_levels(layout.nodes, roots_, layout.effort);
-            measure_words(layout.bunches, layout.effort);
+            layout.make_tops(roots_);
             missing_ = std::move(layout);
             missing_nbytes_ = missing_.nbytes();
         });
@@ -387,9 +300,8 @@ class Forest {
         }
         double *sums = complement_ ? out + 1 : out;
         std::fill(sums, sums + width_, 0.0);
-        const auto weight = says.of_row(row);
-        for (std::size_t t = 0; t < n; ++t) add_leaf(leaves[t], weight(t), sums);
-        if (complement_) out[0] = says.total(row) - out[1];
+        for (std::size_t t = 0; t < n; ++t) add_leaf(leaves[t], says(row, t), sums);
+        if (complement_) out[0] = says.total(row, n) - out[1];
     }
 
     // All rows down the tops of some trees, tree after tree to the leaves, then the next trees.
@@ -414,16 +326,9 @@ class Forest {
                 else if (left <= 2 * WORD) number(std::integral_constant<int, 2>());
                 else number(std::integral_constant<int, WORDS>());
             }
-            for (std::size_t t = 0; t < bunch.tops.size(); ++t, ++tree) {
-                const std::uint8_t *number = work.numbers.data() + t * stride;
-                if constexpr (std::is_same_v<Says, Softmax> || std::is_same_v<Says, Stored>)
-                    if (width_ == 1 && bunch.tops[t].whole) {
-                        says.add_leaves(tree, n, leaves_of(bunch, bunch.tops[t], work), number, sums);
-                        continue;
-                    }
-                add_votes(layout, bunch, bunch.tops[t], keys, n, number, sums, work,
-                          says.of_tree(tree, n));
-            }
+            for (std::size_t t = 0; t < bunch.tops.size(); ++t, ++tree)
+                add_votes(layout, bunch, bunch.tops[t], keys, n, work.numbers.data() + t * stride,
+                          sums, work, [&](std::size_t row) { return says(row, tree); });
         }
     }
 
@@ -437,14 +342,6 @@ class Forest {
         for (std::size_t t = 0; t < bunch.tops.size(); ++t)
             number_exits<W>(bunch, bunch.tops[t], work.above.data(), work.reach.data(),
                             numbers + t * stride);
-    }
-
-    // The single values of a whole tree's leaves, in the order of its exits.
-    const double *leaves_of(const Bunch &bunch, const Top &top, Work &work) const {
-        const std::uint32_t *exits = bunch.exits.data() + top.exit;
-        fit(work.values, MAX_WHOLE + 1);
-        for (std::uint32_t e = 0; e < top.n_exits; ++e) work.values[e] = values_[exits[e]];
-        return work.values.data();
     }
 
     // Adds what one tree's leaves say of the rows, whose exits from its top are known.
@@ -480,9 +377,15 @@ class Forest {
         if (room.size() < n) room.resize(n);
     }
 
-    template <typename T>
+    static InLeaves part_of(const InLeaves &says, std::size_t) { return says; }
+    static OfRows part_of(const OfRows &says, std::size_t first) {
+        return {says.w + static_cast<std::int64_t>(first) * says.row_stride, says.row_stride,
+                says.tree_stride};
+    }
+
+    template <typename T, typename Says>
     Special predict_rows(const Rows<T> &rows, double *out, std::size_t n_threads,
-                         const Finish &finish, const Gating &by) {
+                         const Finish &finish, const Says &says) {
         const std::size_t n = rows.n;
         const std::size_t fitting = BLOCK_BYTES / (4 * columns_.size());
         n_threads = std::min(n_threads, n * roots_.size() / WALKS_TO_THREAD + 1);
@@ -491,66 +394,23 @@ class Forest {
             block = std::max(MIN_BLOCK_ROWS, (n / n_threads + WORD - 1) / WORD * WORD);
         const std::size_t n_blocks = (n + block - 1) / block;
         n_threads = std::max<std::size_t>(1, std::min(n_threads, n_blocks));
-        std::atomic<std::size_t> next{0};
         std::atomic<bool> nan{false}, infinity{false};
-        const auto work = [&] {
+        share(n_blocks, n_threads, [&](std::size_t b, std::size_t) {
             // Fresh pages for every call would cost a tenth of it. Behind a pointer: a thread's
             // own object would be looked up again at every use.
             thread_local std::unique_ptr<Work> kept;
             if (!kept) kept = std::make_unique<Work>();
             Work &room = *kept;
-            for (std::size_t b; (b = next.fetch_add(1)) < n_blocks;) {
-                const std::size_t first = b * block;
-                const Rows<T> part = rows.part(first, std::min(block, n - first));
-                double *to = out + first * n_outputs();
-                const Special found = by.gate == nullptr
-                                          ? predict_block<T>(part, to, room, finish)
-                                          : predict_gated_block<T>(part, to, room, finish, by);
-                if (found.nan) nan = true;
-                if (found.infinity) infinity = true;
-            }
-            if (room.keys.values.size() * 4 > KEPT_BYTES || room.gated.nbytes() > KEPT_BYTES)
-                kept.reset();
-        };
-        // An exception that leaves a thread, or a thread nobody joins, would end the process.
-        std::exception_ptr failure;
-        std::mutex telling;
-        const auto guarded = [&] {
-            try {
-                work();
-            } catch (...) {
-                const std::lock_guard<std::mutex> lock(telling);
-                failure = std::current_exception();
-            }
-        };
-        std::vector<std::thread> helpers;
-        helpers.reserve(n_threads - 1);
-        try {
-            for (std::size_t t = 1; t < n_threads; ++t) helpers.emplace_back(guarded);
-        } catch (...) {
-            // The system gives no more threads: those there are share the blocks.
-        }
-        guarded();
-        for (std::thread &helper : helpers) helper.join();
-        if (failure) std::rethrow_exception(failure);
+            const std::size_t first = b * block;
+            const Rows<T> part = rows.part(first, std::min(block, n - first));
+            double *to = out + first * n_outputs();
+            const Special found = sum_block<T>(part, to, room, part_of(says, first));
+            for (std::size_t i = 0; i < part.n; ++i) finish(to + i * n_outputs(), n_outputs());
+            if (found.nan) nan = true;
+            if (found.infinity) infinity = true;
+            if (room.keys.values.size() * 4 > KEPT_BYTES) kept.reset();
+        });
         return {nan.load(), infinity.load()};
-    }
-
-    template <typename T>
-    Special predict_block(const Rows<T> &rows, double *out, Work &work, const Finish &finish) {
-        const Special special = sum_block<T>(rows, out, work, InLeaves{total_});
-        for (std::size_t i = 0; i < rows.n; ++i) finish(out + i * n_outputs(), n_outputs());
-        return special;
-    }
-
-    template <typename T>
-    Special predict_gated_block(const Rows<T> &rows, double *out, Work &work, const Finish &finish,
-                                const Gating &by) {
-        Special special;
-        gated<T>(by, rows, work.gated, out,
-                 [&](const auto &says) { special = sum_block<T>(rows, out, work, says); });
-        for (std::size_t i = 0; i < rows.n; ++i) finish(out + i * n_outputs(), n_outputs());
-        return special;
     }
 
     template <typename T, typename Says>
@@ -570,7 +430,7 @@ class Forest {
             work.sums.resize(by_words);
             rows_of_each_tree(*layout, work.keys, by_words, work.sums.data(), work, says);
             for (std::size_t i = 0; i < by_words; ++i) {
-                out[2 * i] = says.total(i) - work.sums[i];
+                out[2 * i] = says.total(i, roots_.size()) - work.sums[i];
                 out[2 * i + 1] = work.sums[i];
             }
         } else if (by_words > 0) {
@@ -611,39 +471,19 @@ NB_MODULE(_forest, m) {
     // noconvert: a converted output would be a copy, and the result lost with it.
     const auto exact = nb::arg().noconvert();
     const auto plain = nb::arg();
-    nb::class_<Gate>(m, "Gate")
-        .def(nb::init<In<double, 1>, In<double, 1>, In<double, 2>, In<double, 1>, In<double, 2>,
-                      In<double, 1>, double>(),
-             exact, exact, exact, exact, exact, exact, plain)
-        .def_prop_ro("nbytes", &Gate::nbytes)
-        .def("weigh", &Gate::weigh<float>, exact, exact)
-        .def("weigh", &Gate::weigh<double>, exact, exact);
-    nb::class_<GatedLines>(m, "GatedLines")
-        .def(nb::init<const Gate &, In<double, 2>, In<double, 1>>(), plain, exact, exact)
-        .def_prop_ro("nbytes", &GatedLines::nbytes)
-        .def("predict", &GatedLines::predict<double>, exact, exact)
-        .def("predict", &GatedLines::predict<float>, exact, exact);
     nb::class_<Forest>(m, "Forest")
         .def(nb::init<In<float, 1>, In<std::int32_t, 1>, In<std::uint8_t, 1>, In<std::int32_t, 2>,
                       In<std::int32_t, 1>, In<double, 2>, std::size_t, bool, double>(),
              exact, exact, exact, exact, exact, exact, plain, plain, plain)
         .def_prop_ro("nbytes", &Forest::nbytes)
-        .def("predict", &Forest::predict<float>, exact, exact, plain, plain, plain, plain, plain,
+        .def("predict", &Forest::predict<float>, exact, exact, exact, plain, plain, plain, plain,
              plain, plain)
-        .def("predict", &Forest::predict<double>, exact, exact, plain, plain, plain, plain, plain,
+        .def("predict", &Forest::predict<double>, exact, exact, exact, plain, plain, plain, plain,
              plain, plain)
         .def("predict_one", &Forest::predict_one<double>, exact, exact, plain, plain, plain, plain,
              plain)
         .def("predict_one", &Forest::predict_one<float>, exact, exact, plain, plain, plain, plain,
-             plain)
-        .def("predict_gated", &Forest::predict_gated<float>, plain, plain, exact, exact, plain,
-             plain, plain, plain, plain, plain, plain)
-        .def("predict_gated", &Forest::predict_gated<double>, plain, plain, exact, exact, plain,
-             plain, plain, plain, plain, plain, plain)
-        .def("predict_one_gated", &Forest::predict_one_gated<double>, plain, exact, exact, plain,
-             plain, plain, plain, plain)
-        .def("predict_one_gated", &Forest::predict_one_gated<float>, plain, exact, exact, plain,
-             plain, plain, plain, plain);
+             plain);
     m.def("finish_votes", &finish_votes, exact, plain, plain, plain);
     // For tests: every way to compare must give the same bits.
     m.def("instruction_sets", &instruction_sets);

@@ -1,21 +1,5 @@
 from numpy import ndarray
 
-class Gate:
-    def __init__(
-        self,
-        mean: ndarray,
-        scale: ndarray,
-        down: ndarray,
-        offset: ndarray,
-        up: ndarray,
-        base: ndarray,
-        clip: float,
-        /,
-    ) -> None: ...
-    @property
-    def nbytes(self) -> int: ...
-    def weigh(self, X: ndarray, weights: ndarray, /) -> None: ...
-
 class Forest:
     def __init__(
         self,
@@ -35,10 +19,10 @@ class Forest:
     def predict(
         self,
         X: ndarray,
+        weights: ndarray | None,
         out: ndarray,
         n_threads: int,
         allow_nan: bool,
-        allow_inf: bool,
         vote: bool,
         floor: float,
         inverse_temperature: float,
@@ -56,39 +40,6 @@ class Forest:
         share: float,
         /,
     ) -> None: ...
-    def predict_gated(
-        self,
-        gate: Gate,
-        first: int,
-        X: ndarray,
-        out: ndarray,
-        n_threads: int,
-        allow_nan: bool,
-        allow_inf: bool,
-        vote: bool,
-        floor: float,
-        inverse_temperature: float,
-        share: float,
-        /,
-    ) -> None: ...
-    def predict_one_gated(
-        self,
-        gate: Gate,
-        row: ndarray,
-        out: ndarray,
-        allow_nan: bool,
-        vote: bool,
-        floor: float,
-        inverse_temperature: float,
-        share: float,
-        /,
-    ) -> None: ...
-
-class GatedLines:
-    def __init__(self, gate: Gate, slopes: ndarray, intercepts: ndarray, /) -> None: ...
-    @property
-    def nbytes(self) -> int: ...
-    def predict(self, X: ndarray, out: ndarray, /) -> bool: ...
 
 def finish_votes(
     scores: ndarray, floor: float, inverse_temperature: float, share: float, /

@@ -35,7 +35,6 @@ from sparsebag.deploy.container import (
     whole,
     with_keys,
 )
-from sparsebag.deploy.gate_entry import check_unweighted, gate_entry, read_gate
 from sparsebag.deploy.labels_entry import labels_entry, read_labels
 from sparsebag.deploy.linear import LinearVotes
 from sparsebag.deploy.mlp import StackedNetworks
@@ -43,6 +42,7 @@ from sparsebag.deploy.not_exportable import NotExportable
 from sparsebag.deploy.other import OtherMembers
 from sparsebag.deploy.trees import FlatTrees
 from sparsebag.deploy.whole_file import mapped_file, read_whole, write_whole
+from sparsebag.local.gate import LinearGate
 
 __all__ = [
     "ALIGNMENT",
@@ -220,7 +220,7 @@ def dumps(model: CompiledEnsemble, *, allow_pickle: bool = False) -> bytes:
         positions = stored(named, pack=group.kind not in MAPPED_KINDS)
         header["groups"].append({"kind": group.kind, "settings": settings, "arrays": positions})
     if model.gate is not None:
-        header["gate"] = gate_entry(model.gate, stored)
+        header["gate"] = {"kind": "linear", "arrays": stored(model.gate.arrays())}
     return assembled(header, arrays)
 
 
@@ -262,9 +262,6 @@ def _loaded(content: bytes, allow_pickle: bool, mapped: Any = None) -> CompiledE
             _group(entry, arrays, shared, allow_pickle) for entry in listed(header["groups"])
         )
         _check_groups(groups, n_outputs, n_features, is_vote=classes is not None)
-        gate = read_gate(header["gate"], arrays)
-        if gate is not None:
-            check_unweighted(groups)
         floor = number(header["floor"])
         if not 0.0 <= floor < 1.0:
             raise ArtifactError("its floor is not a share")
@@ -278,7 +275,7 @@ def _loaded(content: bytes, allow_pickle: bool, mapped: Any = None) -> CompiledE
             allow_nan=flag(header["allow_nan"]),
             feature_names=_feature_names(header["feature_names"], n_features),
             categories=_categories(header["categories"], header["feature_names"]),
-            gate=gate,
+            gate=_gate(header["gate"], arrays, groups),
         )
 
 
@@ -342,6 +339,26 @@ def _calibrator(entry: Any, arrays: list[np.ndarray], n_outputs: int) -> Any:
     calibrator = rebuild_calibrator(string(entry["kind"]), named, n_outputs)
     with_keys(named, tuple(calibrator.params))
     return calibrator
+
+
+def _gate(entry: Any, arrays: list[np.ndarray], groups: tuple[Group, ...]) -> LinearGate | None:
+    if entry is None:
+        return None
+    entry = with_keys(entry, ("kind", "arrays"))
+    if string(entry["kind"]) != "linear":
+        raise ArtifactError(f"it holds a gate of a kind, {entry['kind'][:20]!r}, that is not known")
+    named = _named(with_keys(entry["arrays"], LinearGate.ARRAYS), arrays)
+    for name, array in named.items():
+        if array.dtype.str != "<f8":
+            raise ArtifactError(f"its gate's {name!r} is of type {array.dtype.str}")
+    for group in groups:  # with weights of their own scores would be no probabilities
+        if isinstance(group, FlatTrees):
+            weighted = group.total != group.n_members
+        else:
+            weighted = bool(np.any(group.weights != 1.0))
+        if weighted:
+            raise ArtifactError("its members have weights besides those of its gate")
+    return LinearGate(**named)
 
 
 def _group(

@@ -16,18 +16,18 @@ import numpy as np
 from sparsebag.deploy._forest import finish_votes
 from sparsebag.deploy.calibrators import Calibrator, Temperature, finish_in_kernel
 from sparsebag.deploy.classifiers_only import classifiers_only
-from sparsebag.deploy.explained_weights import ExplainedWeights, explained_gate, refuse_infinity
-from sparsebag.deploy.gate import CompiledGate
-from sparsebag.deploy.gated_lines import GatedLines
 from sparsebag.deploy.linear import LinearVotes
 from sparsebag.deploy.mlp import StackedNetworks
 from sparsebag.deploy.other import OtherMembers
 from sparsebag.deploy.real_numbers import as_numbers
 from sparsebag.deploy.text_columns import Categories, encoded
 from sparsebag.deploy.threads import resolve_threads
-from sparsebag.deploy.trees import FlatTrees, readable
+from sparsebag.deploy.trees import RAW, Finish, FlatTrees, readable
+from sparsebag.local.gate import LinearGate
 
 Group = FlatTrees | LinearVotes | StackedNetworks | OtherMembers
+BLOCK_WEIGHTS = 2**22
+"""Weights of a gate that are held at a time (32 MiB)."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -58,7 +58,7 @@ class CompiledEnsemble:
     categories : mapping of str to tuple of str, or None
         Texts of the columns that hold text, where the model was made of such a table
         (``sparsebag fit``); a text is read as its position, an unknown one as missing.
-    gate : CompiledGate or None
+    gate : LinearGate or None
         Weights that depend on the row; its members are the groups' one after another, whose own
         weights are one.
 
@@ -83,25 +83,20 @@ class CompiledEnsemble:
     allow_nan: bool = False
     feature_names: tuple[str, ...] | None = None
     categories: Categories | None = None
-    gate: CompiledGate | None = None
+    gate: LinearGate | None = None
     _trees: FlatTrees | None = field(init=False)
     """The trees, where there is nothing else."""
-    _lines: GatedLines | None = field(init=False)
-    """Linear regressors under a gate, where there is nothing else."""
-    _finish: tuple[float, float] = field(init=False)
-    """Inverse temperature and share of the uniform distribution that the kernel applies."""
+    _finish: Finish = field(init=False)
+    """What the kernel does to the sums of the votes."""
 
     def __post_init__(self) -> None:
         # Once, for serving: looking it up took a tenth of a row's time.
         alone = self.groups[0] if len(self.groups) == 1 else None
         object.__setattr__(self, "_trees", alone if isinstance(alone, FlatTrees) else None)
-        object.__setattr__(self, "_finish", finish_in_kernel(self.calibrator))
-        lines = None
+        voted = (True, self.floor, *finish_in_kernel(self.calibrator))
+        object.__setattr__(self, "_finish", RAW if self.classes is None else voted)
         if self.gate is not None:
             self._check_gate(self.gate)
-            if self.classes is None and isinstance(alone, LinearVotes):
-                lines = GatedLines(alone, self.gate)
-        object.__setattr__(self, "_lines", lines)
 
     def __getstate__(self) -> dict[str, Any]:
         return {f.name: getattr(self, f.name) for f in fields(self) if f.init}
@@ -153,26 +148,7 @@ class CompiledEnsemble:
         -------
         ndarray of shape (rows, C)
         """
-        X, threads = self._table(X), resolve_threads(n_jobs)
-        inverse, share = self._finish
-        if self._trees is not None:
-            proba = self._trees.scores(
-                self._numbers(X, self._trees),
-                n_threads=threads,
-                allow_nan=self.allow_nan,
-                vote=True,
-                floor=self.floor,
-                inverse_temperature=inverse,
-                share=share,
-                gate=None if self.gate is None else self.gate.kernel,
-            )
-        elif self.gate is None:
-            proba = self._raw(X, threads)
-            finish_votes(proba, self.floor, inverse, share)
-        else:
-            proba = self._raw(X, threads, self.gate.weights(self._numbers(X, self.gate)))
-            finish_votes(proba, self.floor, inverse, share)
-        return self._calibrated(proba)
+        return self._calibrated(self._scores(X, n_jobs))
 
     def predict(self, X: Any, n_jobs: int | None = None) -> np.ndarray:
         """Labels of the most probable classes, or numbers (regression).
@@ -188,10 +164,7 @@ class CompiledEnsemble:
         ndarray of shape (rows,)
         """
         if self.classes is None:
-            lines = self._lines
-            if lines is not None and n_jobs is None and lines.reads(X, self.n_features):
-                return lines.predict(X)  # lines are so fast that looking at X takes a twentieth
-            return self._predicted_numbers(self._table(X), resolve_threads(n_jobs))
+            return self._scores(X, n_jobs)[:, 0]
         best = np.argmax(self.predict_proba(X, n_jobs), axis=1)
         return np.asarray(self.classes[best])
 
@@ -239,17 +212,11 @@ class CompiledEnsemble:
         """
         if self.classes is None:
             raise AttributeError("a regression ensemble has no predict_proba; use predict_one.")
-        trees = self._trees
-        if trees is None:
+        if self._trees is None or self.gate is not None:
             return np.asarray(self.predict_proba(self._one_row(row))[0])
         out = np.empty(len(self.classes))
-        inverse, share = self._finish
         try:
-            if self.gate is None:
-                trees.kernel.predict_one(row, out, self.allow_nan, True, self.floor, inverse, share)
-            else:
-                how = (self.allow_nan, True, self.floor, inverse, share)
-                trees.kernel.predict_one_gated(self.gate.kernel, row, out, *how)
+            self._trees.kernel.predict_one(row, out, self.allow_nan, *self._finish)
         except TypeError:  # not an array the kernel reads
             return np.asarray(self.predict_proba(self._one_row(row))[0])
         return out if self._is_finished else np.asarray(self._calibrated(out[None])[0])
@@ -268,32 +235,14 @@ class CompiledEnsemble:
         """
         if self.classes is not None:
             return self.classes[self.predict_proba_one(row).argmax()]
-        trees = self._trees
-        if trees is None:
+        if self._trees is None or self.gate is not None:
             return float(self.predict(self._one_row(row))[0])
         out = np.empty(1)
         try:
-            if self.gate is None:
-                trees.kernel.predict_one(row, out, self.allow_nan, False, 0.0, 1.0, 0.0)
-            else:
-                how = (self.allow_nan, False, 0.0, 1.0, 0.0)
-                trees.kernel.predict_one_gated(self.gate.kernel, row, out, *how)
+            self._trees.kernel.predict_one(row, out, self.allow_nan, *RAW)
         except TypeError:
             return float(self.predict(self._one_row(row))[0])
         return float(out[0])
-
-    def explain_weights(self, X: Any) -> ExplainedWeights:
-        """Which members each row is left to, and which features decide that, as on the estimator.
-
-        Parameters
-        ----------
-        X : array-like, sparse matrix or DataFrame of shape (rows, n_features)
-
-        Returns
-        -------
-        ExplainedWeights
-        """
-        return explained_gate(self.gate, self.rows_to_explain(X), self.feature_names, self.paths)
 
     @property
     def classes_(self) -> np.ndarray | None:
@@ -316,7 +265,7 @@ class CompiledEnsemble:
 
     # -- steps of a prediction ---------------------------------------------------------------
 
-    def _check_gate(self, gate: CompiledGate) -> None:
+    def _check_gate(self, gate: LinearGate) -> None:
         if gate.n_members != self.n_models or gate.n_members != len(self.paths):
             raise ValueError("the gate weighs other members.")
         widths = {g.n_features for g in self.groups if not isinstance(g, OtherMembers)}
@@ -349,25 +298,6 @@ class CompiledEnsemble:
             )
         self._check_names(getattr(X, "columns", None))
         return encoded(X, self.categories, self.feature_names)
-
-    def rows_to_explain(self, X: Any) -> Any:
-        """X once its columns are those of the model, as numbers, dense or sparse.
-
-        Infinity is refused unless all members are of a kind that may predict it.
-
-        Parameters
-        ----------
-        X : array-like, sparse matrix or DataFrame of shape (rows, n_features)
-
-        Returns
-        -------
-        ndarray or sparse matrix
-        """
-        X = self._table(X)
-        rows = X.tocsr() if hasattr(X, "toarray") else as_numbers(X, self.feature_names)
-        if not all(isinstance(group, OtherMembers) for group in self.groups):
-            refuse_infinity(rows)
-        return rows
 
     def _first_missing(self, names: Any) -> str:
         """The first column that is not there, where columns have names."""
@@ -402,45 +332,49 @@ class CompiledEnsemble:
         row = encoded(row, self.categories, self.feature_names)
         return readable(as_numbers(row, self.feature_names))[None]
 
-    def _numbers(self, X: Any, group: Group | CompiledGate) -> Any:
+    def _numbers(self, X: Any, group: Group | LinearGate) -> Any:
         """The columns a group of arrays reads, as numbers, dense or sparse."""
         if X.shape[1] < group.n_features:
             raise ValueError(f"X has {X.shape[1]} features, but {group.n_features} were fitted.")
         X = X.tocsr() if hasattr(X, "toarray") else as_numbers(X, self.feature_names)
         return X if X.shape[1] == group.n_features else X[:, : group.n_features]
 
-    def _predicted_numbers(self, X: Any, n_threads: int) -> np.ndarray:
-        """A regression's."""
-        gate = self.gate
+    def _scores(self, X: Any, n_jobs: int | None) -> np.ndarray:
+        """The vote of all members, finished but for calibrators that the kernel does not know."""
+        X, n_threads = self._table(X), resolve_threads(n_jobs)
+        if self.gate is None:
+            return self._vote(X, n_threads, None)
+        out = np.empty((X.shape[0], self.n_outputs))
+        step = max(1, BLOCK_WEIGHTS // self.gate.n_members)
+        X = X.tocsr() if hasattr(X, "toarray") else X
+        for start in range(0, X.shape[0], step):
+            rows = slice(start, start + step)
+            part = X.iloc[rows] if hasattr(X, "iloc") else X[rows]
+            weights = self.gate.weights(self._numbers(part, self.gate))
+            out[rows] = self._vote(part, n_threads, weights)
+        return out
+
+    def _vote(self, X: Any, n_threads: int, weights: np.ndarray | None) -> np.ndarray:
+        """The same of some rows, whose ``weights`` are a gate's."""
         if self._trees is not None:
             return self._trees.scores(
                 self._numbers(X, self._trees),
+                weights,
                 n_threads=n_threads,
                 allow_nan=self.allow_nan,
-                gate=None if gate is None else gate.kernel,
-            )[:, 0]
-        if self._lines is not None:
-            return self._lines.predict(self._numbers(X, self._lines.members))
-        weights = None if gate is None else gate.weights(self._numbers(X, gate))
-        return self._raw(X, n_threads, weights)[:, 0]
-
-    def _raw(self, X: Any, n_threads: int, weights: np.ndarray | None = None) -> np.ndarray:
-        """Sum of the groups' weighted votes; with a gate, ``weights`` are what it says."""
-        total: Any = None
-        first = 0
+                finish=self._finish,
+            )
+        total, first = np.zeros((X.shape[0], self.n_outputs)), 0
         for group in self.groups:
-            end = first + group.n_members
-            own = None if weights is None else weights[:, first:end]
+            own = None if weights is None else weights[:, first : first + group.n_members]
+            first += group.n_members
             if isinstance(group, OtherMembers):
-                part = group.scores(X, own, n_threads=n_threads)
+                total += group.scores(X, own, n_threads=n_threads)
             elif isinstance(group, FlatTrees):
                 numbers = self._numbers(X, group)
-                gate = None if self.gate is None else self.gate.kernel
-                part = group.scores(
-                    numbers, n_threads=n_threads, allow_nan=self.allow_nan, gate=gate, first=first
-                )
+                total += group.scores(numbers, own, n_threads=n_threads, allow_nan=self.allow_nan)
             else:
-                part = group.scores(self._numbers(X, group), own)
-            total = part if total is None else total + part
-            first = end
-        return np.ascontiguousarray(total, dtype=np.float64)
+                total += group.scores(self._numbers(X, group), own)
+        if self.classes is not None:
+            finish_votes(total, *self._finish[1:])
+        return total

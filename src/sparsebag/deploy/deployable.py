@@ -5,12 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from sparsebag.deploy.artifact import save
 from sparsebag.deploy.compiled import CompiledEnsemble
-from sparsebag.deploy.explained_weights import ExplainedWeights, explained_weights
 from sparsebag.deploy.verification import TOLERANCE, Verification, verify
 from sparsebag.deploy.weighted_vote import WeightedVote
 
@@ -22,7 +20,6 @@ if TYPE_CHECKING:
 class Deployable:
     """Mixin of estimators whose ``fit`` leaves a compiled ensemble."""
 
-    active_: np.ndarray
     _compiled: CompiledEnsemble
     _vote: WeightedVote
 
@@ -52,39 +49,6 @@ class Deployable:
         if names is None:
             return self._compiled
         return replace(self._compiled, feature_names=tuple(map(str, names)))
-
-    def explain_weights(self, X: Any) -> ExplainedWeights:
-        """Which members each row is left to, and which features decide that (see ``local=``).
-
-        Parameters
-        ----------
-        X : array-like, sparse matrix or DataFrame of shape (rows, n_features)
-
-        Returns
-        -------
-        ExplainedWeights
-            With ``weights``, ``global_weights``, ``moved`` and ``feature_effects``; its ``print``
-            is a summary. Without a gate every row has the global weights.
-
-        Examples
-        --------
-        >>> import sparsebag as sb
-        >>> from sklearn.datasets import load_iris
-        >>> from sklearn.ensemble import RandomForestClassifier
-        >>> X, y = load_iris(return_X_y=True)
-        >>> forest = RandomForestClassifier(50, random_state=0).fit(X, y)
-        >>> print(sb.compress(forest, X, y).explain_weights(X))
-        150 rows: every one has the global weights.
-        """
-        if np.ndim(X) == 1:
-            raise ValueError(
-                f"X must be a table of rows and columns but has shape {np.shape(X)}; of one row "
-                "pass row.reshape(1, -1)."
-            )
-        numbers = self.compile().rows_to_explain(X)
-        return explained_weights(
-            self._vote.gate, numbers, self.active_, self._vote.weights, self.compile().feature_names
-        )
 
     def save(self, path: Any, *, allow_pickle: bool = False) -> None:
         """Write the predictor to one ``.sbag`` file, which `sparsebag.load` reads.

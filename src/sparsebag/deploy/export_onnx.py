@@ -1,7 +1,5 @@
 """A compiled ensemble as an ONNX graph: one ``TreeEnsemble`` node, weights in the leaves.
 
-A gate's weights cannot be there: trees then have a target each, and are weighed after it.
-
 Sums are taken in float64, as ours are; trees compare float32 values, as scikit-learn's do. To
 export another calibrator, add its nodes to `CALIBRATOR_NODES`.
 """
@@ -18,13 +16,13 @@ from sparsebag.deploy.calibrators import Calibrator, name_of
 from sparsebag.deploy.compiled import CompiledEnsemble
 from sparsebag.deploy.linear import LinearVotes
 from sparsebag.deploy.mlp import StackedNetworks
-from sparsebag.deploy.not_exportable import NotExportable
-from sparsebag.deploy.onnx_gate import gate_nodes
-from sparsebag.deploy.onnx_graph import Graph
+from sparsebag.deploy.not_exportable import NotExportable, check_fixed_weights
 from sparsebag.deploy.trees import FlatTrees
 from sparsebag.deploy.verification import Export, dense, probe_rows
 from sparsebag.deploy.whole_file import write_whole
 
+OPSET, ML_OPSET, IR_VERSION = 18, 5, 10
+"""ai.onnx.ml 5 has the TreeEnsemble operator with float64 leaves."""
 SUM, LESS_OR_EQUAL = 1, 0
 """Codes of TreeEnsemble's attributes."""
 MAX_LEAVES = 2**15
@@ -111,14 +109,9 @@ def export_onnx(model: CompiledEnsemble) -> OnnxExport:
     -------
     OnnxExport
     """
+    check_fixed_weights(model.gate, "the ONNX export")
     graph = Graph()
-    weights = None if model.gate is None else gate_nodes(graph, model.gate.source)
-    scores, first = [], 0
-    for group in model.groups:
-        end = first + group.n_members
-        own = None if weights is None else _columns(graph, weights, first, end)
-        scores.append(_scores(graph, group, own))
-        first = end
+    scores = [_scores(graph, group) for group in model.groups]
     total = scores[0] if len(scores) == 1 else graph.add("Sum", *scores)
     if model.classes is None:
         outputs = [graph.output("Squeeze", "prediction", [None], total, graph.ints([1]))]
@@ -141,21 +134,16 @@ def _input_dtype(model: CompiledEnsemble) -> Any:
 # -- groups ----------------------------------------------------------------------------------
 
 
-def _columns(graph: Graph, weights: str, first: int, end: int) -> str:
-    """The weights of one group's members."""
-    return graph.add("Slice", weights, *(graph.ints([i]) for i in (first, end, 1)))
-
-
-def _scores(graph: Graph, group: Any, weights: str | None) -> str:
-    """Names of the scores; ``weights`` are a gate's, of shape (rows, members)."""
+def _scores(graph: Graph, group: Any) -> str:
+    """The name of a group's scores."""
     if isinstance(group, FlatTrees):
-        return _trees(graph, group, weights)
+        return _trees(graph, group)
     if isinstance(group, LinearVotes):
         z = graph.add("MatMul", graph.cast("X", np.float64), graph.constant(group.coef))
         z = graph.add("Add", z, graph.constant(group.intercept))
         per_member = graph.ints([0, len(group.weights), -1])
         z = graph.add("Transpose", graph.add("Reshape", z, per_member), perm=[1, 0, 2])
-        return _weighted(graph, _link(graph, z, group.link, _n_votes(group)), group, weights)
+        return _weighted(graph, _link(graph, z, group.link, _n_votes(group)), group)
     if isinstance(group, StackedNetworks):
         # (rows, features) against (members, features, width) broadcasts to (members, rows, width)
         z = graph.cast("X", np.float64)
@@ -164,14 +152,14 @@ def _scores(graph: Graph, group: Any, weights: str | None) -> str:
                 z = graph.add(ACTIVATION_NODES[group.activation], z)
             z = graph.add("MatMul", z, graph.constant(layer))
             z = graph.add("Add", z, graph.constant(bias))
-        return _weighted(graph, _link(graph, z, group.link, _n_votes(group)), group, weights)
+        return _weighted(graph, _link(graph, z, group.link, _n_votes(group)), group)
     raise NotExportable(
         f"{group.n_members} members predict for themselves and have no ONNX form; only trees, "
         "linear models and scikit-learn's networks can be exported."
     )
 
 
-def _trees(graph: Graph, trees: FlatTrees, weights: str | None) -> str:
+def _trees(graph: Graph, trees: FlatTrees) -> str:
     width = trees.values.shape[1]
     children, roots = trees.children.copy(), trees.roots.copy()
     feature, threshold = trees.feature, trees.threshold.astype(np.float64)
@@ -185,9 +173,7 @@ def _trees(graph: Graph, trees: FlatTrees, weights: str | None) -> str:
     # A leaf of this operator adds one number to one target. Of several classes each gets a copy
     # of the trees; where that would be too much, leaves say their row of the table of values, to
     # a target a tree, and the table is looked up after it.
-    # Under a gate trees have a target each: of one number it is the number itself.
-    direct = weights is None and (np.sum(children < 0) * width <= MAX_LEAVES or width == 1)
-    one_each = weights is not None and width == 1
+    direct = width == 1 or np.sum(children < 0) * width <= MAX_LEAVES
     tree_of, level = np.zeros(len(feature), dtype=np.int64), roots.astype(np.int64)
     tree_of[roots] = np.arange(len(roots))
     while len(level):  # a level of all trees at a time
@@ -198,8 +184,7 @@ def _trees(graph: Graph, trees: FlatTrees, weights: str | None) -> str:
     slots = np.flatnonzero(is_leaf.ravel())
     rows = ~children.ravel()[slots]
     copies = width if direct else 1
-    says_value = direct or one_each
-    leaf_weights = trees.values[rows].T.ravel() if says_value else rows.astype(np.float64)
+    leaf_weights = trees.values[rows].T.ravel() if direct else rows.astype(np.float64)
     targets = np.repeat(np.arange(width), len(slots)) if direct else tree_of[slots // 2]
     index = children.astype(np.int64)
     index[is_leaf] = np.arange(len(slots))
@@ -228,42 +213,28 @@ def _trees(graph: Graph, trees: FlatTrees, weights: str | None) -> str:
         leaf_targetids=targets.tolist(),
         leaf_weights=tensor(leaf_weights.astype(np.float64), "leaf_weights"),
     )
-    if not says_value:
-        rows_said = graph.cast(out, np.int64)
-        return _looked_up(graph, trees.values, rows_said, len(roots), weights)
-    if weights is not None:
-        out = graph.add("ReduceSum", graph.add("Mul", out, weights), graph.ints([1]), keepdims=1)
+    if not direct:
+        return _looked_up(graph, trees.values, graph.cast(out, np.int64), len(roots))
     if not trees.complement:
         return out
-    if weights is None:
-        total = graph.constant([[trees.total]])
-    else:
-        total = graph.add("ReduceSum", weights, graph.ints([1]), keepdims=1)
-    return graph.add("Concat", graph.add("Sub", total, out), out, axis=1)
+    rest = graph.add("Sub", graph.constant([[trees.total]]), out)
+    return graph.add("Concat", rest, out, axis=1)
 
 
-def _looked_up(
-    graph: Graph, values: np.ndarray, rows: str, n_trees: int, weights: str | None
-) -> str:
-    """The sum of the trees' rows of a table, tree after tree, times their weights."""
+def _looked_up(graph: Graph, values: np.ndarray, rows: str, n_trees: int) -> str:
+    """The sum of the trees' rows of a table, tree after tree."""
     # All at once would be an array of rows x trees x classes; and without a loop an engine may
     # take the nodes in any order.
     table = graph.constant(values)
     rows = graph.add("Transpose", rows, perm=[1, 0])
     first = graph.add("Gather", rows, graph.constant(0, np.int64), axis=0)
     start = graph.add("Gather", table, first, axis=0)
-    if weights is not None:  # (rows, trees) to (trees, rows, 1)
-        weights = graph.add("Transpose", weights, perm=[1, 0])
-        weights = graph.add("Unsqueeze", weights, graph.ints([2]))
-        own = graph.add("Gather", weights, graph.constant(0, np.int64), axis=0)
-        start = graph.add("Mul", start, own)
     if n_trees == 1:
         return start
-    scanned = [rows] if weights is None else [rows, weights]
     after_first = [graph.ints([1]), graph.ints([np.iinfo(np.int64).max]), graph.ints([0])]
-    others = [graph.add("Slice", value, *after_first) for value in scanned]
-    body = graph.sum_of_rows(table, values.shape[1], weighted=weights is not None)
-    return graph.add("Scan", start, *others, body=body, num_scan_inputs=len(others))
+    others = graph.add("Slice", rows, *after_first)
+    body = graph.sum_of_rows(table, values.shape[1])
+    return graph.add("Scan", start, others, body=body, num_scan_inputs=1)
 
 
 def _link(graph: Graph, z: str, link: str, n_votes: int) -> str:
@@ -295,18 +266,13 @@ def _n_votes(group: LinearVotes | StackedNetworks) -> int:
     return int(group.class_columns.shape[1])
 
 
-def _weighted(
-    graph: Graph, votes: str, group: LinearVotes | StackedNetworks, weights: str | None
-) -> str:
+def _weighted(graph: Graph, votes: str, group: LinearVotes | StackedNetworks) -> str:
     """Each member's votes into its classes, times its weight, summed."""
     members, columns = group.class_columns.shape
     into = np.zeros((members, columns, group.n_outputs))
     rows = np.arange(members)[:, None]
     into[rows, np.arange(columns), group.class_columns] = group.weights[:, None]
     votes = graph.add("MatMul", votes, graph.constant(into))
-    if weights is not None:  # (rows, members) to (members, rows, 1)
-        weights = graph.add("Transpose", weights, perm=[1, 0])
-        votes = graph.add("Mul", votes, graph.add("Unsqueeze", weights, graph.ints([2])))
     return graph.add("ReduceSum", votes, graph.ints([0]), keepdims=0)
 
 
@@ -385,3 +351,89 @@ CALIBRATOR_NODES: dict[str, Callable[[Graph, str, Calibrator, int], str]] = {
     "temperature": _temperature_nodes,
 }
 """Kind of calibrator to a function that adds its nodes and returns the name of their output."""
+
+
+# -- the graph --------------------------------------------------------------------------------
+
+
+class Graph:
+    """Nodes and constants of a graph in the making; values are known by their names."""
+
+    def __init__(self) -> None:
+        try:
+            import onnx
+            import onnxruntime  # noqa: F401 -- verify needs it, and the error is clearer here
+        except ImportError as error:
+            raise ImportError(
+                "exporting to ONNX needs onnx and onnxruntime; pip install 'sparsebag[onnx]'."
+            ) from error
+        self.onnx: Any = onnx
+        self.nodes: list[Any] = []
+        self.constants: list[Any] = []
+
+    def add(self, op: str, *inputs: str, output: str = "", **attributes: Any) -> str:
+        """A node; returns the name of its output."""
+        name = output or f"{op.lower()}_{len(self.nodes)}"
+        node = self.onnx.helper.make_node(op, list(inputs), [name], **attributes)
+        self.nodes.append(node)
+        return name
+
+    def constant(self, values: Any, dtype: Any = np.float64) -> str:
+        """A tensor known beforehand."""
+        name = f"constant_{len(self.constants)}"
+        array = np.asarray(values, dtype=dtype)
+        self.constants.append(self.onnx.numpy_helper.from_array(array, name))
+        return name
+
+    def ints(self, values: list[int]) -> str:
+        """A tensor of whole numbers."""
+        return self.constant(values, np.int64)
+
+    def cast(self, value: str, dtype: Any) -> str:
+        """Another type."""
+        return self.add("Cast", value, to=self.type_of(dtype))
+
+    def type_of(self, dtype: Any) -> int:
+        """ONNX's number for a type."""
+        return int(self.onnx.helper.np_dtype_to_tensor_dtype(np.dtype(dtype)))
+
+    def sum_of_rows(self, table: str, width: int) -> Any:
+        """Body of a Scan that adds rows of a table, known outside of it, to a running sum."""
+        helper = self.onnx.helper
+        number, whole = self.type_of(np.float64), self.type_of(np.int64)
+        before, after = (
+            helper.make_tensor_value_info(name, number, [None, width]) for name in ("sum", "sum_on")
+        )
+        index = helper.make_tensor_value_info("own_rows", whole, [None])
+        nodes = [
+            helper.make_node("Gather", [table, "own_rows"], ["said"], axis=0),
+            helper.make_node("Add", ["sum", "said"], ["sum_on"]),
+        ]
+        return helper.make_graph(nodes, "sum_of_rows", [before, index], [after])
+
+    def output(
+        self,
+        op: str,
+        name: str,
+        shape: list[Any],
+        *inputs: str,
+        dtype: Any = np.float64,
+        **how: Any,
+    ) -> Any:
+        """A node whose output leaves the graph."""
+        self.add(op, *inputs, output=name, **how)
+        is_text = np.dtype(dtype).kind in "UO"
+        kind = self.onnx.TensorProto.STRING if is_text else self.type_of(dtype)
+        return self.onnx.helper.make_tensor_value_info(name, kind, shape)
+
+    def finished(self, width: int, dtype: Any, outputs: list[Any]) -> Any:
+        """The whole model, checked; ``width`` columns of ``dtype`` go in."""
+        helper = self.onnx.helper
+        X = helper.make_tensor_value_info("X", self.type_of(dtype), [None, width])
+        graph = helper.make_graph(self.nodes, "sparsebag", [X], outputs, self.constants)
+        opsets = [helper.make_opsetid("", OPSET), helper.make_opsetid("ai.onnx.ml", ML_OPSET)]
+        proto = helper.make_model(
+            graph, opset_imports=opsets, producer_name="sparsebag", ir_version=IR_VERSION
+        )
+        self.onnx.checker.check_model(proto)
+        return proto

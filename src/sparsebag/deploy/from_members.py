@@ -14,7 +14,6 @@ from sklearn.utils import get_tags
 
 from sparsebag.deploy.calibrators import Calibrator
 from sparsebag.deploy.compiled import CompiledEnsemble, Group
-from sparsebag.deploy.gate import CompiledGate
 from sparsebag.deploy.linear import LINKS, LinearVotes
 from sparsebag.deploy.mlp import ACTIVATIONS, StackedNetworks
 from sparsebag.deploy.other import OtherMembers
@@ -40,7 +39,6 @@ def compile_members(
     floor: float = 0.0,
     calibrator: Calibrator | None = None,
     gate: LinearGate | None = None,
-    positions: np.ndarray | None = None,
 ) -> CompiledEnsemble:
     """Kept members as arrays, or as themselves where no arrays are known for their kind.
 
@@ -53,10 +51,7 @@ def compile_members(
         Share of the uniform class distribution in each vote.
     calibrator : Calibrator, optional
     gate : LinearGate, optional
-        Weights that depend on the row, members in the pool's order; ``weights`` are then only what
-        explanations compare with.
-    positions : int ndarray of shape (n_active,), optional
-        Of the kept members in the ensemble that was compressed; default: one after another.
+        Weights that depend on the row, in place of ``weights``; members in the pool's order.
 
     Returns
     -------
@@ -85,8 +80,7 @@ def compile_members(
     if gate is not None:  # weighs leaves and votes as they are
         if gate.n_members != len(pool.members):
             raise ValueError("the gate weighs other members.")
-        global_weights, weights = weights / np.sum(weights), np.ones(len(pool.members))
-        positions = np.arange(len(pool.members)) if positions is None else positions
+        weights = np.ones(len(pool.members))
     for key in dict.fromkeys(keys):
         chosen = [j for j, k in enumerate(keys) if k == key]
         members = [pool.members[j] for j in chosen]
@@ -96,10 +90,6 @@ def compile_members(
             build = partial(_linear_votes, collapse=False)
         groups.append(build(members, weights[chosen], n_outputs, width))
         order += chosen
-    compiled = None
-    if gate is not None and positions is not None:
-        at = np.asarray(positions)[order].astype(np.int32)
-        compiled = CompiledGate(gate.take(np.array(order)), global_weights[order], at)
     return CompiledEnsemble(
         groups=tuple(groups),
         paths=tuple(key[0] for key in keys),
@@ -108,7 +98,7 @@ def compile_members(
         floor=float(floor) if pool.classes is not None else 0.0,
         calibrator=calibrator,
         allow_nan=all(m.is_tree and _routes_missing(m.estimator) for m in pool.members),
-        gate=compiled,
+        gate=None if gate is None else gate.take(np.array(order)),
     )
 
 

@@ -14,7 +14,7 @@ def check_fixed_weights(gate: Any, engine: str) -> None:
 
     Parameters
     ----------
-    gate : CompiledGate or None
+    gate : LinearGate or None
     engine : str
 
     Examples
@@ -24,5 +24,5 @@ def check_fixed_weights(gate: Any, engine: str) -> None:
     if gate is not None:
         raise NotExportable(
             f"{engine} has ensembles with fixed weights only, and this model's depend on the row; "
-            "use to_onnx or save, or compress with local=None."
+            "use save, or compress with local=None."
         )

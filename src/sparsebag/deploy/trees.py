@@ -8,8 +8,12 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from sparsebag.deploy._forest import Forest, Gate
+from sparsebag.deploy._forest import Forest
 
+Finish = tuple[bool, float, float, float]
+"""Whether sums become probabilities; then the floor, the inverse temperature, and the calibrator's
+share of the uniform distribution."""
+RAW: Finish = (False, 0.0, 1.0, 0.0)
 SPARSE_BLOCK_BYTES = 2**25
 """Sparse rows are made dense this much at a time."""
 UNSIGNED = ("|u1", "<u2", "<i4")
@@ -170,53 +174,40 @@ class FlatTrees:
     def scores(
         self,
         X: Any,
+        weights: np.ndarray | None = None,
         *,
         n_threads: int = 1,
         allow_nan: bool = True,
-        allow_inf: bool = False,
-        vote: bool = False,
-        floor: float = 0.0,
-        inverse_temperature: float = 1.0,
-        share: float = 0.0,
-        gate: Gate | None = None,
-        first: int = 0,
+        finish: Finish = RAW,
     ) -> np.ndarray:
-        """Weighted sums of the leaves' values, or with ``vote`` the finished probabilities.
+        """Weighted sums of the leaves' values, raw or as probabilities.
 
         Parameters
         ----------
         X : ndarray or sparse matrix of shape (rows, n_features)
+        weights : ndarray of shape (rows, n_trees), optional
+            A gate's, which multiply what the leaves say.
         n_threads : int
-        allow_nan, allow_inf : bool
-            Whether NaN and infinities are routed; else they raise.
-        vote : bool
-            Whether to clip, mix in the floor, normalise, apply the temperature, and mix in the
-            calibrator's share of the uniform distribution.
-        floor, inverse_temperature, share : float
-        gate : kernel of a gate, optional
-            Which weighs the trees row by row.
-        first : int
-            The gate's member that is the first tree.
+        allow_nan : bool
+            Whether NaN is routed; else it raises, as infinity always does.
+        finish : tuple
+            What is done to the sums: clip, mix in the floor, normalise, apply the temperature, and
+            mix in the calibrator's share of the uniform distribution.
 
         Returns
         -------
         ndarray of shape (rows, n_outputs)
         """
         out = np.empty((X.shape[0], self.n_outputs))
-        how = (n_threads, allow_nan, allow_inf, vote, floor, inverse_temperature, share)
-        if hasattr(X, "toarray"):
-            step = max(1, SPARSE_BLOCK_BYTES // (4 * self.n_features))
-            for start in range(0, X.shape[0], step):
-                rows = slice(start, start + step)
-                dense = readable(X[rows].toarray())
-                if gate is None:
-                    self.kernel.predict(dense, out[rows], *how)
-                else:
-                    self.kernel.predict_gated(gate, first, dense, out[rows], *how)
-        elif gate is None:
-            self.kernel.predict(readable(X), out, *how)
-        else:
-            self.kernel.predict_gated(gate, first, readable(X), out, *how)
+        if not hasattr(X, "toarray"):
+            self.kernel.predict(readable(X), weights, out, n_threads, allow_nan, *finish)
+            return out
+        step = max(1, SPARSE_BLOCK_BYTES // (4 * self.n_features))
+        for start in range(0, X.shape[0], step):
+            rows = slice(start, start + step)
+            own = None if weights is None else weights[rows]
+            dense = readable(X[rows].toarray())
+            self.kernel.predict(dense, own, out[rows], n_threads, allow_nan, *finish)
         return out
 
     def __getstate__(self) -> dict[str, Any]:

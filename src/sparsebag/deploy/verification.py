@@ -11,7 +11,6 @@ import numpy as np
 
 from sparsebag.deploy.compiled import CompiledEnsemble
 from sparsebag.deploy.trees import FlatTrees
-from sparsebag.local.gate import LinearGate
 
 PROBE_ROWS = 500
 """Rows every export is tried on before it is handed out."""
@@ -232,18 +231,8 @@ def probe_rows(model: CompiledEnsemble, seed: int = 0) -> np.ndarray:
             side = rng.choice(np.array([-np.inf, np.inf], dtype=np.float32), PROBE_ROWS)
             beside = np.nextafter(chosen, side)
             X[:, feature] = np.where(rng.random(PROBE_ROWS) < 0.5, chosen, beside)
-    if model.gate is not None:
-        _move_to_gate(X, model.gate.source, rng)
     X[~np.isfinite(X)] = 0.0
     X[0] = 0.0  # scores without an intercept are equal there: who wins a draw?
     if model.allow_nan:
         X[1:][rng.random(X[1:].shape) < MISSING_SHARE] = np.nan
     return X
-
-
-def _move_to_gate(X: np.ndarray, gate: LinearGate, rng: np.random.Generator) -> None:
-    """Some rows to where the gate changes: about its mean and past its clip."""
-    rows = np.arange(1, len(X), 2)
-    spread = gate.scale * rng.normal(size=(len(rows), X.shape[1]))
-    with np.errstate(over="ignore"):
-        X[rows] = gate.mean + np.where(rng.random((len(rows), 1)) < 0.1, 100.0, 1.0) * spread

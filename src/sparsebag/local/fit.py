@@ -1,4 +1,4 @@
-"""Fits a `LinearGate` to out-of-bag votes, and tells by cross-fitting what it gains.
+"""Fits a `LinearGate` to out-of-bag votes, and estimates by cross-fitting what it gains.
 
 The gate is ``w(x) = softmax(log w + U'(g(x) - mean g))`` with w the global weights, see
 `sparsebag.local.gate`. U = 0 is exactly the global model. The mean over rows is taken off: the
@@ -11,26 +11,29 @@ members (`RowVotes.full_vote`), on rows that the gate was not fitted to.
 
 from __future__ import annotations
 
-from functools import cached_property
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.optimize import minimize
 
+from sparsebag.evidence.arrays import on_host
 from sparsebag.evidence.evidence import OOBEvidence
-from sparsebag.local.gate import LinearGate, bounded, softmax
-from sparsebag.local.localisation import Localisation
-from sparsebag.local.row_votes import RowVotes
+from sparsebag.local.gate import LinearGate, bounded, softmax, standardised
 from sparsebag.solvers.base import one_blas_thread
 
 FOLDS = 5
 FEWEST_ROWS = 200
 """Below, folds cannot tell a gate from luck."""
+MOST_ROWS = 4000
+"""Rows a gate is fitted to; more change it little."""
+MOST_ELEMENTS = 2**25
+"""Votes, or features, of these rows (256 MiB)."""
 ERRORS = 3.0
 """Standard errors a gain must be above zero by, for "auto": three shapes are tried, and the
 largest gain is taken. At 2 plain forests get gates that lose on test rows."""
-NOTHING = 1e-6
-"""Share of a loss that the solver's tolerance leaves."""
+LEAST_PAIRS = 1e-2
+"""Weight of the pairs of members that have a row out of bag together, to be judged on it."""
 PRIOR_MASS = 0.02
 """τ: weight of the row's global vote, which keeps a vote defined where a gate trusts only members
 that have seen the row."""
@@ -42,6 +45,64 @@ FIRST_STEP = 0.3
 """Length of the first step; zero is stationary."""
 PARTED = 2.0
 """Prior standard deviation of what is bounded in U."""
+TAIL, FAR = 0.01, 3.0
+"""Share of a feature's values that may be outliers, and how many ranges of the rest is far."""
+
+
+@dataclass(frozen=True)
+class Localisation:
+    """Whether the weights depend on the row, and what that gains. ``print`` it.
+
+    The losses are out-of-bag estimates for the vote of all kept members: squared error, or the
+    Brier score after the best temperature-like rescaling of each vote, which a calibrator would
+    give either of them. Each row is judged by a gate that was fitted without it.
+
+    Attributes
+    ----------
+    gate : LinearGate or None
+        None: every row has the same weights.
+    loss_before, loss_after : float or None
+        Of the global weights and of the gate; None where no gate was tried.
+    gain, gain_error : float or None
+        Their difference, and its standard error over rows.
+    score : str
+        What the losses are.
+    reason : str
+        Why there is a gate, or why not.
+    temperature_ratio : float
+        Best temperature of the gated vote over that of the global vote, to first order. A gate
+        makes votes more or less sure, so a temperature fitted to the global vote is multiplied by
+        this. 1 for regression.
+    """
+
+    gate: LinearGate | None = None
+    loss_before: float | None = None
+    loss_after: float | None = None
+    gain: float | None = None
+    gain_error: float | None = None
+    score: str = ""
+    reason: str = ""
+    temperature_ratio: float = 1.0
+
+    @property
+    def used(self) -> bool:
+        """Whether there is a gate."""
+        return self.gate is not None
+
+    def __str__(self) -> str:
+        what = "Weights depend on the row" if self.used else "Every row has the same weights"
+        lines = [f"{what}: {self.reason}."]
+        if self.gain is not None:
+            lines.append(
+                f"{self.score}: {self.loss_before:.4g} with global weights, {self.loss_after:.4g} "
+                f"with a gate (gain {self.gain:.2g} ± {self.gain_error:.1g}). Cross-fitted."
+            )
+        if self.gate is not None:
+            lines.append(f"Gate: {self.gate.n_members} members, {self.gate.nbytes:,} bytes.")
+        return "\n".join(lines)
+
+    def __repr__(self) -> str:
+        return f"Localisation({'gate' if self.used else 'no gate'}: {self.reason})"
 
 
 class Shape(NamedTuple):
@@ -99,8 +160,6 @@ def fit_gate(
     Localisation
         The gate's members are those with weight, in their order.
     """
-    if local is not True and local != "auto":
-        raise ValueError(f"local={local!r} is not known; use None, 'auto' or True.")
     if X_numbers.ndim != 2 or X_numbers.shape[0] != evidence.n_rows:
         raise ValueError(
             f"X has shape {X_numbers.shape}, but a gate needs one row for each of the "
@@ -124,19 +183,21 @@ def _without(local: str | bool, reason: str) -> Localisation:
 
 def _best_gate(rows: RowVotes, floor: float, *, forced: bool, seed: int) -> Localisation:
     mean, scale = rows.moments()
-    own = rows.full_vote(np.tile(rows.base, (rows.n_rows, 1)))
-    share = np.where(own.heard, rows.weight, 0.0)
+    own_losses, own_heard, own_stretch = rows.full_vote(np.tile(rows.base, (rows.n_rows, 1)))
+    share = np.where(own_heard, rows.weight, 0.0)
     share /= max(float(share.sum()), np.finfo(float).tiny)
     tried = []
     for shape in SHAPES:
-        local = rows.full_vote(_cross_fitted(rows, floor, mean, scale, shape, seed))
-        saved = np.where(local.heard, own.losses - local.losses, 0.0)  # unheard is no gain
+        losses, heard, stretch = rows.full_vote(
+            _cross_fitted(rows, floor, mean, scale, shape, seed)
+        )
+        saved = np.where(heard, own_losses - losses, 0.0)  # unheard is no gain
         gain = float(share @ saved)
         error = float(np.sqrt(np.sum((share * (saved - gain)) ** 2)))
-        tried.append((gain, error, local.stretch, shape))
+        tried.append((gain, error, stretch, shape))
     gain, error, stretch, shape = max(tried, key=lambda found: found[0] - found[1])
-    loss = float(share @ own.losses)
-    sure = gain > max(ERRORS * error, NOTHING * loss)
+    loss = float(share @ own_losses)
+    sure = gain > max(ERRORS * error, 1e-6 * loss)  # less is the solver's tolerance
     reason = "the gain is beyond chance" if sure else "no gain is beyond chance"
     return Localisation(
         gate=GateProblem(rows, floor, mean, scale).fit(shape) if sure or forced else None,
@@ -146,7 +207,7 @@ def _best_gate(rows: RowVotes, floor: float, *, forced: bool, seed: int) -> Loca
         gain_error=error,
         score="Brier score" if rows.classifies else "Squared error",
         reason=f"{reason}, but local=True" if forced and not sure else reason,
-        temperature_ratio=own.stretch / stretch if min(own.stretch, stretch) > 0.0 else 1.0,
+        temperature_ratio=own_stretch / stretch if min(own_stretch, stretch) > 0.0 else 1.0,
     )
 
 
@@ -163,6 +224,202 @@ def _cross_fitted(
     return weights
 
 
+@dataclass(frozen=True)
+class RowVotes:
+    """Votes of k members on R rows that they have not seen.
+
+    Attributes
+    ----------
+    features : ndarray of shape (R, d)
+        NaN where unknown.
+    votes : ndarray of shape (R, k, C)
+        Class probabilities, or with C = 1 predictions; 0 where ``mask`` is False.
+    mask : ndarray of bool of shape (R, k)
+        Where the member has not seen the row; two in every row at least.
+    target : ndarray of shape (R,)
+        Class positions, or numbers.
+    weight : ndarray of shape (R,)
+        Row weights, above zero, summing to one.
+    base : ndarray of shape (k,)
+        The global weights, none zero.
+    """
+
+    features: np.ndarray
+    votes: np.ndarray
+    mask: np.ndarray
+    target: np.ndarray
+    weight: np.ndarray
+    base: np.ndarray
+
+    @classmethod
+    def read(cls, evidence: OOBEvidence, X: Any, weights: np.ndarray, seed: int = 0) -> RowVotes:
+        """The rows that two members with weight can be asked about; a sample where there are many.
+
+        Parameters
+        ----------
+        evidence : OOBEvidence
+        X : ndarray or sparse matrix of shape (M, d)
+            Numbers.
+        weights : ndarray of shape (N,)
+        seed : int, default 0
+            Of the sample.
+
+        Returns
+        -------
+        RowVotes
+        """
+        active = np.flatnonzero(weights)
+        base = np.asarray(weights[active] / weights[active].sum())
+        n = evidence.n_rows
+        weight = np.ones(n)
+        if evidence.sample_weight is not None:
+            weight = on_host(evidence.sample_weight).astype(np.float64)
+        usable = weight > 0.0
+        if evidence.oob_mask is not None:
+            usable &= (on_host(evidence.oob_mask)[:, active] != 0).sum(axis=1) >= 2
+        rows = np.flatnonzero(usable)
+        wide = max(len(active) * (evidence.n_classes or 1), X.shape[1])
+        most = min(MOST_ROWS, MOST_ELEMENTS // wide)
+        if len(rows) > most:
+            rows = np.sort(np.random.default_rng(seed).choice(rows, most, replace=False))
+        taken = evidence.take_members(active).take(rows)
+        shape = len(rows), len(active)
+        mask = np.ones(shape, bool)
+        if taken.oob_mask is not None:
+            mask = on_host(taken.oob_mask) != 0
+        features = X[rows].toarray() if hasattr(X, "toarray") else np.asarray(X)[rows]
+        return cls(
+            features=np.asarray(features, dtype=np.float64),
+            votes=np.where(mask[:, :, None], _every_class(taken), 0.0),
+            mask=mask,
+            target=on_host(taken.target),
+            weight=weight[rows] / max(float(weight[rows].sum()), np.finfo(float).tiny),
+            base=base,
+        )
+
+    @property
+    def classifies(self) -> bool:
+        """Whether votes are class probabilities."""
+        return bool(self.votes.shape[2] > 1)
+
+    @property
+    def n_rows(self) -> int:
+        """R."""
+        return len(self.target)
+
+    @property
+    def effective_rows(self) -> float:
+        """How many rows of equal weight say as much (Kish 1965)."""
+        return float(1.0 / np.sum(self.weight**2)) if self.n_rows else 0.0
+
+    def take(self, rows: np.ndarray) -> RowVotes:
+        """Slice every parallel array by row.
+
+        Parameters
+        ----------
+        rows : index array
+
+        Returns
+        -------
+        RowVotes
+        """
+        weight = self.weight[rows]
+        return replace(
+            self,
+            features=self.features[rows],
+            votes=self.votes[rows],
+            mask=self.mask[rows],
+            target=self.target[rows],
+            weight=weight / weight.sum(),
+        )
+
+    def moments(self) -> tuple[np.ndarray, np.ndarray]:
+        """Means and standard deviations of the features; outliers are drawn in first.
+
+        One code for "missing" of 1e9 would otherwise make all other values equal.
+
+        Returns
+        -------
+        mean, scale : ndarrays of shape (d,)
+            Scales are 1 for constant features.
+        """
+        with np.errstate(over="ignore"):
+            X = self.features.astype(np.float32).astype(np.float64)
+        X = np.where(np.isfinite(X), X, np.nan)
+        X[:, np.isnan(X).all(axis=0)] = 0.0
+        low, high = np.nanquantile(X, [TAIL, 1.0 - TAIL], axis=0)
+        reach = np.where(high > low, FAR * (high - low), np.inf)
+        X = np.clip(X, low - reach, high + reach)
+        mean, scale = np.nanmean(X, axis=0), np.nanstd(X, axis=0)
+        # Rounding leaves a constant column a spread of 1e-16 of its size.
+        return mean, np.where(scale > 1e-9 * np.abs(mean), scale, 1.0)
+
+    def full_vote(self, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray, float]:
+        """Each row's squared error or Brier score of the vote of *all* members.
+
+        Out of bag a row hears 37 % of the members. A quadratic score of all of them needs only
+        means over single members and over pairs, which those 37 % give without bias. Class votes
+        are first rescaled about the uniform distribution by the one factor that is best for all
+        rows: what a calibrator does for every vote is no merit of a gate.
+
+        Parameters
+        ----------
+        weights : ndarray of shape (R, k)
+            Of each row, on the simplex.
+
+        Returns
+        -------
+        losses : ndarray of shape (R,)
+        heard : ndarray of bool of shape (R,)
+            False where too little weight is on members that have not seen the row.
+        stretch : float
+            Factor that class votes were multiplied by, about the uniform distribution.
+        """
+        w = np.where(self.mask, weights, 0.0)
+        n_classes = self.votes.shape[2]
+        if self.classifies:
+            votes, truth = (
+                self.votes - 1.0 / n_classes,
+                np.eye(n_classes)[self.target] - 1.0 / n_classes,
+            )
+        else:
+            votes, truth = self.votes - self.target[:, None, None], np.zeros((self.n_rows, 1))
+        vote = np.einsum("ij,ijc->ic", w, votes)
+        squares = np.einsum("ij,ijc,ijc->i", w**2, votes, votes)
+        total, alone = w.sum(axis=1), np.sum(w**2, axis=1)
+        pairs = total**2 - alone
+        heard = pairs > LEAST_PAIRS
+        pair = (np.sum(vote**2, axis=1) - squares) / np.where(heard, pairs, 1.0)
+        own = squares / np.where(heard, alone, 1.0)
+        concentration = np.sum(weights**2, axis=1)
+        square = (1.0 - concentration) * pair + concentration * own
+        if not self.classifies:
+            return square, heard, 1.0
+        along = np.sum(vote * truth, axis=1) / np.where(heard, total, 1.0)
+        share = np.where(heard, self.weight, 0.0)
+        curve = float(share @ square)
+        stretch = float(share @ along) / curve if curve > 0.0 else 1.0
+        losses = np.sum(truth**2, axis=1) - 2.0 * stretch * along + stretch**2 * square
+        return losses, heard, stretch
+
+
+def _every_class(evidence: OOBEvidence) -> np.ndarray:
+    """Votes of shape (rows, members, C); C = 1 for regression."""
+    of_true = on_host(evidence.votes).astype(np.float64)
+    if evidence.n_classes is None:
+        return np.asarray(of_true[:, :, None])
+    if evidence.n_classes == 2:
+        of_second = np.where((on_host(evidence.target) == 1)[:, None], of_true, 1.0 - of_true)
+        return np.stack([1.0 - of_second, of_second], axis=2)
+    if evidence.class_votes is None:
+        raise ValueError(
+            "a gate reads every class's votes, but the evidence holds only those of the true "
+            "class; collect it with class_votes=True."
+        )
+    planes = (p.toarray() if hasattr(p, "toarray") else on_host(p) for p in evidence.class_votes)
+    return np.stack([np.asarray(plane, dtype=np.float64) for plane in planes], axis=2)
+
+
 class GateProblem:
     """The penalised out-of-bag loss of a gate, and its least value.
 
@@ -177,7 +434,7 @@ class GateProblem:
 
     def __init__(self, rows: RowVotes, floor: float, mean: np.ndarray, scale: np.ndarray) -> None:
         self.rows, self.mean, self.scale = rows, mean, scale
-        self.columns = rows.columns(mean, scale)
+        self.columns = standardised(rows.features, mean, scale)
         self.heard = rows.mask.astype(np.float64)
         self.log_base = np.log(rows.base)
         if rows.classifies:
@@ -187,15 +444,11 @@ class GateProblem:
         else:
             self.judged = rows.votes[:, :, 0]
         own = self.heard * rows.base
-        mean_vote = np.sum(own * self.judged, axis=1) / own.sum(axis=1)
-        self.anchor = PRIOR_MASS * mean_vote
-
-    @cached_property
-    def unit(self) -> float:
-        """Mean squared error of a member: it counts as half a nat, so priors mean the same."""
-        own = self.heard * self.rows.base
-        error = np.sum(own * (self.judged - self.rows.target[:, None]) ** 2, axis=1)
-        return float(self.rows.weight @ (error / own.sum(axis=1))) or 1.0
+        own /= own.sum(axis=1, keepdims=True)
+        self.anchor = PRIOR_MASS * np.sum(own * self.judged, axis=1)
+        # Mean squared error of a member: it counts as half a nat, so priors mean the same.
+        error = np.sum(own * (self.judged - rows.target[:, None]) ** 2, axis=1)
+        self.unit = float(rows.weight @ error) or 1.0
 
     def losses(self, logits: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Out-of-bag losses of rows, and their gradients in the logits.

@@ -1,11 +1,7 @@
-"""`LinearGate`: weights of the members that depend on the row.
-
-NumPy only: a deployed model has its gate without scikit-learn.
-"""
+"""`LinearGate`: weights of the members that depend on the row. NumPy only."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 
@@ -14,7 +10,7 @@ import numpy as np
 CLIP = 5.0
 """Standard deviations from the mean beyond which a feature has no more influence."""
 BLOCK_ELEMENTS = 2**21
-"""Numbers of X that are dense at a time (16 MiB)."""
+"""Numbers held at a time (16 MiB)."""
 LARGEST_LOGIT = 1e100
 """Far from where float64 ends; a fitted gate stays below a hundred."""
 
@@ -25,7 +21,7 @@ class LinearGate:
 
     ::
 
-        z = clip((x - mean) / scale, -clip, clip)
+        z = clip((x - mean) / scale, -5, 5)
         h = down @ z + offset
         w = softmax(base + up @ g),   g = h / sqrt(1 + h²)
 
@@ -43,13 +39,11 @@ class LinearGate:
         Zero: every row has the same weights.
     base : float64 ndarray of shape (n_members,)
         Logarithms of the weights at h = 0.
-    clip : float
 
     Examples
     --------
-    >>> gate = LinearGate(np.zeros(1), np.ones(1), np.ones((1, 1)), np.zeros(1),
-    ...                   np.array([[np.log(3.0)], [0.0]]), np.log([0.5, 0.5]), clip=1e9)
-    >>> gate.weights(np.array([[0.0], [1e9], [np.nan]])).round(6).tolist()
+    >>> gate = LinearGate([0], [1], [[1e9]], [0], np.log([[3], [1]]), np.log([0.5, 0.5]))
+    >>> gate.weights(np.array([[0.0], [5.0], [np.nan]])).round(6).tolist()
     [[0.5, 0.5], [0.75, 0.25], [0.5, 0.5]]
     """
 
@@ -59,8 +53,6 @@ class LinearGate:
     offset: np.ndarray
     up: np.ndarray
     base: np.ndarray
-    clip: float = CLIP
-    kind: ClassVar[str] = "linear"
     ARRAYS: ClassVar[tuple[str, ...]] = ("mean", "scale", "down", "offset", "up", "base")
 
     def __post_init__(self) -> None:
@@ -69,24 +61,18 @@ class LinearGate:
             if not np.all(np.isfinite(array)):
                 raise ValueError(f"the gate's {name} is not finite.")
             object.__setattr__(self, name, array)
-        k, rank, d = (array.shape[0] if array.ndim else 0 for array in self._sides)
+        d, rank, k = self.mean.size, self.offset.size, self.base.size
         shapes = (d,), (d,), (rank, d), (rank,), (k, rank), (k,)
         found = tuple(getattr(self, name).shape for name in self.ARRAYS)
         if min(k, rank, d) == 0 or found != shapes:
             raise ValueError("the arrays of the gate do not fit together.")
         if not np.all(self.scale >= np.finfo(np.float64).tiny):  # one over less is infinite
             raise ValueError("a scale of the gate is not above zero.")
-        if not (np.isfinite(self.clip) and self.clip > 0.0):
-            raise ValueError("the gate's clip is not a number above zero.")
         with np.errstate(over="ignore"):  # no row may overflow a logit
-            h = self.clip * np.abs(self.down).sum(axis=1) + np.abs(self.offset)
+            h = CLIP * np.abs(self.down).sum(axis=1) + np.abs(self.offset)
             logits = np.abs(self.base) + np.abs(self.up).sum(axis=1)
         if not max(h.max(), logits.max()) <= LARGEST_LOGIT:
             raise ValueError("the gate's coefficients are too large.")
-
-    @property
-    def _sides(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        return self.base, self.offset, self.mean
 
     @property
     def n_members(self) -> int:
@@ -103,39 +89,8 @@ class LinearGate:
         """Bytes of the arrays."""
         return sum(array.nbytes for array in self.arrays().values())
 
-    def standardised(self, X: Any) -> np.ndarray:
-        """The features ``z`` of rows.
-
-        Parameters
-        ----------
-        X : array-like or sparse matrix of shape (rows, n_features)
-
-        Returns
-        -------
-        ndarray of shape (rows, n_features)
-        """
-        return self._by_block(X, lambda rows: standardised(rows, self.mean, self.scale, self.clip))
-
-    def hidden(self, X: Any) -> np.ndarray:
-        """The positions ``h`` of rows along the gate's directions.
-
-        Parameters
-        ----------
-        X : array-like or sparse matrix of shape (rows, n_features)
-
-        Returns
-        -------
-        ndarray of shape (rows, rank)
-        """
-        return self._by_block(
-            X,
-            lambda rows: (
-                standardised(rows, self.mean, self.scale, self.clip) @ self.down.T + self.offset
-            ),
-        )
-
     def weights(self, X: Any) -> np.ndarray:
-        """Weights of the members for each row.
+        """Weights of the members for each row; a row's are the same bits whatever the others.
 
         Parameters
         ----------
@@ -146,20 +101,25 @@ class LinearGate:
         ndarray of shape (rows, n_members)
             Rows are on the simplex.
         """
-        return self.weights_at(self.hidden(X))
-
-    def weights_at(self, hidden: np.ndarray) -> np.ndarray:
-        """Weights of the members at positions ``h``.
-
-        Parameters
-        ----------
-        hidden : ndarray of shape (rows, rank)
-
-        Returns
-        -------
-        ndarray of shape (rows, n_members)
-        """
-        return softmax(self.base + bounded(hidden) @ self.up.T)
+        X = X.tocsr() if hasattr(X, "toarray") else np.asarray(X)
+        if X.ndim != 2 or X.shape[1] != self.n_features:
+            raise ValueError(
+                f"X has shape {X.shape}, but the gate reads {self.n_features} features."
+            )
+        out = np.empty((X.shape[0], self.n_members))
+        step = max(1, BLOCK_ELEMENTS // max(self.down.size, self.n_members))
+        for start in range(0, X.shape[0], step):
+            rows = X[start : start + step]
+            z = standardised(
+                rows.toarray() if hasattr(rows, "toarray") else rows, self.mean, self.scale
+            )
+            # Not a matrix product, whose rounding depends on the number of rows.
+            g = bounded((z[:, None, :] * self.down).sum(axis=2) + self.offset)
+            logits = np.tile(self.base, (len(z), 1))
+            for side, up in zip(g.T, self.up.T, strict=True):
+                logits += side[:, None] * up
+            out[start : start + step] = softmax(logits)
+        return out
 
     def take(self, members: np.ndarray) -> Self:
         """The same gate with its members in another order.
@@ -179,36 +139,17 @@ class LinearGate:
         """The arrays by name, as files hold them."""
         return {name: getattr(self, name) for name in self.ARRAYS}
 
-    def settings(self) -> dict[str, Any]:
-        """The rest, as files hold it."""
-        return {"clip": self.clip}
-
-    @classmethod
-    def rebuild(cls, arrays: Mapping[str, np.ndarray], settings: Mapping[str, Any]) -> Self:
-        """A gate from what a file holds; ValueError or KeyError where it holds none."""
-        return cls(**{name: arrays[name] for name in cls.ARRAYS}, clip=settings["clip"])
-
-    def _by_block(self, X: Any, of_block: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
-        sparse = hasattr(X, "toarray")
-        X = X.tocsr() if sparse else np.asarray(X)
-        if X.ndim != 2 or X.shape[1] != self.n_features:
-            raise ValueError(
-                f"X has shape {X.shape}, but the gate reads {self.n_features} features."
-            )
-        step = max(1, BLOCK_ELEMENTS // self.n_features)
-        blocks = (X[start : start + step] for start in range(0, max(X.shape[0], 1), step))
-        return np.concatenate([of_block(rows.toarray() if sparse else rows) for rows in blocks])
+    def __str__(self) -> str:
+        return f"gate of rank {len(self.offset)}"
 
 
-def standardised(X: np.ndarray, mean: np.ndarray, scale: np.ndarray, clip: float) -> np.ndarray:
+def standardised(X: np.ndarray, mean: np.ndarray, scale: np.ndarray) -> np.ndarray:
     """Features in standard deviations from the mean, clipped; 0 where X is not finite.
 
     Parameters
     ----------
     X : ndarray of shape (rows, d)
     mean, scale : ndarrays of shape (d,)
-    clip : float
-        Standard deviations at most.
 
     Returns
     -------
@@ -216,13 +157,13 @@ def standardised(X: np.ndarray, mean: np.ndarray, scale: np.ndarray, clip: float
 
     Examples
     --------
-    >>> standardised(np.array([[3.0, np.nan, 99.0]]), np.ones(3), np.ones(3), 5.0).tolist()
+    >>> standardised(np.array([[3.0, np.nan, 99.0]]), np.ones(3), np.ones(3)).tolist()
     [[2.0, 0.0, 5.0]]
     """
     with np.errstate(invalid="ignore", over="ignore"):
-        X = X.astype(np.float32, copy=False).astype(np.float64)
+        X = X.astype(np.float32, copy=False).astype(np.float64, order="C")
         z = (X - mean) * (1.0 / scale)
-        return np.where(np.isfinite(X), np.clip(z, -clip, clip), 0.0)
+        return np.where(np.isfinite(X), np.clip(z, -CLIP, CLIP), 0.0)
 
 
 def bounded(h: np.ndarray) -> np.ndarray:

@@ -19,7 +19,7 @@
 #include "kernel/portable.h"
 #include "kernel/products.h"
 #include "kernel/row_terms.h"
-#include "kernel/without_gil.h"
+#include "kernel/threads.h"
 
 #if defined(__GNUC__) && defined(__x86_64__)
 #define HAS_X86_KERNELS 1
@@ -184,7 +184,7 @@ void forward(Matrix<T> votes, Matrix<std::uint8_t> mask, Vector<T> weights, Outp
     const std::size_t rows = votes.shape(0), members = votes.shape(1);
     check(mask.shape(0) == rows && mask.shape(1) == members && weights.shape(0) == members &&
           n.shape(0) == rows && d.shape(0) == rows);
-    const WithoutGil meanwhile;
+    const sparsebag::WithoutGil meanwhile;
     KERNEL(votes.data(), mask.data(), weights.data(), rows, members, n.data(), d.data());
 }
 
@@ -194,7 +194,7 @@ void transposed(Matrix<T> votes, Matrix<std::uint8_t> mask, Vector<T> on_votes, 
     const std::size_t rows = votes.shape(0), members = votes.shape(1);
     check(mask.shape(0) == rows && mask.shape(1) == members && on_votes.shape(0) == rows &&
           on_mask.shape(0) == rows && sums.shape(0) == members);
-    const WithoutGil meanwhile;
+    const sparsebag::WithoutGil meanwhile;
     KERNEL(votes.data(), mask.data(), on_votes.data(), on_mask.data(), rows, members, sums.data());
 }
 
@@ -211,7 +211,7 @@ double loss_and_gradient(Matrix<float> votes, Matrix<std::uint8_t> mask, Vector<
     const RowTerms terms{uniform_vote.data(), target.data(), row_weight.data(), prior_mass,
                          least_denominator,   least_vote,    kept_share,        floor,
                          multiplicity,        log_loss,      is_zeroed};
-    const WithoutGil meanwhile;
+    const sparsebag::WithoutGil meanwhile;
     return evaluate(votes, mask, weights.data(), terms, n_threads, gradient.data()).loss;
 }
 
@@ -245,7 +245,7 @@ nb::tuple block_loss_and_gradient(Matrix<float> votes, Matrix<std::uint8_t> mask
     terms.weight_scale = weight_scale;
     Totals found;
     {
-        const WithoutGil meanwhile;
+        const sparsebag::WithoutGil meanwhile;
         found = evaluate(votes, mask, weights.data(), terms, n_threads, gradient.data());
     }
     return nb::make_tuple(found.loss, found.weight);
