@@ -14,8 +14,8 @@ import numpy as np
 
 from sparsebag.evidence.evidence import OOBEvidence
 from sparsebag.objective.losses import LogLoss
+from sparsebag.objective.objective import Objective
 from sparsebag.objective.penalties import ConcaveQuadratic
-from sparsebag.objective.simplex_objective import SimplexObjective
 from sparsebag.solvers.active_set import ActiveSet
 from sparsebag.solvers.auto import select_solver
 
@@ -66,7 +66,7 @@ def run(*, quick: bool) -> None:
         evidence = OOBEvidence(
             votes, None, np.zeros(n_rows, int), "classification", classes=np.arange(2)
         )
-        objective = SimplexObjective(evidence, LogLoss(), ConcaveQuadratic(0.0))
+        objective = Objective(evidence, LogLoss(), ConcaveQuadratic(0.0))
         ours = min(
             (ActiveSet(tol=TOL).solve(objective) for _ in range(REPEATS)), key=lambda s: s.seconds
         )

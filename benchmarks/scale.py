@@ -1,60 +1,290 @@
-"""Scale: how cost grows, Simplex SGD, evidence on disk, thousands of members, import time.
+"""Scale: growth with rows and members, Simplex SGD, evidence on disk, Dask, a GPU, import time.
 
-    python -m benchmarks.scale [--quick] [--only growth sgd out_of_core members import ...]
+    python -m benchmarks.scale [--quick] [--only growth sgd ...]
 
-Each section is a module ``scale_<section>`` with ``run(quick=...)``; what it prints is kept in
-``benchmarks/results/scale_<section>.txt`` unless ``--quick`` is given. Sections for which the
-hardware or an extra is missing say so and are skipped.
+Synthetic votes, log-loss, 37 % out of bag. What is printed is kept in
+``benchmarks/results/scale.txt`` unless ``--quick`` or ``--only`` is given. Sections for which the
+hardware or an extra is missing say so.
 """
 
 from __future__ import annotations
 
 import argparse
-import contextlib
-import importlib
-import importlib.util
-import io
+import multiprocessing
 import os
+import subprocess
 import sys
+import tempfile
+import time
+import warnings
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
+import numpy as np
+
+import sparsebag as sb
+from benchmarks import large_evidence
 from benchmarks.environment import environment
+from benchmarks.kept_output import kept_output
+from benchmarks.peak_memory import forget_peak, held_bytes, peak_bytes
+from benchmarks.solvers import read_bandwidth
+from sparsebag.solvers.mirror import Mirror, ProjectedSGD
 
-RESULTS = Path(__file__).parent / "results"
-SECTIONS = ("import", "growth", "sgd", "out_of_core", "members", "gpu", "dask")
+RESULTS = Path(__file__).parent / "results" / "scale.txt"
+GROWTH = [(10_000, 100), (100_000, 100), (1_000_000, 100), (10_000, 1000), (100_000, 1000)]
+GROWTH += [(10_000, 10_000)]
+SGD_SHAPE, DISK_SHAPE, DASK_SHAPE = (200_000, 1000), (200_000, 500), (409_600, 400)
+GPU_SHAPE = (1_000_000, 10_000)
+SHARE = 4
+"""Evidence on disk is so many times the memory a solve may take."""
+PASSES = 5
+ROWS_AT_ONCE = 4096
+HEAVY = ["torch", "cupy", "dask", "pandas", "onnxruntime", "pyarrow", "sklearn", "scipy"]
 
 
-class _Both(io.TextIOBase):
-    """What is printed is seen and kept."""
+def block_of(number: int, n_rows: int, n_members: int) -> tuple[np.ndarray, ...]:
+    """Votes (zero in the bag), mask and targets of some rows; the same for the same number."""
+    rng = np.random.default_rng(number)
+    skill = np.random.default_rng(2).normal(1.0, 0.3, n_members).astype(np.float32)
+    logit = 1.5 * rng.standard_normal((n_rows, n_members), dtype=np.float32) + skill
+    logit += 1.5 * rng.standard_normal((n_rows, 1), dtype=np.float32)
+    mask = rng.random((n_rows, n_members), dtype=np.float32) < 0.37
+    votes = np.where(mask, 1.0 / (1.0 + np.exp(-logit)), 0.0).astype(np.float32)
+    return votes, mask, np.arange(n_rows) % 2
 
-    def __init__(self) -> None:
-        self.kept = io.StringIO()
 
-    def write(self, text: str) -> int:
-        sys.__stdout__.write(text)
-        return self.kept.write(text)
+def blocks(n_rows: int, n_members: int) -> Iterator[tuple[np.ndarray, ...]]:
+    for first in range(0, n_rows, ROWS_AT_ONCE):
+        yield block_of(first // ROWS_AT_ONCE, min(ROWS_AT_ONCE, n_rows - first), n_members)
 
-    def flush(self) -> None:
-        sys.__stdout__.flush()
+
+def arrays(n_rows: int, n_members: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    votes = np.empty((n_rows, n_members), dtype=np.float32)
+    mask = np.empty((n_rows, n_members), dtype=np.bool_)
+    first = 0
+    for some, unseen, _ in blocks(n_rows, n_members):
+        rows = slice(first, first + len(some))
+        votes[rows], mask[rows], first = some, unseen, first + len(some)
+    return votes, mask, np.arange(n_rows) % 2
+
+
+def timed(*args: Any, **how: Any) -> tuple[sb.Solution, float]:
+    start = time.perf_counter()
+    found = sb.fit_weights(*args, **how)
+    return found, time.perf_counter() - start
+
+
+def run_import(quick: bool) -> None:
+    for module in ("numpy", "sparsebag"):
+        code = f"import sys, time; s = time.process_time(); import {module}; "
+        code += f"print(time.process_time() - s, *sorted(set({HEAVY}) & set(sys.modules)))"
+        runs = [subprocess.check_output([sys.executable, "-c", code], text=True) for _ in range(3)]
+        seconds, *heavy = min(run.split() for run in runs)
+        print(
+            f"import {module:<10}{1e3 * float(seconds):>6.0f} ms; heavy modules: {heavy or 'none'}"
+        )
+
+
+def run_growth(quick: bool) -> None:
+    speed = read_bandwidth()
+    print(f"One thread reads {speed / 1e9:.1f} GB/s; × is a multiple of the time that takes.\n")
+    print(
+        f"{'M':>10}{'N':>8}{'evidence':>10}  {'solver':<20}{'s':>7}{'×':>6}{'passes':>8}{'kept':>6}"
+    )
+    for n_rows, n_members in GROWTH[:2] if quick else GROWTH:
+        given = arrays(n_rows, n_members)
+        for solver in ("active_set", "projected_gradient", "mirror"):
+            found, seconds = timed(*given, solver=solver)
+            print(
+                f"{n_rows:>10,}{n_members:>8,}{5 * n_rows * n_members / 1e6:>7.0f} MB  {solver:<20}"
+                f"{seconds:>7.2f}{seconds * speed / found.nbytes_read:>6.1f}"
+                f"{found.n_evaluations:>8}{found.n_active:>6}",
+                flush=True,
+            )
+
+
+def run_large(quick: bool) -> None:
+    large_evidence.run(quick=quick)
+
+
+def run_sgd(quick: bool) -> None:
+    n_rows, n_members = (40_000, 100) if quick else SGD_SHAPE
+    given = arrays(n_rows, n_members)
+    print(f"M = {n_rows:,}, N = {n_members}; at most {PASSES} passes over the rows\n")
+    for lam in (0.0, 0.02):
+        exact, seconds = timed(*given, lam=lam, solver="projected_gradient")
+        print(f"λ = {lam:<5g}{'exact':<28}{exact.objective:.8f}{'':>19}{seconds:>7.1f} s")
+
+        def rows() -> Iterator[tuple[np.ndarray, ...]]:
+            for first in range(0, n_rows, ROWS_AT_ONCE):
+                yield tuple(a[first : first + ROWS_AT_ONCE] for a in given)
+
+        stream = sb.stream_rows(rows, labels=[0, 1])
+        for name, args, solver in (
+            ("mirror, in memory", given, Mirror(max_passes=PASSES)),
+            ("projected_sgd, in memory", given, ProjectedSGD(max_passes=PASSES)),
+            ("mirror, generator", (stream,), Mirror(max_passes=PASSES)),
+        ):
+            found, seconds = timed(*args, lam=lam, solver=solver)
+            excess = (found.objective - exact.objective) / exact.objective
+            print(
+                f"{'':<9}{name:<28}{found.objective:.8f}{excess:>+10.1e}"
+                f"{found.n_passes or found.n_evaluations:>4.0f} passes{seconds:>6.1f} s",
+                flush=True,
+            )
+
+
+def stored(folder: Path, kind: str) -> Any:
+    """Rows in files of a kind, as `fit_weights` takes them."""
+    if kind == "parquet":
+        return sb.stream_rows(folder / "rows.parquet", labels=[0, 1])
+    if kind == "npy":
+        return sb.stream_rows(*(folder / f"{n}.npy" for n in ("votes", "mask", "y")))
+    import zarr
+
+    return sb.stream_rows(*(zarr.open(str(folder / f"{n}.zarr")) for n in ("votes", "mask", "y")))
+
+
+def store(folder: Path, kind: str, n_rows: int, n_members: int) -> None:
+    if kind == "parquet":
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        types = {"votes": pa.list_(pa.float32()), "oob_mask": pa.list_(pa.bool_()), "y": pa.int64()}
+        with pq.ParquetWriter(folder / "rows.parquet", pa.schema(list(types.items()))) as file:
+            for votes, mask, y in blocks(n_rows, n_members):
+                columns = {"votes": list(votes), "oob_mask": list(mask), "y": y}
+                file.write_table(pa.table(columns, schema=pa.schema(list(types.items()))))
+        return
+    for name, values in zip(("votes", "mask", "y"), arrays(n_rows, n_members), strict=True):
+        if kind == "npy":
+            np.save(folder / f"{name}.npy", values)
+            continue
+        import zarr
+
+        chunks = (2048, *values.shape[1:])
+        path = str(folder / f"{name}.zarr")
+        zarr.create_array(path, shape=values.shape, chunks=chunks, dtype=values.dtype)[:] = values
+
+
+def solve_stored(folder: Path, kind: str, limit: int, checkpoint: Path | None, out: Any) -> None:
+    stream = stored(folder, kind)
+    next(stream.blocks(1 << 20))  # what is imported is not counted
+    forget_peak()
+    before = held_bytes()
+    found, seconds = timed(stream, memory_limit=limit, checkpoint=checkpoint)
+    out.put((found.objective, found.n_passes, found.status.name, seconds, peak_bytes() - before))
+
+
+def run_out_of_core(quick: bool) -> None:
+    n_rows, n_members = (40_000, 200) if quick else DISK_SHAPE
+    limit = 5 * n_rows * n_members // SHARE
+    print(f"M = {n_rows:,}, N = {n_members}; memory_limit {limit / 2**20:.0f} MiB, a quarter\n")
+    context = multiprocessing.get_context("spawn")
+    for kind in ("npy", "zarr", "parquet"):
+        with tempfile.TemporaryDirectory() as name:
+            folder = Path(name)
+            try:
+                store(folder, kind, n_rows, n_members)
+            except ImportError as error:
+                print(f"{kind}: skipped, {error}")
+                continue
+            for how in ("", "killed, again"):
+                out, checkpoint = context.Queue(), folder / "solve.npz"
+                args = (folder, kind, limit, checkpoint, out)
+                if how:
+                    checkpoint.unlink()
+                    killed = context.Process(target=solve_stored, args=args)
+                    killed.start()
+                    while not checkpoint.exists() and killed.is_alive():
+                        time.sleep(0.01)
+                    killed.kill()
+                    killed.join()
+                process = context.Process(target=solve_stored, args=args)
+                process.start()
+                objective, passes, status, seconds, grown = out.get()
+                process.join()
+                print(
+                    f"{kind:<9}{how:<15}objective {objective:.8f}, {passes:.2f} passes, {status}, "
+                    f"{seconds:.1f} s; memory grew by {grown / 2**20:.0f} MiB",
+                    flush=True,
+                )
+
+
+def run_dask(quick: bool) -> None:
+    try:
+        import dask.array as da
+        from distributed import Client, LocalCluster, wait
+    except ImportError:
+        print("Dask is not installed (pip install 'sparsebag[dask]').")
+        return
+    n_rows, n_members = (40_960, 100) if quick else DASK_SHAPE
+    given = arrays(n_rows, n_members)
+    here, seconds = timed(*given, lam=0.01)
+    print(f"M = {n_rows:,}, N = {n_members}\n\nin memory{seconds:>13.1f} s")
+    for n_workers in (1, 2):
+        how: dict[str, Any] = {"n_workers": n_workers, "threads_per_worker": 1}
+        with LocalCluster(**how, dashboard_address=None) as cluster, Client(cluster):
+            parts = [da.from_array(a, chunks=(n_rows // 8, *a.shape[1:])).persist() for a in given]
+            wait(parts)
+            there, _ = timed(*parts, lam=0.01)  # the workers import what they need
+            there, seconds = timed(*parts, lam=0.01)
+        off = np.abs(there.weights - here.weights).max()
+        print(f"{n_workers} worker(s){seconds:>11.1f} s; weights off by {off:.0e}", flush=True)
+
+
+def run_gpu(quick: bool) -> None:
+    try:
+        import torch
+    except ImportError:
+        print("PyTorch is not installed.")
+        return
+    if not torch.cuda.is_available():
+        print("There is no CUDA device.")
+        return
+    n_rows, n_members = (100_000, 1000) if quick else GPU_SHAPE
+    print(f"{torch.cuda.get_device_name()}, M = {n_rows:,}, N = {n_members:,}\n")
+    votes = torch.empty((n_rows, n_members), dtype=torch.float32, device="cuda")
+    mask = torch.empty((n_rows, n_members), dtype=torch.bool, device="cuda")
+    first = 0
+    for some, unseen, _ in blocks(n_rows, n_members):
+        rows = slice(first, first + len(some))
+        votes[rows], mask[rows] = torch.asarray(some), torch.asarray(unseen)
+        first += len(some)
+    y = torch.arange(n_rows, device="cuda") % 2
+    for call in ("first call", "second call"):
+        found, seconds = timed(votes, mask, y, lam=0.01)
+        print(
+            f"{call:<13}{seconds:>7.2f} s, objective {found.objective:.9f}, {found.n_active} kept"
+        )
+
+
+SECTIONS = {
+    "import": run_import,
+    "growth": run_growth,
+    "large": run_large,
+    "sgd": run_sgd,
+    "out_of_core": run_out_of_core,
+    "dask": run_dask,
+    "gpu": run_gpu,
+}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="small sizes; nothing is kept")
-    parser.add_argument("--only", nargs="+", choices=SECTIONS, default=SECTIONS)
-    args = parser.parse_args()
+    parser.add_argument("--only", nargs="+", choices=SECTIONS)
+    options = parser.parse_args()
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    for section in args.only:
-        if importlib.util.find_spec(f"benchmarks.scale_{section}") is None:
-            print(f"\n## {section}: there is no such section here")
-            continue
-        both = _Both()
-        with contextlib.redirect_stdout(both):
-            print(f"python -m benchmarks.scale --only {section}")
-            print(", ".join(f"{name} {value}" for name, value in environment().items() if value))
-            ran = importlib.import_module(f"benchmarks.scale_{section}").run(quick=args.quick)
-        if not args.quick and ran is not False:  # a skipped section's last results stay
-            (RESULTS / f"scale_{section}.txt").write_text(both.kept.getvalue())
+    warnings.filterwarnings("ignore")
+    with kept_output(None if options.quick or options.only else RESULTS):
+        print("python -m benchmarks.scale")
+        print(", ".join(f"{name} {value}" for name, value in environment().items() if value))
+        for section in options.only or SECTIONS:
+            if section != "large":  # it has a title of its own
+                print(f"\n## {section.replace('_', ' ').capitalize()}\n", flush=True)
+            SECTIONS[section](options.quick)
 
 
 if __name__ == "__main__":

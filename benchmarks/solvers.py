@@ -30,9 +30,8 @@ from benchmarks.datasets.suite import load
 from sparsebag.evidence.collect import collect_evidence
 from sparsebag.evidence.from_ensemble import read_ensemble
 from sparsebag.objective.losses import resolve_loss
-from sparsebag.objective.pass_threads import at_most_pass_threads
+from sparsebag.objective.objective import Objective
 from sparsebag.objective.penalties import ConcaveQuadratic
-from sparsebag.objective.simplex_objective import SimplexObjective
 from sparsebag.settings import DROP_THRESHOLD
 from sparsebag.solvers.active_set import ActiveSet
 from sparsebag.solvers.auto import select_solver
@@ -63,7 +62,7 @@ class Problem:
     name: str
     n_members: int
     lam: float
-    objective: SimplexObjective
+    objective: Objective
 
 
 def problems(grid: list, lams: tuple | None, well_posed: bool, args) -> Iterator[Problem]:
@@ -83,7 +82,7 @@ def problems(grid: list, lams: tuple | None, well_posed: bool, args) -> Iterator
         evidence = collect_evidence(pool, X, y, dtype=dtype, n_jobs=-1)
         del forest, pool
         for lam in lams or own_lams:
-            objective = SimplexObjective(
+            objective = Objective(
                 evidence,
                 resolve_loss("auto", task),
                 ConcaveQuadratic(lam),
@@ -93,9 +92,10 @@ def problems(grid: list, lams: tuple | None, well_posed: bool, args) -> Iterator
             yield Problem(name, n_members, lam, objective)
 
 
-def timed(solver: Solver, objective: SimplexObjective, repeats: int) -> Solution:
+def timed(solver: Solver, objective: Objective, repeats: int) -> Solution:
     # For SLSQP too: threads only add noise on a shared machine.
-    with one_blas_thread(), at_most_pass_threads(1):
+    os.environ["OMP_NUM_THREADS"] = "1"  # of the compiled passes
+    with one_blas_thread():
         runs = [solver.solve(objective) for _ in range(repeats)]
     best = min(runs, key=lambda s: s.seconds)
     # What users get: weights the paper calls negligible are dropped, for every solver alike.

@@ -6,8 +6,10 @@ import numpy as np
 
 from sparsebag.evidence.evidence import OOBEvidence
 from sparsebag.objective.losses import Brier, LogLoss, SquaredError
+from sparsebag.objective.objective import Objective
 from sparsebag.objective.penalties import ConcaveQuadratic
-from sparsebag.objective.simplex_objective import SimplexObjective
+from sparsebag.sources.readers import stream_rows
+from sparsebag.sources.stream import StreamRows
 
 LOSSES = {"log_loss": LogLoss(), "squared_error": SquaredError(), "brier": Brier()}
 
@@ -58,15 +60,53 @@ def objective(
     floor: float = 1e-3,
     prior_mass: float = 0.02,
     **settings: object,
-) -> SimplexObjective:
+) -> Objective:
     """An objective on random evidence."""
-    return SimplexObjective(
+    return Objective(
         evidence(loss, **settings),  # type: ignore[arg-type]
         LOSSES[loss],
         ConcaveQuadratic(lam),
         floor=floor,
         prior_mass=prior_mass,
     )
+
+
+def streamed(
+    f: Objective, *, memory: int = 1 << 30, block_rows: int | None = None, generated: bool = False
+) -> Objective:
+    """The same objective, its rows read block by block; ``memory`` is what may be shared out."""
+    e = f.evidence
+    how = {"task": e.task, "labels": e.classes, "every_class": e.class_votes is not None}
+    if generated:
+        parts = [e.take(slice(i, i + 50)) for i in range(0, e.n_rows, 50)]
+        weighted = e.sample_weight is not None
+        stream = stream_rows(
+            [(p.votes, p.oob_mask, p.target, *([p.sample_weight] * weighted)) for p in parts], **how
+        )
+    else:
+        stream = stream_rows(
+            e.votes,
+            e.oob_mask,
+            e.target,
+            sample_weight=e.sample_weight,
+            block_rows=block_rows,
+            **how,
+        )
+    source = StreamRows(stream)
+    source.memory = memory
+    return Objective(source, f.loss, f.penalty, floor=f.floor, prior_mass=f.prior_mass)
+
+
+def is_native(f: Objective) -> bool:
+    """Whether the compiled kernel reads the objective's rows."""
+    return f._parts.block._native is not None
+
+
+def general(f: Objective) -> Objective:
+    """The same objective, read the general way."""
+    other = Objective(f.evidence, f.loss, f.penalty, floor=f.floor, prior_mass=f.prior_mass)
+    other._parts.block._native = None
+    return other
 
 
 def interior_point(n_members: int, seed: int = 0) -> np.ndarray:

@@ -6,18 +6,15 @@ from pathlib import Path
 import sparsebag
 
 ROOT = Path(sparsebag.__file__).parent
-ORDER = ["evidence", "objective", "solvers", "student", "calibration", "judge"]
+ORDER = ["evidence", "sources", "objective", "solvers", "student", "calibration", "judge"]
 ORDER += ["local", "deploy", "report"]
 BELOW_ALL = "progress"
 # Modules at the root stand on all folders; among themselves they have an order too.
 TOP = [
     "settings",
-    "streaming",
-    "cluster_weights",
     "fit_weights",
-    "weighted_model",
     "pipeline",
-    "cluster_compress",
+    "compress_dask",
     "validation",
     "estimators",
     "compress",

@@ -22,11 +22,6 @@ def gap_of(votes, weights):
     return weights @ gradient - gradient.min()
 
 
-def online(votes, y):
-    empty = sb.OnlineWeights(loss="squared_error", prior_mass=0.0)
-    return empty.partial_fit(votes, None, y).solution_
-
-
 def in_memory(votes, y, **how):
     return sb.fit_weights(votes, None, y, loss="squared_error", prior_mass=0.0, **how)
 
@@ -36,7 +31,7 @@ def streamed(votes, y, **how):
     return sb.fit_weights(stream, loss="squared_error", prior_mass=0.0, **how)
 
 
-@pytest.mark.parametrize("fit", [in_memory, streamed, online])
+@pytest.mark.parametrize("fit", [in_memory, streamed])
 def test_a_converged_solve_keeps_the_small_weights_it_needs(fit):
     votes, y = needed_dust()
     solution = fit(votes, y)

@@ -19,8 +19,8 @@ from sparsebag.evidence.collect import collect_evidence
 from sparsebag.evidence.evidence import OOBEvidence
 from sparsebag.fit_weights import solve_weights
 from sparsebag.objective.losses import LogLoss
+from sparsebag.objective.objective import Objective
 from sparsebag.objective.penalties import ConcaveQuadratic, Penalty
-from sparsebag.objective.simplex_objective import SimplexObjective
 from sparsebag.settings import Settings, resolve_settings
 from sparsebag.solvers.base import Solution
 
@@ -71,8 +71,8 @@ class BaggedTrees:
                 problem.ensemble, problem.X, problem.y, lam=lam, preset=PRESETS[preset]
             )
 
-    def objective(self, settings: Settings, penalty: Penalty | None = None) -> SimplexObjective:
-        return SimplexObjective(
+    def objective(self, settings: Settings, penalty: Penalty | None = None) -> Objective:
+        return Objective(
             self.evidence,
             LogLoss(),
             penalty or ConcaveQuadratic(settings.lam),

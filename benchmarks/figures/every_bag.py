@@ -24,8 +24,8 @@ from sparsebag.evidence.collect import collect_evidence
 from sparsebag.evidence.evidence import OOBEvidence
 from sparsebag.fit_weights import solve_weights
 from sparsebag.objective.losses import resolve_loss
+from sparsebag.objective.objective import Objective
 from sparsebag.objective.penalties import ConcaveQuadratic
-from sparsebag.objective.simplex_objective import SimplexObjective
 from sparsebag.settings import Settings, resolve_settings
 
 TREES = "DecisionTree"
@@ -52,10 +52,10 @@ class PaperFit:
         return resolve_settings(lam=None, preset="paper", **auto)
 
     @cached_property
-    def objective(self) -> SimplexObjective:
+    def objective(self) -> Objective:
         settings = self.settings
         loss = resolve_loss(settings.loss, self.evidence.task)
-        return SimplexObjective(
+        return Objective(
             self.evidence,
             loss,
             ConcaveQuadratic(settings.lam or 0.0),

@@ -11,8 +11,8 @@ import numpy as np
 from benchmarks.datasets import PAPER_SEED
 from benchmarks.figures.bagged_trees import PRESETS, BaggedTrees, settings_of
 from benchmarks.figures.style import COLOUR, LABEL, new_figure, save
+from sparsebag.objective.objective import Objective
 from sparsebag.objective.penalties import ConcaveQuadratic
-from sparsebag.objective.simplex_objective import SimplexObjective
 from sparsebag.settings import DEFAULT_FLOOR
 from sparsebag.solvers.base import drop_small_weights
 
@@ -54,7 +54,7 @@ def loss_curvature(bagged: BaggedTrees) -> dict[str, Any]:
     }
 
 
-def curvatures(objective: SimplexObjective, weights: np.ndarray) -> np.ndarray:
+def curvatures(objective: Objective, weights: np.ndarray) -> np.ndarray:
     """The Hessian's eigenvalues along the simplex (directions that sum to zero), ascending."""
     n = len(weights)
     # Columns after the first of this Q are orthonormal and sum to zero.

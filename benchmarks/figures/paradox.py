@@ -11,8 +11,8 @@ from benchmarks.figures.bagged_trees import BaggedTrees
 from benchmarks.figures.style import COLOUR, new_figure, save
 from sparsebag.evidence.evidence import OOBEvidence
 from sparsebag.objective.losses import LogLoss
+from sparsebag.objective.objective import Objective
 from sparsebag.objective.penalties import ConcaveQuadratic, L1Norm, Penalty
-from sparsebag.objective.simplex_objective import SimplexObjective
 from sparsebag.settings import DEFAULT_FLOOR
 from sparsebag.solvers.projected_gradient import ProjectedGradient
 
@@ -35,7 +35,7 @@ def grid() -> np.ndarray:
     ) / float(STEPS)
 
 
-def objective_of(bagged: BaggedTrees, penalty: Penalty) -> SimplexObjective:
+def objective_of(bagged: BaggedTrees, penalty: Penalty) -> Objective:
     """Log-loss of the bag's first three trees on rows none of them has seen: a convex loss."""
     problem = bagged.problem
     rows = np.arange(len(problem.y_test))
@@ -47,7 +47,7 @@ def objective_of(bagged: BaggedTrees, penalty: Penalty) -> SimplexObjective:
         classes=np.arange(problem.n_classes),
         source="holdout",
     )
-    return SimplexObjective(evidence, LogLoss(), penalty, floor=DEFAULT_FLOOR)
+    return Objective(evidence, LogLoss(), penalty, floor=DEFAULT_FLOOR)
 
 
 def measure(bagged: BaggedTrees) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 The data flows one way, a folder a step::
 
     evidence    what each member says about rows it never saw
+    sources     where those rows are: memory, files, a Dask cluster
     objective   loss of the weighted vote on those rows, plus a penalty on the weights
     solvers     weights on the probability simplex, most of them exactly zero
     student     trees pruned inside, their leaves taught by the whole ensemble
@@ -27,8 +28,8 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from sparsebag.cluster_compress import SampledRowsWarning
     from sparsebag.compress import compress
+    from sparsebag.compress_dask import SampledRowsWarning
     from sparsebag.deploy.artifact import ArtifactError, load, save
     from sparsebag.deploy.compiled import CompiledEnsemble
     from sparsebag.deploy.verification import ExportMismatch, Verification, verify
@@ -38,10 +39,6 @@ if TYPE_CHECKING:
         UncoveredRowsWarning,
         UnverifiedRowsWarning,
     )
-    from sparsebag.evidence.member_rows import stream_members
-    from sparsebag.evidence.row_stream import RowStream
-    from sparsebag.evidence.stored_rows import open_evidence, store_evidence
-    from sparsebag.evidence.stream_rows import stream_rows
     from sparsebag.fit_weights import fit_weights
     from sparsebag.judge.curve import RiskCurve
     from sparsebag.judge.selection import Selection
@@ -49,24 +46,19 @@ if TYPE_CHECKING:
     from sparsebag.report.compression_report import CompressionReport
     from sparsebag.solvers.auto import select_solver
     from sparsebag.solvers.base import Solution, Status
-    from sparsebag.streaming import OnlineWeights
-    from sparsebag.weighted_model import with_weights
+    from sparsebag.sources.readers import stream_rows
+    from sparsebag.sources.stream import RowStream
 
 __version__ = "0.1.0"
 
 __all__ = [
     "compress",
     "fit_weights",
-    "OnlineWeights",
-    "with_weights",
     "SparseBaggingClassifier",
     "SparseBaggingRegressor",
     "OOBEvidence",
     "RowStream",
     "stream_rows",
-    "stream_members",
-    "store_evidence",
-    "open_evidence",
     "UncoveredRowsWarning",
     "UnverifiedRowsWarning",
     "SampledRowsWarning",
@@ -93,16 +85,12 @@ _HOMES = {
     "fit_weights": "fit_weights",
     "SparseBaggingClassifier": "estimators",
     "SparseBaggingRegressor": "estimators",
-    "OnlineWeights": "streaming",
     "OOBEvidence": "evidence.evidence",
-    "RowStream": "evidence.row_stream",
-    "stream_rows": "evidence.stream_rows",
-    "stream_members": "evidence.member_rows",
-    "store_evidence": "evidence.stored_rows",
-    "open_evidence": "evidence.stored_rows",
+    "RowStream": "sources.stream",
+    "stream_rows": "sources.readers",
     "UncoveredRowsWarning": "evidence.evidence",
     "UnverifiedRowsWarning": "evidence.evidence",
-    "SampledRowsWarning": "cluster_compress",
+    "SampledRowsWarning": "compress_dask",
     "RiskCurve": "judge.curve",
     "Selection": "judge.selection",
     "Solution": "solvers.base",
@@ -110,7 +98,6 @@ _HOMES = {
     "select_solver": "solvers.auto",
     "CompressionReport": "report.compression_report",
     "CompiledEnsemble": "deploy.compiled",
-    "with_weights": "weighted_model",
     "load": "deploy.artifact",
     "save": "deploy.artifact",
     "ArtifactError": "deploy.artifact",

@@ -14,12 +14,10 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from sparsebag.cluster_compress import compress_on_cluster
+from sparsebag.compress_dask import compress_on_cluster
 from sparsebag.deploy.deployable import Deployable
 from sparsebag.deploy.weighted_vote import WeightedVote
-from sparsebag.evidence.cluster_matrices import given_rows
 from sparsebag.evidence.evidence import warn_unverified
-from sparsebag.evidence.from_cluster import is_on_cluster
 from sparsebag.evidence.from_ensemble import read_ensemble
 from sparsebag.evidence.members import Task
 from sparsebag.evidence.readable import check_readable
@@ -27,6 +25,7 @@ from sparsebag.objective.losses import Loss
 from sparsebag.pipeline import Compressed, compress_pool
 from sparsebag.settings import settings_of
 from sparsebag.solvers.base import Solver
+from sparsebag.sources.dask import given_rows, is_dask
 from sparsebag.validation import (
     LeftOutOfPickle,
     accepts,
@@ -208,7 +207,7 @@ class _SparseBagging(Deployable, MetaEstimatorMixin, BaseEstimator):  # type: ig
         settings = settings_of(self, self._task, source)
         check_ensemble(self._ensemble_to_fit(), self._task)
         X, y = given_rows(X, y, sample_weight)
-        if is_on_cluster(X) and not self._is_frozen:
+        if is_dask(X) and not self._is_frozen:
             raise ValueError(
                 "scikit-learn cannot fit an ensemble to a Dask array; fit it first and pass "
                 "it to sparsebag.compress, or wrap it in sklearn.frozen.FrozenEstimator."
@@ -218,7 +217,7 @@ class _SparseBagging(Deployable, MetaEstimatorMixin, BaseEstimator):  # type: ig
         validate_data(self, X, skip_check_array=True)
         ensemble = self._fitted_ensemble(X, y, sample_weight, fit_params)
         pool = read_ensemble(ensemble)
-        if is_on_cluster(X):
+        if is_dask(X):
             found = compress_on_cluster(pool, X, y, settings, sample_weight)
         else:
             found = compress_pool(pool, X, y, settings, sample_weight)

@@ -5,52 +5,80 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from dataclasses import replace
+from numbers import Real
 from typing import Any, Literal
 
-from sparsebag.cluster_weights import fit_weights_on_cluster
-from sparsebag.evidence.cluster_matrices import are_row_blocks
 from sparsebag.evidence.evidence import OOBEvidence, warn_uncovered
-from sparsebag.evidence.from_cluster import is_on_cluster
 from sparsebag.evidence.from_predictions import from_predictions
 from sparsebag.evidence.members import Task
 from sparsebag.evidence.readable import check_given
-from sparsebag.evidence.row_stream import RowStream
 from sparsebag.objective.losses import Loss, resolve_loss
+from sparsebag.objective.objective import Objective
 from sparsebag.objective.penalties import ConcaveQuadratic
-from sparsebag.objective.simplex_objective import SimplexObjective
 from sparsebag.settings import Settings, check_strength, check_verbose, resolve_settings
 from sparsebag.solvers.auto import resolve_solver
 from sparsebag.solvers.base import Solution, Solver, judged_solve, one_blas_thread
 from sparsebag.solvers.simplex import check_given_start
-from sparsebag.streaming import solve_stream
+from sparsebag.sources.base import Source
+from sparsebag.sources.dask import is_dask, rows_of_matrices
+from sparsebag.sources.stream import (
+    DEFAULT_MEMORY,
+    SMALLEST_MEMORY,
+    Checkpoint,
+    RowStream,
+    StreamRows,
+)
 
 Array = Any
 
 
 def solve_weights(
-    evidence: OOBEvidence, settings: Settings, *, start: Array | None = None, verbose: int = 0
+    rows: OOBEvidence | Source,
+    settings: Settings,
+    *,
+    start: Array | None = None,
+    checkpoint: str | os.PathLike[str] | None = None,
+    verbose: int = 0,
 ) -> Solution:
-    """Minimise the objective the settings describe and drop what they call negligible."""
-    if evidence.n_members < 2:
+    """Minimise the objective the settings describe and drop what they call negligible.
+
+    Parameters
+    ----------
+    rows : OOBEvidence or Source
+    settings : Settings
+    start : array of shape (N,), optional
+    checkpoint : path, optional
+        Of streams: where the best weights so far are kept.
+    verbose : int, default 0
+
+    Returns
+    -------
+    Solution
+    """
+    if rows.n_members < 2:
         raise ValueError("there is one member only; there is nothing to choose from.")
-    loss = resolve_loss(settings.loss, evidence.task)
-    warn_uncovered(evidence)
+    loss, penalty = resolve_loss(settings.loss, rows.task), ConcaveQuadratic(settings.lam or 0.0)
+    if isinstance(rows, OOBEvidence):
+        warn_uncovered(rows)
+    how = {"floor": settings.floor, "prior_mass": settings.prior_mass}
+    saved = None
+    if checkpoint is not None:
+        saved = Checkpoint(checkpoint, repr((rows.n_members, rows.task, loss.name, penalty, how)))
+        start = saved.weights if saved.weights is not None else start
     with one_blas_thread():
-        objective = SimplexObjective(
-            evidence,
-            loss,
-            ConcaveQuadratic(settings.lam or 0.0),
-            floor=settings.floor,
-            prior_mass=settings.prior_mass,
-        )
-        solver = resolve_solver(settings.solver, objective, verbose)
-        return judged_solve(
-            solver,
+        objective = Objective(rows, loss, penalty, **how)
+        if saved is not None:
+            objective.on_pass = saved.save
+        solution = judged_solve(
+            resolve_solver(settings.solver, objective, verbose),
             objective,
             start,
             drop_threshold=settings.drop_threshold,
             drops_always=settings.drops_always,
         )
+    if not isinstance(rows, OOBEvidence):
+        objective.warn_of_rows()
+    return replace(solution, n_passes=objective.n_passes)
 
 
 def fit_weights(
@@ -78,12 +106,9 @@ def fit_weights(
     predictions : array of shape (M, N) or (M, N, C), or RowStream
         What member j says of row i: a regression prediction; the probability of the row's true
         class; or, with three axes, of every class. NumPy, PyTorch or CuPy; the work stays on
-        the array's device and in its precision. A Dask array is solved where its workers have it,
-        and so is a list of ``dask.delayed`` objects or futures, one a block of rows, that carry
-        the rest themselves: ``(predictions, oob_mask, y)``, or a sample weight more.
-        Or a stream of row blocks, for evidence that is larger than memory or made on the way
-        (`sparsebag.stream_rows`, `sparsebag.open_evidence`, `sparsebag.stream_members`); it
-        carries its mask and targets itself.
+        the array's device and in its precision. A Dask array is solved where its workers have it.
+        Or a stream of row blocks (`sparsebag.stream_rows`), for evidence that is larger than memory
+        or made on the way; it carries its mask and targets itself.
     oob_mask : array of shape (M, N) or None
         True or 1 where row i was *not* used to train member j, else False or 0. None: no row was.
     y : array of shape (M,)
@@ -111,7 +136,8 @@ def fit_weights(
     memory_limit : int, optional
         Streams only: bytes that may be held at a time; default 1 GiB.
     checkpoint : path, optional
-        Streams only: a file that records every pass, so that the same call goes on after a kill.
+        Streams only: a file with the best weights so far, from which the same call goes on after
+        a kill.
     verbose : int, default 0
         Progress on standard error.
 
@@ -146,22 +172,6 @@ def fit_weights(
     settings = resolve_settings(
         lam=lam, loss=loss, solver=solver, floor=floor, prior_mass=prior_mass, preset=preset
     )
-    # Before streams: a delayed object has every attribute, and so seems to be one.
-    if is_on_cluster(predictions) or are_row_blocks(predictions):
-        _refuse_stream_settings(memory_limit, checkpoint, "bound the memory of Dask workers there")
-        task, chosen = _task_and_loss(loss)
-        return fit_weights_on_cluster(
-            predictions,
-            oob_mask,
-            y,
-            settings,
-            task=task,
-            loss=chosen,
-            sample_weight=sample_weight,
-            labels=labels,
-            start=start,
-            verbose=verbose,
-        )
     if isinstance(predictions, RowStream):
         if not (oob_mask is None and y is None and sample_weight is None and labels is None):
             raise ValueError(
@@ -170,41 +180,26 @@ def fit_weights(
             )
         if loss == "log_loss" and predictions.task == "regression":
             settings = replace(settings, loss="auto")
-        return solve_stream(
-            predictions,
-            settings,
-            memory_limit=memory_limit,
-            checkpoint=checkpoint,
-            start=start,
-            verbose=verbose,
-        )
-    _refuse_stream_settings(memory_limit, checkpoint, "pass sparsebag.stream_rows(...)")
-    if callable(predictions) or isinstance(predictions, Iterator):
+        _check_loss(settings.loss, predictions.task)
+        rows = StreamRows(predictions, _check_memory(memory_limit), verbose)
+        return solve_weights(rows, settings, start=start, checkpoint=checkpoint, verbose=verbose)
+    if memory_limit is not None or checkpoint is not None:
         raise ValueError(
-            "predictions is a generator, or a function that starts one; pass "
-            "sparsebag.stream_rows(predictions, n_members=..., labels=...) in its place."
+            "memory_limit and checkpoint are for streams, whose rows are read block by block; pass "
+            "sparsebag.stream_rows(...), or leave them out."
         )
-    if isinstance(predictions, (str, os.PathLike)):
+    on_dask = is_dask(predictions)
+    is_read = callable(predictions) or isinstance(predictions, (Iterator, str, os.PathLike))
+    if is_read and not on_dask:  # Dask's tasks can be called, too
         raise ValueError(
-            "predictions is a path; pass sparsebag.open_evidence(path) of stored evidence, or "
-            "sparsebag.stream_rows(path, oob_mask, y) of an .npy file."
+            "predictions is a function, a generator or a path; pass sparsebag.stream_rows(...) of "
+            "it in its place."
         )
     if y is None:
         raise ValueError("y is missing; pass one target a row.")
-    evidence, chosen = _from_matrices(predictions, oob_mask, y, loss, sample_weight, labels)
-    return solve_weights(evidence, replace(settings, loss=chosen), start=start, verbose=verbose)
-
-
-def _from_matrices(
-    predictions: Array,
-    oob_mask: Array | None,
-    y: Array,
-    loss: str | Loss,
-    sample_weight: Array | None,
-    labels: Array | None,
-) -> tuple[OOBEvidence, Loss]:
     task, chosen = _task_and_loss(loss)
-    evidence = from_predictions(
+    read = rows_of_matrices if on_dask else from_predictions
+    evidence: OOBEvidence | Source = read(
         predictions,
         oob_mask,
         y,
@@ -213,15 +208,34 @@ def _from_matrices(
         labels=labels,
         every_class=chosen.channel == "every_class",
     )
-    return evidence, chosen
+    return solve_weights(evidence, replace(settings, loss=chosen), start=start, verbose=verbose)
 
 
-def _refuse_stream_settings(memory_limit: Any, checkpoint: Any, instead: str) -> None:
-    if memory_limit is not None or checkpoint is not None:
+def _check_loss(loss: str | Loss, task: Task) -> None:
+    """The loss fits what the stream says its rows are about; else one sentence."""
+    try:
+        resolve_loss(loss, task)
+    except ValueError as error:
+        other: Task = "regression" if task == "classification" else "classification"
+        try:
+            resolve_loss(loss, other)
+        except ValueError:
+            raise error from None
         raise ValueError(
-            "memory_limit and checkpoint are for streams, whose rows are read block by block; "
-            f"{instead}, or leave them out."
+            f"{str(error)[:-1]}, or say of the stream what its rows are about: "
+            f"sparsebag.stream_rows(..., task={other!r})."
+        ) from None
+
+
+def _check_memory(memory_limit: Any) -> int:
+    memory_limit = DEFAULT_MEMORY if memory_limit is None else memory_limit
+    is_number = isinstance(memory_limit, Real) and not isinstance(memory_limit, bool)
+    if not is_number or memory_limit < SMALLEST_MEMORY or memory_limit % 1 != 0:
+        raise ValueError(
+            f"memory_limit must be a whole number of bytes, at least {SMALLEST_MEMORY} (1 MiB), "
+            f"got {memory_limit!r}."
         )
+    return int(memory_limit)
 
 
 def _task_and_loss(loss: str | Loss) -> tuple[Task, Loss]:

@@ -14,8 +14,8 @@ import sparsebag as sb
 from sparsebag.evidence import from_predictions as evidence_of_matrices
 from sparsebag.evidence.from_predictions import from_predictions
 from sparsebag.objective.losses import LogLoss, SquaredError
+from sparsebag.objective.objective import Objective
 from sparsebag.objective.penalties import ConcaveQuadratic
-from sparsebag.objective.simplex_objective import SimplexObjective
 
 ROWS, MEMBERS, CLASSES = 12, 4, 3
 
@@ -465,7 +465,7 @@ def test_large_matrices_of_other_libraries(proba, mask, y, library, too_large):
     assert not given.is_zeroed
     for method in ("gradient", "hessian"):
         ours, theirs = (
-            getattr(SimplexObjective(e, SquaredError(), ConcaveQuadratic(0.1)), method)(w)
+            getattr(Objective(e, SquaredError(), ConcaveQuadratic(0.1)), method)(w)
             for e, w in ((given, xp.asarray(weights)), (clean, weights))
         )
         np.testing.assert_allclose(np.asarray(ours), theirs, atol=1e-12)
@@ -477,7 +477,7 @@ def test_peak_memory_of_a_matrix_with_votes_in_the_bag(rng, too_large):
     tracemalloc.start()
     try:
         evidence = classification(votes, oob, np.arange(len(votes)) % 2)
-        objective = SimplexObjective(evidence, LogLoss(), ConcaveQuadratic(0.0))
+        objective = Objective(evidence, LogLoss(), ConcaveQuadratic(0.0))
         objective.gradient(objective.uniform_weights())
         peak = tracemalloc.get_traced_memory()[1]
     finally:

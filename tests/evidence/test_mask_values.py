@@ -27,11 +27,7 @@ def stream_in_memory(votes, mask):
 def stream_blocks(votes, mask):
     parts = [slice(i, i + 20) for i in range(0, N_ROWS, 20)]
     blocks = [(votes[rows], mask[rows], Y[rows]) for rows in parts]
-    return sb.fit_weights(sb.stream_rows(blocks, n_members=N_MEMBERS, task="regression"))
-
-
-def online(votes, mask):
-    return sb.OnlineWeights(loss="squared_error").partial_fit(votes, mask, Y).solution_
+    return sb.fit_weights(sb.stream_rows(blocks, task="regression"))
 
 
 def dask_arrays(votes, mask):
@@ -40,7 +36,7 @@ def dask_arrays(votes, mask):
     return sb.fit_weights(*columns, loss="squared_error")
 
 
-WAYS = [fit, stream_in_memory, stream_blocks, online, dask_arrays]
+WAYS = [fit, stream_in_memory, stream_blocks, dask_arrays]
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -49,7 +45,6 @@ def test_counts_are_refused_with_their_place(way):
     where = {
         stream_in_memory: "rows 32 to 47: ",
         stream_blocks: "block 2: ",
-        dask_arrays: r"rows \d+ to \d+: ",
     }.get(way, "^")
     with pytest.raises(ValueError, match=where + SAID.format(3, row, 2, OPPOSITE)):
         way(VOTES, COUNTS)

@@ -30,11 +30,7 @@ def blocks(arrays):
     def draw():
         yield tuple(values[:100] for values in arrays.values())
 
-    return sb.stream_rows(draw, n_members=N_MEMBERS, labels=[0, 1])
-
-
-def online(**arrays):
-    return sb.OnlineWeights(labels=[0, 1]).partial_fit(**arrays)
+    return sb.stream_rows(draw, labels=[0, 1])
 
 
 def on_cluster(**arrays):
@@ -48,7 +44,6 @@ CALLS = {
     "a stream of arrays": lambda **arrays: sb.fit_weights(sb.stream_rows(**arrays)),
     "blocks": lambda **arrays: sb.fit_weights(blocks(arrays)),
     "blocks cut": lambda **arrays: sb.fit_weights(blocks(arrays), memory_limit=1 << 20),
-    "online": online,
     "on a cluster": on_cluster,
 }
 

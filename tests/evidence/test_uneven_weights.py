@@ -9,7 +9,7 @@ import pytest
 
 import sparsebag as sb
 from sparsebag.evidence.evidence import OOBEvidence, warn_uncovered
-from sparsebag.evidence.reservoir import Reservoir, draw_by_weight
+from sparsebag.sources.sampling import Reservoir, draw_by_weight
 
 
 def test_weights_that_let_one_row_decide_are_named():
@@ -42,15 +42,14 @@ def test_streams_name_them_too():
     words = "2000 rows count for no more than 20 of equal weight"
     for stream in (
         sb.stream_rows(votes, mask, y, sample_weight=weight, block_rows=300),
-        sb.stream_rows(blocks, n_members=5, labels=[0, 1]),
-        sb.stream_rows(blocks(), n_members=5, labels=[0, 1]),
+        sb.stream_rows(blocks, labels=[0, 1]),
     ):
         with pytest.warns(UserWarning, match=words):
             sb.fit_weights(stream)
     rows[3] = np.linspace(0.1, 3.0, 2000)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        sb.fit_weights(sb.stream_rows(blocks, n_members=5, labels=[0, 1]))
+        sb.fit_weights(sb.stream_rows(blocks, labels=[0, 1]))
 
 
 @pytest.mark.parametrize("scale", [1e-310, 1.0, 1e300])
@@ -75,8 +74,6 @@ def test_weights_that_cannot_be_added_up_as_they_come(size):
     words = "too small or too large to be added up over a stream; divide sample_weight by its mean"
     with pytest.raises(ValueError, match=words):
         sb.fit_weights(sb.stream_rows(votes, mask, y, sample_weight=weight))
-    with pytest.raises(ValueError, match=words):
-        sb.OnlineWeights(labels=[0, 1]).partial_fit(votes, mask, y, weight)
     light = np.full(2000, 1e-310)  # their sum is none too small
     stream = sb.stream_rows(votes, mask, y, sample_weight=light)
     assert np.allclose(sb.fit_weights(stream).weights, alike.weights, atol=1e-6)

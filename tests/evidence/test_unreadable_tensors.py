@@ -33,12 +33,8 @@ def streamed(labels=None, **arrays):
     return sb.fit_weights(sb.stream_rows(**arrays, labels=labels))
 
 
-def online(labels=None, **arrays):
-    return sb.OnlineWeights(labels=[0, 1]).partial_fit(**arrays)
-
-
 @pytest.mark.filterwarnings("ignore:Sparse CSR tensor support is in beta")
-@pytest.mark.parametrize("call", [in_memory, streamed, online])
+@pytest.mark.parametrize("call", [in_memory, streamed])
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("name", ["predictions", "oob_mask", "y", "sample_weight"])
 def test_one_sentence_for_tensors_without_values(call, kind, name):

@@ -7,8 +7,8 @@ import pytest
 
 import sparsebag as sb
 from problems import LOSSES, evidence, interior_point
+from sparsebag.objective.objective import Objective
 from sparsebag.objective.penalties import ConcaveQuadratic
-from sparsebag.objective.simplex_objective import SimplexObjective
 from sparsebag.solvers.auto import SOLVERS
 
 NAMESPACES = ("array_api_strict", "torch")
@@ -41,8 +41,8 @@ def moved(xp, e):
 def test_objective_equals_numpys(xp, loss, holdout):
     e = evidence(loss, weighted=True, holdout=holdout)
     settings = {"floor": 1e-3, "prior_mass": 0.02}
-    ours = SimplexObjective(moved(xp, e), LOSSES[loss], ConcaveQuadratic(0.05), **settings)
-    numpys = SimplexObjective(e, LOSSES[loss], ConcaveQuadratic(0.05), **settings)
+    ours = Objective(moved(xp, e), LOSSES[loss], ConcaveQuadratic(0.05), **settings)
+    numpys = Objective(e, LOSSES[loss], ConcaveQuadratic(0.05), **settings)
     w, v = interior_point(e.n_members), interior_point(e.n_members, 1)
     value, gradient = ours.value_and_gradient(to(xp, w))
     assert isinstance(gradient, type(to(xp, w)))
@@ -59,7 +59,7 @@ def test_every_solver_runs_on_torch(solver):
     settings = {"floor": 1e-3, "prior_mass": 0.02}
     ours, numpys = (
         SOLVERS[solver]().solve(
-            SimplexObjective(x, LOSSES["log_loss"], ConcaveQuadratic(0.05), **settings)
+            Objective(x, LOSSES["log_loss"], ConcaveQuadratic(0.05), **settings)
         )
         for x in (moved(torch, e), e)
     )
@@ -86,19 +86,17 @@ def test_fit_weights_takes_torch_tensors(loss):
     assert got.objective == pytest.approx(expected.objective, abs=1e-7)
 
 
-@pytest.mark.parametrize("kind", ["online", "array", "generator"])
+@pytest.mark.parametrize("kind", ["array", "generator"])
 def test_streams_take_bfloat16_which_numpy_lacks(kind):
     torch = pytest.importorskip("torch", reason="torch is not installed (make test-all)")
     e = evidence("log_loss", n_rows=600, n_members=30, n_classes=2, dtype=np.float32)
     votes = torch.asarray(e.votes).bfloat16()
     given = (votes, torch.asarray(e.oob_mask), torch.asarray(e.target))
     weight = torch.ones(600).bfloat16()
-    if kind == "online":
-        got = sb.OnlineWeights(labels=[0, 1]).partial_fit(*given, weight).solution_
-    elif kind == "array":
-        got = sb.fit_weights(sb.stream_rows(*given, labels=[0, 1]))
+    if kind == "array":
+        got = sb.fit_weights(sb.stream_rows(*given, labels=[0, 1], sample_weight=weight))
     else:
-        got = sb.fit_weights(sb.stream_rows(lambda: iter([given]), n_members=30, labels=[0, 1]))
+        got = sb.fit_weights(sb.stream_rows(lambda: iter([(*given, weight)]), labels=[0, 1]))
     wide = votes.float().numpy()
     expected = sb.fit_weights(sb.stream_rows(wide, e.oob_mask, e.target, labels=[0, 1]))
     assert got.status.success
@@ -112,8 +110,8 @@ def test_sums_over_thousands_of_rows_keep_their_digits_on_torch(has_mask):
     settings = {"floor": 1e-3, "prior_mass": 0.02}
     penalty = ConcaveQuadratic(0.0)
     wide = replace(e, votes=e.votes.astype(np.float64))
-    exact = SimplexObjective(wide, LOSSES["log_loss"], penalty, **settings)
-    ours = SimplexObjective(moved(torch, e), LOSSES["log_loss"], penalty, **settings)
+    exact = Objective(wide, LOSSES["log_loss"], penalty, **settings)
+    ours = Objective(moved(torch, e), LOSSES["log_loss"], penalty, **settings)
     weights = np.random.default_rng(0).dirichlet(np.ones(12))
     got = np.asarray(ours.gradient(ours.asarray(weights)))
     # Rounding of one vote, not of a sum of thousands: the weights' sixth digit hangs on it.

@@ -3,10 +3,11 @@
 import numpy as np
 import pytest
 
+from problems import is_native
 from sparsebag.evidence.evidence import OOBEvidence
 from sparsebag.objective.losses import LogLoss
+from sparsebag.objective.objective import Objective
 from sparsebag.objective.penalties import ConcaveQuadratic
-from sparsebag.objective.simplex_objective import SimplexObjective
 
 N_MEMBERS = 9
 ONE_ALONE = np.eye(N_MEMBERS)[0]
@@ -25,8 +26,8 @@ def log_loss(votes, row_weight=None, clip=1e-15):
         row_weight,
         classes=np.array([0, 1]),
     )
-    f = SimplexObjective(e, LogLoss(clip=clip), ConcaveQuadratic(0.0))
-    assert f._one_read is not None
+    f = Objective(e, LogLoss(clip=clip), ConcaveQuadratic(0.0))
+    assert is_native(f)
     return f.value_and_gradient(ONE_ALONE)[0]
 
 

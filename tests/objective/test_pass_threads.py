@@ -5,16 +5,15 @@ import subprocess
 import sys
 import threading
 import time
-from dataclasses import replace
 from functools import cache
 
 import numpy as np
 import pytest
 
-from problems import LOSSES, evidence, interior_point
-from sparsebag.objective import _passes, block_kernel, one_read, pass_threads
+from problems import LOSSES, evidence, general, interior_point
+from sparsebag.objective import _passes, block_loss, passes
+from sparsebag.objective.objective import Objective
 from sparsebag.objective.penalties import ConcaveQuadratic
-from sparsebag.objective.simplex_objective import SimplexObjective
 
 WORTH_A_THREAD = 1 << 20
 SHAPES = [(26_000, 70), (200_003, 9), (517, 4200), (60_000, 33)]
@@ -27,99 +26,18 @@ shared_evidence = cache(evidence)  # one for all kernels; for tests that do not 
 def test_evidence_in_memory_has_the_same_sums(kernel, shape, holdout, monkeypatch):
     e = shared_evidence(n_rows=shape[0], n_members=shape[1], holdout=holdout, dtype=np.float32)
     assert _passes.threads_taken(*shape, 64) > 1
-    f = SimplexObjective(e, LOSSES["log_loss"], ConcaveQuadratic(0.02), prior_mass=0.02)
+    f = Objective(e, LOSSES["log_loss"], ConcaveQuadratic(0.02), prior_mass=0.02)
     weights = interior_point(shape[1])
     found = []
     for n_threads in (1, 2, 5, 64):
-        monkeypatch.setattr(one_read, "pass_threads", lambda n=n_threads: n)
+        monkeypatch.setattr(block_loss, "pass_threads", lambda n=n_threads: n)
         found.append(f.value_and_gradient(weights))
     for value, gradient in found[1:]:
         assert value == found[0][0]
         assert np.array_equal(gradient, found[0][1])
-    f._one_read = None
-    value, slow = f.value_and_gradient(weights)
+    value, slow = general(f).value_and_gradient(weights)
     assert found[0][0] == pytest.approx(value, rel=1e-5)
     assert found[0][1] == pytest.approx(slow, rel=1e-4, abs=1e-5 * np.abs(slow).max())
-
-
-@pytest.mark.parametrize("weighted", [False, True])
-def test_blocks_of_a_stream_have_the_same_sums_and_priors(kernel, weighted, monkeypatch):
-    e = evidence(n_rows=50_000, n_members=41, dtype=np.float32, weighted=weighted)
-    assert e.nbytes >= 2 * WORTH_A_THREAD
-    e.oob_mask[17] = False  # a row nobody votes on
-    e = replace(e, votes=np.where(e.oob_mask, e.votes, np.float32(0)))
-    read = block_kernel.make_block_kernel(LOSSES["log_loss"], 1e-3, "classification", 3)
-    found = []
-    for n_threads in (1, 2, 7):
-        monkeypatch.setattr(block_kernel, "pass_threads", lambda n=n_threads: n)
-        gradient, prior = np.ones(41), np.empty(e.n_rows, dtype=np.float32)
-        sums = read.add(
-            e,
-            interior_point(41).astype(np.float32),
-            gradient,
-            prior_mass=0.02,
-            least_denominator=1e-15,
-            found_prior=prior,
-        )
-        found.append((sums, gradient, prior))
-    for sums, gradient, prior in found[1:]:
-        assert sums == found[0][0]
-        assert np.array_equal(gradient, found[0][1])
-        assert np.array_equal(prior, found[0][2], equal_nan=True)
-    assert np.isnan(found[0][2][17])
-    counted = e.votes.sum(axis=1) / np.maximum(e.oob_mask.sum(axis=1), 1)
-    covered = e.oob_mask.any(axis=1)
-    assert found[0][2][covered] == pytest.approx(counted[covered], rel=1e-5)
-
-
-@pytest.mark.parametrize("shape", [(16_384, 100), (1024, 5000)])
-def test_blocks_of_whole_groups_add_up_to_the_same_sums(kernel, shape):
-    """Parts lie between groups of rows: only doubles are added in another order."""
-    e = shared_evidence(n_rows=shape[0], n_members=shape[1], dtype=np.float32)
-    read = block_kernel.make_block_kernel(LOSSES["log_loss"], 1e-3, "classification", 3)
-    weights, found = interior_point(shape[1]).astype(np.float32), []
-    for n_rows in (shape[0], 512, 256):
-        gradient, loss = np.zeros(shape[1]), 0.0
-        for first in range(0, shape[0], n_rows):
-            block = e.take(np.arange(first, first + n_rows))
-            loss += read.add(block, weights, gradient, prior_mass=0.02, least_denominator=1e-15)[0]
-        found.append((loss, gradient))
-    for loss, gradient in found[1:]:
-        assert loss == pytest.approx(found[0][0], rel=1e-13)
-        assert gradient == pytest.approx(found[0][1], rel=1e-12, abs=1e-13)
-
-
-@pytest.mark.parametrize("weighted", [False, True])
-def test_blocks_of_held_out_rows_have_the_same_sums_and_priors(kernel, weighted, monkeypatch):
-    how = {"holdout": True, "dtype": np.float32, "weighted": weighted}
-    e = shared_evidence(n_rows=50_000, n_members=41, **how)
-    read = block_kernel.make_block_kernel(LOSSES["log_loss"], 0.0, "classification", 3)
-    weights = interior_point(41)
-    found = []
-    for n_threads in (1, 2, 7):
-        monkeypatch.setattr(block_kernel, "pass_threads", lambda n=n_threads: n)
-        gradient, prior = np.zeros(41), np.empty(e.n_rows, dtype=np.float32)
-        sums = read.add(
-            e,
-            weights.astype(np.float32),
-            gradient,
-            prior_mass=0.02,
-            least_denominator=1e-15,
-            found_prior=prior,
-        )
-        found.append((sums, gradient, prior))
-    for sums, gradient, prior in found[1:]:
-        assert sums == found[0][0]
-        assert np.array_equal(gradient, found[0][1])
-        assert np.array_equal(prior, found[0][2])
-    (loss, total), gradient, prior = found[0]
-    assert prior == pytest.approx(e.votes.mean(axis=1, dtype=np.float64), rel=1e-6)
-    assert total == pytest.approx(e.n_rows if e.sample_weight is None else e.sample_weight.sum())
-    f = SimplexObjective(e, LOSSES["log_loss"], ConcaveQuadratic(0.0), prior_mass=0.02)
-    f._one_read = None
-    value, slow = f.value_and_gradient(weights)
-    assert loss / total == pytest.approx(value, rel=1e-6)
-    assert gradient / total == pytest.approx(slow, rel=1e-4, abs=1e-5 * np.abs(slow).max())
 
 
 @pytest.mark.parametrize(
@@ -143,9 +61,9 @@ def test_small_evidence_takes_few_threads(shape, most, taken):
 def one_pass(monkeypatch):
     """A pass over evidence worth five threads, by four of them; its value and gradient."""
     e = evidence(n_rows=30_000, n_members=40, dtype=np.float32)
-    f = SimplexObjective(e, LOSSES["log_loss"], ConcaveQuadratic(0.0), prior_mass=0.02)
+    f = Objective(e, LOSSES["log_loss"], ConcaveQuadratic(0.0), prior_mass=0.02)
     weights = interior_point(40)
-    monkeypatch.setattr(one_read, "pass_threads", lambda: 4)
+    monkeypatch.setattr(block_loss, "pass_threads", lambda: 4)
     assert _passes.threads_taken(30_000, 40, 4) == 4
     return lambda: f.value_and_gradient(weights)
 
@@ -234,32 +152,10 @@ def _tasks():
 
 
 @pytest.mark.parametrize(
-    ("asked", "expected"), [("3", 3), (" 2,1 ", 2), ("0", None), ("many", None), ("-1", None)]
+    ("asked", "expected"),
+    [("3", 3), (" 2,1 ", 2), ("0", None), ("many", None), ("-1", None), ("", None)],
 )
 def test_the_environment_says_how_many(monkeypatch, asked, expected):
     monkeypatch.setenv("OMP_NUM_THREADS", asked)
-    monkeypatch.setattr(pass_threads, "_processors", lambda: 8)
-    assert pass_threads.pass_threads() == (expected or 8)
-
-
-def test_without_a_word_every_processor_is_taken(monkeypatch):
-    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
-    monkeypatch.setattr(pass_threads, "_processors", lambda: 6)
-    assert pass_threads.pass_threads() == 6
-    monkeypatch.setattr(pass_threads, "_processors", lambda: 1000)
-    assert pass_threads.pass_threads() == pass_threads.MOST_THREADS
-
-
-def test_limits_nest_and_end(monkeypatch):
-    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
-    monkeypatch.setattr(pass_threads, "_processors", lambda: 6)
-    with pass_threads.at_most_pass_threads(2):
-        with pass_threads.at_most_pass_threads(4):
-            assert pass_threads.pass_threads() == 2
-        assert pass_threads.pass_threads() == 2
-        others = []
-        elsewhere = threading.Thread(target=lambda: others.append(pass_threads.pass_threads()))
-        elsewhere.start()
-        elsewhere.join()
-        assert others == [6]  # a limit is the thread's that set it
-    assert pass_threads.pass_threads() == 6
+    monkeypatch.setattr(passes, "_processors", lambda: 8)
+    assert passes.pass_threads() == (expected or 8)

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from problems import LOSSES, evidence, interior_point, objective
 from sparsebag.evidence.evidence import OOBEvidence
 from sparsebag.objective.losses import LogLoss, SquaredError
+from sparsebag.objective.objective import Objective
 from sparsebag.objective.penalties import ConcaveQuadratic, L1Norm
-from sparsebag.objective.simplex_objective import SimplexObjective
 from sparsebag.solvers.projected_gradient import ProjectedGradient
 
 
@@ -21,8 +21,8 @@ def test_l1_norm_is_constant_on_the_simplex(seed, n, lam):
 @pytest.mark.parametrize("loss", sorted(LOSSES))
 def test_a_lasso_term_changes_no_feasible_slope(loss):
     e = evidence(loss)
-    plain = SimplexObjective(e, LOSSES[loss], ConcaveQuadratic(0.0), prior_mass=0.02)
-    lasso = SimplexObjective(e, LOSSES[loss], L1Norm(3.0), prior_mass=0.02)
+    plain = Objective(e, LOSSES[loss], ConcaveQuadratic(0.0), prior_mass=0.02)
+    lasso = Objective(e, LOSSES[loss], L1Norm(3.0), prior_mass=0.02)
     w = interior_point(e.n_members)
     # Feasible directions sum to zero; project the constant out of the gradient.
     left, right = plain.gradient(w), lasso.gradient(w)
@@ -32,8 +32,8 @@ def test_a_lasso_term_changes_no_feasible_slope(loss):
 @pytest.mark.parametrize("loss", sorted(LOSSES))
 def test_a_lasso_term_does_not_move_the_minimiser(loss):
     e = evidence(loss)
-    plain = SimplexObjective(e, LOSSES[loss], ConcaveQuadratic(0.0), prior_mass=0.02)
-    lasso = SimplexObjective(e, LOSSES[loss], L1Norm(3.0), prior_mass=0.02)
+    plain = Objective(e, LOSSES[loss], ConcaveQuadratic(0.0), prior_mass=0.02)
+    lasso = Objective(e, LOSSES[loss], L1Norm(3.0), prior_mass=0.02)
     left, right = ProjectedGradient(tol=1e-9).solve(plain), ProjectedGradient(tol=1e-9).solve(lasso)
     np.testing.assert_allclose(left.weights, right.weights, atol=1e-5)
     assert right.objective - 3.0 == pytest.approx(left.objective, abs=1e-8)
@@ -47,7 +47,7 @@ def test_a_strictly_concave_objective_ends_at_a_vertex(seed, n):
     votes = rng.uniform(0.2, 0.9, (50, n))
     e = OOBEvidence(votes, None, np.zeros(50, int), "classification", classes=np.arange(2))
     largest = np.linalg.eigvalsh(votes.T @ votes / 50).max() / votes.min() ** 2
-    f = SimplexObjective(e, LogLoss(), ConcaveQuadratic(float(largest)))
+    f = Objective(e, LogLoss(), ConcaveQuadratic(float(largest)))
     start = rng.dirichlet(np.ones(n))
     assert np.linalg.eigvalsh(f.hessian(start)).max() < 0, "the problem must be concave"
     solution = ProjectedGradient().solve(f, start)
@@ -88,7 +88,7 @@ def test_lam_means_nothing_without_a_scale():
     scaled = OOBEvidence(1000 * e.votes, e.oob_mask, 1000 * e.target, e.task)
     left, right = (
         ProjectedGradient().solve(
-            SimplexObjective(x, SquaredError(), ConcaveQuadratic(0.5), prior_mass=0.02)
+            Objective(x, SquaredError(), ConcaveQuadratic(0.5), prior_mass=0.02)
         )
         for x in (e, scaled)
     )

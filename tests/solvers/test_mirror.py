@@ -4,20 +4,17 @@ import numpy as np
 import pytest
 
 import sparsebag as sb
-from problems import LOSSES, evidence, interior_point
-from sparsebag.evidence.array_rows import ArrayRows
+from problems import LOSSES, evidence, interior_point, streamed
+from sparsebag.objective.objective import Objective
 from sparsebag.objective.penalties import ConcaveQuadratic, Tilted
-from sparsebag.objective.simplex_objective import SimplexObjective
-from sparsebag.objective.stream_objective import StreamObjective
 from sparsebag.solvers import mirror
 from sparsebag.solvers.auto import select_solver
 from sparsebag.solvers.base import Point, SolveLog, Status
 from sparsebag.solvers.geometry import Entropy, Euclid
 from sparsebag.solvers.mirror import Mirror, ProjectedSGD, stochastic_steps
-from sparsebag.solvers.online import OnlineSolve
 from sparsebag.solvers.projected_gradient import ProjectedGradient
 from sparsebag.solvers.secants import Secants
-from sparsebag.streaming import COUNTED_SHARE
+from sparsebag.sources.stream import COUNTED_SHARE
 
 N_ROWS, N_MEMBERS = 20_000, 60
 SAMPLE_ROWS = 4000
@@ -39,7 +36,7 @@ def _small_samples(monkeypatch):
 
 def objective(e, loss, lam):
     floor = 1e-3 if e.task == "classification" else 0.0
-    return SimplexObjective(e, LOSSES[loss], ConcaveQuadratic(lam), floor=floor, prior_mass=0.02)
+    return Objective(e, LOSSES[loss], ConcaveQuadratic(lam), floor=floor, prior_mass=0.02)
 
 
 @pytest.mark.parametrize("loss", ["log_loss", "squared_error"])
@@ -61,7 +58,7 @@ def test_the_exact_objective_in_five_passes(large, loss, lam, kind):
 def test_rounds_on_the_sample_alone_converge(large, kind, monkeypatch):
     """Where no face fits the memory, the tilted sample alone must do it."""
     f = objective(large["log_loss"], "log_loss", 0.0)
-    monkeypatch.setattr(SimplexObjective, "can_hold", lambda self, n_members: False)
+    monkeypatch.setattr(Objective, "can_hold", lambda self, n_members: False)
     found = kind(sample_bytes=SAMPLE_BYTES).solve(f)
     assert found.status is Status.CONVERGED
     few = kind(sample_bytes=SAMPLE_BYTES, max_passes=5).solve(f)
@@ -134,56 +131,9 @@ def test_the_seed_decides(large):
 
 def test_streams_are_solved_by_mirror(large):
     e = large["log_loss"]
-    rows = ArrayRows(e.votes, e.oob_mask, e.target, task=e.task)
-    f = StreamObjective(rows, LOSSES["log_loss"], ConcaveQuadratic(0.0))
-    choice = select_solver(f)
+    choice = select_solver(streamed(objective(e, "log_loss", 0.0)))
     assert choice.name == "mirror"
     assert "few times" in choice.reason
-
-
-@pytest.mark.filterwarnings("ignore:solver 'mirror' stopped early")  # regression: see below
-@pytest.mark.parametrize("loss", ["log_loss", "squared_error"])
-@pytest.mark.parametrize("lam", [0.0, 0.02])
-def test_one_pass_comes_close(large, loss, lam):
-    e = large[loss]
-    f = objective(e, loss, lam)
-    exact = ProjectedGradient().solve(f)
-    online = OnlineSolve(
-        LOSSES[loss], f.penalty, floor=f.floor, prior_mass=0.02, sample_bytes=SAMPLE_BYTES
-    )
-    for start in range(0, N_ROWS, 700):
-        online.add(e.take(slice(start, start + 700)))
-    found = online.solution()
-    assert online.n_rows == N_ROWS
-    # Regression keeps every member here, and held rows see a gap that is left.
-    assert found.status is (Status.OWN_TEST if loss == "log_loss" else Status.ONE_PASS)
-    # A sample of as many rows alone is off by more: what the other rows say is used.
-    alone = ProjectedGradient().solve(f.row_sample(SAMPLE_ROWS, 0)).weights
-    centre = f.value(f.uniform_weights())
-    excess = f.value(found.weights) - exact.objective
-    assert excess < 0.005 * (centre - exact.objective)
-    assert excess < 0.5 * (f.value(alone) - exact.objective)
-    assert found.objective == pytest.approx(f.value(found.weights), abs=0.02 * f.scale)
-    assert 0 < found.stationarity_gap < 0.2 * f.scale
-
-
-def test_while_all_rows_are_held_the_answer_is_exact():
-    e = evidence(n_rows=400, n_members=20, n_classes=2)
-    online = OnlineSolve(
-        LOSSES["log_loss"],
-        ConcaveQuadratic(0.0),
-        floor=1e-3,
-        prior_mass=0.02,
-        sample_bytes=1 << 20,
-    )
-    with pytest.raises(ValueError, match="no rows yet"):
-        online.solution()
-    for start in range(0, 400, 90):
-        online.add(e.take(slice(start, start + 90)))
-    f = objective(e, "log_loss", 0.0)
-    found = online.solution()
-    assert found.objective == pytest.approx(ProjectedGradient().solve(f).objective, abs=1e-7)
-    assert found.status is Status.CONVERGED
 
 
 def test_secants_give_a_model_the_curvature_seen():
@@ -235,7 +185,7 @@ def test_few_passes_where_many_keep_weight_and_memory_is_short(
     if from_arrays:
         stream = sb.stream_rows(votes, mask, y, labels=[0, 1], sample_weight=weight)
     else:
-        stream = sb.stream_rows(blocks, n_members=40, labels=[0, 1])
+        stream = sb.stream_rows(blocks, labels=[0, 1])
     # Of 2.4 MB of evidence; what is counted of the memory allowed is this.
     found = sb.fit_weights(stream, memory_limit=int(memory_limit / COUNTED_SHARE))
     best = sb.fit_weights(votes, mask, y, sample_weight=weight)

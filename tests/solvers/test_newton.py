@@ -6,12 +6,11 @@ import numpy as np
 import pytest
 
 import sparsebag as sb
-from sparsebag.evidence.array_rows import ArrayRows
+from problems import streamed
 from sparsebag.evidence.evidence import OOBEvidence
 from sparsebag.objective.losses import LogLoss
+from sparsebag.objective.objective import Objective
 from sparsebag.objective.penalties import ConcaveQuadratic
-from sparsebag.objective.simplex_objective import SimplexObjective
-from sparsebag.objective.stream_objective import StreamObjective
 from sparsebag.solvers import newton
 from sparsebag.solvers.base import Point, SolveLog
 from sparsebag.solvers.mirror import Mirror, ProjectedSGD
@@ -29,7 +28,7 @@ def flat_objective(order=slice(None), lam=0.01):
     e = OOBEvidence(
         votes[order], mask[order], target[order], "classification", classes=np.arange(2)
     )
-    return SimplexObjective(e, LogLoss(), ConcaveQuadratic(lam), floor=1e-3, prior_mass=0.02)
+    return Objective(e, LogLoss(), ConcaveQuadratic(lam), floor=1e-3, prior_mass=0.02)
 
 
 @pytest.mark.parametrize("lam", [0.0, 0.01])
@@ -58,11 +57,8 @@ def test_a_loss_that_jumps_and_members_too_many_are_left_as_they_are(rows, prior
 def test_a_stream_ends_where_memory_does(lam):
     f = flat_objective(lam=lam)
     e = f.evidence
-    rows = ArrayRows(e.votes, e.oob_mask, e.target, task=e.task, labels=e.classes, block_rows=500)
     # A quarter of the memory holds half the columns: the sample is small, the polish exact.
-    stream = StreamObjective(
-        rows, LogLoss(), f.penalty, floor=1e-3, prior_mass=0.02, memory_limit=4 * e.nbytes // 2
-    )
+    stream = streamed(f, memory=2 * e.nbytes, block_rows=500)
     found = Mirror(sample_bytes=e.nbytes // 4).solve(stream)
     here = ProjectedGradient().solve(f)
     assert found.status.success
@@ -80,10 +76,7 @@ def test_a_stream_ends_where_memory_does(lam):
 def test_weights_are_those_in_memory_where_no_column_fits(lam, solver):
     f = flat_objective(lam=lam)
     e = f.evidence
-    rows = ArrayRows(e.votes, e.oob_mask, e.target, task=e.task, labels=e.classes, block_rows=500)
-    stream = StreamObjective(
-        rows, LogLoss(), f.penalty, floor=1e-3, prior_mass=0.02, memory_limit=e.nbytes
-    )
+    stream = streamed(f, memory=e.nbytes, block_rows=500)
     assert not stream.can_hold(12)  # some twenty keep weight
     found = solver.solve(stream)
     here = ProjectedGradient().solve(f)
@@ -94,12 +87,9 @@ def test_weights_are_those_in_memory_where_no_column_fits(lam, solver):
 def test_the_end_of_a_stream_takes_a_hessian_and_two_or_three_passes():
     f = flat_objective()
     e = f.evidence
-    rows = ArrayRows(e.votes, e.oob_mask, e.target, task=e.task, labels=e.classes, block_rows=500)
     passes = []
     for newton_end in (False, True):
-        stream = StreamObjective(
-            rows, LogLoss(), f.penalty, floor=1e-3, prior_mass=0.02, memory_limit=e.nbytes
-        )
+        stream = streamed(f, memory=e.nbytes, block_rows=500)
         found = ProjectedGradient(newton_end=newton_end).solve(stream)
         assert found.n_evaluations == stream.n_passes
         passes.append(stream.n_passes)
@@ -112,9 +102,13 @@ def test_weights_on_torch_are_those_of_numpy(solver):
     f = flat_objective()
     e = f.evidence
     moved = replace(
-        e, **{name: torch.asarray(getattr(e, name)) for name in ("votes", "oob_mask", "target")}
+        e,
+        **{
+            name: torch.asarray(getattr(e, name))
+            for name in ("votes", "oob_mask", "target", "prior")
+        },
     )
-    g = SimplexObjective(moved, LogLoss(), f.penalty, floor=1e-3, prior_mass=0.02)
+    g = Objective(moved, LogLoss(), f.penalty, floor=1e-3, prior_mass=0.02)
     here, there = solver.solve(f), solver.solve(g)
     assert np.abs(here.weights - np.asarray(there.weights)).max() < 1e-6
 

@@ -7,8 +7,8 @@ import pytest
 
 from sparsebag.evidence.evidence import OOBEvidence
 from sparsebag.objective.losses import Brier, LogLoss, SquaredError
+from sparsebag.objective.objective import Objective
 from sparsebag.objective.penalties import ConcaveQuadratic
-from sparsebag.objective.simplex_objective import SimplexObjective
 from sparsebag.solvers.base import Point, SolveLog
 from sparsebag.solvers.mirror import Mirror
 from sparsebag.solvers.newton import newton_end
@@ -56,7 +56,7 @@ def hostile(family, seed, loss, dtype, n_members=None):
         kind["classes"] = np.arange(2)
     e = OOBEvidence(votes.astype(dtype), mask, target, sample_weight=weight, **kind)
     floor = 0.0 if is_regression else 1e-3
-    return SimplexObjective(e, loss, ConcaveQuadratic(0.0), floor=floor, prior_mass=0.02)
+    return Objective(e, loss, ConcaveQuadratic(0.0), floor=floor, prior_mass=0.02)
 
 
 @pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])

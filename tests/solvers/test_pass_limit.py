@@ -5,10 +5,10 @@ import pytest
 
 import sparsebag as sb
 from problems import evidence
-from sparsebag.evidence.array_rows import ArrayRows
 from sparsebag.solvers import mirror
 from sparsebag.solvers.base import Status
 from sparsebag.solvers.mirror import Mirror, ProjectedSGD
+from sparsebag.sources.readers import ArrayRows
 
 N_ROWS, N_MEMBERS = 6000, 40
 SCARCE, SOME, PLENTY = 1 << 20, 5 << 20, 1 << 28
@@ -44,21 +44,22 @@ def stream_of(e, kind, monkeypatch):
     """A stream, and a function that says how many passes it was read; small samples are none."""
     if kind == "generator":
         given = Counted(e)
-        stream = sb.stream_rows(given, n_members=N_MEMBERS, labels=[0, 1])
+        stream = sb.stream_rows(given, labels=[0, 1])
+        given.n_given = 0  # the first block is looked at when the stream is made
         return stream, lambda: given.n_given / N_ROWS
     n_read = [0]
-    block, take = ArrayRows.block, ArrayRows.take
+    blocks, take = ArrayRows.blocks, ArrayRows.take
 
-    def counted_block(self, number, members=None):
-        found = block(self, number, members)
-        n_read[0] += found.n_rows
-        return found
+    def counted_blocks(self, block_bytes=None):
+        for block in blocks(self, block_bytes):
+            n_read[0] += block.n_rows
+            yield block
 
     def counted_take(self, wanted):
         n_read[0] += N_ROWS if len(wanted) == N_ROWS else 0
         return take(self, wanted)
 
-    monkeypatch.setattr(ArrayRows, "block", counted_block)
+    monkeypatch.setattr(ArrayRows, "blocks", counted_blocks)
     monkeypatch.setattr(ArrayRows, "take", counted_take)
     stream = sb.stream_rows(e.votes, e.oob_mask, e.target, task=e.task)
     return stream, lambda: n_read[0] / N_ROWS

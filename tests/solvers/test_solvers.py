@@ -13,8 +13,8 @@ from threadpoolctl import threadpool_info
 
 from problems import LOSSES, evidence, interior_point, objective
 from sparsebag.objective.losses import LogLoss
+from sparsebag.objective.objective import Objective
 from sparsebag.objective.penalties import ConcaveQuadratic
-from sparsebag.objective.simplex_objective import SimplexObjective
 from sparsebag.solvers.active_set import ActiveSet
 from sparsebag.solvers.auto import SOLVERS, resolve_solver, select_solver
 from sparsebag.solvers.base import Status, check_compatible, drop_small_weights, judged
@@ -75,9 +75,7 @@ def test_without_prior_mass_active_set_beats_slsqp_on_most_problems():
     wins = []
     for seed in range(20):
         e = evidence(n_members=25, n_rows=200, seed=seed)
-        hard = SimplexObjective(
-            replace(e, votes=(e.votes > 0.5) * 1.0), LogLoss(), ConcaveQuadratic(0.05)
-        )
+        hard = Objective(replace(e, votes=(e.votes > 0.5) * 1.0), LogLoss(), ConcaveQuadratic(0.05))
         ours, theirs = (
             drop_small_weights(solver.solve(hard), hard, 1e-5) for solver in (ActiveSet(), SLSQP())
         )
@@ -122,12 +120,12 @@ def test_iteration_limit_warns_with_the_gap_and_stays_on_the_simplex(name):
 def test_interrupt_anywhere_keeps_usable_weights(name, prior_mass, monkeypatch):
     f = objective(n_members=40, n_rows=300, prior_mass=prior_mass)
     centre = f.value(f.uniform_weights())
-    original = SimplexObjective.value_and_gradient
+    original = Objective.value_and_gradient
     if prior_mass == 0.0 and name == "projected_gradient":
         pytest.skip("not meant for problems without prior mass; it stalls there for minutes")
     counted = itertools.count()  # Hessians are passes too, but not interrupted here
     monkeypatch.setattr(
-        SimplexObjective, "value_and_gradient", lambda *a: (next(counted), original(*a))[1]
+        Objective, "value_and_gradient", lambda *a: (next(counted), original(*a))[1]
     )
     SOLVERS[name]().solve(f)
     total = next(counted)
@@ -139,7 +137,7 @@ def test_interrupt_anywhere_keeps_usable_weights(name, prior_mass, monkeypatch):
                 raise KeyboardInterrupt
             return original(self, weights)
 
-        monkeypatch.setattr(SimplexObjective, "value_and_gradient", interrupted)
+        monkeypatch.setattr(Objective, "value_and_gradient", interrupted)
         try:
             solution = SOLVERS[name]().solve(f)
         except KeyboardInterrupt:  # would end the whole test session
@@ -174,7 +172,7 @@ class FirstOrderOnly:
 
 def test_a_solver_that_needs_what_the_objective_lacks():
     e = objective("squared_error").evidence
-    f = SimplexObjective(e, FirstOrderOnly(), ConcaveQuadratic(0.01), prior_mass=0.02)
+    f = Objective(e, FirstOrderOnly(), ConcaveQuadratic(0.01), prior_mass=0.02)
     with pytest.raises(ValueError, match=r"'active_set' needs .* hessian.*'pseudo_huber'"):
         check_compatible(ActiveSet(), f)
     assert select_solver(f).name == "projected_gradient"
@@ -265,7 +263,7 @@ def test_the_targets_unit_does_not_matter(name, unit):
     scaled = replace(e, votes=unit * e.votes, target=unit * e.target)
     left, right = (
         SOLVERS[name]().solve(
-            SimplexObjective(x, LOSSES["squared_error"], ConcaveQuadratic(0.0), prior_mass=0.02)
+            Objective(x, LOSSES["squared_error"], ConcaveQuadratic(0.0), prior_mass=0.02)
         )
         for x in (e, scaled)
     )
@@ -280,7 +278,7 @@ def test_members_that_cannot_be_told_apart_leave_one(name, lam):
     """The centre is stationary there, and with a concave penalty the worst point of all."""
     e = evidence(n_rows=50, n_members=10)
     same = replace(e, votes=np.full_like(e.votes, 0.7) * e.oob_mask)
-    f = SimplexObjective(same, LogLoss(), ConcaveQuadratic(lam), prior_mass=0.02)
+    f = Objective(same, LogLoss(), ConcaveQuadratic(lam), prior_mass=0.02)
     assert SOLVERS[name]().solve(f).n_active == 1
 
 
@@ -292,9 +290,7 @@ def test_the_iteration_limit_is_reported_on_the_papers_problem_too():
 def test_active_set_leaves_no_dust():
     for seed in range(5):
         e = evidence(n_members=40, n_rows=200, seed=seed)
-        hard = SimplexObjective(
-            replace(e, votes=(e.votes > 0.5) * 1.0), LogLoss(), ConcaveQuadratic(0.05)
-        )
+        hard = Objective(replace(e, votes=(e.votes > 0.5) * 1.0), LogLoss(), ConcaveQuadratic(0.05))
         weights = ActiveSet().solve(hard).weights
         assert weights[weights > 0].min() > 1e-5
 
@@ -302,7 +298,7 @@ def test_active_set_leaves_no_dust():
 def test_values_beyond_the_precision_are_an_error():
     e = evidence("squared_error", dtype=np.float32)
     huge = replace(e, votes=e.votes * np.float32(1e30), target=e.target * 1e30)
-    f = SimplexObjective(huge, LOSSES["squared_error"], ConcaveQuadratic(0.0), prior_mass=0.02)
+    f = Objective(huge, LOSSES["squared_error"], ConcaveQuadratic(0.0), prior_mass=0.02)
     with (
         np.errstate(all="ignore"),
         pytest.raises(FloatingPointError, match="rescale them, or pass float64"),

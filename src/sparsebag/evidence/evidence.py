@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -99,6 +100,9 @@ class OOBEvidence:
     is_zeroed : bool
         False: ``votes`` is a user's large matrix, which is not copied, and holds anything where a
         row was in the bag; who reads it puts zeros there, block by block (`zero_in_bag`).
+    prior : array of shape (K, M) or None
+        The whole ensemble's uniform out-of-bag votes, one row a channel of the loss. Where they are
+        known, rows that no member has out of bag have ``sample_weight`` zero.
     """
 
     votes: Array
@@ -111,6 +115,7 @@ class OOBEvidence:
     source: Literal["oob", "holdout", "matrices"] = "matrices"
     verified_by: str | None = None
     is_zeroed: bool = True
+    prior: Array | None = None
 
     @property
     def n_rows(self) -> int:
@@ -175,6 +180,7 @@ class OOBEvidence:
             target=self.target[rows],
             sample_weight=None if self.sample_weight is None else self.sample_weight[rows],
             class_votes=_planes_at(self.class_votes, rows=rows),
+            prior=None if self.prior is None else self.prior[:, rows],
         )
 
     def take_members(self, members: Array) -> OOBEvidence:
@@ -271,6 +277,63 @@ def zero_in_bag(votes: Array, mask: Array | None) -> Array:
         return np.bitwise_and(votes.view(word), keep).view(votes.dtype)
     xp = array_namespace(votes)
     return xp.where(mask, votes, xp.zeros((), dtype=votes.dtype, device=device(votes)))
+
+
+def concatenate(parts: Sequence[OOBEvidence]) -> OOBEvidence:
+    """Blocks of the same members as one evidence, in memory.
+
+    Rows without a mask beside rows with one are out of bag for every member; rows without a weight
+    beside rows with one weigh 1.
+
+    Parameters
+    ----------
+    parts : sequence of OOBEvidence
+        Without `OnDemandVotes`.
+
+    Returns
+    -------
+    OOBEvidence
+
+    Examples
+    --------
+    >>> one = OOBEvidence(np.eye(2), None, np.zeros(2), "regression")
+    >>> concatenate([one, one]).n_rows
+    4
+    """
+    first = parts[0]
+    if len(parts) == 1:
+        return first
+    xp = array_namespace(first.votes)
+    masks = weights = planes = None
+    if any(part.oob_mask is not None for part in parts):
+        masks = [_or_ones(part.oob_mask, part.votes, xp.bool) for part in parts]
+    if any(part.sample_weight is not None for part in parts):
+        weights = [_or_ones(part.sample_weight, part.target, xp.float64) for part in parts]
+    if first.class_votes is not None:
+        by_class = zip(*(tuple(part.class_votes or ()) for part in parts), strict=True)
+        planes = tuple(
+            sp.vstack(c, format="csr") if sp.issparse(c[0]) else xp.concat(c, axis=0)
+            for c in by_class
+        )
+    return replace(
+        first,
+        votes=xp.concat([_zeroed(part) for part in parts], axis=0),
+        oob_mask=None if masks is None else xp.concat(masks, axis=0),
+        target=xp.concat([part.target for part in parts], axis=0),
+        sample_weight=None if weights is None else xp.concat(weights, axis=0),
+        class_votes=planes,
+        is_zeroed=True,
+        prior=None if first.prior is None else xp.concat([part.prior for part in parts], axis=1),
+    )
+
+
+def _or_ones(values: Array | None, like: Array, dtype: Any) -> Array:
+    xp = array_namespace(like)
+    return values if values is not None else xp.ones_like(like, dtype=dtype)
+
+
+def _zeroed(part: OOBEvidence) -> Array:
+    return part.votes if part.is_zeroed else zero_in_bag(part.votes, part.oob_mask)
 
 
 def warn_uncovered(evidence: OOBEvidence) -> int:

@@ -48,8 +48,7 @@ def from_predictions(
     sample_weight: Array | None = None,
     labels: Array | None = None,
     every_class: bool = False,
-    is_part: bool = False,
-    first_row: int = 0,
+    first_row: int | None = None,
 ) -> OOBEvidence:
     """Check a user's matrices and turn them into evidence.
 
@@ -71,10 +70,9 @@ def from_predictions(
         Class order of the third axis; default: sorted distinct values of ``y``.
     every_class : bool, default False
         Keep every class's votes (needs three axes unless there are two classes).
-    is_part : bool, default False
-        These are some rows of more: none, or votes of zero alone, need not be a mistake.
-    first_row : int, default 0
-        The number of the first of them, for messages.
+    first_row : int, optional
+        These are some rows of more, beginning with this one: none at all, or weights and votes of
+        zero alone, need not be a mistake.
 
     Returns
     -------
@@ -91,6 +89,7 @@ def from_predictions(
     check_readable(y, "y")
     check_readable(labels, "labels")
     check_labels(labels)
+    is_part, first_row = first_row is not None, first_row or 0
     predictions = _check_predictions(predictions, task, is_part=is_part)
     xp = array_namespace(predictions)
     mask = as_mask(oob_mask, predictions, first_row)
@@ -132,7 +131,7 @@ def from_predictions(
         oob_mask=mask,
         target=target,
         task=task,
-        sample_weight=check_sample_weight(sample_weight, predictions),
+        sample_weight=check_sample_weight(sample_weight, predictions, is_part=is_part),
         classes=classes,
         class_votes=class_votes,
         source="matrices",
@@ -140,7 +139,9 @@ def from_predictions(
     )
 
 
-def check_sample_weight(sample_weight: Array | None, like: Array) -> Array | None:
+def check_sample_weight(
+    sample_weight: Array | None, like: Array, *, is_part: bool = False
+) -> Array | None:
     """Row weights as float64 on the namespace and device of ``like``; one sentence if unusable.
 
     Parameters
@@ -149,6 +150,8 @@ def check_sample_weight(sample_weight: Array | None, like: Array) -> Array | Non
         Row weights.
     like : array
         Its first axis has M entries.
+    is_part : bool, default False
+        These are some rows of more, which may all weigh nothing.
 
     Returns
     -------
@@ -164,7 +167,7 @@ def check_sample_weight(sample_weight: Array | None, like: Array) -> Array | Non
     check_readable(sample_weight, "sample_weight")
     weights = _like(sample_weight, like, "sample_weight")
     xp = array_namespace(weights)
-    if bool(xp.any(weights < 0)) or not bool(xp.any(weights > 0)):
+    if bool(xp.any(weights < 0)) or not (is_part or bool(xp.any(weights > 0))):
         raise ValueError(
             "sample_weight must not be negative and must not be zero everywhere; leave it out "
             "for equal weights."

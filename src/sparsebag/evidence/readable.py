@@ -114,8 +114,7 @@ def check_given(predictions: Any) -> None:
     if hasattr(type(one), "predict"):  # of the type: Dask's delayed objects have every attribute
         what = "a list of models" if one is not predictions else f"a {type(one).__name__}"
         raise TypeError(
-            f"predictions is {what}, not what members predict; pass "
-            "sparsebag.stream_members(ensemble, X, y) to fit_weights, or call "
+            f"predictions is {what}, not what members predict; call "
             "sparsebag.compress(ensemble, X, y)."
         )
 

@@ -1,7 +1,7 @@
 """Pointwise losses of the ensemble's vote. To add one: write the class here, add it to `LOSSES`.
 
 A loss sees the vote ``p`` and its ``target`` elementwise, as arrays of any array-API namespace,
-and never the weights: `SimplexObjective` supplies the chain rule.
+and never the weights: `BlockLoss` supplies the chain rule.
 """
 
 from __future__ import annotations

@@ -1,123 +1,524 @@
-"""What a solver may ask of an objective, wherever its evidence lives."""
+"""The objective on the simplex: weighted out-of-bag loss plus penalty, over rows wherever they are.
+
+Value, gradient and Hessian are sums over row blocks, each a `BlockLoss`. With W_b the weight
+of a block's rows and f_b their mean loss::
+
+    f(w) = Σ_b (W_b / Σ W) f_b(w) + penalty(w)
+"""
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
 
-from sparsebag.objective.losses import Loss
-from sparsebag.objective.penalties import Penalty
-from sparsebag.objective.simplex_objective import SimplexObjective
+import numpy as np
+
+from sparsebag.evidence.arrays import detached, on_host
+from sparsebag.evidence.callers_warning import warn_caller
+from sparsebag.evidence.evidence import (
+    LEAST_TOTAL,
+    NOT_COVERED,
+    NOT_TO_BE_SUMMED,
+    WEIGHTLESS,
+    OOBEvidence,
+    UncoveredRowsWarning,
+    warn_of_uneven,
+)
+from sparsebag.evidence.from_predictions import ALL_ZERO, has_votes
+from sparsebag.objective.block_loss import BlockLoss, with_prior
+from sparsebag.objective.losses import Loss, TwiceDifferentiableLoss
+from sparsebag.objective.penalties import Penalty, restrict_penalty
+from sparsebag.sources.base import MemoryRows, Source
+from sparsebag.sources.stream import StreamRows
 
 Array = Any
 
+GAP_PER_ROUNDING = 32
+"""A gap this many times the value's rounding cannot be told from zero."""
 
-class Objective(Protocol):
-    """Weighted OOB loss plus penalty, as a function of the members' weights.
 
-    `SimplexObjective` has its evidence in memory (or on one device), `StreamObjective` reads it
-    block by block from wherever it is. The solvers know neither.
+class Objective:
+    """Weighted out-of-bag loss plus penalty, as a function of the members' weights.
+
+    Parameters
+    ----------
+    rows : OOBEvidence or Source
+        Votes, mask, targets, row weights. Rows no member has out of bag get no weight.
+    loss : Loss
+        Pointwise loss of the vote.
+    penalty : Penalty
+        Penalty on the weights.
+    floor : float, default 0
+        ε: share of the uniform class distribution mixed into each vote. Ignored in regression.
+    prior_mass : float, default 0
+        τ: weight of the uniform ensemble's vote in each row; keeps rows defined that none of
+        the survivors has out of bag.
+
+    Attributes
+    ----------
+    n_members : int
+        Number of weights, N.
+    has_mask : bool
+        Whether members vote only on the rows out of their bags.
+    is_streamed : bool
+        Whether every evaluation reads its rows anew from where they are.
+    xp, device
+        Array namespace and device of the weights.
+
+    Examples
+    --------
+    >>> from sparsebag.objective.losses import LogLoss
+    >>> from sparsebag.objective.penalties import ConcaveQuadratic
+    >>> e = OOBEvidence(np.array([[0.9, 0.5], [0.8, 0.5]]), None, np.array([0, 1]),
+    ...                 "classification", classes=np.array([0, 1]))
+    >>> f = Objective(e, LogLoss(), ConcaveQuadratic(0.0))
+    >>> bool(f.value(np.array([1.0, 0.0])) < f.value(np.array([0.5, 0.5])))
+    True
     """
 
-    loss: Loss
-    penalty: Penalty
-    xp: Any
-    device: Any
-    prior_mass: float
+    on_pass: Callable[[Array, float], None] | None = None
+    """Called with weights and value after every pass over all rows of a stream."""
+
+    def __init__(
+        self,
+        rows: OOBEvidence | Source,
+        loss: Loss,
+        penalty: Penalty,
+        *,
+        floor: float = 0.0,
+        prior_mass: float = 0.0,
+    ) -> None:
+        if not 0.0 <= floor < 1.0:
+            raise ValueError(f"floor must be at least 0 and below 1, got {floor}.")
+        if not (np.isfinite(prior_mass) and prior_mass >= 0.0):
+            raise ValueError(
+                f"prior_mass must be a finite number that is not negative, got {prior_mass}."
+            )
+        source = rows if isinstance(rows, Source) else MemoryRows(rows)
+        self.loss, self.penalty, self.prior_mass = loss, penalty, prior_mass
+        self.task, self.has_mask = source.task, source.has_mask
+        self.floor = floor if source.classes is not None else 0.0
+        self.is_streamed, self.xp, self.device = source.is_streamed, source.xp, source.device
+        self.n_members = self._n_all = source.n_members
+        self._known = _Known()
+        self._rows = source.derived(with_prior, loss.channel)
+        # Blocks on a cluster weigh what they weigh of all rows, to the last bit as in memory.
+        self._total: float | None = None
+        if not (self.is_streamed or isinstance(source, MemoryRows)):
+            self._known.survey = self._checked(self._rows.sum(_survey, loss, self.floor))
+            self._total = self._known.survey.total
+        self._make_parts()
+        if isinstance(source, MemoryRows) and not self.total_weight:
+            raise NoWeightError
+
+    def _make_parts(self) -> None:
+        self._parts = self._rows.derived(BlockLoss, self.loss, self.floor, self._total)
+
+    # -- what it is --------------------------------------------------------------------------
 
     @property
-    def n_members(self) -> int:
-        """Number of weights, N."""
-        ...
+    def evidence(self) -> OOBEvidence:
+        """All rows, where they are in memory."""
+        assert isinstance(self._rows, MemoryRows)
+        found: OOBEvidence = self._rows.block
+        return found
+
+    @property
+    def total_weight(self) -> float:
+        """What all rows weigh together."""
+        if isinstance(self._parts, MemoryRows):
+            return float(self._parts.block.mass)
+        return self.survey.total
+
+    @property
+    def survey(self) -> Survey:
+        """What is known of all rows; of a stream after its first pass."""
+        if self._known.survey is None:
+            if self.is_streamed:
+                self._whole().value_and_gradient(np.full(self._n_all, 1.0 / self._n_all))
+            else:
+                self._known.survey = self._parts.sum(_survey_of)
+        assert self._known.survey is not None
+        return self._known.survey
 
     @property
     def n_rows(self) -> int:
-        """Number of rows, M."""
-        ...
+        """Number of rows, M; where a stream does not say, one pass counts them."""
+        if isinstance(self._rows, MemoryRows):
+            return self.evidence.n_rows
+        if isinstance(self._rows, StreamRows) and self._rows.stream.n_rows is not None:
+            return self._rows.stream.n_rows
+        return self.survey.n_rows
 
     @property
-    def has_mask(self) -> bool:
-        """Whether members vote only on the rows out of their bags."""
-        ...
-
-    @property
-    def is_streamed(self) -> bool:
-        """Whether every evaluation reads its rows anew from where they are."""
-        ...
-
-    @property
-    def provides(self) -> frozenset[str]:
-        """What a solver may ask: ``"gradient"``, ``"hessian"``."""
-        ...
+    def n_passes(self) -> float | None:
+        """How often a stream was read, parts of it included; None where there is none."""
+        return self._rows.n_passes if isinstance(self._rows, StreamRows) else None
 
     @property
     def nbytes_per_pass(self) -> int:
         """Bytes of evidence one value-and-gradient pass reads."""
-        ...
+        if isinstance(self._rows, MemoryRows):
+            return self.evidence.nbytes
+        return self.survey.nbytes * self.n_members // self._n_all
+
+    @property
+    def provides(self) -> frozenset[str]:
+        """What a solver may ask: ``"gradient"``, ``"hessian"``."""
+        twice = isinstance(self.loss, TwiceDifferentiableLoss)
+        return frozenset({"gradient", "hessian"} if twice else {"gradient"})
 
     @property
     def is_well_posed(self) -> bool:
-        """Whether every row keeps a vote on the whole simplex."""
-        ...
+        """Whether every row keeps a vote on the whole simplex: no jumps of the loss."""
+        return self.prior_mass > 0 or not self.has_mask
 
     @property
     def is_convex(self) -> bool:
-        """Whether every stationary point is a global minimum."""
-        ...
+        """Whether every stationary point is a global minimum, so that the start is free.
+
+        The out-of-bag ratio is not convex in the weights, whatever the loss; without a mask its
+        denominator is constant and it is linear.
+        """
+        convex_loss = bool(getattr(self.loss, "is_convex", False))
+        return not self.has_mask and convex_loss and self.penalty.is_convex
 
     @property
     def scale(self) -> float:
-        """What tolerances are relative to."""
-        ...
+        """What tolerances are relative to.
+
+        The uniform ensemble's loss in regression, whose unit is the user's; one nat or Brier
+        point in classification.
+        """
+        if self.task == "classification":
+            return 1.0
+        return max(self.survey.uniform_loss, np.finfo(float).tiny)
 
     @property
     def rounding(self) -> float:
-        """Differences between two values smaller than this mean nothing."""
-        ...
+        """Differences between two values smaller than this mean nothing.
+
+        A regression vote is rounded relative to the target's size, the loss is made of what is left
+        after subtracting the target: (f + δ - y)² differs by 2 δ |f - y|, with δ = eps |y|.
+        """
+        eps = self.survey.eps
+        if self.task == "classification":
+            return eps
+        square, scale = self.survey.square, self.scale
+        rounding = float(eps * max(scale, square**0.5 * scale**0.5, eps * square))
+        if not np.isfinite(rounding):
+            raise FloatingPointError(
+                "the targets are too large for their squares: divide targets and predictions by "
+                "the targets' standard deviation."
+            )
+        return rounding
 
     def goal(self, tol: float) -> float:
-        """The stationarity gap to stop at."""
-        ...
+        """The stationarity gap to stop at: ``tol`` on the loss's scale, or what rounding allows."""
+        return max(tol * self.scale, GAP_PER_ROUNDING * self.rounding)
 
     def uniform_weights(self) -> Array:
-        """The simplex's centre."""
-        ...
+        """The simplex's centre, every solver's default start."""
+        n = self.n_members
+        return self.xp.full(n, 1.0 / n, dtype=self.xp.float64, device=self.device)
 
     def asarray(self, weights: Array) -> Array:
-        """Weights as float64 on the objective's device."""
-        ...
+        """Weights as float64 on the evidence's device."""
+        if self.xp is np:
+            return np.asarray(on_host(weights), dtype=np.float64)
+        return self.xp.asarray(detached(weights), dtype=self.xp.float64, device=self.device)
 
-    def value(self, weights: Array) -> float:
-        """Objective at the weights."""
-        ...
+    # -- passes ------------------------------------------------------------------------------
 
     def value_and_gradient(self, weights: Array) -> tuple[float, Array]:
         """Objective and gradient, in one pass over the evidence."""
-        ...
+        looks = self.is_streamed and self._known.survey is None
+        sums = self._parts.sum(_evaluate, weights, self.prior_mass, self.is_streamed, looks)
+        if self.is_streamed:
+            if looks:
+                self._known.survey = self._checked(sums and sums.survey)
+            sums = sums.mean()
+        value = sums.loss + float(self.penalty.value(weights))
+        if self.on_pass is not None and self.n_members == self._n_all:
+            self.on_pass(weights, value)
+        return value, sums.gradient + self.penalty.gradient(weights)
+
+    def value(self, weights: Array) -> float:
+        """Objective at the weights."""
+        return self.value_and_gradient(weights)[0]
+
+    def loss_value(self, weights: Array) -> float:
+        """The loss alone, without the penalty."""
+        return self.value(weights) - float(self.penalty.value(weights))
+
+    def gradient(self, weights: Array) -> Array:
+        """Gradient at the weights."""
+        return self.value_and_gradient(weights)[1]
+
+    def hessian_product(self, weights: Array, direction: Array) -> Array:
+        """Hessian times a direction."""
+        mine = self.penalty.hessian_product(weights, direction)
+        return self._second(_hessian_product, weights, direction) + mine
 
     def hessian(self, weights: Array) -> Array:
-        """Dense Hessian (N × N)."""
-        ...
+        """Dense Hessian (N × N). Meant for restricted objectives: it costs M N² operations."""
+        eye = self.xp.eye(self.n_members, dtype=self.xp.float64, device=self.device)
+        columns = [self.penalty.hessian_product(weights, eye[:, j]) for j in range(self.n_members)]
+        return self._second(_hessian, weights) + self.xp.stack(columns, axis=1)
 
     def rows_won(self) -> Array:
         """For each member, the number of rows on which its own vote has the least loss."""
-        ...
+        return self._parts.sum(BlockLoss.rows_won)
+
+    def _second(self, function: Callable[..., Any], *at: Array) -> Array:
+        total = self._parts.sum(function, self.prior_mass, self.is_streamed, *at)
+        return total / self.survey.total if self.is_streamed else total
+
+    # -- other objectives of the same rows -----------------------------------------------------
 
     def restrict(self, members: Array) -> Objective:
-        """The same objective on a face of the simplex."""
-        ...
+        """The same objective on a face of the simplex: only ``members`` may have weight.
+
+        The rows, their weights and the prior votes stay those of the whole ensemble. A stream's
+        columns come to memory where they fit.
+        """
+        holds = self.is_streamed and self.can_hold(len(members))
+        face = self._face(members)
+        if holds and isinstance(face._rows, StreamRows):
+            return face._in_memory(face._rows.in_memory().block)
+        return face
 
     def can_hold(self, n_members: int) -> bool:
-        """Whether `restrict` to so many members gives an objective in memory."""
-        ...
+        """Whether `restrict` may copy so many members' columns."""
+        return self._rows.can_hold(self.nbytes_per_pass, n_members / self.n_members)
 
-    def row_sample(self, n_rows: int, seed: int) -> SimplexObjective:
-        """The same objective on rows drawn at random, in memory."""
-        ...
+    def row_sample(self, n_rows: int, seed: int) -> Objective:
+        """The same objective on rows drawn at random by their weight, in memory.
+
+        All of them where there are no more; fewer where so many would not fit the memory allowed.
+        """
+        if isinstance(self._rows, StreamRows):
+            bytes_a_row = max(1, self.survey.nbytes // self.n_rows)
+            n_rows = min(n_rows, max(1, self._rows.held_bytes // bytes_a_row))
+        return self._in_memory(self._rows.sample(n_rows, seed))
+
+    def face_sample(self, members: Array, seed: int) -> Objective:
+        """The same on a face, and on as many rows of a stream as the memory allowed holds."""
+        face = self._face(members)
+        assert isinstance(face._rows, StreamRows)
+        bytes_a_row = face.nbytes_per_pass / face.n_rows
+        return face._in_memory(face._rows.sample_columns(bytes_a_row, seed))
+
+    def at_rows(self, rows: Array) -> Objective:
+        """The same objective on some of the rows in memory, with the whole ensemble's priors."""
+        return self._in_memory(self.evidence.take(rows))
 
     def with_prior_mass(self, prior_mass: float) -> Objective:
-        """The same objective with another prior mass."""
-        ...
+        """The same objective with another prior mass; shares the evidence."""
+        other = self._copy()
+        other.prior_mass, other.on_pass = prior_mass, None
+        return other
 
     def with_penalty(self, penalty: Penalty) -> Objective:
-        """The same objective with another penalty."""
-        ...
+        """The same objective with another penalty; shares the evidence."""
+        other = self._copy()
+        other.penalty = penalty
+        return other
+
+    def warn_of_rows(self) -> None:
+        """Say how many rows are left out, and so where a few weigh so much that they decide."""
+        survey = self.survey
+        missing = survey.n_rows - survey.n_covered
+        if missing:
+            warn_caller(
+                f"{missing} of {survey.n_rows} rows are out of bag for no member and are left out; "
+                "more members, or a smaller max_samples, would cover them.",
+                UncoveredRowsWarning,
+            )
+        warn_of_uneven(survey.total, survey.squared_weight, survey.n_covered)
+
+    def _face(self, members: Array) -> Objective:
+        face = self._copy()
+        face._rows = self._rows.derived(OOBEvidence.take_members, members)
+        face.n_members = len(members)
+        face.penalty = restrict_penalty(self.penalty, members)
+        face._make_parts()
+        return face
+
+    def _in_memory(self, rows: OOBEvidence) -> Objective:
+        how = {"floor": self.floor, "prior_mass": self.prior_mass}
+        return Objective(rows, self.loss, self.penalty, **how)
+
+    def _whole(self) -> Objective:
+        assert self.n_members == self._n_all  # a face is made of rows that have been read
+        return self
+
+    def _copy(self) -> Objective:
+        other = object.__new__(Objective)
+        other.__dict__.update(self.__dict__)
+        return other
+
+    def _checked(self, survey: Survey | None) -> Survey:
+        """What was found of rows elsewhere, or one sentence on why there is nothing to fit."""
+        if survey is None:
+            raise ValueError("there are no rows; there is nothing to judge the members by.")
+        if survey.total == 0.0:
+            raise NoWeightError(survey.n_covered)
+        if not LEAST_TOTAL <= survey.total < np.inf:
+            raise ValueError(NOT_TO_BE_SUMMED)
+        if not survey.has_votes:
+            raise ValueError(ALL_ZERO)
+        return survey
+
+
+class NoWeightError(ValueError):
+    """No row with weight is out of bag for any member.
+
+    Parameters
+    ----------
+    n_covered : int, optional
+        Rows some member has out of bag, where they were counted: which of the two is amiss.
+    """
+
+    def __init__(self, n_covered: int | None = None) -> None:
+        words = (
+            "no row of weight is out of bag for any member, so there is nothing to judge the "
+            "members by."
+        )
+        if n_covered is not None:
+            words = WEIGHTLESS if n_covered else NOT_COVERED
+        super().__init__(words)
+
+
+@dataclass(frozen=True)
+class Survey:
+    """What is known of blocks of rows; those of disjoint blocks add.
+
+    Attributes
+    ----------
+    n_rows, n_covered : int
+        Rows, and those that some member has out of bag.
+    nbytes : int
+        Votes and mask.
+    total, squared_weight : float
+        Sums of the rows' weights and of their squares.
+    uniform_loss, square : float
+        Weighted means of the uniform ensemble's loss and of the squared targets; of regression.
+    eps : float
+        Rounding of the votes.
+    has_votes : bool
+        Whether any vote is not zero; always so in regression, and of members that predicted here.
+    """
+
+    n_rows: int
+    n_covered: int
+    nbytes: int
+    total: float
+    squared_weight: float
+    uniform_loss: float
+    square: float
+    eps: float
+    has_votes: bool
+
+    def __add__(self, other: Survey) -> Survey:
+        total = self.total + other.total
+        mine, theirs = (part.total / total if total else 0.0 for part in (self, other))
+        return Survey(
+            self.n_rows + other.n_rows,
+            self.n_covered + other.n_covered,
+            self.nbytes + other.nbytes,
+            total,
+            self.squared_weight + other.squared_weight,
+            mine * self.uniform_loss + theirs * other.uniform_loss,
+            mine * self.square + theirs * other.square,
+            max(self.eps, other.eps),
+            self.has_votes or other.has_votes,
+        )
+
+
+@dataclass
+class _Known:
+    """What objectives of the same rows know of them, all together."""
+
+    survey: Survey | None = None
+
+
+@dataclass(frozen=True)
+class _Sums:
+    """Loss and gradient of some blocks; weighted by mass in a stream, whose total is not known."""
+
+    loss: float
+    gradient: Array
+    mass: float
+    survey: Survey | None
+
+    def __add__(self, other: _Sums) -> _Sums:
+        survey = self.survey
+        if survey is not None and other.survey is not None:
+            survey = survey + other.survey
+        return _Sums(
+            self.loss + other.loss,
+            self.gradient + other.gradient,
+            self.mass + other.mass,
+            survey,
+        )
+
+    def mean(self) -> _Sums:
+        return _Sums(self.loss / self.mass, self.gradient / self.mass, 1.0, self.survey)
+
+
+# -- what is done where the rows are -----------------------------------------------------------
+
+
+def _evaluate(
+    part: BlockLoss, weights: Array, prior_mass: float, by_mass: bool, looks: bool
+) -> _Sums | None:
+    survey = _survey_of(part, counts=True) if looks else None
+    if not part.mass:
+        return None if survey is None else _Sums(0.0, 0.0 * weights, 0.0, survey)
+    loss, gradient = part.value_and_gradient(weights, prior_mass)
+    if by_mass:
+        loss, gradient = part.mass * loss, part.mass * gradient
+    return _Sums(loss, gradient, part.mass, survey)
+
+
+def _hessian(part: BlockLoss, prior_mass: float, by_mass: bool, weights: Array) -> Array:
+    if not part.mass:
+        return None
+    found = part.hessian(weights, prior_mass)
+    return part.mass * found if by_mass else found
+
+
+def _hessian_product(
+    part: BlockLoss, prior_mass: float, by_mass: bool, weights: Array, direction: Array
+) -> Array:
+    if not part.mass:
+        return None
+    found = part.hessian_product(weights, direction, prior_mass)
+    return part.mass * found if by_mass else found
+
+
+def _survey(rows: OOBEvidence, loss: Loss, floor: float) -> Survey:
+    return _survey_of(BlockLoss(rows, loss, floor), counts=True)
+
+
+def _survey_of(part: BlockLoss, *, counts: bool = False) -> Survey:
+    """Without counts, which take another read of the mask, rows count as covered."""
+    rows, xp = part.evidence, part.xp
+    square = uniform_loss = 0.0
+    if rows.task == "regression":
+        uniform_loss = part.uniform_loss()
+        square = float(xp.sum(part.row_weight * part.channels.targets[0, :] ** 2))
+    is_own = counts and rows.source == "matrices"
+    return Survey(
+        n_rows=rows.n_rows,
+        n_covered=int(np.count_nonzero(on_host(rows.covered()))) if counts else rows.n_rows,
+        nbytes=rows.nbytes,
+        total=part.mass,
+        squared_weight=part.mass * (part.mass * float(xp.sum(part.row_weight**2))),
+        uniform_loss=uniform_loss,
+        square=square,
+        eps=float(xp.finfo(part.dtype).eps),
+        has_votes=not is_own or has_votes(rows),
+    )

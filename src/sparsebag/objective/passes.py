@@ -1,20 +1,23 @@
 """The products an evaluation is made of: votes and mask of a row block with vectors.
 
 `ArrayPasses` is written once for every array library; `NativePasses` is the compiled shortcut for
-the common case, one NumPy matrix with a byte mask, and `FusedPasses` the one for CUDA devices.
+the common case, one NumPy matrix with a byte mask.
 """
 
 from __future__ import annotations
 
+import os
+from functools import lru_cache
 from typing import Any, Protocol
 
 import numpy as np
-from array_api_compat import device, is_numpy_array
+from array_api_compat import array_namespace, device, is_numpy_array
+from joblib import cpu_count
 
+from sparsebag.evidence.arrays import working_dtype
 from sparsebag.evidence.blocks import ROW_GROUP
+from sparsebag.evidence.evidence import Channels, OOBEvidence, zero_in_bag
 from sparsebag.objective import _passes
-from sparsebag.objective.fused_passes import FusedPasses
-from sparsebag.objective.triton_device import can_fuse
 
 Array = Any
 
@@ -161,6 +164,53 @@ def make_passes(votes: tuple[Array, ...], mask: Array | None, xp: Any, dtype: An
     )
     if plain and mask is not None:
         return NativePasses(votes[0], mask)
-    if can_fuse(votes, mask):
-        return FusedPasses(votes, mask)
     return ArrayPasses(votes, mask, xp, dtype)
+
+
+def passes_of(
+    evidence: OOBEvidence, channels: Channels, rows: slice
+) -> tuple[tuple[Array, ...], Array | None, Passes]:
+    """A row block of every channel, zero where the rows were in the bag, and its products.
+
+    Parameters
+    ----------
+    evidence : OOBEvidence
+    channels : Channels
+        The votes the loss reads.
+    rows : slice
+
+    Returns
+    -------
+    votes : tuple of K matrices
+    mask : array or None
+    passes : Passes
+    """
+    votes = tuple(v[rows, :] for v in channels.votes)
+    mask = evidence.oob_mask
+    mask = None if mask is None else mask[rows, :]
+    if not evidence.is_zeroed:
+        votes = tuple(zero_in_bag(v, mask) for v in votes)
+    xp = array_namespace(evidence.votes)
+    return votes, mask, make_passes(votes, mask, xp, working_dtype(evidence.votes))
+
+
+def pass_threads() -> int:
+    """Threads a compiled pass takes: those of ``OMP_NUM_THREADS``, or every processor.
+
+    Passes are bound by memory, which one thread of most machines cannot keep busy. Workers of
+    joblib and Dask have the variable set, since they share the machine. The sums have the same bits
+    whatever the number.
+
+    Returns
+    -------
+    int
+    """
+    asked = os.environ.get("OMP_NUM_THREADS", "").split(",")[0].strip()
+    if asked.isdecimal() and 0 < int(asked) < 10**6:
+        return int(asked)
+    return _processors()
+
+
+@lru_cache(maxsize=1)
+def _processors() -> int:
+    return int(cpu_count())

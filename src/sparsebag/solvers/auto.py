@@ -58,16 +58,15 @@ def select_solver(objective: Objective) -> SolverChoice:
     >>> from sparsebag.evidence.evidence import OOBEvidence
     >>> from sparsebag.objective.losses import SquaredError
     >>> from sparsebag.objective.penalties import ConcaveQuadratic
-    >>> from sparsebag.objective.simplex_objective import SimplexObjective
+    >>> from sparsebag.objective.objective import Objective
     >>> e = OOBEvidence(np.eye(2), np.eye(2) > 0, np.ones(2), "regression")
-    >>> f = SimplexObjective(e, SquaredError(), ConcaveQuadratic(0.0), prior_mass=0.02)
+    >>> f = Objective(e, SquaredError(), ConcaveQuadratic(0.0), prior_mass=0.02)
     >>> select_solver(f).name
     'active_set'
     """
     if objective.is_streamed:
-        can_hold = getattr(objective, "can_hold", None)
         is_stiff = objective.loss.channel == "prediction" and suits_active_set(objective)
-        if is_stiff and can_hold is not None and not can_hold(objective.n_members):
+        if is_stiff and not objective.can_hold(objective.n_members):
             return SolverChoice("active_set", "regression errors make an ill-conditioned problem")
         return SolverChoice("mirror", "rows that are streamed should be read few times")
     if "hessian" not in objective.provides:

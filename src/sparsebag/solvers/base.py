@@ -37,10 +37,6 @@ class Status(Enum):
     OWN_TEST = "the solver's own stopping test was met; the stationarity gap may be larger"
     CHOSEN = "members were chosen along a budget path; there is no stationarity gap"
     STALLED = "no step lowers the objective further in this precision"
-    ONE_PASS = (
-        "rows held out of the sample see a gap that one pass does not close, or cannot rule one "
-        "out; more memory, or rows that can be read again, would"
-    )
     MAX_ITERATIONS = "the iteration limit, or the limit of passes, was reached"
     INTERRUPTED = "interrupted; these are the best weights so far"
 

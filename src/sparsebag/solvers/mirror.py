@@ -35,7 +35,6 @@ import numpy as np
 
 from sparsebag.objective.objective import Objective
 from sparsebag.objective.penalties import ConcaveQuadratic
-from sparsebag.objective.simplex_objective import SimplexObjective
 from sparsebag.solvers.base import Point, Solution, SolveLog, Status, one_blas_thread
 from sparsebag.solvers.geometry import Entropy, Euclid, Geometry
 from sparsebag.solvers.newton import END_STEPS, newton_end
@@ -106,7 +105,7 @@ class Mirror:
             point = Point.start(objective, start, log, self.tol)
             return _Rounds(self, objective, log).run(point)
 
-    def sample_of(self, objective: Objective) -> SimplexObjective:
+    def sample_of(self, objective: Objective) -> Objective:
         """The rows held between passes."""
         bytes_a_row = max(1, objective.nbytes_per_pass // objective.n_rows)
         n_rows = max(FEWEST_ROWS, self.sample_bytes // bytes_a_row)
@@ -130,7 +129,7 @@ class _Rounds:
         self.surrogate = Surrogate(objective, log, self.goal, solver.max_iter)
         self.n_passes = log.n_evaluations
         self.face: Array = None
-        self.face_rows: SimplexObjective | None = None
+        self.face_rows: Objective | None = None
         self.is_exact = False
         self.has_tried_newton = False
 
@@ -197,7 +196,7 @@ class _Rounds:
     def _may_go_on(self) -> bool:
         return self.n_passes < self.solver.max_passes
 
-    def _draw_sample(self) -> SimplexObjective:
+    def _draw_sample(self) -> Objective:
         sample = self.solver.sample_of(self.objective)
         self.n_passes += self.objective.is_streamed and self.surrogate.is_whole(sample)
         return sample
@@ -223,7 +222,7 @@ class _Rounds:
         self.is_exact = ended.gap <= self.goal
         return ended if self.is_exact else None
 
-    def _face_to_polish(self, best: Point, sample: SimplexObjective) -> Array | None:
+    def _face_to_polish(self, best: Point, sample: Objective) -> Array | None:
         """The largest face whose columns, of all rows, fit the memory allowed."""
         whole = self.surrogate.is_whole(sample)
         enough = self.n_passes + 2 <= self.solver.max_passes  # its columns, then all members
@@ -233,17 +232,16 @@ class _Rounds:
                 return face
         return None
 
-    def _may_sample_face(self, best: Point, face: Array, sample: SimplexObjective) -> bool:
+    def _may_sample_face(self, best: Point, face: Array, sample: Objective) -> bool:
         """Draw rows of a face anew if the one at hand lacks a member that asks for weight."""
-        draw = getattr(self.objective, "face_sample", None)
-        if draw is None or self.surrogate.is_whole(sample):
+        if not self.objective.is_streamed or self.surrogate.is_whole(sample):
             return False
         wanted = best.next_face()
         if self.face is not None and np.isin(wanted, self.face).all():
             return True
         if self.n_passes + 2 > self.solver.max_passes or 2 * len(face) > self.objective.n_members:
             return False
-        self.face, self.face_rows = face, draw(face, self.solver.seed)
+        self.face, self.face_rows = face, self.objective.face_sample(face, self.solver.seed)
         self._count_columns()
         return True
 
@@ -257,7 +255,7 @@ class _Rounds:
         weights[face] = inner.weights
         return replace(inner, weights=weights)
 
-    def _round(self, sample: SimplexObjective, anchor: Point, *, is_first: bool) -> Solution:
+    def _round(self, sample: Objective, anchor: Point, *, is_first: bool) -> Solution:
         """Minimise the sample, tilted to have the whole's gradient at the anchor."""
         is_whole = self.surrogate.is_whole(sample)
         own = self.objective.penalty

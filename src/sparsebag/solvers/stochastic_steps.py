@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from sparsebag.objective.simplex_objective import SimplexObjective
+from sparsebag.objective.objective import Objective
 from sparsebag.solvers.base import Point, SolveLog
 from sparsebag.solvers.geometry import Geometry
 
@@ -18,7 +18,7 @@ NEGLIGIBLE = 0.01
 
 
 def stochastic_steps(
-    objective: SimplexObjective, anchor: Point, geometry: Geometry, log: SolveLog
+    objective: Objective, anchor: Point, geometry: Geometry, log: SolveLog
 ) -> Array:
     """One epoch of variance-reduced steps from the anchor; the average iterate, screened.
 
@@ -27,7 +27,7 @@ def stochastic_steps(
 
     Parameters
     ----------
-    objective : SimplexObjective
+    objective : Objective
     anchor : Point
         With the tilted gradient there.
     geometry : Geometry
@@ -51,7 +51,8 @@ def stochastic_steps(
         log.nbytes_read += 2 * batch.nbytes_per_pass
         log.n_iterations += 1
         gradient = here - there + anchor.gradient
-        squares += geometry.dual_norm(gradient) ** 2
+        size = geometry.dual_norm(gradient)
+        squares += size * size  # infinite where a power would be an error
         length = geometry.radius(objective.n_members) / max(squares, 1e-300) ** 0.5
         weights = geometry.step(weights, gradient, length)
         average = average + (k + 1) * weights  # later iterates count more

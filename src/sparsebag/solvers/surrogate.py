@@ -13,7 +13,6 @@ from typing import Any
 
 from sparsebag.objective.objective import Objective
 from sparsebag.objective.penalties import Penalty, Tilted
-from sparsebag.objective.simplex_objective import SimplexObjective
 from sparsebag.solvers.active_set import ActiveSet, suits_active_set
 from sparsebag.solvers.base import Point, Solution, SolveLog, Solver, Status
 from sparsebag.solvers.projected_gradient import ProjectedGradient
@@ -51,13 +50,13 @@ class Surrogate:
         self.objective, self.log, self.goal, self.max_iter = objective, log, goal, max_iter
         self._pull = 0.0
         self._secants = Secants()
-        self._tilted_from: tuple[SimplexObjective, Point, Array] | None = None
+        self._tilted_from: tuple[Objective, Point, Array] | None = None
 
-    def is_whole(self, sample: SimplexObjective) -> bool:
+    def is_whole(self, sample: Objective) -> bool:
         """Whether the sample is all rows."""
         return sample.n_rows >= self.objective.n_rows
 
-    def tilt(self, sample: SimplexObjective, anchor: Point, own: Penalty) -> SimplexObjective:
+    def tilt(self, sample: Objective, anchor: Point, own: Penalty) -> Objective:
         """The sample with a penalty of its own and the whole's gradient at the anchor."""
         _, at_anchor = sample.value_and_gradient(anchor.weights)
         self.count(sample, 1, sample.nbytes_per_pass)
@@ -67,7 +66,7 @@ class Surrogate:
         linear = anchor.gradient - at_anchor
         return sample.with_penalty(Tilted(own, linear, anchor.weights, self._pull))
 
-    def minimise(self, tilted: SimplexObjective, begin: Array, wanted: float) -> Solution:
+    def minimise(self, tilted: Objective, begin: Array, wanted: float) -> Solution:
         """The tilted sample's minimum, to a gap: bent where that leads somewhere."""
         inner = self._minimise_bent(tilted, begin, wanted)
         if inner is None:
@@ -81,7 +80,7 @@ class Surrogate:
         self.log.n_iterations += inner.n_iterations
         return inner
 
-    def count(self, sample: SimplexObjective, n_evaluations: int, nbytes: int) -> None:
+    def count(self, sample: Objective, n_evaluations: int, nbytes: int) -> None:
         """What the sample costs; a sample of all rows is a pass like any other."""
         self.log.nbytes_read += nbytes
         if self.is_whole(sample):
@@ -96,7 +95,7 @@ class Surrogate:
             Where the pass was made.
         face : array of indices
             Members whose columns ``face_rows`` has.
-        face_rows : SimplexObjective or None
+        face_rows : Objective or None
             The sample of a face, if there is one; other samples are of all members.
         """
         if self._tilted_from is None:
@@ -123,7 +122,7 @@ class Surrogate:
         self._secants = Secants()
 
     def point_without_pass(
-        self, sample: SimplexObjective, anchor: Point, face: Array, weights: Array, on_face: Point
+        self, sample: Objective, anchor: Point, face: Array, weights: Array, on_face: Point
     ) -> Point | None:
         """The face's minimum, if no member outside it can ask for weight; None: a pass must tell.
 
@@ -134,7 +133,7 @@ class Surrogate:
 
         Parameters
         ----------
-        sample : SimplexObjective
+        sample : Objective
             Of all members.
         anchor : Point
             Of the last pass.
@@ -162,7 +161,7 @@ class Surrogate:
         worst = float(xp.max(xp.sum(end.weights * gradient) - gradient + SURE_ERRORS * error))
         return end if worst <= self.goal else None
 
-    def _error_of_change(self, sample: SimplexObjective, there: Array, here: Array) -> Array:
+    def _error_of_change(self, sample: Objective, there: Array, here: Array) -> Array:
         """Standard errors of the change of the sample's gradient from one point to another."""
         xp = self.objective.xp
         parts, shares = [], []
@@ -170,7 +169,7 @@ class Surrogate:
             part = sample.at_rows(slice(k, None, NOISE_PARTS))
             change = part.value_and_gradient(here)[1] - part.value_and_gradient(there)[1]
             parts.append(change)
-            shares.append(part.facts.total / sample.facts.total)
+            shares.append(part.total_weight / sample.total_weight)
         self.count(sample, 2, 2 * sample.nbytes_per_pass)
         if len(parts) < 2:
             return xp.full_like(here, float("inf"))
@@ -180,9 +179,7 @@ class Surrogate:
         )
         return xp.sqrt(square * (len(parts) / (len(parts) - 1)))
 
-    def _minimise_bent(
-        self, tilted: SimplexObjective, begin: Array, wanted: float
-    ) -> Solution | None:
+    def _minimise_bent(self, tilted: Objective, begin: Array, wanted: float) -> Solution | None:
         """With the curvature passes have shown; None where there is none, or it leads nowhere."""
         if not self._secants.bends:
             return None

@@ -1,0 +1,442 @@
+"""Rows on the workers of a Dask cluster: made where they are, and never moved.
+
+What is asked of all blocks is added up as a tree on the way back. Any Dask scheduler will do; it
+makes the blocks of a lost worker again.
+"""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any, Literal
+
+import numpy as np
+
+from sparsebag.evidence.arrays import on_host, tensors_on_host
+from sparsebag.evidence.blocks import ROW_GROUP
+from sparsebag.evidence.collect import collect_evidence
+from sparsebag.evidence.evidence import OOBEvidence, concatenate
+from sparsebag.evidence.from_predictions import check_sample_weight, from_predictions
+from sparsebag.evidence.members import MemberPool, Task
+from sparsebag.evidence.readable import check_no_path, check_readable
+from sparsebag.sources.base import Source
+from sparsebag.sources.sampling import draw_rows
+
+Array = Any
+
+FAN_IN = 8
+"""Results added up by one task: a tree of a thousand blocks is four levels deep."""
+MEMBERS_AT_ONCE = 32
+"""Members whose bags one task draws: a few bits a row and member are held at a time."""
+LARGEST_GRAPH = "1TiB"
+"""Dask warns of large arguments, which had better be loaded by the workers; members cannot be."""
+
+
+def is_dask(values: Any) -> bool:
+    """Whether this is a Dask collection.
+
+    Parameters
+    ----------
+    values : object
+
+    Returns
+    -------
+    bool
+
+    Examples
+    --------
+    >>> is_dask(np.ones(2))
+    False
+    """
+    return type(values).__module__.split(".")[0] in ("dask", "dask_expr")
+
+
+class DaskRows(Source):
+    """Blocks of rows on the workers.
+
+    Parameters
+    ----------
+    tasks : sequence of dask.delayed
+        One a block, in the rows' order.
+    n_members : int
+    task : {"classification", "regression"}
+    classes : ndarray or None
+    has_mask : bool
+
+    Examples
+    --------
+    >>> import pytest
+    >>> dask = pytest.importorskip("dask")
+    >>> half = dask.delayed(OOBEvidence(np.eye(2), None, np.ones(2), "regression"))
+    >>> rows = DaskRows([half, half], 2, "regression", None, has_mask=False)
+    >>> rows.sum(lambda block: block.n_rows)
+    4
+    """
+
+    def __init__(
+        self,
+        tasks: Sequence[Any],
+        n_members: int,
+        task: Task,
+        classes: np.ndarray | None,
+        *,
+        has_mask: bool,
+    ) -> None:
+        self.n_members, self.task, self.classes = n_members, task, classes
+        self.has_mask = has_mask
+        self._blocks = _persisted(tasks)
+
+    def derived(self, function: Callable[..., Any], *args: Any) -> DaskRows:
+        """``function(block, *args)`` of every block, kept on the workers beside it."""
+        tasks = _tasks(function, self._blocks, args)
+        how = {"has_mask": self.has_mask}
+        return DaskRows(tasks, self.n_members, self.task, self.classes, **how)
+
+    def sum(self, function: Callable[..., Any], *args: Any) -> Any:
+        """The sum over all blocks, added up on the workers."""
+        level = _tasks(function, self._blocks, args)
+        while len(level) > 1:
+            groups = [level[i : i + FAN_IN] for i in range(0, len(level), FAN_IN)]
+            level = _tasks(_added, groups, ())
+        return _dask().compute(*level, optimize_graph=False)[0]
+
+    def sample(self, n_rows: int, seed: int) -> OOBEvidence:
+        """Rows drawn at random by their weight; one number a row comes here to draw them."""
+        found = _dask().compute(*_tasks(_weights, self._blocks, ()), optimize_graph=False)
+        sizes = [size for size, _ in found]
+        weight = None
+        if any(weights is not None for _, weights in found):
+            weight = np.concatenate([np.ones(n) if w is None else w for n, w in found])
+        rows, counts = draw_rows(sum(sizes), weight, n_rows, np.random.default_rng(seed))
+        picked = rows_by_block(sizes, rows)
+        some = _dask().delayed(OOBEvidence.take, pure=False)
+        tasks = [some(b, r) for b, r in zip(self._blocks, picked, strict=True) if len(r)]
+        drawn = concatenate(_dask().compute(*tasks, optimize_graph=False))
+        return drawn if counts is None else replace(drawn, sample_weight=counts)
+
+
+def rows_of_matrices(
+    predictions: Any,
+    oob_mask: Any,
+    y: Any,
+    *,
+    task: Task,
+    sample_weight: Any = None,
+    labels: Array | None = None,
+    every_class: bool = False,
+) -> DaskRows:
+    """A user's Dask matrices, checked on the workers.
+
+    Parameters
+    ----------
+    predictions : dask.array of shape (M, N) or (M, N, C)
+    oob_mask : dask.array or array of shape (M, N), or None
+    y : dask.array, Dask Series or array of shape (M,)
+    task, sample_weight, labels, every_class
+        As in `sparsebag.evidence.from_predictions.from_predictions`.
+
+    Returns
+    -------
+    DaskRows
+    """
+    predictions = checked(predictions, "predictions")
+    names = ("oob_mask", "y", "sample_weight")
+    beside = [
+        as_column(values, name)
+        for values, name in zip((oob_mask, y, sample_weight), names, strict=True)
+    ]
+    if task == "classification":
+        labels = np.unique(on_host(computed(beside[1]))) if labels is None else on_host(labels)
+    sizes, n_rows = predictions.chunks[0], int(predictions.shape[0])
+    columns = [
+        _pieces(values, sizes, n_rows, name)
+        for values, name in zip((predictions, *beside), ("predictions", *names), strict=True)
+    ]
+    call = _dask().delayed(_checked_block, pure=False)
+    how = {"task": task, "labels": labels, "every_class": every_class}
+    starts = np.cumsum([0, *sizes[:-1]]).tolist()
+    tasks = [call(*block, first, **how) for first, *block in zip(starts, *columns, strict=True)]
+    n_members, classes = int(predictions.shape[1]), None if task == "regression" else labels
+    return DaskRows(tasks, n_members, task, classes, has_mask=oob_mask is not None)
+
+
+def rows_of_members(
+    pool: MemberPool,
+    X: Any,
+    y: Any,
+    *,
+    source: Literal["oob", "holdout"] = "oob",
+    sample_weight: Any = None,
+    class_votes: bool = False,
+    dtype: Any = np.float32,
+) -> DaskRows:
+    """What members say of the rows they have not seen, predicted on the workers.
+
+    The members are sent once. Which rows were in whose bag is drawn on the workers, some members
+    at a time, and handed to the row blocks as bits.
+
+    Parameters
+    ----------
+    pool : MemberPool
+    X : dask.array of shape (M, n_features)
+        Cut by rows alone (`checked`).
+    y : array of shape (M,)
+    source, sample_weight, class_votes, dtype
+        As in `sparsebag.evidence.collect.collect_evidence`.
+
+    Returns
+    -------
+    DaskRows
+    """
+    delayed = _dask().delayed
+    sizes, n_rows = X.chunks[0], int(X.shape[0])
+    members = delayed(replace(pool, source=None), pure=False, traverse=False)
+    named = ((X, "X"), (y, "y"), (sample_weight, "sample_weight"))
+    columns = [_pieces(values, sizes, n_rows, name) for values, name in named]
+    bags: list[Any] = [None] * len(sizes)
+    if source == "oob":
+        draw, pick = delayed(_drawn_bags, pure=False), delayed(_item, pure=False)
+        starts = range(0, len(pool.members), MEMBERS_AT_ONCE)
+        groups = [draw(members, first, sizes) for first in starts]
+        bags = [[pick(group, number) for group in groups] for number in range(len(sizes))]
+    call = delayed(_predicted, pure=False)
+    how = {"source": source, "class_votes": class_votes, "dtype": dtype}
+    tasks = [
+        call(members, bits, *block, **how) for bits, *block in zip(bags, *columns, strict=True)
+    ]
+    return DaskRows(tasks, len(pool.members), pool.task, pool.classes, has_mask=source == "oob")
+
+
+def rows_at(X: Any, rows: np.ndarray) -> np.ndarray:
+    """Some rows of a Dask matrix, brought here.
+
+    Parameters
+    ----------
+    X : dask.array of shape (M, n_features)
+    rows : ndarray of ascending indices
+
+    Returns
+    -------
+    ndarray
+    """
+    return np.asarray(X[rows].compute())
+
+
+def checked(matrix: Any, name: str) -> Any:
+    """A Dask matrix cut by whole groups of rows alone, or one sentence on what is wrong with it.
+
+    Sums do not depend on the cuts then.
+
+    Parameters
+    ----------
+    matrix : dask collection
+    name : str
+
+    Returns
+    -------
+    dask.array
+    """
+    if not hasattr(type(matrix), "chunks"):
+        raise TypeError(
+            f"{name} is a {type(matrix).__name__}; pass a Dask array, such as "
+            f"{name}.to_dask_array(lengths=True) or dask.array.from_delayed(...)."
+        )
+    if any(np.isnan(size) for size in matrix.chunks[0]):
+        raise ValueError(
+            f"the row blocks of {name} have unknown sizes; call {name}.compute_chunk_sizes() first."
+        )
+    ends = np.cumsum(matrix.chunks[0])
+    cuts = np.unique((ends[:-1] + ROW_GROUP // 2) // ROW_GROUP * ROW_GROUP)
+    cuts = cuts[(cuts > 0) & (cuts < ends[-1])]
+    sizes = tuple(np.diff([0, *cuts, ends[-1]]).tolist())
+    return matrix.rechunk({0: sizes, **{axis: -1 for axis in range(1, matrix.ndim)}})
+
+
+def as_column(values: Any, name: str) -> Any:
+    """What goes beside predictions or X, as an array.
+
+    Parameters
+    ----------
+    values : dask.array, Dask Series or DataFrame, array-like or None
+    name : str
+
+    Returns
+    -------
+    dask.array, array-like or None
+    """
+    if type(values).__module__ == "dask.delayed":
+        raise TypeError(f"{name} is a task; pass a Dask array or an array.")
+    check_readable(values, name)
+    convert = getattr(values, "to_dask_array", None)
+    if convert is None:
+        return values
+    with warnings.catch_warnings():
+        # Labels that are strings become objects, as they are in NumPy's arrays of them.
+        warnings.filterwarnings("ignore", "Dask currently has limited support", UserWarning)
+        return convert(lengths=True)
+
+
+def computed(values: Any) -> Any:
+    """A Dask collection's values, here; anything else as it is.
+
+    Parameters
+    ----------
+    values : object
+
+    Returns
+    -------
+    object
+    """
+    return values.compute() if is_dask(values) else values
+
+
+def given_rows(X: Any, y: Any, sample_weight: Any = None) -> tuple[Any, Any]:
+    """Rows and targets for an ensemble, targets of a cluster brought here.
+
+    Parameters
+    ----------
+    X, y : object
+    sample_weight : object, optional
+        Looked at alone: masked arrays are refused, as of the others.
+
+    Returns
+    -------
+    tuple
+        What is not on a cluster as it is.
+
+    Examples
+    --------
+    >>> given_rows([[1.0]], [0])
+    ([[1.0]], [0])
+    """
+    for values, name in ((X, "X"), (y, "y"), (sample_weight, "sample_weight")):
+        if name != "sample_weight":
+            check_no_path(values, name)
+        check_readable(values, name)
+    y = as_column(y, "y") if is_dask(y) else y
+    if is_dask(y) or (is_dask(X) and y is not None):
+        y = np.asarray(computed(y))
+    return X, y
+
+
+def rows_by_block(sizes: Sequence[int], rows: np.ndarray) -> list[np.ndarray]:
+    """Rows of all blocks, numbered through, as positions within each.
+
+    Parameters
+    ----------
+    sizes : sequence of int
+        Rows of each block.
+    rows : ndarray of ascending indices
+
+    Returns
+    -------
+    list of ndarray
+
+    Examples
+    --------
+    >>> [some.tolist() for some in rows_by_block((2, 3), np.array([1, 2, 4]))]
+    [[1], [0, 2]]
+    """
+    ends = np.cumsum(sizes)
+    cuts = np.searchsorted(rows, ends[:-1])
+    return [some - first for some, first in zip(np.split(rows, cuts), ends - sizes, strict=True)]
+
+
+def _pieces(values: Any, sizes: tuple[int, ...], n_rows: int, name: str) -> list[Any]:
+    """One task or array a row block; None for each where there are no values."""
+    if values is None:
+        return [None] * len(sizes)
+    if not is_dask(values):
+        values = on_host(values)
+        if name == "sample_weight":  # a worker sees its own rows' alone
+            check_sample_weight(values, np.empty(n_rows))
+    if np.isnan(values.shape[0]):
+        raise ValueError(
+            f"the row blocks of {name} have unknown sizes; call {name}.compute_chunk_sizes() first."
+        )
+    if values.shape[0] != n_rows:
+        raise ValueError(f"{name} has {values.shape[0]} rows and the others {n_rows}.")
+    if is_dask(values):
+        values = values.rechunk({0: sizes, **{axis: -1 for axis in range(1, values.ndim)}})
+        return list(values.to_delayed().ravel())
+    return np.split(values, np.cumsum(sizes)[:-1])
+
+
+def _dask() -> Any:
+    try:
+        import dask
+        import dask.delayed
+    except ImportError as error:
+        raise ImportError("Dask is not installed; pip install 'sparsebag[dask]'.") from error
+    return dask
+
+
+def _tasks(function: Callable[..., Any], blocks: Sequence[Any], args: tuple[Any, ...]) -> list[Any]:
+    delayed = _dask().delayed
+    call = delayed(function, pure=False)
+    # One task holds each argument, so a vector of weights travels once, not once a block.
+    shared = [delayed(arg, pure=False, traverse=False) for arg in args]
+    return [call(block, *shared) for block in blocks]
+
+
+def _persisted(tasks: Sequence[Any]) -> list[Any]:
+    dask = _dask()
+    how = {"distributed.admin.large-graph-warning-threshold": LARGEST_GRAPH}
+    with dask.config.set(how if "distributed" in sys.modules else {}):
+        return list(dask.persist(*tasks, optimize_graph=False))
+
+
+# -- what workers do -------------------------------------------------------------------------
+
+
+def _added(parts: list[Any]) -> Any:
+    found = [part for part in parts if part is not None]
+    total = found[0] if found else None
+    for part in found[1:]:
+        total = total + part
+    return total
+
+
+def _weights(block: OOBEvidence) -> tuple[int, np.ndarray | None]:
+    return block.n_rows, block.sample_weight
+
+
+def _checked_block(
+    predictions: Any, mask: Any, y: Any, weight: Any, first_row: int, **how: Any
+) -> OOBEvidence:
+    columns = [tensors_on_host(column) for column in (predictions, mask, y)]
+    return from_predictions(*columns, sample_weight=weight, first_row=first_row, **how)
+
+
+def _drawn_bags(pool: MemberPool, first: int, sizes: tuple[int, ...]) -> list[np.ndarray]:
+    """In-bag rows of some members, packed eight members a byte, one matrix a row block."""
+    assert pool.in_bag is not None
+    last = min(first + MEMBERS_AT_ONCE, len(pool.members))
+    in_bag = np.zeros((sum(sizes), last - first), dtype=np.bool_)
+    for j in range(first, last):
+        in_bag[pool.in_bag[j], j - first] = True
+    return np.split(np.packbits(in_bag, axis=1), np.cumsum(sizes)[:-1])
+
+
+def _item(parts: list[np.ndarray], number: int) -> np.ndarray:
+    return parts[number]
+
+
+def _predicted(
+    pool: MemberPool, bits: list[np.ndarray] | None, X: Any, y: Any, weight: Any, **how: Any
+) -> OOBEvidence:
+    """Evidence of one row block, as `collect_evidence` gives it for all rows."""
+    bags: list[np.ndarray] | None = None
+    if bits is not None:
+        n = len(pool.members)
+        starts = range(0, n, MEMBERS_AT_ONCE)
+        parts = [
+            np.unpackbits(part, axis=1, count=min(MEMBERS_AT_ONCE, n - start))
+            for part, start in zip(bits, starts, strict=True)
+        ]
+        bags = [np.flatnonzero(column) for column in np.concatenate(parts, axis=1).T]
+    block = replace(pool, in_bag=bags, n_rows=None)
+    evidence = collect_evidence(block, X, y, n_jobs=1, verify=False, **how)
+    return replace(evidence, sample_weight=check_sample_weight(weight, X, is_part=True))

@@ -1,0 +1,536 @@
+"""Streams of rows from arrays and files that are read by slices, Parquet files, and generators."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from sparsebag.evidence.arrays import on_host, tensors_on_host, vote_dtype
+from sparsebag.evidence.evidence import OOBEvidence
+from sparsebag.evidence.from_predictions import (
+    FOR_REGRESSION,
+    FOR_REGRESSION_STREAM,
+    check_sample_weight,
+    from_predictions,
+)
+from sparsebag.evidence.labels import check_labels
+from sparsebag.evidence.members import Task
+from sparsebag.evidence.readable import check_given, check_readable
+from sparsebag.sources.stream import RowStream
+
+Array = Any
+
+BLOCK_BYTES = 32 << 20
+"""Votes and mask a block holds unless told otherwise: large beside what a read costs to start."""
+
+
+def stream_rows(
+    predictions: Any,
+    oob_mask: Any = None,
+    y: Any = None,
+    *,
+    task: Task = "classification",
+    labels: Array | None = None,
+    sample_weight: Array | None = None,
+    every_class: bool = False,
+    block_rows: int | None = None,
+) -> RowStream:
+    """Evidence as a stream of row blocks, for `sparsebag.fit_weights`.
+
+    Parameters
+    ----------
+    predictions : array, path, function that starts a generator, or list of blocks
+        Arrays may be memory maps, Zarr arrays or anything else that is sliced by rows and not
+        read before. A path names an ``.npy`` file, or a ``.parquet`` file with the columns
+        ``votes`` and ``oob_mask`` (lists of N values a row), ``y`` and ``sample_weight``, of which
+        mask and weight may be missing. A generator gives tuples ``(predictions, oob_mask, y)`` or
+        ``(predictions, oob_mask, y, sample_weight)`` of some rows each, the same in every pass.
+    oob_mask : array or path, optional
+        Of arrays and ``.npy`` files. None: no member has seen the rows.
+    y : array or path
+        Of arrays and ``.npy`` files.
+    task : {"classification", "regression"}
+    labels : array of shape (C,), optional
+        All classes; default: those in ``y``. Generators of classification evidence need it.
+    sample_weight : array or path, optional
+        Of arrays and ``.npy`` files.
+    every_class : bool, default False
+        Keep every class's votes, as the Brier score of more than two classes needs.
+    block_rows : int, optional
+        Of arrays and ``.npy`` files: most rows a block; default: some 32 MiB of them.
+
+    Returns
+    -------
+    RowStream
+
+    Examples
+    --------
+    >>> import sparsebag as sb
+    >>> def days():
+    ...     for seed in range(10):
+    ...         rng = np.random.default_rng(seed)
+    ...         truth = rng.normal(size=100)
+    ...         votes = truth[:, None] + rng.normal(size=(100, 30)) * np.linspace(0.2, 3.0, 30)
+    ...         yield votes, rng.random((100, 30)) < 0.37, truth
+    >>> sb.fit_weights(stream_rows(days, task="regression")).solver
+    'mirror'
+    """
+    if task not in ("classification", "regression"):
+        raise ValueError(f"task={task!r} is not known; use 'classification' or 'regression'.")
+    check_readable(labels, "labels")
+    check_labels(labels)
+    about = _About(task, labels, every_class)
+    is_parquet = _is_path(predictions) and os.fspath(predictions).endswith(".parquet")
+    if is_parquet or callable(predictions) or _is_blocks(predictions):
+        if not (oob_mask is None and y is None and sample_weight is None and block_rows is None):
+            raise ValueError(
+                "a generator or Parquet file gives mask, targets and sample weights with every "
+                "block; pass none of them beside it, nor block_rows."
+            )
+        if is_parquet:
+            return ParquetRows(predictions, about)
+        return GeneratedRows(predictions, about)
+    if isinstance(predictions, Iterator):
+        raise ValueError(
+            "predictions is a generator, which can be read once; pass the function that starts it."
+        )
+    check_given(predictions)
+    if y is None:
+        raise ValueError("y is missing; pass one target a row.")
+    votes, mask = _sliceable(predictions), None if oob_mask is None else _sliceable(oob_mask)
+    return ArrayRows(votes, mask, _vector(y), about, _vector(sample_weight), block_rows)
+
+
+class _About:
+    """What rows are about, and how a block of them is checked."""
+
+    def __init__(self, task: Task, labels: Array | None, every_class: bool) -> None:
+        self.task, self.every_class = task, every_class
+        self.labels = None if labels is None or task == "regression" else on_host(labels)
+
+    def block(self, given: tuple[Any, ...], where: str, first_row: int = 0) -> OOBEvidence:
+        """Predictions, mask, targets and perhaps weights of some rows; ``where`` is for errors."""
+        predictions, mask, y, *weight = map(tensors_on_host, given)
+        try:
+            return from_predictions(
+                predictions,
+                mask,
+                y,
+                task=self.task,
+                sample_weight=weight[0] if weight else None,
+                labels=self.labels,
+                every_class=self.every_class,
+                first_row=first_row,
+            )
+        except ValueError as error:
+            told = str(error).replace(FOR_REGRESSION, FOR_REGRESSION_STREAM)
+            raise ValueError(f"{where}: {told}" if where else told) from error
+
+
+class ArrayRows(RowStream):
+    """Rows of arrays that can be sliced, of which only a block at a time is read.
+
+    Parameters
+    ----------
+    votes : array of shape (M, N) or (M, N, C)
+    mask : array of shape (M, N) or None
+    y : array of shape (M,)
+    about : _About
+    sample_weight : array of shape (M,), optional
+    block_rows : int, optional
+        Most rows a block.
+    """
+
+    can_take = True
+
+    def __init__(
+        self,
+        votes: Array,
+        mask: Array | None,
+        y: Array,
+        about: _About,
+        sample_weight: Array | None = None,
+        block_rows: int | None = None,
+    ) -> None:
+        for values, name in ((votes, "predictions"), (mask, "oob_mask"), (y, "y")):
+            check_readable(values, name)
+        shape = tuple(int(n) for n in votes.shape)
+        if len(shape) not in (2, 3) or 0 in shape:
+            raise ValueError(
+                "predictions must have shape (rows, members) or (rows, members, classes), got "
+                f"{shape}."
+            )
+        if mask is not None and tuple(mask.shape) != shape[:2]:
+            raise ValueError(
+                f"oob_mask has shape {tuple(mask.shape)} but predictions have {shape[:2]} (rows, "
+                "members); pass one mask entry a prediction, or None if no member saw these rows."
+            )
+        target = on_host(y)
+        target = target[:, 0] if target.ndim == 2 and target.shape[1] == 1 else target
+        if target.shape != shape[:1]:
+            raise ValueError(
+                f"y has shape {target.shape} for {shape[0]} rows; pass one target a row."
+            )
+        self._votes, self._mask, self._target, self._about = votes, mask, target, about
+        check_readable(sample_weight, "sample_weight")
+        weight = tensors_on_host(sample_weight)
+        self._weight = check_sample_weight(weight, np.broadcast_to(0.0, shape[:1]))
+        self._block_rows = block_rows
+        if about.task == "classification" and about.labels is None:
+            about.labels = np.unique(target)
+        self.task, self.classes, self.has_mask = about.task, about.labels, mask is not None
+        self.n_rows, self.n_members = shape[0], shape[1]
+        # Blocks are checked when they are first read; then whether they hold zeros in the bag, and
+        # their rows' classes, are known.
+        self._is_zeroed: dict[tuple[int, int], bool] = {}
+        n_classes = 0 if self.classes is None else len(self.classes)
+        self._positions = np.zeros(shape[0], dtype=np.min_scalar_type(max(n_classes, 1)))
+
+    @property
+    def row_weight(self) -> np.ndarray | None:
+        """All rows' weights."""
+        return self._weight
+
+    def blocks(self, block_bytes: int | None = None) -> Iterator[OOBEvidence]:
+        """All rows in order."""
+        width = int(np.prod(self._votes.shape[1:]))
+        rows = _rows_of(width, _vote_bytes(self._votes), block_bytes or BLOCK_BYTES)
+        rows = min(rows, self._block_rows or rows)
+        assert self.n_rows is not None
+        for first in range(0, self.n_rows, rows):
+            yield self._block(first, min(first + rows, self.n_rows))
+
+    def take(self, rows: np.ndarray) -> OOBEvidence:
+        """Some rows, wherever they stand; of a memory map no others are read."""
+        given = [_gather(self._votes, rows), None, self._target[rows]]
+        if self._mask is not None:
+            given[1] = _gather(self._mask, rows)
+        if self._weight is not None:
+            given.append(self._weight[rows])
+        return self._about.block(tuple(given), "")
+
+    def _block(self, first: int, last: int) -> OOBEvidence:
+        rows = slice(first, last)
+        votes = self._read(self._votes, rows, "predictions")
+        mask = None if self._mask is None else self._read(self._mask, rows, "oob_mask")
+        weight = None if self._weight is None else self._weight[rows]
+        known = self._is_zeroed.get((first, last))
+        if known is not None:
+            regression = self.task == "regression"
+            target = self._target[rows] if regression else self._positions[rows]
+            return OOBEvidence(
+                votes=votes.astype(vote_dtype(votes.dtype), copy=False),
+                oob_mask=mask if mask is None or mask.dtype == np.bool_ else mask != 0,
+                target=target.astype(np.float64 if regression else np.intp),
+                task=self.task,
+                sample_weight=weight,
+                classes=self.classes,
+                is_zeroed=known,
+            )
+        where = "" if (first, last) == (0, self.n_rows) else f"rows {first} to {last - 1}"
+        block = self._about.block((votes, mask, self._target[rows], weight), where, first)
+        if votes.ndim == 2 and not self._about.every_class:
+            # A large block is not copied, and holds anything where rows were in the bag.
+            self._is_zeroed[first, last] = block.votes is votes and block.is_zeroed
+            if self.task == "classification":
+                self._positions[rows] = block.target
+        return block
+
+    def _read(self, array: Array, rows: slice, name: str) -> np.ndarray:
+        """Some rows; what is read on demand may turn out to be masked only now."""
+        some = array[rows]
+        check_readable(some, name)
+        return on_host(some)
+
+
+class ParquetRows(RowStream):
+    """Rows of a Parquet file whose columns hold a row's votes as a list.
+
+    Parameters
+    ----------
+    path : path
+    about : _About
+    """
+
+    def __init__(self, path: str | os.PathLike[str], about: _About) -> None:
+        self._path, self._about = os.fspath(path), about
+        with self._open() as file:
+            names = set(file.schema_arrow.names)
+            for name in ("votes", "y"):
+                if name not in names:
+                    raise ValueError(f"{self._path} has no column {name!r}.")
+            self._names = [n for n in ("votes", "oob_mask", "y", "sample_weight") if n in names]
+            self._itemsize = file.schema_arrow.field("votes").type.value_type.bit_width // 8
+            self.n_rows = file.metadata.num_rows
+            first = next(file.iter_batches(1, columns=["votes"]), None)
+            if first is None:
+                raise ValueError(f"{self._path} has no rows.")
+            self.n_members = len(first.column("votes")[0])
+            if about.task == "classification" and about.labels is None:
+                about.labels = np.unique(file.read(columns=["y"]).column("y").to_numpy())
+        self.task, self.classes, self.has_mask = about.task, about.labels, "oob_mask" in names
+
+    def blocks(self, block_bytes: int | None = None) -> Iterator[OOBEvidence]:
+        """All rows in order."""
+        n_rows = _rows_of(self.n_members, self._itemsize, block_bytes or BLOCK_BYTES)
+        first = 0
+        with self._open() as file:
+            for batch in file.iter_batches(n_rows, columns=self._names):
+                given = {name: self._values(batch.column(name), name) for name in self._names}
+                columns = given["votes"], given.get("oob_mask"), given["y"]
+                rows = (*columns, given["sample_weight"]) if "sample_weight" in given else columns
+                yield self._about.block(rows, f"{self._path}, rows from {first}", first)
+                first += batch.num_rows
+
+    def _open(self) -> Any:
+        try:
+            import pyarrow.parquet
+        except ImportError as error:
+            raise ImportError(
+                "Parquet files need pyarrow; pip install 'sparsebag[parquet]'."
+            ) from error
+        try:
+            return pyarrow.parquet.ParquetFile(self._path)
+        except (ValueError, OSError) as error:
+            raise ValueError(f"{self._path} is missing, cut short or no Parquet file.") from error
+
+    def _values(self, column: Any, name: str) -> np.ndarray:
+        is_matrix = name in ("votes", "oob_mask")
+        flat = column.flatten() if is_matrix else column
+        if column.null_count or flat.null_count:
+            raise ValueError(f"{self._path} holds nulls in {name}; fill them, or drop those rows.")
+        values = np.asarray(flat.to_numpy(zero_copy_only=False))
+        if not is_matrix:
+            return values
+        lengths = np.asarray(column.value_lengths().to_numpy(zero_copy_only=False))
+        if (lengths != self.n_members).any():
+            raise ValueError(
+                f"{self._path} holds {name} of {lengths.min()} to {lengths.max()} members; every "
+                f"row needs {self.n_members}."
+            )
+        return values.reshape(len(column), self.n_members)
+
+
+class GeneratedRows(RowStream):
+    """Row blocks from a function that starts a generator, or from a list.
+
+    Parameters
+    ----------
+    source : function without arguments, or list of tuples
+        The first block is read at once, to know the members.
+    about : _About
+    """
+
+    n_rows = None
+
+    def __init__(self, source: Callable[[], Any] | list[tuple[Any, ...]], about: _About) -> None:
+        if about.task == "classification" and about.labels is None:
+            raise ValueError(
+                "labels= is needed to stream classification evidence: no block need hold every "
+                "class; pass all of them, in the order of predict_proba."
+            )
+        self._source, self._about = source, about
+        self.task, self.classes = about.task, about.labels
+        first = next(self._given(), None)
+        if first is None:
+            raise ValueError("the stream gave no rows; there is nothing to judge the members by.")
+        shape = _shape(first[0])
+        self.n_members, self.has_mask = shape[1] if len(shape) > 1 else 0, first[1] is not None
+
+    def blocks(self, block_bytes: int | None = None) -> Iterator[OOBEvidence]:
+        """All rows in order; blocks that come larger than so many bytes are cut."""
+        for number, given in enumerate(self._given()):
+            first = 0
+            for part in _cut(given, block_bytes):
+                where = f"block {number}" + (f" counted from its row {first}" if first else "")
+                yield self._block(part, where)
+                first += _shape(part[0])[0]
+
+    def _given(self) -> Iterator[tuple[Any, ...]]:
+        """Blocks as they come, those without rows left out."""
+        source: Any = self._source() if callable(self._source) else self._source
+        if not (hasattr(source, "__iter__") or hasattr(source, "__getitem__")):
+            raise TypeError(
+                f"the function gave a {type(source).__name__}, not blocks of rows; pass one that "
+                "yields them, or returns a generator or list of them."
+            )
+        for given in source:
+            n_given = len(given) if isinstance(given, (tuple, list)) else 0
+            if n_given not in (3, 4):
+                raise ValueError(
+                    "each block must be a tuple (predictions, oob_mask, y) or (predictions, "
+                    "oob_mask, y, sample_weight), got "
+                    f"{f'{n_given} entries' if n_given else type(given).__name__}; pass None for "
+                    "a mask that there is not."
+                )
+            if any(_shape(values)[:1] != (0,) for values in given if values is not None):
+                yield tuple(given)
+
+    def _block(self, given: tuple[Any, ...], where: str) -> OOBEvidence:
+        block = self._about.block(given, where)
+        if block.n_members != self.n_members:
+            raise ValueError(
+                f"{where} has {block.n_members} members but the first had {self.n_members}; every "
+                "block needs one column a member."
+            )
+        if (block.oob_mask is not None) != self.has_mask:
+            raise ValueError("either every block carries an oob_mask or none does.")
+        return block
+
+
+class NpyFile:
+    """Rows of an ``.npy`` file, read a slice at a time; a map would count as memory in use.
+
+    Parameters
+    ----------
+    path : path
+        Of an array in C order.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> path = os.path.join(tempfile.mkdtemp(), "votes.npy")
+    >>> np.save(path, np.arange(6.0).reshape(3, 2))
+    >>> NpyFile(path)[1:3].tolist()
+    [[2.0, 3.0], [4.0, 5.0]]
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self._path = os.fspath(path)
+        if os.path.isdir(path):
+            raise ValueError(
+                f"{self._path} is a folder, and a path names a file; pass zarr.open(path) of a "
+                "Zarr array."
+            )
+        if not os.path.exists(path):
+            raise FileNotFoundError(
+                f"{self._path} does not exist; pass the path of a file that numpy.save wrote."
+            )
+        try:
+            mapped = np.load(self._path, mmap_mode="r", allow_pickle=False)
+        except (ValueError, EOFError) as error:
+            raise ValueError(
+                f"{self._path} is cut short or no .npy file of numbers; write it with numpy.save."
+            ) from error
+        if mapped.ndim > 1 and not mapped.flags.c_contiguous:
+            raise ValueError(f"{self._path} is in Fortran order; store it in C order.")
+        self.shape, self.dtype, self._offset = mapped.shape, mapped.dtype, mapped.offset
+
+    def __getitem__(self, rows: slice) -> np.ndarray:
+        start, stop, _ = rows.indices(self.shape[0])
+        width = int(np.prod(self.shape[1:], dtype=np.int64))
+        found = np.fromfile(
+            self._path,
+            dtype=self.dtype,
+            count=max(0, stop - start) * width,
+            offset=self._offset + start * width * self.dtype.itemsize,
+        )
+        return found.reshape(-1, *self.shape[1:])
+
+
+class ZarrChunks:
+    """Rows of a Zarr array; the chunks read last are held, however short the slices asked for.
+
+    Parameters
+    ----------
+    array : zarr.Array
+        Anything with ``shape``, ``dtype``, ``chunks`` and slices.
+    """
+
+    def __init__(self, array: Any) -> None:
+        self._array, self._rows_each = array, max(1, int(array.chunks[0]))
+        self.shape, self.dtype = tuple(int(n) for n in array.shape), array.dtype
+        self._number, self._held = -1, np.empty(0)
+
+    def __getitem__(self, rows: slice) -> np.ndarray:
+        start, stop, _ = rows.indices(self.shape[0])
+        found = np.empty((max(0, stop - start), *self.shape[1:]), self.dtype)
+        for number in range(start // self._rows_each, -(-stop // self._rows_each)):
+            first = number * self._rows_each
+            if number != self._number:
+                self._held = np.empty(0)  # before the next are read: two would be held
+                self._held = np.asarray(self._array[first : first + self._rows_each])
+                self._number = number
+            some = self._held[max(start - first, 0) : stop - first]
+            at = max(first - start, 0)
+            found[at : at + len(some)] = some
+        return found
+
+
+def _sliceable(given: Any) -> Any:
+    if _is_path(given):
+        return NpyFile(given)
+    if getattr(given, "chunks", None) and not isinstance(given, np.ndarray):
+        return ZarrChunks(given)
+    return given if hasattr(given, "shape") else np.asarray(given)
+
+
+def _vector(given: Any) -> Any:
+    """One number a row, in memory."""
+    if given is None or isinstance(given, np.ndarray):
+        return given
+    given = _sliceable(given)
+    return given[:] if isinstance(given, (NpyFile, ZarrChunks)) else given
+
+
+def _gather(array: Array, rows: np.ndarray) -> np.ndarray:
+    """Rows of an array that may only be sliced."""
+    if isinstance(array, np.ndarray):
+        return on_host(array[rows])
+    width = int(np.prod(array.shape[1:]))
+    each = _rows_of(width, int(getattr(array.dtype, "itemsize", 8)), BLOCK_BYTES // 8)
+    firsts = np.unique(rows // each) * each
+    parts = (
+        on_host(array[first : first + each])[rows[(rows >= first) & (rows < first + each)] - first]
+        for first in map(int, firsts)
+    )
+    return np.concatenate(list(parts))
+
+
+def _cut(given: tuple[Any, ...], block_bytes: int | None) -> Iterator[tuple[Any, ...]]:
+    """A block as it came, or in pieces."""
+    shape = _shape(given[0])
+    lengths = {_shape(values)[:1] for values in given if values is not None}
+    if block_bytes is None or len(lengths) != 1 or len(shape) < 2:
+        yield given
+        return
+    itemsize = int(getattr(getattr(given[0], "dtype", None), "itemsize", 8))
+    rows = _rows_of(int(np.prod(shape[1:])), itemsize, block_bytes)
+    for first in range(0, shape[0], rows):
+        yield tuple(_some_rows(values, slice(first, first + rows)) for values in given)
+
+
+def _rows_of(width: int, itemsize: int, block_bytes: int) -> int:
+    """Rows whose votes and mask take at most so many bytes, a multiple of 8 where possible."""
+    rows = max(1, block_bytes // (max(1, width) * (itemsize + 1)))
+    return rows if rows < 8 else rows - rows % 8
+
+
+def _vote_bytes(votes: Array) -> int:
+    """Bytes a vote takes in a block, whatever it takes where it is stored."""
+    try:
+        return vote_dtype(votes.dtype).itemsize
+    except TypeError:  # another library's
+        return max(4, int(getattr(votes.dtype, "itemsize", 4)))
+
+
+def _is_blocks(given: Any) -> bool:
+    """Whether this is a list of blocks; rows are lists or arrays, not tuples."""
+    return isinstance(given, list) and len(given) > 0 and isinstance(given[0], tuple)
+
+
+def _is_path(given: Any) -> bool:
+    return isinstance(given, (str, os.PathLike))
+
+
+def _shape(values: Any) -> tuple[int, ...]:
+    return tuple(values.shape) if hasattr(values, "shape") else np.shape(values)
+
+
+def _some_rows(values: Any, rows: slice) -> Any:
+    if values is None:
+        return None
+    return values.iloc[rows] if hasattr(values, "iloc") else values[rows]

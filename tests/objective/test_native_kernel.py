@@ -1,0 +1,194 @@
+"""The compiled one-read evaluation gives what the general way gives."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from problems import LOSSES, evidence, general, interior_point, is_native
+from sparsebag.objective.losses import LogLoss
+from sparsebag.objective.objective import Objective
+from sparsebag.objective.penalties import ConcaveQuadratic
+
+CASES = [("log_loss", 3), ("squared_error", 3), ("brier", 2)]
+
+
+def both(e, loss, weights):
+    f = Objective(e, LOSSES[loss], ConcaveQuadratic(0.02), floor=1e-3, prior_mass=0.02)
+    assert is_native(f)
+    return f.value_and_gradient(weights), general(f).value_and_gradient(weights)
+
+
+@pytest.mark.parametrize(("loss", "n_classes"), CASES)
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("n_members", [1, 15, 16, 17, 63, 64, 65, 131, 4101])
+@pytest.mark.parametrize("n_rows", [1, 7, 8, 75])
+def test_as_the_general_way(kernel, loss, n_classes, weighted, n_members, n_rows):
+    e = evidence(
+        loss,
+        n_rows=n_rows,
+        n_members=n_members,
+        n_classes=n_classes,
+        weighted=weighted,
+        dtype=np.float32,
+        seed=n_members,
+    )
+    e.oob_mask[:, 0] = True  # no row without a voter: one row alone must have weight
+    (value, gradient), (general, slow) = both(e, loss, interior_point(n_members))
+    # Votes of size 1 summed in single precision are off by some 1e-7; so is what is left of a
+    # regression vote after its target is subtracted, however small that is.
+    assert value == pytest.approx(general, rel=1e-5, abs=1e-6)
+    assert gradient == pytest.approx(slow, rel=1e-4, abs=1e-5 * max(np.abs(slow).max(), 0.1))
+
+
+@pytest.mark.parametrize(("loss", "n_classes"), [("log_loss", 3), ("brier", 2)])
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("n_members", [1, 8, 9, 33, 4101])
+@pytest.mark.parametrize("n_rows", [1, 75])
+def test_held_out_rows_as_the_general_way(kernel, loss, n_classes, weighted, n_members, n_rows):
+    e = evidence(
+        loss,
+        n_rows=n_rows,
+        n_members=n_members,
+        n_classes=n_classes,
+        weighted=weighted,
+        holdout=True,
+        dtype=np.float32,
+        seed=n_members,
+    )
+    weights = interior_point(n_members)
+    (value, gradient), _ = both(e, loss, weights)
+    # In doubles: of thousands of members both ways' single precision shows.
+    wide = replace(e, votes=e.votes.astype(np.float64))
+    f = Objective(wide, LOSSES[loss], ConcaveQuadratic(0.02), floor=1e-3, prior_mass=0.02)
+    assert not is_native(f)
+    general, slow = f.value_and_gradient(weights)
+    assert value == pytest.approx(general, rel=1e-5, abs=1e-6)
+    assert gradient == pytest.approx(slow, rel=1e-4, abs=1e-5 * max(np.abs(slow).max(), 0.1))
+    # Nothing else than a mask that is set everywhere, whose bytes are not read.
+    (masked, _), _ = both(replace(e, oob_mask=np.ones(e.votes.shape, bool)), loss, weights)
+    assert value == pytest.approx(masked, rel=1e-5, abs=1e-6)
+
+
+@pytest.mark.parametrize("n_members", [2000, 10_000])
+def test_equal_weights_of_thousands_are_summed_as_in_doubles(kernel, n_members):
+    """Adding one number to itself rounds the same way again and again."""
+    rng = np.random.default_rng(n_members)
+    e = evidence(n_rows=128, n_members=n_members, dtype=np.float32)
+    e = replace(e, votes=((rng.random(e.votes.shape) < 0.8) & e.oob_mask).astype(np.float32))
+    narrow, wide = (
+        Objective(x, LOSSES["log_loss"], ConcaveQuadratic(0.0), floor=1e-3, prior_mass=0.02)
+        for x in (e, replace(e, votes=e.votes.astype(np.float64)))
+    )
+    assert is_native(narrow)
+    assert not is_native(wide)
+    value, gradient = narrow.value_and_gradient(narrow.uniform_weights())
+    exact, slope = wide.value_and_gradient(wide.uniform_weights())
+    assert value == pytest.approx(exact, rel=1e-6)
+    assert gradient == pytest.approx(slope, rel=0, abs=2e-6 * np.abs(slope).max())
+
+
+@pytest.mark.parametrize("clip", [0.0, 1e-320, 1e-300, 1e-15])
+def test_rows_without_a_voter_change_nothing(kernel, clip):
+    e = evidence(n_rows=40, n_members=9, dtype=np.float32)
+    mask = e.oob_mask.copy()
+    mask[::7] = False
+    e = replace(e, oob_mask=mask, votes=np.where(mask, e.votes, np.float32(0)))
+    covered = np.flatnonzero(mask.any(axis=1))
+    both_ways = [
+        Objective(rows, LogLoss(clip=clip), ConcaveQuadratic(0.0)).value_and_gradient(
+            interior_point(9)
+        )
+        for rows in (e, e.take(covered))
+    ]
+    (value, gradient), (without, slope) = both_ways
+    assert np.isfinite(value)
+    assert value == pytest.approx(without, rel=1e-12)
+    assert gradient == pytest.approx(slope, rel=1e-5)
+
+
+def test_the_sum_of_held_out_weights_is_exact(kernel):
+    """Votes that are all alike are the vote, however many weights of whatever size there are."""
+    e = evidence("brier", n_classes=2, n_members=3001, holdout=True, dtype=np.float32)
+    alike = replace(e, votes=np.zeros_like(e.votes), class_votes=None)
+    # The prior leaves τ / (Σ w + τ) of the vote: Σ w alone decides.
+    alike = replace(alike, prior=np.ones((1, e.n_rows)))
+    f = Objective(alike, LOSSES["brier"], ConcaveQuadratic(0.0), prior_mass=0.02)
+    weights = interior_point(3001)
+    assert is_native(f)
+    value, _ = f.value_and_gradient(weights)
+    total = weights.astype(np.float32).sum(dtype=np.float64)
+    assert value == pytest.approx(2 * (1 - 0.02 / (total + 0.02)) ** 2, rel=1e-14)
+
+
+def test_held_out_predictions_go_the_general_way():
+    e = evidence("squared_error", n_members=9, holdout=True, dtype=np.float32)
+    f = Objective(e, LOSSES["squared_error"], ConcaveQuadratic(0.0))
+    assert not is_native(f)
+
+
+def test_a_pass_over_held_out_rows_counts_their_votes_alone():
+    e = evidence(n_members=9, holdout=True, dtype=np.float32)
+    f = Objective(e, LOSSES["log_loss"], ConcaveQuadratic(0.0))
+    assert is_native(f)
+    assert f.nbytes_per_pass == e.votes.nbytes
+
+
+@pytest.mark.parametrize("shape", [(1, 9), (119, 9), (120, 8), (0, 8)])
+def test_masks_of_another_shape_are_refused(shape):
+    e = evidence(n_members=9, dtype=np.float32)
+    f = Objective(e, LOSSES["log_loss"], ConcaveQuadratic(0.0))
+    votes, _, *rest = f._parts.block._native
+    f._parts.block._native = (votes, np.ones(shape, np.uint8), *rest)
+    with pytest.raises(ValueError, match="shapes disagree"):
+        f.value_and_gradient(interior_point(9))
+
+
+@pytest.mark.parametrize("loss", ["log_loss", "squared_error"])
+def test_what_is_in_the_bag_is_never_read(kernel, loss):
+    e = evidence(loss, n_members=37, dtype=np.float32)
+    clean, _ = both(e, loss, interior_point(37))
+    for junk in (np.nan, np.inf, -1e30):
+        dirty = replace(e, votes=np.where(e.oob_mask, e.votes, np.float32(junk)), is_zeroed=False)
+        found, _ = both(dirty, loss, interior_point(37))
+        assert found[0] == clean[0]
+        assert np.array_equal(found[1], clean[1])
+
+
+def test_votes_of_zero_meet_the_clip(kernel):
+    e = evidence(n_members=9, dtype=np.float32)
+    hard = replace(e, votes=np.zeros_like(e.votes))
+    f = Objective(hard, LOSSES["log_loss"], ConcaveQuadratic(0.0), prior_mass=0.02)
+    assert is_native(f)
+    value, _ = f.value_and_gradient(f.uniform_weights())
+    assert value == pytest.approx(-np.log(1e-15), rel=1e-6)
+
+
+def test_cuts_do_not_move_the_sums(kernel):
+    """The gradient of parts adds up to that of the whole, to single precision's last digits."""
+    e = evidence(n_rows=1000, n_members=50, dtype=np.float32)
+    whole = Objective(e, LOSSES["log_loss"], ConcaveQuadratic(0.0), prior_mass=0.02)
+    w = interior_point(50)
+    total, mass = np.zeros(50), 0.0
+    for rows in (slice(0, 333), slice(333, 700), slice(700, None)):
+        part = Objective(e.take(rows), LOSSES["log_loss"], ConcaveQuadratic(0.0), prior_mass=0.02)
+        total += part.total_weight * part.value_and_gradient(w)[1]
+        mass += part.total_weight
+    gradient = whole.value_and_gradient(w)[1]
+    assert total / mass == pytest.approx(gradient, abs=1e-6 * np.abs(gradient).max())
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda e: replace(e, votes=e.votes.astype(np.float64)),
+        lambda e: replace(e, oob_mask=None, votes=np.asfortranarray(e.votes)),
+        lambda e: replace(e, votes=np.asfortranarray(e.votes)),
+    ],
+    ids=["doubles", "columns without a mask", "columns"],
+)
+def test_other_evidence_goes_the_general_way(change):
+    e = change(evidence(dtype=np.float32))
+    f = Objective(e, LOSSES["log_loss"], ConcaveQuadratic(0.0), prior_mass=0.02)
+    assert not is_native(f)
+    assert np.isfinite(f.value_and_gradient(f.uniform_weights())[0])

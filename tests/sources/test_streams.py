@@ -1,0 +1,510 @@
+"""Streams: the same rows whatever they come from, read block by block, and the same weights."""
+
+import re
+import tracemalloc
+
+import numpy as np
+import pytest
+from sklearn.exceptions import ConvergenceWarning
+
+import sparsebag as sb
+from problems import evidence
+from sparsebag.evidence.evidence import concatenate
+from sparsebag.evidence.from_predictions import from_predictions
+from sparsebag.solvers.mirror import Mirror, ProjectedSGD
+from sparsebag.sources import stream as stream_module
+from sparsebag.sources.readers import NpyFile, ZarrChunks
+from sparsebag.sources.sampling import Reservoir, draw_by_weight
+
+MEMORY = 1 << 21
+LABELS = [0, 1, 2]
+
+
+def parts_of(e, size=50):
+    """Tuples of some rows, as a generator gives them."""
+    weighted = e.sample_weight is not None
+    for i in range(0, e.n_rows, size):
+        p = e.take(slice(i, i + size))
+        yield p.votes, p.oob_mask, p.target, *([p.sample_weight] * weighted)
+
+
+def from_arrays(e, folder):
+    return sb.stream_rows(
+        e.votes, e.oob_mask, e.target, task=e.task, labels=e.classes, sample_weight=e.sample_weight
+    )
+
+
+def from_npy(e, folder):
+    names = {"votes": e.votes, "mask": e.oob_mask, "y": e.target, "weight": e.sample_weight}
+    for name, values in names.items():
+        if values is not None:
+            np.save(folder / f"{name}.npy", values)
+    paths = {name: None if v is None else folder / f"{name}.npy" for name, v in names.items()}
+    how = {"task": e.task, "labels": e.classes, "sample_weight": paths["weight"]}
+    return sb.stream_rows(paths["votes"], paths["mask"], paths["y"], **how)
+
+
+def from_zarr(e, folder):
+    zarr = pytest.importorskip("zarr")
+
+    def stored(values):
+        if values is None:
+            return None
+        array = zarr.create_array(
+            str(folder / f"{id(values)}.zarr"),
+            shape=values.shape,
+            chunks=(16, *values.shape[1:]),
+            dtype=values.dtype,
+        )
+        array[:] = values
+        return array
+
+    how = {"task": e.task, "labels": e.classes, "sample_weight": stored(e.sample_weight)}
+    return sb.stream_rows(stored(e.votes), stored(e.oob_mask), stored(e.target), **how)
+
+
+def from_parquet(e, folder):
+    pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    columns = {"votes": list(e.votes), "y": e.target}
+    if e.oob_mask is not None:
+        columns["oob_mask"] = list(e.oob_mask)
+    if e.sample_weight is not None:
+        columns["sample_weight"] = e.sample_weight
+    pq.write_table(pa.table(columns), folder / "rows.parquet", row_group_size=33)
+    return sb.stream_rows(folder / "rows.parquet", task=e.task, labels=e.classes)
+
+
+def from_function(e, folder):
+    return sb.stream_rows(lambda: parts_of(e), task=e.task, labels=e.classes)
+
+
+def from_list(e, folder):
+    empty = next(parts_of(e.take(slice(0, 1))))
+    empty = tuple(None if a is None else a[:0] for a in empty)
+    return sb.stream_rows([empty, *parts_of(e), empty], task=e.task, labels=e.classes)
+
+
+KINDS = [from_arrays, from_npy, from_zarr, from_parquet, from_function, from_list]
+
+
+def whole(stream, block_bytes=None):
+    return concatenate(list(stream.blocks(block_bytes)))
+
+
+def same(left, right):
+    names = ("votes", "oob_mask", "target", "sample_weight")
+    pairs = [(getattr(left, n), getattr(right, n)) for n in names]
+    return left.is_zeroed and all(
+        (a is None and b is None) or np.array_equal(a, b) for a, b in pairs
+    )
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("loss", ["log_loss", "squared_error"])
+@pytest.mark.parametrize("how", [{}, {"weighted": True}, {"holdout": True}], ids=str)
+def test_blocks_hold_the_rows(kind, loss, how, tmp_path):
+    e = evidence(loss, dtype=np.float32, **how)
+    stream = kind(e, tmp_path)
+    assert isinstance(stream, sb.RowStream)
+    assert (stream.n_members, stream.task, stream.has_mask) == (12, e.task, e.oob_mask is not None)
+    for block_bytes in (None, 1000, 1000):  # a block is checked the first time, then trusted
+        assert same(whole(stream, block_bytes), e)
+    assert max(block.n_rows for block in stream.blocks(1000)) <= 1000 // (5 * 12)
+    if stream.can_take:
+        some = np.array([3, 50, 119])
+        assert same(stream.take(some), e.take(some))
+    assert "12 members" in repr(stream)
+
+
+def test_what_is_in_the_bag_is_zeroed():
+    e = evidence()
+    dirty = np.where(e.oob_mask, e.votes, np.nan)
+    stream = sb.stream_rows(dirty, e.oob_mask, e.target, block_rows=50)
+    for _ in range(2):  # blocks are not trusted to be zero where the file is not
+        assert np.array_equal(whole(stream).votes, e.votes)
+
+
+@pytest.mark.parametrize("dtype", ["f2", "f4", "f8", ">f4", ">f8", "i2", "i8", "u1"])
+def test_a_block_has_the_same_precision_at_every_read(dtype):
+    e = evidence("squared_error")
+    votes = np.abs(50 * e.votes).astype(dtype)
+    stream = sb.stream_rows(votes, e.oob_mask, e.target, task="regression", block_rows=50)
+    first, again = whole(stream), whole(stream)
+    memory = from_predictions(votes, e.oob_mask, e.target, task="regression")
+    assert first.votes.dtype == again.votes.dtype == memory.votes.dtype
+    assert np.array_equal(first.votes, again.votes)
+
+
+def test_blocks_too_large_to_copy_are_the_same_rows_again(monkeypatch):
+    monkeypatch.setattr("sparsebag.evidence.from_predictions.LARGEST_COPY_BYTES", 1000)
+    e = evidence(n_classes=2, n_members=40, dtype=np.float32)
+    dirty = np.where(e.oob_mask, e.votes, np.float32(0.5))
+    rows = sb.stream_rows(dirty, e.oob_mask, e.target)
+    assert not next(rows.blocks()).is_zeroed
+    expected = sb.fit_weights(e.votes, e.oob_mask, e.target).weights
+    assert sb.fit_weights(rows).weights == pytest.approx(expected, abs=1e-6)
+
+
+def test_files_are_read_by_slices(tmp_path):
+    path, values = tmp_path / "votes.npy", np.arange(24.0).reshape(8, 3)
+    np.save(path, values)
+    file = NpyFile(path)
+    assert np.array_equal(file[2:5], values[2:5])
+    assert np.array_equal(file[6:99], values[6:])
+    assert file[5:5].shape == (0, 3)
+    np.save(path, np.asfortranarray(values))
+    with pytest.raises(ValueError, match="Fortran order"):
+        NpyFile(path)
+    path.write_bytes(path.read_bytes()[:100])
+    with pytest.raises(ValueError, match=r"cut short or no \.npy file"):
+        NpyFile(path)
+
+
+def test_a_zarr_chunk_is_decompressed_once_however_short_the_blocks():
+    class Counted(np.ndarray):
+        chunks = (10, 4)
+        n_reads = 0
+
+        def __getitem__(self, key):
+            Counted.n_reads += 1
+            return np.asarray(self)[key]
+
+    array = np.arange(100.0).reshape(25, 4).view(Counted)
+    chunks = ZarrChunks(array)
+    blocks = [chunks[start : start + 3] for start in range(0, 25, 3)]
+    assert np.array_equal(np.concatenate(blocks), np.asarray(array))
+    assert Counted.n_reads == 3
+    assert chunks[5:5].shape == (0, 4)
+
+
+def test_targets_in_a_column():
+    e = evidence(n_rows=300, n_members=30, n_classes=2, weighted=True)
+    flat, column = (
+        sb.stream_rows(e.votes, e.oob_mask, y, sample_weight=weight)
+        for y, weight in (
+            (e.target, e.sample_weight),
+            (e.target[:, None], e.sample_weight[:, None]),
+        )
+    )
+    assert same(whole(column), whole(flat))
+
+
+def test_a_reservoir_is_a_uniform_sample():
+    counts = np.zeros(60)
+    for seed in range(400):
+        reservoir = Reservoir(15, seed)
+        for rows in np.array_split(np.arange(60), 7):
+            votes = np.ones((len(rows), 2))
+            reservoir.add(sb.OOBEvidence(votes, None, rows.astype(float), "regression"))
+        kept = reservoir.evidence().target
+        assert len(kept) == len(set(kept.tolist())) == 15
+        counts[kept.astype(int)] += 1
+    # Binomial(400, 1/4): mean 100, deviation 8.7
+    assert counts.min() > 60
+    assert counts.max() < 140
+
+
+def test_rows_without_weight_are_never_drawn():
+    weight = np.random.default_rng(900).pareto(1.2, 5000)
+    weight[::7] = 0.0
+    rows, counts = draw_by_weight(weight, 200, np.random.default_rng(1))
+    assert len(rows) == len(counts) == 200
+    assert (weight[rows] > 0).all()
+    assert len(draw_by_weight(weight, 5000, np.random.default_rng(1))[0]) == (weight > 0).sum()
+
+
+# -- weights -----------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def rows():
+    return evidence(n_rows=6000, n_members=40, n_classes=2, dtype=np.float32)
+
+
+def streamed(e, **settings):
+    return sb.stream_rows(e.votes, e.oob_mask, e.target, task=e.task, **settings)
+
+
+@pytest.mark.parametrize("solver", ["auto", "projected_sgd", "projected_gradient", "active_set"])
+@pytest.mark.parametrize("memory_limit", [1 << 30, MEMORY])
+def test_a_stream_gives_what_matrices_give(rows, solver, memory_limit):
+    theirs = sb.fit_weights(rows.votes, rows.oob_mask, rows.target, solver="active_set")
+    stream = streamed(rows, block_rows=999)
+    ours = sb.fit_weights(stream, solver=solver, memory_limit=memory_limit)
+    assert ours.objective == pytest.approx(theirs.objective, abs=1e-6)
+    assert ours.weights == pytest.approx(theirs.weights, abs=2e-3)
+    assert ours.status.success
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_kind_gives_the_same_weights(rows, kind, tmp_path):
+    theirs = sb.fit_weights(rows.votes, rows.oob_mask, rows.target)
+    ours = sb.fit_weights(kind(rows, tmp_path), memory_limit=MEMORY)
+    assert ours.weights == pytest.approx(theirs.weights, abs=1e-6)
+    assert ours.n_passes < 8
+
+
+def test_every_class_of_a_stream():
+    e = evidence("brier", n_rows=400, n_members=30, n_classes=3)
+    proba = np.stack(e.class_votes, axis=2)
+    theirs = sb.fit_weights(proba, e.oob_mask, e.target, loss="brier")
+    stream = sb.stream_rows(proba, e.oob_mask, e.target, every_class=True, block_rows=90)
+    ours = sb.fit_weights(stream, loss="brier", memory_limit=MEMORY)
+    assert ours.objective == pytest.approx(theirs.objective, abs=1e-7)
+
+
+def test_whole_numbers_that_single_precision_cannot_count():
+    rng = np.random.default_rng(900)
+    cents = rng.integers(200_000_000, 200_000_500, 3000)
+    noise = np.rint(rng.normal(size=(3000, 20)) * np.linspace(5, 60, 20)).astype(np.int64)
+    votes, mask = cents[:, None] + noise, rng.random((3000, 20)) < 0.37
+    memory = sb.fit_weights(votes, mask, cents, loss="squared_error")
+    rows = sb.stream_rows(votes, mask, cents, task="regression", block_rows=500)
+    found = sb.fit_weights(rows, loss="squared_error", memory_limit=1 << 20)
+    assert found.status.success
+    assert found.weights == pytest.approx(memory.weights, abs=1e-6)
+
+
+def test_memory_stays_within_the_limit(tmp_path):
+    e = evidence(n_rows=40_000, n_members=100, n_classes=2, dtype=np.float32)  # 20 MB
+    stream, limit = from_npy(e, tmp_path), e.nbytes // 4
+    expected = sb.fit_weights(e.votes, e.oob_mask, e.target)
+    del e
+    sb.fit_weights(stream, memory_limit=limit)  # what is imported is not counted
+    tracemalloc.start()
+    try:
+        found = sb.fit_weights(stream, memory_limit=limit)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert found.weights == pytest.approx(expected.weights, abs=1e-5)
+    assert peak < limit
+
+
+def test_uncovered_rows_are_counted(rows):
+    mask = rows.oob_mask.copy()
+    mask[:7] = False
+    with pytest.warns(sb.UncoveredRowsWarning, match="7 of 6000 rows"):
+        sb.fit_weights(sb.stream_rows(rows.votes * mask, mask, rows.target))
+
+
+def test_targets_far_from_zero_are_told_of():
+    rng = np.random.default_rng(0)
+    target = rng.normal(size=1200) + 1e5
+    votes = (target[:, None] + np.linspace(0.5, 2.0, 8) * rng.normal(size=(1200, 8))).astype("f4")
+    stream = sb.stream_rows(votes, None, target, task="regression", block_rows=300)
+    with pytest.warns(ConvergenceWarning, match="subtract the targets' mean"):
+        found = sb.fit_weights(stream, lam=0.0)
+    assert not found.status.success
+
+
+def test_progress_within_a_pass(rows, monkeypatch, capsys):
+    monkeypatch.setattr(stream_module, "PRINT_EVERY_SECONDS", 0.0)
+    sb.fit_weights(streamed(rows, block_rows=2000), verbose=1)
+    assert "[stream] block 3 of 3" in capsys.readouterr().err
+
+
+# -- checkpoints -------------------------------------------------------------------------------
+
+
+class Killed(BaseException):
+    """What a test can catch of a kill."""
+
+
+@pytest.mark.parametrize("solver", ["auto", "projected_gradient"])
+@pytest.mark.parametrize("n_passes", [1.5, 2.5, 4.2])
+def test_a_killed_solve_ends_at_the_same_objective(rows, tmp_path, solver, n_passes):
+    path, left = tmp_path / "solve.npz", [n_passes * rows.n_rows]
+
+    def blocks():
+        for part in parts_of(rows, 500):
+            left[0] -= 500
+            if left[0] < 0:
+                raise Killed
+            yield part
+
+    how = {"memory_limit": MEMORY, "solver": solver}
+    expected = sb.fit_weights(streamed(rows), **how)
+    stream = sb.stream_rows(blocks, labels=[0, 1])
+    with pytest.raises(Killed):
+        sb.fit_weights(stream, checkpoint=path, **how)
+    with np.load(path) as found:
+        assert found["weights"].sum() == pytest.approx(1.0)
+        assert int(found["n_passes"]) >= 1
+    left[0] = 1e9
+    again = sb.fit_weights(stream, checkpoint=path, **how)
+    assert again.objective == pytest.approx(expected.objective, abs=1e-6)
+    assert not list(tmp_path.glob("*.part"))
+    done = sb.fit_weights(stream, checkpoint=path, **how)
+    assert done.objective == pytest.approx(expected.objective, abs=1e-6)
+    assert done.n_passes <= again.n_passes
+
+
+def test_checkpoints_that_cannot_be_used(rows, tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    stream, path = streamed(rows), tmp_path / "solve.npz"
+    sb.fit_weights(stream, checkpoint="~/solve.npz")
+    assert path.exists()
+    for changed in ({"lam": 0.01}, {"floor": 0.1}):
+        with pytest.raises(ValueError, match="belongs to other evidence or other settings"):
+            sb.fit_weights(stream, checkpoint=path, **changed)
+    path.write_bytes(path.read_bytes()[:50])
+    with pytest.raises(ValueError, match="is damaged, or was not written by fit_weights"):
+        sb.fit_weights(stream, checkpoint=path)
+    with pytest.raises(ValueError, match="is a folder; pass the name of a file"):
+        sb.fit_weights(stream, checkpoint=tmp_path)
+    with pytest.raises(ValueError, match="in a folder that does not exist"):
+        sb.fit_weights(stream, checkpoint=tmp_path / "no" / "solve.npz")
+
+
+# -- mistakes ----------------------------------------------------------------------------------
+
+RNG = np.random.default_rng(0)
+Y = RNG.normal(size=90)
+VOTES = Y[:, None] + RNG.normal(size=(90, 5))
+MASK = RNG.random((90, 5)) < 0.7
+BLOCK = (VOTES, MASK, Y)
+
+
+def regression(*blocks):
+    return sb.stream_rows(list(blocks), task="regression")
+
+
+MISTAKES = {
+    "rows a block of a function": (
+        lambda: sb.stream_rows(lambda: iter([BLOCK]), labels=[0, 1], block_rows=9),
+        "pass none of them beside it, nor block_rows",
+    ),
+    "a misspelt task": (
+        lambda: sb.stream_rows(VOTES, MASK, Y, task="regresion"),
+        "task='regresion' is not known; use 'classification' or 'regression'.",
+    ),
+    "how many labels": (
+        lambda: sb.stream_rows(VOTES, MASK, Y, labels=2),
+        "labels must hold all classes, such as [0, 1], got 2.",
+    ),
+    "no labels": (lambda: sb.stream_rows([BLOCK]), "labels= is needed"),
+    "a generator": (
+        lambda: sb.stream_rows(iter([BLOCK]), task="regression"),
+        "which can be read once; pass the function that starts it.",
+    ),
+    "a function that gives a function": (
+        lambda: sb.stream_rows(lambda: lambda: 0, task="regression"),
+        "the function gave a function, not blocks of rows",
+    ),
+    "no rows": (
+        lambda: sb.stream_rows(lambda: iter([]), task="regression"),
+        "the stream gave no rows",
+    ),
+    "no targets": (lambda: sb.stream_rows(VOTES, MASK), "y is missing"),
+    "a mask of another shape": (
+        lambda: sb.stream_rows(VOTES, MASK[:, 1:], Y),
+        "oob_mask has shape (90, 4)",
+    ),
+    "two columns of targets": (
+        lambda: sb.stream_rows(VOTES, MASK, np.stack([Y, Y], axis=1)),
+        "pass one target a row",
+    ),
+    "a file that is not there": (
+        lambda: sb.stream_rows("missing.npy", None, Y),
+        "missing.npy does not exist; pass the path of a file that numpy.save wrote.",
+    ),
+    "a folder": (lambda: sb.stream_rows(".", None, Y), "is a folder, and a path names a file"),
+    "two entries": (lambda: regression(BLOCK, (VOTES, Y)), "got 2 entries"),
+    "an array for a block": (lambda: regression(BLOCK, VOTES), "got ndarray"),
+    "another number of members": (
+        lambda: regression(BLOCK, (VOTES[:, 1:], MASK[:, 1:], Y)),
+        "block 1 has 4 members but the first had 5",
+    ),
+    "a mask in some blocks": (
+        lambda: regression(BLOCK, (VOTES, None, Y)),
+        "either every block carries an oob_mask or none does",
+    ),
+    "negative weights": (
+        lambda: regression((*BLOCK, -np.ones(90))),
+        "block 0: sample_weight must not be negative",
+    ),
+    "no number": (
+        lambda: regression(BLOCK, (np.where(MASK, np.nan, VOTES), MASK, Y)),
+        "block 1: predictions hold NaN",
+    ),
+    "a mask beside": (lambda: (regression(BLOCK), MASK, Y), "a stream carries its mask"),
+    "a solver's class": (
+        lambda: (regression(BLOCK), {"solver": Mirror}),
+        "solver is the class Mirror; pass an object of it, such as Mirror().",
+    ),
+    "passes as text": (
+        lambda: Mirror(max_passes="3"),
+        "max_passes must be a whole number, at least 1, got '3'.",
+    ),
+    "no passes": (
+        lambda: ProjectedSGD(max_passes=0),
+        "max_passes must be a whole number, at least 1, got 0.",
+    ),
+    "little memory": (
+        lambda: (regression(BLOCK), {"memory_limit": 3}),
+        "memory_limit must be a whole number of bytes",
+    ),
+    "half a byte": (
+        lambda: (regression(BLOCK), {"memory_limit": 2e9 + 0.5}),
+        "memory_limit must be a whole number of bytes",
+    ),
+    "arrays with a limit": (
+        lambda: (*BLOCK, {"memory_limit": MEMORY}),
+        "memory_limit and checkpoint are for streams",
+    ),
+    "a function for predictions": (
+        lambda: (lambda: iter([BLOCK]),),
+        "pass sparsebag.stream_rows(...)",
+    ),
+    "a loss of the other kind": (
+        lambda: (sb.stream_rows(VOTES, MASK, Y > 0), {"loss": "squared_error"}),
+        "sparsebag.stream_rows(..., task='regression')",
+    ),
+    "predictions of the other kind": (
+        lambda: (sb.stream_rows(VOTES, MASK, Y > 0),),
+        "for regression pass sparsebag.stream_rows(..., task='regression')",
+    ),
+}
+
+
+@pytest.mark.parametrize("what", MISTAKES)
+def test_one_sentence(what):
+    make, said = MISTAKES[what]
+
+    def call():
+        given = make()
+        given = given if isinstance(given, tuple) else (given,)
+        how = given[-1] if isinstance(given[-1], dict) else {}
+        sb.fit_weights(*given[: len(given) - bool(how)], **how)
+
+    with pytest.raises((ValueError, TypeError, FileNotFoundError), match=re.escape(said)):
+        call()
+
+
+def test_rows_that_change_between_passes():
+    n_calls = [0]
+
+    def shrinking():
+        n_calls[0] += 1
+        n_rows = 90 if n_calls[0] < 3 else 80
+        yield VOTES[:n_rows], MASK[:n_rows], Y[:n_rows]
+
+    stream = sb.stream_rows(shrinking, task="regression")
+    with pytest.raises(ValueError, match="has 80 rows and had 90 before; every pass must give the"):
+        sb.fit_weights(stream, solver="projected_gradient")
+
+
+def test_a_parquet_file_that_cannot_be_read(tmp_path):
+    pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    path = tmp_path / "rows.parquet"
+    with pytest.raises(ValueError, match="missing, cut short or no Parquet file"):
+        sb.stream_rows(path)
+    for columns, said in (
+        ({"votes": [[0.5, 0.5]]}, "has no column 'y'"),
+        ({"votes": [[0.5, 0.5], [0.5]], "y": [0, 1]}, "votes of 1 to 2 members; every row needs 2"),
+        ({"votes": [[0.5, 0.5], [0.5, None]], "y": [0, 1]}, "holds nulls in votes"),
+    ):
+        pq.write_table(pa.table(columns), path)
+        with pytest.raises(ValueError, match=said):
+            sb.fit_weights(sb.stream_rows(path))
