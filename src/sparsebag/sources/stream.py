@@ -51,6 +51,13 @@ class RowStream(ABC):
         Whether blocks carry an out-of-bag mask; without one every row is held out.
     can_take : bool
         Whether single rows can be asked for, not only all in order.
+
+    Examples
+    --------
+    >>> from sparsebag.sources.readers import stream_rows
+    >>> rows = stream_rows(np.eye(4), None, np.zeros(4), task="regression", block_rows=3)
+    >>> [block.n_rows for block in rows.blocks()]
+    [3, 1]
     """
 
     can_take: bool = False
