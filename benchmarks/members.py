@@ -37,7 +37,6 @@ from benchmarks.problem import Problem
 from benchmarks.progress import Progress
 from benchmarks.suite_problem import split_rows
 from sparsebag import compress, pipeline
-from sparsebag.objective.full_vote_risk import Exchangeable
 
 RESULTS = Path(__file__).parent / "results" / "members.txt"
 N_MEMBERS, TRAIN_SHARE, MOST_TRAIN, MOST_TEST = 50, 0.5, 2000, 4000
@@ -108,7 +107,7 @@ def scores(products: np.ndarray, weights: np.ndarray, k: int) -> Scores:
     return {
         "simplex": float(weights @ products @ weights),
         "equal": float(equal @ products @ equal),
-        "random": float(Exchangeable(own, pair).at(1.0 / k)),
+        "random": pair + (own - pair) / k,
         "whole": float(whole @ products @ whole),
         "kept": float(np.count_nonzero(weights)),
     }

@@ -11,9 +11,9 @@ import scipy.sparse as sp
 from numpy.testing import assert_allclose, assert_array_equal
 
 import problems
-from sparsebag.evidence import blocks
 from sparsebag.evidence.evidence import OOBEvidence
-from sparsebag.objective.full_vote_risk import Exchangeable, FullVoteRisk
+from sparsebag.objective import full_vote_risk
+from sparsebag.objective.full_vote_risk import pair_moments, pair_row_weight
 
 CASES = {
     "regression": {"loss": "squared_error"},
@@ -34,6 +34,10 @@ def residuals(evidence, floor=0.0):
     planes = [v.toarray() if sp.issparse(v) else v for v in evidence.class_votes]
     proba = (1 - floor) * np.stack(planes, axis=2) + floor / c
     return np.eye(c)[evidence.target][:, None, :] - proba
+
+
+def moments_of(evidence, floor=0.0):
+    return pair_moments(evidence, pair_row_weight(evidence), floor=floor)
 
 
 def by_double_loop(evidence, floor=0.0):
@@ -67,7 +71,7 @@ def test_the_matrix_is_that_of_a_double_loop(case, holdout, weighted, floor):
     evidence = problems.evidence(
         **CASES[case], n_rows=60, n_members=6, weighted=weighted, holdout=holdout
     )
-    matrix = FullVoteRisk(evidence, floor=floor).moments().matrix()
+    matrix = moments_of(evidence, floor).matrix()
     wanted = by_double_loop(evidence, 0.0 if evidence.task == "regression" else floor)
     assert_allclose(matrix, wanted, rtol=1e-10)
     assert_allclose(matrix, matrix.T, rtol=1e-10)
@@ -77,8 +81,8 @@ def test_sparse_class_votes_give_the_dense_matrix():
     dense = problems.evidence("brier", n_classes=4, n_rows=60)
     sparse = replace(dense, class_votes=tuple(sp.csr_array(v) for v in dense.class_votes))
     assert_allclose(
-        FullVoteRisk(sparse, floor=0.01).moments().matrix(),
-        FullVoteRisk(dense, floor=0.01).moments().matrix(),
+        moments_of(sparse, 0.01).matrix(),
+        moments_of(dense, 0.01).matrix(),
         rtol=1e-12,
     )
 
@@ -86,33 +90,29 @@ def test_sparse_class_votes_give_the_dense_matrix():
 @pytest.mark.parametrize("case", CASES)
 def test_held_out_votes_give_the_mean_squared_error_itself(case):
     evidence = problems.evidence(**CASES[case], holdout=True, weighted=True)
-    risk = FullVoteRisk(evidence)
     w = problems.interior_point(evidence.n_members)
     rows = np.sum(np.einsum("ijc,j->ic", residuals(evidence), w) ** 2, axis=1)
     expected = np.average(rows, weights=evidence.sample_weight)
-    assert w @ risk.moments().matrix() @ w == pytest.approx(expected, rel=1e-12)
-    equal = np.average(risk.uniform_row_risk(), weights=evidence.sample_weight)
-    uniform = np.full(evidence.n_members, 1 / evidence.n_members)
-    assert equal == pytest.approx(uniform @ risk.moments().matrix() @ uniform, rel=1e-12)
+    assert w @ moments_of(evidence).matrix() @ w == pytest.approx(expected, rel=1e-12)
 
 
 def test_what_lies_in_a_bag_is_not_read():
     evidence = problems.evidence("squared_error", n_rows=80)
     spoilt = np.where(evidence.oob_mask, evidence.votes, np.nan)
-    same = FullVoteRisk(replace(evidence, votes=spoilt, is_zeroed=False))
-    assert_array_equal(same.moments().matrix(), FullVoteRisk(evidence).moments().matrix())
+    same = moments_of(replace(evidence, votes=spoilt, is_zeroed=False))
+    assert_array_equal(same.matrix(), moments_of(evidence).matrix())
 
 
 def test_a_pair_never_out_of_bag_together_gets_the_mean_of_the_others():
     evidence = problems.evidence("squared_error", n_rows=100, n_members=6)
     mask = evidence.oob_mask.copy()
     mask[:, 1] &= ~mask[:, 0]
-    moments = FullVoteRisk(replace(evidence, oob_mask=mask, is_zeroed=False)).moments()
+    moments = moments_of(replace(evidence, oob_mask=mask, is_zeroed=False))
     assert moments.counts[0, 1] == 0
-    assert moments.deviations()[0, 1] == 0
-    assert moments.matrix()[0, 1] == moments.matrix()[1, 0] == moments.exchangeable().pair
+    _, pair = moments.mean()
+    assert moments.matrix()[0, 1] == moments.matrix()[1, 0] == pair
     others = moments.matrix()[np.triu_indices(6, 1)][1:]
-    assert np.abs(others - moments.exchangeable().pair).min() > 1e-4  # and only that pair does
+    assert np.abs(others - pair).min() > 1e-4  # and only that pair does
 
 
 def test_rows_of_one_voter_and_of_no_weight_count_for_nothing():
@@ -120,25 +120,24 @@ def test_rows_of_one_voter_and_of_no_weight_count_for_nothing():
     weight = np.ones(100)
     weight[::3] = 0.0
     used = (weight > 0) & (evidence.oob_mask.sum(axis=1) >= 2)
-    whole = FullVoteRisk(replace(evidence, sample_weight=weight))
-    part = FullVoteRisk(evidence.take(used))
-    assert_array_equal(whole.row_weight > 0, used)
-    assert whole.row_weight.sum() == pytest.approx(1)
-    assert_allclose(whole.moments().matrix(), part.moments().matrix(), rtol=1e-12)
+    weighted = replace(evidence, sample_weight=weight)
+    assert_array_equal(pair_row_weight(weighted) > 0, used)
+    assert pair_row_weight(weighted).sum() == pytest.approx(1)
+    part = moments_of(evidence.take(used))
+    assert_allclose(moments_of(weighted).matrix(), part.matrix(), rtol=1e-12)
 
 
 def test_members_that_share_no_row_say_nothing():
     lonely = OOBEvidence(np.eye(4), np.eye(4) > 0, np.ones(4), "regression")
     with pytest.raises(ValueError, match=r"no two members have a row out of bag together.*holdout"):
-        FullVoteRisk(lonely)
+        pair_row_weight(lonely)
 
 
-def test_sums_over_disjoint_rows_add_and_subtract():
-    risk = FullVoteRisk(problems.evidence("brier", weighted=True))
-    first, second = risk.moments(np.arange(0, 120, 2)), risk.moments(np.arange(1, 120, 2))
-    whole = risk.moments()
-    assert_allclose((first + second).matrix(), whole.matrix(), rtol=1e-12)
-    assert_allclose((whole - first).matrix(), second.matrix(), rtol=1e-9)
+def test_sums_over_disjoint_rows_add():
+    evidence = problems.evidence("brier", weighted=True)
+    weight = pair_row_weight(evidence)
+    parts = [pair_moments(evidence.take(r), weight[r]) for r in (slice(0, 50), slice(50, None))]
+    assert_allclose((parts[0] + parts[1]).matrix(), moments_of(evidence).matrix(), rtol=1e-12)
 
 
 # -- members all alike ------------------------------------------------------------------------
@@ -147,19 +146,11 @@ def test_sums_over_disjoint_rows_add_and_subtract():
 @pytest.mark.parametrize("k", [1, 2, 3, 5, 6])
 def test_the_random_k_risk_is_the_mean_over_all_subsets(k):
     evidence = problems.evidence("brier", n_members=6, holdout=True)
-    moments = FullVoteRisk(evidence).moments()
+    moments = moments_of(evidence)
     matrix = moments.matrix()
     risks = [matrix[np.ix_(s, s)].mean() for s in map(list, combinations(range(6), k))]
-    assert moments.exchangeable().random_k(k) == pytest.approx(np.mean(risks), rel=1e-12)
-
-
-def test_how_many_random_members_reach_a_risk():
-    alike = Exchangeable(own=0.3, pair=0.1)
-    for k in (1, 2, 7):
-        assert alike.members_needed(alike.random_k(k)) == pytest.approx(k)
-    assert alike.members_needed(0.1) == alike.members_needed(0.05) == np.inf
-    assert alike.members_needed(0.9) == 1
-    assert Exchangeable(0.0, 0.0).members_needed(0.0) == 1  # one without error is enough
+    own, pair = moments.mean()
+    assert pair + (own - pair) / k == pytest.approx(np.mean(risks), rel=1e-12)
 
 
 # -- the truth --------------------------------------------------------------------------------
@@ -179,7 +170,7 @@ def test_it_is_unbiased_where_the_out_of_bag_ratio_is_not():
     for _ in range(100):
         mask = rng.random(votes.shape) < 0.37
         evidence = OOBEvidence(votes * mask, mask, truth, "regression")
-        full_vote.append(w @ FullVoteRisk(evidence).moments().matrix() @ w)
+        full_vote.append(w @ moments_of(evidence).matrix() @ w)
         voting = mask @ w > 0
         vote = ((votes * mask) @ w)[voting] / (mask @ w)[voting]
         ratio.append(np.mean((vote - truth[voting]) ** 2))
@@ -193,35 +184,18 @@ def test_it_is_unbiased_where_the_out_of_bag_ratio_is_not():
 @pytest.mark.parametrize("case", CASES)
 def test_the_size_of_row_blocks_does_not_matter(case, monkeypatch):
     evidence = problems.evidence(**CASES[case], weighted=True)
-    wanted = FullVoteRisk(evidence).moments().matrix()
-    monkeypatch.setattr(blocks, "CPU_BLOCK_ENTRIES", 7 * evidence.n_members)
-    assert_allclose(FullVoteRisk(evidence).moments().matrix(), wanted, rtol=1e-12)
+    wanted = moments_of(evidence).matrix()
+    monkeypatch.setattr(full_vote_risk, "BLOCK_VOTES", 7 * evidence.n_members)
+    assert_allclose(moments_of(evidence).matrix(), wanted, rtol=1e-12)
 
 
 @pytest.mark.parametrize("case", CASES)
 def test_single_precision_is_enough(case):
     double = problems.evidence(**CASES[case], n_rows=2000, weighted=True)
     single = problems.evidence(**CASES[case], n_rows=2000, weighted=True, dtype=np.float32)
-    matrix = FullVoteRisk(single).moments().matrix()
+    matrix = moments_of(single).matrix()
     assert matrix.dtype == np.float64
-    wanted = FullVoteRisk(double).moments().matrix()
+    wanted = moments_of(double).matrix()
     # An entry's error is relative to what its sum adds up, which may cancel, not to the entry.
     size = np.sqrt(np.outer(np.diag(wanted), np.diag(wanted)))
     assert np.max(np.abs(matrix - wanted) / size) < 1e-6
-
-
-@pytest.mark.parametrize("case", CASES)
-def test_torch_gives_numpys_matrix(case):
-    torch = pytest.importorskip("torch")
-    evidence = problems.evidence(**CASES[case], weighted=True)
-    moved = replace(
-        evidence,
-        votes=torch.asarray(evidence.votes),
-        oob_mask=torch.asarray(evidence.oob_mask),
-        target=torch.asarray(evidence.target),
-        sample_weight=torch.asarray(evidence.sample_weight),
-        class_votes=evidence.class_votes and tuple(map(torch.asarray, evidence.class_votes)),
-    )
-    risk, wanted = FullVoteRisk(moved, floor=0.01), FullVoteRisk(evidence, floor=0.01)
-    assert isinstance(risk.row_weight, np.ndarray)
-    assert_allclose(risk.moments().matrix(), wanted.moments().matrix(), rtol=1e-12)

@@ -8,8 +8,9 @@ judged by weights fitted without it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import reduce
+from operator import add
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,13 @@ from sparsebag.calibration.calibrator import LEAST_FLOOR, finished_votes
 from sparsebag.calibration.fit import Calibration, fit_calibration
 from sparsebag.evidence.evidence import OOBEvidence
 from sparsebag.judge.curve import RiskCurve, expected
-from sparsebag.objective.full_vote_risk import FullVoteRisk, PairMoments
+from sparsebag.objective.full_vote_risk import (
+    PairMoments,
+    pair_moments,
+    pair_row_weight,
+    residual_blocks,
+    vote_blocks,
+)
 from sparsebag.solvers.simplex import simplex_qp
 
 FOLDS = 5
@@ -28,8 +35,6 @@ RIDGE = 1e-6
 """Least eigenvalue, of G's mean diagonal: makes the programme strictly convex."""
 ALONE = 1e-9
 """Weight of pairs below which one member has all of it."""
-BLOCK_VOTES = 1 << 19
-"""Votes held at a time."""
 
 
 @dataclass(frozen=True)
@@ -81,21 +86,20 @@ def judge_members(
     n = evidence.n_members
     whole = np.full(n, 1.0 / n) if own_weights is None else own_weights
     sizes = _sizes(n, most)
-    risk = FullVoteRisk(evidence, floor=floor)
-    every = risk.moments()
-    fold = np.random.default_rng(0).permutation(evidence.n_rows) % FOLDS
+    row_weight = pair_row_weight(evidence)
+    order = np.random.default_rng(0).permutation(evidence.n_rows) % FOLDS
+    folds = [rows for held in range(FOLDS) if len(rows := np.flatnonzero(order == held))]
+    parts = [pair_moments(evidence.take(rows), row_weight[rows], floor=floor) for rows in folds]
     losses = [np.zeros(evidence.n_rows) for _ in sizes]
     as_is = np.zeros(evidence.n_rows)
-    for held in range(FOLDS):
-        rows = np.flatnonzero(fold == held)
-        if len(rows) == 0:
-            continue
-        paths = weights_of_sizes(every - risk.moments(rows), sizes, equal=equal)
+    for held, rows in enumerate(folds):
+        others = reduce(add, parts[:held] + parts[held + 1 :])
+        paths = weights_of_sizes(others, sizes, equal=equal)
         found = row_risks(evidence.take(rows), [*paths, whole], floor)
         for loss, of_size in zip([*losses, as_is], found, strict=True):
             loss[rows] = of_size
-    weights = weights_of_sizes(every, sizes, equal=equal)
-    ratio, error = expected([*losses[::-1], as_is], as_is, risk.row_weight)
+    weights = weights_of_sizes(reduce(add, parts), sizes, equal=equal)
+    ratio, error = expected([*losses[::-1], as_is], as_is, row_weight)
     kept = [*weights[::-1], whole]
     counts = np.array([np.count_nonzero(w) for w in kept])
     source = "held-out rows" if evidence.oob_mask is None else "out-of-bag rows"
@@ -107,7 +111,7 @@ def judge_members(
         error=error,
         ratio_calibrated=ratio,
         error_calibrated=error,
-        whole_risk=float(risk.row_weight @ np.nan_to_num(as_is)),
+        whole_risk=float(row_weight @ np.nan_to_num(as_is)),
         score="squared error" if evidence.n_classes is None else "Brier score",
         judged_by=source,
     )
@@ -130,14 +134,14 @@ def weights_of_sizes(
     -------
     list of ndarray of shape (N,)
     """
-    matrix, alike = moments.matrix(), moments.exchangeable()
+    matrix, (own, pair) = moments.matrix(), moments.mean()
     unit = np.eye(len(matrix))
-    mean = alike.pair + (alike.own - alike.pair) * unit
-    # In float32 its two halves differ in the last digits.
+    mean = pair + (own - pair) * unit
+    # Rounding makes its two halves differ in the last digits.
     matrix = (1.0 - SHRINKAGE) * (matrix + matrix.T) / 2.0 + SHRINKAGE * mean
     # Entries rest on rows of their own, so that G need not be definite.
     lowest = float(np.linalg.eigvalsh(matrix)[0])
-    matrix += max(RIDGE * abs(alike.own) - lowest, 0.0) * unit
+    matrix += max(RIDGE * abs(own) - lowest, 0.0) * unit
     kept = np.arange(len(matrix))
     out = []
     for size in sizes:
@@ -174,7 +178,7 @@ def row_risks(evidence: OOBEvidence, weights: list[np.ndarray], floor: float) ->
         NaN where too few of the members have a row out of bag.
     """
     out = [np.zeros(evidence.n_rows) for _ in weights]
-    for block, mask, residual in _residuals(evidence, floor):
+    for block, mask, residual in residual_blocks(evidence, floor):
         for found, w in zip(out, weights, strict=True):
             heard = mask * w
             vote = np.einsum("rn,rnc->rc", heard, residual)
@@ -213,7 +217,7 @@ def calibrate_members(
     kept = np.flatnonzero(weights)
     taken = evidence.take_members(kept)
     votes, heard = np.zeros((evidence.n_rows, evidence.n_classes)), np.zeros(evidence.n_rows)
-    for block, mask, of_member in _votes(taken):
+    for block, mask, of_member in vote_blocks(taken):
         share = mask * weights[kept]
         heard[block] = share.sum(axis=1)
         votes[block] = np.einsum("rn,rnc->rc", share, of_member)
@@ -223,42 +227,6 @@ def calibrate_members(
     proba = finished_votes(votes[rows] / heard[rows, None], max(floor, LEAST_FLOOR))
     target = np.asarray(evidence.target)[rows].astype(np.intp)
     return fit_calibration(calibration, proba, target, np.asarray(weight, dtype=float)[rows])
-
-
-def _votes(evidence: OOBEvidence) -> Iterator[tuple[slice, np.ndarray, np.ndarray]]:
-    """Blocks of rows with mask (rows, N) and votes (rows, N, C)."""
-    width = evidence.n_members * (evidence.n_classes or 1)
-    step = max(1, BLOCK_VOTES // width)
-    for start in range(0, evidence.n_rows, step):
-        block = slice(start, min(start + step, evidence.n_rows))
-        part = evidence.take(block)
-        shape = (part.n_rows, part.n_members)
-        mask = np.ones(shape) if part.oob_mask is None else np.asarray(part.oob_mask, dtype=float)
-        if part.n_classes is None:
-            yield block, mask, np.asarray(part.votes, dtype=np.float64)[:, :, None]
-            continue
-        if part.n_classes == 2:  # what the true class does not have, the other one has
-            of_true = np.asarray(part.votes, dtype=np.float64)
-            is_second = np.asarray(part.target)[:, None] == 1
-            of_second = np.where(is_second, of_true, 1.0 - of_true)
-            yield block, mask, np.stack([1.0 - of_second, of_second], axis=2)
-            continue
-        assert part.class_votes is not None
-        planes = [p.toarray() if hasattr(p, "toarray") else p for p in part.class_votes]
-        yield block, mask, np.stack([np.asarray(p, dtype=np.float64) for p in planes], axis=2)
-
-
-def _residuals(
-    evidence: OOBEvidence, floor: float
-) -> Iterator[tuple[slice, np.ndarray, np.ndarray]]:
-    for block, mask, votes in _votes(evidence):
-        target = np.asarray(evidence.target)[block]
-        if evidence.n_classes is None:
-            yield block, mask, (target[:, None, None] - votes) * mask[:, :, None]
-            continue
-        hot = target[:, None] == np.arange(evidence.n_classes)
-        floored = (1.0 - floor) * votes + floor / evidence.n_classes
-        yield block, mask, (hot[:, None, :] - floored) * mask[:, :, None]
 
 
 def _sizes(n: int, most: int | None) -> list[int]:
