@@ -108,7 +108,7 @@ def main() -> None:
         (["compress", "forest.skops", "train.csv", "--test", "test.csv", *rest], None),
         (["inspect", "small.sbag"], None),
         (["predict", "small.sbag", "test.csv", "-o", "predictions.csv"], None),
-        (["bench", "speed", "small.sbag", "test.csv", "--against", "forest.skops", "-q"], None),
+        (["bench", "small.sbag", "test.csv", "--against", "forest.skops", "-q"], None),
         (["compress", "forest.skops", "broken.csv", *rest], None),
         (["compress", "forest.skops", "no_target.csv", *rest], None),
         (["compress", "forest.skops", "renamed.csv", *rest], None),

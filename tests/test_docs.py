@@ -82,7 +82,7 @@ def test_what_was_promised_is_there():
 
 
 def test_every_command_and_exit_code_is_described():
-    from sparsebag.cli.failures import ExitCode
+    from sparsebag.cli.command import ExitCode
 
     text = (DOCS / "command_line.md").read_text()
     for command in ("demo", "fit", "compress", "predict", "inspect", "export", "bench"):

@@ -10,6 +10,7 @@ from sklearn.frozen import FrozenEstimator
 from sparsebag.estimators import SparseBaggingClassifier, SparseBaggingRegressor
 from sparsebag.evidence.members import with_bags
 from sparsebag.objective.losses import Loss
+from sparsebag.progress import Listener
 from sparsebag.solvers.base import Solver
 from sparsebag.validation import check_ensemble, is_classification, unfrozen
 
@@ -39,7 +40,7 @@ def compress(
     estimators_samples: Sequence[Any] | None = None,
     estimators_features: Sequence[Any] | None = None,
     n_jobs: int | None = None,
-    verbose: int = 0,
+    verbose: int | Listener = 0,
 ) -> Any:
     """Make a fitted bagging ensemble smaller, from its training rows.
 
@@ -108,8 +109,9 @@ def compress(
         For a list of models: the columns of X each was trained on.
     n_jobs : int, optional
         Threads. Results do not depend on it.
-    verbose : int, default 0
-        Progress on standard error.
+    verbose : int or callable, default 0
+        Progress on standard error; a callable is told each step as it begins (``event.step``,
+        ``seconds``, and ``number`` of ``total`` parts).
 
     Returns
     -------

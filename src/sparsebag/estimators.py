@@ -23,6 +23,7 @@ from sparsebag.evidence.members import Task
 from sparsebag.evidence.readable import check_readable
 from sparsebag.objective.losses import Loss
 from sparsebag.pipeline import Compressed, compress_pool
+from sparsebag.progress import Listener
 from sparsebag.settings import settings_of
 from sparsebag.solvers.base import Solver
 from sparsebag.sources.dask import given_rows, is_dask
@@ -95,8 +96,9 @@ class _SparseBagging(Deployable, MetaEstimatorMixin, BaseEstimator):  # type: ig
     random_state : int, RandomState or None
         Passed to the ensemble that ``fit`` clones. Compression is deterministic: the same
         ensemble and rows give the same model.
-    verbose : int, default 0
-        Progress on standard error.
+    verbose : int or callable, default 0
+        Progress on standard error; a callable is told each step as it begins (``event.step``,
+        ``seconds``, and ``number`` of ``total`` parts).
 
     Attributes
     ----------
@@ -161,7 +163,7 @@ class _SparseBagging(Deployable, MetaEstimatorMixin, BaseEstimator):  # type: ig
         evidence: str = "oob",
         n_jobs: int | None = None,
         random_state: Any = None,
-        verbose: int = 0,
+        verbose: int | Listener = 0,
     ) -> None:
         self.estimator = estimator
         self.lam = lam

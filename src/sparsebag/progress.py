@@ -1,4 +1,4 @@
-"""What a long call is doing, for whoever wants to know."""
+"""What a long call is doing: for ``verbose=``, and for the bars of the command line."""
 
 from __future__ import annotations
 
@@ -6,41 +6,50 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
-Listener = Callable[[str, float], None]
 
+class Event(NamedTuple):
+    """A step that begins, or a part of it.
 
-def to_stderr(step: str, seconds: float) -> None:
-    """Print a step on standard error.
-
-    Parameters
+    Attributes
     ----------
     step : str
     seconds : float
         Since the call began.
+    number, total : int
+        Part and parts, from 1; 0 where a step has none.
     """
-    print(f"[sparsebag] {seconds:5.1f} s  {step}", file=sys.stderr, flush=True)
+
+    step: str
+    seconds: float
+    number: int = 0
+    total: int = 0
+
+
+Listener = Callable[[Event], None]
+
+
+def to_stderr(event: Event) -> None:
+    """Print an event on standard error."""
+    part = f" {event.number} of {event.total}" if event.total else ""
+    print(f"[sparsebag] {event.seconds:5.1f} s  {event.step}{part}", file=sys.stderr, flush=True)
 
 
 @dataclass(frozen=True)
 class Progress:
     """Steps of a call, told to a listener as they begin.
 
-    Attributes
-    ----------
-    listener : callable or None
-        Takes a step and the seconds since the call began.
-
     Examples
     --------
-    >>> Progress(lambda step, seconds: print(step)).say("reading")
-    reading
+    >>> Progress(lambda event: print(event.step, event.number)).say("rehearsal", 1, 4)
+    rehearsal 1
     """
 
     listener: Listener | None = None
     began: float = field(default_factory=time.perf_counter)
 
-    def say(self, step: str) -> None:
+    def say(self, step: str, number: int = 0, total: int = 0) -> None:
         """Tell the listener, if there is one."""
         if self.listener is not None:
-            self.listener(step, time.perf_counter() - self.began)
+            self.listener(Event(step, time.perf_counter() - self.began, number, total))

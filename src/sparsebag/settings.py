@@ -132,7 +132,9 @@ def settings_of(estimator: Any, task: str, source: Literal["oob", "holdout"]) ->
     Settings
     """
     check_n_jobs(estimator.n_jobs)
-    check_verbose(estimator.verbose)
+    verbose = estimator.verbose
+    if not callable(verbose):
+        check_verbose(verbose)
     settings = resolve_settings(
         lam=estimator.lam,
         loss=resolve_loss(estimator.loss, task),
@@ -168,7 +170,7 @@ def settings_of(estimator: Any, task: str, source: Literal["oob", "holdout"]) ->
         confidence=check_confidence(estimator.confidence),
         source=source,
         n_jobs=estimator.n_jobs,
-        listener=to_stderr if estimator.verbose else None,
+        listener=verbose if callable(verbose) else to_stderr if verbose else None,
     )
 
 

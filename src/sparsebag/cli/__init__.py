@@ -1,4 +1,4 @@
-"""The command line: one file a command, and few files for what commands share.
+"""The command line: `command` has what all commands share; `data` and `models` read files.
 
-`entry.main` is what the ``sparsebag`` script calls; it imports typer, rich and pandas only then.
+`__main__.main` is what the ``sparsebag`` script calls; it imports typer, rich and pandas only then.
 """

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+import json
+import sys
+from typing import Annotated, Any, cast
 
 import typer
+from typer import rich_utils
 
 import sparsebag
-from sparsebag.cli.bench import bench
+from sparsebag.cli.command import ExitCode, command, end_on_signals, one_line
 from sparsebag.cli.compress import compress
-from sparsebag.cli.demo import demo
-from sparsebag.cli.export import export
-from sparsebag.cli.fit import fit
-from sparsebag.cli.inspect import inspect
+from sparsebag.cli.fit import demo, fit
+from sparsebag.cli.inspect import bench, export, inspect
 from sparsebag.cli.predict import predict
 
 app = typer.Typer(
@@ -42,6 +43,26 @@ def main(
     """Make a fitted bagging ensemble smaller, faster and better calibrated."""
 
 
-for command in (demo, fit, compress, predict, inspect, export):
-    app.command()(command)
-app.add_typer(bench, name="bench")
+for function in (demo, fit, compress, predict, inspect, export, bench):
+    app.command()(command(function))
+
+
+def run() -> None:
+    """Run the command named on the command line and exit with its code."""
+    end_on_signals()
+    try:
+        code = app(standalone_mode=False)
+    except typer.Abort:
+        sys.exit(ExitCode.INTERRUPTED)
+    except Exception as error:
+        # Not by its class: typer has its own copy of click in some versions.
+        code = getattr(error, "exit_code", None)
+        if code is None or not hasattr(error, "format_message"):
+            raise
+        if "--json" in sys.argv and error.format_message():
+            sentence = one_line(error.format_message())
+            print(f"sparsebag: {sentence}", file=sys.stderr)
+            print(json.dumps({"error": sentence, "exit_code": int(code)}))
+        else:
+            rich_utils.rich_format_error(cast(Any, error))
+    sys.exit(code if isinstance(code, int) else ExitCode.DONE)

@@ -2,24 +2,34 @@
 
 from __future__ import annotations
 
-import warnings
+import re
+import textwrap
+import time
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
+import numpy as np
+import pandas as pd
 import typer
 
-from sparsebag.cli import options
-from sparsebag.cli.compressing import (
-    Destination,
-    compress_and_write,
-    library_options,
-    print_result,
-)
-from sparsebag.cli.failures import guarded
-from sparsebag.cli.models import check_can_be_stored, columns_for, read_ensemble_file
-from sparsebag.cli.tables import as_numbers, check_readable, read_table, split_target
-from sparsebag.cli.terminal import Steps
+from sparsebag.cli.command import CommandError, ExitCode, Jobs, Screen, TrustPickle
+from sparsebag.cli.data import as_numbers, check_columns, check_readable, read_rows, typed
+from sparsebag.cli.models import check_can_be_stored, check_can_be_written, read_ensemble_file
+from sparsebag.deploy.artifact import save
+from sparsebag.deploy.text_columns import Categories
+
+BYTES = {"b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9}
+Rows = tuple[Any, Any]
+Target = Annotated[str, typer.Option("--target", "-t", help="Column to predict.")]
+
+
+class LocalWeights(StrEnum):
+    """Weights that depend on the row."""
+
+    AUTO = "auto"
+    ALWAYS = "always"
 
 
 class Evidence(StrEnum):
@@ -29,7 +39,143 @@ class Evidence(StrEnum):
     HOLDOUT = "holdout"
 
 
-@guarded
+def limit(text: str, units: dict[str, int] | None = None) -> float:
+    """The most to keep: a whole number, or a share as ``5%`` or ``0.05``.
+
+    Examples
+    --------
+    >>> limit("20000"), limit("5%"), limit("0.05"), limit("100kB", BYTES)
+    (20000, 0.05, 0.05, 100000)
+    """
+    found = re.fullmatch(r"(\d+\.?\d*|\.\d+)\s*(%|[kmg]?b)?", text.strip(), re.IGNORECASE)
+    unit = (found[2] or "").lower() if found else ""
+    factor = {"": 1.0, "%": 1.0, **(units or {})}.get(unit)
+    if found is None or factor is None:
+        wanted = "bytes (100kB)" if units else "a whole number (20000)"
+        raise typer.BadParameter(f"'{text}' is not {wanted} or a share (5%).")
+    number = float(found[1])
+    if unit == "%" or (unit == "" and number < 1.0):
+        share = number / 100 if unit == "%" else number
+        if not 0.0 < share <= 1.0:
+            raise typer.BadParameter(f"'{text}' is not a share between 0 and 100%.")
+        return share
+    return round(number * factor)
+
+
+def byte_limit(text: str) -> float:
+    """As `limit`, with units of bytes."""
+    return limit(text, BYTES)
+
+
+COUNT: dict[str, Any] = {"parser": limit, "metavar": "COUNT|SHARE"}
+FILE_SIZE: dict[str, Any] = {"parser": byte_limit, "metavar": "BYTES|SHARE"}
+
+
+def _size(help: str, **more: Any) -> Any:
+    return typer.Option(help=help, rich_help_panel="Size", **more)
+
+
+@dataclass(frozen=True)
+class Method:
+    """Options of `sparsebag.compress`."""
+
+    max_estimators: Annotated[
+        float | None,
+        _size("Keep at most this many members, or this share: 30 or 10%.", **COUNT),
+    ] = None
+    max_nodes: Annotated[
+        float | None,
+        _size("Keep at most this many nodes, or this share: 20000 or 5%.", **COUNT),
+    ] = None
+    max_bytes: Annotated[
+        float | None,
+        _size("The largest file: 100kB, or a share of the whole ensemble's, 5%.", **FILE_SIZE),
+    ] = None
+    tolerance: Annotated[
+        float | None,
+        _size(
+            "Relative rise of the expected Brier score or squared error you accept: the smallest "
+            "model within it is kept. Default: 0.01; with a budget, the budget is spent.",
+            min=0.0,
+        ),
+    ] = None
+    confidence: Annotated[
+        float | None,
+        _size(
+            "Keep the tolerance with this confidence (0.95), not only as expected.",
+            min=0.5,
+            max=0.9999,
+        ),
+    ] = None
+    refine: Annotated[
+        bool, typer.Option(help="Prune trees and refit their leaves; else only weigh them.")
+    ] = True
+    rehearsal: Annotated[
+        bool,
+        typer.Option(
+            help="Refit forests on parts of the rows to judge sizes; without, it is faster and the "
+            "quality is not estimated.",
+        ),
+    ] = True
+    local: Annotated[
+        LocalWeights | None,
+        typer.Option(
+            help="Let the members' weights depend on the row: where out-of-bag rows show a gain "
+            "beyond chance (auto), or always. Default: the same weights for every row.",
+        ),
+    ] = None
+    jobs: Jobs = -1
+
+    def options(self) -> dict[str, Any]:
+        """As `sparsebag.compress` takes them."""
+        how = {name: value for name, value in vars(self).items() if value is not None}
+        how |= {"n_jobs": how.pop("jobs"), "refine": "auto" if self.refine else None}
+        how["rehearsal"] = "auto" if self.rehearsal else False
+        if self.local is not None:
+            how["local"] = True if self.local is LocalWeights.ALWAYS else "auto"
+        return how
+
+
+@dataclass(frozen=True)
+class Destination:
+    """Where a model and its report go, and the rows the report is about."""
+
+    output: Annotated[
+        Path, typer.Option("--output", "-o", help="Where the small model goes.", dir_okay=True)
+    ] = Path("small.sbag")
+    report: Annotated[
+        Path | None,
+        typer.Option(help="Write the report page here (.html, or .md for the tables alone)."),
+    ] = None
+    test: Annotated[
+        Path | None,
+        typer.Option(
+            help="Rows nobody has trained on, with the target: the report compares before and "
+            "after on them.",
+        ),
+    ] = None
+
+    def check(self, *inputs: Path) -> None:
+        """Refuse what cannot be written, or would overwrite an input, before the work."""
+        check_can_be_written(self.output, unlike=(*inputs, self.test))
+        check_can_be_written(self.report, unlike=(*inputs, self.test, self.output))
+        if self.report is not None and self.report.suffix.lower() not in (".html", ".md"):
+            raise CommandError(
+                f"a report cannot be written to '{self.report}'; use .html or .md.", ExitCode.USAGE
+            )
+
+
+@dataclass(frozen=True)
+class Trust:
+    """What a file may hold."""
+
+    trust_pickle: TrustPickle = False
+    trust_type: Annotated[
+        list[str] | None,
+        typer.Option(help="A type in a skops file to trust; may be given again."),
+    ] = None
+
+
 def compress(
     model: Annotated[
         Path,
@@ -43,23 +189,11 @@ def compress(
             help="The rows it was trained on, in order: CSV (.gz too) or Parquet.", metavar="DATA"
         ),
     ],
-    target: options.Target,
-    output: options.Output = Path("small.sbag"),
-    report: options.Report = None,
-    test: options.TestTable = None,
-    max_estimators: options.MaxEstimators = None,
-    max_nodes: options.MaxNodes = None,
-    max_bytes: options.MaxBytes = None,
-    tolerance: options.Tolerance = None,
-    confidence: options.Confidence = None,
-    no_refine: options.NoRefine = False,
-    no_rehearsal: options.NoRehearsal = False,
-    local: options.Local = None,
-    trust_pickle: options.TrustPickle = False,
-    trust_type: Annotated[
-        list[str] | None,
-        typer.Option(help="A type in a skops file to trust; may be given again."),
-    ] = None,
+    target: Target,
+    where: Destination,
+    method: Method,
+    trust: Trust,
+    screen: Screen,
     evidence: Annotated[
         Evidence,
         typer.Option(
@@ -67,9 +201,6 @@ def compress(
             "never seen, for ensembles without bootstrap."
         ),
     ] = Evidence.OOB,
-    jobs: options.Jobs = -1,
-    as_json: options.AsJson = False,
-    quiet: options.Quiet = False,
 ) -> None:
     """Make a fitted ensemble smaller, from the rows it was trained on.
 
@@ -79,55 +210,157 @@ def compress(
     Example: sparsebag compress forest.skops train.csv --target y --test test.csv
     -o small.sbag --report report.html
     """
-    destination = Destination(output, report)
-    destination.check(model, data, test)
-    check_readable(model)
-    steps = Steps(quiet or as_json)
-    # Tables first: they are read in no time, and their faults are the common ones.
-    steps.begin(f"reading {data}")
-    rows = split_target(data, read_table(data), target)
-    unseen = None
-    if test is not None:
-        steps.begin(f"reading {test}")
-        unseen = split_target(test, read_table(test), target)
-    steps.begin(f"reading {model}")
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        ensemble = read_ensemble_file(model, trust_pickle=trust_pickle, trusted=trust_type or ())
-    steps.notes(caught)
     from sparsebag.validation import check_ensemble, unfrozen
 
-    ensemble = unfrozen(ensemble)
+    where.check(model, data)
+    check_readable(model)
+    # Tables first: they are read in no time, and their faults are the common ones.
+    screen.step(f"reading {data}")
+    rows = read_rows(data, target)
+    unseen = None if where.test is None else read_rows(where.test, target)
+    screen.step(f"reading {model}")
+    with screen.noting():
+        ensemble = unfrozen(
+            read_ensemble_file(
+                model, trust_pickle=trust.trust_pickle, trusted=trust.trust_type or ()
+            )
+        )
     check_ensemble(ensemble)
-    if not trust_pickle:
+    if not trust.trust_pickle:
         check_can_be_stored(ensemble)
-    X, y = _as_trained(ensemble, data, *rows)
-    how = library_options(
-        max_estimators=max_estimators,
-        max_nodes=max_nodes,
-        max_bytes=max_bytes,
-        tolerance=tolerance,
-        confidence=confidence,
-        no_refine=no_refine,
-        no_rehearsal=no_rehearsal,
-        local=local,
-    )
-    result = compress_and_write(
-        steps,
+    facts, text = compress_and_write(
         ensemble,
-        X,
-        y,
-        destination,
-        how={**how, "evidence": str(evidence), "n_jobs": jobs},
-        test=None if test is None or unseen is None else _as_trained(ensemble, test, *unseen),
-        trust_pickle=trust_pickle,
+        _as_trained(ensemble, data, *rows),
+        None
+        if unseen is None or where.test is None
+        else _as_trained(ensemble, where.test, *unseen),
+        where,
+        screen,
+        {**method.options(), "evidence": str(evidence)},
+        allow_pickle=trust.trust_pickle,
     )
-    print_result(result, as_json=as_json)
+    screen.result(facts, text)
 
 
-def _as_trained(ensemble: Any, path: Path, features: Any, y: Any) -> tuple[Any, Any]:
+def _as_trained(ensemble: Any, path: Path, X: pd.DataFrame, y: pd.Series) -> Rows:
     """Rows in the form the ensemble was trained on: named columns in its order, or an array."""
-    columns = columns_for(ensemble, path, features)
-    if hasattr(columns, "columns"):
-        return as_numbers(path, columns), y.to_numpy()
-    return as_numbers(path, features).to_numpy(), y.to_numpy()
+    names = getattr(ensemble, "feature_names_in_", None)
+    if names is not None:
+        wanted = [str(name) for name in names]
+        check_columns(wanted, list(X.columns), path)
+        return as_numbers(path, X[wanted]), typed(y).to_numpy()
+    n_features = getattr(ensemble, "n_features_in_", X.shape[1])
+    if n_features != X.shape[1]:
+        raise CommandError(
+            f"the model was trained on {n_features} columns without names, but '{path}' has "
+            f"{X.shape[1]} beside the target; pass the table it was trained on."
+        )
+    return as_numbers(path, X).to_numpy(), typed(y).to_numpy()
+
+
+def compress_and_write(
+    ensemble: Any,
+    rows: Rows,
+    test: Rows | None,
+    where: Destination,
+    screen: Screen,
+    how: dict[str, Any],
+    *,
+    allow_pickle: bool = False,
+    categories: Categories | None = None,
+) -> tuple[dict[str, Any], str]:
+    """Compress a fitted ensemble, save it and its report, and tell what came of it.
+
+    Parameters
+    ----------
+    ensemble : fitted ensemble
+    rows, test : tuple of X, y
+        Its training rows, and rows nobody has trained on.
+    where : Destination
+    screen : Screen
+    how : dict
+        Options of `sparsebag.compress`.
+    allow_pickle : bool
+    categories : mapping of str to tuple of str, optional
+        Texts the columns of X are codes of; the file carries them.
+
+    Returns
+    -------
+    facts : dict
+        For ``--json``.
+    text : str
+        The same for people.
+    """
+    from sparsebag.compress import compress as compress_ensemble
+
+    started, report = time.perf_counter(), None
+    with screen.noting() as notes:
+        small = compress_ensemble(ensemble, *rows, verbose=screen.listen, **how)
+        seconds = time.perf_counter() - started
+        if test is not None or where.report is not None:
+            screen.step("comparing with the whole ensemble")
+            report = small.report(*(test or ()))
+    screen.step(f"writing {where.output}")
+    deployed = replace(small.compile(), categories=categories or None)
+    save(deployed, where.output, allow_pickle=allow_pickle)
+    if report is not None and where.report is not None:
+        try:
+            report.save(where.report)
+        except (OSError, ImportError) as error:
+            raise type(error)(f"{error} The model is in '{where.output}'.") from None
+    facts = _facts(small, where) | {"seconds": round(seconds, 3), "warnings": notes}
+    if report is not None and report.n_rows:
+        changes = {change.name: change.as_dict() for change in report.changes}
+        facts["test"] = {"rows": report.n_rows, "models": report.rows, "changes": changes}
+        facts["warnings"] += report.cautions
+    if small.local_ is not None:
+        facts["local"] = {"gate": small.local_.gate is not None, "told": str(small.local_)}
+    return facts, _in_words(small, report, where, facts)
+
+
+def _facts(small: Any, where: Destination) -> dict[str, Any]:
+    chosen = small.selection_
+    ratio, *interval = (
+        float(value) if np.isfinite(value) else None for value in (chosen.ratio, *chosen.interval)
+    )
+    return {
+        "model": str(where.output),
+        "report": None if where.report is None else str(where.report),
+        "task": "classification" if hasattr(small, "classes_") else "regression",
+        "members": chosen.after.members,
+        "of_members": chosen.before.members,
+        "nodes": chosen.after.nodes,
+        "of_nodes": chosen.before.nodes,
+        "file_bytes": where.output.stat().st_size,
+        "expected_risk": None if ratio is None else float(chosen.expected_risk),
+        "ratio": ratio,
+        "interval": interval,
+        "tolerance": chosen.tolerance,
+        "kept_whole": chosen.kept_whole,
+        "rows_verified_by": small.verified_by_,
+        "weights": small.weights_,
+    }
+
+
+def _in_words(small: Any, report: Any, where: Destination, facts: dict[str, Any]) -> str:
+    """The selection's lines, and six more at most."""
+    # Texts that columns are codes of are in the file, and sparsebag.compress knows none of them.
+    after = replace(small.selection_.after, nbytes=facts["file_bytes"])
+    lines = str(replace(small.selection_, after=after)).splitlines()
+    if "local" in facts:
+        lines.append(f"{'local':<9}{facts['local']['told'].splitlines()[0]}")
+    if report is not None and report.n_rows:
+        label = report.rows_are.split()[0].replace("training", "train")
+        for change in (change for change in report.changes if change.is_main):
+            lines.append(f"{label:<9}{change.in_words}: {change.verdict}")
+            label = ""
+        full, kept = list(report.rows.values())[:2]
+        lines.append(
+            f"{'speed':<9}{full['ms / 1000 rows']:.3g} → {kept['ms / 1000 rows']:.3g} ms for 1000 "
+            f"rows (compiled ensemble: {full['ms, compiled']:.3g} ms)"
+        )
+    lines.append(f"{'written':<9}{where.output}")
+    if where.report is not None:
+        lines.append(f"{'':<9}{where.report}")
+    # Under the words, beside their label.
+    return "\n".join(textwrap.fill(line, 80, subsequent_indent=" " * 9) for line in lines)

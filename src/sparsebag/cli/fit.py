@@ -1,7 +1,9 @@
-"""``sparsebag fit``: from a table straight to a small model; the forest is trained on the way."""
+"""``sparsebag fit`` and ``demo``: from rows straight to a small model; the forest on the way."""
 
 from __future__ import annotations
 
+import webbrowser
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
@@ -10,31 +12,22 @@ import numpy as np
 import pandas as pd
 import typer
 
-from sparsebag.cli import options
-from sparsebag.cli.compressing import (
-    Destination,
-    compress_and_write,
-    library_options,
-    print_result,
-)
-from sparsebag.cli.failures import CommandError, guarded
-from sparsebag.cli.models import check_columns
-from sparsebag.cli.signals import check_stopped
-from sparsebag.cli.tables import (
+from sparsebag.cli.command import CommandError, Screen
+from sparsebag.cli.compress import Destination, Method, Rows, Target, compress_and_write
+from sparsebag.cli.data import (
+    UnknownTexts,
     as_numbers,
+    check_columns,
+    find_categories,
     is_numeric,
-    labels_as_written,
-    read_table,
-    shown_names,
-    split_target,
+    read_rows,
+    shown,
+    typed,
 )
-from sparsebag.cli.terminal import Steps
-from sparsebag.cli.text_columns import UnknownTexts, find_categories, with_codes
-from sparsebag.deploy.text_columns import Categories
+from sparsebag.deploy.text_columns import encoded
 
 MOST_CLASSES = 20
 """Distinct whole numbers in a target beyond which it is taken for a quantity."""
-TREES_AT_A_TIME = 10
 
 
 class Task(StrEnum):
@@ -45,7 +38,35 @@ class Task(StrEnum):
     REGRESSION = "regression"
 
 
-@guarded
+@dataclass(frozen=True)
+class Forest:
+    """Options of the forest."""
+
+    task: Annotated[
+        Task,
+        typer.Option(
+            help="auto: classification for text and for up to 20 distinct whole numbers, else "
+            "regression."
+        ),
+    ] = Task.AUTO
+    trees: Annotated[int, typer.Option(help="Trees of the forest.", min=20)] = 300
+    seed: Annotated[int, typer.Option(help="Of the forest and of the rows held out.")] = 0
+
+    def grow(self, X: Any, y: np.ndarray, task: Task, jobs: int, screen: Screen) -> Any:
+        """A random forest, grown a few trees at a time so that it can be interrupted.
+
+        scikit-learn grows the same trees in parts as in one go.
+        """
+        from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
+
+        kind = RandomForestClassifier if task is Task.CLASSIFICATION else RandomForestRegressor
+        forest = kind(warm_start=True, random_state=self.seed, n_jobs=jobs)
+        for grown in range(0, self.trees, 10):
+            screen.step("growing tree", grown + 1, self.trees)
+            forest.set_params(n_estimators=min(self.trees, grown + 10)).fit(X, y)
+        return forest.set_params(warm_start=False)
+
+
 def fit(
     data: Annotated[
         Path,
@@ -55,10 +76,11 @@ def fit(
             allow_dash=True,
         ),
     ],
-    target: options.Target,
-    output: options.Output = Path("small.sbag"),
-    report: options.Report = None,
-    test: options.TestTable = None,
+    target: Target,
+    where: Destination,
+    forest: Forest,
+    method: Method,
+    screen: Screen,
     holdout: Annotated[
         float,
         typer.Option(
@@ -71,26 +93,6 @@ def fit(
         list[str] | None,
         typer.Option(help="A column not to learn from, such as a key; may be given again."),
     ] = None,
-    task: Annotated[
-        Task,
-        typer.Option(
-            help="auto: classification for text and for up to 20 distinct whole numbers, else "
-            "regression."
-        ),
-    ] = Task.AUTO,
-    trees: Annotated[int, typer.Option(help="Trees of the forest.", min=20)] = 300,
-    seed: Annotated[int, typer.Option(help="Of the forest and of the rows held out.")] = 0,
-    max_estimators: options.MaxEstimators = None,
-    max_nodes: options.MaxNodes = None,
-    max_bytes: options.MaxBytes = None,
-    tolerance: options.Tolerance = None,
-    confidence: options.Confidence = None,
-    no_refine: options.NoRefine = False,
-    no_rehearsal: options.NoRehearsal = False,
-    local: options.Local = None,
-    jobs: options.Jobs = -1,
-    as_json: options.AsJson = False,
-    quiet: options.Quiet = False,
 ) -> None:
     """Train a random forest on a table and make it small, in one go.
 
@@ -99,62 +101,99 @@ def fit(
 
     Example: sparsebag fit data.csv --target y -o small.sbag --report report.html
     """
-    destination = Destination(output, report)
-    destination.check(data, test)
-    steps = Steps(quiet or as_json)
-    steps.begin(f"reading {data}")
-    features, y = split_target(data, read_table(data), target)
-    X = _wanted(data, features, drop or [], steps)
-    kind, categories = _task(y, task), find_categories(data, X)
-    if kind is Task.CLASSIFICATION:
-        y = labels_as_written(data, target, y)
-    X = as_numbers(data, with_codes(X, categories))
+    from sklearn.model_selection import train_test_split
+
+    where.check(data)
+    screen.step(f"reading {data}")
+    X, y = read_rows(data, target)
+    X = _wanted(data, X, drop or [], screen)
+    task, y = _task_of(y, forest.task)
+    categories = find_categories(data, X)
+    X = as_numbers(data, encoded(X, categories, list(X.columns)))
     of_text = f", {len(categories)} of them text" if categories else ""
-    steps.say(f"target '{target}': {kind}, {len(X)} rows, {X.shape[1]} columns{of_text}")
-    unseen = None
-    if test is not None:
-        steps.begin(f"reading {test}")
-        features, y_test = split_target(test, read_table(test), target)
-        if not is_numeric(y):
-            y_test = labels_as_written(test, target, y_test, always=True)
-        check_columns(list(X.columns), list(features.columns), test)
-        unseen = _coded(test, features[list(X.columns)], categories, steps), y_test.to_numpy()
+    screen.say(f"target '{target}': {task}, {len(X)} rows, {X.shape[1]} columns{of_text}")
+    test = None
+    if where.test is not None:
+        screen.step(f"reading {where.test}")
+        X_test, y_test = read_rows(where.test, target)
+        check_columns(list(X.columns), list(X_test.columns), where.test)
+        X_test, unknown = X_test[list(X.columns)], UnknownTexts(categories)
+        unknown.count(X_test)
+        for note in unknown.notes(where.test):
+            screen.say(f"note: {note}")
+        codes = as_numbers(where.test, encoded(X_test, categories, list(X.columns)))
+        test = codes, (typed(y_test) if is_numeric(y) else y_test.astype(str)).to_numpy()
     elif holdout > 0.0:
-        X, X_test, y, y_test = _split(X, y, kind, holdout, seed)
-        unseen = X_test, y_test.to_numpy()
-        steps.say(f"{len(X_test)} rows held out for the report, {len(X)} to learn from")
-    forest = grow_forest(steps, X, y.to_numpy(), kind, trees, seed, jobs)
-    how = library_options(
-        max_estimators=max_estimators,
-        max_nodes=max_nodes,
-        max_bytes=max_bytes,
-        tolerance=tolerance,
-        confidence=confidence,
-        no_refine=no_refine,
-        no_rehearsal=no_rehearsal,
-        local=local,
+        both = {"test_size": holdout, "random_state": forest.seed}
+        try:
+            by_class = y if task is Task.CLASSIFICATION else None
+            X, X_test, y, y_test = train_test_split(X, y, stratify=by_class, **both)
+        except ValueError:  # a class of one row, or very few rows
+            X, X_test, y, y_test = train_test_split(X, y, **both)
+        test = X_test, y_test.to_numpy()
+        screen.say(f"{len(X_test)} rows held out for the report, {len(X)} to learn from")
+    rows = X, y.to_numpy()
+    ensemble = forest.grow(*rows, task, method.jobs, screen)
+    facts, text = compress_and_write(
+        ensemble, rows, test, where, screen, method.options(), categories=categories
     )
-    result = compress_and_write(
-        steps,
-        forest,
-        X,
-        y.to_numpy(),
-        destination,
-        how={**how, "n_jobs": jobs},
-        test=unseen,
-        categories=categories,
-    )
-    result["trees"] = trees
-    print_result(result, as_json=as_json)
+    screen.result({**facts, "trees": forest.trees}, text)
 
 
-def _wanted(data: Path, X: pd.DataFrame, drop: list[str], steps: Steps) -> pd.DataFrame:
+def demo(
+    screen: Screen,
+    folder: Annotated[
+        Path,
+        typer.Argument(help="Where models and the report go.", file_okay=False, metavar="FOLDER"),
+    ] = Path(),
+    open_report: Annotated[
+        bool, typer.Option("--open", help="Open the report in a browser.")
+    ] = False,
+) -> None:
+    """Compress two forests of 300 trees: handwritten digits, and a noisy signal.
+
+    Writes the models and a report, in half a minute.
+
+    Example: sparsebag demo --open
+    """
+    from sklearn.datasets import load_digits, make_friedman1
+
+    digits = Destination(folder / "sparsebag_demo.sbag", folder / "sparsebag_report.html")
+    noisy = Destination(folder / "sparsebag_noisy.sbag")
+    digits.check()
+    noisy.check()
+    rows = load_digits(return_X_y=True)
+    facts, first = _shown_on(rows, Task.CLASSIFICATION, digits, screen)
+    rows = make_friedman1(5000, noise=3.0, random_state=0)
+    facts["noisy"], second = _shown_on(rows, Task.REGRESSION, noisy, screen, tolerance=0.02)
+    text = (
+        f"Handwritten digits, 300 trees\n{first}\n\n"
+        f"A noisy signal (make_friedman1), 300 trees, --tolerance 0.02\n{second}\n\n"
+        f"Next: open {digits.report} in a browser\n"
+        f"      sparsebag inspect {digits.output}\n"
+        "      sparsebag fit your_table.csv --target your_column --report report.html"
+    )
+    screen.result(facts, text)
+    if open_report and digits.report is not None:
+        webbrowser.open(digits.report.absolute().as_uri())
+
+
+def _shown_on(rows: Rows, task: Task, where: Destination, screen: Screen, **how: Any) -> Any:
+    from sklearn.model_selection import train_test_split
+
+    X, X_test, y, y_test = train_test_split(*rows, test_size=0.3, random_state=0)
+    forest = Forest().grow(X, y, task, -1, screen)
+    how |= {"n_jobs": -1}
+    return compress_and_write(forest, (X, y), (X_test, y_test), where, screen, how)
+
+
+def _wanted(data: Path, X: pd.DataFrame, drop: list[str], screen: Screen) -> pd.DataFrame:
     """The columns to learn from: without those named, and without a row number nobody named."""
     unknown = [name for name in drop if name not in X.columns]
     if unknown:
-        raise CommandError(f"'{data}' has no column {shown_names(unknown)} to drop.")
-    if "" in X.columns and X[""].to_numpy().tolist() == list(range(len(X))):
-        steps.say("note: the column without a name counts the rows; it is left out.")
+        raise CommandError(f"'{data}' has no column {shown(unknown)} to drop.")
+    if "" in X.columns and X[""].tolist() == list(range(len(X))):
+        screen.say("note: the column without a name counts the rows; it is left out.")
         drop = [*drop, ""]
     X = X.drop(columns=drop)
     if not X.shape[1]:
@@ -162,62 +201,18 @@ def _wanted(data: Path, X: pd.DataFrame, drop: list[str], steps: Steps) -> pd.Da
     return X
 
 
-def _coded(path: Path, X: pd.DataFrame, categories: Categories, steps: Steps) -> pd.DataFrame:
-    """Test rows as the forest reads them."""
-    unknown = UnknownTexts(categories)
-    unknown.count(X)
-    for note in unknown.notes(path):
-        steps.say(f"note: {note}")
-    return as_numbers(path, with_codes(X, categories))
-
-
-def grow_forest(
-    steps: Steps, X: Any, y: np.ndarray, task: Task, trees: int, seed: int, jobs: int
-) -> Any:
-    """A random forest, grown a few trees at a time so that it can be interrupted.
-
-    scikit-learn grows the same trees in parts as in one go.
-
-    Parameters
-    ----------
-    steps : Steps
-    X, y : array-like
-    task : Task
-    trees, seed, jobs : int
-
-    Returns
-    -------
-    RandomForestClassifier or RandomForestRegressor
-    """
-    from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
-
-    kind = RandomForestClassifier if task is Task.CLASSIFICATION else RandomForestRegressor
-    forest = kind(warm_start=True, random_state=seed, n_jobs=jobs)
-    steps.begin(f"growing {trees} trees")
-    for grown in range(0, trees, TREES_AT_A_TIME):
-        check_stopped()
-        forest.set_params(n_estimators=min(trees, grown + TREES_AT_A_TIME)).fit(X, y)
-    return forest.set_params(warm_start=False)
-
-
-def _task(y: pd.Series, task: Task) -> Task:
+def _task_of(written: pd.Series, task: Task) -> tuple[Task, pd.Series]:
+    """What to learn, and the targets for it: numbers stay text where they are written as 007."""
+    y = typed(written)
     if y.nunique() < 2:
         raise CommandError(f"every row has the same target ({y.iloc[0]}); nothing to learn.")
-    numeric = pd.api.types.is_numeric_dtype(y) and not pd.api.types.is_bool_dtype(y)
+    numeric = is_numeric(y) and not pd.api.types.is_bool_dtype(y)
     if task is Task.REGRESSION and not numeric:
         raise CommandError(f"the target holds '{y.iloc[0]}', which is no number to regress on.")
-    if task is not Task.AUTO:
-        return task
-    whole = not numeric or bool(np.all(np.mod(y.to_numpy(dtype=float), 1.0) == 0.0))
-    few = whole and (not numeric or y.nunique() <= MOST_CLASSES)
-    return Task.CLASSIFICATION if few else Task.REGRESSION
-
-
-def _split(X: pd.DataFrame, y: pd.Series, task: Task, share: float, seed: int) -> Any:
-    from sklearn.model_selection import train_test_split
-
-    stratify = y if task is Task.CLASSIFICATION else None
-    try:
-        return train_test_split(X, y, test_size=share, random_state=seed, stratify=stratify)
-    except ValueError:  # a class of one row, or very few rows
-        return train_test_split(X, y, test_size=share, random_state=seed)
+    if task is Task.AUTO:
+        few = numeric and y.nunique() <= MOST_CLASSES and bool(np.all(np.mod(y, 1) == 0))
+        task = Task.CLASSIFICATION if few or not numeric else Task.REGRESSION
+    if task is Task.CLASSIFICATION and numeric and not is_numeric(written):
+        as_again = y.map(repr).tolist() == written.tolist()
+        y = y if as_again else written
+    return task, y

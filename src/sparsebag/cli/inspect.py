@@ -1,132 +1,219 @@
-"""``sparsebag inspect``: what is in a .sbag file."""
+"""What is done with a ``.sbag`` file: ``sparsebag inspect``, ``export`` and ``bench``."""
 
 from __future__ import annotations
 
+import io
+import time
+import zipfile
+from collections.abc import Callable
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
 import typer
-from rich.console import Console
-from rich.table import Table
 
-from sparsebag.cli import options
-from sparsebag.cli.failures import guarded
-from sparsebag.cli.models import read_compiled
-from sparsebag.cli.tables import shown_names
-from sparsebag.cli.terminal import print_json
+from sparsebag.cli.command import CommandError, ExitCode, Screen, TrustPickle
+from sparsebag.cli.data import Table, as_numbers, check_columns, shown
+from sparsebag.cli.models import check_can_be_written, read_compiled, read_ensemble_file
 from sparsebag.deploy.artifact import VERSION
 from sparsebag.deploy.compiled import CompiledEnsemble
+from sparsebag.deploy.text_columns import encoded
 from sparsebag.deploy.trees import FlatTrees
+from sparsebag.deploy.whole_file import write_whole
 
-SHOWN_CLASSES = 12
+Model = Annotated[Path, typer.Argument(help="A .sbag file.", metavar="MODEL")]
+SECONDS_EACH = 1.0
+"""Time spent on each figure; the best call counts, because load only ever adds."""
+TEXT_AS_CODES = (
+    "Columns of text must be passed as numbers: the position of each text in the lists that "
+    "`sparsebag inspect {model} --json` shows under categories, and NaN for any other."
+)
 
 
-@guarded
-def inspect(
-    model: Annotated[Path, typer.Argument(help="A .sbag file.", metavar="MODEL")],
-    trust_pickle: options.TrustPickle = False,
-    as_json: options.AsJson = False,
-) -> None:
+def inspect(model: Model, screen: Screen, trust_pickle: TrustPickle = False) -> None:
     """Show what a compressed model holds; the file's checksum is verified on the way.
 
     Example: sparsebag inspect small.sbag
     """
     compiled = read_compiled(model, trust_pickle=trust_pickle)
-    facts = describe(compiled)
-    facts["file"], facts["file_bytes"], facts["format_version"] = (
-        str(model),
-        model.stat().st_size,
-        VERSION,
-    )
-    if as_json:
-        print_json(facts)
-        return
-    table = Table(show_header=False, box=None, pad_edge=False)
-    table.add_column(style="bold", no_wrap=True)
-    table.add_column()
-    for name, value in _rows(facts):
-        table.add_row(name, value)
-    console = Console(highlight=False)
-    console.print(f"{model} (sound, format {VERSION})", markup=False, soft_wrap=True)
-    console.print(table)
+    facts = _facts(compiled)
+    facts |= {"file": str(model), "file_bytes": model.stat().st_size, "format_version": VERSION}
+    lines = [
+        f"{name.replace('_', ' '):<22}{_in_words(value)}"
+        for name, value in facts.items()
+        if value is not None
+    ]
+    screen.result(facts, "\n".join([f"{model} (sound, format {VERSION})", *lines]))
 
 
-def describe(compiled: CompiledEnsemble) -> dict[str, Any]:
-    """A compiled model's facts by name.
-
-    Parameters
-    ----------
-    compiled : CompiledEnsemble
-
-    Returns
-    -------
-    dict
-    """
-    flat = [group for group in compiled.groups if isinstance(group, FlatTrees)]
-    calibrator = compiled.calibrator
+def _facts(compiled: CompiledEnsemble) -> dict[str, Any]:
+    found = None
+    if compiled.calibrator is not None:
+        numbers = compiled.calibrator.params.items()
+        found = {name: np.squeeze(value).tolist() for name, value in numbers}
+        found = {"kind": compiled.calibrator.kind, **found}
+    trees = [group for group in compiled.groups if isinstance(group, FlatTrees)]
     return {
         "task": "regression" if compiled.classes is None else "classification",
-        "classes": None if compiled.classes is None else list(compiled.classes.tolist()),
+        "classes": None if compiled.classes is None else compiled.classes.tolist(),
         "members": len(compiled.paths),
         "models_evaluated": compiled.n_models,
         "paths": {path: compiled.paths.count(path) for path in dict.fromkeys(compiled.paths)},
-        "inner_nodes": sum(len(group.threshold) for group in flat),
+        "inner_nodes": sum(len(group.threshold) for group in trees),
         "memory_bytes": compiled.nbytes,
         "columns": compiled.n_features,
-        "column_names": None if compiled.feature_names is None else list(compiled.feature_names),
+        "column_names": compiled.feature_names,
         "categories": compiled.categories,
         "takes_missing_values": compiled.allow_nan,
         "floor": compiled.floor,
-        "calibrator": None
-        if calibrator is None
-        else {"kind": calibrator.kind, **{k: _plain(v) for k, v in calibrator.params.items()}},
+        "calibrator": found,
         "gate": None if compiled.gate is None else str(compiled.gate).removeprefix("gate "),
     }
 
 
-def _plain(value: Any) -> Any:
-    array = np.asarray(value, dtype=float)
-    return float(array.item()) if array.size == 1 else array.tolist()
+def _in_words(value: Any) -> str:
+    """A fact for people: of many things the first, of lists within lists their length."""
+    if isinstance(value, dict):
+        told = {
+            name: f"({len(v)})" if isinstance(v, (list, tuple)) else _in_words(v)
+            for name, v in value.items()
+        }
+        return ", ".join(f"{name} {words}" for name, words in told.items())
+    if isinstance(value, (list, tuple)):
+        return f"{len(value)}: {shown(value)}"
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    return f"{value:,}" if type(value) is int else str(value)
 
 
-def _rows(facts: dict[str, Any]) -> list[tuple[str, str]]:
-    kinds = ", ".join(f"{n} {path}" for path, n in facts["paths"].items())
-    rows = [("task", facts["task"])]
-    if facts["classes"] is not None:
-        labels = [str(label) for label in facts["classes"]]
-        rows.append(("classes", f"{len(labels)}: {_some(labels)}"))
-    rows.append(("members", f"{facts['members']} ({kinds})"))
-    if facts["inner_nodes"]:
-        rows.append(("inner nodes", f"{facts['inner_nodes']:,}"))
-    rows.append(("file", f"{facts['file_bytes']:,} bytes"))
-    rows.append(("memory", f"{facts['memory_bytes']:,} bytes"))
-    names = facts["column_names"]
-    named = "" if names is None else f": {shown_names(names)}"
-    rows.append(("columns", f"{facts['columns']}{named}"))
-    if facts["categories"]:
-        told = [f"{name} ({len(texts)} texts)" for name, texts in facts["categories"].items()]
-        rows.append(("columns of text", _some(told)))
-    rows.append(("missing values", "routed" if facts["takes_missing_values"] else "refused"))
-    if facts["task"] == "classification":
-        rows.append(("floor", f"{facts['floor']:g}"))
-        rows.append(("calibrator", _calibrator(facts["calibrator"])))
-    if facts["gate"] is not None:
-        rows.append(("local weights", facts["gate"]))
-    return rows
+class Form(StrEnum):
+    """What a model can be exported to."""
+
+    ONNX = "onnx"
+    TREELITE = "treelite"
+    SKLEARN = "sklearn"
 
 
-def _calibrator(found: dict[str, Any] | None) -> str:
-    if found is None:
-        return "none"
-    small = [
-        f"{name} {value:.4g}"
-        for name, value in found.items()
-        if name != "kind" and isinstance(value, float)
+SUFFIXES = {Form.ONNX: ".onnx", Form.TREELITE: ".treelite", Form.SKLEARN: ".skops"}
+
+
+def export(
+    model: Model,
+    to: Annotated[Form, typer.Option(help="The form to write.")],
+    screen: Screen,
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "--output",
+            "-o",
+            help="Default: MODEL with the suffix .onnx, .treelite or .skops (.joblib for sklearn "
+            "writes a pickle).",
+        ),
+    ] = None,
+    trust_pickle: TrustPickle = False,
+) -> None:
+    """Write a compressed model for ONNX Runtime, treelite or scikit-learn.
+
+    Each export is compared with the model before it is written, on rows at the model's own
+    thresholds.
+
+    Example: sparsebag export small.sbag --to onnx
+    """
+    path = output or model.with_suffix(SUFFIXES[to])
+    check_can_be_written(path, unlike=(model,))
+    compiled = read_compiled(model, trust_pickle=trust_pickle)
+    content, note = _exported(compiled, to, path.suffix.lower())
+    if compiled.categories:
+        note = f"{note} {TEXT_AS_CODES.format(model=model)}".strip()
+    write_whole(path, content)
+    facts = {"output": str(path), "bytes": len(content), "to": to, "note": note}
+    written = f"Written to {path} ({len(content):,} bytes), verified against {model}."
+    screen.result(facts, f"{written}\n{note}".strip())
+
+
+def _exported(compiled: CompiledEnsemble, to: Form, suffix: str) -> tuple[bytes, str]:
+    """The content of the file, and what to say about it."""
+    if to is Form.ONNX:
+        from sparsebag.deploy.export_onnx import export_onnx
+
+        return bytes(export_onnx(compiled).graph.SerializeToString()), ""
+    if to is Form.TREELITE:
+        from sparsebag.deploy.export_treelite import export_treelite
+
+        exported = export_treelite(compiled)
+        return bytes(exported.trees.serialize_bytes()), exported.note or ""
+    from sparsebag.deploy.export_sklearn import export_sklearn
+    from sparsebag.deploy.to_members import as_members
+
+    ensemble, file = export_sklearn(compiled, *as_members(compiled)), io.BytesIO()
+    if suffix != ".skops":
+        import joblib
+
+        joblib.dump(ensemble, file)
+        return file.getvalue(), "A pickle: only load it where you trust the file."
+    try:
+        import skops.io
+    except ImportError:
+        raise CommandError(
+            "a .skops file needs skops (pip install 'sparsebag[cli]'); or name a .joblib file: -o.",
+            ExitCode.MISSING_EXTRA,
+        ) from None
+    skops.io.dump(ensemble, file, compression=zipfile.ZIP_DEFLATED)  # a twentieth of stored
+    return file.getvalue(), ""
+
+
+def bench(
+    model: Model,
+    data: Annotated[Path, typer.Argument(help="Rows to predict: CSV or Parquet.", metavar="DATA")],
+    screen: Screen,
+    against: Annotated[
+        Path | None,
+        typer.Option(help="The ensemble it was made of (skops, or a pickle), timed beside it."),
+    ] = None,
+    trust_pickle: TrustPickle = False,
+) -> None:
+    """Time a model on your rows: one row, and a thousand, one thread.
+
+    Example: sparsebag bench small.sbag data.csv --against forest.skops
+    """
+    compiled = read_compiled(model, trust_pickle=trust_pickle)
+    rows = Table(data).read()
+    names = list(compiled.feature_names or rows.columns)
+    check_columns(names, list(rows.columns), data)
+    X = as_numbers(data, encoded(rows[names], compiled.categories, names))
+    X = X.iloc[np.resize(np.arange(len(X)), 1000)].reset_index(drop=True)
+    batch = X.to_numpy(dtype=np.float32)
+    regression = compiled.classes is None
+    one = compiled.predict_one if regression else compiled.predict_proba_one
+    many = compiled.predict if regression else compiled.predict_proba
+    screen.step(f"timing {model}")
+    found = {model.name: _times(lambda: one(batch[0]), lambda: many(batch))}
+    if against is not None:
+        ensemble = read_ensemble_file(against, trust_pickle=trust_pickle)
+        ensemble = ensemble.set_params(n_jobs=1) if hasattr(ensemble, "n_jobs") else ensemble
+        its_rows: Any = X if hasattr(ensemble, "feature_names_in_") else batch
+        call = ensemble.predict if regression else ensemble.predict_proba
+        screen.step(f"timing {against}")
+        found[against.name] = _times(lambda: call(its_rows[:1]), lambda: call(its_rows))
+    width = max(map(len, found))
+    lines = [f"{'':<{width}}  {'one row':>12}  {'1000 rows':>12}"]
+    lines += [
+        f"{name:<{width}}  {took['one_row_us']:>9,.1f} µs  {took['batch_ms']:>9,.2f} ms"
+        for name, took in found.items()
     ]
-    return ", ".join([str(found["kind"]).replace("_", " "), *small])
+    screen.result(found, "\n".join(lines))
 
 
-def _some(labels: list[str]) -> str:
-    more = f" and {len(labels) - SHOWN_CLASSES} more" if len(labels) > SHOWN_CLASSES else ""
-    return ", ".join(labels[:SHOWN_CLASSES]) + more
+def _times(one: Callable[[], Any], many: Callable[[], Any]) -> dict[str, float]:
+    return {"one_row_us": 1e6 * _best(one), "batch_ms": 1e3 * _best(many)}
+
+
+def _best(call: Callable[[], Any]) -> float:
+    call()
+    best, end = float("inf"), time.perf_counter() + SECONDS_EACH
+    while time.perf_counter() < end:
+        clock, processor = time.perf_counter(), time.process_time()
+        call()
+        best = min(best, time.perf_counter() - clock, time.process_time() - processor)
+    return best

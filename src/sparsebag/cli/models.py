@@ -1,23 +1,21 @@
-"""Models in: skops files, pickles where the user says so, and ``.sbag`` files."""
+"""Models in: skops files, pickles where the user says so, ``.sbag`` files; and files out."""
 
 from __future__ import annotations
 
+import os
 import zipfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
-from sparsebag.cli.failures import CommandError, ExitCode, one_line
-from sparsebag.cli.sound_trees import check_trees
-from sparsebag.cli.tables import check_readable, shown_names
+from sparsebag.cli.command import CommandError, ExitCode, one_line
+from sparsebag.cli.data import check_readable
 from sparsebag.deploy.artifact import MAGIC, ArtifactError, load
 from sparsebag.deploy.compiled import CompiledEnsemble
 
-SHOWN_TYPES = 5
-CHECKED_HERE = ("sklearn.tree._tree.Tree",)
+CHECKED_HERE = "sklearn.tree._tree.Tree"
 """Not trusted by skops: a forged tree could read outside its arrays. `check_trees` looks."""
 
 
@@ -31,20 +29,15 @@ def read_ensemble_file(path: Path, *, trust_pickle: bool, trusted: Sequence[str]
         Whether a pickle may be loaded, which runs the code in it.
     trusted : sequence of str
         Types in a skops file to trust beside those skops knows.
-
-    Returns
-    -------
-    object
     """
     check_readable(path)
     with open(path, "rb") as file:
-        start = file.read(len(MAGIC))
-    if start == MAGIC:
-        raise CommandError(
-            f"'{path}' is a compressed model already; give the ensemble it was made of."
-        )
+        if file.read(len(MAGIC)) == MAGIC:
+            raise CommandError(
+                f"'{path}' is a compressed model already; give the ensemble it was made of."
+            )
     if zipfile.is_zipfile(path):
-        return _from_skops(path, trusted)
+        return _from_skops(path, [CHECKED_HERE, *trusted])
     if not trust_pickle:
         raise CommandError(
             f"'{path}' is no skops file; as a pickle it could run any code when it is loaded, so "
@@ -55,8 +48,6 @@ def read_ensemble_file(path: Path, *, trust_pickle: bool, trusted: Sequence[str]
         import joblib
 
         return joblib.load(path)
-    except KeyboardInterrupt:
-        raise
     except Exception as error:  # a pickle may raise anything
         kind = type(error).__name__
         raise CommandError(
@@ -64,7 +55,7 @@ def read_ensemble_file(path: Path, *, trust_pickle: bool, trusted: Sequence[str]
         ) from None
 
 
-def _from_skops(path: Path, trusted: Sequence[str]) -> Any:
+def _from_skops(path: Path, trusted: list[str]) -> Any:
     try:
         import skops.io as sio
     except ImportError:
@@ -72,7 +63,6 @@ def _from_skops(path: Path, trusted: Sequence[str]) -> Any:
             "reading skops files needs skops; run: pip install 'sparsebag[cli]'.",
             ExitCode.MISSING_EXTRA,
         ) from None
-    trusted = [*CHECKED_HERE, *trusted]
     try:
         unknown = [t for t in sio.get_untrusted_types(file=path) if t not in trusted]
         if not unknown:
@@ -83,49 +73,113 @@ def _from_skops(path: Path, trusted: Sequence[str]) -> Any:
         raise CommandError(
             f"'{path}' is no sound skops file ({type(error).__name__}: {one_line(error)[:200]})."
         ) from None
-    flags = " ".join(f"--trust-type {name}" for name in unknown[:SHOWN_TYPES])
+    flags = " ".join(f"--trust-type {name}" for name in unknown[:5])
     raise CommandError(
         f"'{path}' holds {len(unknown)} types skops does not know to be harmless; if you made the "
         f"file yourself, add {flags}."
     )
 
 
-def check_can_be_stored(ensemble: Any) -> None:
-    """Refuse members a file could only hold as pickles, before they are compressed in vain.
+def check_trees(model: Any) -> None:
+    """Refuse trees whose nodes lead astray, or whose widths are not those of their models.
 
-    Parameters
-    ----------
-    ensemble : fitted ensemble
+    scikit-learn's kernels follow a tree's nodes and count on the widths its models state; neither
+    is checked when they predict.
     """
+    from sklearn.ensemble._forest import BaseForest
+    from sklearn.tree import BaseDecisionTree
+    from sklearn.tree._tree import Tree
+
+    for thing in _inside(model):
+        if isinstance(thing, Tree):
+            _check_nodes(thing)
+        elif isinstance(thing, BaseDecisionTree) and hasattr(thing, "tree_"):
+            _check_widths(thing)
+        if hasattr(thing, "estimators_"):
+            _check_members(thing, is_forest=isinstance(thing, BaseForest))
+
+
+def _inside(model: Any) -> Iterator[Any]:
+    """A model and everything it holds, each once."""
+    seen: set[int] = set()
+    pending = [model]
+    while pending:
+        thing = pending.pop()
+        if id(thing) in seen:
+            continue
+        seen.add(id(thing))
+        yield thing
+        if isinstance(thing, dict):
+            pending += thing.values()
+        elif isinstance(thing, (list, tuple, set)):
+            pending += thing
+        elif isinstance(thing, np.ndarray):
+            pending += thing.ravel().tolist() if thing.dtype == object else []
+        elif hasattr(thing, "__dict__"):
+            pending += vars(thing).values()
+
+
+def _check_nodes(tree: Any) -> None:
+    at, inner = np.arange(tree.node_count), tree.children_left != -1
+    sound = np.array_equal(inner, tree.children_right != -1)
+    for child in (tree.children_left[inner], tree.children_right[inner]):
+        sound = sound and bool(np.all((child > at[inner]) & (child < len(at))))
+    feature = tree.feature[inner]
+    if not sound or np.any((feature < 0) | (feature >= tree.n_features)):
+        raise ValueError("a tree's nodes lead outside it")
+
+
+def _check_widths(model: Any) -> None:
+    tree, classes = model.tree_, getattr(model, "classes_", None)
+    n_classes = 1 if classes is None else len(classes)
+    sound = (
+        tree.n_features == model.n_features_in_
+        and tree.n_outputs == 1 == getattr(model, "n_outputs_", 1)
+        and int(tree.n_classes[0]) == n_classes == int(np.max(getattr(model, "n_classes_", 1)))
+        and tree.value.shape[1:] == (1, n_classes)
+    )
+    if not sound:
+        raise ValueError("a tree reads or tells something else than its model says")
+
+
+def _check_members(ensemble: Any, *, is_forest: bool) -> None:
+    members = np.ravel(np.asarray(ensemble.estimators_, dtype=object))
+    width = getattr(ensemble, "n_features_in_", None)
+    subsets = getattr(ensemble, "estimators_features_", None)
+    n_classes = len(getattr(ensemble, "classes_", ()))
+    for j, member in enumerate(members):
+        reads, expected = getattr(member, "n_features_in_", None), width
+        if subsets is not None:
+            columns = np.asarray(subsets[j])
+            expected = len(columns)
+            if width is not None and np.any((columns < 0) | (columns >= width)):
+                raise ValueError("a member reads columns its ensemble does not have")
+        if None not in (reads, expected) and reads != expected:
+            raise ValueError("a member reads another number of columns than its ensemble")
+        if is_forest and len(getattr(member, "classes_", ())) != n_classes:
+            raise ValueError("a tree votes for other classes than its forest")
+
+
+def check_can_be_stored(ensemble: Any) -> None:
+    """Refuse members a file could only hold as pickles, before they are compressed in vain."""
     from sparsebag.deploy.from_members import compile_members
     from sparsebag.deploy.other import OtherMembers
     from sparsebag.evidence.from_ensemble import read_ensemble
 
     pool = read_ensemble(ensemble)
-    if all(member.is_tree for member in pool.members):
-        return
-    n = len(pool.members)
-    if any(isinstance(g, OtherMembers) for g in compile_members(pool, np.full(n, 1 / n)).groups):
-        name = next(type(m.estimator).__name__ for m in pool.members if not m.is_tree)
+    others = [member for member in pool.members if not member.is_tree]
+    weights = np.full(len(pool.members), 1 / len(pool.members))
+    if others and any(
+        isinstance(group, OtherMembers) for group in compile_members(pool, weights).groups
+    ):
         raise CommandError(
-            f"members such as a {name} have no form but a pickle, which runs code when it is "
-            "loaded; add --trust-pickle to store them all the same."
+            f"members such as a {type(others[0].estimator).__name__} have no form but a pickle, "
+            "which runs code when it is loaded; add --trust-pickle to store them all the same."
         )
 
 
 def read_compiled(path: Path, *, trust_pickle: bool = False) -> CompiledEnsemble:
-    """A compressed model from its ``.sbag`` file.
-
-    Parameters
-    ----------
-    path : Path
-    trust_pickle : bool
-        Whether members stored as pickles may be loaded.
-
-    Returns
-    -------
-    CompiledEnsemble
-    """
+    """A compressed model from its ``.sbag`` file; pickled members only where they are trusted."""
     check_readable(path)
     try:
         return load(path, allow_pickle=trust_pickle)
@@ -133,48 +187,29 @@ def read_compiled(path: Path, *, trust_pickle: bool = False) -> CompiledEnsemble
         raise CommandError(f"'{path}': {one_line(error)}") from None
 
 
-def columns_for(model: Any, path: Path, X: pd.DataFrame) -> Any:
-    """The columns of a table that a fitted model was trained on, in its order.
+def check_can_be_written(path: Path | None, *, unlike: tuple[Path | None, ...] = ()) -> None:
+    """Refuse a path that cannot be written, before hours are spent on what belongs there.
 
     Parameters
     ----------
-    model : fitted estimator
-    path : Path
-        Where the table came from, for messages.
-    X : pandas.DataFrame
-
-    Returns
-    -------
-    pandas.DataFrame or ndarray
-        An array for a model that was fitted without column names.
+    path : Path or None
+    unlike : tuple of Path
+        Files that are read, or written too.
     """
-    names = getattr(model, "feature_names_in_", None)
-    if names is not None:
-        wanted = [str(name) for name in names]
-        check_columns(wanted, [str(name) for name in X.columns], path)
-        return X[wanted]
-    n_features = getattr(model, "n_features_in_", X.shape[1])
-    if n_features != X.shape[1]:
-        raise CommandError(
-            f"the model was trained on {n_features} columns without names, but '{path}' has "
-            f"{X.shape[1]} beside the target; pass the table it was trained on."
-        )
-    return X.to_numpy()
-
-
-def check_columns(wanted: Sequence[str], found: Sequence[str], path: Path) -> None:
-    """Refuse a table that lacks columns the model was trained on.
-
-    Parameters
-    ----------
-    wanted, found : sequence of str
-    path : Path
-    """
-    known = set(found)
-    missing = [name for name in wanted if name not in known]
-    if missing:
-        verb = "is" if len(missing) == 1 else "are"
-        raise CommandError(
-            f"the model was trained on other columns: {shown_names(missing)} {verb} not in "
-            f"'{path}', which has {shown_names(found)}."
-        )
+    if path is None:
+        return
+    folder = path.absolute().parent
+    if path.is_dir():
+        wrong = f"'{path}' is a folder; name a file in it."
+    elif path.exists() and not path.is_file():
+        wrong = f"'{path}' is a device or a pipe; name a file."
+    elif not folder.is_dir():
+        wrong = f"'{path}' cannot be written: the folder '{folder}' does not exist."
+    elif not os.access(folder, os.W_OK):
+        wrong = f"'{path}' cannot be written: the folder '{folder}' may not be written to."
+    elif any(other is not None and path.resolve() == other.resolve() for other in unlike):
+        wrong = f"'{path}' is named twice, and one would overwrite the other; name another file."
+        raise CommandError(wrong, ExitCode.USAGE)
+    else:
+        return
+    raise CommandError(wrong, ExitCode.CANNOT_WRITE)

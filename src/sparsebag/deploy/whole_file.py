@@ -9,7 +9,7 @@ import os
 import secrets
 import stat
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,12 +22,28 @@ PRIVATE, USUAL = 0o600, 0o666
 def write_whole(path: Any, content: bytes) -> None:
     """Write a file; a crash or a full disk leaves the old one, never half a new one.
 
+    Parameters
+    ----------
+    path : path-like
+    content : bytes
+    """
+    with whole_file(path) as file:
+        file.write(content)
+
+
+@contextlib.contextmanager
+def whole_file(path: Any) -> Iterator[Any]:
+    """A new file that takes its name when it is complete; what was there before stays till then.
+
     An old file's permissions stay, and a link is followed.
 
     Parameters
     ----------
     path : path-like
-    content : bytes
+
+    Yields
+    ------
+    binary file
     """
     target = Path(os.path.realpath(os.fsdecode(path)))
     partial = target.with_name(f"{_prefix(target)}{secrets.token_hex(8)}.part")
@@ -37,7 +53,7 @@ def write_whole(path: Any, content: bytes) -> None:
         with _new_file(partial, USUAL if mode is None else PRIVATE) as file:
             if mode is not None:
                 os.chmod(partial, mode)
-            file.write(content)
+            yield file
             file.flush()
             os.fsync(file.fileno())  # the data before the name
         os.replace(partial, target)

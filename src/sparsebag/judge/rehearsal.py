@@ -146,7 +146,7 @@ def rehearse(
     n_trees = TREES if len(rows.target) < MANY_ROWS else FEW_TREES
     parts = []
     for number, held in enumerate(splits):
-        progress.say(f"rehearsal {number + 1} of {len(splits)}")
+        progress.say("rehearsal", number + 1, len(splits))
         kept = np.setdiff1d(np.arange(len(rows.target)), held)
         train, test = rows.take(kept), rows.take(held)
         copy, columns = _copy(pool, train, n_trees, number, n_jobs)

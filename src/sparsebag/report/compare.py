@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import inspect
 import pickle
 import platform
 import time
@@ -234,5 +235,6 @@ def _shown(value: Any) -> str:
     inner = getattr(value, "estimator", None)
     if inner is not None and type(value).__name__ == "FrozenEstimator":
         return f"{type(inner).__name__}, fitted beforehand"
-    simple = value is None or isinstance(value, (str, int, float, bool))
-    return str(value) if simple else type(value).__name__
+    if value is None or isinstance(value, (str, int, float, bool)):
+        return str(value)
+    return "a function" if inspect.isroutine(value) else type(value).__name__

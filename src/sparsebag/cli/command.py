@@ -1,0 +1,251 @@
+"""What all commands share: groups of options, what is printed, and how a command fails.
+
+A group of options is a dataclass whose fields are annotated as typer's options: a command takes
+one as a parameter, and its fields become options of the command.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import errno
+import functools
+import inspect
+import json
+import os
+import signal
+import sys
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from enum import IntEnum
+from types import FrameType
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+from sparsebag.progress import Event
+
+LINES_EVERY = 5.0
+"""Seconds between lines on the same step, where there is no terminal for a bar."""
+TrustPickle = Annotated[
+    bool,
+    typer.Option(
+        "--trust-pickle",
+        help="Load pickles, and store members that have no other form as such. A pickle can run "
+        "any code when it is loaded: only for files you made yourself.",
+    ),
+]
+Jobs = Annotated[int, typer.Option(help="Threads; -1 is one a processor.")]
+
+
+class ExitCode(IntEnum):
+    """What the shell sees. 2 is typer's own, for options that do not exist or make no sense."""
+
+    DONE = 0
+    BUG = 1
+    USAGE = 2
+    BAD_INPUT = 3
+    CANNOT_WRITE = 4
+    MISSING_EXTRA = 5
+    HUNG_UP = 129
+    INTERRUPTED = 130
+    CLOSED_PIPE = 141
+    TERMINATED = 143
+
+
+class CommandError(Exception):
+    """What went wrong, in one sentence for the user, and the exit code."""
+
+    def __init__(self, sentence: str, code: ExitCode = ExitCode.BAD_INPUT) -> None:
+        super().__init__(sentence)
+        self.code = code
+
+
+class Stopped(KeyboardInterrupt):
+    """The signal that came; a KeyboardInterrupt, so that everything is tidied up for it."""
+
+    came: int | None = None
+
+
+def end_on_signals() -> None:
+    """Ctrl-C, kill and a closed terminal end a command alike: clean, each with its own code."""
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        Stopped.came = number
+        raise Stopped
+
+    for name in ("SIGINT", "SIGTERM", "SIGHUP"):  # Windows knows no SIGHUP
+        number = getattr(signal, name, None)
+        # What nohup, or a shell in the background, has told us to ignore stays ignored.
+        if number is not None and signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, stop)
+
+
+@dataclasses.dataclass
+class Screen:
+    """What is printed: progress on standard error, results on standard output."""
+
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print one JSON object, for machines.")
+    ] = False
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")] = False
+
+    def __post_init__(self) -> None:
+        self.quiet = self.quiet or self.as_json
+        self._bar: Progress | None = None
+        self._told = ("", 0.0)
+
+    def step(self, text: str, number: int = 0, total: int = 0) -> None:
+        """Say which step begins, or how far it is: a bar in a terminal, lines elsewhere."""
+        if Stopped.came is not None:  # somebody swallowed the exception, as callbacks can
+            raise Stopped
+        if self.quiet:
+            return
+        if sys.stderr.isatty():
+            self._draw(text, number, total)
+        elif text != self._told[0] or time.monotonic() > self._told[1] + LINES_EVERY:
+            self.say(f"{text} {number} of {total} ..." if number else f"{text} ...")
+            self._told = text, time.monotonic()
+
+    def listen(self, event: Event) -> None:
+        """The library's progress as steps: for ``verbose=``."""
+        self.step(event.step, event.number, event.total)
+
+    def say(self, text: str) -> None:
+        """A line for people."""
+        if not self.quiet:
+            self.close()
+            print(text, file=sys.stderr, flush=True)
+
+    @contextlib.contextmanager
+    def noting(self) -> Iterator[list[str]]:
+        """Say the library's warnings as notes, each once; gives a list of them at the end."""
+        notes: list[str] = []
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            yield notes
+        notes += dict.fromkeys(one_line(warning.message) for warning in caught)
+        for text in notes:
+            self.say(f"note: {text}")
+
+    def result(self, facts: dict[str, Any], text: str) -> None:
+        """What came of it: text for people, wrapped in a terminal, or one object."""
+        self.close()
+        if self.as_json:
+            print(json.dumps(facts, allow_nan=False, default=_plain))
+        elif text:
+            console = Console(highlight=False)
+            console.print(text, markup=False, soft_wrap=not console.is_terminal)
+
+    def close(self) -> None:
+        """Take the bar away."""
+        if self._bar is not None:
+            self._bar.stop()
+            self._bar = None
+
+    def _draw(self, text: str, number: int, total: int) -> None:
+        if self._bar is None:
+            columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
+            left = TimeRemainingColumn()
+            self._bar = Progress(*columns, left, console=Console(stderr=True), transient=True)
+            self._bar.start()
+        if not self._bar.tasks or self._bar.tasks[0].description != text:
+            for task in self._bar.task_ids:
+                self._bar.remove_task(task)
+            self._bar.add_task(text, total=total or None)
+        self._bar.update(self._bar.task_ids[0], completed=max(number - 1, 0))
+
+
+def command(function: Callable[..., None]) -> Callable[..., None]:
+    """A command for typer: its groups become options, its errors one sentence and an exit code.
+
+    What the library refuses (ValueError, TypeError) is the user's input, and its messages are
+    written for users. With ``--json`` the sentence is also an object on standard output.
+    ``SPARSEBAG_DEBUG=1`` lets tracebacks through.
+    """
+    groups: dict[str, tuple[Any, list[str]]] = {}
+    parameters: list[inspect.Parameter] = []
+    for own in inspect.signature(function, eval_str=True).parameters.values():
+        if dataclasses.is_dataclass(own.annotation):
+            group: Any = own.annotation
+            inner = inspect.signature(group, eval_str=True).parameters
+            groups[own.name] = group, list(inner)
+            parameters += inner.values()
+        else:
+            parameters.append(own)
+
+    @functools.wraps(function)
+    def run(**given: Any) -> None:
+        for name, (group, options) in groups.items():
+            given[name] = group(**{option: given.pop(option) for option in options})
+        screen = given["screen"]
+        try:
+            function(**given)
+            sys.stdout.flush()
+        except (typer.Exit, typer.Abort, typer.BadParameter):
+            raise
+        except BrokenPipeError:  # nobody reads: Python must not complain when it exits
+            with contextlib.suppress(OSError):
+                os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            raise typer.Exit(ExitCode.CLOSED_PIPE) from None
+        except (Exception, KeyboardInterrupt) as error:
+            if os.environ.get("SPARSEBAG_DEBUG"):
+                raise
+            sentence, code = _told(error)
+            screen.close()
+            print(f"sparsebag: {sentence}", file=sys.stderr)
+            if screen.as_json:
+                print(json.dumps({"error": sentence, "exit_code": int(code)}))
+            raise typer.Exit(code) from None
+        finally:
+            screen.close()
+
+    shown = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in parameters]
+    run.__signature__ = inspect.Signature(shown)  # type: ignore[attr-defined]
+    run.__annotations__ = {p.name: p.annotation for p in shown}
+    return run
+
+
+def _told(error: BaseException) -> tuple[str, int]:
+    if isinstance(error, KeyboardInterrupt):
+        number = Stopped.came or signal.SIGINT
+        return "interrupted; nothing was left half-written.", 128 + number
+    if isinstance(error, CommandError):
+        return str(error), error.code
+    if isinstance(error, ImportError):
+        return one_line(error), ExitCode.MISSING_EXTRA
+    if isinstance(error, OSError):
+        if error.errno == errno.ENOSPC and not error.filename:
+            return "standard output could not be written (disk full).", ExitCode.CANNOT_WRITE
+        full = error.errno in (errno.ENOSPC, errno.EFBIG, errno.EDQUOT, errno.EROFS, errno.EACCES)
+        return one_line(error), ExitCode.CANNOT_WRITE if full else ExitCode.BAD_INPUT
+    if isinstance(error, MemoryError):
+        return "there is not enough memory for this.", ExitCode.BAD_INPUT
+    if isinstance(error, (ValueError, TypeError)):
+        return one_line(error), ExitCode.BAD_INPUT
+    name = type(error).__name__
+    return (
+        f"this should not happen ({name}: {one_line(error)}); please report it, with what "
+        "SPARSEBAG_DEBUG=1 prints.",
+        ExitCode.BUG,
+    )
+
+
+def one_line(message: Any) -> str:
+    r"""A message without line breaks, in the shell's words.
+
+    Examples
+    --------
+    >>> one_line(ValueError("two\n  lines"))
+    'two lines'
+    """
+    text = " ".join(str(message).split()) or type(message).__name__
+    return text.replace("evidence='holdout'", "--evidence holdout")
+
+
+def _plain(value: Any) -> Any:
+    """NumPy's scalars and arrays as JSON has them."""
+    return value.tolist() if hasattr(value, "tolist") else str(value)

@@ -1,0 +1,314 @@
+"""Tables in: CSV (gzipped too, or from a pipe) and Parquet, whole or in batches, read by pandas."""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import difflib
+import gzip
+import io
+import os
+import sys
+import zlib
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet
+
+from sparsebag.cli.command import CommandError, one_line
+from sparsebag.deploy.text_columns import Categories
+
+PARQUET = (".parquet", ".pq")
+STDIN = Path("-")
+BATCH_ROWS = 10_000
+"""Rows read at a time: predicting needs the memory of these, whatever the file's size."""
+MISSING = ("", "NA", "N/A", "n/a", "NaN", "nan", "-nan", "null", "NULL", "#N/A", "<NA>")
+PANDAS = tuple(pd.__version__.split(".")[:2])
+EXACT = {"float_precision": "round_trip"} if PANDAS < ("3", "1") else {}
+"""Numbers as Python reads them; pandas does so by itself from version 3.1."""
+FEW_TEXTS, MOST_TEXTS = 30, 10_000
+"""A column with up to this many texts is a category, however few rows there are; with more than
+these it is none."""
+
+
+class Table:
+    """A table in a file: its columns at once, its rows when they are asked for, and only once.
+
+    Parameters
+    ----------
+    path : Path
+        Parquet by its suffix, else CSV with a header; ``-`` is standard input.
+    """
+
+    def __init__(self, path: Path) -> None:
+        check_readable(path)
+        self.path, self.is_parquet = path, path.suffix.lower() in PARQUET
+        self._source: Any = None
+        with self._one_sentence():
+            self._source = pyarrow.parquet.ParquetFile(path) if self.is_parquet else _CsvRows(path)
+            names = self._source.schema_arrow.names if self.is_parquet else self._source.columns
+            self.columns: list[str] = [str(name) for name in names]
+            self._check_names()
+
+    def _check_names(self) -> None:
+        if not self.columns:
+            raise CommandError(f"'{self.path}' is empty.")
+        other = next((mark for mark in (";", "\t", "|") if mark in self.columns[0]), None)
+        if len(self.columns) == 1 and other is not None:
+            raise CommandError(
+                f"'{self.path}' seems to separate its columns by {other!r}, and only commas are "
+                "read; save it with commas (and points in numbers)."
+            )
+        twice = next((name for name in self.columns if self.columns.count(name) > 1), None)
+        if twice is not None:
+            raise CommandError(f"'{self.path}' has two columns named '{twice}'; rename one.")
+
+    def read(self, target: str | None = None) -> pd.DataFrame:
+        """The whole table; the target of a CSV file as it is written."""
+        with self._one_sentence():
+            if self.is_parquet:
+                table = self._source.read().to_pandas()
+            else:
+                table = self._read_csv(as_written=[target] if target in self.columns else [])
+        if not len(table):
+            raise CommandError(f"'{self.path}' has a header but no rows.")
+        return table
+
+    def batches(
+        self, columns: Sequence[str], *, as_written: Sequence[str] = (), texts: Sequence[str] = ()
+    ) -> Iterator[pd.DataFrame]:
+        """Some columns, batch by batch, so that the table may be larger than memory."""
+        with self._one_sentence():
+            if self.is_parquet:
+                for batch in self._source.iter_batches(BATCH_ROWS, columns=list(columns)):
+                    yield batch.to_pandas()
+            else:
+                options = {"usecols": list(columns), "chunksize": BATCH_ROWS}
+                yield from self._read_csv(as_written=as_written, texts=texts, **options)
+
+    def _read_csv(
+        self, *, as_written: Sequence[str], texts: Sequence[str] = (), **options: Any
+    ) -> Any:
+        return pd.read_csv(
+            self._source,
+            header=None,
+            names=self.columns,
+            index_col=False,
+            keep_default_na=False,
+            na_values={name: MISSING for name in self.columns if name not in as_written},
+            dtype={name: str for name in (*as_written, *texts)},
+            **EXACT,
+            low_memory=False,  # one type a column
+            **options,
+        )
+
+    @contextlib.contextmanager
+    def _one_sentence(self) -> Iterator[None]:
+        """Whatever is wrong with a table is one sentence."""
+        unsound = (pa.ArrowException, pd.errors.ParserError, csv.Error, EOFError, zlib.error)
+        try:
+            yield
+        except UnicodeDecodeError:
+            told = "is no text in UTF-8; save it so (Parquet ends in .parquet)"
+            raise CommandError(f"'{self.path}' {told}.") from None
+        except unsound as error:
+            kind = "Parquet" if self.is_parquet else "CSV"
+            told = f"is not a sound {kind} table: {one_line(error).rstrip('.')[:300]}"
+            raise CommandError(f"'{self.path}' {told}.") from None
+        except OSError as error:
+            why = os.strerror(error.errno).lower() if error.errno else one_line(error)
+            raise CommandError(f"'{self.path}' cannot be read ({why}).") from None
+
+
+class _CsvRows(io.TextIOBase):
+    """The rows of a CSV file as pandas reads them: each must have as many fields as the header.
+
+    pandas itself fills short lines up, and would so take half a file for a whole one.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._taken: list[str] = []
+        self._length = 0
+        self._rows = csv.reader(self._lines(path))
+        self.columns = next(self._rows, [])
+        self._taken.clear()
+
+    def read(self, size: int | None = -1) -> str:
+        """Whole rows, about as many characters as wanted."""
+        self._length, n = 0, len(self.columns)
+        for row in self._rows:
+            if len(row) != n and row:
+                raise csv.Error(
+                    f"line {self._rows.line_num} has {len(row)} fields where the header has {n}"
+                )
+            if size is not None and 0 <= size <= self._length:
+                break
+        text = "".join(self._taken)
+        self._taken.clear()
+        return text
+
+    def _lines(self, path: Path) -> Iterator[str]:
+        opened: Any = sys.stdin.buffer if path == STDIN else open(path, "rb")  # noqa: SIM115
+        with opened as raw:
+            packed: Any = gzip.GzipFile(fileobj=raw) if raw.peek(2)[:2] == b"\x1f\x8b" else raw
+            with io.TextIOWrapper(packed, encoding="utf-8-sig", newline="") as lines:
+                for line in lines:
+                    self._taken.append(line)
+                    self._length += len(line)
+                    yield line
+
+
+def check_readable(path: Path) -> None:
+    """Refuse what is no readable file."""
+    if path == STDIN:
+        return
+    if not path.exists():
+        raise CommandError(f"'{path}' does not exist.")
+    if path.is_dir():
+        raise CommandError(f"'{path}' is a folder; name a file.")
+    if not os.access(path, os.R_OK):
+        raise CommandError(f"'{path}' may not be read: permission denied.")
+    if path.is_file() and path.stat().st_size == 0:
+        raise CommandError(f"'{path}' is empty.")
+
+
+def read_rows(path: Path, target: str) -> tuple[pd.DataFrame, pd.Series]:
+    """Features and targets of a table; those of a CSV file as they are written."""
+    table = Table(path)
+    if target not in table.columns:
+        near = difflib.get_close_matches(target, table.columns, n=1, cutoff=0.75)
+        hint = f"did you mean '{near[0]}'?" if near else f"it has {shown(table.columns)}."
+        raise CommandError(f"'{path}' has no column '{target}' to predict; {hint}")
+    if len(table.columns) == 1:
+        raise CommandError(f"'{path}' has no column but '{target}'; there is nothing to learn.")
+    X = table.read(target)
+    y = X.pop(target)
+    if not is_numeric(y):
+        y = y.str.strip() if pd.api.types.is_string_dtype(y) else y
+    missing = (y.isna() | (y == "")).to_numpy(dtype=bool)
+    if missing.any():
+        raise CommandError(
+            f"'{path}' has no target in {missing.sum()} of its rows (the first is row "
+            f"{missing.argmax() + 1}): fill in '{target}', or leave those rows out."
+        )
+    return X, y
+
+
+def typed(y: pd.Series) -> pd.Series:
+    """Targets that are all written as numbers, or true and false, as such; else as they are.
+
+    Examples
+    --------
+    >>> typed(pd.Series(["1", "2"])).tolist(), typed(pd.Series(["1", "x"])).tolist()
+    ([1, 2], ['1', 'x'])
+    """
+    if is_numeric(y):
+        return y
+    texts = y.astype(object)
+    for kind in (int, float):
+        try:
+            return pd.Series([kind(text) for text in texts], index=y.index, name=y.name)
+        except ValueError:
+            continue
+    flags = y.str.lower().map({"true": True, "false": False})
+    return y if flags.isna().any() else flags.astype(bool)
+
+
+def is_numeric(column: pd.Series) -> bool:
+    """Whether a column holds numbers, true and false, or nothing at all.
+
+    Examples
+    --------
+    >>> is_numeric(pd.Series([True, None])), is_numeric(pd.Series(["a", None]))
+    (True, False)
+    """
+    if pd.api.types.is_numeric_dtype(column):
+        return True
+    return all(isinstance(value, (bool, np.bool_)) for value in column.dropna())
+
+
+def as_numbers(path: Path, X: pd.DataFrame) -> pd.DataFrame:
+    """Features as the members read them; one sentence for a column of text."""
+    for name in X.columns:
+        if not is_numeric(X[name]):
+            text = X[name][pd.to_numeric(X[name], errors="coerce").isna() & X[name].notna()]
+            raise CommandError(
+                f"column '{name}', row {text.index[0] + 1}, of '{path}' holds "
+                f"{str(text.iloc[0])!r}, which is no number, and the model reads numbers there; "
+                "pass the encoded table it was trained on, or train with `sparsebag fit`, which "
+                "encodes text itself."
+            )
+    return X.astype(float)
+
+
+def check_columns(wanted: Sequence[str], found: Sequence[str], path: Path) -> None:
+    """Refuse a table that lacks columns the model was trained on."""
+    missing = [name for name in wanted if name not in set(found)]
+    if missing:
+        verb = "is" if len(missing) == 1 else "are"
+        raise CommandError(
+            f"the model was trained on other columns: {shown(missing)} {verb} not in '{path}', "
+            f"which has {shown(found)}."
+        )
+
+
+def find_categories(path: Path, X: pd.DataFrame) -> Categories:
+    """The texts of every column that holds text, sorted: an order that does not know the target."""
+    found = {}
+    for name in X.columns:
+        if is_numeric(X[name]):
+            continue
+        values = X[name].dropna()
+        if not isinstance(values.iloc[0], str):
+            raise CommandError(
+                f"column '{name}' of '{path}' holds {str(values.iloc[0])!r}, which is neither a "
+                f"number nor text; turn it into numbers, or leave it out: --drop '{name}'."
+            )
+        texts = sorted({str(value) for value in values} - {""})
+        if len(texts) > MOST_TEXTS or (len(texts) > FEW_TEXTS and 2 * len(texts) > len(values)):
+            raise CommandError(
+                f"column '{name}' of '{path}' has {len(texts):,} different texts in {len(X):,} "
+                f"rows, so it is a key or prose and no category; leave it out: --drop '{name}'."
+            )
+        found[name] = tuple(texts)
+    return found
+
+
+class UnknownTexts:
+    """Counts texts a model never saw, batch by batch, and tells of them once."""
+
+    def __init__(self, categories: Categories | None) -> None:
+        self.known = {name: {*texts, ""} for name, texts in (categories or {}).items()}
+        self.found: dict[str, tuple[str, int]] = {}
+
+    def count(self, X: pd.DataFrame) -> None:
+        """Look at a batch."""
+        for name, known in self.known.items():
+            strange = [v for v in X[name] if isinstance(v, str) and v not in known]
+            if strange:
+                first, n = self.found.get(name, (strange[0], 0))
+                self.found[name] = first, n + len(strange)
+
+    def notes(self, path: Path) -> list[str]:
+        """What was found, a sentence a column."""
+        return [
+            f"column '{name}' of '{path}' holds texts the model never saw, such as '{first}' "
+            f"({n:,} rows); they are read as missing."
+            for name, (first, n) in self.found.items()
+        ]
+
+
+def shown(names: Sequence[str], most: int = 12) -> str:
+    """Names for a message, not too many.
+
+    Examples
+    --------
+    >>> shown(["a", "b", "c"], most=2)
+    "'a', 'b' and 1 more"
+    """
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(f"'{name}'" for name in names[:most]) + more
