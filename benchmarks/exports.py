@@ -38,8 +38,7 @@ import sparsebag as sb
 from benchmarks.datasets import PAPER, PAPER_SEED, Dataset, Unavailable
 from benchmarks.environment import environment
 from benchmarks.kept_output import kept_output
-from sparsebag.deploy.not_exportable import NotExportable
-from sparsebag.deploy.verification import TOLERANCE, ExportMismatch, verify
+from sparsebag.deploy.verification import TOLERANCE, ExportMismatch, NotExportable, verify
 
 MISSING_SHARE = 0.05
 MEMBERS, SURVIVORS = 30, 8

@@ -62,7 +62,7 @@ def spambase(data_dir: str | None) -> tuple[Trees, Trees, Trees, np.ndarray, Any
     pruned = Trees(name, default.to_sklearn(), None, default.compile())
     pool, weights = read_ensemble(bag), np.full(100, 0.01)
     compiled = compile_members(pool, weights)
-    full = Trees("full (100)", export_sklearn(compiled, pool, weights), bag, compiled)
+    full = Trees("full (100)", export_sklearn(compiled), bag, compiled)
     return few, pruned, full, np.ascontiguousarray(X_test, dtype=np.float32), X, y
 
 

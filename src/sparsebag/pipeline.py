@@ -11,10 +11,9 @@ import numpy as np
 from sparsebag.calibration.calibrator import LEAST_FLOOR, finished_votes
 from sparsebag.calibration.fit import Calibration, fit_calibration
 from sparsebag.calibration.temperature import Temperature
-from sparsebag.deploy.compiled import CompiledEnsemble
+from sparsebag.deploy.compiled import CompiledEnsemble, resolve_threads
 from sparsebag.deploy.from_members import collapses_into_one, compile_members
-from sparsebag.deploy.real_numbers import as_numbers
-from sparsebag.deploy.threads import resolve_threads
+from sparsebag.deploy.rows import as_numbers
 from sparsebag.deploy.trees import FlatTrees
 from sparsebag.evidence.collect import GivenRows, collect_evidence, read_training_rows
 from sparsebag.evidence.evidence import OOBEvidence, warn_uncovered

@@ -10,7 +10,7 @@ from sklearn.ensemble import RandomForestClassifier
 
 import sparsebag as sb
 from benchmarks import exports
-from sparsebag.deploy.not_exportable import NotExportable
+from sparsebag.deploy.verification import NotExportable
 
 X, Y = load_iris(return_X_y=True)
 

@@ -21,7 +21,7 @@ def trees():
     bag = BaggingClassifier(DecisionTreeClassifier(), 5, random_state=0).fit(X, y)
     pool, weights = read_ensemble(bag), np.full(5, 0.2)
     compiled = compile_members(pool, weights)
-    return Trees("all", export_sklearn(compiled, pool, weights), bag, compiled), X
+    return Trees("all", export_sklearn(compiled), bag, compiled), X
 
 
 def test_every_engine_predicts_the_same(trees):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import mmap
 import os
 import pickle
 import struct
@@ -29,10 +28,9 @@ from sklearn.svm import SVC
 
 import sparsebag as sb
 from deploy_mutations import parts, sealed
-from sparsebag.deploy import container
-from sparsebag.deploy.artifact import dumps, loads
-from sparsebag.deploy.calibrators import Temperature
-from sparsebag.deploy.container import assembled, stored_array, taken_apart
+from sparsebag.calibration.temperature import Temperature
+from sparsebag.deploy import artifact
+from sparsebag.deploy.artifact import assembled, dumps, loads, stored_array, taken_apart
 from sparsebag.deploy.from_members import compile_members
 from sparsebag.deploy.trees import FlatTrees
 from sparsebag.evidence.from_ensemble import read_ensemble
@@ -75,13 +73,12 @@ def same(first, second, X):
     return np.array_equal(first.predict_proba(X), second.predict_proba(X))
 
 
-@pytest.mark.parametrize("mmap", [False, True])
 @pytest.mark.parametrize("name", ENSEMBLES)
-def test_a_loaded_model_predicts_the_same_bits(name, mmap, tmp_path):
+def test_a_loaded_model_predicts_the_same_bits(name, tmp_path):
     model = compiled(name, None if rows_of(name) is DIABETES[0] else Temperature(0.7))
     path = tmp_path / "model.sbag"
     path.write_bytes(dumps(model))
-    assert same(model, sb.load(path, mmap=mmap), rows_of(name))
+    assert same(model, sb.load(path), rows_of(name))
     assert dumps(sb.load(path)) == path.read_bytes()
 
 
@@ -257,7 +254,7 @@ def test_compressed_arrays_come_back(dtype):
     numbers = rng.integers(0, 2 if dtype == "|b1" else 100, size=(3, 5000))
     arrays = [numbers.astype(dtype), np.sort(numbers.ravel()).astype(dtype), np.zeros(10**5, dtype)]
     content = assembled({}, [stored_array(array) for array in arrays])
-    header, found, _ = taken_apart(content)
+    header, found = taken_apart(content)
     assert [len(entry) for entry in header["arrays"]] == [4, 4, 4]
     for array, again in zip(arrays, found, strict=True):
         assert again.dtype == array.dtype
@@ -461,50 +458,11 @@ def test_votes_that_make_no_probabilities():
 def test_a_damaged_pickle_is_one_clear_error(monkeypatch):
     bag = BaggingClassifier(SVC(), 3, random_state=0).fit(*IRIS)
     model = compile_members(read_ensemble(bag), np.full(3, 1 / 3))
-    monkeypatch.setattr(container, "WORTH_PACKING", 2**62)
+    monkeypatch.setattr(artifact, "WORTH_PACKING", 2**62)
     header, body = parts(dumps(model, allow_pickle=True))
-    renamed = body.replace(b"sparsebag.deploy.other", b"sparsebag.deploy.othxx")
+    renamed = body.replace(b"sparsebag.deploy.votes", b"sparsebag.deploy.votxx")
     start = body.index(b"\x80\x05")  # of protocol 5
     foreign = body[:start] + b"\xff" + body[start + 1 :]
     for broken in (foreign, body[: start + 200] + bytes(len(body) - start - 200), renamed):
         with pytest.raises(sb.ArtifactError, match="its pickle cannot be read"):
             loads(sealed(header, broken), allow_pickle=True)
-
-
-@pytest.mark.parametrize("name", ["forest", "logistic", "networks"])
-def test_a_mapped_file_may_be_cut_while_its_model_predicts(name, tmp_path):
-    """Reading past the end of a mapped file ends the process: small arrays are copies."""
-    model, path = compiled(name), tmp_path / "model.sbag"
-    path.write_bytes(dumps(model))
-    loaded = sb.load(path, mmap=True)
-    os.truncate(path, 0)
-    assert same(model, loaded, IRIS[0])
-
-
-def test_large_coefficients_are_shared_through_the_map(tmp_path):
-    rng, path = np.random.default_rng(0), tmp_path / "model.sbag"
-    X, y = rng.normal(size=(30, 70_000)), rng.integers(0, 2, 30)
-    bag = BaggingClassifier(LogisticRegression(max_iter=3), 2, random_state=0).fit(X, y)
-    model = compile_members(read_ensemble(bag), np.full(2, 0.5))
-    path.write_bytes(dumps(model))
-    loaded = sb.load(path, mmap=True)
-    (group,) = loaded.groups
-    assert isinstance(_owner(group.coef), mmap.mmap)
-    assert not isinstance(_owner(group.class_columns), mmap.mmap)
-    assert same(model, loaded, X)
-
-
-def _owner(array):
-    """What an array's memory belongs to."""
-    while isinstance(array, np.ndarray) and array.base is not None:
-        array = array.base
-    return array.obj if isinstance(array, memoryview) else array
-
-
-def test_arrays_of_trees_are_checked_where_nobody_else_writes(tmp_path):
-    """What is checked in a map could be changed before it is used."""
-    path = tmp_path / "model.sbag"
-    path.write_bytes(dumps(compiled("forest")))
-    (trees,) = sb.load(path, mmap=True).groups
-    for name in FlatTrees.DTYPES:
-        assert isinstance(_owner(getattr(trees, name)), (bytes, np.ndarray))

@@ -32,10 +32,9 @@ from sklearn.svm import SVC, LinearSVC, LinearSVR
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
 import sparsebag as sb
-from sparsebag.deploy.calibrators import Temperature
-from sparsebag.deploy.compiled import CompiledEnsemble
+from sparsebag.calibration.temperature import Temperature
+from sparsebag.deploy.compiled import CompiledEnsemble, resolve_threads
 from sparsebag.deploy.from_members import compile_members
-from sparsebag.deploy.threads import resolve_threads
 from sparsebag.deploy.weighted_vote import WeightedVote
 from sparsebag.evidence.from_ensemble import read_ensemble
 from tree_leaves import with_random_leaves

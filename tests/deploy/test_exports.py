@@ -25,12 +25,11 @@ from sklearn.svm import SVC, LinearSVC
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
 import sparsebag as sb
+from sparsebag.calibration.temperature import Temperature
 from sparsebag.deploy.artifact import dumps, loads
-from sparsebag.deploy.calibrators import Temperature
 from sparsebag.deploy.export_sklearn import export_sklearn
 from sparsebag.deploy.from_members import compile_members
-from sparsebag.deploy.not_exportable import NotExportable
-from sparsebag.deploy.verification import ExportMismatch, probe_rows, verify
+from sparsebag.deploy.verification import ExportMismatch, NotExportable, probe_rows, verify
 from sparsebag.deploy.weighted_vote import WeightedVote
 from sparsebag.evidence.from_ensemble import read_ensemble
 from tree_leaves import with_leaves, with_random_leaves
@@ -137,8 +136,8 @@ def test_treelite(name, temperature):
 
 @pytest.mark.parametrize("name", [*TREES, *OTHERS])
 def test_sklearn(name):
-    model, pool, weights, X = made({**TREES, **OTHERS}[name])
-    out = export_sklearn(model, pool, weights)
+    model, *_, X = made({**TREES, **OTHERS}[name])
+    out = export_sklearn(model)
     kind = "RandomForest" if name in TREES else "Voting"
     assert type(out).__name__ == kind + ("Regressor" if model.classes is None else "Classifier")
     predict = out.predict if model.classes is None else out.predict_proba
@@ -192,7 +191,7 @@ def test_every_calibrator_everywhere(name, refined, kind):
     assert np.array_equal(loaded.predict_proba(X), proba)
     assert np.array_equal(loaded.predict_proba_one(X[3]), model.predict_proba_one(X[3]))
     assert export_onnx(model).verify(X).largest_difference < 1e-12
-    out = export_sklearn(model, pool, weights)
+    out = export_sklearn(model)
     assert verify(model, out.predict_proba, X, 1e-12).label_flips == 0
     assert np.array_equal(out.predict(X), model.predict(X))
     assert np.array_equal(pickle.loads(pickle.dumps(out)).predict_proba(X), out.predict_proba(X))
@@ -230,14 +229,14 @@ def test_sklearn_keeps_refined_leaves():
     model, pool, weights, X = made(TREES["three classes"])
     refined = with_random_leaves(pool)
     model = compile_members(refined, weights, 1e-3)
-    forest = export_sklearn(model, refined, weights)
+    forest = export_sklearn(model)
     assert np.abs(forest.predict_proba(X) - model.predict_proba(X)).max() < 1e-12
 
 
 @pytest.mark.parametrize(
     ("case", "message"),
     [
-        (VOTES["linear svm"], "a LinearSVC votes for one class"),
+        (VOTES["linear svm"], "linear members without predict_proba vote for one class"),
         (
             (
                 BaggingClassifier(KNeighborsClassifier(1), 8, max_samples=4, random_state=0),
@@ -248,9 +247,9 @@ def test_sklearn_keeps_refined_leaves():
     ],
 )
 def test_what_scikit_learn_cannot_express(case, message):
-    model, pool, weights, _ = made(case)
+    model, *_ = made(case)
     with pytest.raises(ValueError, match=message):
-        export_sklearn(model, pool, weights)
+        export_sklearn(model)
 
 
 @pytest.mark.parametrize("name", ["three classes", "missing values", "a missed class"])
@@ -332,11 +331,11 @@ def test_a_calibrator_without_a_graph():
     class Unknown(Temperature):
         kind = "unknown"
 
-    model, pool, weights, _ = made(TREES["three classes"])
+    model, *_ = made(TREES["three classes"])
     with pytest.raises(ValueError, match="the calibrator 'unknown' has no ONNX form"):
         export_onnx(replace(model, calibrator=Unknown(2.0)))
     with pytest.raises(ValueError, match="no form for the calibrator 'unknown'"):
-        export_sklearn(replace(model, calibrator=Unknown(2.0)), pool, weights)
+        export_sklearn(replace(model, calibrator=Unknown(2.0)))
 
 
 def test_a_wrong_export_raises():
@@ -392,8 +391,8 @@ def test_every_export_is_verified_in_one_way(case, tmp_path):
 
 
 def test_an_export_with_other_classes_does_not_verify():
-    model, pool, weights, X = made(TREES["three classes"])
-    forest = export_sklearn(model, pool, weights)
+    model, *_, X = made(TREES["three classes"])
+    forest = export_sklearn(model)
     forest.classes_ = forest.classes_[::-1]
     with pytest.raises(ExportMismatch, match="its classes are"):
         verify(model, forest, X)

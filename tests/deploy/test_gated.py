@@ -14,14 +14,14 @@ import sparsebag as sb
 from deploy_mutations import parts
 from gated_ensembles import CASES, IRIS, TWO, compiled_and_vote
 from made_up_gates import linear_gate
+from sparsebag.calibration.temperature import Temperature
 from sparsebag.deploy import compiled
 from sparsebag.deploy.artifact import dumps
-from sparsebag.deploy.calibrators import Temperature
 from sparsebag.deploy.export_onnx import export_onnx
 from sparsebag.deploy.export_sklearn import export_sklearn
 from sparsebag.deploy.export_treelite import export_treelite
 from sparsebag.deploy.from_members import compile_members
-from sparsebag.deploy.not_exportable import NotExportable
+from sparsebag.deploy.verification import NotExportable
 from sparsebag.evidence.from_ensemble import read_ensemble
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
@@ -117,11 +117,7 @@ def test_a_file_without_a_gate_says_nothing_of_it():
 
 
 def test_engines_of_fixed_weights_say_so():
-    model, vote, _ = compiled_and_vote("forest")
-    for export in (
-        export_onnx,
-        export_treelite,
-        lambda model: export_sklearn(model, vote.pool, vote.weights),
-    ):
+    model, _, _ = compiled_and_vote("forest")
+    for export in (export_onnx, export_treelite, export_sklearn):
         with pytest.raises(NotExportable, match="depend on the row"):
             export(model)

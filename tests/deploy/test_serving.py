@@ -21,7 +21,7 @@ from sklearn.ensemble import RandomForestClassifier
 
 import sparsebag as sb
 from sparsebag.deploy.artifact import ArtifactError, dumps, loads
-from sparsebag.deploy.threads import resolve_threads
+from sparsebag.deploy.compiled import resolve_threads
 
 X, Y = load_iris(return_X_y=True)
 NAMES = ["length", "width", "petal length", "petal width"]

@@ -8,13 +8,12 @@ import stat
 import subprocess
 import sys
 
-import numpy as np
 import pytest
 from sklearn.datasets import load_iris
 from sklearn.ensemble import RandomForestClassifier
 
 import sparsebag as sb
-from sparsebag.deploy.container import PREAMBLE
+from sparsebag.deploy.artifact import PREAMBLE
 from sparsebag.deploy.whole_file import write_whole
 
 X, Y = load_iris(return_X_y=True)
@@ -38,11 +37,10 @@ def test_a_folder_that_does_not_exist_is_named(small, tmp_path):
         write_whole("nowhere/m.onnx", b"")
 
 
-@pytest.mark.parametrize("mmap", [False, True])
-def test_a_missing_file_is_named(tmp_path, mmap):
+def test_a_missing_file_is_named(tmp_path):
     path = tmp_path / "gone.sbag"
     with pytest.raises(FileNotFoundError) as told:
-        sb.load(path, mmap=mmap)
+        sb.load(path)
     assert str(told.value) == f"{str(path)!r} cannot be loaded: there is no such file."
     assert told.value.errno == errno.ENOENT
 
@@ -62,9 +60,8 @@ def test_a_file_is_no_folder(small, tmp_path):
 def test_a_folder_is_no_file(small, tmp_path):
     with pytest.raises(IsADirectoryError, match="is a folder; a model is written as a file"):
         small.save(tmp_path)
-    for mmap in (False, True):
-        with pytest.raises(IsADirectoryError, match="is a folder; a model is loaded as a file"):
-            sb.load(tmp_path, mmap=mmap)
+    with pytest.raises(IsADirectoryError, match="is a folder; a model is loaded as a file"):
+        sb.load(tmp_path)
     assert os.listdir(tmp_path) == []
 
 
@@ -142,18 +139,16 @@ def test_a_foreign_file_is_not_read_to_its_end(tmp_path, monkeypatch):
     path = tmp_path / "large"
     with open(path, "wb") as file:
         file.truncate(2**40)  # a hole: a terabyte that takes no room
-    for mmap in (False, True):
-        with pytest.raises(sb.ArtifactError, match=r"does not begin as a \.sbag file"):
-            sb.load(path, mmap=mmap)
+    with pytest.raises(sb.ArtifactError, match=r"does not begin as a \.sbag file"):
+        sb.load(path)
 
 
 def test_a_model_with_a_terabyte_behind_it_is_not_read_to_its_end(small, tmp_path):
     path = tmp_path / "m.sbag"
     small.save(path)
     os.truncate(path, 2**40)
-    for mmap in (False, True):
-        with pytest.raises(sb.ArtifactError, match=r"has 1099511627776 bytes of \d+"):
-            sb.load(path, mmap=mmap)
+    with pytest.raises(sb.ArtifactError, match=r"has 1099511627776 bytes of \d+"):
+        sb.load(path)
 
 
 def test_a_model_larger_than_memory_says_so(small, tmp_path):
@@ -166,26 +161,3 @@ def test_a_model_larger_than_memory_says_so(small, tmp_path):
         file.write(PREAMBLE.pack(*first[:3], 2**43, first[4]))
     with pytest.raises(OSError, match=r"m\.sbag' cannot be loaded: it does not fit into memory\.$"):
         sb.load(path)
-
-
-def test_a_model_in_use_can_be_replaced(small, tmp_path):
-    path = tmp_path / "m.sbag"
-    small.save(path)
-    mapped = sb.load(path, mmap=True)
-    before = mapped.predict_proba(X)
-    small.save(path)
-    assert np.array_equal(mapped.predict_proba(X), before)
-
-
-def test_what_a_killed_process_left_is_removed_the_next_day(small, tmp_path, monkeypatch):
-    path, other = tmp_path / "m.sbag", tmp_path / "other.sbag"
-    with monkeypatch.context() as killed:  # nothing after the crash runs
-        killed.setattr(os, "replace", lambda *_: None)
-        killed.setattr(os, "unlink", lambda *_: None)
-        for target in (path, path, other):
-            write_whole(target, b"half")
-    old, young, foreign = sorted(tmp_path.iterdir(), key=lambda p: p.stat().st_mtime_ns)
-    for leftover in (old, foreign):
-        os.utime(leftover, (0, 0))
-    small.save(path)
-    assert set(os.listdir(tmp_path)) == {"m.sbag", young.name, foreign.name}

@@ -18,7 +18,7 @@ from sparsebag.cli.command import CommandError, ExitCode, Jobs, Screen, TrustPic
 from sparsebag.cli.data import as_numbers, check_columns, check_readable, read_rows, typed
 from sparsebag.cli.models import check_can_be_stored, check_can_be_written, read_ensemble_file
 from sparsebag.deploy.artifact import save
-from sparsebag.deploy.text_columns import Categories
+from sparsebag.deploy.rows import Categories
 
 BYTES = {"b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9}
 Rows = tuple[Any, Any]

@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.parquet
 
 from sparsebag.cli.command import CommandError, one_line
-from sparsebag.deploy.text_columns import Categories
+from sparsebag.deploy.rows import Categories
 
 PARQUET = (".parquet", ".pq")
 STDIN = Path("-")

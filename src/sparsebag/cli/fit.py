@@ -24,7 +24,7 @@ from sparsebag.cli.data import (
     shown,
     typed,
 )
-from sparsebag.deploy.text_columns import encoded
+from sparsebag.deploy.rows import encoded
 
 MOST_CLASSES = 20
 """Distinct whole numbers in a target beyond which it is taken for a quantity."""

@@ -18,7 +18,7 @@ from sparsebag.cli.data import Table, as_numbers, check_columns, shown
 from sparsebag.cli.models import check_can_be_written, read_compiled, read_ensemble_file
 from sparsebag.deploy.artifact import VERSION
 from sparsebag.deploy.compiled import CompiledEnsemble
-from sparsebag.deploy.text_columns import encoded
+from sparsebag.deploy.rows import encoded
 from sparsebag.deploy.trees import FlatTrees
 from sparsebag.deploy.whole_file import write_whole
 
@@ -144,9 +144,8 @@ def _exported(compiled: CompiledEnsemble, to: Form, suffix: str) -> tuple[bytes,
         exported = export_treelite(compiled)
         return bytes(exported.trees.serialize_bytes()), exported.note or ""
     from sparsebag.deploy.export_sklearn import export_sklearn
-    from sparsebag.deploy.to_members import as_members
 
-    ensemble, file = export_sklearn(compiled, *as_members(compiled)), io.BytesIO()
+    ensemble, file = export_sklearn(compiled), io.BytesIO()
     if suffix != ".skops":
         import joblib
 

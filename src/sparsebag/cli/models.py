@@ -163,7 +163,7 @@ def _check_members(ensemble: Any, *, is_forest: bool) -> None:
 def check_can_be_stored(ensemble: Any) -> None:
     """Refuse members a file could only hold as pickles, before they are compressed in vain."""
     from sparsebag.deploy.from_members import compile_members
-    from sparsebag.deploy.other import OtherMembers
+    from sparsebag.deploy.votes import OtherMembers
     from sparsebag.evidence.from_ensemble import read_ensemble
 
     pool = read_ensemble(ensemble)

@@ -1,13 +1,18 @@
 """The ``.sbag`` file, described in docs/file_format.md: a compiled ensemble without pickle.
 
-Nothing in a file is trusted: lengths, types and shapes are checked here, indices by the groups
-and the kernel that will follow them. Loading imports no scikit-learn.
+Preamble, JSON header, arrays. Nothing in a file is trusted: lengths, types and shapes are checked
+here, indices by the groups and the kernel that will follow them. Loading imports no scikit-learn.
 """
 
 from __future__ import annotations
 
 import contextlib
+import hashlib
+import json
+import math
 import pickle
+import struct
+import zlib
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from itertools import groupby
@@ -15,46 +20,35 @@ from typing import Any
 
 import numpy as np
 
-from sparsebag.deploy.calibrators import check_can_be_carried, rebuild_calibrator
+from sparsebag.calibration.calibrator import Calibrator
+from sparsebag.calibration.temperature import Temperature
 from sparsebag.deploy.compiled import CompiledEnsemble, Group
-from sparsebag.deploy.container import (
-    ALIGNMENT,
-    MAGIC,
-    PREAMBLE,
-    VERSION,
-    ArtifactError,
-    StoredArray,
-    assembled,
-    checked_preamble,
-    flag,
-    listed,
-    number,
-    stored_array,
-    string,
-    taken_apart,
-    whole,
-    with_keys,
-)
-from sparsebag.deploy.labels_entry import labels_entry, read_labels
-from sparsebag.deploy.linear import LinearVotes
-from sparsebag.deploy.mlp import StackedNetworks
-from sparsebag.deploy.not_exportable import NotExportable
-from sparsebag.deploy.other import OtherMembers
 from sparsebag.deploy.trees import FlatTrees
-from sparsebag.deploy.whole_file import mapped_file, read_whole, write_whole
+from sparsebag.deploy.verification import NotExportable, name_of
+from sparsebag.deploy.votes import LinearVotes, OtherMembers, StackedNetworks
+from sparsebag.deploy.whole_file import read_whole, write_whole
 from sparsebag.local.gate import LinearGate
 
-__all__ = [
-    "ALIGNMENT",
-    "MAGIC",
-    "PREAMBLE",
-    "VERSION",
-    "ArtifactError",
-    "dumps",
-    "load",
-    "loads",
-    "save",
-]
+MAGIC = b"\x89SBAG\r\n\x1a"
+"""Not text, and broken by transfers that translate line ends."""
+VERSION = 2
+PREAMBLE = struct.Struct("<8sIIQ32s")
+"""Magic, version, length of the header, length of the file, SHA-256 of all that follows."""
+ALIGNMENT = 8
+"""Arrays start at multiples of this."""
+WORTH_PACKING = 16
+"""Bytes that compression must save; saying so in the header takes most of them."""
+LEVEL = 7
+"""Of zlib; the highest takes up to seven times as long and saves at most 1.5 % of a file."""
+MAX_RATIO = 32
+"""An array takes at most this many times its bytes in the file: a small file cannot fill memory."""
+DEFLATE = -15
+"""zlib's name of a stream without a checksum of its own; the file has one."""
+MAX_HEADER = 2**24
+"""Bytes of JSON; a header lists arrays and labels, not data."""
+MAX_DIMENSIONS = 3
+DTYPES = ("<f4", "<f8", "|i1", "<i2", "<i4", "<i8", "|u1", "<u2", "|b1")
+
 
 HEADER = (
     "task",
@@ -72,24 +66,24 @@ HEADER = (
 )
 ABSENT = {"feature_names": None, "categories": None, "gate": None}
 """Keys that a header may leave out."""
-SETTINGS: dict[str, dict[str, Callable[[Any], Any]]] = {
-    FlatTrees.kind: {"n_features": whole, "complement": flag, "total": number, "step": number},
-    LinearVotes.kind: {"link": string, "n_outputs": whole, "n_members": whole},
-    StackedNetworks.kind: {
-        "n_layers": whole,
-        "activation": string,
-        "link": string,
-        "n_outputs": whole,
-    },
-    OtherMembers.kind: {},
-}
-"""What the settings of each kind of group are, and how each is read."""
 LARGEST_VOTE = 1e150
 """Sums of leaves stay far from where float64 ends."""
-MAPPED_KINDS = (LinearVotes.kind, StackedNetworks.kind)
-MAPPED_BYTES = 2**20
-"""An array below this is not worth a mapping that a cut file would make fatal."""
-GROUPS: dict[str, Any] = {kind.kind: kind for kind in (FlatTrees, LinearVotes, StackedNetworks)}
+CALIBRATORS: dict[str, Callable[..., Calibrator]] = {Temperature.kind: Temperature}
+"""Kinds that files hold, to what makes them of their parameters, one number each."""
+
+
+class ArtifactError(ValueError):
+    """A file that is not a sound ``.sbag`` model.
+
+    Examples
+    --------
+    >>> from sparsebag.deploy.artifact import loads
+    >>> try:
+    ...     loads(b"something else")
+    ... except ArtifactError as error:
+    ...     print(error)
+    this is not a sound model file: it does not begin as a .sbag file does.
+    """
 
 
 def save(model: Any, path: Any, *, allow_pickle: bool = False) -> None:
@@ -134,17 +128,12 @@ def save(model: Any, path: Any, *, allow_pickle: bool = False) -> None:
     write_whole(path, dumps(model, allow_pickle=allow_pickle))
 
 
-def load(path: Any, *, mmap: bool = False, allow_pickle: bool = False) -> CompiledEnsemble:
+def load(path: Any, *, allow_pickle: bool = False) -> CompiledEnsemble:
     """Read a compiled ensemble; it predicts without scikit-learn.
 
     Parameters
     ----------
     path : path-like
-    mmap : bool
-        Map large arrays of linear models and networks (a megabyte and more) instead of keeping a
-        copy: processes that load the same file share their memory. Replacing the file, as `save`
-        does, is fine; it must not be cut or changed in place while the model is in use. Trees
-        and small arrays are read either way: the kernel of the trees has a copy of its own.
     allow_pickle : bool
         Whether members stored as pickles may be loaded. A pickle can run any code: only for
         files you made yourself.
@@ -171,8 +160,13 @@ def load(path: Any, *, mmap: bool = False, allow_pickle: bool = False) -> Compil
             "load reads a file by its path, and these are the bytes of one; write them to a file, "
             "or pass them to sparsebag.deploy.artifact.loads."
         )
-    content = read_whole(path, n_first=PREAMBLE.size, check=_check_preamble)
-    return _loaded(content, allow_pickle, mapped_file(path) if mmap else None)
+
+    def check(first: bytes, n_bytes: int) -> None:
+        with _one_clear_error():
+            checked_preamble(first, n_bytes)
+
+    content = read_whole(path, n_first=PREAMBLE.size, check=check)
+    return loads(content, allow_pickle=allow_pickle)
 
 
 def dumps(model: CompiledEnsemble, *, allow_pickle: bool = False) -> bytes:
@@ -189,8 +183,8 @@ def dumps(model: CompiledEnsemble, *, allow_pickle: bool = False) -> bytes:
     """
     arrays: list[StoredArray] = []
 
-    def stored(named: Mapping[str, np.ndarray], *, pack: bool = True) -> dict[str, int]:
-        arrays.extend(stored_array(array, pack=pack) for array in named.values())
+    def stored(named: Mapping[str, np.ndarray]) -> dict[str, int]:
+        arrays.extend(stored_array(array) for array in named.values())
         return {name: len(arrays) - len(named) + i for i, name in enumerate(named)}
 
     header: dict[str, Any] = {
@@ -201,14 +195,18 @@ def dumps(model: CompiledEnsemble, *, allow_pickle: bool = False) -> bytes:
         "paths": [[kind, len(list(run))] for kind, run in groupby(model.paths)],
         "groups": [],
         "calibrator": None,
-        "classes": labels_entry(model.classes, stored),
+        "classes": _labels_entry(model.classes, stored),
     }
     if model.feature_names is not None:
         header["feature_names"] = list(model.feature_names)
     if model.categories:
         header["categories"] = {name: list(texts) for name, texts in model.categories.items()}
     if model.calibrator is not None:
-        check_can_be_carried(model.calibrator)
+        if model.calibrator.kind not in CALIBRATORS:
+            raise NotExportable(
+                f"a calibrator of your own ({name_of(model.calibrator)}) cannot be stored in a "
+                f"file; use one of {', '.join(sorted(CALIBRATORS))}, or pickle the estimator."
+            )
         params = {k: np.asarray(v, dtype="<f8") for k, v in model.calibrator.params.items()}
         header["calibrator"] = {"kind": model.calibrator.kind, "arrays": stored(params)}
     for group in model.groups:
@@ -217,8 +215,8 @@ def dumps(model: CompiledEnsemble, *, allow_pickle: bool = False) -> bytes:
             settings: dict[str, Any] = {}
         else:
             named, settings = group.arrays(), group.settings()
-        positions = stored(named, pack=group.kind not in MAPPED_KINDS)
-        header["groups"].append({"kind": group.kind, "settings": settings, "arrays": positions})
+        entry = {"kind": group.kind, "settings": settings, "arrays": stored(named)}
+        header["groups"].append(entry)
     if model.gate is not None:
         header["gate"] = {"kind": "linear", "arrays": stored(model.gate.arrays())}
     return assembled(header, arrays)
@@ -236,31 +234,16 @@ def loads(content: Any, *, allow_pickle: bool = False) -> CompiledEnsemble:
     -------
     CompiledEnsemble
     """
-    return _loaded(content, allow_pickle)
-
-
-def _check_preamble(first: bytes, n_bytes: int) -> None:
     with _one_clear_error():
-        checked_preamble(first, n_bytes)
-
-
-def _loaded(content: bytes, allow_pickle: bool, mapped: Any = None) -> CompiledEnsemble:
-    # Everything is checked in `content`, which nobody else can change; `mapped`, the same file in
-    # memory shared with others, only lends linear models and networks their large arrays.
-    with _one_clear_error():
-        header, arrays, shared = taken_apart(content, mapped)
-        if shared is not None:  # small ones as copies: a view would keep the whole content alive
-            arrays = [a.copy() if a.nbytes < MAPPED_BYTES else a for a in arrays]
+        header, arrays = taken_apart(content)
         header = dict(with_keys({**ABSENT, **header}, HEADER))
         n_features = None if header["n_features"] is None else whole(header["n_features"])
-        classes = read_labels(header["classes"], arrays)
+        classes = _labels(header["classes"], arrays)
         if header["task"] != ("regression" if classes is None else "classification"):
             raise ArtifactError("its task and its classes disagree")
         n_outputs = 1 if classes is None else len(classes)
         _check_used_once(header)
-        groups = tuple(
-            _group(entry, arrays, shared, allow_pickle) for entry in listed(header["groups"])
-        )
+        groups = tuple(_group(entry, arrays, allow_pickle) for entry in listed(header["groups"]))
         _check_groups(groups, n_outputs, n_features, is_vote=classes is not None)
         floor = number(header["floor"])
         if not 0.0 <= floor < 1.0:
@@ -271,7 +254,7 @@ def _loaded(content: bytes, allow_pickle: bool, mapped: Any = None) -> CompiledE
             classes=classes,
             n_features=n_features,
             floor=floor,
-            calibrator=_calibrator(header["calibrator"], arrays, n_outputs),
+            calibrator=_calibrator(header["calibrator"], arrays),
             allow_nan=flag(header["allow_nan"]),
             feature_names=_feature_names(header["feature_names"], n_features),
             categories=_categories(header["categories"], header["feature_names"]),
@@ -331,12 +314,18 @@ def _paths(paths: Any, groups: tuple[Group, ...]) -> tuple[str, ...]:
     return tuple(kind for kind, count in paths for _ in range(count))
 
 
-def _calibrator(entry: Any, arrays: list[np.ndarray], n_outputs: int) -> Any:
+def _calibrator(entry: Any, arrays: list[np.ndarray]) -> Calibrator | None:
     if entry is None:
         return None
     entry = with_keys(entry, ("kind", "arrays"))
-    named = _named(entry["arrays"], arrays)
-    calibrator = rebuild_calibrator(string(entry["kind"]), named, n_outputs)
+    kind, named = string(entry["kind"]), _named(entry["arrays"], arrays)
+    if kind not in CALIBRATORS:
+        known = ", ".join(sorted(CALIBRATORS))
+        raise ArtifactError(f"calibrator {kind!r} is not known to this version; it knows {known}")
+    for name, values in named.items():
+        if values.shape != (1,) or values.dtype.str != "<f8" or not np.isfinite(values[0]):
+            raise ArtifactError(f"the calibrator's parameter {name[:20]} is no finite number")
+    calibrator = CALIBRATORS[kind](**{name: float(values[0]) for name, values in named.items()})
     with_keys(named, tuple(calibrator.params))
     return calibrator
 
@@ -361,32 +350,28 @@ def _gate(entry: Any, arrays: list[np.ndarray], groups: tuple[Group, ...]) -> Li
     return LinearGate(**named)
 
 
-def _group(
-    entry: Mapping[str, Any],
-    arrays: list[np.ndarray],
-    shared: list[np.ndarray] | None,
-    allow_pickle: bool,
-) -> Group:
+def _group(entry: Any, arrays: list[np.ndarray], allow_pickle: bool) -> Group:
     entry = with_keys(entry, ("kind", "settings", "arrays"))
     named, kind = _named(entry["arrays"], arrays), string(entry["kind"])
-    if kind not in SETTINGS:
-        raise ArtifactError(f"it holds members of a kind, {kind[:20]!r}, that is not known")
-    settings = with_keys(entry["settings"], tuple(SETTINGS[kind]))
     if kind == OtherMembers.kind:
+        with_keys(entry["settings"], ())
         if not allow_pickle:
             raise ArtifactError(
                 "it holds members stored as a pickle, which runs code when it is loaded; if you "
                 "made the file yourself, pass allow_pickle=True"
             )
         return _unpickled(with_keys(named, ("pickle",))["pickle"])
-    if shared is not None and kind in MAPPED_KINDS:
-        mapped = _named(entry["arrays"], shared)
-        named = {k: mapped[k] if a.nbytes >= MAPPED_BYTES else a for k, a in named.items()}
-    settings = {name: SETTINGS[kind][name](value) for name, value in settings.items()}
-    rebuilt: FlatTrees | LinearVotes | StackedNetworks
-    rebuilt = GROUPS[kind].rebuild(_typed(kind, named), settings)
-    with_keys(named, tuple(rebuilt.STORED if isinstance(rebuilt, FlatTrees) else rebuilt.arrays()))
-    return rebuilt
+    for made in (FlatTrees, LinearVotes, StackedNetworks):
+        if kind == made.kind:
+            types = made.SETTINGS
+            given = with_keys(entry["settings"], tuple(types))
+            settings = {name: SETTING[kind](given[name]) for name, kind in types.items()}
+            rebuilt: FlatTrees | LinearVotes | StackedNetworks
+            rebuilt = made.rebuild(_typed(kind, named), settings)
+            stored = FlatTrees.STORED if isinstance(rebuilt, FlatTrees) else rebuilt.arrays()
+            with_keys(named, tuple(stored))
+            return rebuilt
+    raise ArtifactError(f"it holds members of a kind, {kind[:20]!r}, that is not known")
 
 
 def _unpickled(stored: np.ndarray) -> OtherMembers:
@@ -440,6 +425,42 @@ def _pickled(group: OtherMembers, allow_pickle: bool) -> bytes:
     return pickle.dumps(group, protocol=5)
 
 
+def _labels_entry(classes: np.ndarray | None, stored: Any) -> Any:
+    """What a header says of the classes; ``stored`` puts arrays into the file."""
+    if classes is None:
+        return None
+    if classes.dtype.kind == "U" or all(isinstance(c, str) for c in classes.tolist()):
+        return {"strings": [str(c) for c in classes]}
+    if classes.dtype.kind == "u" and classes.max() > np.iinfo(np.int64).max:
+        raise NotExportable("a label is above the largest 64-bit integer; use strings instead.")
+    if classes.dtype.kind in "iuf":
+        dtype = "<f8" if classes.dtype.kind == "f" else "<i8"
+        return {"array": stored({"labels": classes.astype(dtype)})["labels"]}
+    if classes.dtype.kind == "b":
+        return {"array": stored({"labels": classes})["labels"]}
+    raise NotExportable(
+        f"labels of type {classes.dtype} cannot be stored; use strings, integers, floats or bools."
+    )
+
+
+def _labels(entry: Any, arrays: list[np.ndarray]) -> np.ndarray | None:
+    """The classes a header names, checked; None where there are none."""
+    if entry is None:
+        return None
+    if "strings" in entry:
+        strings = [string(label) for label in listed(with_keys(entry, ("strings",))["strings"])]
+        if len(strings) * max(map(len, strings), default=0) > MAX_HEADER:
+            raise ArtifactError("its labels are too long")  # an array pads all to the longest
+        labels = np.array(strings, dtype=np.str_)
+    else:
+        labels = arrays[whole(with_keys(entry, ("array",))["array"])]
+    if labels.ndim != 1 or len(labels) < 2:
+        raise ArtifactError("its classes are not a list of labels")
+    if len(np.unique(labels)) < len(labels):
+        raise ArtifactError("it has a class twice")
+    return labels
+
+
 @contextlib.contextmanager
 def _one_clear_error() -> Iterator[None]:
     """Whatever a hostile header makes Python stumble over, the caller sees one kind of error."""
@@ -461,3 +482,180 @@ def _one_clear_error() -> Iterator[None]:
         raise ArtifactError(
             f"this is not a sound model file: its header is malformed ({type(error).__name__})."
         ) from None
+
+
+# -- bytes ------------------------------------------------------------------------------------
+
+
+StoredArray = tuple[list[Any], bytes]
+"""What the header says of an array, and its bytes."""
+
+
+def stored_array(array: np.ndarray) -> StoredArray:
+    """What the header says of an array, and its bytes: compressed where that pays."""
+    array = np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<"))
+    entry = [array.dtype.str, list(array.shape)]
+    if array.nbytes > WORTH_PACKING:
+        plain, steps = _deflated(array, delta=False), _deflated(array, delta=True)
+        content = min(plain, steps, key=len)
+        if len(content) + WORTH_PACKING <= array.nbytes:
+            return [*entry, len(content), content is steps], content
+    return entry, array.tobytes()
+
+
+def assembled(header: dict[str, Any], arrays: list[StoredArray]) -> bytes:
+    """The bytes of a file with this header, of what JSON can hold, and these arrays."""
+    table = {"arrays": [entry for entry, _ in arrays]}
+    text = json.dumps({**header, **table}, allow_nan=False, separators=(",", ":")).encode()
+    pieces = [text, *(content for _, content in arrays)]
+    content = b"".join(piece.ljust(_aligned(len(piece)), b"\0") for piece in pieces)
+    digest = hashlib.sha256(content).digest()
+    return PREAMBLE.pack(MAGIC, VERSION, len(text), PREAMBLE.size + len(content), digest) + content
+
+
+def checked_preamble(first: Any, n_bytes: int) -> tuple[int, bytes]:
+    """Length of the header and checksum, from a file's first bytes; its size is checked."""
+    if len(first) < PREAMBLE.size or first[: len(MAGIC)] != MAGIC:
+        raise ArtifactError("it does not begin as a .sbag file does")
+    _, version, n_header, n_file, digest = PREAMBLE.unpack(first)
+    if version != VERSION:
+        todo = "save the model again" if version < VERSION else "update sparsebag"
+        raise ArtifactError(
+            f"it is in version {version} of the format and this sparsebag reads {VERSION}; {todo}"
+        )
+    if n_file != n_bytes:
+        raise ArtifactError(f"it has {n_bytes} bytes of {n_file}: it was cut or added to")
+    return n_header, digest
+
+
+def taken_apart(content: bytes) -> tuple[dict[str, Any], list[np.ndarray]]:
+    """Header and arrays of the bytes of a file."""
+    view = memoryview(content)
+    n_header, digest = checked_preamble(view[: PREAMBLE.size], len(view))
+    if hashlib.sha256(view[PREAMBLE.size :]).digest() != digest:
+        raise ArtifactError("its checksum is wrong: it was damaged")
+    if n_header > min(MAX_HEADER, len(view) - PREAMBLE.size):
+        raise ArtifactError("its header is too long")
+    # Decoded here: the JSON reader would guess UTF-16 and UTF-32 too.
+    text = str(view[PREAMBLE.size : PREAMBLE.size + n_header], "utf-8")
+    header = json.loads(text, parse_constant=_no_constant, object_pairs_hook=_distinct)
+    if not isinstance(header, dict):
+        raise ArtifactError("its header is no table")
+    arrays = []
+    start = _aligned(PREAMBLE.size + n_header)
+    for entry in listed(header["arrays"]):
+        array, n_bytes = _array(entry, view, start)
+        arrays.append(array)
+        start = _aligned(start + n_bytes)
+    if start != len(view):
+        raise ArtifactError("its arrays do not fill the file")
+    return header, arrays
+
+
+def _aligned(position: int) -> int:
+    return -(-position // ALIGNMENT) * ALIGNMENT
+
+
+def _array(entry: Any, view: memoryview, start: int) -> tuple[np.ndarray, int]:
+    """An array of a file, and how many bytes it takes there."""
+    dtype, shape, *packed = listed(entry)
+    sizes = [whole(size) for size in listed(shape)]
+    if string(dtype) not in DTYPES or len(sizes) > MAX_DIMENSIONS:
+        raise ArtifactError("an array is of a type that models do not hold")
+    count, itemsize = math.prod(sizes), np.dtype(dtype).itemsize
+    n_bytes = whole(packed[0]) if packed else count * itemsize
+    if start + n_bytes > len(view) or (count == 0 and max(sizes) > len(view)):
+        raise ArtifactError("an array lies outside the file")
+    if packed:
+        _, delta = packed
+        numbers = _inflated(view[start : start + n_bytes], count, itemsize, delta=flag(delta))
+        return numbers.view(dtype).reshape(sizes), n_bytes
+    if count == 0:
+        return np.empty(sizes, dtype=dtype), 0
+    return np.frombuffer(view, dtype, count, start).reshape(sizes), n_bytes
+
+
+def _deflated(array: np.ndarray, *, delta: bool) -> bytes:
+    """Its numbers or their differences, all first bytes before all second ones, compressed."""
+    numbers = array.reshape(-1).view(f"<u{array.itemsize}")
+    if delta:  # modulo 2**bits, so that sums are exact
+        numbers = np.diff(numbers, prepend=numbers.dtype.type(0))
+    planes = numbers.view(np.uint8).reshape(-1, array.itemsize).T.tobytes()
+    found = []
+    for strategy in (zlib.Z_DEFAULT_STRATEGY, zlib.Z_FILTERED):  # the latter: no short matches
+        coder = zlib.compressobj(LEVEL, zlib.DEFLATED, DEFLATE, zlib.DEF_MEM_LEVEL, strategy)
+        found.append(coder.compress(planes) + coder.flush())
+    return min(found, key=len).ljust(-(-array.nbytes // MAX_RATIO), b"\0")
+
+
+def _inflated(content: memoryview, count: int, itemsize: int, *, delta: bool) -> np.ndarray:
+    n_bytes = count * itemsize
+    if not 0 < n_bytes <= MAX_RATIO * len(content):
+        raise ArtifactError("an array is larger than its compressed bytes may make it")
+    coder = zlib.decompressobj(DEFLATE)
+    try:
+        planes = coder.decompress(content, n_bytes + 1)
+    except zlib.error:
+        raise ArtifactError("an array cannot be decompressed") from None
+    if len(planes) != n_bytes or not coder.eof:
+        raise ArtifactError("an array is not as long as it should be")
+    numbers = np.frombuffer(planes, np.uint8).reshape(itemsize, count).T.copy()
+    unsigned = numbers.reshape(-1).view(f"<u{itemsize}")
+    return np.cumsum(unsigned, dtype=unsigned.dtype) if delta else unsigned
+
+
+def _no_constant(name: str) -> float:
+    raise ArtifactError(f"its header holds {name}")
+
+
+def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ArtifactError("its header says a thing twice")
+    return found
+
+
+# -- values of a header: what Python would take for another type is refused --------------------
+
+
+def _checked(value: Any, holds: bool, what: str) -> Any:
+    if not holds:
+        raise ArtifactError(f"{str(value)[:20]!r} stands where {what} should")
+    return value
+
+
+def whole(value: Any) -> int:
+    """A whole number, not negative."""
+    holds = type(value) is int and 0 <= value < 2**62
+    return int(_checked(value, holds, "a whole number"))
+
+
+def number(value: Any) -> float:
+    """A finite number."""
+    holds = type(value) in (int, float) and math.isfinite(value)
+    return float(_checked(value, holds, "a finite number"))
+
+
+def flag(value: Any) -> bool:
+    """True or false."""
+    return bool(_checked(value, type(value) is bool, "true or false"))
+
+
+def string(value: Any) -> str:
+    """A string."""
+    return str(_checked(value, type(value) is str, "a string"))
+
+
+def listed(value: Any) -> list[Any]:
+    """A list."""
+    return list(_checked(value, type(value) is list, "a list"))
+
+
+def with_keys(value: Any, keys: tuple[str, ...]) -> Mapping[str, Any]:
+    """A table with these keys and no others."""
+    if type(value) is not dict or set(value) != set(keys):
+        raise ArtifactError(f"its header has no table of {', '.join(keys)}, where one should be")
+    return value
+
+
+SETTING: dict[type, Callable[[Any], Any]] = {int: whole, float: number, bool: flag, str: string}

@@ -5,29 +5,101 @@ Nothing but scoring imports scikit-learn: a model read from a file predicts with
 
 from __future__ import annotations
 
+import operator
+import os
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from functools import cached_property
-from typing import Any
+from types import MethodType
+from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
 
 import numpy as np
 
+from sparsebag.calibration.calibrator import Calibrator
+from sparsebag.calibration.temperature import Temperature
 from sparsebag.deploy._forest import finish_votes
-from sparsebag.deploy.calibrators import Calibrator, Temperature, finish_in_kernel
-from sparsebag.deploy.classifiers_only import classifiers_only
-from sparsebag.deploy.linear import LinearVotes
-from sparsebag.deploy.mlp import StackedNetworks
-from sparsebag.deploy.other import OtherMembers
-from sparsebag.deploy.real_numbers import as_numbers
-from sparsebag.deploy.text_columns import Categories, encoded
-from sparsebag.deploy.threads import resolve_threads
+from sparsebag.deploy.rows import Categories, as_numbers, encoded
 from sparsebag.deploy.trees import RAW, Finish, FlatTrees, readable
+from sparsebag.deploy.votes import LinearVotes, OtherMembers, StackedNetworks
 from sparsebag.local.gate import LinearGate
 
+MOST_THREADS = 1024
+"""More are never of use; the kernel starts no more than it has blocks of rows."""
+P = ParamSpec("P")
+R = TypeVar("R")
 Group = FlatTrees | LinearVotes | StackedNetworks | OtherMembers
 BLOCK_WEIGHTS = 2**22
 """Weights of a gate that are held at a time (32 MiB)."""
+
+
+class classifiers_only(Generic[P, R]):
+    """Decorates a method that only models with classes have.
+
+    Parameters
+    ----------
+    method : callable
+        Of a class whose ``classes`` is None where there are none.
+
+    Examples
+    --------
+    >>> class Model:
+    ...     classes = None
+    ...     @classifiers_only
+    ...     def predict_proba(self, X):
+    ...         return X
+    >>> model = Model()
+    >>> hasattr(model, "predict_proba")
+    False
+    >>> model.classes = [0, 1]
+    >>> model.predict_proba([0.5])
+    [0.5]
+    """
+
+    def __init__(self, method: Callable[Concatenate[Any, P], R]) -> None:
+        self._method: Any = method
+        self.__doc__ = method.__doc__
+
+    def __get__(self, model: Any, owner: type | None = None) -> Callable[P, R]:
+        if model is None:
+            return self._method  # type: ignore[no-any-return]
+        if model.classes is None:
+            raise AttributeError(
+                f"a regression ensemble has no {self._method.__name__}; use predict."
+            )
+        return MethodType(self._method, model)
+
+
+def resolve_threads(n_jobs: int | None) -> int:
+    """Threads that ``n_jobs`` asks for, counted as joblib does.
+
+    Parameters
+    ----------
+    n_jobs : int or None
+        None is one; -1 is one a processor, -2 one fewer.
+
+    Returns
+    -------
+    int
+
+    Examples
+    --------
+    >>> resolve_threads(None), resolve_threads(3)
+    (1, 3)
+    """
+    if n_jobs is None:
+        return 1
+    try:
+        n_jobs = operator.index(n_jobs)
+    except TypeError:
+        raise TypeError(
+            f"n_jobs={n_jobs!r} is no whole number; use None for one thread, -1 for all."
+        ) from None
+    if n_jobs == 0:
+        raise ValueError("n_jobs=0 has no meaning; use None for one thread, -1 for all.")
+    if n_jobs > 0:
+        return min(n_jobs, MOST_THREADS)
+    return max(1, (os.cpu_count() or 1) + 1 + n_jobs)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -93,7 +165,10 @@ class CompiledEnsemble:
         # Once, for serving: looking it up took a tenth of a row's time.
         alone = self.groups[0] if len(self.groups) == 1 else None
         object.__setattr__(self, "_trees", alone if isinstance(alone, FlatTrees) else None)
-        voted = (True, self.floor, *finish_in_kernel(self.calibrator))
+        inverse, share = 1.0, 0.0
+        if isinstance(self.calibrator, Temperature):
+            inverse, share = 1.0 / self.calibrator.temperature, self.calibrator.share
+        voted = (True, self.floor, inverse, share)
         object.__setattr__(self, "_finish", RAW if self.classes is None else voted)
         if self.gate is not None:
             self._check_gate(self.gate)

@@ -125,4 +125,4 @@ class Deployable:
         """
         from sparsebag.deploy.export_sklearn import export_sklearn
 
-        return export_sklearn(self.compile(), self._vote.pool, self._vote.weights)
+        return export_sklearn(self.compile())

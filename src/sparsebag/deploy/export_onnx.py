@@ -12,13 +12,19 @@ from typing import Any
 
 import numpy as np
 
-from sparsebag.deploy.calibrators import Calibrator, name_of
+from sparsebag.calibration.calibrator import Calibrator
 from sparsebag.deploy.compiled import CompiledEnsemble
-from sparsebag.deploy.linear import LinearVotes
-from sparsebag.deploy.mlp import StackedNetworks
-from sparsebag.deploy.not_exportable import NotExportable, check_fixed_weights
 from sparsebag.deploy.trees import FlatTrees
-from sparsebag.deploy.verification import Export, dense, probe_rows
+from sparsebag.deploy.verification import (
+    Export,
+    NotExportable,
+    check_fixed_weights,
+    dense,
+    name_of,
+    probe_rows,
+    width_of_rows,
+)
+from sparsebag.deploy.votes import LinearVotes, StackedNetworks
 from sparsebag.deploy.whole_file import write_whole
 
 OPSET, ML_OPSET, IR_VERSION = 18, 5, 10
@@ -67,7 +73,7 @@ class OnnxExport(Export):
         """
         name = "prediction" if self.model.classes is None else "probabilities"
         rows = np.asarray(dense(X), dtype=_input_dtype(self.model))
-        if rows.ndim == 2 and rows.shape[1] != (width := _width(self.model)):
+        if rows.ndim == 2 and rows.shape[1] != (width := width_of_rows(self.model)):
             raise ValueError(f"X has {rows.shape[1]} features, but {width} were fitted.")
         (out,) = self.session.run([name], {"X": rows})
         return np.asarray(out)
@@ -117,13 +123,9 @@ def export_onnx(model: CompiledEnsemble) -> OnnxExport:
         outputs = [graph.output("Squeeze", "prediction", [None], total, graph.ints([1]))]
     else:
         outputs = _vote(graph, model, total)
-    export = OnnxExport(graph.finished(_width(model), _input_dtype(model), outputs), model)
+    export = OnnxExport(graph.finished(width_of_rows(model), _input_dtype(model), outputs), model)
     export.prove()
     return export
-
-
-def _width(model: CompiledEnsemble) -> int:
-    return model.n_features or max(g.n_features for g in model.groups)
 
 
 def _input_dtype(model: CompiledEnsemble) -> Any:
@@ -283,7 +285,7 @@ def _vote(graph: Graph, model: CompiledEnsemble, total: str) -> list[Any]:
     assert model.classes is not None
     n_classes = len(model.classes)
     p = total
-    if any(_may_be_negative(group) for group in model.groups):
+    if any(isinstance(g, FlatTrees) and g.may_be_negative for g in model.groups):
         p = graph.add("Max", p, graph.constant(0.0))
         p = _normalised(graph, p)
     if model.floor:
@@ -326,15 +328,6 @@ def _label_tensor(classes: np.ndarray) -> np.ndarray:
 
 def _normalised(graph: Graph, p: str) -> str:
     return graph.add("Div", p, graph.add("ReduceSum", p, graph.ints([1]), keepdims=1))
-
-
-def _may_be_negative(group: Any) -> bool:
-    """Whether refined leaves may give a class less than nothing; true in doubt."""
-    if not isinstance(group, FlatTrees):
-        return False
-    # Two classes stored as one: the other is what is left of the total.
-    at_most = group.n_members * float(group.values.max(initial=0.0))
-    return bool(np.any(group.values < 0.0)) or (group.complement and at_most > group.total)
 
 
 def _temperature_nodes(graph: Graph, p: str, calibrator: Calibrator, n_classes: int) -> str:

@@ -9,9 +9,14 @@ import numpy as np
 
 from sparsebag.calibration.calibrator import finished_votes
 from sparsebag.deploy.compiled import CompiledEnsemble
-from sparsebag.deploy.not_exportable import NotExportable, check_fixed_weights
 from sparsebag.deploy.trees import FlatTrees
-from sparsebag.deploy.verification import Export, dense, probe_rows
+from sparsebag.deploy.verification import (
+    Export,
+    NotExportable,
+    check_fixed_weights,
+    dense,
+    probe_rows,
+)
 
 
 @dataclass(frozen=True)

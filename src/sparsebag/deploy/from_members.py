@@ -12,12 +12,16 @@ import numpy as np
 from sklearn.neural_network import MLPClassifier, MLPRegressor
 from sklearn.utils import get_tags
 
-from sparsebag.deploy.calibrators import Calibrator
+from sparsebag.calibration.calibrator import Calibrator
 from sparsebag.deploy.compiled import CompiledEnsemble, Group
-from sparsebag.deploy.linear import LINKS, LinearVotes
-from sparsebag.deploy.mlp import ACTIVATIONS, StackedNetworks
-from sparsebag.deploy.other import OtherMembers
 from sparsebag.deploy.trees import FlatTrees, distinct_rows, round_down
+from sparsebag.deploy.votes import (
+    ACTIVATIONS,
+    LINKS,
+    LinearVotes,
+    OtherMembers,
+    StackedNetworks,
+)
 from sparsebag.evidence.members import Member, MemberPool
 from sparsebag.local.gate import LinearGate
 

@@ -80,6 +80,13 @@ class FlatTrees:
         "values": ("<f8", *SIGNED),
     }
 
+    SETTINGS: ClassVar[dict[str, type]] = {
+        "n_features": int,
+        "complement": bool,
+        "total": float,
+        "step": float,
+    }
+
     def __post_init__(self) -> None:
         kernel = Forest(
             self.threshold,
@@ -109,6 +116,19 @@ class FlatTrees:
         """Bytes of the arrays and of the kernel's own copy."""
         arrays: list[np.ndarray] = [getattr(self, name) for name in self.DTYPES]
         return self.kernel.nbytes + sum(array.nbytes for array in arrays)
+
+    @property
+    def may_be_negative(self) -> bool:
+        """Whether refined leaves may give a class less than nothing."""
+        if np.any(self.values < 0.0) or not self.complement:
+            return bool(np.any(self.values < 0.0))
+        # Two classes stored as one: the other is what the largest leaves leave of the total.
+        visited = _preorder(self.children, self.roots)
+        opened = np.where(visited >= 0, 1, -1)  # a tree closes one subtree more than it opens
+        tree = -np.minimum.accumulate(np.cumsum(opened) - opened)
+        leaf, largest = visited < 0, np.zeros(self.n_members)
+        np.maximum.at(largest, tree[leaf], self.values[~visited[leaf], 0])
+        return bool(largest.sum() > self.total * (1.0 + 1e-12))
 
     def arrays(self) -> dict[str, np.ndarray]:
         """The arrays by name, as files hold them: nodes and leaves in preorder, tree by tree."""

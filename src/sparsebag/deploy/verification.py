@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from sparsebag.calibration.calibrator import Calibrator
 from sparsebag.deploy.compiled import CompiledEnsemble
 from sparsebag.deploy.trees import FlatTrees
 
@@ -22,6 +23,44 @@ TOLERANCE = 1e-9
 
 
 SMALL_SHARE = 1e-3
+
+
+class NotExportable(ValueError):
+    """A model that a file or an export has no form for; the message is why, and what to do."""
+
+
+def check_fixed_weights(gate: Any, engine: str) -> None:
+    """One sentence for an engine whose ensembles cannot weigh members row by row.
+
+    Parameters
+    ----------
+    gate : LinearGate or None
+    engine : str
+
+    Examples
+    --------
+    >>> check_fixed_weights(None, "treelite")
+    """
+    if gate is not None:
+        raise NotExportable(
+            f"{engine} has ensembles with fixed weights only, and this model's depend on the row; "
+            "use save, or compress with local=None."
+        )
+
+
+def name_of(calibrator: Calibrator) -> str:
+    """What the user calls it: its kind, or the class of an object of the user's.
+
+    Parameters
+    ----------
+    calibrator : Calibrator
+
+    Returns
+    -------
+    str
+    """
+    models = getattr(calibrator, "models", ())
+    return type(models[0]).__name__ if models else calibrator.kind
 
 
 class ExportMismatch(RuntimeError):
@@ -203,6 +242,11 @@ def dense(X: Any) -> Any:
     return X.toarray() if hasattr(X, "toarray") else X
 
 
+def width_of_rows(model: CompiledEnsemble) -> int:
+    """Columns of X; of a model that does not say, as many as its members read."""
+    return model.n_features or max(group.n_features for group in model.groups)
+
+
 def probe_rows(model: CompiledEnsemble, seed: int = 0) -> np.ndarray:
     """Rows that tell a wrong export: at thresholds and beside them, missing where allowed.
 
@@ -216,8 +260,7 @@ def probe_rows(model: CompiledEnsemble, seed: int = 0) -> np.ndarray:
     float32 ndarray of shape (rows, n_features)
     """
     rng = np.random.default_rng(seed)
-    width = model.n_features or max(g.n_features for g in model.groups)
-    X = rng.normal(size=(PROBE_ROWS, width)).astype(np.float32)
+    X = rng.normal(size=(PROBE_ROWS, width_of_rows(model))).astype(np.float32)
     for group in model.groups:
         if not isinstance(group, FlatTrees):
             continue

@@ -1,14 +1,18 @@
-"""What linear and neural members share: X as finite numbers, links, the weighted sum of votes."""
+"""Members that are no trees: linear models and networks as arrays, others as themselves."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any, ClassVar, Protocol, Self
 
 import numpy as np
 
 BLOCK_ELEMENTS = 2**21
 """Scores or activations held at a time."""
+ROWS_TO_THREAD = 500
+"""Below this a pool of threads costs more than it saves."""
 
 
 def finite_numbers(X: Any) -> Any:
@@ -37,39 +41,6 @@ def finite_numbers(X: Any) -> Any:
     return X
 
 
-def scores_in_blocks(
-    X: Any, n_outputs: int, width: int, of_block: Callable[[Any, slice], np.ndarray]
-) -> np.ndarray:
-    """Scores of a few rows at a time, so that memory does not grow with the rows.
-
-    Parameters
-    ----------
-    X : ndarray or sparse matrix of shape (rows, n_features)
-        Checked by `finite_numbers` here.
-    n_outputs : int
-    width : int
-        Numbers a row takes on the way.
-    of_block : callable
-        Some rows of X, and which they are, to scores of shape (rows, n_outputs).
-
-    Returns
-    -------
-    ndarray of shape (rows, n_outputs)
-
-    Examples
-    --------
-    >>> scores_in_blocks(np.ones((3, 2)), 1, 2, lambda X, rows: X[:, :1]).shape
-    (3, 1)
-    """
-    X = finite_numbers(X)
-    out = np.empty((X.shape[0], n_outputs))
-    step = max(1, BLOCK_ELEMENTS // width)
-    for start in range(0, X.shape[0], step):
-        rows = slice(start, start + step)
-        out[rows] = of_block(X[rows], rows)
-    return out
-
-
 def sigmoid(z: np.ndarray) -> np.ndarray:
     """1 / (1 + exp(-z)), without overflow and to full relative precision.
 
@@ -90,24 +61,101 @@ def sigmoid(z: np.ndarray) -> np.ndarray:
     return np.asarray(np.where(z >= 0.0, 1.0, e) / (1.0 + e))
 
 
-def softmax(z: np.ndarray) -> np.ndarray:
-    """exp(z), normalised over the last axis.
-
-    Parameters
-    ----------
-    z : ndarray
-
-    Returns
-    -------
-    ndarray
-
-    Examples
-    --------
-    >>> softmax(np.array([0.0, 0.0])).tolist()
-    [0.5, 0.5]
-    """
+def _softmax(z: np.ndarray) -> np.ndarray:
     e = np.exp(z - z.max(axis=-1, keepdims=True))
     return np.asarray(e / e.sum(axis=-1, keepdims=True))
+
+
+def _two(positive: np.ndarray) -> np.ndarray:
+    return np.concatenate([1.0 - positive, positive], axis=-1)
+
+
+def _one_vs_rest(z: np.ndarray) -> np.ndarray:
+    # sigmoid(z), normalised; in logarithms, where scores far below zero do not become 0/0
+    return _softmax(np.minimum(z, 0.0) - np.log1p(np.exp(-np.abs(z))))
+
+
+def _largest(z: np.ndarray) -> np.ndarray:
+    chosen = np.argmax(z, axis=-1)[..., None] == np.arange(z.shape[-1])
+    return np.asarray(chosen, dtype=np.float64)
+
+
+LINKS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
+    "identity": lambda z: z,
+    "sigmoid": lambda z: _two(sigmoid(z)),
+    "softmax": _softmax,
+    "one_vs_rest": _one_vs_rest,
+    "sign": lambda z: _two((z > 0.0).astype(np.float64)),
+    "largest": _largest,
+}
+"""Scores of shape (..., q) to votes; "sigmoid" and "sign" make two columns of one."""
+TWO_CLASS_LINKS = ("sigmoid", "sign")
+ACTIVATIONS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
+    "identity": lambda z: z,
+    "logistic": sigmoid,
+    "tanh": np.tanh,
+    "relu": lambda z: np.maximum(z, 0.0),
+}
+
+
+class _ArrayVotes:
+    """What linear models and networks share."""
+
+    weights: np.ndarray
+    class_columns: np.ndarray
+    n_outputs: int
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the arrays."""
+        return sum(array.nbytes for array in self.arrays().values())
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """The arrays by name, as files hold them."""
+        raise NotImplementedError
+
+    def _votes(self, X: Any) -> np.ndarray:
+        """Of shape (members, rows, classes a member)."""
+        raise NotImplementedError
+
+    def _width(self) -> int:
+        """Numbers a row takes on the way."""
+        raise NotImplementedError
+
+    def _check(self, votes: int) -> None:
+        """Each member votes once for each of its classes, which exist, by finite numbers."""
+        if self.class_columns.shape != (len(self.weights), votes) or votes == 0:
+            raise ValueError("the arrays of the members do not fit together.")
+        if self.class_columns.min() < 0 or self.class_columns.max() >= self.n_outputs:
+            raise ValueError("a member votes for a class that does not exist.")
+        if np.any(np.diff(np.sort(self.class_columns, axis=1), axis=1) == 0):
+            raise ValueError("a member votes twice for one class.")
+        if not all(np.all(np.isfinite(array)) for array in self.arrays().values()):
+            raise ValueError("a member has a coefficient that is not finite.")
+
+    def scores(self, X: Any, row_weights: np.ndarray | None = None) -> np.ndarray:
+        """Weighted sum of the members' votes, some rows at a time.
+
+        Parameters
+        ----------
+        X : ndarray or sparse matrix of shape (rows, n_features)
+        row_weights : ndarray of shape (rows, members), optional
+            A gate's, in place of the members' own.
+
+        Returns
+        -------
+        ndarray of shape (rows, n_outputs)
+        """
+        X = finite_numbers(X)
+        out = np.empty((X.shape[0], self.n_outputs))
+        step = max(1, BLOCK_ELEMENTS // self._width())
+        for start in range(0, X.shape[0], step):
+            rows = slice(start, start + step)
+            weights = self.weights if row_weights is None else row_weights[rows]
+            out[rows] = weighted_votes(
+                self._votes(X[rows]), weights, self.class_columns, self.n_outputs
+            )
+        return out
 
 
 def weighted_votes(
@@ -132,12 +180,9 @@ def weighted_votes(
     >>> weighted_votes(votes, np.array([0.5, 0.5]), np.array([[0], [2]]), 3).tolist()
     [[0.5, 0.0, 0.25]]
     """
-    plain = class_columns.shape[1] == n_outputs and np.all(class_columns == np.arange(n_outputs))
-    if plain and weights.ndim == 1:
-        return np.asarray(np.tensordot(weights, votes, axes=1))
-    if plain and n_outputs == 1:  # rows first, as they came: one pass over both
-        return np.asarray(np.einsum("nm,nm->n", weights, votes[:, :, 0].T)[:, None])
-    if plain:
+    if class_columns.shape[1] == n_outputs and np.all(class_columns == np.arange(n_outputs)):
+        if weights.ndim == 1:
+            return np.asarray(np.tensordot(weights, votes, axes=1))
         return np.asarray(np.einsum("nm,mnc->nc", weights, votes))
     out = np.zeros((votes.shape[1], n_outputs))
     of_member = weights if weights.ndim == 1 else weights.T[:, :, None]
@@ -146,15 +191,269 @@ def weighted_votes(
     return out
 
 
-def check_class_columns(class_columns: np.ndarray, n_outputs: int) -> None:
-    """Each member's classes are distinct and exist.
+@dataclass(frozen=True, eq=False)
+class LinearVotes(_ArrayVotes):
+    """Linear members with one link: regressors as one vector, classifiers as one matrix.
 
-    Parameters
+    Attributes
     ----------
-    class_columns : int ndarray of shape (members, classes a member)
+    coef : float64 ndarray of shape (n_features, members * q)
+        Zero where a member does not read a column.
+    intercept : float64 ndarray of shape (members * q,)
+    weights : float64 ndarray of shape (members,)
+    class_columns : int32 ndarray of shape (members, classes a member)
+        Position of each vote in the ensemble's classes.
+    link : str
+        Key of `LINKS`.
+    n_outputs : int
+        Classes, or one for regression.
+    n_members : int
+        How many there were: regressors collapse into one.
+    """
+
+    coef: np.ndarray
+    intercept: np.ndarray
+    weights: np.ndarray
+    class_columns: np.ndarray
+    link: str
+    n_outputs: int
+    n_members: int
+    kind: ClassVar[str] = "linear"
+    ARRAYS: ClassVar[tuple[str, ...]] = ("coef", "intercept", "weights", "class_columns")
+    SETTINGS: ClassVar[dict[str, type]] = {"link": str, "n_outputs": int, "n_members": int}
+
+    def __post_init__(self) -> None:
+        if self.link not in LINKS:
+            raise ValueError(f"link {self.link!r} is not known.")
+        dimensions = [getattr(self, name).ndim for name in self.ARRAYS]
+        members = len(self.weights) if dimensions == [2, 1, 1, 2] else 0
+        q = self.coef.shape[1] // members if members else 0
+        two = self.link in TWO_CLASS_LINKS
+        if (
+            q == 0
+            or (two and q != 1)
+            or self.coef.shape[1] != members * q
+            or self.intercept.shape != (members * q,)
+        ):
+            raise ValueError("the arrays of the linear members do not fit together.")
+        one_each = self.link != "identity"  # regressors collapse into one
+        if self.n_members < members or (one_each and self.n_members != members):
+            raise ValueError("the number of linear members is wrong.")
+        self._check(2 if two else q)
+
+    @property
+    def n_features(self) -> int:
+        """Columns of X."""
+        return int(self.coef.shape[0])
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """The arrays by name, as files hold them."""
+        return {name: getattr(self, name) for name in self.ARRAYS}
+
+    def settings(self) -> dict[str, Any]:
+        """The rest, as files hold it."""
+        return {name: getattr(self, name) for name in self.SETTINGS}
+
+    @classmethod
+    def rebuild(cls, arrays: Mapping[str, np.ndarray], settings: Mapping[str, Any]) -> Self:
+        """From what a file holds; raises ValueError where it cannot be."""
+        named: dict[str, Any] = {name: arrays[name] for name in cls.ARRAYS}
+        return cls(**named, **settings)
+
+    def _width(self) -> int:
+        return int(self.coef.shape[1])
+
+    def _votes(self, X: Any) -> np.ndarray:
+        z = np.asarray(X @ self.coef) + self.intercept
+        return LINKS[self.link](z.reshape(len(z), len(self.weights), -1).transpose(1, 0, 2))
+
+
+@dataclass(frozen=True, eq=False)
+class StackedNetworks(_ArrayVotes):
+    """scikit-learn's multi-layer perceptrons of one shape, stacked into batched products.
+
+    Attributes
+    ----------
+    layers : tuple of float64 ndarrays of shape (members, inputs, outputs)
+        Weights; the first reads every column of X, with zeros where a member does not.
+    biases : tuple of float64 ndarrays of shape (members, 1, outputs)
+    weights : float64 ndarray of shape (members,)
+    class_columns : int32 ndarray of shape (members, classes a member)
+    activation : str
+        Key of `ACTIVATIONS`.
+    link : {"identity", "sigmoid", "softmax"}
+        Key of `LINKS`.
     n_outputs : int
     """
-    if class_columns.size == 0 or class_columns.min() < 0 or class_columns.max() >= n_outputs:
-        raise ValueError("a member votes for a class that does not exist.")
-    if np.any(np.diff(np.sort(class_columns, axis=1), axis=1) == 0):
-        raise ValueError("a member votes twice for one class.")
+
+    layers: tuple[np.ndarray, ...]
+    biases: tuple[np.ndarray, ...]
+    weights: np.ndarray
+    class_columns: np.ndarray
+    activation: str
+    link: str
+    n_outputs: int
+    kind: ClassVar[str] = "mlp"
+    SETTINGS: ClassVar[dict[str, type]] = {
+        "n_layers": int,
+        "activation": str,
+        "link": str,
+        "n_outputs": int,
+    }
+
+    def __post_init__(self) -> None:
+        if self.activation not in ACTIVATIONS or self.link not in LINKS:
+            raise ValueError("the activation or link of a network is not known.")
+        m = self.n_members
+        fits = self.weights.ndim == 1 and m > 0 and len(self.layers) > 0
+        width = self.layers[0].shape[1] if fits and self.layers[0].ndim == 3 else 0
+        for layer, bias in zip(self.layers, self.biases, strict=True):
+            out = layer.shape[-1] if layer.ndim else 0
+            fits = fits and layer.shape == (m, width, out) and bias.shape == (m, 1, out)
+            width = out
+        two = self.link in TWO_CLASS_LINKS
+        if not fits or width == 0 or (two and width != 1):
+            raise ValueError("the arrays of the networks do not fit together.")
+        self._check(2 if two else width)
+
+    @property
+    def n_members(self) -> int:
+        """How many networks there are."""
+        return len(self.weights)
+
+    @property
+    def n_features(self) -> int:
+        """Columns of X."""
+        return int(self.layers[0].shape[1])
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """The arrays by name, as files hold them."""
+        named = {f"layer_{i}": layer for i, layer in enumerate(self.layers)}
+        named |= {f"bias_{i}": bias for i, bias in enumerate(self.biases)}
+        return {**named, "weights": self.weights, "class_columns": self.class_columns}
+
+    def settings(self) -> dict[str, Any]:
+        """The rest, as files hold it."""
+        named = {name: getattr(self, name) for name in self.SETTINGS if name != "n_layers"}
+        return {"n_layers": len(self.layers), **named}
+
+    @classmethod
+    def rebuild(cls, arrays: Mapping[str, np.ndarray], settings: Mapping[str, Any]) -> Self:
+        """From what a file holds; raises ValueError where it cannot be."""
+        depth = range(min(settings["n_layers"], len(arrays)))
+        return cls(
+            layers=tuple(arrays[f"layer_{i}"] for i in depth),
+            biases=tuple(arrays[f"bias_{i}"] for i in depth),
+            weights=arrays["weights"],
+            class_columns=arrays["class_columns"],
+            **{name: value for name, value in settings.items() if name != "n_layers"},
+        )
+
+    def _width(self) -> int:
+        return max(int(layer.shape[2]) for layer in self.layers) * self.n_members
+
+    def _votes(self, X: Any) -> np.ndarray:
+        # One product for all first layers: X is read once, and may be sparse.
+        m, inputs, width = self.layers[0].shape
+        first = self.layers[0].transpose(1, 0, 2).reshape(inputs, m * width)
+        z = np.asarray(X @ first).reshape(-1, m, width).transpose(1, 0, 2) + self.biases[0]
+        for layer, bias in zip(self.layers[1:], self.biases[1:], strict=True):
+            z = np.matmul(ACTIVATIONS[self.activation](z), layer) + bias
+        return LINKS[self.link](z)
+
+
+class Voter(Protocol):
+    """What `sparsebag.evidence.members.Member` is."""
+
+    @property
+    def features(self) -> np.ndarray | None:
+        """Columns it reads; None means all."""
+
+    def predict(self, X: Any) -> np.ndarray:
+        """Numbers."""
+
+    def predict_proba(self, X: Any, n_classes: int) -> np.ndarray:
+        """Votes in the ensemble's classes."""
+
+
+@dataclass(frozen=True, eq=False)
+class OtherMembers:
+    """Members of any other kind: their own ``predict_proba`` or ``predict``.
+
+    Attributes
+    ----------
+    members : tuple of Member
+        Without their feature subsets: X comes sliced.
+    features : tuple of (ndarray or None)
+        Columns each reads.
+    weights : ndarray of shape (members,)
+    n_outputs : int
+        Classes, or one for regression.
+    is_vote : bool
+        Classification or regression.
+    """
+
+    members: tuple[Voter, ...]
+    features: tuple[np.ndarray | None, ...]
+    weights: np.ndarray
+    n_outputs: int
+    is_vote: bool
+    kind: ClassVar[str] = "other"
+    SETTINGS: ClassVar[dict[str, type]] = {}
+
+    @property
+    def n_members(self) -> int:
+        """How many members there are."""
+        return len(self.members)
+
+    @property
+    def n_features(self) -> int:
+        """Columns of X that are needed, where subsets say."""
+        return max((int(f.max()) + 1 for f in self.features if f is not None), default=0)
+
+    def scores(
+        self, X: Any, row_weights: np.ndarray | None = None, *, n_threads: int = 1
+    ) -> np.ndarray:
+        """Weighted sum of the members' votes.
+
+        Parameters
+        ----------
+        X : array-like, sparse matrix or DataFrame
+        row_weights : ndarray of shape (rows, members), optional
+            A gate's, in place of the members' own.
+        n_threads : int
+
+        Returns
+        -------
+        ndarray of shape (rows, n_outputs)
+        """
+        n_rows = X.shape[0] if hasattr(X, "shape") else len(X)
+        threads = min(n_threads, self.n_members) if n_rows >= ROWS_TO_THREAD else 1
+        out = np.zeros((n_rows, self.n_outputs))
+        weights = self.weights if row_weights is None else row_weights.T[:, :, None]
+        for weight, vote in zip(weights, self._votes(X, threads), strict=True):
+            out += weight * vote
+        return out
+
+    def _votes(self, X: Any, n_threads: int) -> Iterator[np.ndarray]:
+        slices: dict[bytes, Any] = {}
+
+        def sliced(features: np.ndarray | None) -> Any:
+            if features is None:
+                return X
+            name = features.tobytes()
+            if name not in slices:  # members of one subset share the copy
+                slices[name] = X.iloc[:, features] if hasattr(X, "iloc") else X[:, features]
+            return slices[name]
+
+        def vote(member: Voter, rows: Any) -> np.ndarray:
+            if self.is_vote:
+                return member.predict_proba(rows, self.n_outputs)
+            return member.predict(rows)[:, None]
+
+        rows = [sliced(features) for features in self.features]
+        if n_threads == 1:
+            yield from map(vote, self.members, rows)
+            return
+        with ThreadPoolExecutor(n_threads) as pool:
+            yield from pool.map(vote, self.members, rows)

@@ -9,7 +9,7 @@ import numpy as np
 from sklearn.utils.parallel import Parallel, delayed
 
 from sparsebag.calibration.calibrator import Calibrator, finished_votes
-from sparsebag.deploy.real_numbers import as_numbers
+from sparsebag.deploy.rows import as_numbers
 from sparsebag.evidence.members import MemberPool
 from sparsebag.local.gate import LinearGate
 

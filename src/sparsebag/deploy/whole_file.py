@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
-import mmap
 import os
 import secrets
 import stat
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-LEFTOVER_SECONDS = 24 * 3600
-"""Older partial files are nobody's any more."""
 PRIVATE, USUAL = 0o600, 0o666
 """Permissions of a new file, before the user's umask."""
 
@@ -46,10 +41,9 @@ def whole_file(path: Any) -> Iterator[Any]:
     binary file
     """
     target = Path(os.path.realpath(os.fsdecode(path)))
-    partial = target.with_name(f"{_prefix(target)}{secrets.token_hex(8)}.part")
+    partial = target.with_name(f".{secrets.token_hex(8)}.part")  # names have a longest length
     try:
         mode = _mode_to_keep(target)
-        _remove_leftovers(target)
         with _new_file(partial, USUAL if mode is None else PRIVATE) as file:
             if mode is not None:
                 os.chmod(partial, mode)
@@ -93,39 +87,6 @@ def read_whole(path: Any, *, n_first: int, check: Callable[[bytes, int], None]) 
         raise _unread(error, name) from None
 
 
-def mapped_file(path: Any) -> mmap.mmap:
-    """A file as memory that processes share; to read from it after the file was cut is fatal.
-
-    Parameters
-    ----------
-    path : path-like
-
-    Returns
-    -------
-    mmap
-    """
-    name = os.fsdecode(path)
-    try:
-        with open(name, "rb") as file:
-            return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-    except (OSError, ValueError) as error:  # ValueError: it is empty by now
-        raise _unread(error, name) from None
-
-
-def _prefix(target: Path) -> str:
-    """How partial files of a target begin; a digest, because names have a longest length."""
-    return f".{hashlib.sha256(os.fsencode(target.name)).hexdigest()[:16]}-"
-
-
-def _remove_leftovers(target: Path) -> None:
-    """What a process that was killed while it wrote this target left behind, a day ago or more."""
-    oldest = time.time() - LEFTOVER_SECONDS
-    for path in target.parent.glob(f"{_prefix(target)}*.part"):
-        with contextlib.suppress(OSError):  # another process may do the same
-            if path.stat().st_mtime < oldest:
-                path.unlink()
-
-
 def _new_file(path: Path, mode: int) -> Any:
     # Not mkstemp, whose private files would have to be opened to others by guessing the umask.
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
@@ -145,10 +106,8 @@ def _check_ordinary(path: Path, what: str) -> None:
         raise OSError(f"{str(path)!r} is a device or a pipe; a model is {what} as a file.")
 
 
-def _unread(error: OSError | ValueError, name: str) -> OSError:
+def _unread(error: OSError, name: str) -> OSError:
     """The same error in a sentence."""
-    if not isinstance(error, OSError):
-        return OSError(f"{name!r} cannot be loaded ({error}).")
     if isinstance(error, FileNotFoundError):
         told: OSError = FileNotFoundError(f"{name!r} cannot be loaded: there is no such file.")
     else:

@@ -1,4 +1,4 @@
-"""Columns of text as trees read them: the position of a text in a list the model carries."""
+"""Rows as the caller has them, as numbers: tables, missing values, columns of text."""
 
 from __future__ import annotations
 
@@ -9,6 +9,51 @@ import numpy as np
 
 Categories = Mapping[str, tuple[str, ...]]
 """Column name to its texts, in the order of their codes."""
+
+
+def as_numbers(X: Any, names: Sequence[str] | None = None) -> np.ndarray:
+    """X as an array of real numbers; whatever pandas calls missing becomes NaN.
+
+    Parameters
+    ----------
+    X : array-like or DataFrame
+    names : sequence of str, optional
+        Of the columns, for the error.
+
+    Returns
+    -------
+    ndarray
+
+    Examples
+    --------
+    >>> as_numbers([["1", "2.5"]]).tolist()
+    [[1.0, 2.5]]
+    """
+    array = np.asarray(X)
+    if array.dtype.kind in "fiub":
+        return array
+    if array.dtype.kind == "c":
+        raise ValueError("X holds complex numbers; pass real ones.")
+    if hasattr(X, "isna"):  # pandas' NA is no float
+        array = np.where(X.isna(), np.nan, array)
+    try:
+        return array.astype(np.float64)
+    except (TypeError, ValueError):
+        raise _not_a_number(array, names) from None
+
+
+def _not_a_number(array: np.ndarray, names: Sequence[str] | None) -> ValueError:
+    """A sentence on the first value that is none, and the column it is in."""
+    for index, value in np.ndenumerate(array):
+        try:
+            float(value)
+        except (TypeError, ValueError):
+            column: Any = index[-1] if index else 0
+            if names is not None and column < len(names):
+                column = repr(names[column])
+            told = repr(value if not isinstance(value, np.generic) else value.item())
+            return ValueError(f"column {column} holds {told[:40]}, which is no number.")
+    return ValueError("X holds something else than numbers.")
 
 
 def text_codes(values: Any, texts: Sequence[str]) -> np.ndarray:
