@@ -5,7 +5,7 @@ import pytest
 from sparsebag.objective import _passes
 
 
-@pytest.fixture(params=["avx512", "avx2", "portable"])
+@pytest.fixture(params=["avx2", "portable"])
 def kernel(request):
     """Each kernel in turn, whichever the machine would take by itself."""
     if request.param not in _passes.kernels():

@@ -1,4 +1,4 @@
-"""Helper threads of passes: guests in a process that ends, in threads that end, as it likes."""
+"""Threads of passes: guests in a process that ends, in threads that end, as it likes."""
 
 import os
 import subprocess
@@ -90,17 +90,3 @@ time.sleep(0.1)
 print("end")
 """
     assert _output(ends) == "end"
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="the system does not list threads there")
-def test_helpers_without_work_end_and_come_again():
-    """A program's threads may be many, and have done with passes."""
-    waits = """
-usual, n_tasks = one_pass(), lambda: len(os.listdir("/proc/self/task"))
-with_helpers, deadline = n_tasks(), time.monotonic() + 30
-while n_tasks() > with_helpers - 3 and time.monotonic() < deadline:
-    time.sleep(0.01)
-without, again = n_tasks(), one_pass()
-print(with_helpers - without, n_tasks() - without, again == usual)
-"""
-    assert _output(waits) == "3 3 True"

@@ -4,7 +4,6 @@ import os
 import subprocess
 import sys
 import threading
-import time
 from functools import cache
 
 import numpy as np
@@ -72,26 +71,6 @@ def _is_as(found, expected):
     return found[0] == expected[0] and np.array_equal(found[1], expected[1])
 
 
-def test_helpers_stay_between_passes_and_end_with_their_thread(one_pass):
-    """Three of them, whatever the number of passes, of the thread that makes the passes."""
-    counts = []
-
-    def passes():
-        for _ in range(5):
-            one_pass()
-            counts.append(_tasks())
-
-    before = _tasks()
-    worker = threading.Thread(target=passes)
-    worker.start()
-    worker.join()
-    assert counts == [before + 4] * 5
-    deadline = time.monotonic() + 10
-    while _tasks() > before and time.monotonic() < deadline:
-        time.sleep(0.01)
-    assert _tasks() == before
-
-
 def test_threads_that_make_passes_at_a_time_do_not_disturb_each_other(one_pass):
     expected, found = one_pass(), []
     workers = [
@@ -141,14 +120,6 @@ for passes_there in (True, False):
     print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 assert one_pass() == expected
 """
-
-
-def _tasks():
-    try:
-        with open("/proc/self/status") as status:
-            return next(int(line.split()[1]) for line in status if line.startswith("Threads"))
-    except OSError:
-        pytest.skip("the system does not count a process's threads in /proc")
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ def loss_and_gradient(
     votes: ndarray,
     mask: ndarray,
     weights: ndarray,
-    uniform_vote: ndarray,
+    prior: ndarray,
     target: ndarray,
     row_weight: ndarray,
     log_loss: bool,
@@ -22,26 +22,6 @@ def loss_and_gradient(
     n_threads: int,
     gradient: ndarray,
 ) -> float: ...
-def block_loss_and_gradient(
-    votes: ndarray,
-    mask: ndarray,
-    weights: ndarray,
-    prior: ndarray,
-    found_prior: ndarray,
-    target: ndarray,
-    row_weight: ndarray,
-    weight_scale: float,
-    log_loss: bool,
-    prior_mass: float,
-    least_denominator: float,
-    least_vote: float,
-    kept_share: float,
-    floor: float,
-    multiplicity: float,
-    is_zeroed: bool,
-    n_threads: int,
-    gradient: ndarray,
-) -> tuple[float, float]: ...
 def threads_taken(rows: int, members: int, most: int) -> int: ...
 def kernels() -> list[str]: ...
 def use_kernel(name: str) -> str: ...
