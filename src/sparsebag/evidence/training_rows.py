@@ -6,7 +6,6 @@ shuffled, every later figure would be quietly wrong.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -15,14 +14,15 @@ import sklearn
 from sklearn.ensemble import BaggingClassifier, BaggingRegressor
 from sklearn.metrics import r2_score
 
-from sparsebag.evidence.leaves import RoutedBag, disagreement, in_leaves, route
-from sparsebag.evidence.members import MemberPool, take_rows
+from sparsebag.evidence.members import Member, MemberPool, take_rows
 
 TREES_CHECKED = 3
 LEAVES_CHECKED = 100
 """Other rows, or another order, pass one leaf's count by chance, not a hundred of them."""
-LEAVES_TO_TELL = 8
-"""In so many leaves weights do not add up to the number of draws by chance."""
+ROUNDING = 1e-9
+"""Sums of up to millions of doubles, taken in another order, agree to better than this."""
+MEAN_CRITERIA = ("squared_error", "friedman_mse", "poisson")
+"""Regression criteria whose leaf value is the mean target."""
 TREES_MISPLACE_NAN = tuple(int(n) for n in sklearn.__version__.split(".")[:2]) < (1, 8)
 """Before 1.8 a tree grown on missing values may count a row in a leaf it does not route it to."""
 OOB_ROWS_CHECKED = 200
@@ -119,9 +119,8 @@ def _check_names(pool: MemberPool, X: Any) -> None:
 def prove_training_rows(pool: MemberPool, X: Any, target: np.ndarray) -> str | None:
     """Prove that these are the training rows; raise one sentence if they are not.
 
-    Trees: routing a member's bagged rows must reproduce its leaves' counts, and their targets
-    its leaves' values. Else: our uniform OOB prediction must equal the ensemble's own, where it
-    kept one.
+    Trees: routing a member's bagged rows must give its leaves' counts, and their targets its
+    leaves' values. Else: our out-of-bag prediction must be the ensemble's own, where it kept one.
 
     Parameters
     ----------
@@ -138,275 +137,168 @@ def prove_training_rows(pool: MemberPool, X: Any, target: np.ndarray) -> str | N
         What proved it; None where the ensemble leaves nothing to check.
     """
     assert pool.in_bag is not None
-    if any(member.is_tree for member in pool.members):
-        return "leaf counts" if _check_leaves(pool, X, target) else None
-    kept = kept_predictions(pool)
-    if kept is None:
-        return None
-    rows = rows_to_check(len(kept))
-    found = sum_of_votes(pool, take_rows(X, rows), unseen_by(pool, rows))
-    prove_by_predictions(pool, kept, found, target)
-    return "out-of-bag predictions"
-
-
-def kept_predictions(pool: MemberPool) -> np.ndarray | None:
-    """The ensemble's own out-of-bag predictions; None where it has none that could prove rows.
-
-    Parameters
-    ----------
-    pool : MemberPool
-
-    Returns
-    -------
-    ndarray of shape (M,) or (M, C), or None
-    """
-    if not isinstance(pool.source, (BaggingClassifier, BaggingRegressor)):
-        return None
-    if not pool.source.oob_score:  # what an earlier fit kept says nothing of this one
-        return None
-    if pool.classes is None:
-        return np.asarray(pool.source.oob_prediction_)
-    if any(
-        m.class_columns is not None and len(m.class_columns) < len(pool.classes)
-        for m in pool.members
-    ):
-        # scikit-learn adds a one-class member's column to every class, so what it kept is wrong.
-        return None
-    return np.asarray(pool.source.oob_decision_function_)
-
-
-def _check_leaves(pool: MemberPool, X: Any, target: np.ndarray) -> bool:
-    """Check a few trees, more of them if they are small; whether there were any to check."""
-    bags = _route_some(pool, X, target)
-    _check_bags(pool, bags)
-    return bool(bags)
-
-
-def trees_to_check(pool: MemberPool) -> list[int]:
-    """Trees whose leaves would prove the training rows; empty where they cannot.
-
-    Parameters
-    ----------
-    pool : MemberPool
-        With in-bag rows.
-
-    Returns
-    -------
-    list of int
-    """
     trees = [j for j, member in enumerate(pool.members) if member.is_tree]
-    chosen: list[int] = []
-    if TREES_MISPLACE_NAN or not trees:
-        return chosen
-    n_leaves = 0
-    for j in _first_last_then_any(trees):
-        if len(chosen) >= TREES_CHECKED and n_leaves >= LEAVES_CHECKED:
-            break
-        chosen.append(j)
-        n_leaves += int(pool.members[j].estimator.tree_.n_leaves)
-    return chosen
-
-
-def prove_by_leaves(pool: MemberPool, leaves: dict[int, np.ndarray], target: np.ndarray) -> bool:
-    """As `prove_training_rows`, of trees in which every row's leaf is known.
-
-    Parameters
-    ----------
-    pool : MemberPool
-        With in-bag rows.
-    leaves : dict of int to ndarray of shape (M,)
-        By member, the node each row falls into.
-    target : ndarray of shape (M,)
-        Encoded targets.
-
-    Returns
-    -------
-    bool
-        Whether there was a bag to check.
-    """
-    assert pool.in_bag is not None
-    bags = {}
-    for j, nodes in leaves.items():
-        rows, draws = np.unique(pool.in_bag[j], return_counts=True)
-        if len(rows):
-            bags[j] = in_leaves(pool.members[j], nodes[rows], draws, target[rows])
-    _check_bags(pool, bags)
-    return bool(bags)
-
-
-def _check_bags(pool: MemberPool, bags: dict[int, RoutedBag]) -> None:
-    rows_weighted = _rows_may_be_weighted(pool, list(bags.values()))
-    for j, bag in bags.items():
-        models = (pool.source, pool.members[j].estimator)
-        found = disagreement(
-            pool.members[j],
-            bag,
-            classes_weighted=any(getattr(m, "class_weight", None) is not None for m in models),
-            rows_weighted=rows_weighted,
-            rows_repeated=pool.source is None,
-        )
-        if found is not None:
-            raise _not_training(f"for member {j}, {found}")
-
-
-def _route_some(pool: MemberPool, X: Any, target: np.ndarray) -> dict[int, RoutedBag]:
-    """The bagged rows of a few trees, in their leaves, by member."""
-    assert pool.in_bag is not None
-    trees = [j for j, member in enumerate(pool.members) if member.is_tree]
-    bags: dict[int, RoutedBag] = {}
-    for j in _first_last_then_any(trees):
-        n_leaves = sum(len(bag.count) for bag in bags.values())
-        if len(bags) >= TREES_CHECKED and n_leaves >= LEAVES_CHECKED:
+    if not trees:
+        return "out-of-bag predictions" if _prove_by_predictions(pool, X, target) else None
+    # The oldest and the newest first: an ensemble grown in two fits differs there.
+    order = np.random.default_rng(0).permutation(trees).tolist()
+    n_checked, n_leaves = 0, 0
+    for j in dict.fromkeys([trees[0], trees[-1], *order]):
+        if n_checked >= TREES_CHECKED and n_leaves >= LEAVES_CHECKED:
             break
         rows, draws = np.unique(pool.in_bag[j], return_counts=True)
         block = take_rows(X, rows)
-        if len(rows) and not (TREES_MISPLACE_NAN and _has_nan(block)):
-            bags[j] = route(pool.members[j], block, draws, target[rows])
-    return bags
+        if not len(rows) or (TREES_MISPLACE_NAN and _has_nan(block)):
+            continue
+        member = pool.members[j]
+        leaf, n_of_tree = _leaves(member, block)
+        found = _contradiction(pool, member, leaf, draws, target[rows])
+        if found is not None:
+            raise _not_training(f"for member {j}, {found}")
+        n_checked, n_leaves = n_checked + 1, n_leaves + n_of_tree
+    return "leaf counts" if n_checked else None
 
 
-def _rows_may_be_weighted(pool: MemberPool, bags: list[RoutedBag]) -> bool:
-    """Whether the trees themselves may have been given weights a row.
+def _leaves(member: Member, block: Any) -> tuple[np.ndarray, int]:
+    """Number of each row's leaf among the leaves of a tree, and how many leaves it has."""
+    ends = np.flatnonzero(member.estimator.tree_.children_left < 0)
+    return np.searchsorted(ends, member.apply(block)), len(ends)
+
+
+def _contradiction(
+    pool: MemberPool, member: Member, leaf: np.ndarray, draws: np.ndarray, target: np.ndarray
+) -> str | None:
+    """How a tree's leaves contradict the rows it is said to be trained on; None if they do not."""
+    tree = member.estimator.tree_
+    ends = np.flatnonzero(tree.children_left < 0)
+    n = len(ends)
+    # Draws are weights, and the tree counts distinct rows; who made a list may have repeated rows.
+    # Rows of no weight are not counted, so there may be more than it says.
+    counted = np.bincount(leaf, None if pool.source is not None else draws, minlength=n)
+    if np.any(counted < tree.n_node_samples[ends]):
+        return "routing its bagged rows does not give its leaf counts"
+    if getattr(member.estimator, "monotonic_cst", None) is not None:
+        # Leaf values are clipped to the constraint; the root's is as its rows give it.
+        ends, leaf, n = np.zeros(1, dtype=int), np.zeros_like(leaf), 1
+    weight, value = tree.weighted_n_node_samples[ends], tree.value[ends, 0, :]
+    fits = _means_fit if member.class_columns is None else _shares_fit
+    if fits(pool, member, weight, value, leaf, draws, target):
+        return None
+    return "the targets of its bagged rows do not give its leaf values"
+
+
+def _shares_fit(
+    pool: MemberPool,
+    member: Member,
+    weight: np.ndarray,
+    value: np.ndarray,
+    leaf: np.ndarray,
+    draws: np.ndarray,
+    target: np.ndarray,
+) -> bool:
+    """Whether every class weighs the same multiple of its draws in all leaves."""
+    assert pool.classes is not None
+    assert member.class_columns is not None
+    n, n_classes = len(weight), len(pool.classes)
+    drawn = np.bincount(leaf * n_classes + target, draws, minlength=n * n_classes)
+    drawn = drawn.reshape(n, n_classes)
+    has = np.zeros((n, n_classes))
+    has[:, member.class_columns] = value * weight[:, None]
+    slack = ROUNDING * weight[:, None]
+    weighted = any(
+        getattr(model, "class_weight", None) is not None
+        for model in (pool.source, member.estimator)
+    )
+    axis = 0 if weighted else None
+    multiple = has.sum(axis=axis) / np.maximum(drawn.sum(axis=axis), 1.0)
+    if np.all(np.abs(has - drawn * multiple) <= slack):
+        return True
+    # Weighted rows: a class may be there and weigh nothing, never the reverse.
+    return _may_be_weighted(pool) and not np.any((has > slack) & (drawn == 0))
+
+
+def _means_fit(
+    pool: MemberPool,
+    member: Member,
+    weight: np.ndarray,
+    value: np.ndarray,
+    leaf: np.ndarray,
+    draws: np.ndarray,
+    target: np.ndarray,
+) -> bool:
+    """Whether leaves say the mean of their targets; a value between them where that is unknown."""
+    n, slack = len(weight), ROUNDING * float(np.abs(target).max())
+    if member.estimator.criterion in MEAN_CRITERIA:
+        mean = np.bincount(leaf, draws * target, n) / np.bincount(leaf, draws, n)
+        if np.all(np.abs(mean - value[:, 0]) <= slack):
+            return True
+        if not _may_be_weighted(pool):
+            return False
+    low, high = np.full(n, np.inf), np.full(n, -np.inf)
+    np.minimum.at(low, leaf, target)
+    np.maximum.at(high, leaf, target)
+    return bool(np.all((value[:, 0] >= low - slack) & (value[:, 0] <= high + slack)))
+
+
+def _may_be_weighted(pool: MemberPool) -> bool:
+    """Whether trees may have been given weights a row on top of their draws.
 
     scikit-learn that keeps ``_sample_weight`` draws rows by it; older versions, and whoever made
-    a list of trees, may have passed weights to the trees. Then the leaves tell.
+    a list of trees, may have passed weights on.
     """
-    if hasattr(pool.source, "_sample_weight"):
-        return False
-    told = sum(len(bag.count) - 1 for bag in bags)  # a constant factor is free in each tree
-    return told < LEAVES_TO_TELL or not all(bag.weights_are_draws() for bag in bags)
-
-
-def _first_last_then_any(trees: list[int]) -> list[int]:
-    """The oldest and the newest member first: an ensemble grown in two fits differs there."""
-    shuffled = np.random.default_rng(0).permutation(trees).tolist()
-    return list(dict.fromkeys([trees[0], trees[-1], *shuffled]))
+    return not hasattr(pool.source, "_sample_weight")
 
 
 def _has_nan(block: Any) -> bool:
     return bool(np.isnan(block.data if sp.issparse(block) else np.asarray(block, float)).any())
 
 
-def rows_to_check(n_rows: int) -> np.ndarray:
-    """Rows whose out-of-bag predictions are compared with those an ensemble kept.
-
-    Parameters
-    ----------
-    n_rows : int
-        Rows there are.
-
-    Returns
-    -------
-    ndarray of int, ascending
-    """
-    return np.unique(np.linspace(0, n_rows - 1, OOB_ROWS_CHECKED).astype(int))
-
-
-def unseen_by(pool: MemberPool, rows: np.ndarray) -> np.ndarray:
-    """Which of some rows are out of whose bag.
-
-    Parameters
-    ----------
-    pool : MemberPool
-        With in-bag rows.
-    rows : ndarray of int
-
-    Returns
-    -------
-    ndarray of bool, shape (rows, N)
-    """
-    assert pool.in_bag is not None
-    return np.stack([~np.isin(rows, pool.in_bag[j]) for j in range(len(pool.members))], axis=1)
-
-
-@dataclass(frozen=True)
-class SummedVotes:
-    """What members say of rows out of their bags, summed over the members.
-
-    Attributes
-    ----------
-    total : ndarray of shape (rows,) or (rows, C)
-    voters : ndarray of shape (rows,)
-    is_single : bool
-        Whether the members read numbers in less than double precision.
-    """
-
-    total: np.ndarray
-    voters: np.ndarray
-    is_single: bool
-
-
-def sum_of_votes(pool: MemberPool, X: Any, unseen: np.ndarray) -> SummedVotes:
-    """Let members predict the rows they have not seen, and add up what they say.
-
-    Parameters
-    ----------
-    pool : MemberPool
-    X : array-like of shape (rows, n_features)
-        Prepared by ``pool.prepare``.
-    unseen : ndarray of bool, shape (rows, N)
-
-    Returns
-    -------
-    SummedVotes
-    """
-    total = np.zeros((len(unseen), *(() if pool.classes is None else (len(pool.classes),))))
+def _prove_by_predictions(pool: MemberPool, X: Any, target: np.ndarray) -> bool:
+    """Compare with the out-of-bag predictions and the score that a bag kept; whether it did."""
+    bag, bags = pool.source, pool.in_bag
+    assert bags is not None
+    if not isinstance(bag, (BaggingClassifier, BaggingRegressor)) or not bag.oob_score:
+        return False
+    if pool.classes is not None and any(
+        len(m.class_columns) < len(pool.classes) for m in pool.members
+    ):
+        return False  # scikit-learn adds a one-class member's column to every class
+    kept = np.asarray(bag.oob_prediction_ if pool.classes is None else bag.oob_decision_function_)
+    rows = np.unique(np.linspace(0, len(kept) - 1, OOB_ROWS_CHECKED).astype(int))
+    total, voters = np.zeros(kept[rows].shape), np.zeros(len(rows))
+    some = take_rows(X, rows)
     for j, member in enumerate(pool.members):
-        rows = np.flatnonzero(unseen[:, j])
-        if not len(rows):
-            continue
-        block = take_rows(X, rows)
-        if pool.classes is None:
-            total[rows] += member.predict(block)
-        else:
-            total[rows] += member.predict_proba(block, len(pool.classes))
-    single = getattr(X, "dtype", None) in (np.float32, np.float16)
-    return SummedVotes(total, unseen.sum(axis=1), single)
-
-
-def prove_by_predictions(
-    pool: MemberPool, kept: np.ndarray, found: SummedVotes, target: np.ndarray
-) -> None:
-    """As `prove_training_rows`, of members whose votes on `rows_to_check` are known.
-
-    Parameters
-    ----------
-    pool : MemberPool
-    kept : ndarray of shape (M,) or (M, C)
-        See `kept_predictions`.
-    found : SummedVotes
-    target : ndarray of shape (M,)
-        Encoded targets.
-    """
-    covered = found.voters > 0
+        mine = np.flatnonzero(~np.isin(rows, bags[j]))
+        if len(mine):
+            block = take_rows(some, mine)
+            votes = (
+                member.predict(block)
+                if pool.classes is None
+                else member.predict_proba(block, len(pool.classes))
+            )
+            total[mine] += votes
+            voters[mine] += 1
+    known = voters > 0
     # A bag of classifiers divides by the sum of the votes, a bag of regressors by their number.
-    by_number = pool.classes is None
-    divisor = found.voters if by_number else found.total.sum(axis=1, keepdims=True)
-    ours = found.total[covered] / divisor[covered]
-    theirs = kept[rows_to_check(len(kept))][covered]
-    tolerance = OOB_TOLERANCE_SINGLE if found.is_single else OOB_TOLERANCE
-    scale = 1.0 if pool.classes is not None else float(np.max(np.abs(theirs), initial=0.0))
-    near = np.abs(ours - theirs) <= tolerance * scale
-    differ = np.count_nonzero(~near.reshape(len(near), -1).all(axis=1))
-    if differ > OOB_ROWS_EXCUSED * len(near):
+    by = voters if pool.classes is None else total.sum(axis=1, keepdims=True)
+    off = np.abs(total[known] / by[known] - kept[rows][known])
+    single = getattr(X, "dtype", None) in (np.float32, np.float16)
+    scale = 1.0 if pool.classes is not None else float(np.abs(kept[rows]).max())
+    differ = (off > (OOB_TOLERANCE_SINGLE if single else OOB_TOLERANCE) * scale).reshape(
+        len(off), -1
+    )
+    if differ.any(axis=1).mean() > OOB_ROWS_EXCUSED:
         raise _not_training("the members' out-of-bag predictions differ from those it kept")
-    _check_oob_score(pool, kept, target)
-
-
-def _check_oob_score(pool: MemberPool, kept: np.ndarray, target: np.ndarray) -> None:
-    """The kept predictions do not know y; the score kept with them does."""
-    score = float(pool.source.oob_score_)
+    # The kept predictions do not know y; the score kept with them does.
     if pool.classes is None:
-        agrees = np.isclose(r2_score(target, kept), score, rtol=OOB_TOLERANCE, atol=OOB_TOLERANCE)
-    else:
-        # scikit-learn takes the argmax before it divides by the number of votes, so a tie may
-        # fall the other way.
+        score, slack = r2_score(target, kept), OOB_TOLERANCE
+    else:  # ties may fall the other way
         ranked = np.sort(kept, axis=1)
-        ties = np.count_nonzero(ranked[:, -1] - ranked[:, -2] <= OOB_TOLERANCE)
-        right = np.count_nonzero(np.argmax(kept, axis=1) == target)
-        agrees = abs(right - score * len(target)) < ties + 0.5
-    if not agrees:
+        score = np.mean(kept.argmax(axis=1) == target)
+        slack = np.mean(ranked[:, -1] - ranked[:, -2] <= OOB_TOLERANCE) + 0.5 / len(target)
+    if not abs(score - bag.oob_score_) <= slack:
         raise _not_training("y does not give the out-of-bag score it kept")
+    return True
 
 
 def _not_training(found: str) -> ValueError:
