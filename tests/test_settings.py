@@ -12,8 +12,7 @@ from sparsebag.settings import (
     DEFAULT_PRIOR_MASS,
     DROP_THRESHOLD,
     Settings,
-    check_n_jobs,
-    check_verbose,
+    check_params,
     resolve_settings,
 )
 from sparsebag.solvers.slsqp import SLSQP
@@ -84,38 +83,44 @@ def test_any_number_is_a_number(lam):
     assert type(resolved.lam) is float
 
 
-@pytest.mark.parametrize("value", [True, np.nan, -np.inf, -1e-9, "0.1", [], np.array([0.1])])
-@pytest.mark.parametrize("name", ["lam", "floor", "prior_mass"])
-def test_what_is_no_usable_number_is_refused_by_name(name, value):
-    wanted = "'auto' or a finite number" if name == "lam" else "a finite number"
-    with pytest.raises(ValueError, match=rf"^{name}( must be {wanted}|='0.1' is not known)"):
-        resolve_settings(**{**AUTO, name: value})
+NO_SIZES = [0, -1, 1.5, 2.0, 0.0, np.nan, np.inf, True, False, "10", [5]]
+NO_STRENGTHS = [True, np.nan, -np.inf, -1e-9, "0.1", [], np.array([0.1])]
+WRONG = {
+    **dict.fromkeys(["max_estimators", "max_nodes", "max_bytes"], NO_SIZES),
+    **dict.fromkeys(["lam", "floor", "prior_mass"], NO_STRENGTHS),
+    "confidence": [0.4, 1, -1, np.nan, True, "0.9"],
+    "rehearsal": [True, 1, 0, "yes", 2.5],
+    "refine": ["leaves", True],
+    "local": [False, "linear"],
+    "preset": ["Paper"],
+    "evidence": ["cv", None],
+    "n_jobs": [0, "2", 1.5, True],
+    "verbose": ["yes", None, -1],
+}
 
 
-def test_unknown_names():
-    with pytest.raises(ValueError, match="preset='Paper' is not known; use None or 'paper'"):
-        resolve_settings(**{**AUTO, "preset": "Paper"})
+@pytest.mark.parametrize(("name", "value"), [(n, v) for n, vs in WRONG.items() for v in vs])
+def test_what_a_parameter_cannot_be_is_refused_by_name(name, value):
+    with pytest.raises(ValueError, match=f"The '{name}' parameter of compress must be .* Got "):
+        check_params("compress", **{name: value})
+
+
+@pytest.mark.parametrize(
+    "fine",
+    [
+        {"max_nodes": 0.1, "max_bytes": np.int64(2000), "max_estimators": 1, "lam": "auto"},
+        {"n_jobs": -1, "verbose": True, "rehearsal": False, "local": True, "confidence": 0.5},
+        {"n_jobs": np.int64(2), "verbose": 2, "rehearsal": 2, "floor": 0, "prior_mass": "auto"},
+    ],
+)
+def test_what_a_parameter_can_be(fine):
+    check_params("compress", **fine)
+
+
+def test_both_faces_check():
+    with pytest.raises(ValueError, match="'verbose' parameter of fit_weights must be"):
+        sb.fit_weights(np.eye(2), None, [0, 1], verbose="yes")
+    with pytest.raises(ValueError, match="'n_jobs' parameter of SparseBaggingRegressor must be"):
+        sb.SparseBaggingRegressor(n_jobs=0).fit(np.eye(4), np.arange(4.0))
     with pytest.raises(ValueError, match=r"solver='SLSQP' is not known; use one of \['auto', "):
         resolve_settings(**{**AUTO, "solver": "SLSQP"})
-
-
-def test_verbosity_is_a_whole_number():
-    for fine in (0, 1, 2, True, np.int64(1)):
-        check_verbose(fine)
-    for wrong in ("yes", None, -1, 0.5):
-        with pytest.raises(ValueError, match=r"verbose must be 0 \(silent\), 1 .* or 2 .*, got "):
-            check_verbose(wrong)
-    with pytest.raises(ValueError, match="got 'yes'"):
-        sb.fit_weights(np.eye(2), None, [0, 1], verbose="yes")
-    with pytest.raises(ValueError, match="got 'yes'"):
-        sb.SparseBaggingRegressor(verbose="yes").fit(np.eye(4), np.arange(4.0))
-
-
-def test_threads_are_none_or_a_number_that_is_not_zero():
-    for fine in (None, 1, -1, np.int64(2)):
-        check_n_jobs(fine)
-    for wrong in (0, "2", 1.5, True):
-        with pytest.raises(ValueError, match=r"n_jobs must be None, a number of threads, or -1"):
-            check_n_jobs(wrong)
-    with pytest.raises(ValueError, match=r"n_jobs must be .*, got 0"):
-        sb.SparseBaggingRegressor(n_jobs=0).fit(np.eye(4), np.arange(4.0))

@@ -32,7 +32,6 @@ from sparsebag.validation import (
     accepts,
     check_ensemble,
     check_targets,
-    evidence_source,
     unfrozen,
 )
 
@@ -205,8 +204,7 @@ class _SparseBagging(Deployable, MetaEstimatorMixin, BaseEstimator):  # type: ig
         -------
         self
         """
-        source = evidence_source(self.evidence, self._is_frozen)
-        settings = settings_of(self, self._task, source)
+        settings = settings_of(self, self._task, is_frozen=self._is_frozen)
         check_ensemble(self._ensemble_to_fit(), self._task)
         X, y = given_rows(X, y, sample_weight)
         if is_dask(X) and not self._is_frozen:
@@ -223,7 +221,7 @@ class _SparseBagging(Deployable, MetaEstimatorMixin, BaseEstimator):  # type: ig
             found = compress_on_cluster(pool, X, y, settings, sample_weight)
         else:
             found = compress_pool(pool, X, y, settings, sample_weight)
-        if self._is_frozen and source == "oob" and found.verified_by is None:
+        if self._is_frozen and self.evidence == "oob" and found.verified_by is None:
             warn_unverified()
         self._keep(found)
         self._full, self._accepts = ensemble, accepts(ensemble)

@@ -15,7 +15,7 @@ from sparsebag.evidence.readable import check_given
 from sparsebag.objective.losses import Loss, resolve_loss
 from sparsebag.objective.objective import Objective
 from sparsebag.objective.penalties import ConcaveQuadratic
-from sparsebag.settings import Settings, check_strength, check_verbose, resolve_settings
+from sparsebag.settings import Settings, check_params, resolve_settings
 from sparsebag.solvers.auto import resolve_solver
 from sparsebag.solvers.base import Solution, Solver, judged_solve, one_blas_thread
 from sparsebag.solvers.simplex import check_given_start
@@ -165,8 +165,13 @@ def fit_weights(
     >>> bool(solution.weights[:5].sum() > 0.75), solution.status.success  # the least noisy five
     (True, True)
     """
-    check_verbose(verbose)
-    check_strength(lam)
+    given = {"floor": floor, "prior_mass": prior_mass, "preset": preset, "verbose": verbose}
+    check_params("fit_weights", lam=lam, **given)
+    if isinstance(lam, str):
+        raise ValueError(
+            "lam='auto' needs an ensemble: matrices do not say what a member costs; pass a number, "
+            "or use sparsebag.compress, which chooses the size by itself."
+        )
     check_given(predictions)
     check_given_start(start, predictions)
     settings = resolve_settings(

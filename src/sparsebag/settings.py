@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, field, replace
+from numbers import Integral, Real
 from typing import Any, Literal
 
 import numpy as np
+from sklearn.utils._param_validation import (
+    Interval,
+    Options,
+    RealNotInt,
+    StrOptions,
+    validate_parameter_constraints,
+)
 
 from sparsebag.calibration.fit import check_calibration
-from sparsebag.judge.choose import Budget, check_confidence, check_tolerance
+from sparsebag.judge.choose import Budget, check_tolerance
 from sparsebag.objective.losses import Loss, resolve_loss
 from sparsebag.progress import Listener, to_stderr
 from sparsebag.solvers.auto import check_solver
@@ -26,6 +33,57 @@ DEFAULT_PRIOR_MASS = 0.02
 DROP_THRESHOLD = 1e-5
 """Weights up to this are dropped, as by the paper's code: SLSQP leaves dust on dead members.
 Outside its preset they are kept where a solve that converged would not have without them."""
+
+
+_AUTO = StrOptions({"auto"})
+_LIMIT = [
+    None,
+    Interval(Integral, 1, None, closed="left"),
+    Interval(RealNotInt, 0.0, 1.0, closed="right"),
+]
+CONSTRAINTS: dict[str, Any] = {
+    "lam": [None, _AUTO, Interval(Real, 0.0, np.inf, closed="left")],
+    "max_estimators": _LIMIT,
+    "max_nodes": _LIMIT,
+    "max_bytes": _LIMIT,
+    "confidence": [None, Interval(Real, 0.5, 1.0, closed="left")],
+    "floor": [_AUTO, Interval(Real, 0.0, 1.0, closed="left")],
+    "prior_mass": [_AUTO, Interval(Real, 0.0, np.inf, closed="left")],
+    "refine": [None, _AUTO],
+    "rehearsal": [_AUTO, Options(bool, {False}), Interval(Integral, 2, None, closed="left")],
+    "local": [None, _AUTO, Options(bool, {True})],
+    "preset": [None, StrOptions({"paper"})],
+    "evidence": [StrOptions({"oob", "holdout"})],
+    "n_jobs": [
+        None,
+        Interval(Integral, 1, None, closed="left"),
+        Interval(Integral, None, -1, closed="right"),
+    ],
+    "random_state": ["random_state"],
+    "verbose": ["verbose", callable],
+}
+"""What parameters may be, as scikit-learn says it; the others are checked where they are used."""
+
+
+def check_params(caller: str, **params: Any) -> None:
+    """scikit-learn's sentence for a parameter that is of the wrong type or out of range.
+
+    Parameters
+    ----------
+    caller : str
+        Of which class or function.
+    **params : dict
+        Only those that `CONSTRAINTS` names are looked at.
+
+    Examples
+    --------
+    >>> check_params("compress", max_nodes=0.1)
+    """
+    for name in CONSTRAINTS.keys() & params.keys():
+        value = params[name]
+        if isinstance(value, bool) and name not in ("rehearsal", "local", "verbose"):
+            value = str(value)  # a number to Python, but no size or strength to people
+        validate_parameter_constraints({name: CONSTRAINTS[name]}, {name: value}, caller)
 
 
 @dataclass(frozen=True)
@@ -95,46 +153,47 @@ def resolve_settings(
     ...                  prior_mass="auto", preset="paper").solver
     'slsqp'
     """
-    if preset not in (None, "paper"):
-        raise ValueError(f"preset={preset!r} is not known; use None or 'paper'.")
     paper = preset == "paper"
-    chooses = isinstance(lam, str) and lam == "auto" and not paper
-    if lam is None or (isinstance(lam, str) and lam == "auto"):
+    chooses = lam == "auto" and not paper
+    if lam is None or lam == "auto":
         lam = PAPER_LAM if paper else DEFAULT_LAM
-    if isinstance(lam, str) or not _is_number(lam) or lam < 0:
-        raise ValueError(
-            f"lam must be 'auto' or a finite number that is not negative, got {lam!r}."
-        )
     check_solver(solver)
     return Settings(
         lam=None if chooses else float(lam),
         loss=loss,
-        solver="slsqp" if paper and isinstance(solver, str) and solver == "auto" else solver,
-        floor=_number("floor", floor, 0.0 if paper else DEFAULT_FLOOR, below=1.0),
-        prior_mass=_number("prior_mass", prior_mass, 0.0 if paper else DEFAULT_PRIOR_MASS),
+        solver="slsqp" if paper and solver == "auto" else solver,
+        floor=float((0.0 if paper else DEFAULT_FLOOR) if floor == "auto" else floor),
+        prior_mass=float(
+            (0.0 if paper else DEFAULT_PRIOR_MASS) if prior_mass == "auto" else prior_mass
+        ),
         drop_threshold=DROP_THRESHOLD,
         evidence_dtype=np.float64 if paper else np.float32,
         drops_always=paper,
     )
 
 
-def settings_of(estimator: Any, task: str, source: Literal["oob", "holdout"]) -> Settings:
+def settings_of(estimator: Any, task: str, *, is_frozen: bool) -> Settings:
     """An estimator's parameters, checked and resolved.
 
     Parameters
     ----------
     estimator : SparseBaggingClassifier or SparseBaggingRegressor
     task : {"classification", "regression"}
-    source : {"oob", "holdout"}
+    is_frozen : bool
+        Whether its ensemble was fitted before.
 
     Returns
     -------
     Settings
     """
-    check_n_jobs(estimator.n_jobs)
+    check_params(type(estimator).__name__, **estimator.get_params(deep=False))
+    if estimator.evidence == "holdout" and not is_frozen:
+        raise ValueError(
+            "evidence='holdout' needs a fitted ensemble, because the rows given to fit are "
+            "those it has not seen; wrap it in sklearn.frozen.FrozenEstimator or use "
+            "sparsebag.compress."
+        )
     verbose = estimator.verbose
-    if not callable(verbose):
-        check_verbose(verbose)
     settings = resolve_settings(
         lam=estimator.lam,
         loss=resolve_loss(estimator.loss, task),
@@ -150,99 +209,20 @@ def settings_of(estimator: Any, task: str, source: Literal["oob", "holdout"]) ->
             "(a budget goes with lam='auto' and no preset)."
         )
     refine, calibration = estimator.refine, check_calibration(estimator.calibration, task)
-    if refine not in (None, "auto"):
-        raise ValueError(f"refine={refine!r} is not known; use 'auto' or None.")
     if settings.lam is not None:  # the paper stops at the weights, unless more is named
         refine = None
         is_auto = isinstance(calibration, str) and calibration == "auto"
         calibration = None if is_auto else calibration
-    local = estimator.local
-    if not (local is None or local is True or (isinstance(local, str) and local == "auto")):
-        raise ValueError(f"local={local!r} is not known; use None, 'auto' or True.")
     return replace(
         settings,
         refine=refine,
         calibration=calibration,
-        local=local,
-        rehearsal=_rehearsal(estimator.rehearsal),
+        local=estimator.local,
+        rehearsal=estimator.rehearsal,
         budget=budget,
         tolerance=check_tolerance(estimator.tolerance, budget),
-        confidence=check_confidence(estimator.confidence),
-        source=source,
+        confidence=estimator.confidence,
+        source=estimator.evidence,
         n_jobs=estimator.n_jobs,
         listener=verbose if callable(verbose) else to_stderr if verbose else None,
     )
-
-
-def _rehearsal(rehearsal: Any) -> Any:
-    if rehearsal is False or (isinstance(rehearsal, str) and rehearsal == "auto"):
-        return rehearsal
-    whole = isinstance(rehearsal, (int, np.integer)) and not isinstance(rehearsal, bool)
-    if not (whole and rehearsal >= 2):
-        raise ValueError(
-            f"rehearsal={rehearsal!r} is not known; use 'auto', a number of folds from 2, or False."
-        )
-    return int(rehearsal)
-
-
-def check_strength(lam: Any) -> None:
-    """One sentence for a λ that matrices cannot be solved with.
-
-    Parameters
-    ----------
-    lam : float or None
-
-    Examples
-    --------
-    >>> check_strength(0.05)
-    """
-    if isinstance(lam, str):
-        raise ValueError(
-            f"lam must be a number here, got {lam!r}: matrices do not say what a member costs; "
-            "sparsebag.compress chooses the size by itself."
-        )
-    if lam is not None and not (_is_number(lam) and lam >= 0):
-        raise ValueError(f"lam must be a finite number that is not negative, got {lam!r}.")
-
-
-def check_verbose(verbose: Any) -> None:
-    """One sentence for a verbosity that is no whole number from 0.
-
-    Parameters
-    ----------
-    verbose : int
-    """
-    if not isinstance(verbose, (int, np.integer)) or verbose < 0:
-        raise ValueError(
-            f"verbose must be 0 (silent), 1 (progress) or 2 (every iteration), got {verbose!r}."
-        )
-
-
-def check_n_jobs(n_jobs: Any) -> None:
-    """One sentence for a number of threads that joblib could not use.
-
-    Parameters
-    ----------
-    n_jobs : int or None
-    """
-    whole = isinstance(n_jobs, (int, np.integer)) and not isinstance(n_jobs, bool)
-    if n_jobs is not None and not (whole and n_jobs != 0):
-        raise ValueError(
-            f"n_jobs must be None, a number of threads, or -1 for every core, got {n_jobs!r}."
-        )
-
-
-def _number(name: str, value: float | str, default: float, below: float = np.inf) -> float:
-    if isinstance(value, str):
-        if value != "auto":
-            raise ValueError(f"{name}={value!r} is not known; use 'auto' or a number.")
-        return default
-    if not (_is_number(value) and 0 <= value < below):
-        limit = f" and below {below:g}" if np.isfinite(below) else ""
-        raise ValueError(f"{name} must be a finite number, at least 0{limit}, got {value!r}.")
-    return float(value)
-
-
-def _is_number(value: Any) -> bool:
-    numeric = isinstance(value, (int, float, np.integer, np.floating))
-    return numeric and not isinstance(value, bool) and math.isfinite(value)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -154,34 +154,3 @@ def accepts(ensemble: Any) -> Accepts:
 
 def _models(ensemble: Any) -> Any:
     return ensemble.models if isinstance(ensemble, FittedMembers) else [ensemble]
-
-
-def evidence_source(evidence: Any, is_frozen: bool) -> Literal["oob", "holdout"]:
-    """``evidence=`` once it is known and fits the ensemble.
-
-    Parameters
-    ----------
-    evidence : str
-    is_frozen : bool
-        Whether the ensemble was fitted before.
-
-    Returns
-    -------
-    {"oob", "holdout"}
-
-    Examples
-    --------
-    >>> evidence_source("holdout", is_frozen=True)
-    'holdout'
-    """
-    if evidence == "oob":
-        return "oob"
-    if evidence != "holdout":
-        raise ValueError(f"evidence={evidence!r} is not known; use 'oob' or 'holdout'.")
-    if not is_frozen:
-        raise ValueError(
-            "evidence='holdout' needs a fitted ensemble, because the rows given to fit are "
-            "those it has not seen; wrap it in sklearn.frozen.FrozenEstimator or use "
-            "sparsebag.compress."
-        )
-    return "holdout"

@@ -259,9 +259,8 @@ def _prove_by_predictions(pool: MemberPool, X: Any, target: np.ndarray) -> bool:
     assert bags is not None
     if not isinstance(bag, (BaggingClassifier, BaggingRegressor)) or not bag.oob_score:
         return False
-    if pool.classes is not None and any(
-        len(m.class_columns) < len(pool.classes) for m in pool.members
-    ):
+    n_classes = 0 if pool.classes is None else len(pool.classes)
+    if any(m.class_columns is not None and len(m.class_columns) < n_classes for m in pool.members):
         return False  # scikit-learn adds a one-class member's column to every class
     kept = np.asarray(bag.oob_prediction_ if pool.classes is None else bag.oob_decision_function_)
     rows = np.unique(np.linspace(0, len(kept) - 1, OOB_ROWS_CHECKED).astype(int))
@@ -274,7 +273,7 @@ def _prove_by_predictions(pool: MemberPool, X: Any, target: np.ndarray) -> bool:
             votes = (
                 member.predict(block)
                 if pool.classes is None
-                else member.predict_proba(block, len(pool.classes))
+                else member.predict_proba(block, n_classes)
             )
             total[mine] += votes
             voters[mine] += 1

@@ -36,10 +36,6 @@ class Budget:
     max_nodes: float | None = None
     max_bytes: float | None = None
 
-    def __post_init__(self) -> None:
-        for name in ("max_estimators", "max_nodes", "max_bytes"):
-            _check_limit(name, getattr(self, name))
-
     @property
     def is_named(self) -> bool:
         """Whether there is any limit."""
@@ -87,31 +83,6 @@ def check_tolerance(tolerance: Any, budget: Budget) -> float | None:
             "increase of the loss that you accept (0.01 is 1 %)."
         )
     return float(tolerance)
-
-
-def check_confidence(confidence: Any) -> float | None:
-    """``confidence=`` once it is None or between one half and one.
-
-    Parameters
-    ----------
-    confidence : float or None
-
-    Returns
-    -------
-    float or None
-
-    Examples
-    --------
-    >>> check_confidence(0.95)
-    0.95
-    """
-    if confidence is None:
-        return None
-    if not (_is_number(confidence) and 0.5 <= confidence < 1):
-        raise ValueError(
-            f"confidence={confidence!r} must be None or a number from 0.5 up to but not 1."
-        )
-    return float(confidence)
 
 
 @dataclass(frozen=True)
@@ -250,17 +221,6 @@ def _with_neighbours(values: np.ndarray) -> np.ndarray:
     """Means of each column and its neighbours, the middle one twice."""
     padded = np.pad(values, ((0, 0), (1, 1)), mode="edge")
     return np.asarray((padded[:, :-2] + 2.0 * padded[:, 1:-1] + padded[:, 2:]) / 4.0)
-
-
-def _check_limit(name: str, limit: Any) -> None:
-    if limit is None:
-        return
-    is_whole = isinstance(limit, Integral)
-    if not (_is_number(limit) and (limit >= 1 if is_whole else 0.0 < limit <= 1.0)):
-        raise ValueError(
-            f"{name}={limit!r} must be a whole number from 1, or a share of the whole ensemble "
-            "between 0 and 1."
-        )
 
 
 def _is_number(value: Any) -> bool:

@@ -1,0 +1,76 @@
+"""Which modules a call of `sparsebag.compress` walks through, in order, and how deep.
+
+python tools/trace_compress.py
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from sklearn.datasets import load_breast_cancer
+from sklearn.ensemble import RandomForestClassifier
+
+import sparsebag
+
+HOME = Path(sparsebag.__file__).parent
+
+
+def module_of(frame: FrameType) -> str | None:
+    path = frame.f_code.co_filename
+    if not path.startswith(str(HOME)) or frame.f_code.co_name.startswith("<"):
+        return None
+    return str(Path(path).relative_to(HOME).with_suffix(""))
+
+
+class Trace:
+    """Modules in the order they are first called in, folders as the pipeline calls them."""
+
+    def __init__(self) -> None:
+        self.modules: list[str] = []
+        self.folders: list[str] = []
+        self.deepest: list[str] = []
+
+    def __call__(self, frame: FrameType, event: str, arg: Any) -> None:
+        here = module_of(frame)
+        if event != "call" or here is None:
+            return
+        if here not in self.modules:
+            self.modules.append(here)
+        stack, above = [here], frame.f_back
+        while above is not None:
+            found = module_of(above)
+            if found is not None:
+                stack.append(found)
+            above = above.f_back
+        if len(stack) > len(self.deepest):
+            self.deepest = stack[::-1]
+        folder = here.split("/")[0]
+        if "/" in here and len(stack) > 1 and stack[1] == "pipeline":
+            if not self.folders or self.folders[-1] != folder:
+                self.folders.append(folder)
+
+
+def main() -> None:
+    X, y = load_breast_cancer(return_X_y=True)
+    forest = RandomForestClassifier(100, random_state=0).fit(X, y)
+    sparsebag.compress(forest, X, y)  # imports are done now
+    trace = Trace()
+    threading.setprofile(trace)
+    sys.setprofile(trace)
+    try:
+        sparsebag.compress(forest, X, y)
+    finally:
+        sys.setprofile(None)
+        threading.setprofile(None)
+    print(f"{len(trace.modules)} modules, {len(trace.deepest)} calls deep")
+    print("in order:", ", ".join(trace.modules))
+    print("deepest:", " > ".join(trace.deepest))
+    print("the pipeline calls:", ", ".join(trace.folders))
+
+
+if __name__ == "__main__":
+    main()
