@@ -50,7 +50,7 @@ class NeverFitted(RandomForestClassifier):
     ("settings", "sentence"),
     [
         ({"lam": -0.1}, "The 'lam' parameter of SparseBaggingClassifier must be"),
-        ({"max_nodes": 1.5}, "The 'max_nodes' parameter of SparseBaggingClassifier must be an int"),
+        ({"max_nodes": 1.5}, "The 'max_nodes' parameter of SparseBaggingClassifier must be None"),
         ({"evidence": "cv"}, "The 'evidence' parameter of SparseBaggingClassifier must be a str"),
         ({"loss": "hinge"}, "loss='hinge' is not known; use 'auto' or one of"),
         ({"loss": "squared_error"}, "loss='squared_error' does not fit classification; use one of"),
