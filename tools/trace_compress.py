@@ -20,6 +20,7 @@ HOME = Path(sparsebag.__file__).parent
 
 
 def module_of(frame: FrameType) -> str | None:
+    """The module of sparsebag that a frame runs in, as a path."""
     path = frame.f_code.co_filename
     if not path.startswith(str(HOME)) or frame.f_code.co_name.startswith("<"):
         return None
@@ -27,7 +28,10 @@ def module_of(frame: FrameType) -> str | None:
 
 
 class Trace:
-    """Modules in the order they are first called in, folders as the pipeline calls them."""
+    """Modules in the order they are first called in, folders as the pipeline calls them.
+
+    Methods of the objects that flow along (a pool, a curve) are not counted as calls of a folder.
+    """
 
     def __init__(self) -> None:
         self.modules: list[str] = []
@@ -35,6 +39,7 @@ class Trace:
         self.deepest: list[str] = []
 
     def __call__(self, frame: FrameType, event: str, arg: Any) -> None:
+        """Called by Python at every call and return."""
         here = module_of(frame)
         if event != "call" or here is None:
             return
@@ -48,13 +53,15 @@ class Trace:
             above = above.f_back
         if len(stack) > len(self.deepest):
             self.deepest = stack[::-1]
-        folder = here.split("/")[0]
-        if "/" in here and len(stack) > 1 and stack[1] == "pipeline":
-            if not self.folders or self.folders[-1] != folder:
-                self.folders.append(folder)
+        folder, code = here.split("/")[0], frame.f_code
+        is_method = code.co_varnames[:1] in (("self",), ("cls",)) and code.co_name != "__init__"
+        from_pipeline = "/" in here and stack[1:2] == ["pipeline"]
+        if from_pipeline and not is_method and self.folders[-1:] != [folder]:
+            self.folders.append(folder)
 
 
 def main() -> None:
+    """Trace the default call on a forest of 100 trees."""
     X, y = load_breast_cancer(return_X_y=True)
     forest = RandomForestClassifier(100, random_state=0).fit(X, y)
     sparsebag.compress(forest, X, y)  # imports are done now
