@@ -19,12 +19,13 @@ import time
 import warnings
 from collections.abc import Callable, Iterator
 from enum import IntEnum
+from pathlib import Path
 from types import FrameType
 from typing import Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import Progress
 
 from sparsebag.progress import Event
 
@@ -36,6 +37,15 @@ TrustPickle = Annotated[
         "--trust-pickle",
         help="Load pickles, and store members that have no other form as such. A pickle can run "
         "any code when it is loaded: only for files you made yourself.",
+    ),
+]
+Model = Annotated[Path, typer.Argument(help="A .sbag file.", metavar="MODEL")]
+Data = Annotated[
+    Path,
+    typer.Argument(
+        help="A table: CSV with a header (.gz too) or Parquet; - is CSV on standard input.",
+        metavar="DATA",
+        allow_dash=True,
     ),
 ]
 Jobs = Annotated[int, typer.Option(help="Threads; -1 is one a processor.")]
@@ -147,15 +157,12 @@ class Screen:
             self._bar = None
 
     def _draw(self, text: str, number: int, total: int) -> None:
-        if self._bar is None:
-            columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
-            left = TimeRemainingColumn()
-            self._bar = Progress(*columns, left, console=Console(stderr=True), transient=True)
-            self._bar.start()
-        if not self._bar.tasks or self._bar.tasks[0].description != text:
-            for task in self._bar.task_ids:
-                self._bar.remove_task(task)
+        if self._bar is None or self._bar.tasks[0].description != text:
+            self.close()
+            # The default columns: description, bar, share and time left.
+            self._bar = Progress(console=Console(stderr=True), transient=True)
             self._bar.add_task(text, total=total or None)
+            self._bar.start()
         self._bar.update(self._bar.task_ids[0], completed=max(number - 1, 0))
 
 

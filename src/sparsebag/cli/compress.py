@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 import typer
 
-from sparsebag.cli.command import CommandError, ExitCode, Jobs, Screen, TrustPickle
+from sparsebag.cli.command import CommandError, Data, ExitCode, Jobs, Screen, TrustPickle
 from sparsebag.cli.data import as_numbers, check_columns, check_readable, read_rows, typed
 from sparsebag.cli.models import check_can_be_stored, check_can_be_written, read_ensemble_file
 from sparsebag.deploy.artifact import save
@@ -79,18 +79,9 @@ def _size(help: str, **more: Any) -> Any:
 class Method:
     """Options of `sparsebag.compress`."""
 
-    max_estimators: Annotated[
-        float | None,
-        _size("Keep at most this many members, or this share: 30 or 10%.", **COUNT),
-    ] = None
-    max_nodes: Annotated[
-        float | None,
-        _size("Keep at most this many nodes, or this share: 20000 or 5%.", **COUNT),
-    ] = None
-    max_bytes: Annotated[
-        float | None,
-        _size("The largest file: 100kB, or a share of the whole ensemble's, 5%.", **FILE_SIZE),
-    ] = None
+    max_estimators: Annotated[float | None, _size("Most members: 30 or 10%.", **COUNT)] = None
+    max_nodes: Annotated[float | None, _size("Most nodes: 20000 or 5%.", **COUNT)] = None
+    max_bytes: Annotated[float | None, _size("Largest file: 100kB or 5%.", **FILE_SIZE)] = None
     tolerance: Annotated[
         float | None,
         _size(
@@ -101,27 +92,19 @@ class Method:
     ] = None
     confidence: Annotated[
         float | None,
-        _size(
-            "Keep the tolerance with this confidence (0.95), not only as expected.",
-            min=0.5,
-            max=0.9999,
-        ),
+        _size("Keep the tolerance with this confidence: 0.95.", min=0.5, max=0.9999),
     ] = None
     refine: Annotated[
         bool, typer.Option(help="Prune trees and refit their leaves; else only weigh them.")
     ] = True
     rehearsal: Annotated[
-        bool,
-        typer.Option(
-            help="Refit forests on parts of the rows to judge sizes; without, it is faster and the "
-            "quality is not estimated.",
-        ),
+        bool, typer.Option(help="Judge sizes on copies; without, quality is not estimated.")
     ] = True
     local: Annotated[
         LocalWeights | None,
         typer.Option(
-            help="Let the members' weights depend on the row: where out-of-bag rows show a gain "
-            "beyond chance (auto), or always. Default: the same weights for every row.",
+            help="Weights that depend on the row: where they gain (auto), or always. Default: the "
+            "same for every row."
         ),
     ] = None
     jobs: Jobs = -1
@@ -140,19 +123,12 @@ class Method:
 class Destination:
     """Where a model and its report go, and the rows the report is about."""
 
-    output: Annotated[
-        Path, typer.Option("--output", "-o", help="Where the small model goes.", dir_okay=True)
-    ] = Path("small.sbag")
-    report: Annotated[
-        Path | None,
-        typer.Option(help="Write the report page here (.html, or .md for the tables alone)."),
-    ] = None
+    output: Annotated[Path, typer.Option("--output", "-o", help="Where the small model goes.")] = (
+        Path("small.sbag")
+    )
+    report: Annotated[Path | None, typer.Option(help="The report: .html, or .md.")] = None
     test: Annotated[
-        Path | None,
-        typer.Option(
-            help="Rows nobody has trained on, with the target: the report compares before and "
-            "after on them.",
-        ),
+        Path | None, typer.Option(help="A table nobody has trained on, to compare on.")
     ] = None
 
     def check(self, *inputs: Path) -> None:
@@ -171,24 +147,15 @@ class Trust:
 
     trust_pickle: TrustPickle = False
     trust_type: Annotated[
-        list[str] | None,
-        typer.Option(help="A type in a skops file to trust; may be given again."),
+        list[str] | None, typer.Option(help="A type in a skops file to trust; repeatable.")
     ] = None
 
 
 def compress(
     model: Annotated[
-        Path,
-        typer.Argument(
-            help="The fitted ensemble: a skops file, or a pickle (joblib).", metavar="MODEL"
-        ),
+        Path, typer.Argument(help="The fitted ensemble: skops, or a pickle.", metavar="MODEL")
     ],
-    data: Annotated[
-        Path,
-        typer.Argument(
-            help="The rows it was trained on, in order: CSV (.gz too) or Parquet.", metavar="DATA"
-        ),
-    ],
+    data: Data,
     target: Target,
     where: Destination,
     method: Method,
@@ -204,6 +171,7 @@ def compress(
 ) -> None:
     """Make a fitted ensemble smaller, from the rows it was trained on.
 
+    DATA holds the rows the ensemble was trained on, in order.
     Says what was kept and what that is expected to cost. The model goes to one .sbag file without
     pickle, which `sparsebag predict` and `sparsebag export` read.
 

@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 import typer
 
-from sparsebag.cli.command import CommandError, Screen
+from sparsebag.cli.command import CommandError, Data, Screen
 from sparsebag.cli.compress import Destination, Method, Rows, Target, compress_and_write
 from sparsebag.cli.data import (
     UnknownTexts,
@@ -43,11 +43,7 @@ class Forest:
     """Options of the forest."""
 
     task: Annotated[
-        Task,
-        typer.Option(
-            help="auto: classification for text and for up to 20 distinct whole numbers, else "
-            "regression."
-        ),
+        Task, typer.Option(help="auto: classes are text, or at most 20 different whole numbers.")
     ] = Task.AUTO
     trees: Annotated[int, typer.Option(help="Trees of the forest.", min=20)] = 300
     seed: Annotated[int, typer.Option(help="Of the forest and of the rows held out.")] = 0
@@ -68,30 +64,17 @@ class Forest:
 
 
 def fit(
-    data: Annotated[
-        Path,
-        typer.Argument(
-            help="Rows to learn from: CSV (.gz too) or Parquet; - is standard input.",
-            metavar="DATA",
-            allow_dash=True,
-        ),
-    ],
+    data: Data,
     target: Target,
     where: Destination,
     forest: Forest,
     method: Method,
     screen: Screen,
     holdout: Annotated[
-        float,
-        typer.Option(
-            help="Share of DATA held out for the report where --test is not given; 0: none.",
-            min=0.0,
-            max=0.9,
-        ),
+        float, typer.Option(help="Share held out without --test; 0: none.", min=0.0, max=0.9)
     ] = 0.2,
     drop: Annotated[
-        list[str] | None,
-        typer.Option(help="A column not to learn from, such as a key; may be given again."),
+        list[str] | None, typer.Option(help="A column not to learn from; repeatable.")
     ] = None,
 ) -> None:
     """Train a random forest on a table and make it small, in one go.
@@ -143,8 +126,7 @@ def fit(
 def demo(
     screen: Screen,
     folder: Annotated[
-        Path,
-        typer.Argument(help="Where models and the report go.", file_okay=False, metavar="FOLDER"),
+        Path, typer.Argument(help="Where files go.", file_okay=False, metavar="FOLDER")
     ] = Path(),
     open_report: Annotated[
         bool, typer.Option("--open", help="Open the report in a browser.")

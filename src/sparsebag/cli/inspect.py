@@ -13,7 +13,7 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
-from sparsebag.cli.command import CommandError, ExitCode, Screen, TrustPickle
+from sparsebag.cli.command import CommandError, Data, ExitCode, Model, Screen, TrustPickle
 from sparsebag.cli.data import Table, as_numbers, check_columns, shown
 from sparsebag.cli.models import check_can_be_written, read_compiled, read_ensemble_file
 from sparsebag.deploy.artifact import VERSION
@@ -22,7 +22,6 @@ from sparsebag.deploy.rows import encoded
 from sparsebag.deploy.trees import FlatTrees
 from sparsebag.deploy.whole_file import write_whole
 
-Model = Annotated[Path, typer.Argument(help="A .sbag file.", metavar="MODEL")]
 SECONDS_EACH = 1.0
 """Time spent on each figure; the best call counts, because load only ever adds."""
 TEXT_AS_CODES = (
@@ -164,11 +163,10 @@ def _exported(compiled: CompiledEnsemble, to: Form, suffix: str) -> tuple[bytes,
 
 def bench(
     model: Model,
-    data: Annotated[Path, typer.Argument(help="Rows to predict: CSV or Parquet.", metavar="DATA")],
+    data: Data,
     screen: Screen,
     against: Annotated[
-        Path | None,
-        typer.Option(help="The ensemble it was made of (skops, or a pickle), timed beside it."),
+        Path | None, typer.Option(help="The ensemble it was made of (skops, or a pickle).")
     ] = None,
     trust_pickle: TrustPickle = False,
 ) -> None:

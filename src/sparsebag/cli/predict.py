@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet
 import typer
 
-from sparsebag.cli.command import CommandError, ExitCode, Jobs, Screen, TrustPickle
+from sparsebag.cli.command import CommandError, Data, ExitCode, Jobs, Model, Screen, TrustPickle
 from sparsebag.cli.data import PARQUET, Table, UnknownTexts, as_numbers, check_columns, shown
 from sparsebag.cli.models import check_can_be_written, read_compiled
 from sparsebag.deploy.compiled import CompiledEnsemble
@@ -26,26 +26,15 @@ STDOUT = Path("-")
 
 
 def predict(
-    model: Annotated[Path, typer.Argument(help="A .sbag file.", metavar="MODEL")],
-    data: Annotated[
-        Path,
-        typer.Argument(
-            help="Rows to predict: CSV (.gz too) or Parquet; - is standard input (CSV).",
-            allow_dash=True,
-            metavar="DATA",
-        ),
-    ],
+    model: Model,
+    data: Data,
     screen: Screen,
     output: Annotated[
-        Path,
-        typer.Option(
-            "--output", "-o", help="CSV or Parquet by its suffix; - is standard output (CSV)."
-        ),
+        Path, typer.Option("--output", "-o", help=".csv or .parquet; - is standard output (CSV).")
     ] = STDOUT,
     proba: Annotated[bool, typer.Option(help="Also write the probability of every class.")] = True,
     keep: Annotated[
-        list[str] | None,
-        typer.Option(help="A column of DATA to copy to the output; may be given again."),
+        list[str] | None, typer.Option(help="A column to copy to the output; repeatable.")
     ] = None,
     trust_pickle: TrustPickle = False,
     jobs: Jobs = -1,
