@@ -13,7 +13,7 @@ from collections.abc import Callable
 import numpy as np
 
 from benchmarks.solvers import read_bandwidth
-from sparsebag.evidence.blocks import row_blocks
+from sparsebag.evidence.arrays import row_blocks
 from sparsebag.objective.passes import ArrayPasses, NativePasses
 
 SHAPES = [(20_000, 250), (20_000, 1000), (20_000, 2000)]

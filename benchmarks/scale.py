@@ -34,7 +34,7 @@ from sparsebag.solvers.mirror import Mirror, ProjectedSGD
 RESULTS = Path(__file__).parent / "results" / "scale.txt"
 GROWTH = [(10_000, 100), (100_000, 100), (1_000_000, 100), (10_000, 1000), (100_000, 1000)]
 GROWTH += [(10_000, 10_000)]
-SGD_SHAPE, DISK_SHAPE, DASK_SHAPE = (200_000, 1000), (200_000, 500), (409_600, 400)
+SGD_SHAPE, DISK_SHAPE, DASK_SHAPE = (200_000, 1000), (100_000, 500), (204_800, 400)
 GPU_SHAPE = (1_000_000, 10_000)
 SHARE = 4
 """Evidence on disk is so many times the memory a solve may take."""

@@ -1,10 +1,10 @@
-"""Arrays of other libraries, without their gradients and on the host."""
+"""Arrays of other libraries, without their gradients and on the host; row blocks."""
 
 import numpy as np
 import pytest
 
 import sparsebag as sb
-from sparsebag.evidence.arrays import detached, on_host
+from sparsebag.evidence.arrays import CPU_BLOCK_ENTRIES, detached, on_host, row_blocks
 
 
 def test_what_is_no_tensor_stays_itself():
@@ -41,3 +41,15 @@ def test_weights_are_fitted_to_tensors_that_carry_gradients(loss):
     assert not learnt.weights.requires_grad
     assert given[0].grad is None
     np.testing.assert_allclose(learnt.weights.numpy(), plain.weights, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "shape", [(1, 1), (7, 3), (0, 5), (1000, 999), (3, 2 * CPU_BLOCK_ENTRIES), (40, 1000, 26)]
+)
+def test_blocks_cover_every_row_once(shape):
+    matrix = np.broadcast_to(np.float32(0), shape)
+    blocks = list(row_blocks(matrix))
+    rows = [i for block in blocks for i in range(block.start, block.stop)]
+    assert rows == list(range(shape[0]))
+    width = int(np.prod(shape[1:]))
+    assert all((b.stop - b.start) * width <= max(CPU_BLOCK_ENTRIES, width) for b in blocks)

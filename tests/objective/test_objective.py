@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 import sparsebag as sb
 from problems import evidence, interior_point, objective
-from sparsebag.evidence import blocks
+from sparsebag.evidence import arrays
 from sparsebag.evidence.evidence import OOBEvidence
 from sparsebag.objective import passes
 from sparsebag.objective.losses import LOSSES, Brier, LogLoss, resolve_loss
@@ -113,7 +113,7 @@ def test_blocks_do_not_matter(loss, monkeypatch):
     whole = objective(loss)
     w = interior_point(whole.n_members)
     n_blocks = len(list(whole._parts.block._cut()))
-    monkeypatch.setattr(blocks, "CPU_BLOCK_ENTRIES", 7 * whole.n_members)
+    monkeypatch.setattr(arrays, "CPU_BLOCK_ENTRIES", 7 * whole.n_members)
     cut = objective(loss)
     assert len(list(cut._parts.block._cut())) > n_blocks
     assert cut.value(w) == pytest.approx(whole.value(w), rel=1e-13)

@@ -10,8 +10,7 @@ import numpy as np
 import scipy.sparse as sp
 from array_api_compat import array_namespace, device, is_numpy_array, size
 
-from sparsebag.evidence.arrays import on_host
-from sparsebag.evidence.blocks import row_blocks
+from sparsebag.evidence.arrays import on_host, row_blocks
 from sparsebag.evidence.callers_warning import warn_caller
 from sparsebag.evidence.members import Task
 from sparsebag.evidence.on_demand import OnDemandPlane, OnDemandVotes

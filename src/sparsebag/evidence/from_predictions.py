@@ -8,11 +8,16 @@ import numpy as np
 import scipy.sparse as sp
 from array_api_compat import array_namespace, device, is_array_api_obj, is_numpy_array, size
 
-from sparsebag.evidence.arrays import detached, is_on_cuda, on_host, working_dtype
-from sparsebag.evidence.blocks import CPU_CHECKED_ENTRIES, row_blocks
+from sparsebag.evidence.arrays import (
+    CPU_CHECKED_ENTRIES,
+    detached,
+    is_on_cuda,
+    on_host,
+    row_blocks,
+    working_dtype,
+)
 from sparsebag.evidence.evidence import PROBABILITY_TOLERANCE, OOBEvidence, zero_in_bag
 from sparsebag.evidence.labels import UnknownLabelError, check_labels, class_positions
-from sparsebag.evidence.mask_values import as_mask
 from sparsebag.evidence.members import Task
 from sparsebag.evidence.readable import check_dense, check_readable, what_are_no_numbers
 
@@ -32,6 +37,7 @@ FOR_REGRESSION = "for regression pass loss='squared_error'"
 FOR_REGRESSION_STREAM = "for regression pass sparsebag.stream_rows(..., task='regression')"
 """What to do about targets or predictions that are none of classes. A stream says itself what its
 rows are about, whatever the loss."""
+ELSE_ZERO = "pass 1 where the row is out of bag, else 0."
 ALL_ZERO = (
     "every member gives every row's true class probability zero; predictions must hold the "
     "probability of the row's true class (or, with three axes, of every class, in the order of "
@@ -92,7 +98,7 @@ def from_predictions(
     is_part, first_row = first_row is not None, first_row or 0
     predictions = _check_predictions(predictions, task, is_part=is_part)
     xp = array_namespace(predictions)
-    mask = as_mask(oob_mask, predictions, first_row)
+    mask = _as_mask(oob_mask, predictions, first_row)
     classes: np.ndarray | None = None
     class_votes: tuple[Array, ...] | None = None
     zeroed, off = True, 0.0
@@ -202,6 +208,61 @@ def _check_predictions(predictions: Array, task: Task, *, is_part: bool) -> Arra
         return xp.astype(out, xp.float32 if half else xp.float64)
     except (TypeError, ValueError) as error:
         raise ValueError(f"predictions must be numbers ({error}).") from error
+
+
+def _as_mask(oob_mask: Array | None, predictions: Array, first_row: int = 0) -> Array | None:
+    """A user's mask as booleans beside predictions; one sentence where it is none."""
+    if oob_mask is None:
+        return None
+    check_dense(oob_mask, "oob_mask")
+    xp = array_namespace(predictions)
+    if hasattr(oob_mask, "iloc"):
+        oob_mask = np.asarray(oob_mask)
+    if wrong := what_are_no_numbers(oob_mask):
+        raise ValueError(f"oob_mask holds {wrong}; {ELSE_ZERO}")
+    mask = xp.asarray(detached(oob_mask), device=device(predictions))
+    if tuple(mask.shape) != tuple(predictions.shape[:2]):
+        raise ValueError(
+            f"oob_mask has shape {tuple(mask.shape)} but predictions have "
+            f"{tuple(predictions.shape[:2])} (rows, members); pass one mask entry a prediction, or "
+            "None if no member was trained on these rows."
+        )
+    if mask.dtype == xp.bool:
+        return mask
+    if xp.isdtype(mask.dtype, "real floating") and bool(xp.any(xp.isnan(mask))):
+        raise ValueError(f"oob_mask holds NaN; {ELSE_ZERO}")
+    _check_values(mask, first_row)
+    return mask != 0
+
+
+def _check_values(mask: Array, first_row: int) -> None:
+    """Refuse what is neither 0 nor 1: read as "not zero", counts would mean the opposite."""
+    xp = array_namespace(mask)
+    # Whole numbers that are all 0 or 1 take two plain reads, and no room.
+    is_whole = is_numpy_array(mask) and mask.dtype.kind in "iu" and mask.size > 0
+    if is_whole and mask.min() >= 0 and mask.max() <= 1:
+        return
+    for rows in row_blocks(mask, cpu_entries=CPU_CHECKED_ENTRIES):
+        block = mask[rows, ...]
+        strange = (block != 0) & (block != 1)
+        if not bool(xp.any(strange)):
+            continue
+        row, member = np.argwhere(on_host(strange))[0]
+        value = on_host(block)[row, member]
+        shown = f"{value:g}" if isinstance(value, np.floating) else str(value)
+        raise ValueError(
+            f"oob_mask must hold only 0 and 1 (or True and False) but has {shown} at row "
+            f"{first_row + (rows.start or 0) + row}, member {member}; {_instead_of(value)}"
+        )
+
+
+def _instead_of(value: Any) -> str:
+    """What somebody who passed this most likely meant."""
+    if not isinstance(value, (int, float, np.integer, np.floating)) or not 0 < value < np.inf:
+        return ELSE_ZERO
+    if value % 1 != 0:
+        return "predictions go before oob_mask, which comes before y."
+    return "counts of how often a row trained a member say the opposite: pass counts == 0."
 
 
 def _like(values: Array, like: Array, name: str) -> Array:

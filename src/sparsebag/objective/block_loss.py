@@ -27,8 +27,7 @@ from typing import Any
 import numpy as np
 from array_api_compat import array_namespace, device, is_numpy_array
 
-from sparsebag.evidence.arrays import detached, working_dtype
-from sparsebag.evidence.blocks import row_blocks
+from sparsebag.evidence.arrays import detached, row_blocks, working_dtype
 from sparsebag.evidence.evidence import OOBEvidence
 from sparsebag.objective import _passes
 from sparsebag.objective.losses import (

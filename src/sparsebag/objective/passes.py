@@ -14,8 +14,7 @@ import numpy as np
 from array_api_compat import array_namespace, device, is_numpy_array
 from joblib import cpu_count
 
-from sparsebag.evidence.arrays import working_dtype
-from sparsebag.evidence.blocks import ROW_GROUP
+from sparsebag.evidence.arrays import ROW_GROUP, working_dtype
 from sparsebag.evidence.evidence import Channels, OOBEvidence, zero_in_bag
 from sparsebag.objective import _passes
 

@@ -11,8 +11,7 @@ Zhang 2013; with the sample minimised to the end, Shamir, Srebro and Zhang 2014)
 
 1. stochastic steps over minibatches of the sample, each with the minibatch's gradient at w, less
    the one at a, plus ∇f(a). Multiplicative (exponentiated gradient) or projected; the step length
-   follows from the gradients seen (Streeter and McMahan 2010), the iterates are averaged
-   (`stochastic_steps`).
+   follows from the gradients seen (Streeter and McMahan 2010), the iterates are averaged.
 2. what passes have shown of the curvature f_S lacks is added to F (`surrogate`, `secants`).
 3. members whose average weight is negligible are screened out, and F is minimised exactly on the
    rest, which makes the zeros exact; its gradient can bring a member back.
@@ -38,7 +37,6 @@ from sparsebag.objective.penalties import ConcaveQuadratic
 from sparsebag.solvers.base import Point, Solution, SolveLog, Status, one_blas_thread
 from sparsebag.solvers.geometry import Entropy, Euclid, Geometry
 from sparsebag.solvers.newton import END_STEPS, newton_end
-from sparsebag.solvers.stochastic_steps import stochastic_steps
 from sparsebag.solvers.surrogate import Surrogate
 
 Array = Any
@@ -57,6 +55,11 @@ MOST_FAILURES = 8
 NEAR_GOAL = 10.0
 """Times the goal: a gap from which on a round that fails is followed by Newton steps. Values are
 alike up to rounding there, and shorter and shorter steps would take every pass there is."""
+BATCHES = 32
+"""Minibatches the sample is cut into; one stochastic step each."""
+FEWEST_BATCH_ROWS = 64
+NEGLIGIBLE = 0.01
+"""Average weight, as a share of 1/N, below which a member is screened out after the steps."""
 NO_PENALTY = ConcaveQuadratic(0.0)
 
 
@@ -297,3 +300,47 @@ class _Rounds:
         self.log.n_evaluations += 1
         self.log.nbytes_read += self.objective.nbytes_per_pass
         self.n_passes += 1
+
+
+def stochastic_steps(
+    objective: Objective, anchor: Point, geometry: Geometry, log: SolveLog
+) -> Array:
+    """One epoch of variance-reduced steps from the anchor; the average iterate, screened.
+
+    ``objective`` is the tilted sample, so a minibatch's gradient less the one at the anchor, plus
+    the anchor's, has the tilted gradient for a mean and no noise at the anchor.
+
+    Parameters
+    ----------
+    objective : Objective
+    anchor : Point
+        With the tilted gradient there.
+    geometry : Geometry
+        In which steps are made.
+    log : SolveLog
+        Counts them.
+
+    Returns
+    -------
+    array of shape (N,)
+    """
+    xp = objective.xp
+    n_batches = max(1, min(BATCHES, objective.n_rows // FEWEST_BATCH_ROWS))
+    weights = anchor.weights
+    average = 0.0 * weights
+    squares = 0.0
+    for k in range(n_batches):
+        batch = objective.at_rows(slice(k, None, n_batches))
+        _, here = batch.value_and_gradient(weights)
+        _, there = batch.value_and_gradient(anchor.weights)
+        log.nbytes_read += 2 * batch.nbytes_per_pass
+        log.n_iterations += 1
+        gradient = here - there + anchor.gradient
+        size = geometry.dual_norm(gradient)
+        squares += size * size  # infinite where a power would be an error
+        length = geometry.radius(objective.n_members) / max(squares, 1e-300) ** 0.5
+        weights = geometry.step(weights, gradient, length)
+        average = average + (k + 1) * weights  # later iterates count more
+    average = average / xp.sum(average)
+    kept = xp.where(average >= NEGLIGIBLE / objective.n_members, average, 0.0 * average)
+    return kept / xp.sum(kept)

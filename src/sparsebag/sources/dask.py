@@ -14,8 +14,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from sparsebag.evidence.arrays import on_host, tensors_on_host
-from sparsebag.evidence.blocks import ROW_GROUP
+from sparsebag.evidence.arrays import ROW_GROUP, on_host, tensors_on_host
 from sparsebag.evidence.collect import collect_evidence
 from sparsebag.evidence.evidence import OOBEvidence, concatenate
 from sparsebag.evidence.from_predictions import check_sample_weight, from_predictions

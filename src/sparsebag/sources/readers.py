@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -278,7 +279,11 @@ class ParquetRows(RowStream):
         n_rows = _rows_of(self.n_members, self._itemsize, block_bytes or BLOCK_BYTES)
         first = 0
         with self._open() as file:
-            for batch in file.iter_batches(n_rows, columns=self._names):
+            groups = range(file.metadata.num_row_groups)  # one at a time: Arrow reads ahead
+            for batch in chain.from_iterable(
+                file.iter_batches(n_rows, row_groups=[group], columns=self._names)
+                for group in groups
+            ):
                 given = {name: self._values(batch.column(name), name) for name in self._names}
                 columns = given["votes"], given.get("oob_mask"), given["y"]
                 rows = (*columns, given["sample_weight"]) if "sample_weight" in given else columns
