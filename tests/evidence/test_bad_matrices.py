@@ -162,10 +162,13 @@ def test_nothing(call):
 
 @pytest.mark.parametrize("lam", [-1, np.nan, np.inf, True, [0.1]])
 def test_a_strength_that_is_none(lam):
-    with pytest.raises(
-        ValueError, match=r"^lam must be a finite number that is not negative, got "
-    ):
+    with pytest.raises(ValueError, match="The 'lam' parameter of fit_weights must be"):
         sb.fit_weights(VOTES, MASK, Y, loss="squared_error", lam=lam)
+
+
+def test_matrices_have_no_strength_of_their_own():
+    with pytest.raises(ValueError, match="lam='auto' needs an ensemble"):
+        sb.fit_weights(VOTES, MASK, Y, loss="squared_error", lam="auto")
 
 
 @pytest.mark.parametrize(
