@@ -51,18 +51,8 @@ DTYPES = ("<f4", "<f8", "|i1", "<i2", "<i4", "<i8", "|u1", "<u2", "|b1")
 
 
 HEADER = (
-    "task",
-    "n_features",
-    "feature_names",
-    "categories",
-    "classes",
-    "floor",
-    "allow_nan",
-    "paths",
-    "groups",
-    "calibrator",
-    "gate",
-    "arrays",
+    *("task", "n_features", "feature_names", "categories", "classes", "floor"),
+    *("allow_nan", "paths", "groups", "calibrator", "gate", "arrays"),
 )
 ABSENT = {"feature_names": None, "categories": None, "gate": None}
 """Keys that a header may leave out."""
@@ -320,13 +310,10 @@ def _calibrator(entry: Any, arrays: list[np.ndarray]) -> Calibrator | None:
     entry = with_keys(entry, ("kind", "arrays"))
     kind, named = string(entry["kind"]), _named(entry["arrays"], arrays)
     if kind not in CALIBRATORS:
-        known = ", ".join(sorted(CALIBRATORS))
-        raise ArtifactError(f"calibrator {kind!r} is not known to this version; it knows {known}")
-    for name, values in named.items():
-        if values.shape != (1,) or values.dtype.str != "<f8" or not np.isfinite(values[0]):
-            raise ArtifactError(f"the calibrator's parameter {name[:20]} is no finite number")
-    calibrator = CALIBRATORS[kind](**{name: float(values[0]) for name, values in named.items()})
-    with_keys(named, tuple(calibrator.params))
+        raise ArtifactError(f"calibrator {kind[:20]!r} is not known to this version")
+    params = {name: number(*values.tolist()) for name, values in _typed(kind, named).items()}
+    calibrator = CALIBRATORS[kind](**params)
+    with_keys(params, tuple(calibrator.params))
     return calibrator
 
 
@@ -337,17 +324,11 @@ def _gate(entry: Any, arrays: list[np.ndarray], groups: tuple[Group, ...]) -> Li
     if string(entry["kind"]) != "linear":
         raise ArtifactError(f"it holds a gate of a kind, {entry['kind'][:20]!r}, that is not known")
     named = _named(with_keys(entry["arrays"], LinearGate.ARRAYS), arrays)
-    for name, array in named.items():
-        if array.dtype.str != "<f8":
-            raise ArtifactError(f"its gate's {name!r} is of type {array.dtype.str}")
     for group in groups:  # with weights of their own scores would be no probabilities
-        if isinstance(group, FlatTrees):
-            weighted = group.total != group.n_members
-        else:
-            weighted = bool(np.any(group.weights != 1.0))
-        if weighted:
+        own = group.total / group.n_members if isinstance(group, FlatTrees) else group.weights
+        if np.any(np.asarray(own) != 1.0):
             raise ArtifactError("its members have weights besides those of its gate")
-    return LinearGate(**named)
+    return LinearGate(**_typed("gate", named))
 
 
 def _group(entry: Any, arrays: list[np.ndarray], allow_pickle: bool) -> Group:
@@ -466,22 +447,12 @@ def _one_clear_error() -> Iterator[None]:
     """Whatever a hostile header makes Python stumble over, the caller sees one kind of error."""
     try:
         yield
-    except ArtifactError as error:
-        raise ArtifactError(f"this is not a sound model file: {error}.") from None
-    except ValueError as error:
-        text = str(error).rstrip(".")
-        raise ArtifactError(f"this is not a sound model file: {text}.") from None
-    except (
-        KeyError,
-        TypeError,
-        IndexError,
-        AttributeError,
-        RecursionError,
-        OverflowError,
-    ) as error:
-        raise ArtifactError(
-            f"this is not a sound model file: its header is malformed ({type(error).__name__})."
-        ) from None
+    except (LookupError, TypeError, AttributeError, RecursionError, OverflowError) as error:
+        told = f"its header is malformed ({type(error).__name__})"
+        raise ArtifactError(f"this is not a sound model file: {told}.") from None
+    except ValueError as error:  # ours, and those of the groups
+        told = str(error).rstrip(".")
+        raise ArtifactError(f"this is not a sound model file: {told}.") from None
 
 
 # -- bytes ------------------------------------------------------------------------------------

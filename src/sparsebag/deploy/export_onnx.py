@@ -7,7 +7,8 @@ export another calibrator, add its nodes to `CALIBRATOR_NODES`.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -50,15 +51,16 @@ class OnnxExport(Export):
 
     graph: Any
     model: CompiledEnsemble
-    _opened: dict[str, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 
-    @property
+    @cached_property
     def session(self) -> Any:
-        """An ONNX Runtime session on one thread, for the graph as it is now."""
+        """An ONNX Runtime session on one thread."""
+        import onnxruntime
+
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = 1
         content = self.graph.SerializeToString()
-        if self._opened.get("content") != content:  # new, or changed since
-            self._opened.update(content=content, session=_session(content))
-        return self._opened["session"]
+        return onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
 
     def predict(self, X: Any) -> np.ndarray:
         """Probabilities, or numbers (regression), by ONNX Runtime.
@@ -78,30 +80,14 @@ class OnnxExport(Export):
         (out,) = self.session.run([name], {"X": rows})
         return np.asarray(out)
 
-    def prove(self) -> None:
-        """Verify the graph on rows at the model's thresholds."""
-        self.verify(probe_rows(self.model))
-        self._opened["proven"] = self._opened["content"]
-
     def save(self, path: Any) -> None:
-        """Write the graph; one that was changed since it was verified is verified again.
+        """Write the graph.
 
         Parameters
         ----------
         path : path-like
         """
-        content = self.graph.SerializeToString()
-        if self._opened.get("proven") != content:
-            self.prove()
-        write_whole(path, content)
-
-
-def _session(content: bytes) -> Any:
-    import onnxruntime
-
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = 1
-    return onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
+        write_whole(path, self.graph.SerializeToString())
 
 
 def export_onnx(model: CompiledEnsemble) -> OnnxExport:
@@ -124,7 +110,7 @@ def export_onnx(model: CompiledEnsemble) -> OnnxExport:
     else:
         outputs = _vote(graph, model, total)
     export = OnnxExport(graph.finished(width_of_rows(model), _input_dtype(model), outputs), model)
-    export.prove()
+    export.verify(probe_rows(model))
     return export
 
 
@@ -215,28 +201,13 @@ def _trees(graph: Graph, trees: FlatTrees) -> str:
         leaf_targetids=targets.tolist(),
         leaf_weights=tensor(leaf_weights.astype(np.float64), "leaf_weights"),
     )
-    if not direct:
-        return _looked_up(graph, trees.values, graph.cast(out, np.int64), len(roots))
+    if not direct:  # (rows, trees) of positions in the table, to (rows, trees, classes)
+        said = graph.add("Gather", graph.constant(trees.values), graph.cast(out, np.int64), axis=0)
+        return graph.add("ReduceSum", said, graph.ints([1]), keepdims=0)
     if not trees.complement:
         return out
     rest = graph.add("Sub", graph.constant([[trees.total]]), out)
     return graph.add("Concat", rest, out, axis=1)
-
-
-def _looked_up(graph: Graph, values: np.ndarray, rows: str, n_trees: int) -> str:
-    """The sum of the trees' rows of a table, tree after tree."""
-    # All at once would be an array of rows x trees x classes; and without a loop an engine may
-    # take the nodes in any order.
-    table = graph.constant(values)
-    rows = graph.add("Transpose", rows, perm=[1, 0])
-    first = graph.add("Gather", rows, graph.constant(0, np.int64), axis=0)
-    start = graph.add("Gather", table, first, axis=0)
-    if n_trees == 1:
-        return start
-    after_first = [graph.ints([1]), graph.ints([np.iinfo(np.int64).max]), graph.ints([0])]
-    others = graph.add("Slice", rows, *after_first)
-    body = graph.sum_of_rows(table, values.shape[1])
-    return graph.add("Scan", start, others, body=body, num_scan_inputs=1)
 
 
 def _link(graph: Graph, z: str, link: str, n_votes: int) -> str:
@@ -389,20 +360,6 @@ class Graph:
     def type_of(self, dtype: Any) -> int:
         """ONNX's number for a type."""
         return int(self.onnx.helper.np_dtype_to_tensor_dtype(np.dtype(dtype)))
-
-    def sum_of_rows(self, table: str, width: int) -> Any:
-        """Body of a Scan that adds rows of a table, known outside of it, to a running sum."""
-        helper = self.onnx.helper
-        number, whole = self.type_of(np.float64), self.type_of(np.int64)
-        before, after = (
-            helper.make_tensor_value_info(name, number, [None, width]) for name in ("sum", "sum_on")
-        )
-        index = helper.make_tensor_value_info("own_rows", whole, [None])
-        nodes = [
-            helper.make_node("Gather", [table, "own_rows"], ["said"], axis=0),
-            helper.make_node("Add", ["sum", "said"], ["sum_on"]),
-        ]
-        return helper.make_graph(nodes, "sum_of_rows", [before, index], [after])
 
     def output(
         self,

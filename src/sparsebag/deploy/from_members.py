@@ -75,8 +75,7 @@ def compile_members(
     if n_features is None and gate is not None:
         n_features = gate.n_features  # it was fitted to all columns, whichever members read
     if n_features is None:
-        widths = {width_of(m) for m in pool.members if m.features is None}
-        # Zero: a model of another library, which does not say.
+        widths = {_width(m) for m in pool.members if m.features is None}
         n_features = (widths.pop() or None) if len(widths) == 1 else None
     keys = [_path(member) for member in pool.members]
     groups: list[Group] = []
@@ -88,7 +87,7 @@ def compile_members(
     for key in dict.fromkeys(keys):
         chosen = [j for j, k in enumerate(keys) if k == key]
         members = [pool.members[j] for j in chosen]
-        width = n_features or max(width_of(m) for m in members)
+        width = n_features or max(_width(m) for m in members)
         build = _BUILDERS[key[0]]
         if gate is not None and key[0] == "linear":
             build = partial(_linear_votes, collapse=False)
@@ -133,8 +132,8 @@ def collapses_into_one(pool: MemberPool) -> bool:
     return all(_path(member)[:2] == ("linear", "identity") for member in pool.members)
 
 
-def width_of(member: Member) -> int:
-    """Columns of X that a member needs."""
+def _width(member: Member) -> int:
+    """Columns of X that a member needs; zero where a model of another library does not say."""
     if member.features is not None:
         return int(member.features.max()) + 1
     return int(getattr(member.estimator, "n_features_in_", 0))
@@ -152,7 +151,9 @@ def _path(member: Member) -> tuple[Any, ...]:
         net = member.estimator
         link = {"logistic": "sigmoid"}.get(net.out_activation_, net.out_activation_)
         shapes = tuple(w.shape[1] for w in net.coefs_)
-        if net.activation in ACTIVATIONS and link in LINKS and _votes_once(member, shapes[-1]):
+        votes = 1 if member.class_columns is None else len(member.class_columns)
+        once = shapes[-1] == votes or (shapes[-1], votes) == (1, 2)
+        if net.activation in ACTIVATIONS and link in LINKS and once:
             return ("mlp", net.activation, link, shapes)
     link = _linear_link(member)
     if link is not None:
@@ -161,32 +162,11 @@ def _path(member: Member) -> tuple[Any, ...]:
     return ("other",)
 
 
-def _votes_once(member: Member, n_last: int) -> bool:
-    if member.class_columns is None:
-        return n_last == 1
-    return n_last == len(member.class_columns) or (n_last == 1 and len(member.class_columns) == 2)
-
-
-def _features(member: Member, width: int) -> np.ndarray:
-    return np.arange(width) if member.features is None else member.features
-
-
 # -- trees -----------------------------------------------------------------------------------
 
 
-def leaf_table(member: Member, n_outputs: int) -> np.ndarray:
-    """What each node of a tree says, in the ensemble's classes.
-
-    Parameters
-    ----------
-    member : Member
-        One decision tree.
-    n_outputs : int
-
-    Returns
-    -------
-    ndarray of shape (node_count, n_outputs)
-    """
+def _leaf_table(member: Member, n_outputs: int) -> np.ndarray:
+    """What each node of a tree says, in the ensemble's classes."""
     values = member.estimator.tree_.value[:, 0, :]
     if member.class_columns is None:
         return np.asarray(values[:, :1])
@@ -198,7 +178,7 @@ def leaf_table(member: Member, n_outputs: int) -> np.ndarray:
 def _flat_trees(
     members: list[Member], weights: np.ndarray, n_outputs: int, n_features: int
 ) -> FlatTrees:
-    tables = [leaf_table(member, n_outputs) for member in members]
+    tables = [_leaf_table(member, n_outputs) for member in members]
     leaf_sets = [m.estimator.tree_.children_left < 0 for m in members]
     complement = n_outputs == 2 and all(
         np.all(np.abs(table[leaf].sum(axis=1) - 1.0) <= SHARES_TOLERANCE)
@@ -213,7 +193,7 @@ def _flat_trees(
         number[~leaf] = n_nodes + np.arange(len(leaf) - n_leaves)
         number[leaf] = ~(n_values + np.arange(n_leaves))
         inner = np.flatnonzero(~leaf)
-        columns = _features(member, n_features)[tree.feature[inner]]
+        columns = np.arange(n_features)[_read(member)][tree.feature[inner]]
         children = np.stack([tree.children_left[inner], tree.children_right[inner]], axis=1)
         parts["threshold"].append(round_down(tree.threshold[inner]))
         parts["feature"].append(columns)
@@ -237,68 +217,49 @@ def _flat_trees(
     return FlatTrees(**arrays, n_features=n_features, complement=complement, total=total)
 
 
-# -- linear members --------------------------------------------------------------------------
+# -- linear members, networks, and the rest ----------------------------------------------------
 
 
-def _linear_arrays(estimator: Any) -> tuple[np.ndarray, np.ndarray] | None:
-    """Coefficients (q, features) and intercepts (q,) of what looks linear."""
-    coef = getattr(estimator, "coef_", None)
-    if coef is None or not hasattr(estimator, "intercept_"):
-        return None
-    coef = coef.toarray() if hasattr(coef, "toarray") else np.asarray(coef)
+def _linear_arrays(estimator: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Coefficients (q, features) and intercepts (q,); AttributeError where there are none."""
+    coef = estimator.coef_.toarray() if hasattr(estimator.coef_, "toarray") else estimator.coef_
     coef = np.atleast_2d(coef).astype(np.float64)
     intercept = np.broadcast_to(np.asarray(estimator.intercept_, dtype=np.float64), len(coef))
-    return coef, intercept.copy()
+    return coef, intercept
 
 
 def _linear_link(member: Member) -> str | None:
     """The link under which a scikit-learn model equals its coefficients on random rows."""
-    estimator = member.estimator
-    if not type(estimator).__module__.startswith("sklearn."):
+    if not type(member.estimator).__module__.startswith("sklearn."):
         return None
     try:
-        arrays = _linear_arrays(estimator)
+        coef, intercept = _linear_arrays(member.estimator)
     except (AttributeError, ValueError):  # SVC(kernel="rbf").coef_, callables, ragged ones
         return None
-    if arrays is None:
+    n_votes = 1 if member.class_columns is None else len(member.class_columns)
+    two = len(coef) == 1 and n_votes == 2
+    if not two and len(coef) != n_votes:
         return None
-    coef, intercept = arrays
     if member.class_columns is None:
-        candidates = ["identity"] if len(coef) == 1 else []
+        candidates = ["identity"]
+    elif hasattr(member.estimator, "predict_proba"):
+        candidates = ["sigmoid"] if two else ["softmax", "one_vs_rest"]
     else:
-        two = len(coef) == 1 and len(member.class_columns) == 2
-        if not two and len(coef) != len(member.class_columns):
-            return None
-        if hasattr(estimator, "predict_proba"):
-            candidates = ["sigmoid"] if two else ["softmax", "one_vs_rest"]
-        else:
-            candidates = ["sign"] if two else ["largest"]
+        candidates = ["sign"] if two else ["largest"]
     # Rows at the scale on which the scores are of order one: links differ there.
-    rng = np.random.default_rng(0)
-    size = np.abs(coef).max()
-    X = rng.normal(size=(PROBE_ROWS, coef.shape[1])) / (size if size > 0.0 else 1.0)
-    z = X @ coef.T + intercept
-    own = _own_votes(replace(member, features=None, estimator=_nameless(estimator)), X)
+    size = float(np.abs(coef).max()) or 1.0
+    X = np.random.default_rng(0).normal(size=(PROBE_ROWS, coef.shape[1])) / size
+    nameless = copy(member.estimator)  # scikit-learn warns of rows without names
+    vars(nameless).pop("feature_names_in_", None)
+    columns = None if member.class_columns is None else np.arange(n_votes)
+    alone = replace(member, features=None, estimator=nameless, class_columns=columns)
+    own = alone.predict(X)[:, None] if columns is None else alone.predict_proba(X, n_votes)
     for link in candidates:
-        votes = LINKS[link](z)
+        votes = LINKS[link](X @ coef.T + intercept)
         scale = max(1.0, float(np.abs(own).max()))
         if votes.shape == own.shape and np.abs(votes - own).max() <= PROBE_TOLERANCE * scale:
             return link
     return None
-
-
-def _nameless(estimator: Any) -> Any:
-    """The model as if it had been fitted on an array: scikit-learn warns of rows without names."""
-    copied = copy(estimator)
-    vars(copied).pop("feature_names_in_", None)
-    return copied
-
-
-def _own_votes(member: Member, X: np.ndarray) -> np.ndarray:
-    if member.class_columns is None:
-        return member.predict(X)[:, None]
-    own = replace(member, class_columns=np.arange(len(member.class_columns)))
-    return own.predict_proba(X, len(member.class_columns))
 
 
 def _linear_votes(
@@ -311,62 +272,59 @@ def _linear_votes(
 ) -> LinearVotes:
     link = _linear_link(members[0])
     assert link is not None
-    parts = []
+    coefs, intercepts = [], []
     for member in members:
-        arrays = _linear_arrays(member.estimator)
-        assert arrays is not None
-        coef = np.zeros((len(arrays[0]), n_features))
-        coef[:, _features(member, n_features)] = arrays[0]
-        parts.append((coef, arrays[1]))
-    coef = np.concatenate([c for c, _ in parts]).T
-    intercept = np.concatenate([b for _, b in parts])
+        own, offset = _linear_arrays(member.estimator)
+        wide = np.zeros((len(own), n_features))
+        wide[:, _read(member)] = own
+        coefs.append(wide)
+        intercepts.append(offset)
+    coef, intercept = np.concatenate(coefs).T, np.concatenate(intercepts)
+    columns = _class_columns(members)
     if link == "identity" and collapse:  # a weighted sum of affine maps is one affine map
         coef, intercept = (coef @ weights)[:, None], np.array([intercept @ weights])
-        weights, columns = np.ones(1), np.zeros((1, 1))
-    else:
-        columns = np.stack([_columns(m) for m in members])
+        weights, columns = np.ones(1), columns[:1]
     return LinearVotes(
         coef=np.ascontiguousarray(coef),
         intercept=intercept,
         weights=np.asarray(weights, dtype=np.float64),
-        class_columns=columns.astype(np.int32),
+        class_columns=columns,
         link=link,
         n_outputs=n_outputs,
         n_members=len(members),
     )
 
 
-def _columns(member: Member) -> np.ndarray:
-    return np.zeros(1) if member.class_columns is None else member.class_columns
+def _read(member: Member) -> Any:
+    """An index of the columns a member reads."""
+    return slice(None) if member.features is None else member.features
 
 
-# -- networks, and the rest ------------------------------------------------------------------
+def _class_columns(members: list[Member]) -> np.ndarray:
+    columns = [[0] if m.class_columns is None else m.class_columns for m in members]
+    return np.array(columns, dtype=np.int32)
 
 
 def _networks(
     members: list[Member], weights: np.ndarray, n_outputs: int, n_features: int
 ) -> StackedNetworks:
     _, activation, link, shapes = _path(members[0])
+    nets = [member.estimator for member in members]
     first = np.zeros((len(members), n_features, shapes[0]))
-    for j, member in enumerate(members):
-        first[j, _features(member, n_features)] = member.estimator.coefs_[0]
-    depth = range(1, len(shapes))
+    for layer, member in zip(first, members, strict=True):
+        layer[_read(member)] = member.estimator.coefs_[0]
+    depth = range(len(shapes))
+    others = (np.array([net.coefs_[i] for net in nets], dtype=np.float64) for i in depth[1:])
+    biases = (np.array([[net.intercepts_[i]] for net in nets], dtype=np.float64) for i in depth)
     return StackedNetworks(
-        layers=(first, *(np.stack([_f8(m.estimator.coefs_[i]) for m in members]) for i in depth)),
-        biases=tuple(
-            np.stack([_f8(m.estimator.intercepts_[i])[None] for m in members])
-            for i in range(len(shapes))
-        ),
+        layers=(first, *others),
+        biases=tuple(biases),
         weights=np.asarray(weights, dtype=np.float64),
-        class_columns=np.stack([_columns(m) for m in members]).astype(np.int32),
+        class_columns=_class_columns(members),
         activation=activation,
         link=link,
         n_outputs=n_outputs,
     )
-
-
-def _f8(array: np.ndarray) -> np.ndarray:
-    return np.asarray(array, dtype=np.float64)
 
 
 def _others(

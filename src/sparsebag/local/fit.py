@@ -32,21 +32,9 @@ MOST_ELEMENTS = 2**25
 ERRORS = 3.0
 """Standard errors a gain must be above zero by, for "auto": three shapes are tried, and the
 largest gain is taken. At 2 plain forests get gates that lose on test rows."""
-LEAST_PAIRS = 1e-2
-"""Weight of the pairs of members that have a row out of bag together, to be judged on it."""
 PRIOR_MASS = 0.02
 """τ: weight of the row's global vote, which keeps a vote defined where a gate trusts only members
 that have seen the row."""
-LEAST_FLOOR = 1e-3
-"""Share of the uniform distribution in votes while fitting: members may be sure and wrong."""
-MOST_STEPS = 60
-"""Of L-BFGS; folds cannot see what is left to gain after so many."""
-FIRST_STEP = 0.3
-"""Length of the first step; zero is stationary."""
-PARTED = 2.0
-"""Prior standard deviation of what is bounded in U."""
-TAIL, FAR = 0.01, 3.0
-"""Share of a feature's values that may be outliers, and how many ranges of the rest is far."""
 
 
 @dataclass(frozen=True)
@@ -165,32 +153,27 @@ def fit_gate(
             f"X has shape {X_numbers.shape}, but a gate needs one row for each of the "
             f"{evidence.n_rows} rows of the evidence."
         )
-    if np.count_nonzero(weights) < 2:
-        return _without(local, "one member has all the weight")
-    rows = RowVotes.read(evidence, X_numbers, weights, seed)
-    if rows.effective_rows < FEWEST_ROWS:
-        few = f"fewer than {FEWEST_ROWS} rows have out-of-bag votes of two members"
-        return _without(local, few)
+    rows, reason = RowVotes.read(evidence, X_numbers, weights, seed), ""
+    if len(rows.base) < 2:
+        reason = "one member has all the weight"
+    elif rows.effective_rows < FEWEST_ROWS:
+        reason = f"fewer than {FEWEST_ROWS} rows have out-of-bag votes of two members"
+    if reason and local is True:
+        raise ValueError(f"local=True cannot fit a gate, because {reason}; use local=None.")
+    if reason:
+        return Localisation(reason=reason)
     with one_blas_thread():  # hundreds of small products: threads would only wait
         return _best_gate(rows, floor, forced=local is True, seed=seed)
 
 
-def _without(local: str | bool, reason: str) -> Localisation:
-    if local is True:
-        raise ValueError(f"local=True cannot fit a gate, because {reason}; use local=None.")
-    return Localisation(reason=reason)
-
-
 def _best_gate(rows: RowVotes, floor: float, *, forced: bool, seed: int) -> Localisation:
-    mean, scale = rows.moments()
+    moments = rows.moments()
     own_losses, own_heard, own_stretch = rows.full_vote(np.tile(rows.base, (rows.n_rows, 1)))
     share = np.where(own_heard, rows.weight, 0.0)
     share /= max(float(share.sum()), np.finfo(float).tiny)
     tried = []
     for shape in SHAPES:
-        losses, heard, stretch = rows.full_vote(
-            _cross_fitted(rows, floor, mean, scale, shape, seed)
-        )
+        losses, heard, stretch = rows.full_vote(_cross_fitted(rows, floor, moments, shape, seed))
         saved = np.where(heard, own_losses - losses, 0.0)  # unheard is no gain
         gain = float(share @ saved)
         error = float(np.sqrt(np.sum((share * (saved - gain)) ** 2)))
@@ -200,7 +183,7 @@ def _best_gate(rows: RowVotes, floor: float, *, forced: bool, seed: int) -> Loca
     sure = gain > max(ERRORS * error, 1e-6 * loss)  # less is the solver's tolerance
     reason = "the gain is beyond chance" if sure else "no gain is beyond chance"
     return Localisation(
-        gate=GateProblem(rows, floor, mean, scale).fit(shape) if sure or forced else None,
+        gate=GateProblem(rows, floor, *moments).fit(shape) if sure or forced else None,
         loss_before=loss,
         loss_after=loss - gain,
         gain=gain,
@@ -212,14 +195,14 @@ def _best_gate(rows: RowVotes, floor: float, *, forced: bool, seed: int) -> Loca
 
 
 def _cross_fitted(
-    rows: RowVotes, floor: float, mean: np.ndarray, scale: np.ndarray, shape: Shape, seed: int
+    rows: RowVotes, floor: float, moments: tuple[np.ndarray, ...], shape: Shape, seed: int
 ) -> np.ndarray:
     """Each row's weights, by a gate that was fitted without its fold."""
     fold = np.random.default_rng(seed).permutation(rows.n_rows) % FOLDS
     weights = np.empty(rows.mask.shape)
     for f in range(FOLDS):
         others = rows.take(np.flatnonzero(fold != f))
-        gate = GateProblem(others, floor, mean, scale).fit(shape)
+        gate = GateProblem(others, floor, *moments).fit(shape)
         weights[fold == f] = gate.weights(rows.features[fold == f])
     return weights
 
@@ -269,9 +252,7 @@ class RowVotes:
         RowVotes
         """
         active = np.flatnonzero(weights)
-        base = np.asarray(weights[active] / weights[active].sum())
-        n = evidence.n_rows
-        weight = np.ones(n)
+        weight = np.ones(evidence.n_rows)
         if evidence.sample_weight is not None:
             weight = on_host(evidence.sample_weight).astype(np.float64)
         usable = weight > 0.0
@@ -283,10 +264,8 @@ class RowVotes:
         if len(rows) > most:
             rows = np.sort(np.random.default_rng(seed).choice(rows, most, replace=False))
         taken = evidence.take_members(active).take(rows)
-        shape = len(rows), len(active)
-        mask = np.ones(shape, bool)
-        if taken.oob_mask is not None:
-            mask = on_host(taken.oob_mask) != 0
+        seen_by_none = np.ones((len(rows), len(active)), bool)
+        mask = seen_by_none if taken.oob_mask is None else on_host(taken.oob_mask) != 0
         features = X[rows].toarray() if hasattr(X, "toarray") else np.asarray(X)[rows]
         return cls(
             features=np.asarray(features, dtype=np.float64),
@@ -294,7 +273,7 @@ class RowVotes:
             mask=mask,
             target=on_host(taken.target),
             weight=weight[rows] / max(float(weight[rows].sum()), np.finfo(float).tiny),
-            base=base,
+            base=np.asarray(weights[active] / weights[active].sum()),
         )
 
     @property
@@ -323,15 +302,9 @@ class RowVotes:
         -------
         RowVotes
         """
-        weight = self.weight[rows]
-        return replace(
-            self,
-            features=self.features[rows],
-            votes=self.votes[rows],
-            mask=self.mask[rows],
-            target=self.target[rows],
-            weight=weight / weight.sum(),
-        )
+        names = ("features", "votes", "mask", "target", "weight")
+        taken = replace(self, **{name: getattr(self, name)[rows] for name in names})
+        return replace(taken, weight=taken.weight / taken.weight.sum())
 
     def moments(self) -> tuple[np.ndarray, np.ndarray]:
         """Means and standard deviations of the features; outliers are drawn in first.
@@ -347,8 +320,8 @@ class RowVotes:
             X = self.features.astype(np.float32).astype(np.float64)
         X = np.where(np.isfinite(X), X, np.nan)
         X[:, np.isnan(X).all(axis=0)] = 0.0
-        low, high = np.nanquantile(X, [TAIL, 1.0 - TAIL], axis=0)
-        reach = np.where(high > low, FAR * (high - low), np.inf)
+        low, high = np.nanquantile(X, [0.01, 0.99], axis=0)
+        reach = np.where(high > low, 3.0 * (high - low), np.inf)
         X = np.clip(X, low - reach, high + reach)
         mean, scale = np.nanmean(X, axis=0), np.nanstd(X, axis=0)
         # Rounding leaves a constant column a spread of 1e-16 of its size.
@@ -377,24 +350,20 @@ class RowVotes:
         """
         w = np.where(self.mask, weights, 0.0)
         n_classes = self.votes.shape[2]
-        if self.classifies:
-            votes, truth = (
-                self.votes - 1.0 / n_classes,
-                np.eye(n_classes)[self.target] - 1.0 / n_classes,
-            )
-        else:
-            votes, truth = self.votes - self.target[:, None, None], np.zeros((self.n_rows, 1))
+        centre = 1.0 / n_classes if self.classifies else self.target[:, None, None]
+        votes = self.votes - centre
         vote = np.einsum("ij,ijc->ic", w, votes)
         squares = np.einsum("ij,ijc,ijc->i", w**2, votes, votes)
         total, alone = w.sum(axis=1), np.sum(w**2, axis=1)
         pairs = total**2 - alone
-        heard = pairs > LEAST_PAIRS
+        heard = pairs > 0.01  # enough pairs of members that have not seen the row
         pair = (np.sum(vote**2, axis=1) - squares) / np.where(heard, pairs, 1.0)
         own = squares / np.where(heard, alone, 1.0)
         concentration = np.sum(weights**2, axis=1)
         square = (1.0 - concentration) * pair + concentration * own
         if not self.classifies:
             return square, heard, 1.0
+        truth = np.eye(n_classes)[self.target] - centre
         along = np.sum(vote * truth, axis=1) / np.where(heard, total, 1.0)
         share = np.where(heard, self.weight, 0.0)
         curve = float(share @ square)
@@ -438,7 +407,7 @@ class GateProblem:
         self.heard = rows.mask.astype(np.float64)
         self.log_base = np.log(rows.base)
         if rows.classifies:
-            floor = max(floor, LEAST_FLOOR)
+            floor = max(floor, 1e-3)  # members may be sure and wrong
             of_true = rows.votes[np.arange(rows.n_rows), :, rows.target]
             self.judged = self.heard * ((1.0 - floor) * of_true + floor / rows.votes.shape[2])
         else:
@@ -497,8 +466,9 @@ class GateProblem:
         side -= weight @ side
         losses, gradient = self.losses(self.log_base + side @ up)
         gradient *= weight[:, None]
-        # Minus the logarithms of normal priors, as a row's share of nats; d columns add up to h.
-        of_down, of_part = 0.5 * len(down) / shape.steepness**2 / n, 0.5 / PARTED**2 / n
+        # Minus the logarithms of normal priors, as a row's share of nats; d columns add up to h,
+        # and what is bounded in U has a standard deviation of two.
+        of_down, of_part = 0.5 * len(down) / shape.steepness**2 / n, 0.125 / n
         value = float(weight @ losses) + of_part * float(np.sum(part**2))
         value += of_down * float(np.sum(down**2) + np.sum(offset**2))
         of_side = gradient @ up.T
@@ -527,11 +497,11 @@ class GateProblem:
         start = (left[:, : shape.rank], np.zeros(shape.rank), right[: shape.rank] / shape.spread)
         found = minimize(
             self.objective,
-            FIRST_STEP * np.concatenate([part.ravel() for part in start]),
+            0.3 * np.concatenate([part.ravel() for part in start]),  # zero is stationary
             args=(shape,),
             jac=True,
             method="L-BFGS-B",
-            options={"maxiter": MOST_STEPS},
+            options={"maxiter": 60},  # folds cannot see what is left to gain
         )
         down, offset, part = self._split(found.x, shape)
         up = shape.spread * bounded(part)
