@@ -37,7 +37,7 @@ def newton_end(
     """Newton steps by one Hessian, on the members with weight and those that ask for some.
 
     Members that cannot be told apart make the Hessian singular and leave a gap that is all
-    rounding: no step is taken that does not lower the gap.
+    rounding: steps that end with a larger gap are not taken.
 
     Parameters
     ----------
@@ -66,7 +66,7 @@ def newton_end(
     hessian = positive_definite(part, inner, log)
     if hessian is None:
         return point
-    begin, highest = inner, point.value + objective.rounding
+    begin, best, highest = inner, inner, point.value + objective.rounding
     for _ in range(most_steps):
         weights, gradient = on_host(inner.weights), on_host(inner.gradient)
         linear = gradient - hessian @ weights
@@ -77,12 +77,13 @@ def newton_end(
             moved = Point.at(part, objective.asarray(target), log)
         except FloatingPointError:  # it was finite where the step began
             break
-        if moved.gap >= inner.gap or moved.value > highest:
+        if moved.value > highest:
             break
-        inner = moved
-    if inner is begin:
+        inner = moved  # a long step may leave a gap that the next one closes
+        best = moved if moved.gap < best.gap else best
+    if best is begin:
         return point
-    ended = inner if is_whole else point.moved_on(face, inner, objective, log)
+    ended = best if is_whole else point.moved_on(face, best, objective, log)
     return ended if ended.gap <= goal else point
 
 
