@@ -11,7 +11,7 @@ TORCH ?= torch==2.13.0
 # Two tests at a time, each with one BLAS thread: CI and the smallest laptops have two cores.
 PYTEST = OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal
 
-.PHONY: help install demo test test-all lint bench-solvers bench-passes bench-scale bench-quality bench-ablation bench-cost bench-local bench-members bench-latency bench-exports bench-paper-preset bench-paper bench-paper-seeds paper-figures paper-page fuzz docs screenshot clean
+.PHONY: help install demo test test-all lint bench-solvers bench-passes bench-scale bench-quality bench-ablation bench-cost bench-local bench-members bench-latency bench-exports bench-paper bench-paper-seeds paper-page fuzz docs screenshot clean
 
 help:  ## Show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
@@ -67,23 +67,17 @@ bench-local: $(BENCH)  ## Weights that depend on the row, on experts made for th
 bench-members: $(BENCH)  ## Simplex weights beside equal votes and random members: trees, linear models, networks
 	$(BIN)/python -m benchmarks.members
 
-bench-paper-preset: $(STAMP)  ## preset="paper" beside the authors' code, row by row
-	$(BIN)/python -m benchmarks.paper_preset
+bench-paper: $(BENCH)  ## The paper's tables and solver on its split, then docs/paper.md (needs its data: SPARSEBAG_DATA)
+	$(BIN)/python -m benchmarks.paper
+	$(BIN)/python -m benchmarks.paper_experiments
+	$(BIN)/python -m benchmarks.paper_page
 
-bench-paper: $(BENCH)  ## The paper's tables, one split, every method; then figures and docs/paper.md
-	$(BIN)/python -m benchmarks.paper --seeds 1
-	$(BIN)/python -m benchmarks.paper_figures
-	$(BIN)/python -m benchmarks.paper_verdict
-
-bench-paper-seeds: $(BENCH)  ## The same over ten splits, with intervals and paired differences
+bench-paper-seeds: $(BENCH)  ## The same tables over ten splits, ten times as long
 	$(BIN)/python -m benchmarks.paper --seeds 10
-	$(BIN)/python -m benchmarks.paper_verdict
+	$(BIN)/python -m benchmarks.paper_page
 
-paper-figures: $(BENCH)  ## The paper benchmark's figures and experiments
-	$(BIN)/python -m benchmarks.paper_figures
-
-paper-page: $(BENCH)  ## docs/paper.md from the results
-	$(BIN)/python -m benchmarks.paper_verdict
+paper-page: $(BENCH)  ## docs/paper.md and its tables from the kept results
+	$(BIN)/python -m benchmarks.paper_page
 
 bench-latency: $(BENCH)  ## The compiled predictor beside scikit-learn, ONNX Runtime, treelite, XGBoost
 	$(BIN)/python -m benchmarks.latency

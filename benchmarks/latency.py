@@ -15,9 +15,13 @@ from __future__ import annotations
 import argparse
 import io
 import os
+import shutil
 import sys
+import tempfile
 import time
+import warnings
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +35,6 @@ import sparsebag as sb
 from benchmarks.datasets import PAPER, PAPER_SEED
 from benchmarks.environment import environment
 from benchmarks.kept_output import kept_output
-from benchmarks.latency_engines import SAME_TREES, Missing, Predict, Trees, made, xgboost_100
 from sparsebag.deploy.artifact import dumps
 from sparsebag.deploy.export_sklearn import export_sklearn
 from sparsebag.deploy.from_members import compile_members
@@ -47,6 +50,138 @@ BLOCK_ROWS = 100_000
 """Rows that a batch size's different batches hold together."""
 RESULTS = Path(__file__).parent / "results" / "latency.txt"
 OURS = "sparsebag"
+
+
+Predict = Callable[[np.ndarray], Any]
+
+
+class Missing(RuntimeError):
+    """An engine cannot be had here; the message says why."""
+
+
+@dataclass(frozen=True)
+class Trees:
+    """The same trees in three forms."""
+
+    name: str
+    forest: Any  # scikit-learn's forest of them, weights folded in
+    bag: Any  # as it was fitted, or None
+    compiled: Any  # ours
+
+
+def sparsebag(trees: Trees, n_threads: int) -> Predict:
+    predict = trees.compiled.predict_proba
+    one = trees.compiled.predict_proba_one
+    return lambda X: one(X[0]) if len(X) == 1 else predict(X, n_threads)
+
+
+def sklearn_forest(trees: Trees, n_threads: int) -> Predict:
+    trees.forest.set_params(n_jobs=n_threads)
+    return trees.forest.predict_proba
+
+
+def sklearn_bag(trees: Trees, n_threads: int) -> Predict:
+    if trees.bag is None:
+        raise Missing("only the full ensemble is a bag")
+    trees.bag.set_params(n_jobs=n_threads)
+    return trees.bag.predict_proba
+
+
+def _session(content: bytes, n_threads: int) -> Any:
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads, options.inter_op_num_threads = n_threads, 1
+    return onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
+
+
+def onnx_converted(trees: Trees, n_threads: int) -> Predict:
+    """What scikit-learn's own converter makes: float32 leaves, a TreeEnsembleClassifier."""
+    from skl2onnx import to_onnx
+
+    sample = np.zeros((1, trees.forest.n_features_in_), dtype=np.float32)
+    options = {id(trees.forest): {"zipmap": False}}
+    try:
+        graph = to_onnx(trees.forest, sample, options=options)
+    except Exception as error:  # a converter that trails scikit-learn's releases
+        raise Missing(f"skl2onnx: {str(error)[:80]}") from error
+    session = _session(graph.SerializeToString(), n_threads)
+    return lambda X: session.run(["probabilities"], {"X": X})
+
+
+def onnx_exported(trees: Trees, n_threads: int) -> Predict:
+    """What `to_onnx` makes: float64 leaves, one TreeEnsemble node."""
+    from sparsebag.deploy.export_onnx import export_onnx
+
+    session = _session(export_onnx(trees.compiled).graph.SerializeToString(), n_threads)
+    return lambda X: session.run(["probabilities"], {"X": X})
+
+
+def treelite_gtil(trees: Trees, n_threads: int) -> Predict:
+    import treelite
+
+    from sparsebag.deploy.export_treelite import export_treelite
+
+    model = export_treelite(trees.compiled).trees
+    return lambda X: treelite.gtil.predict(model, X.astype(np.float64), nthread=n_threads)
+
+
+def compiled_c(trees: Trees, n_threads: int) -> Predict:
+    import tl2cgen
+
+    if shutil.which("gcc") is None:
+        raise Missing("there is no gcc")
+    from sparsebag.deploy.export_treelite import export_treelite
+
+    folder = Path(tempfile.mkdtemp())
+    library = folder / "trees.so"
+    model = export_treelite(trees.compiled).trees
+    tl2cgen.export_lib(model, toolchain="gcc", libpath=library, params={"parallel_comp": 2})
+    try:
+        predictor = tl2cgen.Predictor(library, nthread=n_threads)
+    except tl2cgen.TL2cgenError as error:  # OMP_NUM_THREADS allows fewer
+        raise Missing(f"tl2cgen: {str(error).splitlines()[0][-80:]}") from error
+    return lambda X: predictor.predict(tl2cgen.DMatrix(X.astype(np.float64), dtype="float64"))
+
+
+def xgboost_100(X: np.ndarray, y: np.ndarray) -> Callable[[Trees, int], Predict]:
+    def make(trees: Trees, n_threads: int) -> Predict:
+        import xgboost
+
+        model = xgboost.XGBClassifier(n_estimators=100, n_jobs=n_threads, random_state=0).fit(X, y)
+        booster = model.get_booster()
+        booster.set_param({"nthread": n_threads})
+        return booster.inplace_predict
+
+    return make
+
+
+SAME_TREES: dict[str, Callable[[Trees, int], Predict]] = {
+    "sparsebag": sparsebag,
+    "scikit-learn forest": sklearn_forest,
+    "scikit-learn bag": sklearn_bag,
+    "ONNX Runtime (skl2onnx)": onnx_converted,
+    "ONNX Runtime (to_onnx)": onnx_exported,
+    "treelite GTIL": treelite_gtil,
+    "treelite compiled C": compiled_c,
+}
+
+
+def made(
+    makers: dict[str, Callable[[Trees, int], Predict]], trees: Trees, n_threads: int
+) -> dict[str, Predict | str]:
+    """Each engine ready to call, or the reason why not."""
+    out: dict[str, Predict | str] = {}
+    for name, make in makers.items():
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                out[name] = make(trees, n_threads)
+        except ImportError as error:
+            out[name] = f"{error.name} is not installed"
+        except Missing as reason:
+            out[name] = str(reason)
+    return out
 
 
 def spambase(data_dir: str | None) -> tuple[Trees, Trees, Trees, np.ndarray, Any, Any]:
@@ -133,51 +268,6 @@ def engines_for(
     return out
 
 
-def bound(few: Trees, rows: np.ndarray) -> None:
-    """Steps and bytes the kernel cannot do without."""
-    steps = sum(int(t.decision_path(rows).sum()) - len(rows) for t in few.forest.estimators_)
-    trees = few.compiled.groups[0]
-    walks = len(rows) * trees.n_members
-    splits = len(np.unique(np.stack([trees.feature, trees.threshold.view(np.int32)]), axis=1).T)
-    words = -(-len(rows) // 64)
-    print(
-        f"\nThe bound: {len(rows):,} rows take {steps:,} steps in {walks:,} walks "
-        f"({steps / walks:.1f} a walk, deepest tree "
-        f"{max(t.tree_.max_depth for t in few.forest.estimators_)}), over {len(trees.threshold):,} "
-        f"nodes of 16 bytes and {len(trees.values):,} distinct leaf values. With 64 rows to a word "
-        f"these are {splits * words:,} comparisons of {splits:,} distinct splits with a word, and "
-        f"{len(trees.threshold) * words:,} words parted in two."
-    )
-
-
-def targets(times: dict[tuple[int, int], dict[str, np.ndarray]], few: Trees, full: Trees) -> None:
-    """How many times faster than each rival, beside the ratio that is expected."""
-
-    def ratio(batch: int, name: str) -> float:
-        table = times[batch, 1]
-        ours = quiet(table[f"{OURS}, {few.name}"])
-        return quiet(table[name]) / ours if name in table else float("nan")
-
-    survivors = few.name
-    print("\nRatios (best times, one thread)")
-    for text, least, batch, *names in (
-        ("scikit-learn's forest of the survivors", 300, 1, f"scikit-learn forest, {survivors}"),
-        ("ONNX Runtime on them, the faster graph", 2, 1, *_graphs(survivors)),
-        ("scikit-learn's forest of the survivors", 5, 1000, f"scikit-learn forest, {survivors}"),
-        ("ONNX Runtime on them, the faster graph", 2, 1000, *_graphs(survivors)),
-        ("XGBoost, 100 rounds", 2, 1000, "XGBoost (100 rounds)"),
-        ("scikit-learn's full bag of 100", 40, 1000, f"scikit-learn bag, {full.name}"),
-    ):
-        found = float(np.nanmin([ratio(batch, name) for name in names]))
-        verdict = "as expected" if found >= least else "BELOW"
-        rows = f"{batch:,} row{'s' * (batch > 1)}"
-        print(f"  {rows:<11}{text:<42}{found:>8.1f}x  (at least {least}x: {verdict})")
-
-
-def _graphs(trees: str) -> tuple[str, str]:
-    return f"ONNX Runtime (skl2onnx), {trees}", f"ONNX Runtime (to_onnx), {trees}"
-
-
 def sizes(few: Trees, full: Trees) -> None:
     print("\nSize in bytes")
 
@@ -193,7 +283,7 @@ def sizes(few: Trees, full: Trees) -> None:
             figures["joblib, scikit-learn's bag"] = dumped(trees.bag)
         try:
             figures |= _graph_sizes(trees)
-        except (ImportError, Missing) as reason:
+        except ImportError as reason:
             print(f"  left out: {reason}")
         for name, size in figures.items():
             label = f"{name}, {trees.name}"
@@ -229,8 +319,6 @@ def run(data_dir: str | None, quick: bool) -> None:
             times[batch, n_threads] = timed(engines, blocks_of(rows, batch), budget)
             print_table(times[batch, n_threads], batch, n_threads)
             sys.stdout.flush()
-    bound(few, rows[:1000])
-    targets(times, few, full)
     print(
         "\nThe default's pruned trees beside the whole bag, both compiled (best times, one thread)"
     )

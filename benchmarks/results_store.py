@@ -1,4 +1,4 @@
-"""The results file: one tidy CSV, a row a (data set, base, method, seed), written as they come."""
+"""A results file: one tidy CSV, written a row at a time; a row run again takes its old place."""
 
 from __future__ import annotations
 
@@ -8,14 +8,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-KEY = ("dataset", "base", "method", "seed")
-COLUMNS = (
-    *("dataset", "task", "base", "method", "seed", "status", "reason"),
-    *("accuracy", "log_loss", "brier", "ece", "paper_ece", "mean_confidence", "mse", "r2"),
-    *("survivors", "members", "compression_ratio", "bytes", "latency_ms_per_1k", "speedup"),
-    *("fit_seconds", "wall_seconds"),
-    *("sparsebag", "source", "sklearn", "numpy", "scipy", "python", "xgboost", "machine"),
-)
 DIGITS = 6
 """Significant ones that `rounded` keeps."""
 OK, SKIPPED, FAILED = "ok", "skipped", "failed"
@@ -23,18 +15,22 @@ OK, SKIPPED, FAILED = "ok", "skipped", "failed"
 Key = tuple[str, ...]
 
 
-def key_of(row: Mapping[str, Any], names: Sequence[str] = KEY) -> Key:
+def key_of(row: Mapping[str, Any], names: Sequence[str]) -> Key:
     """What identifies a row."""
     return tuple(str(row[name]) for name in names)
 
 
 def rounded(value: Any) -> Any:
-    """Floats to as many digits as mean something: the file is read by people and by git."""
+    """Floats, in lists and dictionaries too, to as many digits as mean something."""
+    if isinstance(value, dict):
+        return {key: rounded(v) for key, v in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [rounded(v) for v in value]
     return float(f"{value:.{DIGITS}g}") if isinstance(value, float) else value
 
 
 class ResultsStore:
-    """Rows on disk. A new row is appended and flushed; a row run again takes its old place.
+    """Rows on disk.
 
     Parameters
     ----------
@@ -42,39 +38,26 @@ class ResultsStore:
         Read if it exists. A last line that was cut short is dropped, and its row runs again.
         A file from before some of the columns is given them, empty.
     columns, key : sequence of str
-        Of the file, and those that identify a row; default: the paper benchmark's.
+        Of the file, and those that identify a row.
 
     Examples
     --------
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     row = {"dataset": "d", "base": "b", "method": "m", "seed": 42, "status": "ok"}
-    ...     ResultsStore(f"{folder}/r.csv").add(row)
-    ...     ResultsStore(f"{folder}/r.csv").is_finished(key_of(row))
-    True
+    ...     ResultsStore(f"{folder}/r.csv", ["method", "mse"], ["method"]).add({"method": "m"})
+    ...     list(ResultsStore(f"{folder}/r.csv", ["method", "mse"], ["method"]).rows)
+    [('m',)]
     """
 
-    def __init__(
-        self, path: str | Path, columns: Sequence[str] = COLUMNS, key: Sequence[str] = KEY
-    ) -> None:
+    def __init__(self, path: str | Path, columns: Sequence[str], key: Sequence[str]) -> None:
         self.path = Path(path)
         self.columns, self.key = tuple(columns), tuple(key)
         self.rows: dict[Key, dict[str, str]] = {}
         if self.path.exists():
             self._read()
 
-    def is_finished(self, key: Key) -> bool:
-        """Whether the row holds figures; skipped and failed rows are worth another try."""
-        return self.rows.get(key, {}).get("status") == OK
-
     def add(self, row: Mapping[str, Any]) -> None:
-        """Write a row at once.
-
-        Parameters
-        ----------
-        row : mapping
-            Column to value; columns left out are empty.
-        """
+        """Write a row at once; columns left out are empty."""
         key = key_of(row, self.key)
         cells = {name: _cell(row.get(name)) for name in self.columns}
         known = key in self.rows

@@ -10,7 +10,7 @@ import numpy as np
 from sklearn.metrics import accuracy_score, log_loss, mean_squared_error, r2_score
 from threadpoolctl import threadpool_limits
 
-from benchmarks.methods.base import Model
+from benchmarks.methods import Model
 from benchmarks.problem import Problem
 from sparsebag import metrics
 
@@ -19,50 +19,29 @@ TIMED_REPEATS = 7
 FEWEST_REPEATS = 3
 ENOUGH_SECONDS = 1.0
 """Slow models are not timed more than `FEWEST_REPEATS` times once this much has gone by."""
-THREADS = 1
-"""For every model alike."""
 ECE_BINS = 15
 
 
-def score(
-    models: Sequence[Model], problem: Problem, reference: Model | None = None
-) -> dict[str, float]:
+def score(models: Sequence[Model], problem: Problem, full: Model | None = None) -> dict[str, float]:
     """Scores on the test rows, the mean over models where a method returns several.
 
-    Latency is that of the first model: the others are as large. Latencies of rows that were timed
-    minutes apart on a busy machine do not compare; ``speedup`` does.
-
-    Parameters
-    ----------
-    models : sequence of Model
-    problem : Problem
-    reference : Model, optional
-        Timed in turn with the first model; ``speedup`` is the median of the ratios.
-
-    Returns
-    -------
-    dict of str to float
-        Column of the results file to figure.
+    Latency is that of the first model. Latencies of rows timed minutes apart on a busy machine do
+    not compare; ``speedup`` does: the full ensemble ``full`` is timed in turn with the model.
     """
     each = [{**figures_on_test_rows(model, problem), **_size(model)} for model in models]
     mean = {name: float(np.mean([scores[name] for scores in each])) for name in each[0]}
-    timed = [models[0]] if reference is None else [models[0], reference]
-    seconds = _seconds(timed, problem.X_test)
+    seconds = _seconds([models[0]] if full is None else [models[0], full], problem.X_test)
     figures = {**mean, "latency_ms_per_1k": 1e3 * float(np.median(seconds[:, 0]))}
-    if reference is not None:
+    if full is not None:
         figures["speedup"] = float(np.median(seconds[:, 1] / seconds[:, 0]))
     return figures
 
 
 def figures_on_test_rows(model: Model, problem: Problem) -> dict[str, float]:
     """Accuracy, losses and calibration, or squared error and R²."""
-    y = problem.y_test
-    predicted = model.predict(problem.X_test)
+    y, predicted = problem.y_test, model.predict(problem.X_test)
     if problem.task == "regression":
-        return {
-            "mse": float(mean_squared_error(y, predicted)),
-            "r2": float(r2_score(y, predicted)),
-        }
+        return {"mse": float(mean_squared_error(y, predicted)), "r2": float(r2_score(y, predicted))}
     labels = np.arange(problem.n_classes)
     proba = np.clip(predicted, 0.0, 1.0)  # rounding: scikit-learn refuses 1 + 2e-16
     return {
@@ -80,7 +59,6 @@ def _size(model: Model) -> dict[str, float]:
     return {
         "survivors": model.survivors,
         "members": model.members,
-        "compression_ratio": 1.0 - model.survivors / model.members,
         "bytes": len(pickle.dumps(model.parts, protocol=5)),
     }
 
@@ -88,12 +66,11 @@ def _size(model: Model) -> dict[str, float]:
 def _seconds(models: Sequence[Model], X: np.ndarray) -> np.ndarray:
     """Seconds for a thousand rows (repeats, models), after one round that is not counted.
 
-    The models take turns, so that what else the machine does falls on all of them.
+    The models take turns on one thread, so that what else the machine does falls on all of them.
     """
-    rows = np.resize(np.arange(len(X)), TIMED_ROWS)
-    block = X[rows]
+    block = X[np.resize(np.arange(len(X)), TIMED_ROWS)]
     rounds: list[list[float]] = []
-    with threadpool_limits(THREADS):
+    with threadpool_limits(1):
         for model in models:
             model.predict(block)
         while len(rounds) < TIMED_REPEATS:

@@ -4,8 +4,17 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from benchmarks.latency import FEWEST_TURNS, MOST_CALLS, blocks_of, quiet, timed
-from benchmarks.latency_engines import SAME_TREES, Missing, Trees, made
+from benchmarks.latency import (
+    FEWEST_TURNS,
+    MOST_CALLS,
+    SAME_TREES,
+    Missing,
+    Trees,
+    blocks_of,
+    made,
+    quiet,
+    timed,
+)
 from sklearn.datasets import load_breast_cancer
 from sklearn.ensemble import BaggingClassifier
 from sklearn.tree import DecisionTreeClassifier

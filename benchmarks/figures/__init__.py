@@ -1,1 +1,0 @@
-"""The paper benchmark's figures, one file a figure: ``measure`` computes, ``draw`` draws."""

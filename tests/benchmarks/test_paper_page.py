@@ -1,0 +1,117 @@
+"""The page about the paper is what the kept results give, and changes when they do."""
+
+from __future__ import annotations
+
+import copy
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+from benchmarks.paper_page import CLAIMS, HERE, Measured, interval, main, most, page
+
+DOCS = HERE.parent / "docs"
+FILES = ("paper.md", "paper_rows.csv", "paper_solver.csv", "paper_splits.csv")
+TEMPLATE = (HERE / "data" / "paper_template.md").read_text(encoding="utf-8")
+KEPT = HERE / "results", HERE / "data" / "paper_tables.csv"
+
+pytestmark = pytest.mark.skipif(not KEPT[0].exists(), reason="the kept results are not here")
+
+
+@pytest.fixture(scope="module")
+def kept():
+    return Measured.read(*KEPT)
+
+
+def with_fits(m: Measured, **figures) -> Measured:
+    """The same with these figures in every fit of every bag."""
+    bags = copy.deepcopy(m.bags)
+    for bag in bags.values():
+        for fit in bag["fits"]:
+            fit |= figures
+    return Measured(m.rows, m.splits, m.tables, bags, m.about)
+
+
+def verdict(m: Measured, name: str) -> str:
+    return next(judge for judge in CLAIMS if judge.__name__ == name)(m).verdict
+
+
+def test_the_page_and_its_tables_are_what_the_kept_results_give(tmp_path):
+    assert main([f"--out={tmp_path}"]) == 0
+    for name in FILES:
+        assert (tmp_path / name).read_bytes() == (DOCS / name).read_bytes(), name
+
+
+def test_the_page_is_short_and_links_what_is_there():
+    text = (DOCS / "paper.md").read_text(encoding="utf-8")
+    assert len(text.split()) <= 3000
+    for link in re.findall(r"\]\(((?!http)[^)]+)\)", text):
+        assert (DOCS / link).exists(), link
+
+
+def test_every_claim_has_its_section_in_the_order_of_the_table():
+    named = re.findall(r"^### \d+\. .*: \{(\w+)\.verdict\}\n\n> “", TEMPLATE, re.MULTILINE)
+    assert named == [judge.__name__ for judge in CLAIMS]
+
+
+def test_the_tally_counts_the_sections(kept):
+    text = page(kept, TEMPLATE)
+    words = re.findall(r"^### \d+\. .*: (holds in part|holds|fails)$", text, re.MULTILINE)
+    assert len(words) == len(CLAIMS)
+    counts = [words.count(word) for word in ("holds", "holds in part", "fails")]
+    told = r"{} hold, {} hold in part, {} fail\.".format(*counts)
+    assert re.search(told, " ".join(text.split()))
+
+
+@pytest.mark.parametrize(
+    ("name", "figures", "word"),
+    [
+        ("calibration", {"ece": 0.0}, "holds"),
+        ("calibration", {"ece": 0.9}, "fails"),
+        ("accuracy", {"accuracy": 1.0, "mse": 0.0}, "holds"),
+        ("accuracy", {"accuracy": 0.1, "mse": 1e9}, "fails"),
+        ("zeros", {"tiny": 0}, "holds"),
+        ("convergence", {"success": True, "oob_loss": 0.3}, "holds"),
+        ("spike", {"top_five": 0.2}, "fails"),
+        ("concluded", {"survivors": 3}, "holds"),
+        ("concluded", {"survivors": 49}, "fails"),
+        ("flagship", {"survivors": 2, "r2": 0.99}, "holds"),
+        ("compression", {"survivors": 49}, "fails"),
+    ],
+)
+def test_other_fits_give_another_verdict(kept, name, figures, word):
+    assert verdict(with_fits(kept, **figures), name) == word
+
+
+def test_rows_that_rounding_decides_do_not_judge_the_penalty(kept):
+    key = ("segment", "DecisionTree")
+    assert key not in kept.stable
+    m = copy.deepcopy(kept)
+    m.bags[key]["lambdas"][0]["survivors"] = 1000
+    for name in ("penalty", "size_control"):
+        judge = next(judge for judge in CLAIMS if judge.__name__ == name)
+        assert judge(m) == judge(kept)
+    settled = with_fits(kept, survivors=30, log_loss=0.3, mse=1.0)
+    assert settled.stable == list(settled.bags)
+    assert not with_fits(settled, log_loss=float("nan"), mse=float("nan")).stable
+
+
+def test_most_rows():
+    assert [most(n, 4).verdict for n in (4, 3, 2)] == ["holds", "holds", "fails"]
+    assert most(5, 8).verdict == "holds in part"
+    assert most(5, 8).figure == "5 of 8 rows"
+
+
+def test_intervals_are_students():
+    mean, half = interval(np.array([1.0, 2.0, 3.0]))
+    assert (mean, half) == (2.0, pytest.approx(4.3027 / np.sqrt(3), rel=1e-4))
+
+
+@pytest.mark.parametrize("option", ["tables", "results"])
+def test_without_tables_or_results_nothing_is_overwritten(tmp_path, capsys, option):
+    (tmp_path / "paper.md").write_text("kept")
+    assert main([f"--{option}={tmp_path / 'absent'}", f"--out={tmp_path}"]) == 1
+    said = capsys.readouterr().err
+    assert said.startswith("Nothing was written: ")
+    assert said.count("\n") == 1
+    assert [path.read_text() for path in Path(tmp_path).iterdir()] == ["kept"]
