@@ -158,8 +158,29 @@ def test_equals_the_members_own_vote(case):
     expected = outputs(vote, X)
     assert_same(outputs(compiled, X), expected)
     assert_same(outputs(compiled, X.copy(order="F")), expected)
-    for copy in (pickle.loads(pickle.dumps(compiled)),):
-        assert_same(outputs(copy, X), expected)
+    assert_same(outputs(pickle.loads(pickle.dumps(compiled)), X), expected)
+
+
+@pytest.mark.parametrize("case", [case for case in CASES if "some classes" not in case])
+def test_equal_weights_give_scikit_learns_vote(case):
+    _, make, (X, _) = CASES[case]
+    ensemble = make()
+    pool = read_ensemble(ensemble)
+    equal = np.full(len(pool.members), 1 / len(pool.members))
+    predict = ensemble.predict if pool.classes is None else ensemble.predict_proba
+    for model in (compile_members(pool, equal), WeightedVote(pool, equal)):
+        assert_same(outputs(model, X), predict(X))
+
+
+def test_weights_and_the_floor_by_hand():
+    X, y = IRIS
+    forest, weights = RandomForestClassifier(3, random_state=0).fit(X, y), np.array([0.5, 0.2, 0.3])
+    by_hand = sum(w * tree.predict_proba(X) for w, tree in zip(weights, forest, strict=True))
+    for model in (
+        compile_members(read_ensemble(forest), weights, 0.3),
+        WeightedVote(read_ensemble(forest), weights, 0.3),
+    ):
+        assert_same(model.predict_proba(X), 0.7 * by_hand + 0.1)
 
 
 @pytest.mark.parametrize("case", CASES)

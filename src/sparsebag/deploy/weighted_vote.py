@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from sklearn.utils.parallel import Parallel, delayed
 
 from sparsebag.calibration.calibrator import Calibrator, finished_votes
 from sparsebag.deploy.rows import as_numbers
@@ -37,40 +37,27 @@ class WeightedVote:
     calibrator: Calibrator | None = None
     gate: LinearGate | None = None
 
-    def predict(self, X: Any, n_jobs: int | None = None) -> np.ndarray:
+    def predict(self, X: Any) -> np.ndarray:
         """Weighted mean of the members' predictions (regression)."""
         prepared = self.pool.prepare(X)
-        votes = self._votes(lambda member: member.predict(prepared), n_jobs)
-        return self._weighted_sum(votes, X)
+        return self._weighted_sum((m.predict(prepared) for m in self.pool.members), X)
 
-    def predict_proba(self, X: Any, n_jobs: int | None = None) -> np.ndarray:
+    def predict_proba(self, X: Any) -> np.ndarray:
         """Weighted mean of the members' probabilities, floored and calibrated (classification)."""
         assert self.pool.classes is not None
-        n_classes = len(self.pool.classes)
-        prepared = self.pool.prepare(X)
-        votes = self._votes(lambda member: member.predict_proba(prepared, n_classes), n_jobs)
+        n_classes, prepared = len(self.pool.classes), self.pool.prepare(X)
+        votes = (member.predict_proba(prepared, n_classes) for member in self.pool.members)
         proba = finished_votes(self._weighted_sum(votes, X), self.floor)
         # Rows sum to one but for rounding, which scikit-learn's scorers do not forgive.
         proba = np.asarray(proba / proba.sum(axis=1, keepdims=True))
         return proba if self.calibrator is None else self.calibrator.transform(proba)
 
-    def _votes(self, predict: Any, n_jobs: int | None) -> Any:
-        if n_jobs in (None, 1):
-            return map(predict, self.pool.members)
-        work = Parallel(n_jobs=n_jobs, require="sharedmem", return_as="generator")
-        return work(delayed(predict)(member) for member in self.pool.members)
-
-    def _weighted_sum(self, votes: Any, X: Any) -> np.ndarray:
+    def _weighted_sum(self, votes: Iterable[np.ndarray], X: Any) -> np.ndarray:
         weights: Any = self.weights
-        if self.gate is not None:
-            weights = self.gate.weights(_numbers(X)).T  # a row of them a member
+        if self.gate is not None:  # a row of them a member, of X not rounded to what trees read
+            weights = self.gate.weights(X if hasattr(X, "toarray") else as_numbers(X)).T
             weights = weights if self.pool.classes is None else weights[:, :, None]
         total: Any = 0.0
-        for weight, vote in zip(weights, votes, strict=True):  # in order, whatever n_jobs
+        for weight, vote in zip(weights, votes, strict=True):
             total = total + weight * vote
         return np.asarray(total)
-
-
-def _numbers(X: Any) -> Any:
-    """X as the gate reads it: not rounded to what trees read."""
-    return X if hasattr(X, "toarray") else as_numbers(X)
