@@ -29,7 +29,7 @@ from benchmarks.environment import environment
 from benchmarks.kept_output import kept_output
 from benchmarks.peak_memory import forget_peak, held_bytes, peak_bytes
 from benchmarks.solvers import read_bandwidth
-from sparsebag.solvers.mirror import Mirror, ProjectedSGD
+from sparsebag.solvers.mirror import Mirror
 
 RESULTS = Path(__file__).parent / "results" / "scale.txt"
 GROWTH = [(10_000, 100), (100_000, 100), (1_000_000, 100), (10_000, 1000), (100_000, 1000)]
@@ -123,7 +123,6 @@ def run_sgd(quick: bool) -> None:
         stream = sb.stream_rows(rows, labels=[0, 1])
         for name, args, solver in (
             ("mirror, in memory", given, Mirror(max_passes=PASSES)),
-            ("projected_sgd, in memory", given, ProjectedSGD(max_passes=PASSES)),
             ("mirror, generator", (stream,), Mirror(max_passes=PASSES)),
         ):
             found, seconds = timed(*args, lam=lam, solver=solver)

@@ -74,8 +74,8 @@ def compress(
     loss : {"auto", "log_loss", "brier", "squared_error"} or Loss, default "auto"
         What weights are fitted to where ``lam`` is a number. "auto": log-loss for classifiers,
         squared error for regressors.
-    solver : {"auto", "slsqp", "active_set", "projected_gradient", "mirror", "projected_sgd"} or \
-            Solver, default "auto"
+    solver : {"auto", "slsqp", "active_set", "projected_gradient", "mirror"} or Solver, \
+            default "auto"
         Where ``lam`` is a number. "auto" follows `sparsebag.select_solver`.
     floor : float or "auto", default "auto"
         Share of the uniform class distribution mixed into each vote; "auto" is 0.001.

@@ -62,8 +62,8 @@ class _SparseBagging(Deployable, MetaEstimatorMixin, BaseEstimator):  # type: ig
     loss : {"auto", "log_loss", "brier", "squared_error"} or Loss, default "auto"
         What weights are fitted to where ``lam`` is a number. "auto": log-loss for
         classification, squared error for regression.
-    solver : {"auto", "slsqp", "active_set", "projected_gradient", "mirror", "projected_sgd"} or \
-            Solver, default "auto"
+    solver : {"auto", "slsqp", "active_set", "projected_gradient", "mirror"} or Solver, \
+            default "auto"
         Where ``lam`` is a number. "auto" follows `sparsebag.select_solver`.
     floor : float or "auto", default "auto"
         Each vote is mixed with the uniform class distribution, ``(1 - floor) * p + floor / C``,

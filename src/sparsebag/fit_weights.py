@@ -120,7 +120,7 @@ def fit_weights(
     lam : float, optional
         Strength λ of the concave penalty ``-λ‖w‖²``, in the unit of your loss: compare the two.
         Default 0 (the simplex alone makes weights sparse), or 0.05 with ``preset="paper"``.
-    solver : {"auto", "slsqp", "active_set", "projected_gradient", "mirror", "projected_sgd"} or \
+    solver : {"auto", "slsqp", "active_set", "projected_gradient", "mirror"} or \
             Solver
         ``"auto"`` follows `sparsebag.select_solver`.
     floor, prior_mass : float or "auto"

@@ -13,7 +13,7 @@ from sparsebag.objective.objective import Objective
 from sparsebag.objective.penalties import ConcaveQuadratic
 from sparsebag.solvers import newton
 from sparsebag.solvers.base import Point, SolveLog
-from sparsebag.solvers.mirror import Mirror, ProjectedSGD
+from sparsebag.solvers.mirror import Mirror
 from sparsebag.solvers.projected_gradient import ProjectedGradient
 
 
@@ -71,7 +71,7 @@ def test_a_stream_ends_where_memory_does(lam):
     assert gap <= f.goal(1e-5)
 
 
-@pytest.mark.parametrize("solver", [ProjectedGradient(), Mirror(), ProjectedSGD()])
+@pytest.mark.parametrize("solver", [ProjectedGradient(), Mirror()])
 @pytest.mark.parametrize("lam", [0.0, 0.01])
 def test_weights_are_those_in_memory_where_no_column_fits(lam, solver):
     f = flat_objective(lam=lam)

@@ -12,7 +12,6 @@ from sparsebag.objective.penalties import ConcaveQuadratic
 from sparsebag.solvers.active_set import ActiveSet
 from sparsebag.solvers.mirror import Mirror
 from sparsebag.solvers.newton import LARGEST_FACE
-from sparsebag.solvers.surrogate import polisher
 
 
 def rows_of(n_rows, n_members, seed, masked=True):
@@ -47,8 +46,6 @@ def test_many_members_are_left_to_first_order_steps():
     few, many = (rows_of(40, n, 0) for n in (LARGEST_FACE, LARGEST_FACE + 1))
     assert sb.select_solver(objective_of(*few)).name == "active_set"
     assert sb.select_solver(objective_of(*many)).name == "projected_gradient"
-    assert polisher(objective_of(*few), 1e-5, 10).name == "active_set"
-    assert polisher(objective_of(*many), 1e-5, 10).name == "projected_gradient"
 
 
 def test_inner_iterations_do_not_eat_the_rounds():

@@ -13,7 +13,7 @@ from sklearn.linear_model import LogisticRegression, Ridge
 import sparsebag as sb
 from problems import LOSSES
 from sparsebag.solvers.auto import SOLVERS
-from sparsebag.solvers.mirror import Mirror, ProjectedSGD
+from sparsebag.solvers.mirror import Mirror
 
 dask = pytest.importorskip("dask", reason="dask is not installed (pip install 'sparsebag[dask]')")
 da = pytest.importorskip("dask.array", reason="dask.array is not installed")
@@ -60,12 +60,11 @@ ROW_WEIGHTS = {
 
 
 @pytest.mark.filterwarnings("ignore")  # that a few rows decide is meant here
-@pytest.mark.parametrize("solver", [Mirror, ProjectedSGD])
 @pytest.mark.parametrize("kind", sorted(ROW_WEIGHTS))
-def test_a_sample_between_passes_is_drawn_by_the_rows_weights(kind, solver):
+def test_a_sample_between_passes_is_drawn_by_the_rows_weights(kind):
     votes, mask, y = well_conditioned(6000)
     weight = ROW_WEIGHTS[kind](np.random.default_rng(900), len(y))
-    how = {"solver": solver(sample_bytes=200_000)}  # a sixth of the rows
+    how = {"solver": Mirror(sample_bytes=200_000)}  # a sixth of the rows
     here = sb.fit_weights(votes, mask, y, sample_weight=weight, **how)
     there = sb.fit_weights(*chunked(votes, mask, y), sample_weight=chunked(weight)[0], **how)
     assert there.status.success

@@ -11,7 +11,7 @@ import sparsebag as sb
 from problems import evidence
 from sparsebag.evidence.evidence import concatenate
 from sparsebag.evidence.from_predictions import from_predictions
-from sparsebag.solvers.mirror import Mirror, ProjectedSGD
+from sparsebag.solvers.mirror import Mirror
 from sparsebag.sources import stream as stream_module
 from sparsebag.sources.readers import NpyFile, ZarrChunks
 from sparsebag.sources.sampling import Reservoir, draw_by_weight
@@ -225,7 +225,7 @@ def streamed(e, **settings):
     return sb.stream_rows(e.votes, e.oob_mask, e.target, task=e.task, **settings)
 
 
-@pytest.mark.parametrize("solver", ["auto", "projected_sgd", "projected_gradient", "active_set"])
+@pytest.mark.parametrize("solver", ["auto", "projected_gradient", "active_set"])
 @pytest.mark.parametrize("memory_limit", [1 << 30, MEMORY])
 def test_a_stream_gives_what_matrices_give(rows, solver, memory_limit):
     theirs = sb.fit_weights(rows.votes, rows.oob_mask, rows.target, solver="active_set")
@@ -438,7 +438,7 @@ MISTAKES = {
         "max_passes must be a whole number, at least 1, got '3'.",
     ),
     "no passes": (
-        lambda: ProjectedSGD(max_passes=0),
+        lambda: Mirror(max_passes=0),
         "max_passes must be a whole number, at least 1, got 0.",
     ),
     "little memory": (

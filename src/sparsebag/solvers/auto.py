@@ -9,7 +9,7 @@ from typing import Any
 from sparsebag.objective.objective import Objective
 from sparsebag.solvers.active_set import ActiveSet, suits_active_set
 from sparsebag.solvers.base import Solver
-from sparsebag.solvers.mirror import Mirror, ProjectedSGD
+from sparsebag.solvers.mirror import Mirror
 from sparsebag.solvers.projected_gradient import ProjectedGradient
 from sparsebag.solvers.slsqp import SLSQP
 
@@ -18,7 +18,6 @@ SOLVERS: dict[str, Callable[..., Solver]] = {
     "active_set": ActiveSet,
     "projected_gradient": ProjectedGradient,
     "mirror": Mirror,
-    "projected_sgd": ProjectedSGD,
 }
 
 

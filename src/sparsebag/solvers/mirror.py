@@ -10,9 +10,9 @@ so that ∇F(a) = ∇f(a): the sample's noise is gone to first order (variance r
 Zhang 2013; with the sample minimised to the end, Shamir, Srebro and Zhang 2014). Between passes:
 
 1. stochastic steps over minibatches of the sample, each with the minibatch's gradient at w, less
-   the one at a, plus ∇f(a). Multiplicative (exponentiated gradient) or projected; the step length
+   the one at a, plus ∇f(a). Steps are multiplicative (exponentiated gradient), their length
    follows from the gradients seen (Streeter and McMahan 2010), the iterates are averaged.
-2. what passes have shown of the curvature f_S lacks is added to F (`surrogate`, `secants`).
+2. what passes have shown of the curvature f_S lacks is added to F (`Surrogate`).
 3. members whose average weight is negligible are screened out, and F is minimised exactly on the
    rest, which makes the zeros exact; its gradient can bring a member back.
 
@@ -26,23 +26,22 @@ by a Hessian that takes a pass, while `max_passes` allows one and a pass to see 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+import math
+from dataclasses import dataclass, replace
 from numbers import Integral
 from typing import Any
 
 import numpy as np
 
 from sparsebag.objective.objective import Objective
-from sparsebag.objective.penalties import ConcaveQuadratic
-from sparsebag.solvers.base import Point, Solution, SolveLog, Status, one_blas_thread
-from sparsebag.solvers.geometry import Entropy, Euclid, Geometry
+from sparsebag.objective.penalties import ConcaveQuadratic, Penalty, Tilted
+from sparsebag.solvers.active_set import ActiveSet, suits_active_set
+from sparsebag.solvers.base import Point, Solution, SolveLog, Solver, Status, one_blas_thread
 from sparsebag.solvers.newton import END_STEPS, newton_end
-from sparsebag.solvers.surrogate import Surrogate
+from sparsebag.solvers.projected_gradient import ProjectedGradient
 
 Array = Any
 
-SAMPLE_BYTES = 256 << 20
-"""Evidence of the rows held between passes."""
 FEWEST_ROWS = 4096
 """Rows the sample has at least, where there are so many."""
 INNER_SHARE = 0.002
@@ -52,15 +51,12 @@ FACE_NEWCOMERS = (2.0, 1.0, 0.5, 0.25)
 member that was left out costs two passes. The most that fit; rows left out cost a pass or two."""
 MOST_FAILURES = 8
 """Rounds in a row that may fail to lower the objective before the solve is called stalled."""
-NEAR_GOAL = 10.0
-"""Times the goal: a gap from which on a round that fails is followed by Newton steps. Values are
-alike up to rounding there, and shorter and shorter steps would take every pass there is."""
 BATCHES = 32
-"""Minibatches the sample is cut into; one stochastic step each."""
-FEWEST_BATCH_ROWS = 64
-NEGLIGIBLE = 0.01
-"""Average weight, as a share of 1/N, below which a member is screened out after the steps."""
-NO_PENALTY = ConcaveQuadratic(0.0)
+"""Minibatches the sample is cut into, of 64 rows at least; one stochastic step each."""
+MOST_BENDS = 16
+"""Corrections of a sample's curvature, two a pass; those before were of points far away."""
+PULL_GROWTH = 8.0
+"""A round that fails is repeated nearer to the anchor, by so much."""
 
 
 @dataclass(frozen=True)
@@ -88,12 +84,11 @@ class Mirror:
     tol: float = 1e-5
     max_iter: int = 5000
     max_passes: int = 30
-    sample_bytes: int = SAMPLE_BYTES
+    sample_bytes: int = 256 << 20
     seed: int = 0
     verbose: int = 0
     name: str = "mirror"
     requires: frozenset[str] = frozenset({"gradient"})
-    geometry: Geometry = field(default_factory=Entropy)
 
     def __post_init__(self) -> None:
         """Refuse a limit that would only be found wrong after the first pass."""
@@ -115,14 +110,6 @@ class Mirror:
         return objective.row_sample(min(n_rows, objective.n_rows), self.seed)
 
 
-@dataclass(frozen=True)
-class ProjectedSGD(Mirror):
-    """The projected sibling of `Mirror`: Euclidean steps, everything else alike."""
-
-    name: str = "projected_sgd"
-    geometry: Geometry = field(default_factory=Euclid)
-
-
 class _Rounds:
     """A pass, work on the sample, a pass, and so on."""
 
@@ -134,7 +121,6 @@ class _Rounds:
         self.face: Array = None
         self.face_rows: Objective | None = None
         self.is_exact = False
-        self.has_tried_newton = False
 
     def run(self, best: Point) -> Solution:
         """Alternate until the gap over all rows meets the goal."""
@@ -150,15 +136,7 @@ class _Rounds:
                     break
                 face = best.next_face(FACE_NEWCOMERS[0])
                 if n_rounds and (held := self._face_to_polish(best, sample)) is not None:
-                    inner, on_held = self._polish(best, held)
-                    end = None
-                    if self.objective.is_streamed and inner.status is Status.CONVERGED:
-                        end = self.surrogate.point_without_pass(
-                            sample, best, held, inner.weights, on_held
-                        )
-                    if end is not None:
-                        best = end
-                        break
+                    inner = self._polish(best, held)
                 elif n_rounds and self._may_sample_face(best, face, sample):
                     inner = self._face_round(best)
                 else:
@@ -184,9 +162,6 @@ class _Rounds:
                 failures += 1
                 if failures > MOST_FAILURES or inner.status is Status.STALLED or is_whole:
                     status = Status.STALLED
-                    break
-                if (end := self._end_at_once(best)) is not None:
-                    best = end
                     break
                 self.surrogate.trust_less(best, moved)
             if best.gap <= self.goal and status is not Status.INTERRUPTED:
@@ -215,16 +190,6 @@ class _Rounds:
         self.n_passes += self.log.n_evaluations - before
         return ended
 
-    def _end_at_once(self, best: Point) -> Point | None:
-        """Newton steps from near the goal, once a solve; None where they do not reach it."""
-        if self.has_tried_newton or best.gap > NEAR_GOAL * self.goal:
-            return None
-        self.has_tried_newton = True
-        self.is_exact = False  # the best point is not that of the round that failed
-        ended = self._last_digits(best)
-        self.is_exact = ended.gap <= self.goal
-        return ended if self.is_exact else None
-
     def _face_to_polish(self, best: Point, sample: Objective) -> Array | None:
         """The largest face whose columns, of all rows, fit the memory allowed."""
         whole = self.surrogate.is_whole(sample)
@@ -252,8 +217,7 @@ class _Rounds:
         """A round on the face's sample, which has more rows for having fewer columns."""
         assert self.face_rows is not None
         face = self.face
-        inside = Point(anchor.weights[face], anchor.value, anchor.gradient[face])
-        inner = self._round(self.face_rows, inside, is_first=False)
+        inner = self._round(self.face_rows, anchor.on(face), is_first=False)
         weights = self.objective.xp.zeros_like(anchor.weights)
         weights[face] = inner.weights
         return replace(inner, weights=weights)
@@ -265,11 +229,11 @@ class _Rounds:
         if is_first and not own.is_convex and not is_whole:
             # A concave penalty decides for one of several like members; a sample decides wrongly,
             # so the first round leaves the choice to later ones, which see more.
-            own = NO_PENALTY
+            own = ConcaveQuadratic(0.0)
         tilted = self.surrogate.tilt(sample, anchor, own)
         begin = anchor.weights
         if is_first:
-            begin = stochastic_steps(tilted, anchor, self.solver.geometry, self.log)
+            begin = stochastic_steps(tilted, anchor, self.log)
         wanted = self.goal / 2 if is_whole else max(self.goal / 4, INNER_SHARE * anchor.gap)
         inner = self.surrogate.minimise(tilted, begin, wanted)
         self.is_exact = is_whole and inner.status is Status.CONVERGED
@@ -280,7 +244,7 @@ class _Rounds:
             inner = replace(inner, weights=ended.weights)
         return inner
 
-    def _polish(self, point: Point, face: Array) -> tuple[Solution, Point]:
+    def _polish(self, point: Point, face: Array) -> Solution:
         """Minimise exactly over the members with weight and those asking for some, on all rows."""
         restricted = self.objective.restrict(face)
         self._count_columns()
@@ -293,7 +257,7 @@ class _Rounds:
         self.is_exact = True
         weights = self.objective.xp.zeros_like(point.weights)
         weights[face] = ended.weights
-        return replace(inner, weights=weights), ended
+        return replace(inner, weights=weights)
 
     def _count_columns(self) -> None:
         """Reading a face's columns is a pass like any other."""
@@ -302,10 +266,163 @@ class _Rounds:
         self.n_passes += 1
 
 
-def stochastic_steps(
-    objective: Objective, anchor: Point, geometry: Geometry, log: SolveLog
-) -> Array:
-    """One epoch of variance-reduced steps from the anchor; the average iterate, screened.
+class Surrogate:
+    """What a sample, and the passes made so far, say of the objective between two passes.
+
+    Tilted, the sample has the whole's gradient at the anchor; pulled, it is trusted less far from
+    it; bent, it has the curvature that passes have shown and it lacks. Between two points whose
+    gradient over all rows is known, the whole's gradient changed by y, and the model's by z. Along
+    the step s between them the model is given the whole's curvature by what BFGS adds to a
+    Hessian::
+
+        y yᵀ / (s·y) - z zᵀ / (s·z)
+
+    which leaves it positive where it was. The directions in which a sample misleads a solve are
+    few, and one is mended a pass.
+
+    Parameters
+    ----------
+    objective : Objective
+        The whole, of all rows and members.
+    log : SolveLog
+        Counts what the sample costs.
+    goal : float
+        Gap over all members that a solve has to meet.
+    max_iter : int
+        Most iterations on the sample at a time.
+    """
+
+    def __init__(self, objective: Objective, log: SolveLog, goal: float, max_iter: int) -> None:
+        self.objective, self.log, self.goal, self.max_iter = objective, log, goal, max_iter
+        self._pull = 0.0
+        self._bends: tuple[tuple[Array, float], ...] = ()
+        self._tilted_from: tuple[Objective, Point, Array] | None = None
+
+    def is_whole(self, sample: Objective) -> bool:
+        """Whether the sample is all rows."""
+        return sample.n_rows >= self.objective.n_rows
+
+    def tilt(self, sample: Objective, anchor: Point, own: Penalty) -> Objective:
+        """The sample with a penalty of its own and the whole's gradient at the anchor."""
+        _, at_anchor = sample.value_and_gradient(anchor.weights)
+        self.count(sample, 1, sample.nbytes_per_pass)
+        if self._tilted_from is not None and self._tilted_from[0] is not sample:
+            self._bends = ()  # they are of other rows, or other columns
+        self._tilted_from = sample, anchor, at_anchor
+        linear = anchor.gradient - at_anchor
+        return sample.with_penalty(Tilted(own, linear, anchor.weights, self._pull))
+
+    def minimise(self, tilted: Objective, begin: Array, wanted: float) -> Solution:
+        """The tilted sample's minimum, to a gap: bent where that leads somewhere."""
+        inner = self._minimise_bent(tilted, begin, wanted)
+        if inner is None:
+            inner = self.solve(tilted, begin, wanted)
+        self.count(tilted, inner.n_evaluations, inner.nbytes_read)
+        return inner
+
+    def solve(self, objective: Objective, begin: Array, wanted: float) -> Solution:
+        """Minimise what is in memory exactly, to a gap."""
+        inner = polisher(objective, wanted / objective.scale, self.max_iter).solve(objective, begin)
+        self.log.n_iterations += inner.n_iterations
+        return inner
+
+    def count(self, sample: Objective, n_evaluations: int, nbytes: int) -> None:
+        """What the sample costs; a sample of all rows is a pass like any other."""
+        self.log.nbytes_read += nbytes
+        if self.is_whole(sample):
+            self.log.n_evaluations += n_evaluations
+
+    def learn_curvature(self, moved: Point, face: Array, face_rows: Any) -> None:
+        """What a pass says of the curvature the sample lacked along the step it proposed.
+
+        Parameters
+        ----------
+        moved : Point
+            Where the pass was made.
+        face : array of indices
+            Members whose columns ``face_rows`` has.
+        face_rows : Objective or None
+            The sample of a face, if there is one; other samples are of all members.
+        """
+        if self._tilted_from is None:
+            return
+        sample, anchor, at_anchor = self._tilted_from
+        if self.is_whole(sample):
+            return
+        members = face if sample is face_rows else slice(None)
+        weights, gradient = moved.weights[members], moved.gradient[members]
+        _, here = sample.value_and_gradient(weights)
+        self.count(sample, 1, sample.nbytes_per_pass)
+        change = gradient - anchor.gradient
+        self._bends = secant_update(self._bends, weights - anchor.weights, change, here - at_anchor)
+
+    def trust_more(self) -> None:
+        """After a round that lowered the objective."""
+        self._pull /= PULL_GROWTH
+
+    def trust_less(self, best: Point, moved: Point) -> None:
+        """Pull towards the anchor: as much as the curvature seen on the way, then more."""
+        xp = self.objective.xp
+        step, bend = moved.weights - best.weights, moved.gradient - best.gradient
+        curvature = abs(float(xp.sum(step * bend))) / max(float(xp.sum(step * step)), 1e-300)
+        self._pull = max(PULL_GROWTH * self._pull, curvature)
+        self._bends = ()
+
+    def _minimise_bent(self, tilted: Objective, begin: Array, wanted: float) -> Solution | None:
+        """With the curvature passes have shown; None where there is none, or it leads nowhere."""
+        if not self._bends:
+            return None
+        assert isinstance(tilted.penalty, Tilted)
+        bent = tilted.with_penalty(replace(tilted.penalty, bends=self._bends))
+        # One that is bent the wrong way has no end.
+        inner = polisher(bent, wanted / bent.scale, 200).solve(bent, begin)
+        self.log.nbytes_read += inner.nbytes_read
+        if inner.status in (Status.CONVERGED, Status.INTERRUPTED):
+            self.log.n_iterations += inner.n_iterations
+            return replace(inner, nbytes_read=0)
+        self._bends = ()
+        return None
+
+
+def polisher(objective: Objective, tol: float, max_iter: int) -> Solver:
+    """The exact solver for an objective in memory; `select_solver` has the reasons."""
+    kind = ActiveSet if suits_active_set(objective) else ProjectedGradient
+    return kind(tol=tol, max_iter=max_iter, newton_end=False)
+
+
+def secant_update(
+    bends: tuple[tuple[Array, float], ...], step: Array, has: Array, had: Array
+) -> tuple[tuple[Array, float], ...]:
+    """Corrections of rank one, as `Tilted` takes them, after one more step.
+
+    Parameters
+    ----------
+    bends : tuple of (array of shape (N,), float)
+        Vectors and signs so far.
+    step, has, had : array of shape (N,)
+        The step, the gradient's change over all rows, and over the sample alone.
+
+    Returns
+    -------
+    tuple of (array of shape (N,), float)
+
+    Examples
+    --------
+    >>> step = np.array([1.0, -1.0])
+    >>> bends = secant_update((), step, has=4.0 * step, had=step)
+    >>> round(float(sum(sign * (bend[0] - bend[1]) ** 2 for bend, sign in bends)), 6)
+    6.0
+    """
+    for bend, sign in bends:
+        had = had + sign * (bend * step).sum() * bend
+    true, own = float((has * step).sum()), float((had * step).sum())
+    if min(true, own) <= 1e-12 * float((step * step).sum()):  # no curvature: it says nothing
+        return bends
+    return (*bends, (has / true**0.5, 1.0), (had / own**0.5, -1.0))[-MOST_BENDS:]
+
+
+def stochastic_steps(objective: Objective, anchor: Point, log: SolveLog) -> Array:
+    """One epoch of exponentiated-gradient steps from the anchor; the average iterate, screened.
 
     ``objective`` is the tilted sample, so a minibatch's gradient less the one at the anchor, plus
     the anchor's, has the tilted gradient for a mean and no noise at the anchor.
@@ -315,20 +432,18 @@ def stochastic_steps(
     objective : Objective
     anchor : Point
         With the tilted gradient there.
-    geometry : Geometry
-        In which steps are made.
     log : SolveLog
-        Counts them.
+        Counts the steps.
 
     Returns
     -------
     array of shape (N,)
     """
-    xp = objective.xp
-    n_batches = max(1, min(BATCHES, objective.n_rows // FEWEST_BATCH_ROWS))
-    weights = anchor.weights
+    xp, n = objective.xp, objective.n_members
+    n_batches = max(1, min(BATCHES, objective.n_rows // 64))
+    radius = math.sqrt(2.0 * math.log(max(n, 2)))  # of the simplex, in the divergence's unit
+    weights, norm = anchor.weights, 1e-300
     average = 0.0 * weights
-    squares = 0.0
     for k in range(n_batches):
         batch = objective.at_rows(slice(k, None, n_batches))
         _, here = batch.value_and_gradient(weights)
@@ -336,11 +451,11 @@ def stochastic_steps(
         log.nbytes_read += 2 * batch.nbytes_per_pass
         log.n_iterations += 1
         gradient = here - there + anchor.gradient
-        size = geometry.dual_norm(gradient)
-        squares += size * size  # infinite where a power would be an error
-        length = geometry.radius(objective.n_members) / max(squares, 1e-300) ** 0.5
-        weights = geometry.step(weights, gradient, length)
+        gradient = gradient - xp.min(gradient)
+        norm = math.hypot(norm, 0.5 * float(xp.max(gradient)))
+        weights = weights * xp.exp(-radius / norm * gradient)
+        weights = weights / xp.sum(weights)
         average = average + (k + 1) * weights  # later iterates count more
     average = average / xp.sum(average)
-    kept = xp.where(average >= NEGLIGIBLE / objective.n_members, average, 0.0 * average)
+    kept = xp.where(average >= 0.01 / n, average, 0.0 * average)
     return kept / xp.sum(kept)
