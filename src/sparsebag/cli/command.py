@@ -217,28 +217,22 @@ def command(function: Callable[..., None]) -> Callable[..., None]:
 
 
 def _told(error: BaseException) -> tuple[str, int]:
+    told = one_line(error)
     if isinstance(error, KeyboardInterrupt):
-        number = Stopped.came or signal.SIGINT
-        return "interrupted; nothing was left half-written.", 128 + number
+        return "interrupted; nothing was left half-written.", 128 + (Stopped.came or signal.SIGINT)
     if isinstance(error, CommandError):
         return str(error), error.code
     if isinstance(error, ImportError):
-        return one_line(error), ExitCode.MISSING_EXTRA
+        return told, ExitCode.MISSING_EXTRA
     if isinstance(error, OSError):
-        if error.errno == errno.ENOSPC and not error.filename:
-            return "standard output could not be written (disk full).", ExitCode.CANNOT_WRITE
         full = error.errno in (errno.ENOSPC, errno.EFBIG, errno.EDQUOT, errno.EROFS, errno.EACCES)
-        return one_line(error), ExitCode.CANNOT_WRITE if full else ExitCode.BAD_INPUT
+        return told, ExitCode.CANNOT_WRITE if full else ExitCode.BAD_INPUT
     if isinstance(error, MemoryError):
         return "there is not enough memory for this.", ExitCode.BAD_INPUT
     if isinstance(error, (ValueError, TypeError)):
-        return one_line(error), ExitCode.BAD_INPUT
-    name = type(error).__name__
-    return (
-        f"this should not happen ({name}: {one_line(error)}); please report it, with what "
-        "SPARSEBAG_DEBUG=1 prints.",
-        ExitCode.BUG,
-    )
+        return told, ExitCode.BAD_INPUT
+    told = f"this should not happen ({type(error).__name__}: {told}); please report it, with what "
+    return f"{told}SPARSEBAG_DEBUG=1 prints.", ExitCode.BUG
 
 
 def one_line(message: Any) -> str:

@@ -10,6 +10,7 @@ import io
 import os
 import sys
 import zlib
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -283,22 +284,20 @@ class UnknownTexts:
 
     def __init__(self, categories: Categories | None) -> None:
         self.known = {name: {*texts, ""} for name, texts in (categories or {}).items()}
-        self.found: dict[str, tuple[str, int]] = {}
+        self.found: dict[str, Counter[str]] = {name: Counter() for name in self.known}
 
     def count(self, X: pd.DataFrame) -> None:
         """Look at a batch."""
         for name, known in self.known.items():
-            strange = [v for v in X[name] if isinstance(v, str) and v not in known]
-            if strange:
-                first, n = self.found.get(name, (strange[0], 0))
-                self.found[name] = first, n + len(strange)
+            self.found[name].update(v for v in X[name] if isinstance(v, str) and v not in known)
 
     def notes(self, path: Path) -> list[str]:
         """What was found, a sentence a column."""
         return [
-            f"column '{name}' of '{path}' holds texts the model never saw, such as '{first}' "
-            f"({n:,} rows); they are read as missing."
-            for name, (first, n) in self.found.items()
+            f"column '{name}' of '{path}' holds texts the model never saw, such as "
+            f"'{next(iter(texts))}' ({texts.total():,} rows); they are read as missing."
+            for name, texts in self.found.items()
+            if texts
         ]
 
 
