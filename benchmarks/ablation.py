@@ -21,7 +21,7 @@ import sparsebag as sb
 from benchmarks.environment import environment
 from benchmarks.kept_output import kept_output
 from benchmarks.quality import KINDS, Run, fit, floored
-from sparsebag import pipeline
+from sparsebag.judge import rehearsal
 from sparsebag.student import student, teacher
 
 RESULTS = Path(__file__).parent / "results" / "ablation.txt"
@@ -39,8 +39,8 @@ def random_spread(self: Any, mass: np.ndarray) -> np.ndarray:
 def parts(run: Run) -> dict[str, list[Any]]:
     """Patches that switch a part off, by its name."""
     of_tree = run.whole_nodes / len(run.problem.ensemble.estimators_)
-    plain = (patch.object(pipeline, "recipes_for", lambda *_, **__: (PLAIN,)),)
-    one = (patch.object(pipeline, "recipes_for", lambda *_, **__: (teacher.RECIPES[0],)),)
+    plain = (patch.object(rehearsal, "recipes_for", lambda *_, **__: (PLAIN,)),)
+    one = (patch.object(rehearsal, "recipes_for", lambda *_, **__: (teacher.RECIPES[0],)),)
     no_refit = (patch.object(student, "SWEEPS", 0),)
     return {
         "everything": [],

@@ -17,8 +17,7 @@ import numpy as np
 from sparsebag.evidence.arrays import on_host
 from sparsebag.evidence.callers_warning import warn_caller
 from sparsebag.evidence.collect import encode_target, storage_of
-from sparsebag.evidence.in_bag import InBagRows
-from sparsebag.evidence.members import MemberPool
+from sparsebag.evidence.members import InBagRows, MemberPool
 from sparsebag.evidence.training_rows import check_columns
 from sparsebag.fit_weights import solve_weights
 from sparsebag.pipeline import Compressed, compress_pool

@@ -11,21 +11,15 @@ import numpy as np
 from sparsebag.calibration.calibrator import LEAST_FLOOR, finished_votes
 from sparsebag.calibration.fit import Calibration, fit_calibration
 from sparsebag.calibration.temperature import Temperature
-from sparsebag.deploy.compiled import CompiledEnsemble, resolve_threads
+from sparsebag.deploy.compiled import CompiledEnsemble
 from sparsebag.deploy.from_members import collapses_into_one, compile_members
 from sparsebag.deploy.rows import as_numbers
-from sparsebag.deploy.trees import FlatTrees
 from sparsebag.evidence.collect import GivenRows, collect_evidence, read_training_rows
 from sparsebag.evidence.evidence import OOBEvidence, warn_uncovered
 from sparsebag.evidence.members import MemberPool
 from sparsebag.evidence.row_weights import row_weights
 from sparsebag.fit_weights import solve_weights
-from sparsebag.judge.choose import (
-    SHARES,
-    Judged,
-    choose_size,
-    judge_rehearsal,
-)
+from sparsebag.judge.choose import SHARES, Judged, choose_size, judge_rehearsal
 from sparsebag.judge.curve import RiskCurve
 from sparsebag.judge.out_of_bag import calibrate_members, judge_members
 from sparsebag.judge.rehearsal import TrainingRows, can_be_refitted, rehearse
@@ -35,7 +29,7 @@ from sparsebag.progress import Progress
 from sparsebag.settings import Settings
 from sparsebag.solvers.base import Solution, one_blas_thread
 from sparsebag.student.student import Student, students
-from sparsebag.student.teacher import Recipe, Teacher, recipes_for
+from sparsebag.student.teacher import Lesson, Recipe, Teacher, recipes_for
 
 SHARE_WITHOUT_REHEARSAL = 0.1
 """Of the nodes, where neither a rehearsal nor a budget says how many are needed."""
@@ -80,9 +74,9 @@ class Compressed:
     compiled: CompiledEnsemble
     selection: Selection
     calibration: Calibration | None
-    recipe: Recipe | None
-    solution: Solution | None
-    verified_by: str | None
+    recipe: Recipe | None = None
+    solution: Solution | None = None
+    verified_by: str | None = None
     local: Localisation | None = None
 
 
@@ -153,46 +147,59 @@ def _teach(
     pool: MemberPool, given: GivenRows, settings: Settings, progress: Progress
 ) -> Compressed:
     rows = _weighted_rows(pool, given, settings)
-    recipes = recipes_for(pool, rows.target, rows.weight, knows_bags=not rows.held_out)
     sizes = _sizes(pool, settings)
-    judged = _rehearsed(pool, rows, sizes, recipes, settings, progress)
+    judged = None
+    if settings.rehearsal is not False:
+        made = rehearse(
+            pool,
+            rows,
+            sizes.share,
+            folds=None if settings.rehearsal == "auto" else int(settings.rehearsal),
+            most_trees=sizes.most_trees,
+            n_jobs=settings.n_jobs,
+            n_threads=settings.n_threads,
+            progress=progress,
+        )
+        judged = judge_rehearsal(made, settings.calibration, settings.floor, len(pool.members))
     position = _choose(judged, sizes, settings)
     if judged is not None and position == len(sizes.share):
         return _whole(pool, settings, judged, given.verified_by)
     progress.say("teaching the small model")
-    teacher = Teacher(
-        pool,
-        rows.X,
-        rows.target,
-        rows.weight,
-        knows_bags=not rows.held_out,
-        n_threads=resolve_threads(settings.n_jobs),
-    )
+    knows_bags = not rows.held_out
+    given_to = (pool, rows.X, rows.target, rows.weight)
+    teacher = Teacher(*given_to, knows_bags=knows_bags, n_threads=settings.n_threads)
     if judged is None:
-        recipe, curve = recipes[len(recipes) // 2], None
-        calibration = _calibrate_out_of_bag(teacher, settings, rows)
+        recipes = recipes_for(pool, rows.target, rows.weight, knows_bags=knows_bags)
+        recipe, calibration = recipes[len(recipes) // 2], None
+        if settings.calibration is not None and teacher.oob_vote is not None:
+            # The ensemble's own out-of-bag votes stand for the small model's.
+            proba = finished_votes(teacher.oob_vote, max(settings.floor, LEAST_FLOOR))
+            labels = rows.target.argmax(axis=1)
+            calibration = fit_calibration(settings.calibration, proba, labels, rows.weight)
     else:
-        recipe, curve = recipes[judged.recipe[position]], judged.curve
-        calibration = judged.calibration[position]
+        recipe, calibration = judged.recipe[position], judged.calibration[position]
     share = sizes.share[: len(sizes.share) - position]
-    made = _student(teacher, recipe, share, sizes.most_trees, pool, rows, settings, calibration)
-    student, kept, compiled = made
-    is_free = settings.tolerance is not None
-    if judged is not None and is_free and _is_larger(compiled, pool, settings):
-        return _whole(pool, settings, judged, given.verified_by)
+    student, kept = _student(
+        teacher.lesson(recipe), share, sizes, pool, rows, settings, calibration
+    )
     weights = np.zeros(len(pool.members))
     weights[student.trees] = 1.0 / len(student.trees)
-    done = f"pruned, leaves taught by {teacher.table.n_trees} trees"
-    return Compressed(
-        pool=kept,
-        weights=weights,
-        compiled=compiled,
-        selection=_selection(pool, kept, compiled, curve, position, settings, done, calibration),
+    found = _finished(
+        pool,
+        kept,
+        weights,
+        settings,
+        curve=None if judged is None else judged.curve,
+        position=position,
+        done=f"pruned, leaves taught by {teacher.table.n_trees} trees",
         calibration=calibration,
         recipe=recipe,
-        solution=None,
         verified_by=given.verified_by,
     )
+    is_free = judged is not None and settings.tolerance is not None
+    if judged is not None and is_free and _is_larger(found, pool, settings):
+        return _whole(pool, settings, judged, given.verified_by)
+    return found
 
 
 def _weighted_rows(pool: MemberPool, given: GivenRows, settings: Settings) -> TrainingRows:
@@ -205,70 +212,44 @@ def _weighted_rows(pool: MemberPool, given: GivenRows, settings: Settings) -> Tr
     return TrainingRows(X, target, weight, given.sample_weight, held_out)
 
 
-def _rehearsed(
-    pool: MemberPool,
-    rows: TrainingRows,
-    sizes: _Sizes,
-    recipes: tuple[Recipe, ...],
-    settings: Settings,
-    progress: Progress,
-) -> Judged | None:
-    """Every size on rows that its copy has not seen; None where that was switched off."""
-    if settings.rehearsal is False:
-        return None
-    made = rehearse(
-        pool,
-        rows,
-        sizes.share,
-        recipes,
-        folds=None if settings.rehearsal == "auto" else int(settings.rehearsal),
-        most_trees=sizes.most_trees,
-        n_jobs=settings.n_jobs,
-        n_threads=resolve_threads(settings.n_jobs),
-        progress=progress,
-    )
-    by = "held-out rows" if rows.held_out else "rehearsal"
-    return judge_rehearsal(made, settings.calibration, settings.floor, len(pool.members), by)
-
-
 def _student(
-    teacher: Teacher,
-    recipe: Recipe,
+    lesson: Lesson,
     share: np.ndarray,
-    most_trees: int | None,
+    sizes: _Sizes,
     pool: MemberPool,
     rows: TrainingRows,
     settings: Settings,
     calibration: Calibration | None,
-) -> tuple[Student, MemberPool, CompiledEnsemble]:
+) -> tuple[Student, MemberPool]:
     """The student of the last share, made smaller until its file fits into the budget."""
-    lesson = teacher.lesson(recipe)
     allowed = share * sum(_nodes(member) for member in pool.members)
-    most_bytes = settings.budget.max_bytes
-    mean = float(np.average(rows.target[:, 0], weights=rows.weight))
-    spread = float(np.average((rows.target[:, 0] - mean) ** 2, weights=rows.weight)) ** 0.5
-    spread = 1.0 if pool.classes is not None else spread
-    calibrator = None if calibration is None else calibration.calibrator
+    most_bytes, spread = settings.budget.max_bytes, 1.0
+    if pool.classes is None:
+        mean = np.average(rows.target[:, 0], weights=rows.weight)
+        spread = float(np.average((rows.target[:, 0] - mean) ** 2, weights=rows.weight)) ** 0.5
 
-    def made(allowed: np.ndarray) -> tuple[Student, MemberPool, CompiledEnsemble]:
-        *_, student = students(lesson, allowed, most_trees)
-        members = student.members(pool, spread)
-        kept = replace(pool.keep(np.arange(0)), members=members)
-        equal = np.full(len(members), 1.0 / len(members))
-        return student, kept, compile_members(kept, equal, settings.floor, calibrator)
+    def made(allowed: np.ndarray) -> tuple[Student, MemberPool]:
+        *_, student = students(lesson, allowed, sizes.most_trees)
+        kept = replace(pool.keep(np.arange(0)), members=student.members(pool, spread))
+        return student, kept
+
+    def nbytes(kept: MemberPool) -> int:
+        calibrator = None if calibration is None else calibration.calibrator
+        equal = np.full(len(kept.members), 1.0 / len(kept.members))
+        return _file_bytes(compile_members(kept, equal, settings.floor, calibrator), pool)
 
     found = made(allowed)
     if most_bytes is None:
         return found
     one_leaf = made(np.append(allowed, 1.0))
-    least = _file_bytes(one_leaf[-1], pool)
+    least = nbytes(one_leaf[1])
     for _ in range(BYTES_TRIES):
-        nbytes = _file_bytes(found[-1], pool)
-        if nbytes <= most_bytes:
+        mine = nbytes(found[1])
+        if mine <= most_bytes:
             return found
         if most_bytes <= least:
             break
-        fewer = 0.95 * found[0].n_nodes * (most_bytes - least) / (nbytes - least)
+        fewer = 0.95 * found[0].n_nodes * (most_bytes - least) / (mine - least)
         found = made(np.append(allowed[allowed > fewer], fewer))
     return one_leaf
 
@@ -323,40 +304,20 @@ def _choose(judged: Judged | None, sizes: _Sizes, settings: Settings) -> int:
     return position if sizes.whole_fits else min(position, largest)
 
 
-def _calibrate_out_of_bag(
-    teacher: Teacher, settings: Settings, rows: TrainingRows
-) -> Calibration | None:
-    """Without a rehearsal the ensemble's own out-of-bag votes stand for the small model's."""
-    if settings.calibration is None or teacher.oob_vote is None:
-        return None
-    proba = finished_votes(teacher.oob_vote, max(settings.floor, LEAST_FLOOR))
-    labels = rows.target.argmax(axis=1)
-    return fit_calibration(settings.calibration, proba, labels, rows.weight)
-
-
 def _whole(
     pool: MemberPool, settings: Settings, judged: Judged, verified_by: str | None
 ) -> Compressed:
     """Every tree as it is, calibrated."""
-    calibration = judged.calibration[-1]
     n = len(pool.members)
-    weights = np.full(n, 1.0 / n)
-    kept = pool.keep(np.arange(n))
-    calibrator = None if calibration is None else calibration.calibrator
-    compiled = compile_members(kept, weights, settings.floor, calibrator)
-    position = len(judged.curve) - 1
-    done = "kept as it is"
-    selection = _selection(
-        pool, kept, compiled, judged.curve, position, settings, done, calibration
-    )
-    return Compressed(
-        pool=kept,
-        weights=weights,
-        compiled=compiled,
-        selection=selection,
-        calibration=calibration,
-        recipe=None,
-        solution=None,
+    return _finished(
+        pool,
+        pool.keep(np.arange(n)),
+        np.full(n, 1.0 / n),
+        settings,
+        curve=judged.curve,
+        position=len(judged.curve) - 1,
+        done="kept as it is",
+        calibration=judged.calibration[-1],
         verified_by=verified_by,
     )
 
@@ -408,19 +369,15 @@ def _weigh(
         asked = "auto" if settings.local == "auto" else True
         local = fit_gate(evidence, _numbers(X), weights, local=asked, floor=settings.floor)
         calibration = _regated(calibration, local)
-    active = np.flatnonzero(weights)
-    kept, share = pool.keep(active), weights[active] / weights[active].sum()
-    calibrator = None if calibration is None else calibration.calibrator
-    gate = None if local is None else local.gate
-    compiled = compile_members(kept, share, settings.floor, calibrator, gate)
-    selection = _selection(pool, kept, compiled, curve, position, settings, done, calibration)
-    return Compressed(
-        pool=kept,
-        weights=weights,
-        compiled=compiled,
-        selection=selection,
+    return _finished(
+        pool,
+        pool.keep(np.flatnonzero(weights)),
+        weights,
+        settings,
+        curve=curve,
+        position=position,
+        done=done,
         calibration=calibration,
-        recipe=None,
         solution=solution,
         verified_by=evidence.verified_by,
         local=local,
@@ -516,16 +473,16 @@ def _weighted_bytes(pool: MemberPool, weights: np.ndarray, settings: Settings) -
     return _file_bytes(compiled, pool)
 
 
-def _is_larger(compiled: CompiledEnsemble, pool: MemberPool, settings: Settings) -> bool:
+def _is_larger(found: Compressed, pool: MemberPool, settings: Settings) -> bool:
     """Whether the file is larger than the whole ensemble's.
 
     Leaves that hold one class compress to nothing, refitted ones with many classes do not.
     """
-    small = sum(len(g.feature) for g in compiled.groups if isinstance(g, FlatTrees))
-    whole = sum(_nodes(member) for member in pool.members)
-    if pool.classes is None or len(pool.classes) <= 2 or small < SURELY_SMALLER * whole:
+    before, after = found.selection.before, found.selection.after
+    few_classes = pool.classes is None or len(pool.classes) <= 2
+    if few_classes or after.nodes < SURELY_SMALLER * before.nodes:
         return False
-    return _file_bytes(compiled, pool) > _uniform_bytes(pool, settings)
+    return after.nbytes > _uniform_bytes(pool, settings)
 
 
 def _uniform_bytes(pool: MemberPool, settings: Settings) -> int:
@@ -533,18 +490,27 @@ def _uniform_bytes(pool: MemberPool, settings: Settings) -> int:
     return _weighted_bytes(pool, np.full(n, 1.0 / n), settings)
 
 
-def _selection(
+def _finished(
     pool: MemberPool,
     kept: MemberPool,
-    compiled: CompiledEnsemble,
+    weights: np.ndarray,
+    settings: Settings,
+    *,
     curve: RiskCurve | None,
     position: int,
-    settings: Settings,
     done: str,
     calibration: Calibration | None,
-) -> Selection:
-    if calibration is not None and calibration.calibrator is not None:
-        done += f"; {str(calibration).split(';')[0]}"
+    **how: Any,
+) -> Compressed:
+    """Compile the kept members, weigh the file, say what was done."""
+    share = weights[weights > 0.0]
+    is_equal = np.ptp(share) == 0.0
+    share = np.full(len(share), 1.0 / len(share)) if is_equal else share / share.sum()
+    calibrator = None if calibration is None else calibration.calibrator
+    gate = None if how.get("local") is None else how["local"].gate
+    compiled = compile_members(kept, share, settings.floor, calibrator, gate)
+    if calibration is not None and calibrator is not None:
+        done += f"; {calibration.name}"
     outputs = 1 if pool.classes is None else len(pool.classes)
     nodes = sum(_nodes(member) for member in pool.members)
     before = Size(
@@ -560,7 +526,8 @@ def _selection(
         comparisons=_comparisons(kept),
     )
     noun = "trees" if all(member.is_tree for member in pool.members) else "members"
-    return Selection(before, after, curve, position, settings.tolerance, done, noun)
+    selection = Selection(before, after, curve, position, settings.tolerance, done, noun)
+    return Compressed(kept, weights, compiled, selection, calibration, **how)
 
 
 def _comparisons(pool: MemberPool) -> float:

@@ -16,6 +16,7 @@ from sklearn.utils._param_validation import (
 )
 
 from sparsebag.calibration.fit import check_calibration
+from sparsebag.deploy.compiled import resolve_threads
 from sparsebag.judge.choose import Budget, check_tolerance
 from sparsebag.objective.losses import Loss, resolve_loss
 from sparsebag.progress import Listener, to_stderr
@@ -113,6 +114,11 @@ class Settings:
     source: Literal["oob", "holdout"] = "oob"
     n_jobs: int | None = None
     listener: Listener | None = None
+
+    @property
+    def n_threads(self) -> int:
+        """Threads of the compiled loops."""
+        return resolve_threads(self.n_jobs)
 
     @property
     def class_votes(self) -> bool | Literal["on_demand"]:

@@ -44,13 +44,19 @@ class Calibration:
         """The temperature, where the calibrator has one."""
         return getattr(self.calibrator, "temperature", None)
 
-    def __str__(self) -> str:
+    @property
+    def name(self) -> str:
+        """The calibrator in a few words."""
         if self.calibrator is None:
             return "not calibrated: nothing gained on held-out rows"
-        change = f"held-out log-loss {self.loss_before:.4g} → {self.loss_after:.4g}"
         if self.temperature is None:
-            return f"calibrator of your own; {change}"
-        return f"temperature {self.temperature:.3g}; {change}"
+            return "calibrator of your own"
+        return f"temperature {self.temperature:.3g}"
+
+    def __str__(self) -> str:
+        if self.calibrator is None:
+            return self.name
+        return f"{self.name}; held-out log-loss {self.loss_before:.4g} → {self.loss_after:.4g}"
 
 
 def check_calibration(calibration: Any, task: str) -> Any:

@@ -13,8 +13,13 @@ from sklearn.utils.parallel import Parallel, delayed
 
 from sparsebag.evidence.evidence import PROBABILITY_TOLERANCE, OOBEvidence
 from sparsebag.evidence.from_predictions import check_sample_weight
-from sparsebag.evidence.labels import UnknownLabelError, class_positions, shown
-from sparsebag.evidence.members import MemberPool, take_rows
+from sparsebag.evidence.members import (
+    MemberPool,
+    UnknownLabelError,
+    class_positions,
+    shown,
+    take_rows,
+)
 from sparsebag.evidence.on_demand import OnDemandVotes
 from sparsebag.evidence.training_rows import (
     check_columns,

@@ -23,15 +23,17 @@ from sklearn.exceptions import NotFittedError
 from sklearn.frozen import FrozenEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from sparsebag.evidence.in_bag import InBagRows, RedrawnBags
-from sparsebag.evidence.labels import class_positions, shown
 from sparsebag.evidence.members import (
     FittedMembers,
+    InBagRows,
     Member,
     MemberPool,
+    RedrawnBags,
     Task,
+    class_positions,
     does_classification,
     multi_output,
+    shown,
 )
 
 FORESTS = (

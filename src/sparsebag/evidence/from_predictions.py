@@ -17,8 +17,7 @@ from sparsebag.evidence.arrays import (
     working_dtype,
 )
 from sparsebag.evidence.evidence import PROBABILITY_TOLERANCE, OOBEvidence, zero_in_bag
-from sparsebag.evidence.labels import UnknownLabelError, check_labels, class_positions
-from sparsebag.evidence.members import Task
+from sparsebag.evidence.members import Task, UnknownLabelError, check_labels, class_positions
 from sparsebag.evidence.readable import check_dense, check_readable, what_are_no_numbers
 
 Array = Any

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 import numpy as np
 import scipy.sparse as sp
@@ -12,10 +13,79 @@ from sklearn.base import is_classifier
 from sklearn.tree import BaseDecisionTree
 from sklearn.utils import check_array
 
-from sparsebag.evidence.in_bag import InBagRows
-
 InputKind = Literal["tree", "array", "as_given"]
 Task = Literal["classification", "regression"]
+
+
+KEPT_BYTES = 1 << 26
+"""Draws are kept, a byte a row, up to this much memory, and drawn again beyond: drawing costs as
+much as a tree's vote, and both the votes and the refitted leaves ask for them."""
+MOST_DRAWS = 255
+"""Of one row that a byte can count."""
+
+
+class InBagRows(Protocol):
+    """Rows each member was trained on, with repeats: a list of arrays, or `RedrawnBags`."""
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, j: int, /) -> np.ndarray: ...
+
+
+class RedrawnBags:
+    """Rows each member of a scikit-learn ensemble was trained on, drawn when asked for.
+
+    scikit-learn keeps seeds, and its ``estimators_samples_`` draws every member's rows at once:
+    M×N indices, more memory than the evidence itself. A copy of the ensemble with one seed draws
+    one member's. Rows come in any order.
+
+    Parameters
+    ----------
+    ensemble : fitted forest or bag
+    seeded : str
+        The attribute that holds one seed a member (a forest's trees know their own).
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from sklearn.ensemble import RandomForestClassifier
+    >>> forest = RandomForestClassifier(3, random_state=0).fit(*load_iris(return_X_y=True))
+    >>> bags = RedrawnBags(forest, "estimators_")
+    >>> np.array_equal(bags[1], forest.estimators_samples_[1])
+    True
+    """
+
+    def __init__(self, ensemble: Any, seeded: str) -> None:
+        self._ensemble = ensemble
+        self._seeded = seeded
+        self._kept: dict[int, np.ndarray] = {}
+        self._kept_bytes = 0
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "_kept": {}, "_kept_bytes": 0}
+
+    def __len__(self) -> int:
+        return len(getattr(self._ensemble, self._seeded))
+
+    def __getitem__(self, j: int, /) -> np.ndarray:
+        if j in self._kept:
+            draws = self._kept[j]
+            return np.repeat(np.arange(len(draws)), draws)
+        one = copy.copy(self._ensemble)
+        setattr(one, self._seeded, getattr(self._ensemble, self._seeded)[j : j + 1])
+        try:
+            (rows,) = one.estimators_samples_
+        except AttributeError as error:
+            raise ValueError(
+                f"the bootstrap of this {type(self._ensemble).__name__} cannot be redrawn, "
+                f"because it was fitted by another version of scikit-learn ({error}); refit it, "
+                "or pass held-out rows with evidence='holdout'."
+            ) from error
+        draws = np.bincount(rows)
+        if self._kept_bytes + len(draws) <= KEPT_BYTES and draws.max(initial=0) <= MOST_DRAWS:
+            self._kept[j] = draws.astype(np.uint8)
+            self._kept_bytes += len(draws)
+        return np.asarray(rows)
 
 
 @dataclass(frozen=True)
@@ -294,3 +364,73 @@ def _for_trees(X: Any) -> Any:
         data, narrow = X.data, (X.indices.astype(np.int32), X.indptr.astype(np.int32))
         X = type(X)((data, *narrow), shape=X.shape)
     return X
+
+
+class UnknownLabelError(ValueError):
+    """A label that is not among the classes."""
+
+
+def shown(label: Any) -> str:
+    """A label as its user wrote it: ``0``, not ``np.int64(0)``.
+
+    Parameters
+    ----------
+    label : object
+
+    Returns
+    -------
+    str
+
+    Examples
+    --------
+    >>> shown(np.int64(0)), shown(np.str_("a"))
+    ('0', "'a'")
+    """
+    return repr(label.item() if isinstance(label, np.generic) else label)
+
+
+def check_labels(labels: Any) -> None:
+    """One sentence where ``labels=`` is no list of classes.
+
+    Parameters
+    ----------
+    labels : array of shape (C,) or None
+
+    Examples
+    --------
+    >>> check_labels([0, 1])
+    >>> check_labels(2)
+    Traceback (most recent call last):
+    ...
+    ValueError: labels must hold all classes, such as [0, 1], got 2.
+    """
+    if labels is not None and np.ndim(labels) == 0:
+        raise ValueError(f"labels must hold all classes, such as [0, 1], got {labels!r}.")
+
+
+def class_positions(labels: np.ndarray, classes: np.ndarray) -> np.ndarray:
+    """Where each label stands in ``classes``, which need not be sorted.
+
+    Parameters
+    ----------
+    labels : ndarray of shape (M,)
+    classes : ndarray of shape (C,)
+        Distinct.
+
+    Returns
+    -------
+    ndarray of shape (M,)
+
+    Examples
+    --------
+    >>> class_positions(np.array(["b", "a", "b"]), np.array(["b", "a"])).tolist()
+    [0, 1, 0]
+    """
+    if {labels.dtype.kind, classes.dtype.kind} & set("OUS"):
+        # As objects a number never equals a string; NumPy would turn one into the other.
+        labels, classes = labels.astype(object), classes.astype(object)
+    known = np.isin(labels, classes)
+    if not known.all():
+        raise UnknownLabelError(shown(labels[~known][0]))
+    order = np.argsort(classes)
+    return np.asarray(order[np.searchsorted(classes, labels, sorter=order)], dtype=np.intp)

@@ -14,6 +14,7 @@ from sparsebag.calibration.fit import Calibration, calibrated_votes, fit_calibra
 from sparsebag.calibration.temperature import Temperature
 from sparsebag.judge.curve import RiskCurve, expected
 from sparsebag.judge.rehearsal import Rehearsal
+from sparsebag.student.teacher import Recipe
 
 SHARES = 0.4 * 0.5 ** np.arange(8)
 """Sizes that are rehearsed without a budget, as shares of the ensemble's nodes."""
@@ -93,20 +94,18 @@ class Judged:
     ----------
     curve : RiskCurve
         Sizes rising, the whole ensemble last.
-    recipe : tuple of int
-        Position of the best recipe, by size, without the whole.
+    recipe : tuple of Recipe
+        The best one, by size, without the whole.
     calibration : tuple of Calibration or None
         By size, the whole ensemble's last; None where nothing is calibrated.
     """
 
     curve: RiskCurve
-    recipe: tuple[int, ...]
+    recipe: tuple[Recipe, ...]
     calibration: tuple[Calibration | None, ...]
 
 
-def judge_rehearsal(
-    made: Rehearsal, calibration: Any, floor: float, n_members: int, judged_by: str
-) -> Judged:
+def judge_rehearsal(made: Rehearsal, calibration: Any, floor: float, n_members: int) -> Judged:
     """Calibrate every size on held-out votes, pick its recipe, draw the curve.
 
     A recipe is judged by its log-loss or squared error at a size and its neighbours, so that none
@@ -120,7 +119,6 @@ def judge_rehearsal(
         Share of the uniform class distribution in each vote, as deployed.
     n_members : int
         Of the whole ensemble.
-    judged_by : str
 
     Returns
     -------
@@ -184,9 +182,9 @@ def judge_rehearsal(
             error_calibrated=made.widening * error_calibrated,
             whole_risk=float(share @ as_is),
             score="Brier score" if is_vote else "squared error",
-            judged_by=judged_by,
+            judged_by=made.judged_by,
         ),
-        recipe=recipe[::-1],
+        recipe=tuple(made.recipes[r] for r in recipe[::-1]),
         calibration=(*(found for _, found in chosen), of_whole),
     )
 

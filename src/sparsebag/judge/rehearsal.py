@@ -18,7 +18,7 @@ from sparsebag.evidence.from_ensemble import BAGS, FORESTS, read_ensemble
 from sparsebag.evidence.members import MemberPool, take_rows
 from sparsebag.progress import Progress
 from sparsebag.student.student import students, trees_for
-from sparsebag.student.teacher import MOST_TREES, Recipe, Teacher
+from sparsebag.student.teacher import MOST_TREES, Recipe, Teacher, recipes_for
 from sparsebag.student.trees import votes
 
 FOLDS, TREES = 4, 40
@@ -64,6 +64,8 @@ class Rehearsal:
 
     Attributes
     ----------
+    recipes : tuple of Recipe
+    judged_by : {"rehearsal", "held-out rows"}
     share : ndarray of shape (S,)
         Sizes of the students, as shares of the ensemble's nodes; falling.
     n_nodes, n_trees : ndarray of shape (S,)
@@ -82,6 +84,8 @@ class Rehearsal:
         Nadeau and Bengio (2003), ``sqrt(1 + J · held-out rows / training rows)`` for J splits.
     """
 
+    recipes: tuple[Recipe, ...]
+    judged_by: str
     share: np.ndarray
     n_nodes: np.ndarray
     n_trees: np.ndarray
@@ -111,7 +115,6 @@ def rehearse(
     pool: MemberPool,
     rows: TrainingRows,
     share: np.ndarray,
-    recipes: tuple[Recipe, ...],
     *,
     folds: int | None = None,
     most_trees: int | None = None,
@@ -128,9 +131,8 @@ def rehearse(
     rows : TrainingRows
     share : ndarray of shape (S,)
         Sizes, falling.
-    recipes : tuple of Recipe
     folds : int, optional
-        Parts of the rows, each held out once; default: three, or one split of many rows.
+        Parts of the rows, each held out once; default: four, or one split of many rows.
     most_trees : int, optional
         Of a student.
     n_jobs : int, optional
@@ -142,6 +144,7 @@ def rehearse(
     -------
     Rehearsal
     """
+    recipes = recipes_for(pool, rows.target, rows.weight, knows_bags=not rows.held_out)
     splits = _splits(rows.target, folds, is_classification=pool.classes is not None)
     n_trees = TREES if len(rows.target) < MANY_ROWS else FEW_TREES
     parts = []
@@ -159,6 +162,8 @@ def rehearse(
     judged = rows.take(held)
     by_recipe = zip(*(part.votes for part in parts), strict=True)
     return Rehearsal(
+        recipes=recipes,
+        judged_by="held-out rows" if rows.held_out else "rehearsal",
         share=share,
         n_nodes=share * whole_nodes,
         n_trees=np.array([trees_for(nodes, most) for nodes in share * whole_nodes]),

@@ -17,8 +17,7 @@ from sparsebag.evidence.from_predictions import (
     check_sample_weight,
     from_predictions,
 )
-from sparsebag.evidence.labels import check_labels
-from sparsebag.evidence.members import Task
+from sparsebag.evidence.members import Task, check_labels
 from sparsebag.evidence.readable import check_given, check_readable
 from sparsebag.sources.stream import RowStream
 
