@@ -11,8 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from functools import cached_property
-from types import MethodType
-from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
+from typing import Any
 
 import numpy as np
 
@@ -24,50 +23,9 @@ from sparsebag.deploy.trees import RAW, Finish, FlatTrees, readable
 from sparsebag.deploy.votes import LinearVotes, OtherMembers, StackedNetworks
 from sparsebag.local.gate import LinearGate
 
-MOST_THREADS = 1024
-"""More are never of use; the kernel starts no more than it has blocks of rows."""
-P = ParamSpec("P")
-R = TypeVar("R")
 Group = FlatTrees | LinearVotes | StackedNetworks | OtherMembers
 BLOCK_WEIGHTS = 2**22
 """Weights of a gate that are held at a time (32 MiB)."""
-
-
-class classifiers_only(Generic[P, R]):
-    """Decorates a method that only models with classes have.
-
-    Parameters
-    ----------
-    method : callable
-        Of a class whose ``classes`` is None where there are none.
-
-    Examples
-    --------
-    >>> class Model:
-    ...     classes = None
-    ...     @classifiers_only
-    ...     def predict_proba(self, X):
-    ...         return X
-    >>> model = Model()
-    >>> hasattr(model, "predict_proba")
-    False
-    >>> model.classes = [0, 1]
-    >>> model.predict_proba([0.5])
-    [0.5]
-    """
-
-    def __init__(self, method: Callable[Concatenate[Any, P], R]) -> None:
-        self._method: Any = method
-        self.__doc__ = method.__doc__
-
-    def __get__(self, model: Any, owner: type | None = None) -> Callable[P, R]:
-        if model is None:
-            return self._method  # type: ignore[no-any-return]
-        if model.classes is None:
-            raise AttributeError(
-                f"a regression ensemble has no {self._method.__name__}; use predict."
-            )
-        return MethodType(self._method, model)
 
 
 def resolve_threads(n_jobs: int | None) -> int:
@@ -98,13 +56,13 @@ def resolve_threads(n_jobs: int | None) -> int:
     if n_jobs == 0:
         raise ValueError("n_jobs=0 has no meaning; use None for one thread, -1 for all.")
     if n_jobs > 0:
-        return min(n_jobs, MOST_THREADS)
+        return min(n_jobs, 1024)  # the kernel starts no more than it has blocks of rows
     return max(1, (os.cpu_count() or 1) + 1 + n_jobs)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class CompiledEnsemble:
-    """The survivors' weighted vote, ready to serve.
+    """The kept members' weighted vote, ready to serve.
 
     The raw votes of the groups are summed; probabilities are then clipped at zero (refined leaves
     may be below), mixed with the uniform distribution (the floor), normalised, and calibrated.
@@ -114,7 +72,7 @@ class CompiledEnsemble:
     ----------
     groups : tuple of FlatTrees, LinearVotes, StackedNetworks or OtherMembers
     paths : tuple of str
-        Which kind of group each member went to, in the survivors' order.
+        Which kind of group each member went to, in the members' order.
     classes : ndarray or None
         Labels, in the order of ``predict_proba``; None for regression.
     n_features : int or None
@@ -204,20 +162,18 @@ class CompiledEnsemble:
         except Exception:  # labels no file can hold; a pickle raises anything
             return self.nbytes
 
-    @classifiers_only
-    def predict_proba(self, X: Any, n_jobs: int | None = None) -> np.ndarray:
-        """Class probabilities; regression has no such method.
+    @property
+    def predict_proba(self) -> Callable[..., np.ndarray]:
+        """Class probabilities, ``predict_proba(X, n_jobs=None)``; regression has no such method.
 
-        Parameters
-        ----------
-        X : array-like, sparse matrix or DataFrame of shape (rows, n_features)
-        n_jobs : int, optional
-            Threads; -1 is one a processor.
-
-        Returns
-        -------
-        ndarray of shape (rows, C)
+        X is an array-like, sparse matrix or DataFrame of shape (rows, n_features), ``n_jobs`` the
+        number of threads (-1 is one a processor), and the result of shape (rows, C).
         """
+        if self.classes is None:  # `hasattr` says so, as of scikit-learn's estimators
+            raise AttributeError("a regression ensemble has no predict_proba; use predict.")
+        return self._predict_proba
+
+    def _predict_proba(self, X: Any, n_jobs: int | None = None) -> np.ndarray:
         return self._calibrated(self._scores(X, n_jobs))
 
     def predict(self, X: Any, n_jobs: int | None = None) -> np.ndarray:
@@ -289,7 +245,9 @@ class CompiledEnsemble:
             self._trees.kernel.predict_one(row, out, self.allow_nan, *self._finish)
         except TypeError:  # not an array the kernel reads
             return np.asarray(self.predict_proba(self._one_row(row))[0])
-        return out if self._is_finished else np.asarray(self._calibrated(out[None])[0])
+        if self.calibrator is None:  # a copy would take a tenth of a row's time
+            return out
+        return np.asarray(self._calibrated(out[None])[0])
 
     def predict_one(self, row: Any) -> Any:
         """The label of one row, or its number (regression), for serving.
@@ -343,13 +301,9 @@ class CompiledEnsemble:
         if widths - {gate.n_features}:
             raise ValueError("the gate reads another number of features.")
 
-    @property
-    def _is_finished(self) -> bool:
-        """Whether the kernel does all there is to do."""
-        return self.calibrator is None or isinstance(self.calibrator, Temperature)
-
     def _calibrated(self, proba: np.ndarray) -> np.ndarray:
-        if self.calibrator is None or self._is_finished:
+        """By calibrators that the kernel does not know."""
+        if self.calibrator is None or isinstance(self.calibrator, Temperature):
             return proba
         return self.calibrator.transform(proba)
 

@@ -25,12 +25,6 @@ from sparsebag.deploy.votes import (
 from sparsebag.evidence.members import Member, MemberPool
 from sparsebag.local.gate import LinearGate
 
-PROBE_ROWS = 16
-"""Random rows on which a linear member must agree with its arrays, or it predicts for itself."""
-PROBE_TOLERANCE = 1e-9
-SHARES_TOLERANCE = 1e-12
-"""Class shares of a leaf sum to one up to this; then two classes need one number."""
-
 COLLAPSED = (
     "The members are linear regressors, whose weighted average is one linear regressor, exactly: "
     "one is deployed, whatever their number, and it costs what one member costs."
@@ -181,7 +175,7 @@ def _flat_trees(
     tables = [_leaf_table(member, n_outputs) for member in members]
     leaf_sets = [m.estimator.tree_.children_left < 0 for m in members]
     complement = n_outputs == 2 and all(
-        np.all(np.abs(table[leaf].sum(axis=1) - 1.0) <= SHARES_TOLERANCE)
+        np.all(np.abs(table[leaf].sum(axis=1) - 1.0) <= 1e-12)
         for table, leaf in zip(tables, leaf_sets, strict=True)
     )
     parts: dict[str, list[np.ndarray]] = {name: [] for name in FlatTrees.DTYPES}
@@ -248,7 +242,7 @@ def _linear_link(member: Member) -> str | None:
         candidates = ["sign"] if two else ["largest"]
     # Rows at the scale on which the scores are of order one: links differ there.
     size = float(np.abs(coef).max()) or 1.0
-    X = np.random.default_rng(0).normal(size=(PROBE_ROWS, coef.shape[1])) / size
+    X = np.random.default_rng(0).normal(size=(16, coef.shape[1])) / size
     nameless = copy(member.estimator)  # scikit-learn warns of rows without names
     vars(nameless).pop("feature_names_in_", None)
     columns = None if member.class_columns is None else np.arange(n_votes)
@@ -257,7 +251,7 @@ def _linear_link(member: Member) -> str | None:
     for link in candidates:
         votes = LINKS[link](X @ coef.T + intercept)
         scale = max(1.0, float(np.abs(own).max()))
-        if votes.shape == own.shape and np.abs(votes - own).max() <= PROBE_TOLERANCE * scale:
+        if votes.shape == own.shape and np.abs(votes - own).max() <= 1e-9 * scale:
             return link
     return None
 

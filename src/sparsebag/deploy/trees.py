@@ -18,8 +18,6 @@ SPARSE_BLOCK_BYTES = 2**25
 """Sparse rows are made dense this much at a time."""
 UNSIGNED = ("|u1", "<u2", "<i4")
 SIGNED = ("|i1", "<i2", "<i4")
-CODE_BITS = 30
-"""Of the largest leaf code while the step is looked for: it fits int32 with its sign."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -323,7 +321,7 @@ def _codes(values: np.ndarray, weights: tuple[float, ...]) -> tuple[np.ndarray, 
     for weight in weights:
         if weight <= 0.0 or not 0.0 < largest / weight < np.inf:
             continue
-        step = np.ldexp(weight, np.frexp(largest / weight)[1] - CODE_BITS)
+        step = np.ldexp(weight, np.frexp(largest / weight)[1] - 30)  # fits int32 with its sign
         codes = np.rint(values / step).astype(np.int64)
         if np.array_equal(
             (codes * step).view(np.int64), np.ascontiguousarray(values).view(np.int64)

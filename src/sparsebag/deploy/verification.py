@@ -15,14 +15,10 @@ from sparsebag.deploy.trees import FlatTrees
 
 PROBE_ROWS = 500
 """Rows every export is tried on before it is handed out."""
-MISSING_SHARE = 0.1
 
 
 TOLERANCE = 1e-9
 """Largest difference of an export that matches: sums in another order, other exp and log."""
-
-
-SMALL_SHARE = 1e-3
 
 
 class NotExportable(ValueError):
@@ -201,7 +197,7 @@ def _row_scale(ours: np.ndarray) -> Any:
     """
     size = np.abs(ours)
     usual = float(np.median(size[size > 0.0])) if np.any(size > 0.0) else 1.0
-    return np.maximum(size, SMALL_SHARE * usual)
+    return np.maximum(size, 1e-3 * usual)
 
 
 class Export(ABC):
@@ -277,5 +273,5 @@ def probe_rows(model: CompiledEnsemble, seed: int = 0) -> np.ndarray:
     X[~np.isfinite(X)] = 0.0
     X[0] = 0.0  # scores without an intercept are equal there: who wins a draw?
     if model.allow_nan:
-        X[1:][rng.random(X[1:].shape) < MISSING_SHARE] = np.nan
+        X[1:][rng.random(X[1:].shape) < 0.1] = np.nan
     return X

@@ -11,8 +11,6 @@ import numpy as np
 
 BLOCK_ELEMENTS = 2**21
 """Scores or activations held at a time."""
-ROWS_TO_THREAD = 500
-"""Below this a pool of threads costs more than it saves."""
 
 
 def finite_numbers(X: Any) -> Any:
@@ -428,7 +426,7 @@ class OtherMembers:
         ndarray of shape (rows, n_outputs)
         """
         n_rows = X.shape[0] if hasattr(X, "shape") else len(X)
-        threads = min(n_threads, self.n_members) if n_rows >= ROWS_TO_THREAD else 1
+        threads = min(n_threads, self.n_members) if n_rows >= 500 else 1  # not worth a pool
         out = np.zeros((n_rows, self.n_outputs))
         weights = self.weights if row_weights is None else row_weights.T[:, :, None]
         for weight, vote in zip(weights, self._votes(X, threads), strict=True):

@@ -52,7 +52,15 @@ def whole_file(path: Any) -> Iterator[Any]:
             os.fsync(file.fileno())  # the data before the name
         os.replace(partial, target)
     except OSError as error:
-        raise _told(error, path, target.parent) from None
+        if error.errno is None:  # ours already
+            raise
+        name, folder, why = os.fsdecode(path), target.parent, _why(error)
+        sentence = f"{name!r} could not be written ({why}); what was there before is untouched."
+        if not folder.exists():
+            sentence = f"{name!r} cannot be written: the folder {str(folder)!r} does not exist."
+        elif not folder.is_dir():
+            sentence = f"{name!r} cannot be written: {str(folder)!r} is a file, not a folder."
+        raise _told(error, sentence) from None
     finally:
         with contextlib.suppress(OSError):
             os.unlink(partial)
@@ -83,8 +91,10 @@ def read_whole(path: Any, *, n_first: int, check: Callable[[bytes, int], None]) 
             return first + file.read(max(size - len(first), 0))
     except MemoryError:
         raise OSError(f"{name!r} cannot be loaded: it does not fit into memory.") from None
+    except FileNotFoundError as error:
+        raise _told(error, f"{name!r} cannot be loaded: there is no such file.") from None
     except OSError as error:
-        raise _unread(error, name) from None
+        raise _told(error, f"{name!r} cannot be loaded ({_why(error)}).") from None
 
 
 def _new_file(path: Path, mode: int) -> Any:
@@ -106,29 +116,12 @@ def _check_ordinary(path: Path, what: str) -> None:
         raise OSError(f"{str(path)!r} is a device or a pipe; a model is {what} as a file.")
 
 
-def _unread(error: OSError, name: str) -> OSError:
-    """The same error in a sentence."""
-    if isinstance(error, FileNotFoundError):
-        told: OSError = FileNotFoundError(f"{name!r} cannot be loaded: there is no such file.")
-    else:
-        why = os.strerror(error.errno).lower() if error.errno else str(error)
-        told = type(error)(f"{name!r} cannot be loaded ({why}).")
-    told.errno = error.errno
-    return told
-
-
-def _told(error: OSError, path: Any, folder: Path) -> OSError:
-    """The same error about the user's file, not our partial one."""
-    if error.errno is None:  # ours already
-        return error
-    name = os.fsdecode(path)
-    if not folder.exists():
-        sentence = f"{name!r} cannot be written: the folder {str(folder)!r} does not exist."
-    elif not folder.is_dir():
-        sentence = f"{name!r} cannot be written: {str(folder)!r} is a file, not a folder."
-    else:
-        why = os.strerror(error.errno).lower()
-        sentence = f"{name!r} could not be written ({why}); what was there before is untouched."
+def _told(error: OSError, sentence: str) -> OSError:
+    """The same error in a sentence about the user's file, not our partial one."""
     told = type(error)(sentence)
     told.errno = error.errno
     return told
+
+
+def _why(error: OSError) -> str:
+    return os.strerror(error.errno).lower() if error.errno else str(error)
