@@ -252,164 +252,125 @@ def test_arrays_of_other_libraries_stay_what_they_are(tensor, mask, y, library):
 
 # -- what is refused ---------------------------------------------------------------------------
 
-
-def test_shapes(proba, tensor, mask, y):
-    with pytest.raises(ValueError, match=r"\(rows, members\) or .*classes\), got \(12,\)"):
-        classification(proba[:, 0], None, y)
-    with pytest.raises(ValueError, match=r"must have shape \(rows, members\), got \(12, 4, 3\)"):
-        regression(tensor, mask, y)
-    with pytest.raises(ValueError, match=r"predictions are empty \(shape \(12, 0\)\)"):
-        classification(proba[:, :0], None, y)
-    with pytest.raises(ValueError, match=r"predictions are empty"):
-        regression(proba[:0], None, y[:0])
+RNG = np.random.default_rng(1)
+P, T = RNG.random((ROWS, MEMBERS)), RNG.dirichlet(np.ones(CLASSES), size=(ROWS, MEMBERS))
+MASK, Y = RNG.random((ROWS, MEMBERS)) < 0.6, np.arange(ROWS) % CLASSES
+MASK[3] = True
 
 
-@pytest.mark.parametrize("shape", [(ROWS, MEMBERS - 1), (ROWS - 1, MEMBERS), (MEMBERS, ROWS), ()])
-def test_mask_and_predictions_must_agree(proba, tensor, y, shape):
-    for given in (proba, tensor):
-        with pytest.raises(ValueError, match=r"oob_mask has shape \(.*\) but predictions have \("):
-            classification(given, np.ones(shape, dtype=bool), y)
+def changed(values, value, *place):
+    values = values.copy()
+    values[place] = value
+    return values
 
 
-@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
-def test_nan_and_infinity_where_out_of_bag(proba, tensor, mask, y, value):
-    i, j = np.argwhere(mask)[0]
-    proba[i, j] = value
-    tensor[i, j, (y[i] + 1) % CLASSES] = value  # not even the true class
-    for given, make in ((proba, classification), (tensor, classification), (proba, regression)):
-        with pytest.raises(ValueError, match="NaN or infinity where the mask says out of bag"):
-            make(given, mask, y)
-    with pytest.raises(ValueError, match="NaN or infinity"):
-        regression(proba, None, y)
+WRONG_CLASS = np.zeros_like(T)
+WRONG_CLASS[np.arange(ROWS), :, (Y + 1) % CLASSES] = 1.0
+ONE_VALUE = r"y must have one value a row, got shape \(12, 2\); multi"
+NO_FINITE = "NaN or infinity where the mask says out of bag, first in row 3 of member 2"
+OTHER_MASK = r"oob_mask has shape \(.*\) but predictions have \("
+ALL_ZERO = "every member gives every row's true class probability zero"
+REFUSED = [
+    (classification, (P[:, 0], None, Y), {}, r"\(rows, members\) or .*classes\), got \(12,\)"),
+    (regression, (T, MASK, Y), {}, r"must have shape \(rows, members\), got \(12, 4, 3\)"),
+    (classification, (P[:, :0], None, Y), {}, r"predictions are empty \(shape \(12, 0\)\)"),
+    (regression, (P[:0], None, Y[:0]), {}, "predictions are empty"),
+    *((classification, (g, MASK[:, 1:], Y), {}, OTHER_MASK) for g in (P, T)),
+    *((classification, (P, np.ones(n, bool), Y), {}, OTHER_MASK) for n in ((), (4, 12), (0, 4))),
+    *((regression, (changed(P, v, 3, 2), MASK, Y), {}, NO_FINITE) for v in (np.nan, np.inf)),
+    (classification, (changed(P, np.nan, 3, 2), MASK, Y), {}, NO_FINITE),
+    (classification, (changed(T, -np.inf, 3, 2, 1), MASK, Y), {}, NO_FINITE),
+    *(
+        (
+            classification,
+            (changed(given, value, *place), None, Y),
+            {},
+            rf"probabilities between 0 and 1 \(the first that is none is {value}\d*, in row 3 of "
+            r"member 2\); for regression pass loss=",
+        )
+        for value in (-0.1, 1.1)
+        for given, place in ((P, (3, 2)), (T, (3, 2, 1)))
+    ),
+    *(
+        (
+            classification,
+            (changed(T, T[3, 2] / 2, 3, 2).astype(dtype), MASK, Y),
+            {"every_class": every_class},
+            r"must sum to 1 \(to within 0.001\); some are off by 0.5; divide them by their sum",
+        )
+        for dtype in (np.float16, np.float64)
+        for every_class in (False, True)
+    ),
+    (classification, (np.zeros_like(P), MASK, Y), {}, ALL_ZERO),
+    (classification, (np.zeros_like(T), MASK, Y), {}, ALL_ZERO),
+    (classification, (np.where(MASK, 0.0, 0.9), MASK, Y), {}, ALL_ZERO),
+    (classification, (WRONG_CLASS, None, Y), {}, f"{ALL_ZERO}.*in the order of labels="),
+    *((make, (P, MASK, np.c_[Y, Y]), {}, ONE_VALUE) for make in (classification, regression)),
+    *(
+        (make, (P, MASK, Y[:-1]), {}, "y has 11 values for 12 rows; pass 12, one a row")
+        for make in (classification, regression)
+    ),
+    (
+        classification,
+        (P, sp.csr_array(MASK), Y),
+        {},
+        r"a SciPy sparse .* pass oob_mask.toarray\(\)",
+    ),
+    (regression, (sp.coo_matrix(P), MASK, Y), {}, r"a SciPy .* pass predictions.toarray\(\)"),
+    *(
+        (regression, (P, MASK, changed(Y * 1.0, v, 0)), {}, "y holds NaN or infinity; leave those")
+        for v in (np.nan, np.inf)
+    ),
+    (classification, (P, MASK, Y + 0.5), {}, r"y is not made of classes .* loss='squared_error'"),
+    (classification, (P, MASK, changed(Y * 1.0, np.nan, 0)), {}, "y is not made of classes"),
+    (
+        classification,
+        (P, MASK, np.array([1, "a"] * (ROWS // 2), dtype=object)),
+        {},
+        "y mixes labels that cannot be sorted",
+    ),
+    (
+        classification,
+        (P, MASK, 0 * Y + 7),
+        {},
+        r"y has one class only \(\[7\]\); classification needs",
+    ),
+    (classification, (P, MASK, Y), {"labels": [0, 1]}, r"labels= does not name \(.*2.*\)"),
+    (classification, (P, MASK, Y), {"labels": ["0", "1", "2"]}, "labels= does not name"),
+    (classification, (T, MASK, Y), {"labels": [0, 1, 2, 2]}, "labels= names a class twice"),
+    (
+        classification,
+        (T, MASK, Y),
+        {"labels": [0, 1, 2, 3]},
+        "have 3 classes but y and labels have 4",
+    ),
+    (classification, (T, MASK, Y % 2), {}, "have 3 classes but y and labels have 2"),
+    (classification, (P, MASK, Y), {"every_class": True}, "reads every class; pass predictions of"),
+    (classification, (P, MASK, Y), {"sample_weight": -np.ones(ROWS)}, "must not be negative"),
+    (
+        classification,
+        (P, MASK, Y),
+        {"sample_weight": np.zeros(ROWS)},
+        "must not be zero everywhere",
+    ),
+    (classification, (P, MASK, Y), {"sample_weight": np.ones(11)}, "has 11 values for 12 rows"),
+    (classification, (P, MASK, Y), {"sample_weight": 2.0}, r"one value a row, .*; pass 12\."),
+]
 
 
-@pytest.mark.parametrize("value", [-0.1, 1.1])
-def test_probabilities_between_zero_and_one(proba, tensor, y, value):
-    proba[3, 2] = tensor[3, 2, 1] = value
-    place = rf"\(the first that is none is {value}\d*, in row 3 of member 2\)"
-    for given in (proba, tensor):
-        with pytest.raises(
-            ValueError,
-            match=rf"probabilities between 0 and 1 {place}; for regression pass loss=",
-        ):
-            classification(given, None, y)
+@pytest.mark.parametrize(("make", "given", "how", "said"), REFUSED)
+def test_one_sentence(make, given, how, said):
+    with pytest.raises(ValueError, match=said):
+        make(*given, **how)
 
 
-@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
-def test_class_probabilities_sum_to_one(tensor, mask, y, dtype):
-    i, j = np.argwhere(mask)[0]
-    in_bag = np.where(mask[:, :, None], tensor, 0.9).astype(dtype)  # nobody reads those
+def test_what_looks_wrong_and_is_not(tensor, mask, y):
+    in_bag = np.where(mask[:, :, None], tensor, 0.9)  # nobody reads those
     assert classification(in_bag, mask, y).n_rows == ROWS
-    tensor[i, j] /= 2
-    sentence = r"must sum to 1 \(to within 0.001\); some are off by 0.5; divide them by their sum"
-    for every_class in (False, True):
-        with pytest.raises(ValueError, match=sentence):
-            classification(tensor.astype(dtype), mask, y, every_class=every_class)
-
-
-def test_printed_digits_may_miss_a_sum_of_one(tensor, y):
-    assert classification(np.round(tensor, 4), None, y).n_rows == ROWS
-
-
-def test_all_zero_probabilities(mask, y):
-    sentence = "every member gives every row's true class probability zero"
-    for shape in ((ROWS, MEMBERS), (ROWS, MEMBERS, CLASSES)):
-        with pytest.raises(ValueError, match=sentence):
-            classification(np.zeros(shape), mask, y)
-    only_in_bag = np.where(mask, 0.0, 0.9)
-    with pytest.raises(ValueError, match=sentence):
-        classification(only_in_bag, mask, y)
-    wrong_class = np.zeros((ROWS, MEMBERS, CLASSES))
-    wrong_class[np.arange(ROWS), :, (y + 1) % CLASSES] = 1.0
-    with pytest.raises(ValueError, match=r"true class probability zero.*in the order of labels="):
-        classification(wrong_class, None, y)
-
-
-def test_numbers_are_needed(proba, mask, y):
-    with pytest.raises(ValueError, match="predictions must be numbers"):
-        classification(np.full((ROWS, MEMBERS), "high"), mask, y)
-    with pytest.raises(ValueError, match="y must hold one number a row"):
-        regression(proba, mask, np.array(["a"] * ROWS))
-
-
-@pytest.mark.parametrize("make", [classification, regression])
-def test_one_target_a_row(proba, mask, y, make):
-    with pytest.raises(
-        ValueError, match=r"y must have one value a row, got shape \(12, 2\); multi"
-    ):
-        make(proba, mask, np.c_[y, y])
-    with pytest.raises(ValueError, match="y has 11 values for 12 rows; pass 12, one a row"):
-        make(proba, mask, y[:-1])
-
-
-@pytest.mark.parametrize("kind", [sp.csr_array, sp.coo_matrix])
-def test_sparse_matrices_are_told_how_to_become_dense(proba, mask, y, kind):
-    with pytest.raises(
-        ValueError, match=r"oob_mask is a SciPy sparse .* pass oob_mask.toarray\(\)"
-    ):
-        classification(proba, kind(mask), y)
-    with pytest.raises(ValueError, match=r"predictions is a SciPy .* pass predictions.toarray\(\)"):
-        regression(kind(proba), mask, y)
-
-
-def test_an_empty_mask_is_told_of_none(proba, mask, y):
-    for empty in ([], np.zeros((0, MEMBERS))):
-        with pytest.raises(ValueError, match=r"oob_mask has shape \(0.* or None if no member was"):
-            classification(proba, empty, y)
-    with pytest.raises(
-        ValueError, match=r"no row is out of bag.*; oob_mask is non-zero where .*None"
-    ):
-        sb.fit_weights(proba, np.zeros_like(mask), y)
-
-
-@pytest.mark.parametrize("value", [np.nan, np.inf])
-def test_nan_and_infinity_in_regression_targets(proba, mask, y, value):
-    y = np.where(y == 0, value, y)
-    with pytest.raises(ValueError, match="y holds NaN or infinity; leave those rows out"):
-        regression(proba, mask, y)
-
-
-def test_targets_that_are_no_classes(proba, mask, y):
-    for given in (y + 0.5, np.where(y == 0, np.nan, y)):
-        with pytest.raises(ValueError, match=r"y is not made of classes .* loss='squared_error'"):
-            classification(proba, mask, given)
-    with pytest.raises(ValueError, match="y mixes labels that cannot be sorted"):
-        classification(proba, mask, np.array([1, "a"] * (ROWS // 2), dtype=object))
-
-
-def test_one_class(proba, mask):
-    with pytest.raises(ValueError, match=r"y has one class only \(\[7\]\); classification needs"):
-        classification(proba, mask, np.full(ROWS, 7))
-    assert classification(proba, mask, np.full(ROWS, 7), labels=[7, 8]).n_classes == 2
-
-
-def test_labels_must_fit(proba, tensor, mask, y):
-    with pytest.raises(ValueError, match=r"a class that labels= does not name \(.*2.*\)"):
-        classification(proba, mask, y, labels=[0, 1])
-    with pytest.raises(ValueError, match="labels= does not name"):
-        classification(proba, mask, y, labels=["0", "1", "2"])
-    with pytest.raises(ValueError, match="labels= names a class twice"):
-        classification(tensor, mask, y, labels=[0, 1, 2, 2])
-    with pytest.raises(ValueError, match="predictions have 3 classes but y and labels have 4"):
-        classification(tensor, mask, y, labels=[0, 1, 2, 3])
-    with pytest.raises(ValueError, match="predictions have 3 classes but y and labels have 2"):
-        classification(tensor, mask, y % 2)
-
-
-def test_every_class_needs_three_axes(proba, mask, y):
-    with pytest.raises(ValueError, match=r"reads every class; pass predictions of shape \(rows"):
-        classification(proba, mask, y, every_class=True)
-
-
-def test_sample_weight_is_checked(proba, mask, y):
-    evidence = classification(proba, mask, y, sample_weight=np.arange(ROWS))
+    assert classification(np.round(tensor, 4), None, y).n_rows == ROWS  # printed digits
+    assert classification(P, MASK, np.full(ROWS, 7), labels=[7, 8]).n_classes == 2
+    evidence = classification(P, MASK, Y, sample_weight=np.arange(ROWS))
     np.testing.assert_array_equal(evidence.sample_weight, np.arange(ROWS))
-    with pytest.raises(ValueError, match="sample_weight must not be negative"):
-        classification(proba, mask, y, sample_weight=-np.ones(ROWS))
-    with pytest.raises(ValueError, match="sample_weight has 11 values for 12 rows; pass 12, one"):
-        classification(proba, mask, y, sample_weight=np.ones(ROWS - 1))
-    with pytest.raises(ValueError, match=r"sample_weight must have one value a row, .*; pass 12\."):
-        classification(proba, mask, y, sample_weight=2.0)
 
 
 # -- a matrix too large to copy ----------------------------------------------------------------

@@ -20,14 +20,7 @@ Array = Any
 FEWEST_COUNTED = 30.0
 """Rows of equal weight that weighted rows must count for, to go without a warning."""
 MOST_OF_CLASS_LOST = 0.3
-"""Share of a class's rows that may be left out before the warning names it."""
-LOST_MORE_THAN_OTHERS = 2.0
-"""How many times the others' share that must be."""
-OF_OTHER_CLASSES = "so what is expected is that of the other classes alone."
-INSTEAD_OF_WEIGHTS = (
-    "Bags drawn by class or row weights do this: fit without class_weight, or pass held-out rows "
-    "with evidence='holdout'."
-)
+"""Share of a class's rows that may be left out before the warning names it; and twice others'."""
 PROBABILITY_TOLERANCE = 1e-6
 """Room for rounding, in probability: weighted votes reach 1 + 2e-16, float32 ones 1 + 1e-7."""
 
@@ -36,8 +29,6 @@ NOT_COVERED = (
     "no row is out of bag for any member, so there is nothing to judge the members by; oob_mask is "
     "non-zero where a row did not train the member; pass None if none did."
 )
-LEAST_TOTAL = float(np.finfo(np.float64).tiny)
-"""Row weights of a stream are added up as they come; sums below this have not all their digits."""
 NOT_TO_BE_SUMMED = (
     "the rows' weights are too small or too large to be added up over a stream; divide "
     "sample_weight by its mean (the weights of the members stay the same)."
@@ -368,7 +359,11 @@ def warn_uncovered(evidence: OOBEvidence) -> int:
         lost = lost_class(evidence)
         more = "more members, or a smaller max_samples, would cover them."
         if lost is not None:
-            more = f"{lost} are among them, {OF_OTHER_CLASSES} {INSTEAD_OF_WEIGHTS}"
+            more = (
+                f"{lost} are among them, so what is expected is that of the other classes alone. "
+                "Bags drawn by class or row weights do this: fit without class_weight, or pass "
+                "held-out rows with evidence='holdout'."
+            )
         warn_caller(
             f"{missing} of {evidence.n_rows} rows are out of bag for no member and are left out; "
             + more,
@@ -410,7 +405,7 @@ def lost_class(evidence: OOBEvidence) -> str | None:
     worst = int(np.argmax(share))
     others = (left.sum() - left[worst]) / max(rows.sum() - rows[worst], 1)
     # Few members leave rows of every class uncovered; weights, those of one.
-    if share[worst] <= max(MOST_OF_CLASS_LOST, LOST_MORE_THAN_OTHERS * others):
+    if share[worst] <= max(MOST_OF_CLASS_LOST, 2.0 * others):
         return None
     return f"{left[worst]} of the {rows[worst]} rows of class {evidence.classes[worst]}"
 

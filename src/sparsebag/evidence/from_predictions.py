@@ -24,18 +24,13 @@ Array = Any
 
 SUM_TOLERANCE = 1e-3
 """How far from 1 a member's class probabilities may sum: half precision and printed digits pass."""
-BFLOAT16_EPS = 2.0**-7
-"""Of bfloat16 this far: each is rounded by up to half of it, and once more where they were divided
-by their sum."""
 LARGEST_COPY_BYTES = 256 << 20
 """A matrix with anything but zeros where rows were in the bag is copied, once, up to this size: the
 solver's passes are then as fast as can be. A larger one is read as it is and zeroed block by
 block in every pass over all members, so that peak memory stays near the matrix itself."""
 
 FOR_REGRESSION = "for regression pass loss='squared_error'"
-FOR_REGRESSION_STREAM = "for regression pass sparsebag.stream_rows(..., task='regression')"
-"""What to do about targets or predictions that are none of classes. A stream says itself what its
-rows are about, whatever the loss."""
+"""What to do about targets or predictions that are none of classes."""
 ELSE_ZERO = "pass 1 where the row is out of bag, else 0."
 ALL_ZERO = (
     "every member gives every row's true class probability zero; predictions must hold the "
@@ -122,7 +117,7 @@ def from_predictions(
             raise ValueError(ALL_ZERO)
         allowed = SUM_TOLERANCE
         if off > allowed and _are_bfloat16(predictions):
-            allowed = BFLOAT16_EPS
+            allowed = 2.0**-7  # each is rounded by up to half of it, divided by their sum once more
         if off > allowed:
             raise ValueError(
                 "each member's probabilities of a row's classes must sum to 1 (to within "

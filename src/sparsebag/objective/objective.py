@@ -17,7 +17,6 @@ import numpy as np
 from sparsebag.evidence.arrays import detached, on_host
 from sparsebag.evidence.callers_warning import warn_caller
 from sparsebag.evidence.evidence import (
-    LEAST_TOTAL,
     NOT_COVERED,
     NOT_TO_BE_SUMMED,
     WEIGHTLESS,
@@ -136,7 +135,8 @@ class Objective:
         """What is known of all rows; of a stream after its first pass."""
         if self._known.survey is None:
             if self.is_streamed:
-                self._whole().value_and_gradient(np.full(self._n_all, 1.0 / self._n_all))
+                assert self.n_members == self._n_all  # a face is made of rows that were read
+                self.value_and_gradient(self.uniform_weights())
             else:
                 self._known.survey = self._parts.sum(_survey_of)
         assert self._known.survey is not None
@@ -350,10 +350,6 @@ class Objective:
         how = {"floor": self.floor, "prior_mass": self.prior_mass}
         return Objective(rows, self.loss, self.penalty, **how)
 
-    def _whole(self) -> Objective:
-        assert self.n_members == self._n_all  # a face is made of rows that have been read
-        return self
-
     def _copy(self) -> Objective:
         other = object.__new__(Objective)
         other.__dict__.update(self.__dict__)
@@ -365,7 +361,8 @@ class Objective:
             raise ValueError("there are no rows; there is nothing to judge the members by.")
         if survey.total == 0.0:
             raise NoWeightError(survey.n_covered)
-        if not LEAST_TOTAL <= survey.total < np.inf:
+        # Weights of a stream are added up as they come: smaller sums have not all their digits.
+        if not np.finfo(float).tiny <= survey.total < np.inf:
             raise ValueError(NOT_TO_BE_SUMMED)
         if not survey.has_votes:
             raise ValueError(ALL_ZERO)

@@ -16,9 +16,8 @@ from sparsebag.evidence.members import Task
 from sparsebag.sources.sampling import draw_rows
 
 FACE_BYTES = 256 << 20
-"""Columns of some members may always be copied up to this size,"""
-FACE_SHARE = 8
-"""or an eighth of the evidence, so that peak memory stays near the evidence itself."""
+"""Columns of some members may be copied up to this size, or an eighth of the evidence: peak memory
+stays near the evidence itself."""
 
 
 class Source(ABC):
@@ -103,7 +102,7 @@ class Source(ABC):
         -------
         bool
         """
-        return share < 1.0 and share * nbytes <= max(FACE_BYTES, nbytes / FACE_SHARE)
+        return share < 1.0 and share * nbytes <= max(FACE_BYTES, nbytes / 8)
 
     def _described_as(self, other: Source) -> None:
         """Take over what is known of another source of the same rows."""

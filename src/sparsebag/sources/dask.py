@@ -29,8 +29,6 @@ FAN_IN = 8
 """Results added up by one task: a tree of a thousand blocks is four levels deep."""
 MEMBERS_AT_ONCE = 32
 """Members whose bags one task draws: a few bits a row and member are held at a time."""
-LARGEST_GRAPH = "1TiB"
-"""Dask warns of large arguments, which had better be loaded by the workers; members cannot be."""
 
 
 def is_dask(values: Any) -> bool:
@@ -382,7 +380,8 @@ def _tasks(function: Callable[..., Any], blocks: Sequence[Any], args: tuple[Any,
 
 def _persisted(tasks: Sequence[Any]) -> list[Any]:
     dask = _dask()
-    how = {"distributed.admin.large-graph-warning-threshold": LARGEST_GRAPH}
+    # Dask warns of large arguments, which had better be loaded by the workers; members cannot be.
+    how = {"distributed.admin.large-graph-warning-threshold": "1TiB"}
     with dask.config.set(how if "distributed" in sys.modules else {}):
         return list(dask.persist(*tasks, optimize_graph=False))
 

@@ -13,7 +13,6 @@ from sparsebag.evidence.arrays import on_host, tensors_on_host, vote_dtype
 from sparsebag.evidence.evidence import OOBEvidence
 from sparsebag.evidence.from_predictions import (
     FOR_REGRESSION,
-    FOR_REGRESSION_STREAM,
     check_sample_weight,
     from_predictions,
 )
@@ -126,7 +125,9 @@ class _About:
                 first_row=first_row,
             )
         except ValueError as error:
-            told = str(error).replace(FOR_REGRESSION, FOR_REGRESSION_STREAM)
+            # A stream says itself what its rows are about, whatever the loss.
+            cure = "for regression pass sparsebag.stream_rows(..., task='regression')"
+            told = str(error).replace(FOR_REGRESSION, cure)
             raise ValueError(f"{where}: {told}" if where else told) from error
 
 

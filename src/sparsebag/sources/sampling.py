@@ -11,8 +11,6 @@ from sparsebag.evidence.evidence import NOT_TO_BE_SUMMED, OOBEvidence, concatena
 
 SLACK = 1.25
 """Rows held before the surplus is dropped, as a multiple of those wanted."""
-TINY = 1e-12
-"""Below it x / (1 - exp(-x)) is 1 to double precision."""
 
 
 def draw_rows(
@@ -99,7 +97,8 @@ def counted(weight: np.ndarray, threshold: float) -> np.ndarray:
     ndarray of shape (n,)
     """
     expected = weight * threshold
-    return np.where(expected > TINY, weight / -np.expm1(-expected), 1.0 / threshold)
+    # Below 1e-12 x / (1 - exp(-x)) is 1 to double precision.
+    return np.where(expected > 1e-12, weight / -np.expm1(-expected), 1.0 / threshold)
 
 
 class Reservoir:
