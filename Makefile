@@ -82,7 +82,7 @@ paper-page: $(BENCH)  ## docs/paper.md and its tables from the kept results
 bench-latency: $(BENCH)  ## The compiled predictor beside scikit-learn, ONNX Runtime, treelite, XGBoost
 	$(BIN)/python -m benchmarks.latency
 
-bench-exports: $(BENCH)  ## Every export beside the model on the paper's data, refined, calibrated, with NaN
+bench-exports: $(BENCH)  ## Every export beside the model on the paper's data: pruned trees, calibrators, missing values
 	$(BIN)/python -m benchmarks.exports
 
 fuzz: $(STAMP)  ## A million mutated model files: no crash, no hang

@@ -189,7 +189,7 @@ def main() -> int:
         print(f"Nothing was written: {reason}.", file=sys.stderr)
         return 1
     found = {"environment": environment(), "processor_seconds": time.process_time() - start}
-    args.out.write_text(json.dumps(rounded({**found, "bags": bags}), indent=1) + "\n")
+    args.out.write_text(json.dumps(rounded({**found, "bags": bags})) + "\n")
     print(f"{args.out}: {len(bags)} bags, {found['processor_seconds']:.0f} s")
     return 0
 
