@@ -181,6 +181,8 @@ def main() -> int:
         with warnings.catch_warnings(), threadpool_limits(1):
             warnings.simplefilter("ignore")
             for dataset in PAPER.values():
+                dataset.load(args.data_dir)
+            for dataset in PAPER.values():
                 for base in BASES[dataset.task][:2]:
                     problem = make_problem(dataset, base, PAPER_SEED, args.data_dir)
                     bags[f"{dataset.name} {base}"] = measure(problem)

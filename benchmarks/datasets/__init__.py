@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -40,7 +41,8 @@ class Dataset:
                 table = _read_csv(path)
                 return table[:, :-1], table[:, -1].astype(_target_type(self.task))
         try:
-            X, y = self.load_from_sklearn()
+            with warnings.catch_warnings(action="ignore"):  # every retry of a missing network
+                X, y = self.load_from_sklearn()
         except Exception as error:
             raise Unavailable(f"{self.name}: not under SPARSEBAG_DATA, and {error}") from error
         X, y = np.asarray(X, dtype=float), np.asarray(y)
