@@ -25,7 +25,7 @@ from sparsebag.objective.losses import Loss
 from sparsebag.pipeline import Compressed, compress_pool
 from sparsebag.progress import Listener
 from sparsebag.settings import settings_of
-from sparsebag.solvers.base import Solver
+from sparsebag.solvers.base import Solver, one_blas_thread
 from sparsebag.sources.dask import given_rows, is_dask
 from sparsebag.validation import (
     LeftOutOfPickle,
@@ -217,10 +217,9 @@ class _SparseBagging(Deployable, MetaEstimatorMixin, BaseEstimator):  # type: ig
         validate_data(self, X, skip_check_array=True)
         ensemble = self._fitted_ensemble(X, y, sample_weight, fit_params)
         pool = read_ensemble(ensemble)
-        if is_dask(X):
-            found = compress_on_cluster(pool, X, y, settings, sample_weight)
-        else:
-            found = compress_pool(pool, X, y, settings, sample_weight)
+        walk = compress_on_cluster if is_dask(X) else compress_pool
+        with one_blas_thread():
+            found = walk(pool, X, y, settings, sample_weight)
         if self._is_frozen and self.evidence == "oob" and found.verified_by is None:
             warn_unverified()
         self._keep(found)

@@ -14,20 +14,24 @@ from sparsebag.calibration.temperature import Temperature
 from sparsebag.deploy.compiled import CompiledEnsemble
 from sparsebag.deploy.from_members import collapses_into_one, compile_members
 from sparsebag.deploy.rows import as_numbers
-from sparsebag.evidence.collect import GivenRows, collect_evidence, read_training_rows
+from sparsebag.evidence.collect import (
+    GivenRows,
+    collect_evidence,
+    read_training_rows,
+    row_weights,
+)
 from sparsebag.evidence.evidence import OOBEvidence, warn_uncovered
 from sparsebag.evidence.members import MemberPool
-from sparsebag.evidence.row_weights import row_weights
 from sparsebag.fit_weights import solve_weights
 from sparsebag.judge.choose import SHARES, Judged, choose_size, judge_rehearsal
 from sparsebag.judge.curve import RiskCurve
 from sparsebag.judge.out_of_bag import calibrate_members, judge_members
-from sparsebag.judge.rehearsal import TrainingRows, can_be_refitted, rehearse
+from sparsebag.judge.rehearsal import TrainingRows, rehearse
 from sparsebag.judge.selection import SKLEARN_NODE, Selection, Size
 from sparsebag.local.fit import Localisation, fit_gate
 from sparsebag.progress import Progress
 from sparsebag.settings import Settings
-from sparsebag.solvers.base import Solution, one_blas_thread
+from sparsebag.solvers.base import Solution
 from sparsebag.student.student import Student, students
 from sparsebag.student.teacher import Lesson, Recipe, Teacher, recipes_for
 
@@ -113,30 +117,29 @@ def compress_pool(
     """
     progress = Progress(settings.listener)
     progress.say("reading the ensemble and its rows")
-    with one_blas_thread():
-        settings = _in_bytes(pool, settings)
-        if settings.lam is None and settings.local is None and _can_be_taught(pool, settings):
-            given = read_training_rows(
-                pool, X, y, source=settings.source, sample_weight=sample_weight, verify=verify
-            )
-            return _checked(_teach(pool, given, settings, progress), settings)
-        evidence = collect_evidence(
-            pool,
-            X,
-            y,
-            source=settings.source,
-            sample_weight=sample_weight,
-            class_votes=settings.class_votes,
-            dtype=settings.evidence_dtype,
-            n_jobs=settings.n_jobs,
-            verify=verify,
+    settings = _in_bytes(pool, settings)
+    if settings.lam is None and settings.local is None and _can_be_taught(pool, settings):
+        given = read_training_rows(
+            pool, X, y, source=settings.source, sample_weight=sample_weight, verify=verify
         )
-        return _checked(_weigh(pool, X, evidence, settings, progress, solution), settings)
+        return _checked(_teach(pool, given, settings, progress), settings)
+    evidence = collect_evidence(
+        pool,
+        X,
+        y,
+        source=settings.source,
+        sample_weight=sample_weight,
+        class_votes=settings.class_votes,
+        dtype=settings.evidence_dtype,
+        n_jobs=settings.n_jobs,
+        verify=verify,
+    )
+    return _checked(_weigh(pool, X, evidence, settings, progress, solution), settings)
 
 
 def _can_be_taught(pool: MemberPool, settings: Settings) -> bool:
     is_tree = all(member.is_tree for member in pool.members) and pool.own_weights is None
-    known = settings.source == "holdout" or can_be_refitted(pool) or settings.rehearsal is False
+    known = settings.source == "holdout" or pool.can_be_refitted or settings.rehearsal is False
     return settings.refine is not None and is_tree and known
 
 
@@ -236,7 +239,7 @@ def _student(
     def nbytes(kept: MemberPool) -> int:
         calibrator = None if calibration is None else calibration.calibrator
         equal = np.full(len(kept.members), 1.0 / len(kept.members))
-        return _file_bytes(compile_members(kept, equal, settings.floor, calibrator), pool)
+        return _named(compile_members(kept, equal, settings.floor, calibrator), pool).file_bytes
 
     found = made(allowed)
     if most_bytes is None:
@@ -453,12 +456,10 @@ def _checked(found: Compressed, settings: Settings) -> Compressed:
     return found
 
 
-def _file_bytes(compiled: CompiledEnsemble, pool: MemberPool) -> int:
-    """Of the saved file, which holds the columns' names too."""
+def _named(compiled: CompiledEnsemble, pool: MemberPool) -> CompiledEnsemble:
+    """With the columns' names, which the file holds too."""
     names = getattr(pool.source, "feature_names_in_", None)
-    if names is not None:
-        compiled = replace(compiled, feature_names=tuple(map(str, names)))
-    return compiled.file_bytes
+    return compiled if names is None else replace(compiled, feature_names=tuple(map(str, names)))
 
 
 def _nodes(member: Any) -> int:
@@ -470,7 +471,7 @@ def _weighted_bytes(pool: MemberPool, weights: np.ndarray, settings: Settings) -
     kept = np.flatnonzero(weights)
     calibrator = None if settings.calibration is None else Temperature(1.0)
     compiled = compile_members(pool.keep(kept), weights[kept], settings.floor, calibrator)
-    return _file_bytes(compiled, pool)
+    return _named(compiled, pool).file_bytes
 
 
 def _is_larger(found: Compressed, pool: MemberPool, settings: Settings) -> bool:
@@ -522,7 +523,7 @@ def _finished(
     after = Size(
         members=compiled.n_models,
         nodes=sum(_nodes(member) for member in kept.members),
-        nbytes=_file_bytes(compiled, pool),
+        nbytes=_named(compiled, pool).file_bytes,
         comparisons=_comparisons(kept),
     )
     noun = "trees" if all(member.is_tree for member in pool.members) else "members"

@@ -98,6 +98,7 @@ def _read_forest(forest: Any) -> MemberPool:
         n_features=int(forest.n_features_in_),
         n_rows=_remembered_rows(forest),
         source=forest,
+        can_be_refitted=True,
     )
 
 
@@ -132,6 +133,7 @@ def _read_bag(bag: Any) -> MemberPool:
         n_features=n_features,
         n_rows=_remembered_rows(bag),
         source=bag,
+        can_be_refitted=True,
     )
 
 

@@ -186,6 +186,8 @@ class MemberPool:
         Why the in-bag rows are unknown, where they are; ends a sentence.
     own_weights : ndarray of shape (N,) or None
         What the ensemble itself weighs its members' votes by, on the simplex; None: equally.
+    can_be_refitted : bool
+        Whether ``clone(source)`` can be fitted to other rows, by ``fit`` and ``n_estimators``.
     """
 
     members: tuple[Member, ...]
@@ -198,6 +200,7 @@ class MemberPool:
     source: Any
     no_in_bag: str = ""
     own_weights: np.ndarray | None = None
+    can_be_refitted: bool = False
 
     def prepare(self, X: Any) -> Any:
         """X in the form the members read, converted once for all of them.

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from sklearn.base import clone
 
-from sparsebag.evidence.from_ensemble import BAGS, FORESTS, read_ensemble
+from sparsebag.evidence.from_ensemble import read_ensemble
 from sparsebag.evidence.members import MemberPool, take_rows
 from sparsebag.progress import Progress
 from sparsebag.student.student import students, trees_for
@@ -95,20 +95,6 @@ class Rehearsal:
     excess: np.ndarray
     votes: tuple[tuple[np.ndarray, ...], ...]
     widening: float
-
-
-def can_be_refitted(pool: MemberPool) -> bool:
-    """Whether copies of the ensemble can be fitted.
-
-    Parameters
-    ----------
-    pool : MemberPool
-
-    Returns
-    -------
-    bool
-    """
-    return isinstance(pool.source, FORESTS + BAGS)
 
 
 def rehearse(
