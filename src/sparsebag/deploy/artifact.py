@@ -51,8 +51,6 @@ HEADER = (
 )
 ABSENT = {"feature_names": None, "categories": None, "gate": None}
 """Keys that a header may leave out."""
-LARGEST_VOTE = 1e150
-"""Sums of leaves stay far from where float64 ends."""
 CALIBRATORS: dict[str, Callable[..., Calibrator]] = {Temperature.kind: Temperature}
 """Kinds that files hold, to what makes them of their parameters, one number each."""
 
@@ -274,15 +272,16 @@ def _check_groups(
             raise ArtifactError("its members read another number of features")
         if any(g.n_features > n_features for g in groups):
             raise ArtifactError("its members read features that do not exist")
+    most = 1e150  # sums of leaves stay far from where float64 ends
     for group in groups:
         if isinstance(group, FlatTrees):
             largest = float(np.abs(group.values).max(initial=0.0)) * group.n_members
-            if not largest <= LARGEST_VOTE:
+            if not largest <= most:
                 raise ArtifactError("its leaves say more than can be summed")
-            sound = 0.0 < group.total <= LARGEST_VOTE
+            sound = 0.0 < group.total <= most
         else:
             total = float(np.sum(group.weights))
-            sound = bool(np.all(group.weights >= 0.0)) and 0.0 < total <= LARGEST_VOTE
+            sound = bool(np.all(group.weights >= 0.0)) and 0.0 < total <= most
         if is_vote and not sound:
             raise ArtifactError("its members' weights make no probabilities")
 

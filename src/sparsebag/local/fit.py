@@ -22,13 +22,10 @@ from sparsebag.evidence.evidence import OOBEvidence
 from sparsebag.local.gate import LinearGate, bounded, softmax, standardised
 from sparsebag.solvers.base import one_blas_thread
 
-FOLDS = 5
 FEWEST_ROWS = 200
 """Below, folds cannot tell a gate from luck."""
 MOST_ROWS = 4000
 """Rows a gate is fitted to; more change it little."""
-MOST_ELEMENTS = 2**25
-"""Votes, or features, of these rows (256 MiB)."""
 ERRORS = 3.0
 """Standard errors a gain must be above zero by, for "auto": three shapes are tried, and the
 largest gain is taken. At 2 plain forests get gates that lose on test rows."""
@@ -198,9 +195,10 @@ def _cross_fitted(
     rows: RowVotes, floor: float, moments: tuple[np.ndarray, ...], shape: Shape, seed: int
 ) -> np.ndarray:
     """Each row's weights, by a gate that was fitted without its fold."""
-    fold = np.random.default_rng(seed).permutation(rows.n_rows) % FOLDS
+    n_folds = 5
+    fold = np.random.default_rng(seed).permutation(rows.n_rows) % n_folds
     weights = np.empty(rows.mask.shape)
-    for f in range(FOLDS):
+    for f in range(n_folds):
         others = rows.take(np.flatnonzero(fold != f))
         gate = GateProblem(others, floor, *moments).fit(shape)
         weights[fold == f] = gate.weights(rows.features[fold == f])
@@ -260,7 +258,7 @@ class RowVotes:
             usable &= (on_host(evidence.oob_mask)[:, active] != 0).sum(axis=1) >= 2
         rows = np.flatnonzero(usable)
         wide = max(len(active) * (evidence.n_classes or 1), X.shape[1])
-        most = min(MOST_ROWS, MOST_ELEMENTS // wide)
+        most = min(MOST_ROWS, 2**25 // wide)  # 256 MiB
         if len(rows) > most:
             rows = np.sort(np.random.default_rng(seed).choice(rows, most, replace=False))
         taken = evidence.take_members(active).take(rows)

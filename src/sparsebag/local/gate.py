@@ -11,8 +11,6 @@ CLIP = 5.0
 """Standard deviations from the mean beyond which a feature has no more influence."""
 BLOCK_ELEMENTS = 2**21
 """Numbers held at a time (16 MiB)."""
-LARGEST_LOGIT = 1e100
-"""Far from where float64 ends; a fitted gate stays below a hundred."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,7 +69,7 @@ class LinearGate:
         with np.errstate(over="ignore"):  # no row may overflow a logit
             h = CLIP * np.abs(self.down).sum(axis=1) + np.abs(self.offset)
             logits = np.abs(self.base) + np.abs(self.up).sum(axis=1)
-        if not max(h.max(), logits.max()) <= LARGEST_LOGIT:
+        if not max(h.max(), logits.max()) <= 1e100:  # far from where float64 ends
             raise ValueError("the gate's coefficients are too large.")
 
     @property
