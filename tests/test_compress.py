@@ -24,9 +24,8 @@ from sklearn.ensemble import (
     VotingClassifier,
     VotingRegressor,
 )
-from sklearn.exceptions import NotFittedError
 from sklearn.frozen import FrozenEstimator
-from sklearn.linear_model import LinearRegression, LogisticRegression, Ridge
+from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.naive_bayes import GaussianNB
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -305,9 +304,6 @@ def test_a_list_judged_by_held_out_rows(container):
     assert copied.report(X[JUDGE], y[JUDGE], baseline=models).n_rows == len(JUDGE)
 
 
-# -- bad input --------------------------------------------------------------------------------
-
-
 def test_a_pipeline_is_told_what_to_do_and_that_works():
     X, y = CANCER
     pipe = make_pipeline(StandardScaler(), RandomForestClassifier(N, random_state=0)).fit(X, y)
@@ -315,46 +311,6 @@ def test_a_pipeline_is_told_what_to_do_and_that_works():
     with pytest.raises(TypeError, match=re.escape(advice)):
         compress(pipe, X, y)
     assert compress(pipe[-1], pipe[:-1].transform(X), y, max_estimators=5).n_active_ <= 5
-
-
-def test_what_cannot_be_compressed(forest):
-    X, y = CANCER
-    with pytest.raises(TypeError, match="cannot compress a LogisticRegression; pass a Bagging"):
-        compress(LogisticRegression(), X, y)
-    with pytest.raises(TypeError, match="cannot compress a ndarray; pass a Bagging"):
-        compress(X, X, y)
-    with pytest.raises(NotFittedError, match="this RandomForestClassifier is not fitted"):
-        compress(RandomForestClassifier(), X, y)
-    with pytest.raises(NotFittedError, match="this GaussianNB is not fitted"):
-        compress([GaussianNB(), GaussianNB()], X, y, evidence="holdout")
-    with pytest.raises(ValueError, match="the list of models is empty"):
-        compress([], X, y)
-    with pytest.raises(ValueError, match="one member only"):
-        compress([GaussianNB().fit(X, y)], X, y, evidence="holdout")
-    with pytest.raises(ValueError, match="mixes classifiers and regressors"):
-        compress([GaussianNB().fit(X, y), Ridge().fit(X, y)], X, y, evidence="holdout")
-    with pytest.raises(NotFittedError, match="left out of this pickle or copy"):
-        compress(pickle.loads(pickle.dumps(compress(forest, X, y))).estimator, X, y)
-
-
-def test_a_compressed_ensemble_is_no_ensemble_to_compress(forest):
-    with pytest.raises(TypeError, match="cannot compress a SparseBaggingClassifier"):
-        compress(compress(forest, *CANCER), *CANCER)
-
-
-def test_a_list_without_in_bag_rows_needs_held_out_ones():
-    X, y = CANCER
-    models = [GaussianNB().fit(X, y), DecisionTreeClassifier().fit(X, y)]
-    with pytest.raises(ValueError, match=r"pass estimators_samples=.*evidence='holdout'"):
-        compress(models, X, y)
-    with pytest.raises(ValueError, match="estimators_samples has 1 entries for 2 models"):
-        compress(models, X, y, estimators_samples=[np.arange(3)])
-
-
-@pytest.mark.parametrize("name", ["estimators_samples", "estimators_features"])
-def test_an_ensemble_knows_its_own_rows_and_columns(name, forest):
-    with pytest.raises(ValueError, match="belong to a plain list of models; RandomForestClass"):
-        compress(forest, *CANCER, **{name: [np.arange(3)] * N})
 
 
 class OtherClassifier:

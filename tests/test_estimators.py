@@ -20,6 +20,7 @@ from sklearn.ensemble import (
     RandomForestRegressor,
     VotingClassifier,
 )
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression, RidgeClassifier
 from sklearn.naive_bayes import GaussianNB
@@ -29,6 +30,9 @@ from sklearn.tree import DecisionTreeClassifier
 
 from sparsebag import SparseBaggingClassifier, SparseBaggingRegressor, compress
 from sparsebag.settings import DEFAULT_FLOOR
+from sparsebag.solvers.active_set import ActiveSet
+from sparsebag.solvers.projected_gradient import ProjectedGradient
+from sparsebag.solvers.slsqp import SLSQP
 
 CANCER = load_breast_cancer(return_X_y=True)
 IRIS = load_iris(return_X_y=True)
@@ -410,3 +414,25 @@ def test_sample_weight_reaches_both_the_ensemble_and_the_loss():
     assert_array_equal(small.predict_proba(X), both.predict_proba(X))
     forest_only = clone(frozen).fit(X, y)
     assert not np.array_equal(small.predict_proba(X), forest_only.predict_proba(X))
+
+
+def test_a_bag_without_bootstrap_that_draws_fewer_rows_has_unseen_ones():
+    bag = BaggingClassifier(n_estimators=30, bootstrap=False, max_samples=0.5, random_state=0)
+    weights = {"refine": None, "max_estimators": 8}
+    assert SparseBaggingClassifier(bag, **weights).fit(*IRIS).n_active_ <= 8
+    assert SparseBaggingClassifier(bag, lam=0.0).fit(*IRIS).n_active_ < 30
+
+
+@pytest.mark.parametrize(
+    "solver",
+    [ProjectedGradient(max_iter=1), ActiveSet(max_iter=1), SLSQP(max_iter=1)],
+    ids=lambda solver: solver.name,
+)
+def test_a_solver_that_stops_early_warns_with_its_gap_and_stays_on_the_simplex(solver):
+    small = SparseBaggingClassifier(small_forest(), lam=0.0, solver=solver)
+    with pytest.warns(ConvergenceWarning, match=r"iteration limit, .*stationarity gap \d\.\d+e"):
+        small.fit(*CANCER)
+    assert not small.solution_.status.success
+    assert small.weights_.min() >= 0
+    assert small.weights_.sum() == pytest.approx(1)
+    assert small.score(*CANCER) > 0.9

@@ -154,23 +154,6 @@ def test_tensors_without_values(way, kind, name):
         way(**{**tensors, name: change(tensors[name])})
 
 
-@pytest.mark.parametrize("call", [sb.fit_weights, sb.stream_rows])
-def test_nothing(call):
-    with pytest.raises(ValueError, match=r"predictions are missing; pass what the members predict"):
-        call(None, MASK, Y)
-
-
-@pytest.mark.parametrize("lam", [-1, np.nan, np.inf, True, [0.1]])
-def test_a_strength_that_is_none(lam):
-    with pytest.raises(ValueError, match="The 'lam' parameter of fit_weights must be"):
-        sb.fit_weights(VOTES, MASK, Y, loss="squared_error", lam=lam)
-
-
-def test_matrices_have_no_strength_of_their_own():
-    with pytest.raises(ValueError, match="lam='auto' needs an ensemble"):
-        sb.fit_weights(VOTES, MASK, Y, loss="squared_error", lam="auto")
-
-
 @pytest.mark.parametrize(
     ("start", "said"),
     [

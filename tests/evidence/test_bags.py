@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.ensemble import BaggingClassifier, BaggingRegressor
-from sklearn.linear_model import LinearRegression, LogisticRegression
+from sklearn.linear_model import LogisticRegression
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.svm import SVC
-from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
+from sklearn.tree import DecisionTreeClassifier
 
 from evidence.votes import classes, evidence_of, numbers
 from sparsebag.evidence.from_ensemble import read_ensemble
@@ -98,27 +98,6 @@ def test_a_class_drawn_with_no_weight(base):
     assert np.all(evidence.votes[evidence.oob_mask] <= 1)
 
 
-class ShortProbabilities(ClassifierMixin, BaseEstimator):
-    """Knows three classes and answers for two."""
-
-    def fit(self, X, y):
-        self.classes_ = np.unique(y)
-        return self
-
-    def predict(self, X):
-        return np.zeros(len(X), dtype=int)
-
-    def predict_proba(self, X):
-        return np.full((len(X), 2), 0.5)
-
-
-def test_fewer_probabilities_than_classes_is_an_error():
-    X, y = classes()
-    bag = BaggingClassifier(ShortProbabilities(), 3, random_state=0).fit(X, y)
-    with pytest.raises(ValueError, match=r"predict_proba has 2 columns .* classes_ has 3"):
-        evidence_of(bag, X, y)
-
-
 class NoClasses(ClassifierMixin, BaseEstimator):
     """A voter without classes_; a bag can use it, so can we."""
 
@@ -161,23 +140,3 @@ def test_reading_leaves_the_bag_as_it_was():
     before = pickle.dumps(bag)
     evidence_of(bag, X, y)
     assert pickle.dumps(bag) == before
-
-
-@pytest.mark.parametrize("base", [DecisionTreeRegressor(), LinearRegression()])
-def test_multi_output_is_an_error(base):
-    X, y = numbers()
-    bag = BaggingRegressor(base, 3).fit(X, np.c_[y, y])
-    with pytest.raises(ValueError, match="multi-output ensembles are not supported"):
-        evidence_of(bag, X, y)
-
-
-def test_one_member_is_an_error():
-    X, y = classes()
-    with pytest.raises(ValueError, match="one member only"):
-        evidence_of(BaggingClassifier(None, 1).fit(X, y), X, y)
-
-
-def test_one_class_is_an_error():
-    X, y = classes()
-    with pytest.raises(ValueError, match=r"one class only \(7\); classification needs two"):
-        evidence_of(BaggingClassifier(None, 3).fit(X, np.full(len(y), 7)), X, y)

@@ -6,7 +6,6 @@ import pickle
 import numpy as np
 import pytest
 from sklearn.ensemble import (
-    ExtraTreesClassifier,
     ExtraTreesRegressor,
     RandomForestClassifier,
     RandomForestRegressor,
@@ -47,16 +46,6 @@ def test_warm_start_keeps_every_seed():
     np.testing.assert_array_equal(votes, evidence_of(whole, X, y).votes)
 
 
-def test_warm_start_on_other_rows_is_found_out():
-    X, y = classes()
-    other_X, other_y = classes(seed=1)
-    forest = RandomForestClassifier(3, warm_start=True, random_state=0).fit(X, y)
-    forest.set_params(n_estimators=8).fit(other_X, other_y)
-    for rows in ((X, y), (other_X, other_y)):
-        with pytest.raises(ValueError, match="not the ensemble's training rows"):
-            evidence_of(forest, *rows)
-
-
 def test_pickled_copied_and_frozen_forests_give_the_same_evidence():
     X, y = classes()
     forest = RandomForestClassifier(5, random_state=0).fit(X, y)
@@ -86,26 +75,6 @@ def test_a_forest_of_another_version_says_so():
     assert evidence_of(forest, X, y, source="holdout").n_members == 5
 
 
-@pytest.mark.parametrize("forest", [ExtraTreesClassifier, ExtraTreesRegressor])
-def test_no_bootstrap_is_an_error(forest):
-    X, y = classes()
-    fitted = forest(3).fit(X, y)
-    with pytest.raises(
-        ValueError, match=r"no out-of-bag rows.*bootstrap=False.*evidence='holdout'"
-    ):
-        evidence_of(fitted, X, y)
-
-
-def test_multi_output_is_an_error():
-    X, y = numbers()
-    for forest, targets in (
-        (RandomForestRegressor(3), np.c_[y, y]),
-        (RandomForestClassifier(3), np.c_[y > 0, y > 1]),
-    ):
-        with pytest.raises(ValueError, match="multi-output ensembles are not supported"):
-            evidence_of(forest.fit(X, targets), X, y)
-
-
 def test_labels_of_every_kind():
     X, y = classes()
     kinds = {
@@ -119,29 +88,6 @@ def test_labels_of_every_kind():
         forest = RandomForestClassifier(4, random_state=0).fit(X, labels)
         evidence = evidence_of(forest, X, labels)
         np.testing.assert_array_equal(evidence.classes[evidence.target], labels)
-
-
-def test_an_unknown_class_is_an_error():
-    X, y = classes()
-    forest = RandomForestClassifier(3, random_state=0).fit(X, y)
-    for labels in (np.where(y == 0, 9, y), y.astype(str), np.where(y == 0, np.nan, y)):
-        with pytest.raises(ValueError, match=r"class the ensemble was not trained on \("):
-            evidence_of(forest, X, labels)
-
-
-def test_targets_that_cannot_be_are_errors():
-    X, y = numbers()
-    forest = RandomForestRegressor(3, random_state=0).fit(X, y)
-    with pytest.raises(ValueError, match="y must hold numbers for regression"):
-        evidence_of(forest, X, np.array(["a"] * len(y)))
-    with pytest.raises(ValueError, match="y holds NaN or infinity"):
-        evidence_of(forest, X, np.where(y > 0, np.inf, y))
-    with pytest.raises(ValueError, match=r"y has shape \(150, 2\).*one target a row"):
-        evidence_of(forest, X, np.c_[y, y])
-    with pytest.raises(ValueError, match=r"y has shape \(\)"):
-        evidence_of(forest, X, None)
-    with pytest.raises(ValueError, match=r"X has 150 rows but y has 149"):
-        evidence_of(forest, X, y[:-1])
 
 
 def test_targets_that_single_precision_blurs_are_kept_in_double():

@@ -6,7 +6,6 @@ import hypothesis
 import numpy as np
 import pandas as pd
 import pytest
-import scipy.sparse as sp
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
@@ -250,126 +249,12 @@ def test_arrays_of_other_libraries_stay_what_they_are(tensor, mask, y, library):
         classification(xp.asarray(true), xp.asarray(mask[1:]), y)
 
 
-# -- what is refused ---------------------------------------------------------------------------
-
-RNG = np.random.default_rng(1)
-P, T = RNG.random((ROWS, MEMBERS)), RNG.dirichlet(np.ones(CLASSES), size=(ROWS, MEMBERS))
-MASK, Y = RNG.random((ROWS, MEMBERS)) < 0.6, np.arange(ROWS) % CLASSES
-MASK[3] = True
-
-
-def changed(values, value, *place):
-    values = values.copy()
-    values[place] = value
-    return values
-
-
-WRONG_CLASS = np.zeros_like(T)
-WRONG_CLASS[np.arange(ROWS), :, (Y + 1) % CLASSES] = 1.0
-ONE_VALUE = r"y must have one value a row, got shape \(12, 2\); multi"
-NO_FINITE = "NaN or infinity where the mask says out of bag, first in row 3 of member 2"
-OTHER_MASK = r"oob_mask has shape \(.*\) but predictions have \("
-ALL_ZERO = "every member gives every row's true class probability zero"
-REFUSED = [
-    (classification, (P[:, 0], None, Y), {}, r"\(rows, members\) or .*classes\), got \(12,\)"),
-    (regression, (T, MASK, Y), {}, r"must have shape \(rows, members\), got \(12, 4, 3\)"),
-    (classification, (P[:, :0], None, Y), {}, r"predictions are empty \(shape \(12, 0\)\)"),
-    (regression, (P[:0], None, Y[:0]), {}, "predictions are empty"),
-    *((classification, (g, MASK[:, 1:], Y), {}, OTHER_MASK) for g in (P, T)),
-    *((classification, (P, np.ones(n, bool), Y), {}, OTHER_MASK) for n in ((), (4, 12), (0, 4))),
-    *((regression, (changed(P, v, 3, 2), MASK, Y), {}, NO_FINITE) for v in (np.nan, np.inf)),
-    (classification, (changed(P, np.nan, 3, 2), MASK, Y), {}, NO_FINITE),
-    (classification, (changed(T, -np.inf, 3, 2, 1), MASK, Y), {}, NO_FINITE),
-    *(
-        (
-            classification,
-            (changed(given, value, *place), None, Y),
-            {},
-            rf"probabilities between 0 and 1 \(the first that is none is {value}\d*, in row 3 of "
-            r"member 2\); for regression pass loss=",
-        )
-        for value in (-0.1, 1.1)
-        for given, place in ((P, (3, 2)), (T, (3, 2, 1)))
-    ),
-    *(
-        (
-            classification,
-            (changed(T, T[3, 2] / 2, 3, 2).astype(dtype), MASK, Y),
-            {"every_class": every_class},
-            r"must sum to 1 \(to within 0.001\); some are off by 0.5; divide them by their sum",
-        )
-        for dtype in (np.float16, np.float64)
-        for every_class in (False, True)
-    ),
-    (classification, (np.zeros_like(P), MASK, Y), {}, ALL_ZERO),
-    (classification, (np.zeros_like(T), MASK, Y), {}, ALL_ZERO),
-    (classification, (np.where(MASK, 0.0, 0.9), MASK, Y), {}, ALL_ZERO),
-    (classification, (WRONG_CLASS, None, Y), {}, f"{ALL_ZERO}.*in the order of labels="),
-    *((make, (P, MASK, np.c_[Y, Y]), {}, ONE_VALUE) for make in (classification, regression)),
-    *(
-        (make, (P, MASK, Y[:-1]), {}, "y has 11 values for 12 rows; pass 12, one a row")
-        for make in (classification, regression)
-    ),
-    (
-        classification,
-        (P, sp.csr_array(MASK), Y),
-        {},
-        r"a SciPy sparse .* pass oob_mask.toarray\(\)",
-    ),
-    (regression, (sp.coo_matrix(P), MASK, Y), {}, r"a SciPy .* pass predictions.toarray\(\)"),
-    *(
-        (regression, (P, MASK, changed(Y * 1.0, v, 0)), {}, "y holds NaN or infinity; leave those")
-        for v in (np.nan, np.inf)
-    ),
-    (classification, (P, MASK, Y + 0.5), {}, r"y is not made of classes .* loss='squared_error'"),
-    (classification, (P, MASK, changed(Y * 1.0, np.nan, 0)), {}, "y is not made of classes"),
-    (
-        classification,
-        (P, MASK, np.array([1, "a"] * (ROWS // 2), dtype=object)),
-        {},
-        "y mixes labels that cannot be sorted",
-    ),
-    (
-        classification,
-        (P, MASK, 0 * Y + 7),
-        {},
-        r"y has one class only \(\[7\]\); classification needs",
-    ),
-    (classification, (P, MASK, Y), {"labels": [0, 1]}, r"labels= does not name \(.*2.*\)"),
-    (classification, (P, MASK, Y), {"labels": ["0", "1", "2"]}, "labels= does not name"),
-    (classification, (T, MASK, Y), {"labels": [0, 1, 2, 2]}, "labels= names a class twice"),
-    (
-        classification,
-        (T, MASK, Y),
-        {"labels": [0, 1, 2, 3]},
-        "have 3 classes but y and labels have 4",
-    ),
-    (classification, (T, MASK, Y % 2), {}, "have 3 classes but y and labels have 2"),
-    (classification, (P, MASK, Y), {"every_class": True}, "reads every class; pass predictions of"),
-    (classification, (P, MASK, Y), {"sample_weight": -np.ones(ROWS)}, "must not be negative"),
-    (
-        classification,
-        (P, MASK, Y),
-        {"sample_weight": np.zeros(ROWS)},
-        "must not be zero everywhere",
-    ),
-    (classification, (P, MASK, Y), {"sample_weight": np.ones(11)}, "has 11 values for 12 rows"),
-    (classification, (P, MASK, Y), {"sample_weight": 2.0}, r"one value a row, .*; pass 12\."),
-]
-
-
-@pytest.mark.parametrize(("make", "given", "how", "said"), REFUSED)
-def test_one_sentence(make, given, how, said):
-    with pytest.raises(ValueError, match=said):
-        make(*given, **how)
-
-
-def test_what_looks_wrong_and_is_not(tensor, mask, y):
+def test_what_looks_wrong_and_is_not(proba, tensor, mask, y):
     in_bag = np.where(mask[:, :, None], tensor, 0.9)  # nobody reads those
     assert classification(in_bag, mask, y).n_rows == ROWS
     assert classification(np.round(tensor, 4), None, y).n_rows == ROWS  # printed digits
-    assert classification(P, MASK, np.full(ROWS, 7), labels=[7, 8]).n_classes == 2
-    evidence = classification(P, MASK, Y, sample_weight=np.arange(ROWS))
+    assert classification(proba, mask, np.full(ROWS, 7), labels=[7, 8]).n_classes == 2
+    evidence = classification(proba, mask, y, sample_weight=np.arange(ROWS))
     np.testing.assert_array_equal(evidence.sample_weight, np.arange(ROWS))
 
 

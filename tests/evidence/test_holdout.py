@@ -11,7 +11,6 @@ from sklearn.ensemble import (
     VotingClassifier,
     VotingRegressor,
 )
-from sklearn.exceptions import NotFittedError
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.linear_model import LinearRegression, LogisticRegression, Ridge
 from sklearn.neighbors import KNeighborsClassifier
@@ -172,47 +171,6 @@ def test_text_for_pipelines():
         evidence = evidence_of(voter, given, y, source="holdout")
         expected = voter.predict_proba(texts)[np.arange(len(y)), y]
         np.testing.assert_allclose(uniform_vote(evidence), expected, rtol=1e-6)
-
-
-def test_other_columns_are_the_members_own_error_and_name_it():
-    (X, y), (X_new, y_new) = halves(*classes(n_rows=300))
-    voter = VotingClassifier(CLASSIFIERS, voting="soft").fit(X, y)
-    with pytest.raises(ValueError, match="X has 5 features, but LogisticRegression") as caught:
-        evidence_of(voter, X_new[:, :5], y_new, source="holdout")
-    assert caught.value.__notes__ == ["(raised by member 0, a LogisticRegression)"]
-
-
-def test_rows_and_targets_must_agree():
-    X, y = classes()
-    voter = VotingClassifier(CLASSIFIERS, voting="soft").fit(X, y)
-    with pytest.raises(ValueError, match="X has 150 rows but y has 149; pass one target a row"):
-        evidence_of(voter, X, y[:-1], source="holdout")
-
-
-def test_a_voter_has_no_out_of_bag_rows():
-    X, y = classes()
-    voter = VotingClassifier(CLASSIFIERS).fit(X, y)
-    with pytest.raises(ValueError, match=r"no out-of-bag rows.*saw every training row"):
-        evidence_of(voter, X, y)
-
-
-@pytest.mark.parametrize(
-    "ensemble",
-    [VotingClassifier(CLASSIFIERS), ExtraTreesClassifier(), RandomForestClassifier()],
-    ids=lambda ensemble: type(ensemble).__name__,
-)
-def test_unfitted_is_an_error(ensemble):
-    X, y = classes()
-    name = type(ensemble).__name__
-    with pytest.raises(NotFittedError, match=f"this {name} is not fitted; fit it first"):
-        evidence_of(ensemble, X, y, source="holdout")
-
-
-@pytest.mark.parametrize("thing", [LogisticRegression(), make_pipeline(StandardScaler()), 3])
-def test_what_is_not_an_ensemble_is_an_error(thing):
-    X, y = classes()
-    with pytest.raises(TypeError, match=f"cannot read a {type(thing).__name__}; pass a fitted"):
-        evidence_of(thing, X, y, source="holdout")
 
 
 def test_training_rows_are_not_held_out():

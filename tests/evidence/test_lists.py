@@ -3,8 +3,7 @@
 import numpy as np
 import pandas as pd
 import pytest
-from sklearn.exceptions import NotFittedError
-from sklearn.linear_model import LinearRegression, LogisticRegression, Ridge
+from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -12,7 +11,6 @@ from sklearn.svm import LinearSVC
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
 from evidence.votes import bootstrapped, classes, evidence_of, numbers
-from sparsebag.evidence.from_ensemble import read_ensemble
 from sparsebag.evidence.members import FittedMembers
 
 
@@ -139,81 +137,3 @@ def test_models_of_other_libraries():
     np.testing.assert_array_equal(evidence.votes[:, 0], np.where(y == 1, 0.25, 0.75))
     evidence = evidence_of([DuckRegressor(), DuckRegressor()], X, X[:, 1], source="holdout")
     assert evidence.task == "regression"
-
-
-def test_a_list_without_its_bags_is_an_error():
-    X, y = classes()
-    models = bootstrapped(DecisionTreeClassifier(), X, y).models
-    with pytest.raises(ValueError, match=r"no out-of-bag rows.*pass estimators_samples="):
-        evidence_of(models, X, y)
-
-
-def test_lists_that_cannot_be_read():
-    X, y = classes()
-    tree, line = DecisionTreeClassifier().fit(X, y), LinearRegression().fit(X, y)
-    with pytest.raises(ValueError, match="the list of models is empty"):
-        read_ensemble([])
-    with pytest.raises(ValueError, match="one member only"):
-        read_ensemble([tree])
-    with pytest.raises(ValueError, match="mixes classifiers and regressors"):
-        read_ensemble([tree, line])
-    with pytest.raises(NotFittedError, match="this LogisticRegression is not fitted; fit it first"):
-        read_ensemble([tree, LogisticRegression()])
-    with pytest.raises(TypeError, match="entry 1 of the list is a tuple, not a model"):
-        read_ensemble([tree, ("tree", tree)])
-    with pytest.raises(TypeError, match=r"entry 0 of the list is a .*, not a model"):
-        read_ensemble([DecisionTreeClassifier, tree])
-    with pytest.raises(ValueError, match="string classes and some have numbers"):
-        read_ensemble([tree, DecisionTreeClassifier().fit(X, y.astype(str))])
-    with pytest.raises(ValueError, match="multi-output"):
-        read_ensemble([tree, DecisionTreeClassifier().fit(X, np.c_[y, y])])
-    with pytest.raises(ValueError, match="multi-output"):
-        read_ensemble([DecisionTreeRegressor().fit(X, X[:, :2])] * 2)
-    with pytest.raises(ValueError, match="multi-output"):
-        evidence_of([LinearRegression().fit(X, X[:, :2])] * 2, X, y, source="holdout")
-
-
-def test_what_is_known_of_the_models_must_fit_them():
-    X, y = classes()
-    models = bootstrapped(DecisionTreeClassifier(), X, y, 2).models
-    rows = [np.arange(10)] * 2
-    with pytest.raises(ValueError, match="estimators_samples has 3 entries for 2 models"):
-        read_ensemble(FittedMembers(models, [*rows, rows[0]]))
-    with pytest.raises(ValueError, match="estimators_features has 1 entries for 2 models"):
-        read_ensemble(FittedMembers(models, rows, [np.arange(6)]))
-    for wrong in (np.ones(150, dtype=bool), np.ones(3), np.array([-1, 2]), np.ones((2, 2), int)):
-        with pytest.raises(ValueError, match=r"one array of row indices .*np\.flatnonzero\(mask\)"):
-            read_ensemble(FittedMembers(models, [rows[0], wrong]))
-    with pytest.raises(ValueError, match="names 3 columns for model 0, which was fitted on 6"):
-        read_ensemble(FittedMembers(models, rows, [np.arange(3)] * 2))
-    with pytest.raises(ValueError, match="member 0 was trained on column 9 and X has 6 columns"):
-        evidence_of(FittedMembers(models, rows, [np.arange(4, 10)] * 2), X, y)
-    with pytest.raises(ValueError, match="a member was trained on row 150 and X has 150 rows"):
-        evidence_of(FittedMembers(models, [rows[0], np.array([150])]), X, y)
-
-
-def test_trees_of_different_width_need_their_columns():
-    X, y = classes()
-    models = [DecisionTreeClassifier().fit(X, y), DecisionTreeClassifier().fit(X[:, :4], y)]
-    with pytest.raises(
-        ValueError, match=r"different numbers of columns \(6, 4\); pass estimators_features="
-    ):
-        evidence_of(models, X, y, source="holdout")
-    given = FittedMembers(models, None, [np.arange(6), np.arange(4)])
-    assert evidence_of(given, X, y, source="holdout").n_members == 2
-
-
-def test_named_columns_in_another_order_are_an_error():
-    X, y = classes()
-    frame = pd.DataFrame(X, columns=list("abcdef"))
-    models = [DecisionTreeClassifier().fit(frame, y) for _ in range(2)]
-    with pytest.raises(ValueError, match=r"column names differ .*'f' in place of 'a'"):
-        evidence_of(models, frame[list("fbcdea")], y, source="holdout")
-
-
-def test_a_tree_is_never_fed_fewer_columns_than_it_reads():
-    """Single precision skips scikit-learn's checks, which would be a read out of bounds here."""
-    X, y = classes()
-    models = [DecisionTreeClassifier().fit(X, y), LogisticRegression().fit(X, y)]
-    with pytest.raises(ValueError, match="X has 4 features, but DecisionTreeClassifier"):
-        evidence_of(models, X[:, :4].astype(np.float32), y, source="holdout")

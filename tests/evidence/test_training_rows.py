@@ -3,7 +3,6 @@
 import warnings
 
 import numpy as np
-import pandas as pd
 import pytest
 from sklearn.ensemble import (
     BaggingClassifier,
@@ -142,23 +141,6 @@ def test_one_row_fewer_or_more(kind, name):
         evidence_of(model, X[1:], y[1:])
     with pytest.raises(ValueError, match="it has 201 rows and the ensemble was fitted on 200"):
         evidence_of(model, np.r_[X, X[:1]], np.r_[y, y[:1]])
-
-
-@pytest.mark.parametrize(("kind", "name"), MODELS)
-def test_other_columns(kind, name):
-    model, X, y = fitted(kind, name)
-    with pytest.raises(ValueError, match="X has 5 columns but the ensemble was fitted on 6"):
-        evidence_of(model, X[:, 1:], y)
-    with pytest.raises(ValueError, match="X has 7 columns but the ensemble was fitted on 6"):
-        evidence_of(model, np.c_[X, y], y)
-
-
-def test_other_column_names():
-    X, y = classes()
-    frame = pd.DataFrame(X, columns=list("abcdef"))
-    forest = RandomForestClassifier(5, random_state=0).fit(frame, y)
-    with pytest.raises(ValueError, match=r"column names differ .*'A' in place of 'a'"):
-        evidence_of(forest, frame.rename(columns={"a": "A"}), y)
 
 
 def test_the_sentence_names_what_was_found():
