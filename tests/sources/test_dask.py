@@ -185,6 +185,10 @@ def test_bad_input_gets_one_sentence():
         sb.fit_weights(da.from_array(X)[da.from_array(y) > 0], None, y)
     with pytest.raises(ValueError, match="oob_mask has 10 rows and the others 600"):
         sb.fit_weights(dX, np.ones((10, 8), bool), y)
+    with pytest.raises(ValueError, match="predictions has no rows"):
+        sb.fit_weights(dX[:0], None, y[:0])
+    with pytest.raises(ValueError, match=r"on Dask; pass it to sparsebag\.fit_weights as it is"):
+        sb.stream_rows(dX, None, y)
     with pytest.raises(TypeError, match=r"predictions is a Delayed.*; pass a Dask array"):
         sb.fit_weights(dask.delayed(X), None, y)
     with pytest.raises(TypeError, match="y is a task; pass a Dask array"):

@@ -410,6 +410,10 @@ MISTAKES = {
         "missing.npy does not exist; pass the path of a file that numpy.save wrote.",
     ),
     "a folder": (lambda: sb.stream_rows(".", None, Y), "is a folder, and a path names a file"),
+    "a row for a block": (
+        lambda: regression((VOTES[0], MASK[0], Y[0])),
+        "regression predictions must have shape (rows, members), got (5,)",
+    ),
     "two entries": (lambda: regression(BLOCK, (VOTES, Y)), "got 2 entries"),
     "an array for a block": (lambda: regression(BLOCK, VOTES), "got ndarray"),
     "another number of members": (
@@ -502,6 +506,7 @@ def test_a_parquet_file_that_cannot_be_read(tmp_path):
         sb.stream_rows(path)
     for columns, said in (
         ({"votes": [[0.5, 0.5]]}, "has no column 'y'"),
+        ({"votes": [0.5, 0.5], "y": [0, 1]}, "must hold a list of numbers a row in 'votes'"),
         ({"votes": [[0.5, 0.5], [0.5]], "y": [0, 1]}, "votes of 1 to 2 members; every row needs 2"),
         ({"votes": [[0.5, 0.5], [0.5, None]], "y": [0, 1]}, "holds nulls in votes"),
     ):

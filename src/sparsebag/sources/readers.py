@@ -18,6 +18,7 @@ from sparsebag.evidence.from_predictions import (
 )
 from sparsebag.evidence.members import Task, check_labels
 from sparsebag.evidence.readable import check_given, check_readable
+from sparsebag.sources.dask import is_dask
 from sparsebag.sources.stream import RowStream
 
 Array = Any
@@ -92,6 +93,8 @@ def stream_rows(
         if is_parquet:
             return ParquetRows(predictions, about)
         return GeneratedRows(predictions, about)
+    if is_dask(predictions):
+        raise ValueError("predictions is on Dask; pass it to sparsebag.fit_weights as it is.")
     if isinstance(predictions, Iterator):
         raise ValueError(
             "predictions is a generator, which can be read once; pass the function that starts it."
@@ -264,7 +267,10 @@ class ParquetRows(RowStream):
                 if name not in names:
                     raise ValueError(f"{self._path} has no column {name!r}.")
             self._names = [n for n in ("votes", "oob_mask", "y", "sample_weight") if n in names]
-            self._itemsize = file.schema_arrow.field("votes").type.value_type.bit_width // 8
+            kind = getattr(file.schema_arrow.field("votes").type, "value_type", None)
+            if kind is None:
+                raise ValueError(f"{self._path} must hold a list of numbers a row in 'votes'.")
+            self._itemsize = kind.bit_width // 8
             self.n_rows = file.metadata.num_rows
             first = next(file.iter_batches(1, columns=["votes"]), None)
             if first is None:
@@ -342,8 +348,9 @@ class GeneratedRows(RowStream):
         first = next(self._given(), None)
         if first is None:
             raise ValueError("the stream gave no rows; there is nothing to judge the members by.")
-        shape = _shape(first[0])
-        self.n_members, self.has_mask = shape[1] if len(shape) > 1 else 0, first[1] is not None
+        if len(_shape(first[0])) < 2:
+            about.block(first, "block 0")  # which says what is wrong with it
+        self.n_members, self.has_mask = _shape(first[0])[1], first[1] is not None
 
     def blocks(self, block_bytes: int | None = None) -> Iterator[OOBEvidence]:
         """All rows in order; blocks that come larger than so many bytes are cut."""
