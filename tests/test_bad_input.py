@@ -126,6 +126,7 @@ ENSEMBLES = [
     (compress(FOREST, X, 1 - Y), NOT_TRAINING),
     (compress(FOREST, X[:, ::-1], Y), NOT_TRAINING),
     (compress(FOREST, X[1:], Y[1:]), NOT_TRAINING + "it has 199 rows and the ensemble was fitted"),
+    (compress(LINE, X_NUMBERS[1:], Y_NUMBERS[1:]), NOT_TRAINING + "it has 199 rows and the"),
     (compress(FOREST, X[:, 1:]), "X has 29 columns but the ensemble was fitted on 30; pass the"),
     (compress(FOREST, np.c_[X, Y]), "X has 31 columns but the ensemble was fitted on 30; pass the"),
     (compress(NAMED, FRAME.add_prefix("g")), "column names differ ... ('gf0' in place of 'f0')"),

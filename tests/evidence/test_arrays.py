@@ -4,22 +4,7 @@ import numpy as np
 import pytest
 
 import sparsebag as sb
-from sparsebag.evidence.arrays import CPU_BLOCK_ENTRIES, detached, on_host, row_blocks
-
-
-def test_what_is_no_tensor_stays_itself():
-    for values in (np.arange(3), [1, 2], None, "a"):
-        assert detached(values) is values
-    assert on_host((1, 2)).tolist() == [1, 2]
-
-
-def test_a_tensor_loses_its_gradient_and_nothing_else():
-    torch = pytest.importorskip("torch")
-    learnt = torch.ones(3, requires_grad=True)
-    assert not detached(learnt).requires_grad
-    assert detached(learnt).data_ptr() == learnt.data_ptr()
-    assert learnt.requires_grad
-    assert on_host(learnt * 2).tolist() == [2, 2, 2]
+from sparsebag.evidence.arrays import CPU_BLOCK_ENTRIES, row_blocks
 
 
 @pytest.mark.parametrize("loss", ["log_loss", "squared_error"])

@@ -63,31 +63,6 @@ def test_true_class_probabilities(proba, mask, y):
     assert evidence.classes.tolist() == [0, 1, 2]
 
 
-def test_every_class(tensor, mask, y):
-    evidence = classification(tensor, mask, y, every_class=True)
-    true = np.take_along_axis(tensor, y[:, None, None], axis=2)[:, :, 0]
-    np.testing.assert_array_equal(evidence.votes, np.where(mask, true, 0))
-    for c, plane in enumerate(evidence.class_votes):
-        np.testing.assert_array_equal(plane.toarray(), np.where(mask, tensor[:, :, c], 0))
-
-
-def test_every_class_is_kept_only_if_asked_for(tensor, mask, y):
-    assert classification(tensor, mask, y).class_votes is None
-
-
-def test_two_classes_need_no_planes(rng, mask):
-    tensor = rng.dirichlet(np.ones(2), size=(ROWS, MEMBERS))
-    evidence = classification(tensor, mask, np.arange(ROWS) % 2, every_class=True)
-    assert evidence.class_votes is None
-
-
-def test_the_true_class_is_all_that_three_axes_add(tensor, mask, y):
-    true = np.take_along_axis(tensor, y[:, None, None], axis=2)[:, :, 0]
-    three, two = classification(tensor, mask, y), classification(true, mask, y)
-    np.testing.assert_array_equal(three.votes, two.votes)
-    np.testing.assert_array_equal(three.target, two.target)
-
-
 def test_no_mask_means_every_row_is_unseen(proba, y):
     evidence = classification(proba, None, y)
     assert evidence.oob_mask is None
@@ -119,12 +94,6 @@ def test_precision(mask, y, given, kept):
     evidence = classification(votes, mask, y)
     assert evidence.votes.dtype == kept
     np.testing.assert_array_equal(evidence.votes, np.where(mask, votes.astype(kept), 0))
-
-
-@pytest.mark.parametrize("kind", [list, pd.DataFrame])
-def test_predictions_of_every_kind(proba, mask, y, kind):
-    given = proba.tolist() if kind is list else kind(proba)
-    np.testing.assert_array_equal(classification(given, mask, y).votes, np.where(mask, proba, 0))
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -193,15 +162,6 @@ def test_string_and_boolean_targets(proba, mask, y):
         np.testing.assert_array_equal(evidence.classes[evidence.target], np.asarray(given))
 
 
-def test_all_zero_predictions_are_fine_in_regression(mask, y):
-    assert not regression(np.zeros((ROWS, MEMBERS)), mask, y).votes.any()
-
-
-def test_single_precision_may_overshoot_one(mask, y):
-    proba = np.full((ROWS, MEMBERS), np.nextafter(np.float32(1), np.float32(2)), np.float32)
-    assert classification(proba, mask, y).votes.max() > 1
-
-
 @hypothesis.settings(max_examples=60, deadline=None, derandomize=True)
 @hypothesis.given(
     hnp.arrays(np.float64, (9, 5, 3), elements=st.floats(0, 1)),
@@ -254,6 +214,12 @@ def test_what_looks_wrong_and_is_not(proba, tensor, mask, y):
     assert classification(in_bag, mask, y).n_rows == ROWS
     assert classification(np.round(tensor, 4), None, y).n_rows == ROWS  # printed digits
     assert classification(proba, mask, np.full(ROWS, 7), labels=[7, 8]).n_classes == 2
+    over_one = np.full(proba.shape, np.nextafter(np.float32(1), np.float32(2)), np.float32)
+    assert classification(over_one, mask, y).votes.max() > 1
+    assert not regression(0 * proba, mask, y).votes.any()
+    assert classification(tensor, mask, y).class_votes is None  # kept only if asked for
+    two = classification(np.stack([proba, 1 - proba], axis=2), mask, y % 2, every_class=True)
+    assert two.class_votes is None  # two classes need none
     evidence = classification(proba, mask, y, sample_weight=np.arange(ROWS))
     np.testing.assert_array_equal(evidence.sample_weight, np.arange(ROWS))
 

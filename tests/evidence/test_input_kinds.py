@@ -20,7 +20,6 @@ from sklearn.svm import LinearSVC
 from sklearn.tree import DecisionTreeClassifier
 
 from evidence.votes import classes, evidence_of, numbers
-from sparsebag.evidence.members import take_rows
 
 ENSEMBLES = {
     "forest": RandomForestClassifier(8, random_state=0),
@@ -139,6 +138,16 @@ def test_strings_in_a_bag_of_pipelines():
     assert evidence.verified_by == "out-of-bag predictions"
 
 
+@pytest.mark.parametrize("kind", [np.asarray, list, pd.Series, lambda w: np.asarray(w)[:, None]])
+def test_row_weights_travel_in_double_precision(kind):
+    X, y = classes()
+    forest = RandomForestClassifier(4, random_state=0).fit(X, y)
+    assert evidence_of(forest, X, y).sample_weight is None
+    evidence = evidence_of(forest, X, y, sample_weight=kind(np.arange(len(y))))
+    assert evidence.sample_weight.dtype == np.float64
+    np.testing.assert_array_equal(evidence.sample_weight, np.arange(len(y)))
+
+
 @pytest.mark.parametrize("form", ["column", "DataFrame", "Series", "list", "strings"])
 def test_targets_in_every_form(form):
     X, y = classes()
@@ -153,11 +162,3 @@ def test_targets_in_every_form(form):
         "strings": pd.Series(names[y]).astype("category"),
     }[form]
     np.testing.assert_array_equal(evidence_of(forest, X, given).target, y)
-
-
-def test_take_rows():
-    X = np.arange(12).reshape(4, 3)
-    for given in (X, pd.DataFrame(X, index=list("wxyz")), sp.csr_array(X), X.tolist()):
-        taken = take_rows(given, np.array([3, 1]))
-        taken = taken.toarray() if sp.issparse(taken) else np.asarray(taken)
-        np.testing.assert_array_equal(taken, X[[3, 1]])

@@ -71,29 +71,27 @@ def test_a_block_is_predicted_once_for_all_classes(both, monkeypatch):
     assert len(calls) == len(votes._pool.members)
 
 
-def test_no_class_there_is_not_is_given(both):
-    with pytest.raises(IndexError):
-        both[1].class_votes[4]
-
-
-def test_trees_keep_sparse_votes_of_any_size(monkeypatch):
+def test_planes_are_stored_only_where_needed_and_small(monkeypatch):
+    X, y = classes(4)
+    forest = RandomForestClassifier(6, random_state=0).fit(X, y)
+    assert evidence_of(forest, X, y).class_votes is None
+    for dtype in (np.float32, np.float64):
+        evidence = evidence_of(forest, X, y, class_votes=True, dtype=dtype)
+        assert {plane.dtype for plane in evidence.class_votes} == {np.dtype(dtype)}
+        stored = sum(plane.nnz for plane in evidence.class_votes)
+        assert stored == evidence.oob_mask.sum()  # fully grown: one class a leaf
+    small = evidence_of(bag().fit(X, y), X, y, class_votes="on_demand").class_votes
     monkeypatch.setattr(collect, "MOST_CLASS_VOTES", 0)
-    X, y = classes(3)
-    forest = RandomForestClassifier(4, random_state=0).fit(X, y)
-    planes = evidence_of(forest, X, y, class_votes="on_demand").class_votes
-    assert all(sp.issparse(plane) for plane in planes)
-
-
-def test_small_problems_predict_once():
-    X, y = classes(3)
-    planes = evidence_of(bag().fit(X, y), X, y, class_votes="on_demand").class_votes
-    assert all(sp.issparse(plane) for plane in planes)
+    of_trees = evidence_of(forest, X, y, class_votes="on_demand").class_votes
+    assert all(sp.issparse(plane) for plane in (*small, *of_trees))
+    two = RandomForestClassifier(4, random_state=0).fit(X, y > 1)
+    assert evidence_of(two, X, y > 1, class_votes=True).class_votes is None
 
 
 def test_compress_never_holds_the_tensor(monkeypatch):
     monkeypatch.setattr(collect, "MOST_CLASS_VOTES", 0)
     n_classes, n_members = 12, 60
-    X, y = classes(n_classes, n_rows=60_000)
+    X, y = classes(n_classes, n_rows=20_000)
     model = BaggingClassifier(GaussianNB(), n_members, max_features=0.5, random_state=0).fit(X, y)
     tensor = len(y) * n_members * n_classes * 4
     tracemalloc.start()

@@ -1,8 +1,5 @@
 """`OOBEvidence`: its parallel arrays are sliced together, and uncovered rows are counted."""
 
-import dataclasses
-import warnings
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -10,8 +7,6 @@ from hypothesis import strategies as st
 
 from sparsebag.evidence.evidence import (
     OOBEvidence,
-    UncoveredRowsWarning,
-    warn_uncovered,
     zero_in_bag,
 )
 from sparsebag.evidence.from_predictions import from_predictions
@@ -32,13 +27,6 @@ def evidence():
         task="classification",
         sample_weight=np.arange(1.0, ROWS + 1),
         every_class=True,
-    )
-
-
-def regression(mask, sample_weight=None):
-    mask = np.asarray(mask, dtype=bool)
-    return OOBEvidence(
-        np.ones(mask.shape), mask, np.ones(len(mask)), "regression", sample_weight=sample_weight
     )
 
 
@@ -85,26 +73,6 @@ def test_rows_and_members_are_taken_in_either_order(rows, members):
     np.testing.assert_array_equal(one.oob_mask, other.oob_mask)
 
 
-def test_held_out_evidence_has_no_mask_to_slice():
-    whole = OOBEvidence(np.ones((5, 3)), None, np.arange(5), "regression")
-    assert whole.take([0, 1]).oob_mask is None
-    assert whole.take_members(np.array([0])).oob_mask is None
-    assert whole.covered().all()
-    assert warn_uncovered(whole) == 0
-
-
-def test_evidence_is_frozen(evidence):
-    with pytest.raises(dataclasses.FrozenInstanceError):
-        evidence.votes = None
-
-
-def test_shapes_and_sizes(evidence):
-    assert (evidence.n_rows, evidence.n_members, evidence.n_classes) == (ROWS, MEMBERS, 3)
-    planes = sum(p.data.nbytes + p.indices.nbytes + p.indptr.nbytes for p in evidence.class_votes)
-    assert evidence.nbytes == evidence.votes.nbytes + evidence.oob_mask.nbytes + planes
-    assert regression(np.ones((2, 2))).n_classes is None
-
-
 def test_planes_may_be_dense():
     """On an accelerator they are (there is no sparse matrix there)."""
     votes = np.ones((5, 3))
@@ -112,43 +80,6 @@ def test_planes_may_be_dense():
     assert whole.nbytes == 3 * votes.nbytes
     assert whole.take([0, 2]).class_votes[1].shape == (2, 3)
     assert whole.take_members(np.array([1])).class_votes[0].shape == (5, 1)
-
-
-def test_covered():
-    mask = [[1, 0], [0, 0], [0, 1], [1, 1]]
-    np.testing.assert_array_equal(regression(mask).covered(), [True, False, True, True])
-
-
-def test_uncovered_rows_warn_once_with_their_number():
-    mask = np.ones((8, 3))
-    mask[[1, 4, 6]] = 0
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        assert warn_uncovered(regression(mask)) == 3
-    assert [w.category for w in caught] == [UncoveredRowsWarning]
-    text = str(caught[0].message)
-    assert text.startswith("3 of 8 rows are out of bag for no member and are left out; ")
-
-
-def test_covered_rows_do_not_warn():
-    assert warn_uncovered(regression(np.eye(4))) == 0
-
-
-def test_no_covered_row_is_an_error():
-    with pytest.raises(ValueError, match="no row is out of bag for any member"):
-        warn_uncovered(regression(np.zeros((4, 3))))
-
-
-def test_covered_rows_without_weight_are_an_error():
-    mask = np.array([[1, 1], [0, 0], [1, 0]])
-    with pytest.raises(ValueError, match="every row that some member has out of bag has sample_w"):
-        warn_uncovered(regression(mask, sample_weight=np.array([0.0, 1.0, 0.0])))
-
-
-def test_losses_that_read_every_class_need_every_class():
-    two_axes = from_predictions(np.full((6, 2), 0.5), None, np.arange(6) % 3, task="classification")
-    with pytest.raises(ValueError, match="reads every class, but the evidence holds only"):
-        two_axes.channels("every_class")
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])

@@ -1,0 +1,354 @@
+"""Reading forests, bags, voters and lists: what each member says of each row it has not seen."""
+
+import copy
+import pickle
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.compose import make_column_transformer
+from sklearn.ensemble import (
+    BaggingClassifier,
+    BaggingRegressor,
+    ExtraTreesClassifier,
+    ExtraTreesRegressor,
+    RandomForestClassifier,
+    RandomForestRegressor,
+    VotingClassifier,
+    VotingRegressor,
+)
+from sklearn.feature_extraction.text import TfidfVectorizer
+from sklearn.frozen import FrozenEstimator
+from sklearn.linear_model import LinearRegression, LogisticRegression, Ridge
+from sklearn.neighbors import KNeighborsClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder, StandardScaler
+from sklearn.svm import SVC, LinearSVC
+from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
+
+from evidence.votes import bootstrapped, classes, evidence_of, numbers, uniform_vote
+from sparsebag.evidence.members import FittedMembers
+
+
+def by_hand(model, X, y):
+    """What one model gives the true class (labels are 0, 1, ... or sorted), or predicts."""
+    if hasattr(model, "predict_proba"):
+        return model.predict_proba(X)[np.arange(len(y)), np.searchsorted(model.classes_, y)]
+    return model.predict(X) == y if hasattr(model, "classes_") else model.predict(X)
+
+
+def assert_votes_by_hand(given, X, y, evidence):
+    for j, model in enumerate(given.models):
+        rows = np.setdiff1d(np.arange(len(y)), given.estimators_samples[j])
+        block = X[rows]
+        if given.estimators_features is not None:
+            block = block[:, given.estimators_features[j]]
+        np.testing.assert_array_equal(evidence.votes[rows, j], by_hand(model, block, y[rows]))
+        np.testing.assert_array_equal(np.flatnonzero(evidence.oob_mask[:, j]), rows)
+
+
+# -- forests and bags; their votes equal scikit-learn's in test_oob_vote_equals_sklearn.py ---------
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        RandomForestClassifier(6, random_state=0, max_samples=0.3),
+        RandomForestClassifier(6, random_state=0, class_weight="balanced"),
+        BaggingClassifier(None, 6, random_state=0, bootstrap=False, max_samples=60),
+        BaggingClassifier(LogisticRegression(), 6, random_state=0, max_samples=0.5),
+    ],
+    ids=["forest", "weighted", "pasting", "bag"],
+)
+def test_masks_copies_and_the_model_itself(model):
+    """The mask is the complement of the bags; pickles and copies say the same; nothing changes."""
+    X, y = classes()
+    model.fit(np.r_[X, X], np.r_[y, y])  # a repeated row is unseen unless it was drawn itself
+    X, y = np.r_[X, X], np.r_[y, y]
+    before = pickle.dumps(model)
+    evidence = evidence_of(model, X, y)
+    for j, rows in enumerate(model.estimators_samples_):
+        np.testing.assert_array_equal(np.flatnonzero(~evidence.oob_mask[:, j]), np.unique(rows))
+    assert pickle.dumps(model) == before
+    for again in (pickle.loads(before), copy.deepcopy(model), FrozenEstimator(model)):
+        np.testing.assert_array_equal(evidence_of(again, X, y).votes, evidence.votes)
+
+
+def test_pasting_every_row_leaves_none():
+    X, y = classes()
+    bag = BaggingClassifier(None, 5, bootstrap=False, max_features=0.5).fit(X, y)
+    for class_votes in (False, True):
+        assert not evidence_of(bag, X, y, class_votes=class_votes).covered().any()
+
+
+def test_a_class_missing_from_a_bootstrap_gets_no_vote():
+    X, y = classes(2)
+    y[0] = 2
+    bag = BaggingClassifier(KNeighborsClassifier(3), 12, random_state=0).fit(X, y)
+    missing = [j for j, member in enumerate(bag.estimators_) if len(member.classes_) == 2]
+    assert 0 < len(missing) < 12
+    evidence = evidence_of(bag, X, y, class_votes=True)
+    for j in missing:
+        assert not evidence.class_votes[2][:, [j]].toarray().any()
+        assert np.all(evidence.votes[y == 2, j] == 0)
+    total = sum(plane.toarray() for plane in evidence.class_votes)
+    np.testing.assert_allclose(total[evidence.oob_mask], 1.0, rtol=1e-6)
+    for base in (SVC(), DecisionTreeClassifier(), LogisticRegression()):  # seen with no weight
+        bag = BaggingClassifier(base, 8, random_state=0).fit(X, y)
+        evidence = evidence_of(bag, X, y, class_votes=True)
+        assert evidence.n_classes == 3
+        assert np.all(evidence.votes[evidence.oob_mask] <= 1)
+
+
+class NoClasses(ClassifierMixin, BaseEstimator):
+    """A voter without classes_; a bag can use it, so can we."""
+
+    def fit(self, X, y):
+        self.most_ = np.bincount(y).argmax()
+        return self
+
+    def predict(self, X):
+        return np.full(len(X), self.most_)
+
+
+def test_a_voter_without_classes():
+    X, y = classes()
+    bag = BaggingClassifier(NoClasses(), 4, random_state=0).fit(X, y)
+    evidence = evidence_of(bag, X, y)
+    assert np.array_equal(evidence.votes[:, 0] == 1, evidence.oob_mask[:, 0] & (y == 2))
+
+
+def test_warm_start():
+    """A forest keeps every seed; a bag forgets its first bags, but not its members."""
+    X, y = classes()
+    forest = RandomForestClassifier(3, warm_start=True, random_state=0).fit(X, y)
+    forest.set_params(n_estimators=8).fit(X, y)
+    whole = RandomForestClassifier(8, random_state=0).fit(X, y)
+    np.testing.assert_array_equal(evidence_of(forest, X, y).votes, evidence_of(whole, X, y).votes)
+    bag = BaggingClassifier(None, 3, warm_start=True, random_state=0).fit(X, y)
+    bag.set_params(n_estimators=5).fit(X, y)
+    assert evidence_of(bag, *classes(seed=1), source="holdout").n_members == 5
+
+
+def test_labels_of_every_kind():
+    X, y = classes()
+    kinds = {
+        "floats": np.array([0.0, 1.0, 2.0])[y],
+        "booleans": y > 0,
+        "negative": np.array([-5, 0, 7])[y],
+        "strings": np.array(["b", "a", "c"])[y],
+        "objects": np.array(["b", "a", "c"], dtype=object)[y],
+    }
+    for labels in kinds.values():
+        forest = RandomForestClassifier(4, random_state=0).fit(X, labels)
+        evidence = evidence_of(forest, X, labels)
+        np.testing.assert_array_equal(evidence.classes[evidence.target], labels)
+
+
+def test_targets_that_single_precision_blurs_are_kept_in_double():
+    X, y = numbers()
+    seconds = 1.7e9 + np.round(y)  # clock times of one day, in seconds since 1970
+    forest = RandomForestRegressor(30, random_state=0).fit(X, seconds)
+    evidence = evidence_of(forest, X, seconds)
+    assert evidence.votes.dtype == np.float64
+    rows = evidence.oob_mask[:, 0]
+    np.testing.assert_array_equal(evidence.votes[rows, 0], forest.estimators_[0].predict(X[rows]))
+
+
+# -- lists of models, with the rows and columns of each --------------------------------------------
+
+
+@pytest.mark.parametrize("n_columns", [None, 4])
+@pytest.mark.parametrize(
+    ("model", "data"),
+    [
+        (DecisionTreeClassifier(), classes),
+        (LogisticRegression(), classes),
+        (LinearSVC(), classes),
+        (KNeighborsClassifier(), classes),
+        (make_pipeline(StandardScaler(), LogisticRegression()), classes),
+        (DecisionTreeRegressor(max_depth=4), numbers),
+        (Ridge(), numbers),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_lists(model, data, n_columns):
+    X, y = data()
+    given = bootstrapped(model, X, y, n_columns=n_columns)
+    assert_votes_by_hand(given, X, y, evidence_of(given, X, y, dtype=np.float64))
+
+
+def test_trees_beside_other_models():
+    """Not all members are trees, so X stays as given; the trees' leaves are proof all the same."""
+    X, y = classes()
+    trees = bootstrapped(DecisionTreeClassifier(), X, y, 3)
+    linear = bootstrapped(LogisticRegression(), X, y, 3, seed=1)
+    given = FittedMembers(
+        [*trees.models, *linear.models], [*trees.estimators_samples, *linear.estimators_samples]
+    )
+    for rows in (X, X.astype(np.float32)):
+        evidence = evidence_of(given, rows, y, dtype=np.float64)
+        assert evidence.verified_by == "leaf counts"
+    assert_votes_by_hand(given, X, y, evidence_of(given, X, y, dtype=np.float64))
+    shuffled = np.random.default_rng(0).permutation(len(y))
+    with pytest.raises(ValueError, match="not the ensemble's training rows"):
+        evidence_of(given, X[shuffled], y[shuffled])
+
+
+def test_models_that_know_different_classes():
+    X, y = classes()
+    names = np.array(["c", "a", "b"])[y]
+    first = LogisticRegression().fit(X[y != 2], names[y != 2])
+    second = LogisticRegression().fit(X[y != 0], names[y != 0])
+    evidence = evidence_of([first, second], X, names, source="holdout", class_votes=True)
+    assert evidence.classes.tolist() == ["a", "b", "c"]
+    assert np.all(evidence.votes[y == 2, 0] == 0)
+    assert np.all(evidence.votes[y == 0, 1] == 0)
+    expected = first.predict_proba(X[y == 1])[:, 0]
+    np.testing.assert_allclose(evidence.votes[y == 1, 0], expected, rtol=1e-6)
+
+
+def test_an_empty_bag_makes_every_row_unseen():
+    X, y = classes()
+    models = [DecisionTreeClassifier(random_state=j).fit(*classes(seed=1)) for j in range(3)]
+    evidence = evidence_of(FittedMembers(models, [[], [], []]), X, y)
+    assert evidence.oob_mask.all()
+    assert evidence.verified_by is None
+
+
+def test_columns_of_a_data_frame_keep_their_names():
+    X, y = classes()
+    frame = pd.DataFrame(X, columns=list("abcdef"))
+    columns = [np.array([0, 2, 3]), np.array([5, 1, 4])]
+    for model in (LogisticRegression, DecisionTreeClassifier):
+        models = [model().fit(frame.iloc[:, c], y) for c in columns]
+        evidence = evidence_of(FittedMembers(models, None, columns), frame, y, source="holdout")
+        for j, c in enumerate(columns):
+            expected = by_hand(models[j], frame.iloc[:, c], y)
+            np.testing.assert_allclose(evidence.votes[:, j], expected, rtol=1e-6)
+
+
+class Duck:
+    """Not a scikit-learn estimator: it has classes_ and predict_proba, and that will do."""
+
+    classes_ = np.array([0, 1])
+
+    def __init__(self, share):
+        self.share = share
+
+    def predict(self, X):
+        return np.zeros(len(X), dtype=int)
+
+    def predict_proba(self, X):
+        return np.tile([1 - self.share, self.share], (len(X), 1))
+
+
+class DuckRegressor:
+    def predict(self, X):
+        return X[:, 0]
+
+
+def test_models_of_other_libraries():
+    X, y = classes(2)
+    evidence = evidence_of([Duck(0.25), Duck(0.5)], X, y, source="holdout")
+    np.testing.assert_array_equal(evidence.votes[:, 0], np.where(y == 1, 0.25, 0.75))
+    evidence = evidence_of([DuckRegressor(), DuckRegressor()], X, X[:, 1], source="holdout")
+    assert evidence.task == "regression"
+
+
+# -- rows held out ---------------------------------------------------------------------------------
+
+MODELS = [
+    ("logistic", LogisticRegression()),
+    ("tree", DecisionTreeClassifier(max_depth=3, random_state=0)),
+    ("neighbours", KNeighborsClassifier()),
+    ("gone", "drop"),
+]
+VOTES_ONLY = [(f"{c}", LinearSVC(C=c)) for c in (0.01, 0.1, 1.0)]
+REGRESSORS = [("tree", DecisionTreeRegressor()), ("gone", "drop"), ("line", LinearRegression())]
+
+
+@pytest.mark.parametrize(
+    ("ensemble", "data"),
+    [
+        (VotingClassifier(MODELS, voting="soft"), classes),
+        (VotingClassifier(MODELS), classes),  # reads probabilities where there are some
+        (VotingClassifier(VOTES_ONLY), classes),
+        (VotingRegressor(REGRESSORS), numbers),
+        (ExtraTreesClassifier(5, random_state=0), classes),
+        (ExtraTreesRegressor(5, random_state=0), numbers),
+        (RandomForestClassifier(5, random_state=0), classes),
+        (BaggingRegressor(Ridge(), 5, random_state=0), numbers),
+    ],
+    ids=["soft", "hard", "votes", "regressor", "extra trees", "extra regression", "forest", "bag"],
+)
+@pytest.mark.parametrize("as_list", [False, True])
+def test_every_member_votes_on_held_out_rows(ensemble, data, as_list):
+    X, y = data(n_rows=301)
+    new, y_new = X[1::2], y[1::2]
+    ensemble.fit(X[::2], y[::2])
+    given = list(ensemble.estimators_) if as_list else ensemble
+    evidence = evidence_of(given, new, y_new, source="holdout", dtype=np.float64)
+    assert (evidence.oob_mask, evidence.source, evidence.verified_by) == (None, "holdout", None)
+    assert evidence.votes.shape == (150, len(ensemble.estimators_))
+    for j, member in enumerate(ensemble.estimators_):
+        np.testing.assert_array_equal(evidence.votes[:, j], by_hand(member, new, y_new))
+
+
+def test_string_labels_and_a_class_that_held_out_rows_lack():
+    X, y = classes(n_rows=300)
+    names = np.array(["wolf", "ape", "cat"])[y]
+    voter = VotingClassifier(MODELS, voting="soft").fit(X[::2], names[::2])
+    rows = np.flatnonzero((np.arange(300) % 2 == 1) & (y != 1))
+    evidence = evidence_of(voter, X[rows], names[rows], source="holdout", class_votes=True)
+    assert evidence.classes.tolist() == ["ape", "cat", "wolf"]
+    assert set(evidence.target) == {1, 2}
+    assert len(evidence.class_votes) == 3
+    for j, member in enumerate(voter.estimators_):
+        expected = member.predict_proba(X[rows])[np.arange(len(rows)), evidence.target]
+        np.testing.assert_allclose(evidence.votes[:, j], expected, rtol=1e-6)
+
+
+def table(X):
+    """A DataFrame with a text column, and columns by name."""
+    kinds = np.where(X[:, 0] > 0, "high", "low")
+    return pd.DataFrame({"kind": kinds, "a": X[:, 1], "b": X[:, 2]})
+
+
+def test_data_frames_with_strings_for_pipelines():
+    def columns():
+        return make_column_transformer((OneHotEncoder(), ["kind"]), (StandardScaler(), ["a", "b"]))
+
+    X, y = classes(n_rows=300)
+    new, y_new = table(X[1::2]), y[1::2]
+    pipelines = [
+        ("logistic", make_pipeline(columns(), LogisticRegression())),
+        ("tree", make_pipeline(columns(), DecisionTreeClassifier(max_depth=3))),
+    ]
+    voter = VotingClassifier(pipelines, voting="soft").fit(table(X[::2]), y[::2])
+    expected = voter.predict_proba(new)[np.arange(len(y_new)), y_new]
+    in_any_order = new[["b", "kind", "a"]].assign(more=1)
+    for ensemble in (voter, list(voter.estimators_)):
+        for frame in (new, in_any_order):
+            evidence = evidence_of(ensemble, frame, y_new, source="holdout", block_rows=40)
+            np.testing.assert_allclose(uniform_vote(evidence), expected, rtol=1e-5)
+
+
+def test_text_for_pipelines():
+    texts = ["good dog", "bad cat", "good cat", "bad dog"] * 10
+    y = np.array([1, 0, 1, 0] * 10)
+    members = [
+        (f"{c}", make_pipeline(TfidfVectorizer(), LogisticRegression(C=c))) for c in (0.1, 10.0)
+    ]
+    voter = VotingClassifier(members, voting="soft").fit(texts, y)
+    for given in (texts, np.array(texts), pd.Series(texts)):
+        evidence = evidence_of(voter, given, y, source="holdout")
+        expected = voter.predict_proba(texts)[np.arange(len(y)), y]
+        np.testing.assert_allclose(uniform_vote(evidence), expected, rtol=1e-6)
+
+
+def test_training_rows_in_another_order_pass_as_held_out():
+    X, y = classes(3)
+    forest = RandomForestClassifier(6, random_state=0).fit(X, y)
+    assert evidence_of(forest, X[::-1], y[::-1], source="holdout").oob_mask is None
