@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 
 import pytest
+from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.datasets import load_iris
 from sklearn.ensemble import RandomForestClassifier
 
@@ -71,7 +72,7 @@ def test_every_relative_link_exists():
 
 def test_contributing_loss_example_works():
     text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
-    (example,) = re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL)
+    example, _ = re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL)
     import numpy as np
 
     import sparsebag as sb
@@ -90,3 +91,37 @@ def test_contributing_loss_example_works():
         )
         assert solution.status.success
         assert solution.weights.sum() == pytest.approx(1.0)
+
+
+def test_contributing_reader_example_works(monkeypatch):
+    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    _, example = re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL)
+    from sklearn.datasets import load_iris
+    from sklearn.ensemble import RandomForestClassifier
+
+    import sparsebag as sb
+    from sparsebag.evidence import from_ensemble
+    from sparsebag.validation import check_ensemble
+
+    class MyForest(ClassifierMixin, BaseEstimator):
+        def __init__(self, forest=None):
+            self.forest = forest
+
+    scope = dict(vars(from_ensemble))
+    exec(example, scope)
+    readers = (((MyForest,), scope["_read_my_forest"]), *from_ensemble.READERS)
+    monkeypatch.setattr(from_ensemble, "READERS", readers)
+    monkeypatch.setitem(check_ensemble.__globals__, "READERS", readers)
+    X, y = load_iris(return_X_y=True)
+    inside = RandomForestClassifier(30, random_state=0).fit(X, y)
+    mine = MyForest()
+    mine.trees, mine.bags, mine.classes_ = (
+        inside.estimators_,
+        inside.estimators_samples_,
+        inside.classes_,
+    )
+    mine.n_features_in_ = 4
+    small = sb.compress(mine, X, y, max_estimators=3)
+    assert small.n_active_ <= 3
+    assert small.verified_by_ == "leaf counts"
+    assert small.score(X, y) > 0.9
