@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 
-from sparsebag.evidence.members import Member, MemberPool
+from sparsebag.evidence.members import Member
 from sparsebag.student.trees import pruned_tree
 
 
@@ -18,13 +16,3 @@ def with_leaves(member: Member, values: np.ndarray, *, is_vote: bool) -> Member:
     other = pruned_tree(member, every, leaf, values, is_vote, n_features)
     columns = np.arange(values.shape[1]) if is_vote else None
     return Member(other, None, columns)
-
-
-def with_random_leaves(pool: MemberPool, seed: int = 0) -> MemberPool:
-    """A pool of the same trees, with class shares drawn at random."""
-    rng, n = np.random.default_rng(seed), len(pool.classes)
-    members = [
-        with_leaves(m, rng.dirichlet(np.ones(n), m.estimator.tree_.node_count), is_vote=True)
-        for m in pool.members
-    ]
-    return replace(pool, members=tuple(members))
