@@ -152,6 +152,10 @@ ENSEMBLES = [
     (compress(y=np.where(Y == 0, np.nan, Y)), "y holds NaN or infinity; drop those rows"),
     (compress(NUMBERS, X_NUMBERS, np.full(N, "a")), "could not convert string to float"),
     (compress(NUMBERS, X_NUMBERS, Y_NUMBERS * np.inf), "y holds NaN or infinity"),
+    (
+        compress(RandomForestRegressor(3).fit(X, Y * 1e200), y=Y * 1e200),
+        "y holds numbers above 1e+36, ... scale the targets",
+    ),
     (compress(y=np.c_[Y, Y]), "y has shape (200, 2); multi-output problems are not supported"),
     (compress(y=None), "requires y to be passed, but the target y is None: members are judged"),
     (compress(y=Y[1:]), "X has 200 rows but y has 199"),
@@ -206,6 +210,7 @@ ENSEMBLES = [
     # -- settings, before the ensemble is fitted ---------------------------------------------------
     (unfitted(lam=-0.1), "The 'lam' parameter of SparseBaggingClassifier must be"),
     (unfitted(loss="hinge"), "loss='hinge' is not known; use 'auto' or one of"),
+    (compress(NUMBERS, X_NUMBERS, Y_NUMBERS, loss="log_loss"), "does not fit regression"),
     (unfitted(loss="squared_error"), "loss='squared_error' does not fit classification; use one"),
     (unfitted(loss=SquaredError()), "loss='squared_error' does not fit classification; use one of"),
     (unfitted(solver="simplex"), "solver='simplex' is not known; use one of ['auto', 'active_set'"),
@@ -241,56 +246,6 @@ ENSEMBLES = [
         "does classification; use SparseBaggingClassifier for it",
     ),
 ]
-BAGGING = "; pass a BaggingClassifier/Regressor, RandomForest*"
-TYPE_ERRORS = [
-    (compress(LogisticRegression()), "cannot compress a LogisticRegression" + BAGGING),
-    (compress(LogisticRegression(), evidence="holdout"), "cannot compress a LogisticRegression"),
-    (compress(X), "cannot compress a ndarray" + BAGGING),
-    (lambda: sb.compress(sb.compress(FOREST, X, Y), X, Y), "compress a SparseBaggingClassifier"),
-    (fitted_by(GradientBoostingClassifier()), "cannot compress a GradientBoostingClassifier; pass"),
-    (
-        fitted_by(FrozenEstimator(GradientBoostingClassifier())),
-        "a GradientBoostingClassifier; pass",
-    ),
-    (fitted_by(RandomForestClassifier), "cannot compress the class RandomForestClassifier; pass"),
-    (fitted_by("forest"), "cannot compress a str" + BAGGING),
-    (fitted_by(PIPE), "a Pipeline cannot be compressed as a whole;"),
-    (compress(PIPE), "sparsebag.compress(pipe[-1], pipe[:-1].transform(X), y)"),
-    (compress_list(TREES[0], ("tree", TREES[0])), "entry 1 of the list is a tuple, not a model"),
-    (compress_list(DecisionTreeClassifier, TREES[0]), "Expected an estimator instance"),
-    *[
-        (lambda call=call, given=given: call(given, X, Y), "call sparsebag.compress")
-        for call in (sb.fit_weights, sb.stream_rows)
-        for given in (FOREST, TREES, LogisticRegression())
-    ],
-]
-NOT_FITTED = [
-    (
-        compress(RandomForestClassifier()),
-        "this RandomForestClassifier is not fitted; fit it first, or let "
-        "SparseBaggingClassifier/Regressor fit it.",
-    ),
-    (
-        compress(VotingClassifier([]), evidence="holdout"),
-        "this VotingClassifier is not fitted; fit",
-    ),
-    (fitted_by(FrozenEstimator(RandomForestClassifier())), "RandomForestClassifier is not fitted"),
-    (
-        compress_list(TREES[0], LogisticRegression()),
-        "this LogisticRegression is not fitted; fit it",
-    ),
-    (
-        lambda: sb.compress(pickle.loads(pickle.dumps(sb.compress(FOREST, X, Y))).estimator, X, Y),
-        "left out of this pickle or copy",
-    ),
-    (lambda: sb.SparseBaggingRegressor().predict(X), "is not fitted yet. Call 'fit'"),
-    (lambda: sb.SparseBaggingClassifier().report(X, Y), "is not fitted yet. Call 'fit'"),
-    *[
-        (lambda m=m: getattr(sb.SparseBaggingClassifier(), m)(X), "is not fitted yet. Call 'fit'")
-        for m in ("predict", "predict_proba", "predict_log_proba")
-    ],
-]
-
 RNG = np.random.default_rng(0)
 PROBA = RNG.uniform(0.1, 0.9, (50, 4))
 TENSOR = RNG.dirichlet(np.ones(3), size=(50, 4))
@@ -401,6 +356,58 @@ MATRICES = [
             (fit_weights(oob_mask=kind(MASK)), "oob_mask"),
             (fit_weights(kind(PROBA)), "predictions"),
         )
+    ],
+]
+
+BAGGING = "; pass a BaggingClassifier/Regressor, RandomForest*"
+TYPE_ERRORS = [
+    (compress(LogisticRegression()), "cannot compress a LogisticRegression" + BAGGING),
+    (compress(LogisticRegression(), evidence="holdout"), "cannot compress a LogisticRegression"),
+    (compress(X), "cannot compress a ndarray" + BAGGING),
+    (lambda: sb.compress(sb.compress(FOREST, X, Y), X, Y), "compress a SparseBaggingClassifier"),
+    (fitted_by(GradientBoostingClassifier()), "cannot compress a GradientBoostingClassifier; pass"),
+    (
+        fitted_by(FrozenEstimator(GradientBoostingClassifier())),
+        "a GradientBoostingClassifier; pass",
+    ),
+    (fitted_by(RandomForestClassifier), "cannot compress the class RandomForestClassifier; pass"),
+    (fitted_by("forest"), "cannot compress a str" + BAGGING),
+    (fitted_by(PIPE), "a Pipeline cannot be compressed as a whole;"),
+    (compress(PIPE), "sparsebag.compress(pipe[-1], pipe[:-1].transform(X), y)"),
+    (fit_weights(loss=3), "loss must be a name or an object"),
+    (fit_weights(solver=3), "solver must be a name or an object"),
+    (compress_list(TREES[0], ("tree", TREES[0])), "entry 1 of the list is a tuple, not a model"),
+    (compress_list(DecisionTreeClassifier, TREES[0]), "Expected an estimator instance"),
+    *[
+        (lambda call=call, given=given: call(given, X, Y), "call sparsebag.compress")
+        for call in (sb.fit_weights, sb.stream_rows)
+        for given in (FOREST, TREES, LogisticRegression())
+    ],
+]
+NOT_FITTED = [
+    (
+        compress(RandomForestClassifier()),
+        "this RandomForestClassifier is not fitted; fit it first, or let "
+        "SparseBaggingClassifier/Regressor fit it.",
+    ),
+    (
+        compress(VotingClassifier([]), evidence="holdout"),
+        "this VotingClassifier is not fitted; fit",
+    ),
+    (fitted_by(FrozenEstimator(RandomForestClassifier())), "RandomForestClassifier is not fitted"),
+    (
+        compress_list(TREES[0], LogisticRegression()),
+        "this LogisticRegression is not fitted; fit it",
+    ),
+    (
+        lambda: sb.compress(pickle.loads(pickle.dumps(sb.compress(FOREST, X, Y))).estimator, X, Y),
+        "left out of this pickle or copy",
+    ),
+    (lambda: sb.SparseBaggingRegressor().predict(X), "is not fitted yet. Call 'fit'"),
+    (lambda: sb.SparseBaggingClassifier().report(X, Y), "is not fitted yet. Call 'fit'"),
+    *[
+        (lambda m=m: getattr(sb.SparseBaggingClassifier(), m)(X), "is not fitted yet. Call 'fit'")
+        for m in ("predict", "predict_proba", "predict_log_proba")
     ],
 ]
 

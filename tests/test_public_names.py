@@ -29,7 +29,6 @@ NO_EXAMPLE_NEEDED = {
     "Selection": "no one builds one; `compress` makes it, and it is printed",
     "ReliabilityCurve": "its function carries the example",
 }
-# Seen elsewhere while writing this; whoever mends one takes it off the list.
 EXTRAS = [
     *("torch", "pandas", "matplotlib", "dask", "cupy", "typer", "jinja2", "onnx", "treelite"),
     *("rich", "pyarrow", "skops"),

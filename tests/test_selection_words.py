@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import os
-import pickle
 
 import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
-from sklearn.base import clone
 from sklearn.datasets import load_breast_cancer, load_diabetes, load_digits, load_iris
 from sklearn.ensemble import BaggingClassifier, RandomForestClassifier, RandomForestRegressor
 from sklearn.linear_model import LogisticRegression
-from sklearn.model_selection import GridSearchCV
 
 import sparsebag as sb
 from sparsebag.deploy.from_members import compile_members
@@ -123,26 +120,3 @@ def test_a_file_is_never_larger_than_the_whole_ensembles(problem):
         calibrator = None if small.calibration_ is None else small.calibration_.calibrator
         whole = compile_members(pool, np.full(n, 1.0 / n), small.compile().floor, calibrator)
         assert small.nbytes_ <= whole.file_bytes
-
-
-# -- scikit-learn -----------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("how", [{"max_nodes": 0.1}, {"rehearsal": 2}, {"tolerance": 0.2}], ids=str)
-def test_clones_and_pickles(how):
-    small = sb.SparseBaggingClassifier(RandomForestClassifier(20, random_state=0), **how)
-    assert {name: clone(small).get_params()[name] for name in how} == how
-    small.fit(*IRIS)
-    again = clone(small).fit(*IRIS)
-    assert_array_equal(again.predict_proba(IRIS[0]), small.predict_proba(IRIS[0]))
-    copied = pickle.loads(pickle.dumps(small))
-    assert_array_equal(copied.predict_proba(IRIS[0]), small.predict_proba(IRIS[0]))
-    assert str(copied.selection_) == str(small.selection_)
-    assert copied.nbytes_ == small.nbytes_
-
-
-def test_a_grid_search_over_sizes():
-    small = sb.SparseBaggingRegressor(RandomForestRegressor(20, random_state=0))
-    search = GridSearchCV(small, {"max_nodes": [0.01, 0.1, 200]}, cv=3).fit(*DIABETES)
-    assert search.best_params_["max_nodes"] != 0.01
-    assert search.best_estimator_.n_nodes_ <= max(200, 0.1 * 20 * 600)

@@ -76,13 +76,6 @@ def test_explicit_values_win(explicit, preset):
     assert {name: getattr(resolved, name) for name in explicit} == explicit
 
 
-@pytest.mark.parametrize("lam", [0, 1, np.float32(0.5), np.int64(2), np.float64(0.1)])
-def test_any_number_is_a_number(lam):
-    resolved = resolve_settings(**{**AUTO, "lam": lam})
-    assert resolved.lam == lam
-    assert type(resolved.lam) is float
-
-
 NO_SIZES = [0, -1, 1.5, 2.0, 0.0, np.nan, np.inf, True, False, "10", [5]]
 NO_STRENGTHS = [True, np.nan, -np.inf, -1e-9, "0.1", [], np.array([0.1])]
 WRONG = {

@@ -159,6 +159,8 @@ def test_tensors_without_values(way, kind, name):
     [
         (np.ones(3) / 3, r"start has shape \(3,\) but there are 4 members"),
         (np.ones(4), "start sums to 4; weights must sum to one"),
+        (np.zeros(4), "zero everywhere"),
+        ([np.nan, 1.0, 0, 0], "start must hold finite weights"),
         ([1.5, -0.5, 0, 0], "start must hold finite weights that are not negative"),
         (["1", "0", "0", "0"], r"start must hold one number a member \(got strings\)"),
         (np.ma.masked_array([1.0, 0, 0, 0], [0, 0, 0, 1]), "start is a masked array of NumPy"),

@@ -229,34 +229,6 @@ def test_columns_of_a_data_frame_keep_their_names():
             np.testing.assert_allclose(evidence.votes[:, j], expected, rtol=1e-6)
 
 
-class Duck:
-    """Not a scikit-learn estimator: it has classes_ and predict_proba, and that will do."""
-
-    classes_ = np.array([0, 1])
-
-    def __init__(self, share):
-        self.share = share
-
-    def predict(self, X):
-        return np.zeros(len(X), dtype=int)
-
-    def predict_proba(self, X):
-        return np.tile([1 - self.share, self.share], (len(X), 1))
-
-
-class DuckRegressor:
-    def predict(self, X):
-        return X[:, 0]
-
-
-def test_models_of_other_libraries():
-    X, y = classes(2)
-    evidence = evidence_of([Duck(0.25), Duck(0.5)], X, y, source="holdout")
-    np.testing.assert_array_equal(evidence.votes[:, 0], np.where(y == 1, 0.25, 0.75))
-    evidence = evidence_of([DuckRegressor(), DuckRegressor()], X, X[:, 1], source="holdout")
-    assert evidence.task == "regression"
-
-
 # -- rows held out ---------------------------------------------------------------------------------
 
 MODELS = [

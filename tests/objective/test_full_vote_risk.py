@@ -87,15 +87,6 @@ def test_sparse_class_votes_give_the_dense_matrix():
     )
 
 
-@pytest.mark.parametrize("case", CASES)
-def test_held_out_votes_give_the_mean_squared_error_itself(case):
-    evidence = problems.evidence(**CASES[case], holdout=True, weighted=True)
-    w = problems.interior_point(evidence.n_members)
-    rows = np.sum(np.einsum("ijc,j->ic", residuals(evidence), w) ** 2, axis=1)
-    expected = np.average(rows, weights=evidence.sample_weight)
-    assert w @ moments_of(evidence).matrix() @ w == pytest.approx(expected, rel=1e-12)
-
-
 def test_what_lies_in_a_bag_is_not_read():
     evidence = problems.evidence("squared_error", n_rows=80)
     spoilt = np.where(evidence.oob_mask, evidence.votes, np.nan)
@@ -115,29 +106,10 @@ def test_a_pair_never_out_of_bag_together_gets_the_mean_of_the_others():
     assert np.abs(others - pair).min() > 1e-4  # and only that pair does
 
 
-def test_rows_of_one_voter_and_of_no_weight_count_for_nothing():
-    evidence = problems.evidence("squared_error", n_rows=100, n_members=5)
-    weight = np.ones(100)
-    weight[::3] = 0.0
-    used = (weight > 0) & (evidence.oob_mask.sum(axis=1) >= 2)
-    weighted = replace(evidence, sample_weight=weight)
-    assert_array_equal(pair_row_weight(weighted) > 0, used)
-    assert pair_row_weight(weighted).sum() == pytest.approx(1)
-    part = moments_of(evidence.take(used))
-    assert_allclose(moments_of(weighted).matrix(), part.matrix(), rtol=1e-12)
-
-
 def test_members_that_share_no_row_say_nothing():
     lonely = OOBEvidence(np.eye(4), np.eye(4) > 0, np.ones(4), "regression")
     with pytest.raises(ValueError, match=r"no two members have a row out of bag together.*holdout"):
         pair_row_weight(lonely)
-
-
-def test_sums_over_disjoint_rows_add():
-    evidence = problems.evidence("brier", weighted=True)
-    weight = pair_row_weight(evidence)
-    parts = [pair_moments(evidence.take(r), weight[r]) for r in (slice(0, 50), slice(50, None))]
-    assert_allclose((parts[0] + parts[1]).matrix(), moments_of(evidence).matrix(), rtol=1e-12)
 
 
 # -- members all alike ------------------------------------------------------------------------

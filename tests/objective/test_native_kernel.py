@@ -121,19 +121,6 @@ def test_the_sum_of_held_out_weights_is_exact(kernel):
     assert value == pytest.approx(2 * (1 - 0.02 / (total + 0.02)) ** 2, rel=1e-14)
 
 
-def test_held_out_predictions_go_the_general_way():
-    e = evidence("squared_error", n_members=9, holdout=True, dtype=np.float32)
-    f = Objective(e, LOSSES["squared_error"], ConcaveQuadratic(0.0))
-    assert not is_native(f)
-
-
-def test_a_pass_over_held_out_rows_counts_their_votes_alone():
-    e = evidence(n_members=9, holdout=True, dtype=np.float32)
-    f = Objective(e, LOSSES["log_loss"], ConcaveQuadratic(0.0))
-    assert is_native(f)
-    assert f.nbytes_per_pass == e.votes.nbytes
-
-
 @pytest.mark.parametrize("shape", [(1, 9), (119, 9), (120, 8), (0, 8)])
 def test_masks_of_another_shape_are_refused(shape):
     e = evidence(n_members=9, dtype=np.float32)
@@ -153,29 +140,6 @@ def test_what_is_in_the_bag_is_never_read(kernel, loss):
         found, _ = both(dirty, loss, interior_point(37))
         assert found[0] == clean[0]
         assert np.array_equal(found[1], clean[1])
-
-
-def test_votes_of_zero_meet_the_clip(kernel):
-    e = evidence(n_members=9, dtype=np.float32)
-    hard = replace(e, votes=np.zeros_like(e.votes))
-    f = Objective(hard, LOSSES["log_loss"], ConcaveQuadratic(0.0), prior_mass=0.02)
-    assert is_native(f)
-    value, _ = f.value_and_gradient(f.uniform_weights())
-    assert value == pytest.approx(-np.log(1e-15), rel=1e-6)
-
-
-def test_cuts_do_not_move_the_sums(kernel):
-    """The gradient of parts adds up to that of the whole, to single precision's last digits."""
-    e = evidence(n_rows=1000, n_members=50, dtype=np.float32)
-    whole = Objective(e, LOSSES["log_loss"], ConcaveQuadratic(0.0), prior_mass=0.02)
-    w = interior_point(50)
-    total, mass = np.zeros(50), 0.0
-    for rows in (slice(0, 333), slice(333, 700), slice(700, None)):
-        part = Objective(e.take(rows), LOSSES["log_loss"], ConcaveQuadratic(0.0), prior_mass=0.02)
-        total += part.total_weight * part.value_and_gradient(w)[1]
-        mass += part.total_weight
-    gradient = whole.value_and_gradient(w)[1]
-    assert total / mass == pytest.approx(gradient, abs=1e-6 * np.abs(gradient).max())
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,3 @@
-from dataclasses import dataclass, field, replace
-
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -11,7 +9,7 @@ from problems import evidence, interior_point, objective
 from sparsebag.evidence import arrays
 from sparsebag.evidence.evidence import OOBEvidence
 from sparsebag.objective import passes
-from sparsebag.objective.losses import LOSSES, Brier, LogLoss, resolve_loss
+from sparsebag.objective.losses import Brier, LogLoss
 from sparsebag.objective.objective import Objective
 from sparsebag.objective.passes import make_passes
 from sparsebag.objective.penalties import ConcaveQuadratic
@@ -40,57 +38,11 @@ def test_value_is_the_definition(weighted, holdout):
     assert f.value(w) == pytest.approx(naive_value(e, w, 0.05, 0.01, 0.02), rel=1e-12)
 
 
-def test_flooring_the_ratio_is_flooring_each_member():
-    e = evidence(n_classes=4)
-    floored = OOBEvidence(
-        (0.9 * e.votes + 0.1 / 4) * e.oob_mask, e.oob_mask, e.target, e.task, classes=e.classes
-    )
-    w = interior_point(e.n_members)
-    ours = Objective(e, LogLoss(), ConcaveQuadratic(0.0), floor=0.1, prior_mass=0.02)
-    theirs = Objective(floored, LogLoss(), ConcaveQuadratic(0.0), prior_mass=0.02)
-    assert ours.value(w) == pytest.approx(theirs.value(w), rel=1e-12)
-
-
 @given(scale=st.floats(0.01, 100.0), seed=st.integers(0, 50))
 def test_loss_does_not_depend_on_the_weights_scale(scale, seed):
     f = objective(lam=0.0, floor=0.0, prior_mass=0.0, n_rows=40)
     w = interior_point(f.n_members, seed)
     assert f.value(scale * w) == pytest.approx(f.value(w), rel=1e-9)
-
-
-def test_rows_without_a_vote_are_left_out():
-    e = evidence(n_members=4)
-    empty = ~e.covered()
-    assert empty.any(), "the problem must have rows no member has out of bag"
-    w = interior_point(4)
-    f = Objective(e, LogLoss(), ConcaveQuadratic(0.05), prior_mass=0.02)
-    kept = Objective(e.take(~empty), LogLoss(), ConcaveQuadratic(0.05), prior_mass=0.02)
-    assert f.value(w) == pytest.approx(kept.value(w), rel=1e-12)
-    np.testing.assert_allclose(f.gradient(w), kept.gradient(w), rtol=1e-10)
-
-
-def test_zero_sample_weight_is_leaving_the_row_out():
-    e = evidence(weighted=True)
-    weight = e.sample_weight.copy()
-    weight[::3] = 0.0
-    zeroed = OOBEvidence(e.votes, e.oob_mask, e.target, e.task, weight, e.classes)
-    keep = weight > 0
-    w = interior_point(e.n_members)
-    left, right = (
-        Objective(x, LogLoss(), ConcaveQuadratic(0.05), prior_mass=0.02)
-        for x in (zeroed, zeroed.take(keep))
-    )
-    assert left.value(w) == pytest.approx(right.value(w), rel=1e-12)
-
-
-def test_huge_sample_weights_do_not_overflow():
-    e = evidence()
-    w = interior_point(e.n_members)
-    plain, huge = (
-        Objective(replace(e, sample_weight=s), LogLoss(), ConcaveQuadratic(0.05))
-        for s in (None, np.full(e.n_rows, 1e308))
-    )
-    assert huge.value(w) == pytest.approx(plain.value(w), rel=1e-12)
 
 
 def test_integer_sample_weight_is_repeating_rows():
@@ -156,75 +108,6 @@ def test_binary_brier_needs_the_true_class_only():
     w = interior_point(two.n_members)
     p = two.evidence.votes @ w
     assert two.value(w) == pytest.approx(np.mean(2 * (1 - p) ** 2), rel=1e-12)
-
-
-def test_multiclass_brier_without_class_votes_says_what_to_do():
-    e = evidence("log_loss", n_classes=3)
-    with pytest.raises(ValueError, match=r"reads every class.*every_class=True"):
-        Objective(e, Brier(), ConcaveQuadratic(0.0))
-
-
-def test_no_row_with_weight_is_an_error():
-    e = evidence(n_rows=20)
-    nothing = OOBEvidence(e.votes, np.zeros_like(e.oob_mask), e.target, e.task, classes=e.classes)
-    with pytest.raises(ValueError, match="out of bag for any member"):
-        Objective(nothing, LogLoss(), ConcaveQuadratic(0.0))
-
-
-@pytest.mark.parametrize("floor", [-0.1, 1.0])
-def test_bad_floor(floor):
-    with pytest.raises(ValueError, match="floor must be at least 0 and below 1"):
-        objective(floor=floor)
-
-
-@pytest.mark.parametrize("prior_mass", [-0.1, np.nan, np.inf])
-def test_bad_prior_mass(prior_mass):
-    with pytest.raises(ValueError, match="prior_mass must be a finite number"):
-        objective(prior_mass=prior_mass)
-
-
-@pytest.mark.parametrize("lam", [-1.0, np.nan, np.inf])
-def test_bad_lam(lam):
-    with pytest.raises(ValueError, match="lam must be a finite number that is not negative"):
-        ConcaveQuadratic(lam)
-
-
-def test_resolve_loss_errors():
-    with pytest.raises(ValueError, match=r"loss='hinge' is not known; use 'auto' or one of"):
-        resolve_loss("hinge", "classification")
-    with pytest.raises(ValueError, match=r"'squared_error' does not fit classification"):
-        resolve_loss("squared_error", "classification")
-    with pytest.raises(ValueError, match=r"'log_loss' does not fit regression"):
-        resolve_loss("log_loss", "regression")
-    with pytest.raises(TypeError, match="loss must be a name or an object"):
-        resolve_loss(3, "regression")
-    assert resolve_loss("auto", "classification") is LOSSES["log_loss"]
-
-
-@dataclass(frozen=True)
-class Watched(LogLoss):
-    """Log-loss that notes the precision of the matrices it is given."""
-
-    seen: set = field(default_factory=set)
-
-    def value(self, p, target):
-        self.seen.add(p.dtype)
-        assert target.dtype == p.dtype
-        return super().value(p, target)
-
-
-@pytest.mark.parametrize("holdout", [False, True])
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_whole_matrices_stay_in_the_evidences_precision(dtype, holdout):
-    e = evidence("log_loss", holdout=holdout)
-    e = replace(e, votes=e.votes.astype(dtype))
-    watched = Watched()
-    ours = Objective(e, watched, ConcaveQuadratic(0.0))
-    won = ours.rows_won()
-    assert watched.seen == {np.dtype(dtype)}
-    assert won.sum() == e.n_rows
-    assert ours.restrict(np.array([0, 2])).evidence.votes.dtype == dtype
-    assert ours.gradient(ours.uniform_weights()).dtype == np.float64  # one number a member
 
 
 @pytest.mark.parametrize("masked", [True, False])

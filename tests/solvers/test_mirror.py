@@ -4,13 +4,12 @@ import numpy as np
 import pytest
 
 import sparsebag as sb
-from problems import LOSSES, evidence, interior_point, streamed
+from problems import LOSSES, evidence
 from sparsebag.objective.objective import Objective
 from sparsebag.objective.penalties import ConcaveQuadratic, Tilted
 from sparsebag.solvers import mirror
-from sparsebag.solvers.auto import select_solver
-from sparsebag.solvers.base import Point, SolveLog, Status
-from sparsebag.solvers.mirror import Mirror, secant_update, stochastic_steps
+from sparsebag.solvers.base import Status
+from sparsebag.solvers.mirror import Mirror
 from sparsebag.solvers.projected_gradient import ProjectedGradient
 from sparsebag.sources.stream import COUNTED_SHARE
 
@@ -63,21 +62,6 @@ def test_rounds_on_the_sample_alone_converge(large, monkeypatch):
     assert found.objective <= min(values) + f.rounding
 
 
-def test_the_sample_is_tilted_to_the_wholes_gradient(large):
-    f = objective(large["log_loss"], "log_loss", 0.01)
-    w = interior_point(N_MEMBERS)
-    sample = f.row_sample(500, 0)
-    gradient = f.gradient(w)
-    tilt = gradient - sample.gradient(w)
-    tilted = sample.with_penalty(Tilted(f.penalty, tilt, w, pull=3.0))
-    assert tilted.gradient(w) == pytest.approx(gradient, abs=1e-12)
-    face = np.array([3, 8, 30])
-    v = interior_point(3)
-    full = np.zeros(N_MEMBERS)
-    full[face] = v
-    assert tilted.restrict(face).gradient(v) == pytest.approx(tilted.gradient(full)[face], rel=1e-4)
-
-
 def test_tilted_penalty_has_its_derivatives():
     rng = np.random.default_rng(0)
     w, a, d = rng.random(5), rng.random(5), rng.random(5)
@@ -95,44 +79,12 @@ def test_tilted_penalty_has_its_derivatives():
     assert bend == pytest.approx(penalty.hessian_product(w, d), rel=1e-6)
 
 
-def test_stochastic_steps_descend_and_stay_on_the_simplex(large):
-    f = objective(large["log_loss"], "log_loss", 0.0)
-    log = SolveLog("test")
-    centre = Point.at(f, f.uniform_weights(), log)
-    moved = stochastic_steps(f, centre, log)
-    assert moved.min() >= 0
-    assert moved.sum() == pytest.approx(1.0)
-    best = ProjectedGradient().solve(f).objective
-    assert f.value(moved) - best < 0.5 * (centre.value - best)
-
-
 def test_the_seed_decides(large):
     f = objective(large["log_loss"], "log_loss", 0.0)
     one, same = (Mirror(sample_bytes=SAMPLE_BYTES, max_passes=2).solve(f) for _ in range(2))
     other = Mirror(sample_bytes=SAMPLE_BYTES, max_passes=2, seed=1).solve(f)
     assert np.array_equal(one.weights, same.weights)
     assert not np.array_equal(one.weights, other.weights)
-
-
-def test_streams_are_solved_by_mirror(large):
-    e = large["log_loss"]
-    choice = select_solver(streamed(objective(e, "log_loss", 0.0)))
-    assert choice.name == "mirror"
-    assert "few times" in choice.reason
-
-
-def test_secants_give_a_model_the_curvature_seen():
-    rng = np.random.default_rng(0)
-    whole, sample = (a @ a.T + np.eye(6) for a in (rng.normal(size=(6, 6)) for _ in range(2)))
-    bends = ()
-    for _ in range(4):
-        step = rng.normal(size=6)
-        bends = secant_update(bends, step, whole @ step, sample @ step)
-        model = sample + sum(sign * np.outer(bend, bend) for bend, sign in bends)
-        assert model @ step == pytest.approx(whole @ step)
-        assert np.linalg.eigvalsh(model).min() > 0
-    # A step along which nothing bends says nothing.
-    assert secant_update(bends, step, -step, sample @ step) is bends
 
 
 def hard_rows(n_rows=12_000, n_members=40, *, weights):

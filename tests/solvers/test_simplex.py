@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from sparsebag.solvers.simplex import check_start, project_to_simplex, simplex_qp, stationarity_gap
+from sparsebag.solvers.simplex import project_to_simplex, simplex_qp, stationarity_gap
 
 vectors = arrays(np.float64, st.integers(1, 40), elements=st.floats(-1e3, 1e3))
 
@@ -36,21 +36,6 @@ def test_gap_is_the_best_vertex_and_never_negative(g, seed):
     best = max(g @ (w - vertex) for vertex in np.eye(len(g)))
     assert stationarity_gap(w, g) == pytest.approx(best, abs=1e-8)
     assert stationarity_gap(w, g) >= 0
-
-
-@pytest.mark.parametrize(
-    ("start", "message"),
-    [
-        ([0.5, 0.5, 0.0], "start has shape"),
-        ([0.0, 0.0], "zero everywhere"),
-        ([-0.5, 1.5], "not negative"),
-        ([np.nan, 1.0], "finite"),
-        ([0.7, 0.7], "sums to 1.4"),
-    ],
-)
-def test_bad_starts_get_one_sentence(start, message):
-    with pytest.raises(ValueError, match=message):
-        check_start(np.array(start), 2)
 
 
 @settings(max_examples=60, deadline=None)

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from problems import evidence, interior_point, objective, streamed
+from problems import interior_point, objective, streamed
 from sparsebag.objective.objective import NoWeightError, Objective
 from sparsebag.sources.base import MemoryRows
 from sparsebag.sources.dask import DaskRows
@@ -160,15 +160,3 @@ def test_a_block_gives_as_many_rows_as_it_weighs():
     sums = np.array([s.total_weight * s.value(w) for s in samples])
     truth = here.total_weight * here.value(w)
     assert abs(sums.mean() - truth) < 4 * sums.std() / np.sqrt(len(sums))
-
-
-def test_weights_of_any_size():
-    e = evidence(n_rows=120)
-    f = objective(n_rows=120)
-    for scale in (1e-300, 1e300):
-        there = Objective(
-            replace(e, sample_weight=np.full(120, scale)), f.loss, f.penalty, floor=f.floor
-        )
-        assert streamed(there, block_rows=50).value(interior_point(12)) == pytest.approx(
-            there.value(interior_point(12)), rel=1e-12
-        )

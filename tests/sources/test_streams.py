@@ -5,7 +5,6 @@ import tracemalloc
 
 import numpy as np
 import pytest
-from sklearn.exceptions import ConvergenceWarning
 
 import sparsebag as sb
 from problems import evidence
@@ -286,16 +285,6 @@ def test_uncovered_rows_are_counted(rows):
     mask[:7] = False
     with pytest.warns(sb.UncoveredRowsWarning, match="7 of 6000 rows"):
         sb.fit_weights(sb.stream_rows(rows.votes * mask, mask, rows.target))
-
-
-def test_targets_far_from_zero_are_told_of():
-    rng = np.random.default_rng(0)
-    target = rng.normal(size=1200) + 1e5
-    votes = (target[:, None] + np.linspace(0.5, 2.0, 8) * rng.normal(size=(1200, 8))).astype("f4")
-    stream = sb.stream_rows(votes, None, target, task="regression", block_rows=300)
-    with pytest.warns(ConvergenceWarning, match="subtract the targets' mean"):
-        found = sb.fit_weights(stream, lam=0.0)
-    assert not found.status.success
 
 
 def test_progress_within_a_pass(rows, monkeypatch, capsys):
