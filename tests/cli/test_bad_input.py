@@ -16,7 +16,9 @@ from sklearn.ensemble import BaggingClassifier, RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
-from sklearn.svm import SVC
+from sklearn.svm import SVC, LinearSVC
+
+import sparsebag as sb
 
 OUT = ("--target", "target", "-o", "out.sbag", "--report", "out.html")
 
@@ -81,6 +83,8 @@ def bad(files, tmp_path_factory):
     bare = RandomForestClassifier(5).fit(np.zeros((4, 2)), [0, 1, 0, 1])
     joblib.dump(bare, folder / "bare.joblib")
     skops.io.dump(BaggingClassifier(SVC(), 10, random_state=0).fit(X, y), folder / "svms.skops")
+    votes = BaggingClassifier(LinearSVC(), 30, random_state=0).fit(X, y)
+    sb.compress(votes, X, y).save(folder / "votes.sbag")
     odd = joblib.load(files.joblib)
     odd.half = Fraction(1, 2)
     skops.io.dump(odd, folder / "odd.skops")
@@ -131,6 +135,7 @@ COMMANDS = [
     ("predict SMALL TEST -o p.xlsx", (), 2, "use .csv or .parquet"),
     ("predict SMALL TEST -o /dev/null", (), 4, "is a device or a pipe"),
     ("export SMALL --to onnx -o BAD/pipe", (), 4, "is a device or a pipe"),
+    ("export BAD/votes.sbag --to sklearn", (), 3, "vote for one class"),
     ("inspect TRAIN", (), 3, "does not begin as a .sbag file does"),
 ]
 

@@ -114,8 +114,13 @@ CASES = {
         IRIS,
     ),
 }
+CASES["trees and lines"] = (
+    "trees linear",
+    VotingClassifier([("tree", TREE), ("line", LINE)], voting="soft"),
+    IRIS,
+)
 OF_TREES = [name for name, (path, *_) in CASES.items() if path == "trees"]
-OF_ARRAYS = [name for name, (path, *_) in CASES.items() if path in ("trees", "linear", "mlp")]
+OF_ARRAYS = [name for name, (path, *_) in CASES.items() if "other" not in path]
 
 
 @cache

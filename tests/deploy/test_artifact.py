@@ -210,6 +210,20 @@ REWRITTEN = {
     "a name for all": ("three classes", top(feature_names=["a"]), "not one string a feature"),
     "numbers for names": ("three classes", top(feature_names=[1, 2, 3, 4]), "not one string"),
     "a class twice": ("three classes", top(classes={"strings": ["a", "a", "b"]}), "a class twice"),
+    **{
+        f"texts {texts}": (
+            "three classes",
+            top(feature_names=["colour", "b", "c", "d"], categories=texts),
+            "",
+        )
+        for texts in (
+            {"size": ["a"]},
+            {"colour": ["a", "a"]},
+            {"colour": [1]},
+            ["colour"],
+            {"colour": 3},
+        )
+    },
     "an unknown task": ("regression", top(task="banana"), "task and its classes"),
     "an unknown key": ("three classes", top(colour=1), "no table of"),
     "an unknown setting": ("three classes", setting(colour=1), "no table of"),

@@ -21,16 +21,6 @@ from sparsebag.report.metrics import (
 KINDS = ["top-label", "classwise"]
 BINNINGS = ["width", "mass"]
 SCORES: list[Callable[..., float]] = [expected_calibration_error, brier_score, log_loss, paper_ece]
-every_ece = pytest.mark.parametrize(
-    "options",
-    [
-        {"kind": kind, "binning": binning, "debiased": debiased}
-        for kind in KINDS
-        for binning in BINNINGS
-        for debiased in (False, True)
-    ],
-    ids=lambda o: "-".join(map(str, o.values())),
-)
 quick = settings(max_examples=40, deadline=None)
 
 
@@ -48,93 +38,58 @@ def problems(draw, n_classes=None):
     return y, p, np.arange(n_classes), draw(st.integers(1, 12)), rng
 
 
-# --- expected calibration error ---------------------------------------------------------------
+# --- expected calibration error and reliability curve -----------------------------------------
 
 
-@every_ece
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("binning", BINNINGS)
+@pytest.mark.parametrize("debiased", [False, True])
 @quick
 @given(problem=problems())
-def test_ece_lies_between_0_and_1(options, problem):
-    y, p, labels, n_bins, _ = problem
-    assert 0.0 <= expected_calibration_error(y, p, labels=labels, n_bins=n_bins, **options) <= 1.0
-
-
-@every_ece
-@quick
-@given(problem=problems())
-def test_ece_does_not_depend_on_row_order(options, problem):
+def test_laws_of_the_calibration_error(kind, binning, debiased, problem):
     y, p, labels, n_bins, rng = problem
+    options = {"kind": kind, "binning": binning, "debiased": debiased}
+    options |= {"labels": labels, "n_bins": n_bins}
+    error = expected_calibration_error(y, p, **options)
+    assert 0.0 <= error <= 1.0
+    if debiased:
+        assert error <= expected_calibration_error(y, p, **options | {"debiased": False}) + 1e-12
     order = rng.permutation(len(y))
-    options = options | {"labels": labels, "n_bins": n_bins}
-    assert_allclose(
-        expected_calibration_error(y[order], p[order], **options),
-        expected_calibration_error(y, p, **options),
-        atol=1e-12,
-    )
-
-
-@every_ece
-@quick
-@given(problem=problems())
-def test_ece_integer_weights_repeat_rows(options, problem):
-    y, p, labels, n_bins, rng = problem
+    shuffled = expected_calibration_error(y[order], p[order], **options)
+    assert_allclose(shuffled, error, atol=1e-12)
     weight = rng.integers(0, 4, size=len(y))
-    weight[0] = 1
-    options = options | {"labels": labels, "n_bins": n_bins}
+    weight[0] = 1  # integer weights repeat rows
     assert_allclose(
         expected_calibration_error(y, p, sample_weight=weight, **options),
         expected_calibration_error(np.repeat(y, weight), np.repeat(p, weight, axis=0), **options),
         atol=1e-12,
     )
-
-
-@every_ece
-@quick
-@given(problem=problems(n_classes=2))
-def test_ece_binary_vector_equals_two_columns(options, problem):
-    y, p, labels, n_bins, _ = problem
-    options = options | {"labels": labels, "n_bins": n_bins}
-    p1 = p[:, 1]
-    assert expected_calibration_error(y, p1, **options) == expected_calibration_error(
-        y, np.column_stack([1 - p1, p1]), **options
-    )
-
-
-@quick
-@given(problem=problems())
-def test_debiasing_never_raises_the_error(problem):
-    y, p, labels, n_bins, _ = problem
-    for kind in KINDS:
-        plain, debiased = (
-            expected_calibration_error(y, p, kind=kind, labels=labels, n_bins=n_bins, debiased=d)
-            for d in (False, True)
+    if len(labels) == 2:  # a vector is the second of two columns
+        two = np.column_stack([1 - p[:, 1], p[:, 1]])
+        assert expected_calibration_error(y, p[:, 1], **options) == expected_calibration_error(
+            y, two, **options
         )
-        assert debiased <= plain + 1e-12
 
 
 # Two equal-width bins of the confidence, (0, 0.5] and (0.5, 1]; three classes.
 TINY_Y = np.array([0, 1, 2, 0])
 TINY_P = np.array([[0.4, 0.3, 0.3], [0.2, 0.5, 0.3], [0.1, 0.1, 0.8], [0.1, 0.9, 0.0]])
-
-
-def test_top_label_equal_width_by_hand():
+BY_HAND = [
     # (0, 0.5]: confidence 0.45, accuracy 1; (0.5, 1]: confidence 0.85, accuracy 0.5.
-    expected = 0.5 * abs(1 - 0.45) + 0.5 * abs(0.5 - 0.85)
-    assert_allclose(expected_calibration_error(TINY_Y, TINY_P, n_bins=2), expected)
-
-
-def test_top_label_equal_mass_by_hand():
+    ({"n_bins": 2}, 0.5 * abs(1 - 0.45) + 0.5 * abs(0.5 - 0.85)),
     # Quartiles of 0.4, 0.5, 0.8, 0.9: one row a bin, gaps 0.6, 0.5, 0.2, 0.9.
-    error = expected_calibration_error(TINY_Y, TINY_P, binning="mass", n_bins=4)
-    assert_allclose(error, (0.6 + 0.5 + 0.2 + 0.9) / 4)
-
-
-def test_classwise_by_hand():
+    ({"binning": "mass", "n_bins": 4}, (0.6 + 0.5 + 0.2 + 0.9) / 4),
     # One bin: each class's mean probability against its share, 0.5, 0.25, 0.25.
-    means = [0.8 / 4, 1.8 / 4, 1.4 / 4]
-    expected = (abs(means[0] - 0.5) + abs(means[1] - 0.25) + abs(means[2] - 0.25)) / 3
-    error = expected_calibration_error(TINY_Y, TINY_P, kind="classwise", n_bins=1)
-    assert_allclose(error, expected)
+    (
+        {"kind": "classwise", "n_bins": 1},
+        (abs(0.2 - 0.5) + abs(0.45 - 0.25) + abs(0.35 - 0.25)) / 3,
+    ),
+]
+
+
+@pytest.mark.parametrize(("options", "expected"), BY_HAND)
+def test_calibration_errors_by_hand(options, expected):
+    assert_allclose(expected_calibration_error(TINY_Y, TINY_P, **options), expected)
 
 
 def test_debiased_by_hand():
@@ -147,22 +102,9 @@ def test_debiased_by_hand():
     assert_allclose(expected_calibration_error(y, p, n_bins=1, debiased=True), expected)
 
 
-def test_debiasing_subtracts_the_bias_of_gaussian_resampling():
-    rng = np.random.default_rng(0)
-    p = rng.beta(2, 2, 2000)
-    y = rng.random(2000) < p**2
-    curve = reliability_curve(y, p, n_bins=10)
-    sd = np.sqrt(curve.accuracy * (1 - curve.accuracy) / curve.count)
-    resampled = np.abs(rng.normal(curve.accuracy, sd, (20_000, len(sd))) - curve.confidence)
-    plain = expected_calibration_error(y, p, n_bins=10)
-    expected = 2 * plain - np.average(resampled, axis=1, weights=curve.count).mean()
-    debiased = expected_calibration_error(y, p, n_bins=10, debiased=True)
-    assert_allclose(debiased, expected, atol=3e-4)
-
-
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("binning", BINNINGS)
-def test_debiased_is_smaller_and_near_0_for_a_calibrated_predictor(kind, binning):
+def test_debiased_is_near_0_for_a_calibrated_predictor_alone(kind, binning):
     rng = np.random.default_rng(1)
     options = {"kind": kind, "binning": binning, "n_bins": 10}
     plain, debiased = [], []
@@ -171,26 +113,12 @@ def test_debiased_is_smaller_and_near_0_for_a_calibrated_predictor(kind, binning
         y = (rng.random(4000)[:, None] > p.cumsum(axis=1)[:, :-1]).sum(axis=1)
         plain.append(expected_calibration_error(y, p, **options))
         debiased.append(expected_calibration_error(y, p, debiased=True, **options))
-    assert np.all(np.less(debiased, plain))
     assert np.mean(debiased) < 0.015
     # A calibrated bin has gap s|Z| and E|N(s|Z|, s^2)| = E|N(0, 2 s^2)|: 2 - sqrt 2 of it is left.
     assert_allclose(np.mean(debiased) / np.mean(plain), 2 - math.sqrt(2), atol=0.05)
-
-
-def test_debiased_keeps_a_real_miscalibration():
-    rng = np.random.default_rng(2)
-    y = rng.random(5000) < 0.6
-    error = expected_calibration_error(y, np.full(5000, 0.9), debiased=True)
+    y = rng.random(5000) < 0.6  # of a real miscalibration all is
+    error = expected_calibration_error(y, np.full(5000, 0.9), debiased=True, **options)
     assert_allclose(error, abs(y.mean() - 0.9), atol=1e-6)
-
-
-def test_equal_mass_bins_keep_ties_together():
-    curve = reliability_curve([0, 1, 1, 0, 1], [0.7, 0.7, 0.7, 0.7, 0.9], binning="mass", n_bins=5)
-    assert_array_equal(curve.count, [4, 1])
-    assert_allclose(curve.edges, [[0.0, 0.7], [0.7, 1.0]])
-
-
-# --- reliability curve ------------------------------------------------------------------------
 
 
 def test_reliability_curve_by_hand():
@@ -199,6 +127,10 @@ def test_reliability_curve_by_hand():
     assert_array_equal(curve.accuracy, [1, 1, 1, 0])
     assert_array_equal(curve.count, [1, 1, 1, 1])
     assert_allclose(curve.edges, [[0.2, 0.4], [0.4, 0.6], [0.6, 0.8], [0.8, 1.0]])
+    # Bins of equal mass keep ties together.
+    curve = reliability_curve([0, 1, 1, 0, 1], [0.7, 0.7, 0.7, 0.7, 0.9], binning="mass", n_bins=5)
+    assert_array_equal(curve.count, [4, 1])
+    assert_allclose(curve.edges, [[0.0, 0.7], [0.7, 1.0]])
 
 
 @quick
@@ -213,9 +145,8 @@ def test_reliability_curve_averages_to_the_error(problem):
         assert_allclose(gap, error, atol=1e-12)
         assert curve.count.sum() == len(y)
         assert np.all(curve.count > 0)
-        tolerance = 1e-12
-        assert np.all(curve.confidence >= curve.edges[:, 0] - tolerance)
-        assert np.all(curve.confidence <= curve.edges[:, 1] + tolerance)
+        assert np.all(curve.confidence >= curve.edges[:, 0] - 1e-12)
+        assert np.all(curve.confidence <= curve.edges[:, 1] + 1e-12)
     pooled = reliability_curve(y, p, kind="classwise", **options)
     gap = np.average(np.abs(pooled.accuracy - pooled.confidence), weights=pooled.count)
     assert gap <= expected_calibration_error(y, p, kind="classwise", **options) + 1e-12
@@ -226,29 +157,19 @@ def test_reliability_curve_averages_to_the_error(problem):
 
 
 @quick
-@given(problem=problems(n_classes=2))
-def test_binary_brier_is_twice_scikit_learns(problem):
-    y, p, _, _, rng = problem
-    y, p1 = np.append(y, [0, 1]), np.append(p[:, 1], [0.2, 0.6])  # both classes are there
-    weight = rng.random(len(y)) + 0.1
-    theirs = sklearn.metrics.brier_score_loss(y, p1, sample_weight=weight)
-    assert_allclose(brier_score(y, p1, sample_weight=weight), 2 * theirs)
-
-
-def test_brier_runs_from_0_to_2():
-    p = np.eye(3)
-    assert brier_score([0, 1, 2], p) == 0.0
-    assert brier_score([1, 2, 0], p) == 2.0
-
-
-@quick
 @given(problem=problems())
-def test_log_loss_equals_scikit_learns_without_clipping(problem):
+def test_brier_and_log_loss_are_scikit_learns(problem):
     y, p, labels, _, rng = problem
-    p = 0.9 * p + 0.1 / p.shape[1]
+    p = 0.9 * p + 0.1 / p.shape[1]  # nothing to clip
     weight = rng.random(len(y)) + 0.1
     theirs = sklearn.metrics.log_loss(y, p, labels=labels, sample_weight=weight)
     assert_allclose(log_loss(y, p, labels=labels, sample_weight=weight), theirs)
+    squares = np.sum((p - np.eye(len(labels))[y]) ** 2, axis=1)
+    found = brier_score(y, p, labels=labels, sample_weight=weight)
+    assert_allclose(found, np.average(squares, weights=weight))
+    if len(set(y)) == 2 == len(labels):
+        theirs = sklearn.metrics.brier_score_loss(y, p[:, 1], sample_weight=weight)
+        assert_allclose(found, 2 * theirs)
 
 
 def test_log_loss_clips_the_true_class_alone():
@@ -258,118 +179,94 @@ def test_log_loss_clips_the_true_class_alone():
     assert log_loss([1, 0], p) == 0.0
 
 
-@pytest.mark.parametrize("score", [brier_score, log_loss])
-def test_integer_weights_repeat_rows(score):
-    weight = [3, 0, 1, 2]
-    options = {"labels": [0, 1, 2]}
-    repeated = score(np.repeat(TINY_Y, weight), np.repeat(TINY_P, weight, axis=0), **options)
-    assert_allclose(score(TINY_Y, TINY_P, sample_weight=weight, **options), repeated)
-
-
 # --- the paper's quantity ---------------------------------------------------------------------
 
 
-def test_paper_ece_of_a_perfect_predictor_is_the_share_of_the_first_class():
-    y = np.array([0] * 7 + [1] * 3)
-    assert_allclose(paper_ece(y, y.astype(float)), 0.7)
-    assert expected_calibration_error(y, y.astype(float)) == 0.0
-
-
-def test_paper_ece_tie_predicts_the_second_class():
-    assert_allclose(paper_ece([1, 1], [0.5, 0.5], labels=[0, 1]), 0.5)
-    assert_allclose(paper_ece([0, 0], [0.5, 0.5], labels=[0, 1]), 0.5)
-    assert_allclose(paper_ece([1, 1, 0], [0.5, 0.5, 0.5]), abs(2 / 3 - 0.5))
-
-
-def test_paper_ece_bins_hold_their_lower_edge_and_the_last_one_holds_1():
-    # Two bins. 0.5 lies with 1.0: 2 rows, confidence 0.75, accuracy 0.5; alone, 0.1 is off by 0.9.
-    expected = (0.9 + 2 * abs(0.5 - 0.75)) / 3
-    assert_allclose(paper_ece([0, 1, 0], [0.1, 0.5, 1.0], n_bins=2), expected)
+@pytest.mark.parametrize(
+    ("y", "p", "options", "expected"),
+    [
+        # A perfect predictor is off by the share of the first class.
+        ([0] * 7 + [1] * 3, [0.0] * 7 + [1.0] * 3, {}, 0.7),
+        # A tie predicts the second class.
+        ([1, 1], [0.5, 0.5], {"labels": [0, 1]}, 0.5),
+        ([0, 0], [0.5, 0.5], {"labels": [0, 1]}, 0.5),
+        ([1, 1, 0], [0.5, 0.5, 0.5], {}, abs(2 / 3 - 0.5)),
+        # Bins hold their lower edge, the last one 1: 0.5 lies with 1.0, and 0.1 is off by 0.9.
+        ([0, 1, 0], [0.1, 0.5, 1.0], {"n_bins": 2}, (0.9 + 2 * abs(0.5 - 0.75)) / 3),
+    ],
+)
+def test_paper_ece_by_hand(y, p, options, expected):
+    assert_allclose(paper_ece(y, p, **options), expected)
 
 
 def test_paper_ece_multiclass_is_the_top_label_error():
-    # Off the bin edges, where the two conventions agree.
-    p = 0.97 * TINY_P + 0.01
-    expected = expected_calibration_error(TINY_Y, p, n_bins=10)
-    assert_allclose(paper_ece(TINY_Y, p), expected)
+    p = 0.97 * TINY_P + 0.01  # off the bin edges, where the two conventions agree
+    assert_allclose(paper_ece(TINY_Y, p), expected_calibration_error(TINY_Y, p, n_bins=10))
 
 
 # --- labels and bad input ---------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("score", SCORES)
-def test_string_labels_follow_labels_order(score):
+def test_labels_and_rounding(score):
     names = np.array(["ham", "egg", "spam"])
     expected = score(TINY_Y, TINY_P)
     assert score(names[TINY_Y], TINY_P, labels=names) == expected
     assert score(names[TINY_Y].astype(object), TINY_P, labels=list(names)) == expected
     by_name = np.argsort(names)
     assert_allclose(score(names[TINY_Y], TINY_P[:, by_name]), expected)
-
-
-@pytest.mark.parametrize("score", SCORES)
-def test_rounding_beyond_0_and_1_is_accepted(score):
     p = np.array([[1.0 + 1e-12, -1e-12], [0.0, 1.0]])
     assert_allclose(score([0, 1], p), score([0, 1], p.clip(0, 1)), atol=1e-9)
 
 
-@pytest.mark.parametrize("score", [*SCORES, reliability_curve])
-@pytest.mark.parametrize(
-    ("y", "p", "options", "message"),
-    [
-        ([0, 1, 1], [0.5, 0.5], {}, r"y has shape \(3,\) and p has shape \(2,\); expected"),
-        ([[0], [1]], [0.5, 0.5], {}, r"y has shape \(2, 1\) .* pass one label and one row"),
-        ([], [], {}, r"the same n of at least 1"),
-        ([0, 1], [0.5, 1.5], {}, r"NaN or outside \[0, 1\]; .* not scores or logits"),
-        ([0, 1], [0.5, -0.1], {}, r"NaN or outside \[0, 1\]"),
-        ([0, 1], [0.5, np.nan], {}, r"NaN or outside \[0, 1\]"),
-        ([0, 1], [[0.5, 0.5], [0.5, 0.4]], {}, r"rows of p must sum to 1; one is off by 0\.1; div"),
+HALVES, BINNED = [0.5, 0.5], [expected_calibration_error, reliability_curve]
+EVERY = [*SCORES, reliability_curve]
+WEIGHTED, N_BINS = [*BINNED, brier_score, log_loss], [*BINNED, paper_ece]
+BAD = [
+    (EVERY, [0, 1, 1], HALVES, {}, r"y has shape \(3,\) and p has shape \(2,\); expected"),
+    (EVERY, [[0], [1]], HALVES, {}, r"y has shape \(2, 1\) .* pass one label and one row"),
+    (EVERY, [], [], {}, r"the same n of at least 1"),
+    (EVERY, [0, 1], [0.5, 1.5], {}, r"NaN or outside \[0, 1\]; .* not scores or logits"),
+    (EVERY, [0, 1], [0.5, -0.1], {}, r"NaN or outside \[0, 1\]"),
+    (EVERY, [0, 1], [0.5, np.nan], {}, r"NaN or outside \[0, 1\]"),
+    (EVERY, [0, 1], [HALVES, [0.5, 0.4]], {}, r"rows of p must sum to 1; one is off by 0\.1; div"),
+    (EVERY, [0, 2], np.full((2, 3), 1 / 3), {}, r"y names 2 distinct classes but .* for 3; pass"),
+    (EVERY, [1, 1], HALVES, {}, r"y names 1 distinct classes but .* for 2; pass labels="),
+    (EVERY, [0, 1], HALVES, {"labels": [0, 1, 2]}, r"labels names 3 distinct classes but"),
+    (EVERY, [0, 1], HALVES, {"labels": [0, 0]}, r"labels names 1 distinct classes but .* for 2"),
+    (EVERY, ["a", "c"], HALVES, {"labels": ["a", "b"]}, r"labels does not name: \['c'\]; pass"),
+    (EVERY, ["0", "1"], HALVES, {"labels": [0, 1]}, r"labels does not name: \['0', '1'\]; pass"),
+    *(
         (
-            [0, 2],
-            np.full((2, 3), 1 / 3),
-            {},
-            r"y names 2 distinct classes but .* for 3; pass",
-        ),
-        ([1, 1], [0.5, 0.5], {}, r"y names 1 distinct classes but .* for 2; pass labels="),
-        (
+            WEIGHTED,
             [0, 1],
-            [0.5, 0.5],
-            {"labels": [0, 1, 2]},
-            r"labels names 3 distinct classes but",
-        ),
-        ([0, 1], [0.5, 0.5], {"labels": [0, 0]}, r"labels names 1 distinct classes but .* for 2"),
-        (["a", "c"], [0.5, 0.5], {"labels": ["a", "b"]}, r"labels does not name: \['c'\]; pass"),
-        (["0", "1"], [0.5, 0.5], {"labels": [0, 1]}, r"labels does not name: \['0', '1'\]; pass"),
-    ],
-)
-def test_bad_input_is_named(score, y, p, options, message):
-    with pytest.raises(ValueError, match=message):
-        score(y, p, **options)
+            HALVES,
+            {"sample_weight": w},
+            r"sample_weight of shape .* expected 2 fin",
+        )
+        for w in ([1.0], [1.0, -1.0], [0.0, 0.0], [1.0, np.nan], [1.0, np.inf])
+    ),
+    *(
+        (N_BINS, [0, 1], HALVES, {"n_bins": n}, r"n_bins must be an integer of at least 1; got")
+        for n in (0, -1, 2.5)
+    ),
+    (BINNED, [0, 1], HALVES, {"kind": "top"}, "kind must be 'top-label' or 'classwise'; got 'top'"),
+    (
+        BINNED,
+        [0, 1],
+        HALVES,
+        {"binning": "equal"},
+        "must be 'width' or 'mass'; got 'equal'",
+    ),
+    *(
+        ([log_loss], [0, 1], HALVES, {"clip": clip}, r"clip must lie strictly between 0 and 1; got")
+        for clip in (0.0, 1.0, -1.0, math.nan)
+    ),
+]
 
 
-@pytest.mark.parametrize("weight", [[1.0], [1.0, -1.0], [0.0, 0.0], [1.0, np.nan], [1.0, np.inf]])
-def test_bad_weights_are_named(weight):
-    for score in (expected_calibration_error, reliability_curve, brier_score, log_loss):
-        with pytest.raises(ValueError, match=r"sample_weight of shape .* expected 2 finite"):
-            score([0, 1], [0.5, 0.5], sample_weight=weight)
-
-
-@pytest.mark.parametrize("n_bins", [0, -1, 2.5])
-@pytest.mark.parametrize("score", [expected_calibration_error, reliability_curve, paper_ece])
-def test_bad_bins_are_named(score, n_bins):
-    with pytest.raises(ValueError, match=r"n_bins must be an integer of at least 1; got"):
-        score([0, 1], [0.5, 0.5], n_bins=n_bins)
-
-
-@pytest.mark.parametrize("score", [expected_calibration_error, reliability_curve])
-def test_bad_options_are_named(score):
-    with pytest.raises(ValueError, match=r"kind must be 'top-label' or 'classwise'; got 'top'"):
-        score([0, 1], [0.5, 0.5], kind="top")
-    with pytest.raises(ValueError, match=r"binning must be 'width' or 'mass'; got 'equal'"):
-        score([0, 1], [0.5, 0.5], binning="equal")
-
-
-@pytest.mark.parametrize("clip", [0.0, 1.0, -1.0, math.nan])
-def test_bad_clip_is_named(clip):
-    with pytest.raises(ValueError, match=r"clip must lie strictly between 0 and 1; got"):
-        log_loss([0, 1], [0.5, 0.5], clip=clip)
+@pytest.mark.parametrize(("scores", "y", "p", "options", "message"), BAD)
+def test_bad_input_is_named(scores, y, p, options, message):
+    for score in scores:
+        with pytest.raises(ValueError, match=message):
+            score(y, p, **options)

@@ -56,27 +56,20 @@ def expected_scores(y, proba, classes):
     }
 
 
-def test_the_full_row_is_scikit_learns_own_ensemble(classification):
-    forest, _, X, y, report = classification
-    row = report.rows[f"full ensemble ({N})"]
-    for name, value in expected_scores(y, forest.predict_proba(X), forest.classes_).items():
-        assert row[name] == pytest.approx(value, abs=1e-9), name
-    assert row["members"] == N
-    assert row["nodes"] == sum(tree.tree_.node_count for tree in forest)
-    assert row["pickled (kB)"] == pytest.approx(len(pickle.dumps(list(forest), protocol=5)) / 1000)
-    assert row["ms / 1000 rows"] > 0
-    assert row["ms, compiled"] > 0
-    assert 0 < row["file (kB)"] < row["pickled (kB)"]
-
-
-def test_the_sparse_row_is_the_compressed_estimator(classification):
-    _, small, X, y, report = classification
-    row = report.rows[f"sparsebag ({small.n_active_})"]
-    for name, value in expected_scores(y, small.predict_proba(X), small.classes_).items():
-        assert row[name] == pytest.approx(value, abs=1e-9), name
-    assert row["accuracy"] == small.score(X, y)
-    assert row["members"] == small.n_active_
-    assert row["nodes"] == sum(tree.tree_.node_count for tree in small.estimators_)
+def test_rows_are_the_ensemble_and_the_compressed_estimator(classification):
+    forest, small, X, y, report = classification
+    full, sparse, *_ = report.rows.values()
+    assert list(report.rows)[:2] == [f"full ensemble ({N})", f"sparsebag ({small.n_active_})"]
+    for row, model, trees in ((full, forest, forest), (sparse, small, small.estimators_)):
+        for name, value in expected_scores(y, model.predict_proba(X), model.classes_).items():
+            assert row[name] == pytest.approx(value, abs=1e-9), name
+        assert row["accuracy"] == model.score(X, y)
+        assert row["members"] == len(trees)
+        assert row["nodes"] == sum(tree.tree_.node_count for tree in trees)
+    assert full["pickled (kB)"] == pytest.approx(len(pickle.dumps(list(forest), protocol=5)) / 1000)
+    assert full["ms / 1000 rows"] > 0
+    assert full["ms, compiled"] > 0
+    assert 0 < full["file (kB)"] < full["pickled (kB)"]
 
 
 def test_the_random_row_is_the_mean_over_draws_of_as_many_members(classification):
@@ -125,25 +118,22 @@ def test_a_voters_own_weights_are_its_before():
 @pytest.mark.parametrize("kind", [pd.DataFrame, sp.csr_array, sp.coo_array, np.ndarray.tolist])
 def test_every_kind_of_rows(kind, classification):
     _, small, X, y, report = classification
-    if kind is pd.DataFrame:
-        other = small.report(pd.DataFrame(X), pd.Series(y))
-    else:
-        other = small.report(kind(X), list(y))
+    other = small.report(kind(X), pd.Series(y) if kind is pd.DataFrame else list(y))
     for row, same in zip(report.rows.values(), other.rows.values(), strict=True):
         assert same["log-loss"] == row["log-loss"]
 
 
 def test_bad_rows_and_baselines(classification):
     _, small, X, y, _ = classification
-    with pytest.raises(ValueError, match="X has 38 rows but y has 37"):
-        small.report(X, y[:-1])
-    with pytest.raises(ValueError, match="expecting 4 features"):
-        small.report(X[:, :2], y)
-    other = RandomForestClassifier(7).fit(X, y)
-    with pytest.raises(ValueError, match="baseline has 7 members but 40 were weighted"):
-        small.report(X, y, baseline=other)
-    with pytest.raises(TypeError, match="cannot read a GaussianNB"):
-        small.report(X, y, baseline=GaussianNB().fit(X, y))
+    fewer, other = RandomForestClassifier(7).fit(X, y), GaussianNB().fit(X, y)
+    for rows, labels, baseline, message in (
+        (X, y[:-1], None, "X has 38 rows but y has 37"),
+        (X[:, :2], y, None, "expecting 4 features"),
+        (X, y, fewer, "baseline has 7 members but 40 were weighted"),
+        (X, y, other, "cannot read a GaussianNB"),
+    ):
+        with pytest.raises((ValueError, TypeError), match=message):
+            small.report(rows, labels, baseline=baseline)
 
 
 # -- forms ------------------------------------------------------------------------------------
@@ -175,11 +165,20 @@ def test_the_headline_says_what_was_kept(classification):
     assert max(map(len, str(report).splitlines())) <= 80, "fits a terminal"
 
 
-def test_to_frame_without_pandas_says_what_to_do(classification, monkeypatch):
+@pytest.mark.parametrize(
+    ("package", "form", "message"),
+    [
+        ("pandas", "to_frame", "to_frame needs pandas; install it, or use to_markdown"),
+        ("jinja2", "to_html", r"needs jinja2; run: pip install 'sparsebag\[report\]'"),
+    ],
+)
+def test_what_is_not_installed_is_named(package, form, message, classification, monkeypatch):
     *_, report = classification
-    monkeypatch.setitem(sys.modules, "pandas", None)
-    with pytest.raises(ImportError, match="to_frame needs pandas; install it, or use to_markdown"):
-        report.to_frame()
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(ImportError, match=message):
+        getattr(report, form)()
+    assert (report._repr_html_() is None) == (package == "jinja2")  # a notebook shows the text
+    assert "full ensemble" in str(report)
 
 
 # -- files ------------------------------------------------------------------------------------
@@ -192,15 +191,10 @@ def test_save(name, classification, tmp_path):
     text = report.to_html() if name.lower().endswith("html") else report.to_markdown()
     assert (tmp_path / name).read_text(encoding="utf-8") == text + "\n"
     report.save(str(tmp_path / name))  # again, by name
+    for other in ("report.pdf", "report", ".html"):
+        with pytest.raises(ValueError, match=r"cannot write a report to '.*'; use \.html or \.md"):
+            report.save(tmp_path / other)
     assert [path.name for path in tmp_path.iterdir()] == [name]
-
-
-@pytest.mark.parametrize("name", ["report.pdf", "report", ".html"])
-def test_save_to_another_suffix(name, classification, tmp_path):
-    *_, report = classification
-    with pytest.raises(ValueError, match=r"cannot write a report to '.*'; use \.html or \.md"):
-        report.save(tmp_path / name)
-    assert not list(tmp_path.iterdir())
 
 
 def test_a_failed_save_leaves_the_old_report_and_no_scraps(classification, tmp_path, monkeypatch):
@@ -235,15 +229,7 @@ def test_linear_regressors_are_reported_as_one():
     assert_allclose(small.predict(X_test), small._vote.predict(X_test), rtol=1e-12)
 
 
-def test_bagged_logistic_regressions_stay_a_mixture():
-    X, y = load_iris(return_X_y=True)
-    bag = BaggingClassifier(LogisticRegression(max_iter=1000), 30, random_state=0).fit(X, y)
-    small = compress(bag, X, y, lam=0.0)
-    assert small.compile().n_models == small.n_active_
-    assert "collapsed" not in str(small.report(X, y))
-
-
-def test_trees_among_other_members_have_no_column_of_nodes(tmp_path):
+def test_what_is_no_regressor_and_no_tree_is_not_reported_as_one(tmp_path):
     X, y = load_breast_cancer(return_X_y=True)
     members = [("tree", DecisionTreeClassifier(max_depth=3)), ("nb", GaussianNB())]
     voter = VotingClassifier(members, voting="soft").fit(X[::2], y[::2])
@@ -252,3 +238,8 @@ def test_trees_among_other_members_have_no_column_of_nodes(tmp_path):
     assert "nodes" not in str(report)
     assert {len(row) for row in report.rows.values()} == {len(report.columns)}
     report.save(tmp_path / "report.html")
+    X, y = load_iris(return_X_y=True)
+    bag = BaggingClassifier(LogisticRegression(max_iter=1000), 30, random_state=0).fit(X, y)
+    small = compress(bag, X, y, lam=0.0)
+    assert small.compile().n_models == small.n_active_
+    assert "collapsed" not in str(small.report(X, y))
