@@ -91,14 +91,8 @@ def test_public_names_have_a_summary_and_an_example(thing):
 @pytest.mark.parametrize("thing", FUNCTIONS + ESTIMATORS, ids=by_name)
 def test_every_argument_is_documented_and_none_other(thing):
     assert documented_parameters(inspect.getdoc(thing)) == arguments(thing)
-
-
-@pytest.mark.parametrize(
-    "function",
-    [pytest.param(f, id=f.__name__) for f in FUNCTIONS],
-)
-def test_functions_say_what_they_return(function):
-    assert section(inspect.getdoc(function), "Returns")
+    if thing in FUNCTIONS:
+        assert section(inspect.getdoc(thing), "Returns")
 
 
 @pytest.mark.parametrize("method", list(own_methods()))

@@ -13,7 +13,6 @@ import pytest
 import sklearn
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.base import clone, is_classifier, is_regressor
-from sklearn.calibration import CalibratedClassifierCV
 from sklearn.datasets import load_breast_cancer, load_diabetes, load_iris
 from sklearn.ensemble import (
     BaggingClassifier,
@@ -142,18 +141,14 @@ def test_what_a_pickle_left_out_is_said_when_it_is_missed():
     assert "LeftOutOfPickle()" in repr(copied)
 
 
-def test_an_unfitted_estimator_travels_with_its_frozen_ensemble_intact():
+def test_pickles_that_can_be_fitted():
+    """One that was not fitted, with its frozen ensemble; one that fitted its ensemble itself."""
     X, y = IRIS
-    small = SparseBaggingClassifier(FrozenEstimator(small_forest().fit(X, y)), tolerance=0.5)
-    travelled = pickle.loads(pickle.dumps(small))
-    assert_array_equal(travelled.fit(X, y).weights_, small.fit(X, y).weights_)
-
-
-def test_a_pickled_estimator_that_fitted_its_ensemble_can_be_refitted():
-    X, y = IRIS
-    small = SparseBaggingClassifier(small_forest(), tolerance=0.5).fit(X, y)
-    copied = pickle.loads(pickle.dumps(small))
-    assert_array_equal(copied.fit(X, y).weights_, small.weights_)
+    frozen = SparseBaggingClassifier(FrozenEstimator(small_forest().fit(X, y)), tolerance=0.5)
+    own = SparseBaggingClassifier(small_forest(), tolerance=0.5).fit(X, y)
+    for small in (frozen, own):
+        travelled = pickle.loads(pickle.dumps(small))
+        assert_array_equal(travelled.fit(X, y).weights_, own.weights_)
 
 
 # -- pipelines, searches, meta-estimators -----------------------------------------------------
@@ -177,24 +172,6 @@ def test_grid_search_over_a_frozen_ensemble_judged_by_held_out_rows():
     small = SparseBaggingClassifier(FrozenEstimator(trees), evidence="holdout")
     search = GridSearchCV(small, {"lam": [0.0, 0.1]}, cv=3).fit(X[300:], y[300:])
     assert search.best_estimator_.estimator.estimator is trees
-
-
-def test_cross_validation_of_a_frozen_ensemble_says_that_folds_are_not_its_training_rows():
-    X, y = IRIS
-    small = SparseBaggingClassifier(FrozenEstimator(small_forest().fit(X, y)))
-    with pytest.raises(ValueError, match="not the ensemble's training rows"):
-        cross_val_score(small, X, y, error_score="raise")
-
-
-def test_calibration_around_it():
-    X, y = CANCER
-    calibrated = CalibratedClassifierCV(
-        SparseBaggingClassifier(small_forest(), tolerance=0.5), cv=2
-    ).fit(X, y)
-    assert calibrated.score(X, y) > 0.9
-    small = compress(small_forest().fit(X[:400], y[:400]), X[:400], y[:400])
-    prefit = CalibratedClassifierCV(FrozenEstimator(small)).fit(X[400:], y[400:])
-    assert prefit.calibrated_classifiers_[0].estimator.estimator is small
 
 
 # -- feature names ----------------------------------------------------------------------------
@@ -227,18 +204,6 @@ def test_feature_names_are_kept_and_compared(ensemble):
         small.predict(FRAME[["a", "b", "c"]])
 
 
-def test_an_array_after_a_frame_warns_as_scikit_learn_does():
-    small = SparseBaggingClassifier(small_forest(), tolerance=0.5).fit(FRAME, IRIS[1])
-    with pytest.warns(UserWarning, match="does not have valid feature names"):
-        small.predict(IRIS[0])
-    plain = SparseBaggingClassifier(small_forest(), tolerance=0.5).fit(*IRIS)
-    assert not hasattr(plain, "feature_names_in_")
-    with pytest.warns(UserWarning, match="fitted without feature names"):
-        plain.predict(FRAME)
-    with pytest.raises(ValueError, match="expecting 4 features"):
-        plain.predict(IRIS[0][:, :3])
-
-
 # -- sample_weight and metadata routing -------------------------------------------------------
 
 
@@ -253,12 +218,6 @@ def compressed(ensemble):
     return small
 
 
-def test_without_routing_a_pipeline_passes_sample_weight_by_step(weighted):
-    pipe = make_pipeline(SparseBaggingClassifier(small_forest(), tolerance=0.5))
-    pipe.fit(*IRIS, sparsebaggingclassifier__sample_weight=WEIGHT)
-    assert_array_equal(pipe[-1].weights_, weighted.weights_)
-
-
 def test_without_routing_other_fit_parameters_are_refused():
     with pytest.raises(ValueError, match=r"fit got colour.*enable_metadata_routing=True"):
         SparseBaggingClassifier(small_forest(), tolerance=0.5).fit(*IRIS, colour="red")
@@ -270,10 +229,6 @@ class TestMetadataRouting:
         forest = small_forest().set_fit_request(sample_weight=True)
         small = SparseBaggingClassifier(forest, tolerance=0.5)
         return small.set_fit_request(sample_weight=True)
-
-    def test_pipeline(self, weighted):
-        pipe = make_pipeline(self.requesting()).fit(*IRIS, sample_weight=WEIGHT)
-        assert_array_equal(pipe[-1].weights_, weighted.weights_)
 
     def test_grid_search(self, weighted):
         search = GridSearchCV(

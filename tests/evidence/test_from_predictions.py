@@ -69,14 +69,6 @@ def test_no_mask_means_every_row_is_unseen(proba, y):
     assert evidence.votes is proba
 
 
-@pytest.mark.parametrize("kind", [int, float, np.int8, list, pd.DataFrame])
-def test_masks_of_every_kind(proba, mask, y, kind):
-    given = mask.tolist() if kind is list else pd.DataFrame(mask) if kind is pd.DataFrame else None
-    evidence = classification(proba, mask.astype(kind) if given is None else given, y)
-    assert evidence.oob_mask.dtype == np.bool_
-    np.testing.assert_array_equal(evidence.oob_mask, mask)
-
-
 @pytest.mark.parametrize(
     ("given", "kept"),
     [
@@ -151,15 +143,16 @@ def test_labels_may_name_classes_that_y_lacks(tensor, mask):
 def test_targets_of_every_kind(proba, mask, y, kind):
     given = y.astype(kind) if kind is np.float32 else kind(y)
     np.testing.assert_array_equal(classification(proba, mask, given).target, y)
+    framed = classification(pd.DataFrame(proba), mask.tolist(), given)
+    np.testing.assert_array_equal(framed.oob_mask, mask)
+    listed = classification(proba.tolist(), pd.DataFrame(mask), given)
+    np.testing.assert_array_equal(listed.votes, np.where(mask, proba, 0))
+    for labels in (np.array(["c", "a", "b"])[y], pd.Series(["c", "a", "b"])[y], y > 0):
+        evidence = classification(proba, mask, labels)
+        np.testing.assert_array_equal(evidence.classes[evidence.target], np.asarray(labels))
     evidence = regression(proba, mask, given)
     assert evidence.target.dtype == np.float64
     np.testing.assert_array_equal(evidence.target, y)
-
-
-def test_string_and_boolean_targets(proba, mask, y):
-    for given in (np.array(["c", "a", "b"])[y], pd.Series(["c", "a", "b"])[y], y > 0):
-        evidence = classification(proba, mask, given)
-        np.testing.assert_array_equal(evidence.classes[evidence.target], np.asarray(given))
 
 
 @hypothesis.settings(max_examples=60, deadline=None, derandomize=True)

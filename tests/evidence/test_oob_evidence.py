@@ -2,8 +2,6 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from sparsebag.evidence.evidence import (
     OOBEvidence,
@@ -60,17 +58,6 @@ def test_take_members_slices_every_column(evidence, members):
     for plane, whole in zip(part.class_votes, evidence.class_votes, strict=True):
         np.testing.assert_array_equal(plane.toarray(), whole.toarray()[:, members])
     assert part.n_rows == ROWS
-
-
-@settings(max_examples=40, deadline=None, derandomize=True)
-@given(st.lists(st.integers(0, ROWS - 1), max_size=12), st.lists(st.integers(0, 3), max_size=6))
-def test_rows_and_members_are_taken_in_either_order(rows, members):
-    votes = np.arange(ROWS * MEMBERS, dtype=float).reshape(ROWS, MEMBERS)
-    whole = OOBEvidence(votes, votes % 3 == 0, np.arange(ROWS), "regression")
-    rows, members = np.array(rows, dtype=int), np.array(members, dtype=int)
-    one, other = whole.take(rows).take_members(members), whole.take_members(members).take(rows)
-    np.testing.assert_array_equal(one.votes, other.votes)
-    np.testing.assert_array_equal(one.oob_mask, other.oob_mask)
 
 
 def test_planes_may_be_dense():

@@ -122,29 +122,28 @@ def test_forest_of_regressors(forest, settings, criterion):
 
 
 @ignore_uncovered
-@pytest.mark.parametrize("forest", [RandomForestClassifier, RandomForestRegressor])
-def test_forest_fitted_with_sample_weight(forest):
+@pytest.mark.filterwarnings("ignore:invalid value encountered in divide")  # scikit-learn's 0 / 0
+@pytest.mark.parametrize(
+    "model",
+    [
+        RandomForestClassifier(**KEEP),
+        RandomForestRegressor(**KEEP),
+        BaggingClassifier(DecisionTreeClassifier(), **KEEP),
+        BaggingClassifier(LogisticRegression(), **KEEP),
+    ],
+    ids=["forest", "regression", "bag", "lines"],
+)
+def test_fitted_with_sample_weight(model):
     X, y = classes()
     weight = np.random.default_rng(0).integers(0, 4, len(y)).astype(float)
-    fitted = forest(bootstrap=True, **KEEP).fit(X, y, sample_weight=weight)
-    evidence = evidence_of(fitted, X, y, class_votes=True, dtype=np.float64)
+    model.fit(X, y, sample_weight=weight)
+    evidence = evidence_of(model, X, y, class_votes=True, dtype=np.float64)
     if evidence.classes is None:
         rows = evidence.covered()
-        kept = fitted.oob_prediction_[rows]
+        kept = model.oob_prediction_[rows]
         np.testing.assert_allclose(uniform_vote(evidence)[rows], kept, **CLOSE)
     else:
-        assert_equal_votes(evidence, fitted.oob_decision_function_, y)
-
-
-@ignore_uncovered
-@pytest.mark.filterwarnings("ignore:invalid value encountered in divide")  # scikit-learn's 0 / 0
-def test_bag_fitted_with_sample_weight():
-    X, y = classes()
-    weight = np.random.default_rng(0).integers(0, 4, len(y)).astype(float)
-    for base in (DecisionTreeClassifier(), LogisticRegression()):
-        bag = BaggingClassifier(base, **KEEP).fit(X, y, sample_weight=weight)
-        evidence = evidence_of(bag, X, y, class_votes=True, dtype=np.float64)
-        assert_equal_votes(evidence, bag.oob_decision_function_, y)
+        assert_equal_votes(evidence, model.oob_decision_function_, y)
 
 
 def test_string_labels():

@@ -86,6 +86,27 @@ def test_fit_weights_takes_torch_tensors(loss):
     assert got.objective == pytest.approx(expected.objective, abs=1e-7)
 
 
+@pytest.mark.parametrize("loss", ["log_loss", "squared_error"])
+def test_weights_are_fitted_to_tensors_that_carry_gradients(loss):
+    torch = pytest.importorskip("torch")
+    rng = np.random.default_rng(0)
+    numbers = rng.random((60, 5))
+    mask = rng.random((60, 5)) < 0.6
+    mask[:, 0] = True
+    y = (np.arange(60) % 2).astype(float)
+    sample_weight = rng.random(60) + 0.5
+    start = np.full(5, 0.2)
+    given = [torch.tensor(a, requires_grad=True) for a in (numbers, sample_weight, start)]
+    target = torch.tensor(y, requires_grad=True)
+    plain = sb.fit_weights(numbers, mask, y, loss=loss, sample_weight=sample_weight, start=start)
+    learnt = sb.fit_weights(
+        given[0], torch.tensor(mask), target, loss=loss, sample_weight=given[1], start=given[2]
+    )
+    assert not learnt.weights.requires_grad
+    assert given[0].grad is None
+    np.testing.assert_allclose(learnt.weights.numpy(), plain.weights, atol=1e-6)
+
+
 @pytest.mark.parametrize("kind", ["array", "generator"])
 def test_streams_take_bfloat16_which_numpy_lacks(kind):
     torch = pytest.importorskip("torch", reason="torch is not installed (make test-all)")

@@ -88,23 +88,6 @@ def test_copies_end_as_one_member_by_every_solver(seed):
         assert found.n_active == 1
 
 
-def test_members_come_in_for_more_than_rounding_only():
-    f = hostile("copies to 1e-7", 1, LogLoss(), np.float32, n_members=40)
-    one = np.eye(40)[0]
-    ended = newton_end(f, Point.at(f, one, SolveLog("")), SolveLog(""), np.inf)
-    assert np.count_nonzero(ended.weights) == 1
-    # A member that differs comes in, however little the objective gains by it.
-    g = hostile("different", 5, LogLoss(), np.float32, n_members=10)
-    best = ProjectedGradient(tol=1e-9).solve(g)
-    least = best.active[np.argmin(best.weights[best.active])]
-    left_out = best.weights.copy()
-    left_out[least] = 0.0
-    left_out /= left_out.sum()
-    ended = newton_end(g, Point.at(g, left_out, SolveLog("")), SolveLog(""), np.inf)
-    assert ended.weights[least] > 0
-    assert ended.value < g.value(left_out)
-
-
 class Bent:
     """An objective whose Hessian is whatever the test says."""
 

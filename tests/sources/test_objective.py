@@ -7,9 +7,7 @@ import pytest
 
 from problems import interior_point, objective, streamed
 from sparsebag.objective.objective import NoWeightError, Objective
-from sparsebag.sources.base import MemoryRows
 from sparsebag.sources.dask import DaskRows
-from sparsebag.sources.stream import StreamRows
 
 LITTLE = 1000
 """Memory without room for any column."""
@@ -65,21 +63,6 @@ def test_every_quantity_is_the_same(way, loss, how):
         assert getattr(there, name) == pytest.approx(getattr(here, name)), name
     for name in ("provides", "is_convex", "is_well_posed", "has_mask"):
         assert getattr(there, name) == getattr(here, name), name
-
-
-@pytest.mark.parametrize("way", WAYS)
-def test_faces_keep_the_whole_ensembles_prior(way):
-    here, there = pair(way, weighted=True, dtype=np.float32)
-    members, w = np.array([7, 2, 3]), interior_point(3)
-    ours, theirs = there.restrict(members), here.restrict(members)
-    assert isinstance(
-        ours._rows, {"little memory": StreamRows, "dask": DaskRows}.get(way, MemoryRows)
-    )
-    value, gradient = theirs.value_and_gradient(w)
-    found = ours.value_and_gradient(w)
-    assert found[0] == pytest.approx(value, rel=1e-6)
-    assert found[1] == pytest.approx(gradient, abs=1e-6)
-    assert ours.hessian(w) == pytest.approx(theirs.hessian(w), abs=1e-4)
 
 
 @pytest.mark.parametrize("way", WAYS)

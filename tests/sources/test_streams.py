@@ -359,112 +359,86 @@ def regression(*blocks):
     return sb.stream_rows(list(blocks), task="regression")
 
 
-MISTAKES = {
-    "rows a block of a function": (
+MISTAKES = [
+    (
         lambda: sb.stream_rows(lambda: iter([BLOCK]), labels=[0, 1], block_rows=9),
         "pass none of them beside it, nor block_rows",
     ),
-    "a misspelt task": (
+    (
         lambda: sb.stream_rows(VOTES, MASK, Y, task="regresion"),
         "task='regresion' is not known; use 'classification' or 'regression'.",
     ),
-    "how many labels": (
+    (
         lambda: sb.stream_rows(VOTES, MASK, Y, labels=2),
         "labels must hold all classes, such as [0, 1], got 2.",
     ),
-    "no labels": (lambda: sb.stream_rows([BLOCK]), "labels= is needed"),
-    "a generator": (
+    (lambda: sb.stream_rows([BLOCK]), "labels= is needed"),
+    (
         lambda: sb.stream_rows(iter([BLOCK]), task="regression"),
         "which can be read once; pass the function that starts it.",
     ),
-    "a function that gives a function": (
+    (
         lambda: sb.stream_rows(lambda: lambda: 0, task="regression"),
         "the function gave a function, not blocks of rows",
     ),
-    "no rows": (
-        lambda: sb.stream_rows(lambda: iter([]), task="regression"),
-        "the stream gave no rows",
-    ),
-    "no targets": (lambda: sb.stream_rows(VOTES, MASK), "y is missing"),
-    "a mask of another shape": (
-        lambda: sb.stream_rows(VOTES, MASK[:, 1:], Y),
-        "oob_mask has shape (90, 4)",
-    ),
-    "two columns of targets": (
-        lambda: sb.stream_rows(VOTES, MASK, np.stack([Y, Y], axis=1)),
-        "pass one target a row",
-    ),
-    "a file that is not there": (
+    (lambda: sb.stream_rows(lambda: iter([]), task="regression"), "the stream gave no rows"),
+    (lambda: sb.stream_rows(VOTES, MASK), "y is missing"),
+    (lambda: sb.stream_rows(VOTES, MASK[:, 1:], Y), "oob_mask has shape (90, 4)"),
+    (lambda: sb.stream_rows(VOTES, MASK, np.stack([Y, Y], axis=1)), "pass one target a row"),
+    (
         lambda: sb.stream_rows("missing.npy", None, Y),
         "missing.npy does not exist; pass the path of a file that numpy.save wrote.",
     ),
-    "a folder": (lambda: sb.stream_rows(".", None, Y), "is a folder, and a path names a file"),
-    "a row for a block": (
+    (lambda: sb.stream_rows(".", None, Y), "is a folder, and a path names a file"),
+    (
         lambda: regression((VOTES[0], MASK[0], Y[0])),
         "regression predictions must have shape (rows, members), got (5,)",
     ),
-    "two entries": (lambda: regression(BLOCK, (VOTES, Y)), "got 2 entries"),
-    "an array for a block": (lambda: regression(BLOCK, VOTES), "got ndarray"),
-    "another number of members": (
+    (lambda: regression(BLOCK, (VOTES, Y)), "got 2 entries"),
+    (lambda: regression(BLOCK, VOTES), "got ndarray"),
+    (
         lambda: regression(BLOCK, (VOTES[:, 1:], MASK[:, 1:], Y)),
         "block 1 has 4 members but the first had 5",
     ),
-    "a mask in some blocks": (
+    (
         lambda: regression(BLOCK, (VOTES, None, Y)),
         "either every block carries an oob_mask or none does",
     ),
-    "negative weights": (
-        lambda: regression((*BLOCK, -np.ones(90))),
-        "block 0: sample_weight must not be negative",
-    ),
-    "no number": (
+    (lambda: regression((*BLOCK, -np.ones(90))), "block 0: sample_weight must not be negative"),
+    (
         lambda: regression(BLOCK, (np.where(MASK, np.nan, VOTES), MASK, Y)),
         "block 1: predictions hold NaN",
     ),
-    "a mask beside": (lambda: (regression(BLOCK), MASK, Y), "a stream carries its mask"),
-    "a solver's class": (
+    (lambda: (regression(BLOCK), MASK, Y), "a stream carries its mask"),
+    (
         lambda: (regression(BLOCK), {"solver": Mirror}),
         "solver is the class Mirror; pass an object of it, such as Mirror().",
     ),
-    "passes as text": (
-        lambda: Mirror(max_passes="3"),
-        "max_passes must be a whole number, at least 1, got '3'.",
-    ),
-    "no passes": (
-        lambda: Mirror(max_passes=0),
-        "max_passes must be a whole number, at least 1, got 0.",
-    ),
-    "little memory": (
+    (lambda: Mirror(max_passes="3"), "max_passes must be a whole number, at least 1, got '3'."),
+    (lambda: Mirror(max_passes=0), "max_passes must be a whole number, at least 1, got 0."),
+    (
         lambda: (regression(BLOCK), {"memory_limit": 3}),
         "memory_limit must be a whole number of bytes",
     ),
-    "half a byte": (
+    (
         lambda: (regression(BLOCK), {"memory_limit": 2e9 + 0.5}),
         "memory_limit must be a whole number of bytes",
     ),
-    "arrays with a limit": (
-        lambda: (*BLOCK, {"memory_limit": MEMORY}),
-        "memory_limit and checkpoint are for streams",
-    ),
-    "a function for predictions": (
-        lambda: (lambda: iter([BLOCK]),),
-        "pass sparsebag.stream_rows(...)",
-    ),
-    "a loss of the other kind": (
+    (lambda: (*BLOCK, {"memory_limit": MEMORY}), "memory_limit and checkpoint are for streams"),
+    (lambda: (lambda: iter([BLOCK]),), "pass sparsebag.stream_rows(...)"),
+    (
         lambda: (sb.stream_rows(VOTES, MASK, Y > 0), {"loss": "squared_error"}),
         "sparsebag.stream_rows(..., task='regression')",
     ),
-    "predictions of the other kind": (
+    (
         lambda: (sb.stream_rows(VOTES, MASK, Y > 0),),
         "for regression pass sparsebag.stream_rows(..., task='regression')",
     ),
-}
+]
 
 
-@pytest.mark.parametrize("what", MISTAKES)
-def test_one_sentence(what):
-    make, said = MISTAKES[what]
-
+@pytest.mark.parametrize(("make", "said"), MISTAKES, ids=[said[:40] for _, said in MISTAKES])
+def test_one_sentence(make, said):
     def call():
         given = make()
         given = given if isinstance(given, tuple) else (given,)
