@@ -11,11 +11,9 @@ from typing import Any
 
 import numpy as np
 from sklearn.datasets import load_iris
-from sklearn.ensemble import BaggingClassifier, RandomForestClassifier, RandomForestRegressor
-from sklearn.linear_model import LogisticRegression
-from sklearn.neural_network import MLPClassifier
+from sklearn.ensemble import RandomForestRegressor
 
-from made_up_gates import linear_gate
+from deploy.ensembles import made
 from sparsebag.calibration.temperature import Temperature
 from sparsebag.deploy.artifact import (
     ALIGNMENT,
@@ -32,7 +30,7 @@ from sparsebag.deploy.trees import FlatTrees
 from sparsebag.evidence.from_ensemble import read_ensemble
 
 HOSTILE = (0, 1, -1, 2, 3, 64, 2**31 - 1, 2**31, -(2**31), 2**62, 2**64, 1e308, 0.5, "", None, [])
-X, Y = load_iris(return_X_y=True)
+X = load_iris().data
 MAX_COLUMNS = 10**5
 ROWS = 150
 """More than two words of 64, not three: the kernel takes its way for many rows."""
@@ -111,57 +109,29 @@ def _change_entry(tree: Any, rng: np.random.Generator) -> None:
 
 def seeds() -> dict[str, bytes]:
     """Sound files to mutate."""
-    forest = RandomForestClassifier(3, max_depth=4, random_state=0)
-    models = {
-        "trees": forest.fit(X, Y),
-        "two classes": RandomForestClassifier(3, random_state=0).fit(X, Y == 1),
-        "regression": RandomForestRegressor(2, max_depth=4, random_state=0).fit(X, Y),
-        "linear": BaggingClassifier(LogisticRegression(), 3, random_state=0).fit(X, Y),
-        "two of three classes": [LogisticRegression().fit(X[c != Y], Y[c != Y]) for c in range(3)],
-        "networks": BaggingClassifier(
-            MLPClassifier((4, 3), max_iter=400, random_state=0), 2, random_state=0
-        ).fit(X, Y),
-        "large trees, missing values": _large_trees(),
-    }
-    calibrators = {
-        "trees": Temperature(0.5, 0.01),
-        "linear": Temperature(2.0),
+    plain = {
+        "three classes": Temperature(0.5, 0.01),
         "two classes": Temperature(1.5, 0.2),
+        "logistic": Temperature(2.0),
+        "regression": None,
+        "lines that know some classes": None,
+        "networks": None,
     }
-    out = {}
-    for name, model in models.items():
-        pool = read_ensemble(model)
-        n = len(pool.members)
-        model = compile_members(pool, np.full(n, 1 / n), 1e-3, calibrators.get(name))
-        if name == "trees":
-            model = replace(model, feature_names=("a", "b", "c", "d"))
-        out[name] = dumps(model)
-    return {**out, **_gated(models)}
+    models = {name: made(name, calibrator)[0] for name, calibrator in plain.items()}
+    named = replace(models["three classes"], feature_names=("a", "b", "c", "d"))
+    models |= {"three classes": named, "large trees, missing values": _large_trees()}
+    ranks = {"three classes": 2, "two classes": 1, "regression": 3, "logistic": 2}
+    models |= {f"{name}, gated": made(name, gate=rank)[0] for name, rank in ranks.items()}
+    return {name: dumps(model) for name, model in models.items()}
 
 
-def _gated(models: dict[str, Any]) -> dict[str, bytes]:
-    """Models whose weights depend on the row."""
-    gates = {
-        "trees": linear_gate(3, 4),
-        "two classes": linear_gate(3, 4, rank=1),
-        "regression": linear_gate(2, 4, rank=3),
-        "linear": linear_gate(3, 4),
-    }
-    out = {}
-    for name, gate in gates.items():
-        pool = read_ensemble(models[name])
-        model = compile_members(pool, np.ones(gate.n_members), 1e-3, None, gate)
-        out[f"{name}, gated"] = dumps(model)
-    return out
-
-
-def _large_trees() -> RandomForestRegressor:
+def _large_trees() -> CompiledEnsemble:
     """Trees of more than 255 splits, which have a part below their tops."""
     rng = np.random.default_rng(0)
     rows = np.where(rng.random((700, 4)) < 0.1, np.nan, rng.normal(size=(700, 4)))
     forest = RandomForestRegressor(2, random_state=0).fit(rows, rng.normal(size=700))
     assert all(tree.tree_.n_leaves > 300 for tree in forest.estimators_)
-    return forest
+    return compile_members(read_ensemble(forest), np.full(2, 0.5))
 
 
 def try_out(content: bytes) -> str:

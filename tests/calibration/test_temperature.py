@@ -152,16 +152,16 @@ def test_too_few_rows_are_not_calibrated_unless_a_temperature_is_named():
     assert str(left) == "not calibrated: nothing gained on held-out rows"
 
 
-@pytest.mark.parametrize("temperature", [0.0, -1.0, np.inf, np.nan])
-def test_a_temperature_is_positive(temperature):
-    with pytest.raises(ValueError, match="must be above 0 and finite"):
-        Temperature(temperature)
-
-
-@pytest.mark.parametrize("share", [-0.1, 1.0, np.nan])
-def test_a_share_is_a_share(share):
-    with pytest.raises(ValueError, match="a share must be at least 0 and below 1"):
-        Temperature(1.0, share)
+@pytest.mark.parametrize(
+    ("temperature", "share", "message"),
+    [
+        *((t, 0.0, "must be above 0 and finite") for t in (0.0, -1.0, np.inf, np.nan)),
+        *((1.0, s, "a share must be at least 0 and below 1") for s in (-0.1, 1.0, np.nan)),
+    ],
+)
+def test_numbers_that_make_no_temperature(temperature, share, message):
+    with pytest.raises(ValueError, match=message):
+        Temperature(temperature, share)
 
 
 @settings(max_examples=50, deadline=None)

@@ -29,43 +29,36 @@ def problem(request):
     return ensemble.fit(X, y), X, y
 
 
-@pytest.mark.parametrize("max_nodes", [1, 2, 3, 10, 200, 1e-9, 0.01, 0.3, 1.0])
-def test_nodes(problem, max_nodes):
+BUDGETS = [
+    *({"max_nodes": n} for n in (1, 2, 3, 10, 200, 1e-9, 0.01, 0.3, 1.0)),
+    *({"max_estimators": k, "refine": r} for k in (1, 2, 7, 0.01, 0.2) for r in ("auto", None)),
+    *({"max_bytes": n} for n in (1000, 2000, 5000, 0.8)),
+    {"max_estimators": 4, "max_nodes": 60, "max_bytes": 1500},
+]
+
+
+@pytest.mark.parametrize("how", BUDGETS, ids=str)
+def test_budgets_are_kept_to(problem, how, tmp_path):
     ensemble, X, y = problem
-    small = sb.compress(ensemble, X, y, max_nodes=max_nodes)
-    whole = small.selection_.before.nodes
-    most = max_nodes if isinstance(max_nodes, int) else max(1, max_nodes * whole)
-    assert 1 <= small.n_nodes_ <= most
-    assert small.n_nodes_ == small.selection_.after.nodes
+    small = sb.compress(ensemble, X, y, **how)
+    after, before = small.selection_.after, small.selection_.before
+
+    def most(name, whole):
+        allowed = how.get(name, 1.0)
+        return allowed if isinstance(allowed, int) else max(1, int(allowed * whole))
+
+    assert 1 <= small.n_nodes_ == after.nodes <= most("max_nodes", before.nodes)
     assert small.n_nodes_ == sum(tree.tree_.node_count for tree in small.estimators_)
-    assert np.isfinite(small.predict(X)).all()
-
-
-@pytest.mark.parametrize("refine", ["auto", None])
-@pytest.mark.parametrize("max_estimators", [1, 2, 7, 0.01, 0.2])
-def test_members(problem, max_estimators, refine):
-    ensemble, X, y = problem
-    small = sb.compress(ensemble, X, y, max_estimators=max_estimators, refine=refine)
-    is_count = isinstance(max_estimators, int)
-    most = max_estimators if is_count else max(1, int(max_estimators * 30))
-    assert 1 <= small.n_active_ <= most
-    assert small.compile().n_models == small.n_active_
-
-
-@pytest.mark.parametrize("max_bytes", [1000, 2000, 5000, 0.8])
-def test_bytes(problem, max_bytes, tmp_path):
-    ensemble, X, y = problem
-    small = sb.compress(ensemble, X, y, max_bytes=max_bytes)
+    assert 1 <= small.n_active_ == small.compile().n_models <= most("max_estimators", 30)
     small.save(tmp_path / "small.sbag")
     size = (tmp_path / "small.sbag").stat().st_size
-    assert size == small.nbytes_ == small.selection_.after.nbytes
-    most = max_bytes
-    if isinstance(max_bytes, float):
+    assert size == small.nbytes_ == after.nbytes
+    if "max_bytes" in how:
         calibrator = Temperature(1.0) if hasattr(small, "classes_") else None
         uniform = np.full(30, 1 / 30)
         whole = compile_members(read_ensemble(ensemble), uniform, calibrator=calibrator)
-        most = max_bytes * whole.file_bytes
-    assert size <= most
+        assert size <= most("max_bytes", whole.file_bytes)
+    assert np.isfinite(small.predict(X)).all()
 
 
 def test_every_size_of_a_file_is_kept_to_or_refused(problem):
@@ -98,14 +91,6 @@ def test_names_of_columns_are_within_the_budget(tmp_path):
         small = sb.compress(forest, X, y, max_bytes=2000, refine=refine)
         small.save(tmp_path / "small.sbag")
         assert (tmp_path / "small.sbag").stat().st_size == small.selection_.after.nbytes <= 2000
-
-
-def test_several_at_once():
-    forest = RandomForestClassifier(30, random_state=0).fit(*CANCER)
-    small = sb.compress(forest, *CANCER, max_estimators=4, max_nodes=60, max_bytes=1500)
-    assert small.n_active_ <= 4
-    assert small.n_nodes_ <= 60
-    assert small.nbytes_ <= 1500
 
 
 def test_a_tolerance_within_a_budget_may_stay_below_it():

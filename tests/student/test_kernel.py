@@ -193,19 +193,23 @@ def test_sums_do_not_depend_on_the_threads(n_threads):
     np.testing.assert_allclose(vote[5], total[leaf[:, 5]].sum(axis=0))
 
 
-def test_trees_that_lead_nowhere_are_refused():
+@pytest.mark.parametrize(
+    ("left", "right", "feature", "message"),
+    [
+        (0, 2, 0, "a node leads nowhere"),  # to itself
+        (1, 9, 0, "a node leads nowhere"),  # out of the tree
+        (1, 2, 5, "a column there is not"),
+    ],
+)
+def test_trees_that_lead_nowhere_are_refused(left, right, feature, message):
     def made(left, right, feature):
-        arrays = (np.array(a, np.int32) for a in (left, right, feature))
-        n = len(left)
-        return Trees(*arrays, np.zeros(n), np.zeros(n, np.uint8), np.array([0, n]), 2)
+        nodes = ([left, -1, -1], [right, -1, -1], [feature, -2, -2])
+        arrays = (np.array(a, np.int32) for a in nodes)
+        return Trees(*arrays, np.zeros(3), np.zeros(3, np.uint8), np.array([0, 3]), 2)
 
-    made([1, -1, -1], [2, -1, -1], [0, -2, -2])
-    with pytest.raises(ValueError, match="a node leads nowhere"):
-        made([0, -1, -1], [2, -1, -1], [0, -2, -2])  # to itself
-    with pytest.raises(ValueError, match="a node leads nowhere"):
-        made([1, -1, -1], [9, -1, -1], [0, -2, -2])  # out of the tree
-    with pytest.raises(ValueError, match="a column there is not"):
-        made([1, -1, -1], [2, -1, -1], [5, -2, -2])
+    made(1, 2, 0)
+    with pytest.raises(ValueError, match=message):
+        made(left, right, feature)
 
 
 @pytest.mark.parametrize("n_threads", [1, 3])
@@ -227,29 +231,26 @@ def test_rows_in_nodes_of_other_trees_are_not_refitted(wrong):
         backfit(leaf, np.ones(1), np.array([0, 2, 4]), value, 1.0, 1, np.ones((1, 1)), value)
 
 
-@pytest.mark.parametrize("offset", [[0], [0, 2], [1, 3], [0, -5, 3], [0, 9, 3], [0, 0, 3]])
-def test_offsets_that_do_not_fit_are_refused(offset):
-    left, right = np.array([1, -1, -1], np.int32), np.array([2, -1, -1], np.int32)
+@pytest.mark.parametrize(
+    ("offset", "children", "message"),
+    [
+        *((o, (1, 2), "offsets do not fit") for o in ([0], [0, 2], [1, 3], [0, -5, 3], [0, 9, 3])),
+        ([0, 0, 3], (1, 2), "offsets do not fit"),
+        *(([0, 3], children, "a node leads nowhere") for children in ((0, 2), (1, 3), (1, -1))),
+    ],
+)
+def test_offsets_and_children_that_do_not_fit_are_refused(offset, children, message):
+    left, right = (np.array([child, -1, -1], np.int32) for child in children)
     one, value, offset = np.ones(3), np.zeros((3, 1)), np.array(offset)
     leaf = np.zeros((len(offset) - 1, 1), np.int32)
-    with pytest.raises(ValueError, match="offsets do not fit"):
+    with pytest.raises(ValueError, match=message):
         shrink_to_parent(left, right, one, one, offset, 1.0, value)
-    with pytest.raises(ValueError, match="offsets do not fit"):
+    with pytest.raises(ValueError, match=message):
         prune(left, right, offset, one, 1, np.zeros(3, np.int32))
-    with pytest.raises(ValueError, match="offsets do not fit"):
-        backfit(leaf, np.ones(1), offset, value, 1.0, 1, np.ones((1, 1)), value)
-
-
-@pytest.mark.parametrize("children", [(0, 2), (1, 3), (1, -1)])
-def test_children_that_lead_nowhere_are_refused(children):
-    left, right = (np.array([child, -1, -1], np.int32) for child in children)
-    one, value, offset = np.ones(3), np.zeros((3, 1)), np.array([0, 3])
-    with pytest.raises(ValueError, match="a node leads nowhere"):
-        add_up(left, right, value)
-    with pytest.raises(ValueError, match="a node leads nowhere"):
-        shrink_to_parent(left, right, one, one, offset, 1.0, value)
-    with pytest.raises(ValueError, match="a node leads nowhere"):
-        prune(left, right, offset, one, 1, np.zeros(3, np.int32))
+    arguments = (leaf, np.ones(1), offset, value, 1.0, 1, np.ones((1, 1)), value)
+    call, given = (backfit, arguments) if children == (1, 2) else (add_up, (left, right, value))
+    with pytest.raises(ValueError, match=message):
+        call(*given)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="limits its memory as Linux does")

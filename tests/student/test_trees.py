@@ -16,14 +16,19 @@ from sparsebag.student.trees import TreeTable
 from student.forests import FORESTS, fitted, teacher_of
 
 
-@pytest.mark.parametrize("n_threads", [1, 3])
 @pytest.mark.parametrize("name", FORESTS)
-def test_rows_reach_the_leaves_that_scikit_learn_says(name, n_threads):
-    _, pool, X, _ = fitted(name)
+def test_rows_reach_scikit_learns_leaves_and_votes_are_the_ensembles(name):
+    ensemble, pool, X, _ = fitted(name)
     table, rows = TreeTable.of(pool), pool.prepare(X)
-    leaf = table.route(rows, n_threads)
+    leaf = table.route(rows)
+    np.testing.assert_array_equal(table.route(rows, 3), leaf)
     for j, member in enumerate(pool.members):
         np.testing.assert_array_equal(leaf[j] - table.offset[j], member.apply(rows))
+    vote = sum(table.value[of_tree] for of_tree in leaf) / table.n_trees
+    if pool.classes is None:
+        np.testing.assert_allclose(vote[:, 0], ensemble.predict(X), rtol=1e-12)
+    else:
+        np.testing.assert_allclose(vote, ensemble.predict_proba(X), atol=1e-12)
 
 
 def test_values_at_thresholds_go_where_scikit_learn_sends_them():
@@ -39,27 +44,13 @@ def test_values_at_thresholds_go_where_scikit_learn_sends_them():
         np.testing.assert_array_equal(leaf[j] - table.offset[j], expected)
 
 
-@pytest.mark.parametrize("name", FORESTS)
-def test_votes_of_the_table_are_the_ensembles(name):
-    ensemble, pool, X, _ = fitted(name)
-    table = TreeTable.of(pool)
-    leaf = table.route(pool.prepare(X))
-    vote = sum(table.value[of_tree] for of_tree in leaf) / table.n_trees
-    if pool.classes is None:
-        np.testing.assert_allclose(vote[:, 0], ensemble.predict(X), rtol=1e-12)
-    else:
-        np.testing.assert_allclose(vote, ensemble.predict_proba(X), atol=1e-12)
-
-
 @pytest.mark.parametrize("share", [0.6, 0.1, 0.01])
 @pytest.mark.parametrize("name", FORESTS)
-def test_pruned_copies_say_what_the_student_says(name, share):
+def test_pruned_copies_are_sound_trees_that_say_what_the_student_says(name, share):
     _, pool, X, _ = fitted(name)
     teacher = teacher_of(name)
-    lesson = teacher.lesson(RECIPES[0])
-    (student,) = students(lesson, [share * teacher.table.n_nodes])
-    members = student.members(pool, spread_of(name))
-    rows = pool.prepare(X)
+    (student,) = students(teacher.lesson(RECIPES[0]), [share * teacher.table.n_nodes])
+    members, rows = student.members(pool, spread_of(name)), pool.prepare(X)
     said = student.vote(teacher.table.route(rows))
     if pool.classes is None:
         copies = np.mean([member.predict(rows) for member in members], axis=0)[:, None]
@@ -67,9 +58,24 @@ def test_pruned_copies_say_what_the_student_says(name, share):
         shares = [m.estimator.tree_.value[m.estimator.tree_.apply(dense(rows)), 0] for m in members]
         copies = np.mean(shares, axis=0)[:, -said.shape[1] :]
     # Each leaf is rounded to the next step; the largest class gets what that takes from the others.
-    most = 0.5 * step_of(name, len(members)) * max(1, said.shape[1] - 1)
-    assert np.abs(copies - said).max() <= most + 1e-12
+    step = step_of(name, len(members))
+    assert np.abs(copies - said).max() <= 0.5 * step * max(1, said.shape[1] - 1) + 1e-12
     assert sum(m.estimator.tree_.node_count for m in members) == student.n_nodes
+    for tree in (member.estimator for member in members):
+        assert isinstance(tree, BaseDecisionTree)
+        assert tree.n_features_in_ == X.shape[1]
+        own = tree.tree_
+        inner = np.flatnonzero(own.children_left >= 0)
+        below = np.concatenate([own.children_left[inner], own.children_right[inner]])
+        assert sorted(below) == list(range(1, own.node_count))  # every node has one parent
+        assert own.max_depth == tree.get_depth()
+        copied = pickle.loads(pickle.dumps(tree))
+        np.testing.assert_array_equal(copied.predict(X), tree.predict(X))
+        clone(tree)
+        values = own.value[own.children_left < 0, 0]
+        if pool.classes is not None:
+            assert np.all(values.sum(axis=1) == 1.0)  # exactly: they are multiples of one step
+        np.testing.assert_array_equal(values / step, np.round(values / step))
 
 
 def spread_of(name):
@@ -84,38 +90,3 @@ def step_of(name, n_trees):
 
 def dense(rows):
     return np.asarray(rows.toarray() if sp.issparse(rows) else rows, dtype=np.float32)
-
-
-@pytest.mark.parametrize("name", FORESTS)
-def test_copies_are_sound_scikit_learn_trees(name):
-    _, pool, X, _ = fitted(name)
-    teacher = teacher_of(name)
-    (student,) = students(teacher.lesson(RECIPES[0]), [0.2 * teacher.table.n_nodes])
-    for member in student.members(pool, spread_of(name)):
-        tree = member.estimator
-        assert isinstance(tree, BaseDecisionTree)
-        assert tree.n_features_in_ == X.shape[1]
-        own = tree.tree_
-        inner = np.flatnonzero(own.children_left >= 0)
-        below = np.concatenate([own.children_left[inner], own.children_right[inner]])
-        assert sorted(below) == list(range(1, own.node_count))  # every node has one parent
-        assert own.max_depth == tree.get_depth()
-        copied = pickle.loads(pickle.dumps(tree))
-        np.testing.assert_array_equal(copied.predict(X), tree.predict(X))
-        clone(tree)
-
-
-@pytest.mark.parametrize("name", FORESTS)
-def test_class_shares_sum_to_one_and_leaves_are_multiples_of_a_power_of_two(name):
-    _, pool, _, _ = fitted(name)
-    teacher = teacher_of(name)
-    (student,) = students(teacher.lesson(RECIPES[0]), [0.2 * teacher.table.n_nodes])
-    leaves = []
-    for member in student.members(pool, spread_of(name)):
-        tree = member.estimator.tree_
-        leaves.append(tree.value[tree.children_left < 0, 0])
-    values = np.concatenate(leaves)
-    if pool.classes is not None:
-        assert np.all(values.sum(axis=1) == 1.0)  # exactly: they are multiples of one step
-    step = step_of(name, len(student.trees))
-    np.testing.assert_array_equal(values / step, np.round(values / step))
