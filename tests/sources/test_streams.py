@@ -280,13 +280,6 @@ def test_memory_stays_within_the_limit(tmp_path):
     assert peak < limit
 
 
-def test_uncovered_rows_are_counted(rows):
-    mask = rows.oob_mask.copy()
-    mask[:7] = False
-    with pytest.warns(sb.UncoveredRowsWarning, match="7 of 6000 rows"):
-        sb.fit_weights(sb.stream_rows(rows.votes * mask, mask, rows.target))
-
-
 def test_progress_within_a_pass(rows, monkeypatch, capsys):
     monkeypatch.setattr(stream_module, "PRINT_EVERY_SECONDS", 0.0)
     sb.fit_weights(streamed(rows, block_rows=2000), verbose=1)
