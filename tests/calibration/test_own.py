@@ -54,13 +54,6 @@ def test_they_are_fitted_on_copies_and_help(own):
     assert str(found).startswith("calibrator of your own; held-out log-loss")
 
 
-def test_one_class_at_a_time_is_normalised_again():
-    three, labels = drawn(500, 3)
-    found = fit_calibration(Halves(), three, labels, np.ones(500))
-    np.testing.assert_allclose(found.calibrator.transform(three), three)
-    assert len(found.calibrator.models) == 3
-
-
 def test_row_weights_are_passed_on():
     truth, target = drawn(800, 2)
     weight = np.where(np.arange(800) < 400, 0.0, 1.0)
@@ -69,10 +62,13 @@ def test_row_weights_are_passed_on():
     np.testing.assert_allclose(half.transform(truth), other.calibrator.transform(truth), atol=1e-4)
 
 
-def test_one_that_returns_nonsense_is_told_so():
-    truth, target = drawn(100)
+def test_one_class_at_a_time_is_normalised_again_and_nonsense_is_told():
+    three, labels = drawn(500, 3)
+    found = fit_calibration(Halves(), three, labels, np.ones(500))
+    np.testing.assert_allclose(found.calibrator.transform(three), three)
+    assert len(found.calibrator.models) == 3
     with pytest.raises(ValueError, match=r"the calibrator Wrong returned shape \(\d+, 7\)"):
-        fit_calibration(Wrong(), truth, target, np.ones(100))
+        fit_calibration(Wrong(), three, labels, np.ones(500))
 
 
 @pytest.mark.parametrize("load", [load_breast_cancer, load_iris])

@@ -14,6 +14,7 @@ from sklearn.ensemble import (
     RandomForestRegressor,
 )
 
+from deploy.ensembles import outputs
 from sparsebag.deploy._forest import instruction_sets, use_instructions
 from sparsebag.deploy.from_members import compile_members
 from sparsebag.deploy.trees import FlatTrees, round_down
@@ -75,26 +76,27 @@ def leaves_as_values(member):
     return with_leaves(member, ids, is_vote=False)
 
 
+def numbered_leaves(pool, member) -> FlatTrees:
+    """One tree of a pool; its leaves say their number, as `apply` does."""
+    numbered = replace(pool, members=(leaves_as_values(member),), task="regression", classes=None)
+    (trees,) = compile_members(numbered, np.ones(1)).groups
+    return trees
+
+
 def check_routing(seed: int) -> None:
     forest, rng = random_forest(seed)
     rows = hostile_rows(forest, rng)
     pool = read_ensemble(forest)
     for member in pool.members:
-        numbered = replace(
-            pool, members=(leaves_as_values(member),), task="regression", classes=None
-        )
-        (trees,) = compile_members(numbered, np.ones(1)).groups
+        trees = numbered_leaves(pool, member)
         expected = member.estimator.tree_.apply(rows)  # no checks: NaN is routed too
         assert_array_equal(trees.scores(rows)[:, 0], expected)
-        wide = rows.astype(np.float64)
-        assert_array_equal(trees.scores(wide)[:, 0], expected)
+        assert_array_equal(trees.scores(rows.astype(np.float64))[:, 0], expected)
         few = trees.scores(rows[:5])  # trees side by side instead of rows
         assert_array_equal(few[:, 0], expected[:5])
     weights = rng.dirichlet(np.ones(3))
-    compiled = compile_members(pool, weights, floor=1e-3)
-    vote = WeightedVote(pool, weights, 1e-3)
-    predict = "predict" if pool.classes is None else "predict_proba"
-    ours, theirs = getattr(compiled, predict)(rows), getattr(vote, predict)(rows)
+    compiled, vote = compile_members(pool, weights, 1e-3), WeightedVote(pool, weights, 1e-3)
+    ours, theirs = outputs(compiled, rows), outputs(vote, rows)
     assert np.abs(ours - theirs).max() <= 1e-12 * max(1.0, np.abs(theirs).max())
 
 
@@ -116,13 +118,9 @@ def test_leaves_are_the_same_whatever_the_instructions(instructions, seed):
     check_routing(seed)
 
 
-def numbered_leaves(forest) -> FlatTrees:
-    """A forest's first tree; its leaves say their number, as `apply` does."""
+def first_tree(forest) -> FlatTrees:
     pool = read_ensemble(forest)
-    first = (leaves_as_values(pool.members[0]),)
-    numbered = replace(pool, members=first, task="regression", classes=None)
-    (trees,) = compile_members(numbered, np.ones(1)).groups
-    return trees
+    return numbered_leaves(pool, pool.members[0])
 
 
 @pytest.mark.parametrize("leaves", [2, 63, 64, 65, 255, 256, 257, 900])
@@ -134,7 +132,7 @@ def test_trees_and_batches_of_every_size(instructions, leaves):
     forest = RandomForestRegressor(2, max_leaf_nodes=leaves, bootstrap=False, random_state=0)
     forest.fit(X, rng.normal(size=2000))
     assert forest.estimators_[0].get_n_leaves() == leaves
-    trees, expected = numbered_leaves(forest), forest.apply(X)[:, 0]
+    trees, expected = first_tree(forest), forest.apply(X)[:, 0]
     for n in (31, 32, 63, 64, 65, 128, 129, 150, 193, 256, 257, 1024, 1025, 1500):
         assert_array_equal(trees.scores(X[:n])[:, 0], expected[:n])
         assert_array_equal(trees.scores(np.asfortranarray(X[:n], float))[:, 0], expected[:n])
@@ -150,7 +148,7 @@ def test_a_chain_deeper_than_a_word_is_walked_to_its_end():
     X = np.sort(np.random.default_rng(0).normal(size=300)).astype(np.float32)[:, None]
     tree = RandomForestRegressor(2, bootstrap=False, random_state=0).fit(X, 3.0 ** np.arange(300))
     assert tree.estimators_[0].get_depth() > 200
-    assert_array_equal(numbered_leaves(tree).scores(X)[:, 0], tree.apply(X)[:, 0])
+    assert_array_equal(first_tree(tree).scores(X)[:, 0], tree.apply(X)[:, 0])
 
 
 @pytest.mark.parametrize("n_trees", [2, 33, 127, 129])

@@ -37,16 +37,31 @@ def fits_of(kind):
     return calls, patch.object(kind, "fit", fit)
 
 
-@pytest.mark.parametrize("folds", [None, 2, 3, 7])
-@pytest.mark.parametrize("classification", [True, False])
-def test_every_row_is_held_out_once(folds, classification):
-    target = np.eye(3)[IRIS[1]] if classification else DIABETES[1][:, None]
-    splits = _splits(target, folds, is_classification=classification)
-    assert len(splits) == (folds or rehearsal.FOLDS)
-    assert sorted(np.concatenate(splits)) == list(range(len(target)))
-    if classification:  # every class is spread evenly
-        counts = np.array([target[rows].sum(axis=0) for rows in splits])
-        assert np.ptp(counts, axis=0).max() <= 1
+@pytest.mark.parametrize("folds", [None, 2, 7])
+@pytest.mark.parametrize(
+    ("kind", "data"), [(RandomForestClassifier, CANCER), (RandomForestRegressor, DIABETES)]
+)
+def test_copies_are_not_the_users_model_and_each_row_is_held_out_of_one(kind, data, folds):
+    X, y = data
+    forest = kind(60, random_state=5, max_depth=6).fit(X, y)
+    before = pickle.dumps(forest)
+    calls, patched = fits_of(kind)
+    with patched:
+        small = sb.compress(forest, X, y, max_nodes=0.2, rehearsal=folds or "auto")
+    assert pickle.dumps(forest) == before
+    assert small.path_.judged_by == "rehearsal"
+    assert len(calls) == (folds or rehearsal.FOLDS)
+    every = {row.tobytes() for row in X.astype(np.float32)}
+    held, counts = [], []
+    for copy, rows, labels, _ in calls:
+        assert copy is not forest
+        assert copy.max_depth == 6
+        assert copy.n_estimators == min(60, rehearsal.TREES)
+        held += every - {row.tobytes() for row in rows.astype(np.float32)}
+        counts.append(np.unique(labels, return_counts=True)[1] if data is CANCER else [0])
+    assert len(held) == len(every) == len(y)
+    assert set(held) == every
+    assert np.ptp(counts, axis=0).max() <= 1  # every class is spread evenly
 
 
 def test_of_many_rows_some_are_held_out_once():
@@ -55,36 +70,6 @@ def test_of_many_rows_some_are_held_out_once():
     assert len(np.unique(rows)) == len(rows) == rehearsal.MOST_HELD_OUT
     assert abs(target[rows].mean(axis=0) - 0.5).max() < 0.01
     assert len(_splits(target, 2, is_classification=True)) == 2  # unless folds are asked for
-
-
-def test_copies_are_not_the_users_model_and_see_no_held_out_row():
-    X, y = CANCER
-    forest = RandomForestClassifier(60, random_state=5, max_depth=6).fit(X, y)
-    before = pickle.dumps(forest)
-    calls, patched = fits_of(RandomForestClassifier)
-    with patched:
-        sb.compress(forest, X, y, max_nodes=0.2)
-    assert pickle.dumps(forest) == before
-    assert len(calls) == rehearsal.FOLDS
-    seen = []
-    for copy, rows, _, _ in calls:
-        assert copy is not forest
-        assert copy.max_depth == 6
-        assert copy.n_estimators == min(60, rehearsal.TREES)
-        seen.append({row.tobytes() for row in rows.astype(np.float32)})
-    every = {row.tobytes() for row in X.astype(np.float32)}
-    assert set.union(*seen) == every
-    assert not set.intersection(*seen)  # each row was held out of one
-
-
-@pytest.mark.parametrize("folds", [2, 4])
-def test_as_many_folds_as_asked_for(folds):
-    forest = RandomForestRegressor(20, random_state=0).fit(*DIABETES)
-    calls, patched = fits_of(RandomForestRegressor)
-    with patched:
-        small = sb.compress(forest, *DIABETES, rehearsal=folds)
-    assert len(calls) == folds
-    assert small.path_.judged_by == "rehearsal"
 
 
 def test_sample_weights_reach_the_copies():
@@ -154,7 +139,7 @@ def hand_made(X, y, n=25):
     return [DecisionTreeClassifier(random_state=0).fit(X[r], y[r]) for r in rows], rows
 
 
-def test_what_cannot_be_fitted_again_gets_weights():
+def test_what_cannot_be_fitted_again_gets_weights_or_is_taught_without_a_rehearsal():
     X, y = CANCER
     models, rows = hand_made(X, y)
     small = sb.compress(models, X, y, estimators_samples=rows, max_estimators=4)
@@ -162,16 +147,8 @@ def test_what_cannot_be_fitted_again_gets_weights():
     assert small.path_.judged_by == "out-of-bag rows"
     assert all(kept is models[j] for j, kept in zip(small.active_, small.estimators_, strict=True))
     voter = VotingClassifier([("a", models[0]), ("b", models[1])], voting="soft").fit(X, y)
-    held = sb.compress(voter, *IRIS_AS_CANCER, evidence="holdout")
+    held = sb.compress(voter, X + 1e-3, y, evidence="holdout")
     assert held.path_.judged_by == "held-out rows"
-
-
-IRIS_AS_CANCER = (CANCER[0] + 1e-3, CANCER[1])
-
-
-def test_a_list_without_a_rehearsal_is_taught():
-    X, y = CANCER
-    models, rows = hand_made(X, y)
     small = sb.compress(models, X, y, estimators_samples=rows, rehearsal=False, max_nodes=0.3)
     assert small.refinement_ is not None
     assert small.n_nodes_ <= 0.3 * small.selection_.before.nodes

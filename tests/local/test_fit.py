@@ -152,24 +152,15 @@ def test_a_gate_makes_votes_surer_or_less_sure():
     assert fit_gate(*experts()[:3], local=True, floor=0.0).temperature_ratio == 1.0
 
 
-@pytest.mark.parametrize(
-    ("how", "message"),
-    [
-        ({"weights": np.eye(K)[0]}, "local=True cannot fit a gate, because one member has all"),
-        ({"X_numbers": np.zeros((3, 4))}, "one row for each of the 600 rows"),
-    ],
-)
-def test_what_cannot_be_fitted_is_said(how, message):
-    evidence, X, weights, *_ = experts()
-    given = {"X_numbers": X, "weights": weights, "local": True, "floor": 0.0} | how
-    with pytest.raises(ValueError, match=message):
-        fit_gate(evidence, **given)
-
-
-def test_votes_of_every_class_are_needed():
+def test_what_cannot_be_fitted_is_said():
     evidence, X, weights, *_ = experts(3)
     true_only = OOBEvidence(
         evidence.votes, evidence.oob_mask, evidence.target, "classification", classes=np.arange(3)
     )
-    with pytest.raises(ValueError, match="collect it with class_votes=True"):
-        fit_gate(true_only, X, weights, local="auto", floor=0.0)
+    for given, rows, own, message in (
+        (evidence, X, np.eye(K)[0], "local=True cannot fit a gate, because one member has all"),
+        (evidence, X[:3], weights, "one row for each of the 600 rows"),
+        (true_only, X, weights, "collect it with class_votes=True"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            fit_gate(given, rows, own, local=True, floor=0.0)
