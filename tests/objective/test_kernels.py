@@ -1,13 +1,18 @@
-"""The compiled one-read evaluation gives what the general way gives."""
+"""The compiled passes and logarithms give what the general way gives."""
 
 from dataclasses import replace
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from problems import LOSSES, evidence, general, interior_point, is_native
+from sparsebag.evidence.evidence import OOBEvidence
+from sparsebag.objective import _passes
 from sparsebag.objective.losses import LogLoss
 from sparsebag.objective.objective import Objective
+from sparsebag.objective.passes import ArrayPasses, NativePasses, make_passes
 from sparsebag.objective.penalties import ConcaveQuadratic
 
 CASES = [("log_loss", 3), ("squared_error", 3), ("brier", 2)]
@@ -137,3 +142,112 @@ def test_other_evidence_goes_the_general_way(change):
     f = Objective(e, LOSSES["log_loss"], ConcaveQuadratic(0.0), prior_mass=0.02)
     assert not is_native(f)
     assert np.isfinite(f.value_and_gradient(f.uniform_weights())[0])
+
+
+N_MEMBERS = 9
+ONE_ALONE = np.eye(N_MEMBERS)[0]
+"""All weight on one member: its votes are the ensemble's, without any rounding."""
+
+
+def log_loss(votes, row_weight=None, clip=1e-15):
+    rng = np.random.default_rng(0)
+    matrix = rng.random((len(votes), N_MEMBERS), dtype=np.float32)
+    matrix[:, 0] = votes
+    e = OOBEvidence(
+        matrix,
+        np.ones(matrix.shape, bool),
+        np.zeros(len(votes), int),
+        "classification",
+        row_weight,
+        classes=np.array([0, 1]),
+    )
+    f = Objective(e, LogLoss(clip=clip), ConcaveQuadratic(0.0))
+    assert is_native(f)
+    return f.value_and_gradient(ONE_ALONE)[0]
+
+
+@pytest.mark.parametrize("n_rows", [1, 3, 8, 15, 16, 17, 64, 127, 1000])
+@pytest.mark.parametrize("least", [1e-14, 0.05, 0.999])
+def test_the_loss_is_the_mean_of_every_rows_logarithm(kernel, n_rows, least):
+    votes = np.geomspace(least, 1.0, n_rows).astype(np.float32)
+    expected = -np.log(votes.astype(np.float64)).mean()
+    assert log_loss(votes) == pytest.approx(expected, rel=1e-14, abs=1e-14)
+
+
+@pytest.mark.parametrize("n_rows", [5, 16, 300])
+@pytest.mark.parametrize("kind", ["uneven", "some zero", "blocks of two"])
+def test_rows_with_weights_of_their_own(kernel, n_rows, kind):
+    rng = np.random.default_rng(n_rows)
+    votes = rng.uniform(1e-3, 1.0, n_rows).astype(np.float32)
+    weight = {
+        "uneven": rng.lognormal(0.0, 5.0, n_rows),
+        "some zero": (np.arange(n_rows) % 7 > 0).astype(float),
+        "blocks of two": 1.0 + (np.arange(n_rows) // 40) % 2,
+    }[kind]
+    expected = -np.average(np.log(votes.astype(np.float64)), weights=weight)
+    assert log_loss(votes, weight) == pytest.approx(expected, rel=1e-13)
+
+
+@pytest.mark.parametrize("clip", [1e-45, 1e-15])
+def test_votes_whose_product_no_double_holds(kernel, clip):
+    votes = np.full(200, 1e-38, dtype=np.float32)
+    votes[::3] = 0.7
+    expected = -np.log(np.maximum(votes.astype(np.float64), clip)).mean()
+    assert log_loss(votes, clip=clip) == pytest.approx(expected, rel=1e-14)
+
+
+def test_without_a_clip_a_vote_of_zero_costs_everything(kernel):
+    votes = np.linspace(0.0, 1.0, 50, dtype=np.float32)
+    assert log_loss(votes, clip=0.0) == np.inf
+    assert np.isfinite(log_loss(votes[1:], clip=0.0))
+
+
+@settings(max_examples=80, deadline=None)
+@given(
+    n_rows=st.integers(0, 23),
+    n_members=st.integers(1, 131),
+    dtype=st.sampled_from([np.float32, np.float64]),
+    seed=st.integers(0, 1000),
+)
+def test_compiled_products_equal_the_general_ones(n_rows, n_members, dtype, seed):
+    rng = np.random.default_rng(seed)
+    votes = rng.normal(size=(n_rows, n_members)).astype(dtype)
+    mask = rng.random((n_rows, n_members)) < 0.4
+    native, general = NativePasses(votes, mask), ArrayPasses((votes,), mask, np, dtype)
+    tolerance = {"rtol": 0, "atol": 1e-4 if dtype is np.float32 else 1e-11}
+    w = rng.dirichlet(np.ones(n_members))
+    for ours, theirs in zip(native.forward(w), general.forward(w), strict=True):
+        np.testing.assert_allclose(ours, theirs, **tolerance)
+    a, b = rng.normal(size=(1, n_rows)), rng.normal(size=n_rows)
+    np.testing.assert_allclose(native.transposed(a, b), general.transposed(a, b), **tolerance)
+
+
+def test_the_compiled_products_are_used_where_they_apply():
+    votes, mask = np.ones((3, 4), np.float32), np.ones((3, 4), bool)
+    assert isinstance(make_passes((votes,), mask, np, np.float32), NativePasses)
+    assert isinstance(make_passes((votes,), None, np, np.float32), ArrayPasses)
+    assert isinstance(make_passes((votes, votes), mask, np, np.float32), ArrayPasses)
+    assert isinstance(make_passes((votes[:, ::2],), mask[:, ::2], np, np.float32), ArrayPasses)
+
+
+def test_a_true_that_is_not_one_byte_is_still_true():
+    votes, mask = np.ones((3, 4)), np.ones((3, 4), bool)
+    odd = (mask.astype(np.uint8) * 255).view(bool)
+    w = np.full(4, 0.25)
+    assert np.array_equal(NativePasses(votes, odd).forward(w)[1], [1.0, 1.0, 1.0])
+    assert np.array_equal(NativePasses(votes, mask).forward(w)[1], [1.0, 1.0, 1.0])
+
+
+def test_an_output_of_another_type_is_refused():
+    votes, mask = np.ones((3, 4), np.float32), np.ones((3, 4), np.uint8)
+    on = np.ones(3, np.float32)
+    with pytest.raises(TypeError):
+        _passes.transposed(votes, mask, on, on, np.zeros(4))
+
+
+def test_shapes_are_checked_before_the_kernel_runs():
+    votes, mask = np.ones((3, 4)), np.ones((3, 4), np.uint8)
+    with pytest.raises(ValueError, match="array shapes disagree"):
+        _passes.forward(votes, mask, np.ones(5), np.empty(3), np.empty(3))
+    with pytest.raises(ValueError, match="array shapes disagree"):
+        _passes.transposed(votes, mask[:2], np.ones(3), np.ones(3), np.zeros(4))
