@@ -42,28 +42,29 @@ REFUSED = [
     ("save", "file/m.sbag", NotADirectoryError, "file' is a file, not a folder"),
     ("save", "", IsADirectoryError, "is a folder; a model is written as a file"),
     ("load", "", IsADirectoryError, "is a folder; a model is loaded as a file"),
-    ("save", "pipe", OSError, "is a device or a pipe; a model is written as a file"),
-    ("load", "pipe", OSError, "is a device or a pipe; a model is loaded as a file"),
+    pytest.param("save", "pipe", OSError, "is a device or a pipe; a model is wr", marks=posix),
+    pytest.param("load", "pipe", OSError, "is a device or a pipe; a model is lo", marks=posix),
     ("save", 3, TypeError, "not int"),
     ("load", 0, TypeError, "not int"),  # would read standard input
-    ("load", b"\x89SBAG", TypeError, "load reads a file by its path, and these are the bytes"),
+    ("load", b"a file", TypeError, "load reads a file by its path, and these are the bytes"),
 ]
 
 
-@posix
 @pytest.mark.parametrize(("do", "where", "error", "sentence"), REFUSED)
 def test_places_that_hold_no_model(do, where, error, sentence, small, tmp_path):
     (tmp_path / "file").write_text("")
-    os.mkfifo(tmp_path / "pipe")
+    if where == "pipe":
+        os.mkfifo(tmp_path / "pipe")
+    there = sorted(os.listdir(tmp_path))
     path = tmp_path / where if isinstance(where, str) else where
-    if isinstance(where, bytes):
-        path = dumps(small.compile())
+    path = dumps(small.compile()) if where == b"a file" else path
     with pytest.raises(error, match=sentence) as told:
         small.save(path) if do == "save" else sb.load(path)
     if error is FileNotFoundError:
         assert told.value.errno == errno.ENOENT
-    assert stat.S_ISFIFO((tmp_path / "pipe").stat().st_mode)  # neither replaced nor waited for
-    assert sorted(os.listdir(tmp_path)) == ["file", "pipe"]
+    assert sorted(os.listdir(tmp_path)) == there
+    if where == "pipe":  # neither replaced nor waited for
+        assert stat.S_ISFIFO((tmp_path / "pipe").stat().st_mode)
 
 
 @pytest.mark.parametrize("step", ["fsync", "replace"])
