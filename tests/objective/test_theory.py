@@ -1,0 +1,84 @@
+"""The paper's theory, and where it is wrong, as tests."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from problems import LOSSES, evidence, interior_point, objective
+from sparsebag.evidence.evidence import OOBEvidence
+from sparsebag.objective.losses import LogLoss, SquaredError
+from sparsebag.objective.objective import Objective
+from sparsebag.objective.penalties import ConcaveQuadratic, L1Norm
+from sparsebag.solvers.projected_gradient import ProjectedGradient
+
+
+@given(seed=st.integers(0, 10_000), n=st.integers(2, 200), lam=st.floats(0.0, 100.0))
+def test_l1_norm_is_constant_on_the_simplex(seed, n, lam):
+    assert L1Norm(lam).value(interior_point(n, seed)) == pytest.approx(lam, rel=1e-12, abs=1e-12)
+
+
+@pytest.mark.parametrize("loss", sorted(LOSSES))
+def test_a_lasso_term_does_not_move_the_minimiser(loss):
+    e = evidence(loss)
+    plain = Objective(e, LOSSES[loss], ConcaveQuadratic(0.0), prior_mass=0.02)
+    lasso = Objective(e, LOSSES[loss], L1Norm(3.0), prior_mass=0.02)
+    left, right = ProjectedGradient(tol=1e-9).solve(plain), ProjectedGradient(tol=1e-9).solve(lasso)
+    np.testing.assert_allclose(left.weights, right.weights, atol=1e-5)
+    assert right.objective - 3.0 == pytest.approx(left.objective, abs=1e-8)
+
+
+@settings(max_examples=60, deadline=None)
+@given(seed=st.integers(0, 10_000), n=st.integers(2, 30))
+def test_a_strictly_concave_objective_ends_at_a_vertex(seed, n):
+    """The loss is bounded in curvature; a large enough λ makes the whole objective concave."""
+    rng = np.random.default_rng(seed)
+    votes = rng.uniform(0.2, 0.9, (50, n))
+    e = OOBEvidence(votes, None, np.zeros(50, int), "classification", classes=np.arange(2))
+    largest = np.linalg.eigvalsh(votes.T @ votes / 50).max() / votes.min() ** 2
+    f = Objective(e, LogLoss(), ConcaveQuadratic(float(largest)))
+    start = rng.dirichlet(np.ones(n))
+    assert np.linalg.eigvalsh(f.hessian(start)).max() < 0, "the problem must be concave"
+    solution = ProjectedGradient().solve(f, start)
+    assert solution.n_active == 1
+    assert solution.weights.max() == 1.0
+    assert ProjectedGradient().solve(f).n_active == 1, "from the centre too"
+
+
+def test_the_oob_ratio_is_not_convex_even_without_penalty():
+    """The paper calls its loss convex; with out-of-bag denominators it is not."""
+    smallest = min(
+        np.linalg.eigvalsh(
+            objective(lam=0.0, floor=0.0, prior_mass=0.0, seed=seed).hessian(
+                interior_point(12, seed)
+            )
+        ).min()
+        for seed in range(5)
+    )
+    assert smallest < -1e-3
+
+
+@pytest.mark.parametrize("loss", ["log_loss", "squared_error"])
+def test_held_out_votes_without_penalty_are_convex(loss):
+    f = objective(loss, lam=0.0, prior_mass=0.0, holdout=True)
+    assert f.is_convex
+    assert not objective(loss, lam=0.1, holdout=True).is_convex
+    assert not objective(loss, lam=0.0).is_convex
+    for seed in range(5):
+        # Along the simplex: across it the loss does not change with the weights' scale.
+        along = np.eye(f.n_members) - 1.0 / f.n_members
+        curvature = along @ f.hessian(interior_point(f.n_members, seed)) @ along
+        assert np.linalg.eigvalsh(curvature).min() > -1e-12
+
+
+def test_lam_means_nothing_without_a_scale():
+    """λ is absolute: rescaling a regression target changes which members survive."""
+    e = evidence("squared_error")
+    scaled = OOBEvidence(1000 * e.votes, e.oob_mask, 1000 * e.target, e.task)
+    left, right = (
+        ProjectedGradient().solve(
+            Objective(x, SquaredError(), ConcaveQuadratic(0.5), prior_mass=0.02)
+        )
+        for x in (e, scaled)
+    )
+    assert left.n_active < right.n_active
