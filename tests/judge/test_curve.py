@@ -103,9 +103,9 @@ def test_more_confidence_never_chooses_a_smaller_size(steps, first, second):
 
 def test_a_little_is_allowed_for_having_picked():
     curve = curve_of([1.3, 1.05, 1.0], [0.1, 0.04, 0.0])
-    assert choose_size(curve, 0.06, None) == 1
-    assert choose_size(curve, 0.052, None) == 2  # 1.05 + 0.15 · 0.04 is above 1.052
-    assert choose_size(curve, 0.052, 0.5) == 1  # at even odds the expected loss alone counts
+    assert choose_size(curve, 0.07, None) == 1
+    assert choose_size(curve, 0.055, None) == 2  # 1.05 + 0.3 · 0.04 is above 1.055
+    assert choose_size(curve, 0.055, 0.5) == 1  # at even odds the expected loss alone counts
 
 
 def test_nothing_smaller_will_do():

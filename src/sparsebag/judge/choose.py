@@ -19,7 +19,7 @@ from sparsebag.student.teacher import Recipe
 SHARES = 0.4 * 0.5 ** np.arange(8)
 """Sizes that are rehearsed without a budget, as shares of the ensemble's nodes."""
 DEFAULT_TOLERANCE = 0.01
-ERRORS_FOR_PICKING = 0.15
+ERRORS_FOR_PICKING = 0.3
 """The smallest size that seems good enough seems so a little by luck: this many standard errors."""
 
 
@@ -150,12 +150,17 @@ def judge_rehearsal(made: Rehearsal, calibration: Any, floor: float, n_members: 
 
     as_is = losses(finished_votes(made.whole) if is_vote else made.whole)
     calibrated_whole, of_whole = finished(made.whole, None)
-    best_whole = losses(calibrated_whole)
-    # The copies have fewer trees than the ensemble, which is that much better than they are.
-    # A calibrated vote is surer, and less of a tree's variance reaches it.
-    risk, best = max(float(share @ as_is), 1e-300), float(share @ best_whole)
+    risk = max(float(share @ as_is), 1e-300)
     gone = float(share @ made.excess) / risk
-    as_is, best_whole = (1.0 - gone) * as_is, (1.0 - gone * best / risk) * best_whole
+
+    def credited(loss: np.ndarray, part: float = 1.0) -> np.ndarray:
+        """With as many trees as the ensemble has, which is better than its copies by the excess.
+
+        A calibrated vote is surer, and less of a tree's variance reaches it.
+        """
+        return np.asarray(max(1.0 - part * gone * float(share @ loss) / risk, 0.0) * loss)
+
+    as_is, best_whole = credited(as_is), credited(losses(calibrated_whole))
     by_recipe: list[list[tuple[np.ndarray, Calibration | None]]] = []
     for sizes in made.votes:
         start, column = of_whole, []
@@ -167,7 +172,8 @@ def judge_rehearsal(made: Rehearsal, calibration: Any, floor: float, n_members: 
     scores = np.array([[score(proba) for proba, _ in column] for column in by_recipe])
     recipe = tuple(int(r) for r in _with_neighbours(scores).argmin(axis=0))
     chosen = [by_recipe[r][size] for size, r in enumerate(recipe)][::-1]
-    risks = [*(losses(proba) for proba, _ in chosen), best_whole]
+    parts = zip(chosen, made.retained[::-1], strict=True)
+    risks = [*(credited(losses(proba), part) for (proba, _), part in parts), best_whole]
     ratio, error = expected(risks, as_is, made.weight)
     ratio_calibrated, error_calibrated = expected(risks, best_whole, made.weight)
     whole_nodes = made.n_nodes[0] / made.share[0]

@@ -77,6 +77,9 @@ class Rehearsal:
     excess : ndarray of shape (R,)
         By how much the copies' squared errors are above those of an ensemble with all trees: the
         variance of one tree's vote over their number, less that over the number of all.
+    retained : ndarray of shape (S,)
+        Share of the copies' nodes in a student of that size. As much of the excess is the
+        student's too: unpruned it says what its teacher says, a small one smooths it away.
     votes : tuple of tuple of ndarray of shape (R, n_outputs)
         By recipe, then by size.
     widening : float
@@ -93,6 +96,7 @@ class Rehearsal:
     weight: np.ndarray
     whole: np.ndarray
     excess: np.ndarray
+    retained: np.ndarray
     votes: tuple[tuple[np.ndarray, ...], ...]
     widening: float
 
@@ -157,6 +161,7 @@ def rehearse(
         weight=judged.weight,
         whole=np.concatenate([part.whole for part in parts]),
         excess=np.concatenate([part.excess for part in parts]),
+        retained=np.minimum(share * len(pool.members) / min(n_trees, len(pool.members)), 1.0),
         votes=tuple(
             tuple(np.concatenate(size) for size in zip(*of_recipe, strict=True))
             for of_recipe in by_recipe
