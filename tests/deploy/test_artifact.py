@@ -20,7 +20,8 @@ from sklearn.svm import SVC
 
 import sparsebag as sb
 from deploy.ensembles import CASES, IRIS, OF_ARRAYS, made, outputs
-from deploy_mutations import parts, sealed
+from deploy_mutations import mutated, parts, sealed, seeds, try_out
+from fuzz_files import uncompressed_seeds
 from sparsebag.calibration.temperature import Temperature
 from sparsebag.deploy import artifact
 from sparsebag.deploy.artifact import assembled, dumps, loads, stored_array, taken_apart
@@ -29,6 +30,7 @@ from sparsebag.deploy.trees import FlatTrees
 from sparsebag.evidence.from_ensemble import read_ensemble
 
 LABELS = {"floats": [0.5, 2.0], "bools": [False, True], "integers": [-1, 2**40]}
+LABELS["half a character"] = ["a", "\ud800"]
 
 
 @pytest.mark.parametrize("name", [*OF_ARRAYS, *LABELS])
@@ -437,3 +439,17 @@ def test_a_damaged_pickle_is_one_clear_error(monkeypatch):
     for broken in (foreign, body[: start + 200] + bytes(len(body) - start - 200), renamed):
         with pytest.raises(sb.ArtifactError, match="its pickle cannot be read"):
             loads(sealed(header, broken), allow_pickle=True)
+
+
+def test_mutated_files_are_refused_or_predict():
+    """The long run is `make fuzz`."""
+    rng = np.random.default_rng(0)
+    results = {name: [] for name in ("refused", "loaded", "predicted")}
+    files = seeds() | uncompressed_seeds()
+    for name, content in files.items():
+        assert try_out(content) == "predicted"
+        for _ in range(200):
+            results[try_out(mutated(content, rng))].append(name)
+    assert len(results["refused"]) > 1000  # most damage is noticed
+    assert len(results["predicted"]) > 50  # and some, in numbers, is a model of its own
+    assert set(results["predicted"]) == set(files)
