@@ -353,6 +353,11 @@ def _weigh(
         weight = row_weights(pool, target, evidence.sample_weight, held_out=held_out)
         evidence = replace(evidence, sample_weight=weight)
         nodes = np.array([_nodes(member) for member in pool.members])
+        if settings.budget.max_nodes is not None and not nodes.any():
+            raise ValueError(
+                "max_nodes counts the nodes of trees, and these members have none; use "
+                "max_estimators or max_bytes."
+            )
         most, equal = settings.budget.most_members(len(nodes)), _are_alike(pool)
         path = judge_members(
             evidence, settings.floor, pool.own_weights, nodes, most=most, equal=equal
@@ -364,8 +369,9 @@ def _weigh(
     progress.say("calibrating")
     calibration = calibrate_members(settings.calibration, evidence, weights, settings.floor)
     if curve is not None and calibration is not None:  # judged without it, and deployed with it
-        gain = calibration.brier_ratio
-        curve = replace(curve, ratio=gain * curve.ratio, error=gain * curve.error)
+        gain, noise = calibration.brier_ratio, calibration.brier_error
+        error = np.hypot(gain * curve.error, noise * curve.ratio)
+        curve = replace(curve, ratio=gain * curve.ratio, error=error)
     local: Localisation | None = None
     if settings.local is not None:
         progress.say("fitting and judging weights that depend on the row")

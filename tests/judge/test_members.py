@@ -184,3 +184,12 @@ def test_few_rows_in_common_are_not_taken_for_a_sure_thing(seed):
         small = sb.compress(forest, *rows, refine=None, max_estimators=1)
     low, high = small.selection_.interval
     assert high > low
+
+
+def test_members_without_nodes_have_no_budget_of_them():
+    bag, (X, y) = BAGS["logistic"]
+    bag.fit(X, y)
+    with pytest.raises(ValueError, match="max_nodes counts the nodes of trees, and these members"):
+        sb.compress(bag, X, y, max_nodes=0.1)
+    low, high = sb.compress(bag, X, y).selection_.interval  # of all members, calibrated
+    assert low < high

@@ -29,8 +29,8 @@ class Calibration:
         Log-loss on the rows it was fitted on; an object of the user's is cross-fitted for it.
     n_rows : int
         How many these are.
-    brier_ratio : float
-        Brier score after, over before.
+    brier_ratio, brier_error : float
+        Brier score after, over before, and its standard error over the rows.
     """
 
     calibrator: Calibrator | None
@@ -38,6 +38,7 @@ class Calibration:
     loss_after: float
     n_rows: int
     brier_ratio: float = 1.0
+    brier_error: float = 0.0
 
     @property
     def temperature(self) -> float | None:
@@ -142,8 +143,11 @@ def fit_calibration(
     if is_auto and after >= before:
         return identity
     hot = target[:, None] == np.arange(proba.shape[1])
-    brier = [float(weight @ np.sum((p - hot) ** 2, axis=1)) for p in (proba, calibrated)]
-    return Calibration(found, before, after, len(proba), brier[1] / max(brier[0], 1e-300))
+    old, new = (weight * np.sum((p - hot) ** 2, axis=1) for p in (proba, calibrated))
+    total = max(float(old.sum()), 1e-300)
+    ratio = float(new.sum()) / total
+    error = float(np.sqrt(np.sum((new - ratio * old) ** 2))) / total
+    return Calibration(found, before, after, len(proba), ratio, error)
 
 
 def calibrated_votes(
