@@ -23,7 +23,7 @@ BUDGETS = {
 }
 BESIDE = {
     "default": "default, no budget",
-    "whole": "whole as it is",
+    "whole floored": "whole with the floor",
     "whole temperature": "whole with a temperature",
     "random20": "20 random trees",
     "random10": "10 random trees",
@@ -101,8 +101,9 @@ def ratios(table: Any, method: str, reference: str) -> Any:
     wide = table.pivot(index=[*SET, "seed"], columns="method", values="score")
     if not {method, reference} <= set(wide.columns):
         return None
-    both = wide[[method, reference]].dropna().groupby(level=SET).mean()
-    return both[method] / both[reference]
+    known = wide[method].notna() & wide[reference].notna()
+    mean = wide[known].groupby(level=SET).mean()
+    return mean[method] / mean[reference]
 
 
 def _line(

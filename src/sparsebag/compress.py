@@ -55,7 +55,7 @@ def compress(
         these in a ``FrozenEstimator``, or a list of models.
     X : array-like, sparse matrix or DataFrame of shape (M, n_features)
         The rows the ensemble was trained on, in order; with ``evidence="holdout"``, rows it has
-        never seen. Dask arrays: see ``docs/scaling_dask.md``.
+        never seen. Dask arrays: see ``docs/scaling.md``.
     y : array-like of shape (M,)
         Their targets.
     lam : "auto" or float, default "auto"

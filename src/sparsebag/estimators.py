@@ -112,8 +112,6 @@ class _SparseBagging(Deployable, MetaEstimatorMixin, BaseEstimator):  # type: ig
         Nodes of the kept trees; 0 where there are none.
     nbytes_ : int
         Size of the saved file.
-    n_survivors_ : int
-        Models the deployed predictor evaluates: one where linear regressors collapse into it.
     estimators_ : list
         The kept members as they vote. Pruned trees are copies; yours stay as they were.
     selection_ : Selection

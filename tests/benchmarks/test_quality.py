@@ -74,9 +74,6 @@ def test_out_of_bag_votes_are_the_forests(run):
     np.testing.assert_allclose(votes, forest.oob_decision_function_[rows])
 
 
-@pytest.mark.xfail(
-    raises=TypeError, strict=True, reason="the summary divides the whole ensemble by itself"
-)
 def test_rows_become_a_summary(run, tmp_path, capsys):
     store = ResultsStore(tmp_path / "quality.csv", quality.COLUMNS, quality.KEY)
     for row in quality.rows_of(run, ["whole", "whole floored", "default", "n5"], "today"):

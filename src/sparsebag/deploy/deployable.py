@@ -24,14 +24,6 @@ class Deployable:
     _vote: WeightedVote
 
     @property
-    def n_survivors_(self) -> int:
-        """Models the deployed predictor evaluates: one, where linear regressors collapse into it.
-
-        ``n_active_`` counts the members with a weight above zero.
-        """
-        return self.compile().n_models
-
-    @property
     def nbytes_(self) -> int:
         """Bytes of the file that ``save`` writes."""
         return self.compile().file_bytes

@@ -138,7 +138,8 @@ def _voters(model: CompiledEnsemble) -> list[Voter]:
         elif group.link == "identity" and isinstance(group, LinearVotes):
             collapsed = group
         else:
-            if not np.all(group.class_columns == np.arange(model.n_outputs)):
+            columns, every = group.class_columns, np.arange(model.n_outputs)
+            if columns.shape[-1] != len(every) or not np.all(columns == every):
                 raise _without_some_class("linear model or network")
             made = _linear(group) if isinstance(group, LinearVotes) else _networks(group)
             found += zip(made, map(float, group.weights), strict=True)
