@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -77,7 +78,7 @@ def test_without_the_data_nothing_is_written(monkeypatch, tmp_path, capsys):
     def absent(*args):
         raise Unavailable("spambase: not under SPARSEBAG_DATA, and no network")
 
-    monkeypatch.setattr(paper_experiments, "make_problem", absent)
+    monkeypatch.setattr(paper_experiments, "PAPER", {"spambase": SimpleNamespace(load=absent)})
     monkeypatch.setattr("sys.argv", ["paper_experiments", f"--out={tmp_path / 'e.json'}"])
     assert main() == 1
     assert capsys.readouterr().err.startswith("Nothing was written: spambase: not under")
