@@ -433,8 +433,9 @@ def _choose_members(
     if budget.max_bytes is not None:
         fits &= [_weighted_bytes(pool, w, settings) <= budget.max_bytes for w in weights]
     fits[0] = True
-    if settings.tolerance is None:
-        return int(np.flatnonzero(fits)[-1])
+    if settings.tolerance is None:  # the best within the budget, the larger of two alike
+        ratio = np.where(fits, curve.ratio, np.inf)
+        return int(np.flatnonzero(ratio == ratio.min())[-1])
     wanted = choose_size(curve, settings.tolerance, settings.confidence)
     return min(wanted, int(np.flatnonzero(fits)[-1]))
 
