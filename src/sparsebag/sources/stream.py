@@ -314,7 +314,7 @@ class Checkpoint:
         try:
             with open(self.path, "rb") as file, np.load(file, allow_pickle=False) as found:
                 written, self.n_passes = str(found["about"]), int(found["n_passes"])
-                self.weights, self._best = found["weights"], float(found["objective"])
+                self.weights = found["weights"]  # what they are worth, the first pass says
         except (OSError, ValueError, KeyError, EOFError, BadZipFile) as error:
             raise ValueError(
                 f"checkpoint {self.path} is damaged, or was not written by fit_weights; delete it "
@@ -344,7 +344,6 @@ class Checkpoint:
                 np.savez(
                     file,
                     weights=self.weights,
-                    objective=self._best,
                     n_passes=self.n_passes,
                     about=self.about,
                 )
