@@ -24,6 +24,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import LinearSVC
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
+import sparsebag as sb
 from evidence.votes import bootstrapped, classes, evidence_of, numbers
 from sparsebag.evidence.collect import encode_target
 from sparsebag.evidence.from_ensemble import read_ensemble
@@ -370,3 +371,19 @@ def test_many_rows_of_large_targets(seed):
     X, y = rng.normal(size=(20_000, 2)), 1e7 + rng.normal(size=20_000)
     forest = RandomForestRegressor(3, max_depth=2, random_state=seed).fit(X, y)
     assert prove(forest, X, y) == "leaf counts"
+
+
+@pytest.mark.parametrize("criterion", ["squared_error", "absolute_error"])
+def test_targets_that_are_a_little_off_are_told(criterion):
+    """Between the least and the largest of each leaf, so that only its mean or median knows."""
+    X, y = numbers(400)
+    leaves = {"min_samples_leaf": 10, "criterion": criterion}
+    forest = RandomForestRegressor(**MANY, **leaves).fit(X, y)
+    off = 0.99 * y + 0.01 * y.mean()
+    for members, how in (
+        (forest, {}),
+        (forest.estimators_, {"estimators_samples": forest.estimators_samples_}),
+    ):
+        with pytest.raises(ValueError, match="not the ensemble's training rows"):
+            sb.compress(members, X, off, max_estimators=5, **how)
+        sb.compress(members, X, y, max_estimators=5, **how)

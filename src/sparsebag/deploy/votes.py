@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -96,7 +97,7 @@ ACTIVATIONS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
 }
 
 
-class _ArrayVotes:
+class _ArrayVotes(ABC):
     """What linear models and networks share."""
 
     weights: np.ndarray
@@ -108,17 +109,17 @@ class _ArrayVotes:
         """Bytes of the arrays."""
         return sum(array.nbytes for array in self.arrays().values())
 
+    @abstractmethod
     def arrays(self) -> dict[str, np.ndarray]:
         """The arrays by name, as files hold them."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _votes(self, X: Any) -> np.ndarray:
         """Of shape (members, rows, classes a member)."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _width(self) -> int:
         """Numbers a row takes on the way."""
-        raise NotImplementedError
 
     def _check(self, votes: int) -> None:
         """Each member votes once for each of its classes, which exist, by finite numbers."""

@@ -6,6 +6,7 @@ shuffled, every later figure would be quietly wrong.
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,8 @@ LEAVES_CHECKED = 100
 """Other rows, or another order, pass one leaf's count by chance, not a hundred of them."""
 ROUNDING = 1e-9
 """Sums of up to millions of doubles, taken in another order, agree to better than this."""
+LEAVES_TO_TELL = 8
+"""In more leaves weights do not add up to the number of draws by chance."""
 MEAN_CRITERIA = ("squared_error", "friedman_mse", "poisson")
 """Regression criteria whose leaf value is the mean target."""
 TREES_MISPLACE_NAN = tuple(int(n) for n in sklearn.__version__.split(".")[:2]) < (1, 8)
@@ -165,88 +168,96 @@ def _leaves(member: Member, block: Any) -> tuple[np.ndarray, int]:
     return np.searchsorted(ends, member.apply(block)), len(ends)
 
 
+@dataclass(frozen=True)
+class _Bag:
+    """The distinct rows of a bag in the leaves of its tree, and what the tree has of these."""
+
+    leaf: np.ndarray
+    draws: np.ndarray
+    target: np.ndarray
+    weight: np.ndarray
+    value: np.ndarray
+
+    def total(self, per_row: np.ndarray) -> np.ndarray:
+        """Sum over the rows of each leaf."""
+        return np.bincount(self.leaf, per_row, minlength=len(self.weight))
+
+    def weights_are_draws(self) -> bool:
+        """Whether the leaves' weights are their numbers of draws, up to a constant."""
+        drawn = self.total(self.draws)
+        scaled = drawn * (self.weight.sum() / drawn.sum())
+        return bool(np.all(np.abs(self.weight - scaled) <= ROUNDING * self.weight))
+
+
 def _contradiction(
     pool: MemberPool, member: Member, leaf: np.ndarray, draws: np.ndarray, target: np.ndarray
 ) -> str | None:
     """How a tree's leaves contradict the rows it is said to be trained on; None if they do not."""
     tree = member.estimator.tree_
     ends = np.flatnonzero(tree.children_left < 0)
-    n = len(ends)
     # Draws are weights, and the tree counts distinct rows; who made a list may have repeated rows.
     # Rows of no weight are not counted, so there may be more than it says.
-    counted = np.bincount(leaf, None if pool.source is not None else draws, minlength=n)
+    counted = np.bincount(leaf, None if pool.source is not None else draws, minlength=len(ends))
     if np.any(counted < tree.n_node_samples[ends]):
         return "routing its bagged rows does not give its leaf counts"
+    bag = _Bag(leaf, draws, target, tree.weighted_n_node_samples[ends], tree.value[ends, 0, :])
+    models = (pool.source, member.estimator)
+    classes_weighted = any(getattr(model, "class_weight", None) is not None for model in models)
+    # scikit-learn that keeps ``_sample_weight`` draws rows by it; older versions, and whoever made
+    # a list of trees, may have passed weights on. Then the leaves tell.
+    rows_weighted = not hasattr(pool.source, "_sample_weight") and not (
+        len(ends) > LEAVES_TO_TELL and bag.weights_are_draws()
+    )
+    if not (classes_weighted or rows_weighted or bag.weights_are_draws()):
+        return "routing its bagged rows does not give its leaf weights"
     if getattr(member.estimator, "monotonic_cst", None) is not None:
         # Leaf values are clipped to the constraint; the root's is as its rows give it.
-        ends, leaf, n = np.zeros(1, dtype=int), np.zeros_like(leaf), 1
-    weight, value = tree.weighted_n_node_samples[ends], tree.value[ends, 0, :]
-    fits = _means_fit if member.class_columns is None else _shares_fit
-    if fits(pool, member, weight, value, leaf, draws, target):
-        return None
-    return "the targets of its bagged rows do not give its leaf values"
+        weight, value = tree.weighted_n_node_samples[:1], tree.value[:1, 0, :]
+        bag = replace(bag, leaf=np.zeros_like(leaf), weight=weight, value=value)
+    if member.class_columns is None:
+        agrees = _means_agree(bag, member.estimator.criterion, rows_weighted)
+    else:
+        agrees = _shares_agree(bag, member.class_columns, classes_weighted, rows_weighted)
+    return None if agrees else "the targets of its bagged rows do not give its leaf values"
 
 
-def _shares_fit(
-    pool: MemberPool,
-    member: Member,
-    weight: np.ndarray,
-    value: np.ndarray,
-    leaf: np.ndarray,
-    draws: np.ndarray,
-    target: np.ndarray,
+def _shares_agree(
+    bag: _Bag, class_columns: np.ndarray, classes_weighted: bool, rows_weighted: bool
 ) -> bool:
     """Whether every class weighs the same multiple of its draws in all leaves."""
-    assert pool.classes is not None
-    assert member.class_columns is not None
-    n, n_classes = len(weight), len(pool.classes)
-    drawn = np.bincount(leaf * n_classes + target, draws, minlength=n * n_classes)
+    n, n_classes = len(bag.weight), int(max(bag.target.max(), class_columns.max())) + 1
+    drawn = np.bincount(bag.leaf * n_classes + bag.target, bag.draws, minlength=n * n_classes)
     drawn = drawn.reshape(n, n_classes)
     has = np.zeros((n, n_classes))
-    has[:, member.class_columns] = value * weight[:, None]
-    slack = ROUNDING * weight[:, None]
-    weighted = any(
-        getattr(model, "class_weight", None) is not None
-        for model in (pool.source, member.estimator)
-    )
-    axis = 0 if weighted else None
+    has[:, class_columns] = bag.value * bag.weight[:, None]
+    slack = ROUNDING * bag.weight[:, None]
+    axis = 0 if classes_weighted or rows_weighted else None
     multiple = has.sum(axis=axis) / np.maximum(drawn.sum(axis=axis), 1.0)
     if np.all(np.abs(has - drawn * multiple) <= slack):
         return True
     # Weighted rows: a class may be there and weigh nothing, never the reverse.
-    return _may_be_weighted(pool) and not np.any((has > slack) & (drawn == 0))
+    return rows_weighted and not np.any((has > slack) & (drawn == 0))
 
 
-def _means_fit(
-    pool: MemberPool,
-    member: Member,
-    weight: np.ndarray,
-    value: np.ndarray,
-    leaf: np.ndarray,
-    draws: np.ndarray,
-    target: np.ndarray,
-) -> bool:
-    """Whether leaves say the mean of their targets; a value between them where that is unknown."""
-    n, slack = len(weight), ROUNDING * float(np.abs(target).max())
-    if member.estimator.criterion in MEAN_CRITERIA:
-        mean = np.bincount(leaf, draws * target, n) / np.bincount(leaf, draws, n)
-        if np.all(np.abs(mean - value[:, 0]) <= slack):
-            return True
-        if not _may_be_weighted(pool):
-            return False
-    low, high = np.full(n, np.inf), np.full(n, -np.inf)
-    np.minimum.at(low, leaf, target)
-    np.maximum.at(high, leaf, target)
-    return bool(np.all((value[:, 0] >= low - slack) & (value[:, 0] <= high + slack)))
-
-
-def _may_be_weighted(pool: MemberPool) -> bool:
-    """Whether trees may have been given weights a row on top of their draws.
-
-    scikit-learn that keeps ``_sample_weight`` draws rows by it; older versions, and whoever made
-    a list of trees, may have passed weights on.
-    """
-    return not hasattr(pool.source, "_sample_weight")
+def _means_agree(bag: _Bag, criterion: Any, rows_weighted: bool) -> bool:
+    """Whether leaves say the mean or median of their targets; of weighted ones, a value between."""
+    value, slack = bag.value[:, 0], ROUNDING * float(np.abs(bag.target).max())
+    drawn, known = bag.total(bag.draws), isinstance(criterion, str)
+    exact = np.zeros(len(value), dtype=np.bool_)
+    if known and criterion in MEAN_CRITERIA:
+        exact = np.abs(bag.total(bag.draws * bag.target) / drawn - value) <= slack
+    elif known and criterion == "absolute_error":
+        below = bag.total(bag.draws * (bag.target < value[bag.leaf] - slack))
+        above = bag.total(bag.draws * (bag.target > value[bag.leaf] + slack))
+        exact = np.maximum(below, above) <= drawn / 2  # a median, whichever of them
+    else:
+        rows_weighted = True
+    if np.all(exact) or not rows_weighted:
+        return bool(np.all(exact))
+    low, high = np.full(len(value), np.inf), np.full(len(value), -np.inf)
+    np.minimum.at(low, bag.leaf, bag.target)
+    np.maximum.at(high, bag.leaf, bag.target)
+    return bool(np.all((value >= low - slack) & (value <= high + slack)))
 
 
 def _has_nan(block: Any) -> bool:
