@@ -17,6 +17,7 @@
 #include <mutex>
 #include <stdexcept>
 #include <thread>
+#include <type_traits>
 #include <vector>
 
 namespace nb = nanobind;
@@ -29,7 +30,6 @@ template <typename T, int N>
 using Out = nb::ndarray<T, nb::ndim<N>, nb::c_contig, nb::device::cpu>;
 
 constexpr std::size_t SIDE_BY_SIDE = 32;  // rows walked at once, so that memory is read ahead
-constexpr std::size_t COLUMNS = 64;       // refitted at once, so that they stay in the cache
 
 void check(bool fits, const char *what) {
     if (!fits) throw std::invalid_argument(what);
@@ -278,71 +278,113 @@ std::int64_t prune(In<std::int32_t, 1> left, In<std::int32_t, 1> right, In<std::
     return at_price(std::exp(high));
 }
 
-// One tree's leaves moved by what is left of the goal in them. start and value are columns of wider
-// arrays. WIDTH 0: known at run time.
-template <std::size_t WIDTH>
-void fit_tree(const std::int32_t *at, std::size_t n, std::size_t low, const double *weight,
-              const double *start, double ridge, std::size_t width, std::size_t stride,
-              std::vector<double> &sums, std::vector<double> &count, double *__restrict residual,
-              double *value) {
-    if (WIDTH) width = WIDTH;
-    double *__restrict sum = sums.data();
-    std::fill(sums.begin(), sums.end(), 0.0);
-    std::fill(count.begin(), count.end(), 0.0);
+// Rows of one tree: what the tree before moved is taken from the residual, and what is left of it is
+// added up in this tree's nodes. A vote is clipped where it is read, so that beyond zero and one it
+// errs by no more than its clipped value does.
+template <std::size_t WIDTH, bool CLIPPED, typename Real>
+void add_residual(const std::int32_t *at, const std::int32_t *before, std::size_t n,
+                  const Real *weight, const Real *goal, const Real *move,
+                  Real *__restrict residual, Real *__restrict sum) {
     for (std::size_t i = 0; i < n; ++i) {
-        const std::size_t node = static_cast<std::size_t>(at[i]) - low;
-        count[node] += weight[i];
-        for (std::size_t c = 0; c < width; ++c)
-            sum[node * width + c] += weight[i] * residual[i * width + c];
-    }
-    for (std::size_t node = 0; node < count.size(); ++node) {
-        if (count[node] == 0.0) continue;
-        for (std::size_t c = 0; c < width; ++c) {
-            double &move = sum[node * width + c];
-            const std::size_t j = (low + node) * stride + c;
-            move = (move + ridge * (start[j] - value[j])) / (count[node] + ridge);
-            value[j] += move;
+        const Real *moved = move + static_cast<std::size_t>(before[i]) * WIDTH;
+        Real *mine = sum + static_cast<std::size_t>(at[i]) * WIDTH;
+        const Real w = weight[i];
+#pragma omp simd
+        for (std::size_t c = 0; c < WIDTH; ++c) {
+            Real error = residual[i * WIDTH + c] - moved[c];
+            residual[i * WIDTH + c] = error;
+            if (CLIPPED) {
+                const Real most = goal[i * WIDTH + c], least = most - Real(1);
+                error = error > most ? most : error;
+                error = error < least ? least : error;
+            }
+            mine[c] += w * error;
         }
-    }
-    for (std::size_t i = 0; i < n; ++i) {
-        const std::size_t node = static_cast<std::size_t>(at[i]) - low;
-        for (std::size_t c = 0; c < width; ++c) residual[i * width + c] -= sum[node * width + c];
     }
 }
 
-// Leaves fitted jointly to what is left of the goal, tree after tree, with a ridge towards start.
-// Columns do not meet each other: a few of them go through all sweeps before the next do.
-void backfit(In<std::int32_t, 2> leaf, In<double, 1> weight, In<std::int64_t, 1> offset,
-             In<double, 2> start, double ridge, int sweeps, Out<double, 2> residual,
-             Out<double, 2> value) {
-    const std::size_t n = leaf.shape(1), k = leaf.shape(0), stride = value.shape(1);
-    check(weight.size() == n && residual.shape(0) == n && residual.shape(1) == stride &&
-              offset.size() == k + 1 && start.shape(0) == value.shape(0) &&
-              start.shape(1) == stride,
-          "rows, goal and leaves do not fit together");
-    check_offset(offset, value.shape(0));
-    for (std::size_t t = 0; t < k; ++t)
-        check_nodes(leaf.data() + t * n, n, offset.data()[t], offset.data()[t + 1]);
-    std::vector<double> sum, count, part;
-    for (std::size_t first = 0; first < stride; first += COLUMNS) {
-        const std::size_t width = std::min(COLUMNS, stride - first);
-        const auto fit = width == 1 ? fit_tree<1> : fit_tree<0>;
-        double *goal = residual.data() + first;
-        part.resize(n * width);
-        for (std::size_t i = 0; i < n; ++i)
-            std::copy_n(goal + i * stride, width, part.data() + i * width);
-        for (int sweep = 0; sweep < sweeps; ++sweep) {
-            for (std::size_t t = 0; t < k; ++t) {
-                const auto low = static_cast<std::size_t>(offset.data()[t]);
-                count.resize(static_cast<std::size_t>(offset.data()[t + 1]) - low);
-                sum.resize(count.size() * width);
-                fit(leaf.data() + t * n, n, low, weight.data(), start.data() + first, ridge, width,
-                    stride, sum, count, part.data(), value.data() + first);
-            }
+// Leaves fitted jointly to the goal, tree after tree, with a ridge towards where they start.
+template <bool CLIPPED>
+struct Refit {
+    // Votes for classes are rounded further yet; numbers may be of any size.
+    using Real = std::conditional_t<CLIPPED, float, double>;
+    In<std::int32_t, 2> leaf;
+    In<std::int64_t, 1> offset;
+    In<double, 2> goal;
+    double ridge;
+    int sweeps;
+    Out<double, 2> value;
+    std::vector<Real> weight;
+    std::vector<double> count;  // weight of the rows in each leaf
+
+    void all_columns() const {
+        const std::size_t width = value.shape(1);
+        for (std::size_t first = 0; first < width;) {
+            const std::size_t left = width - first;
+            if (left == 1) first += columns<1>(first);
+            else if (left <= 4) first += columns<4>(first);
+            else first += columns<8>(first);
         }
-        for (std::size_t i = 0; i < n; ++i)
-            std::copy_n(part.data() + i * width, width, goal + i * stride);
     }
+
+    // WIDTH columns at a time, padded with zeros: columns do not meet each other.
+    template <std::size_t WIDTH>
+    std::size_t columns(std::size_t first) const {
+        const std::size_t n = leaf.shape(1), k = leaf.shape(0), stride = value.shape(1);
+        const std::size_t used = std::min(WIDTH, stride - first), n_nodes = value.shape(0);
+        std::vector<double> start(n_nodes * WIDTH), left(n * WIDTH);
+        for (std::size_t i = 0; i < n_nodes; ++i)
+            std::copy_n(value.data() + i * stride + first, used, start.data() + i * WIDTH);
+        for (std::size_t i = 0; i < n; ++i)
+            std::copy_n(goal.data() + i * stride + first, used, left.data() + i * WIDTH);
+        const std::vector<Real> wanted(left.begin(), left.end());
+        for (std::size_t t = 0; t < k; ++t)
+            for (std::size_t i = 0; i < n; ++i)
+                for (std::size_t c = 0; c < WIDTH; ++c)
+                    left[i * WIDTH + c] -= start[leaf.data()[t * n + i] * WIDTH + c];
+        std::vector<Real> residual(left.begin(), left.end());
+        std::vector<Real> sum(n_nodes * WIDTH), move(n_nodes * WIDTH);
+        std::vector<double> now = start;
+        const std::int32_t *before = leaf.data();  // nothing has moved yet
+        for (int sweep = 0; sweep < sweeps; ++sweep)
+            for (std::size_t t = 0; t < k; ++t) {
+                const std::int32_t *at = leaf.data() + t * n;
+                const auto low = static_cast<std::size_t>(offset.data()[t]) * WIDTH;
+                const auto high = static_cast<std::size_t>(offset.data()[t + 1]) * WIDTH;
+                std::fill(sum.begin() + low, sum.begin() + high, Real(0));
+                add_residual<WIDTH, CLIPPED>(at, before, n, weight.data(), wanted.data(),
+                                             move.data(), residual.data(), sum.data());
+                for (std::size_t j = low; j < high; ++j) {
+                    const double mass = count[j / WIDTH];
+                    if (mass == 0.0) continue;
+                    const double pull = ridge * (start[j] - now[j]);
+                    move[j] = static_cast<Real>((sum[j] + pull) / (mass + ridge));
+                    now[j] += move[j];
+                }
+                before = at;
+            }
+        for (std::size_t i = 0; i < n_nodes; ++i)
+            std::copy_n(now.data() + i * WIDTH, used, value.data() + i * stride + first);
+        return used;
+    }
+};
+
+void backfit(In<std::int32_t, 2> leaf, In<double, 1> weight, In<std::int64_t, 1> offset,
+             In<double, 2> goal, double ridge, int sweeps, bool clipped, Out<double, 2> value) {
+    const std::size_t n = leaf.shape(1), k = leaf.shape(0), n_nodes = value.shape(0);
+    check(weight.size() == n && goal.shape(0) == n && goal.shape(1) == value.shape(1) &&
+              offset.size() == k + 1,
+          "rows, goal and leaves do not fit together");
+    check_offset(offset, n_nodes);
+    std::vector<double> count(n_nodes);
+    for (std::size_t t = 0; t < k; ++t) {
+        const std::int32_t *at = leaf.data() + t * n;
+        check_nodes(at, n, offset.data()[t], offset.data()[t + 1]);
+        for (std::size_t i = 0; i < n; ++i) count[at[i]] += weight.data()[i];
+    }
+    const double *w = weight.data();
+    if (clipped) Refit<true>{leaf, offset, goal, ridge, sweeps, value, {w, w + n}, count}.all_columns();
+    else Refit<false>{leaf, offset, goal, ridge, sweeps, value, {w, w + n}, count}.all_columns();
 }
 
 }  // namespace

@@ -42,10 +42,10 @@ def backfit(
     leaf: ndarray,
     weight: ndarray,
     offset: ndarray,
-    start: ndarray,
+    goal: ndarray,
     ridge: float,
     sweeps: int,
-    residual: ndarray,
+    clipped: bool,
     value: ndarray,
     /,
 ) -> None: ...

@@ -27,7 +27,7 @@ NODES_A_TREE = 40
 """Fewer nodes than this a tree are better spent on fewer trees."""
 RIDGE = 12.0
 """Training rows' worth of a leaf's start in its fitted value."""
-SWEEPS = 3
+SWEEPS = 6
 """Passes over the trees at each size; each starts from the size before."""
 TINY_MASS = 1e-9
 """Of a leaf without rows, whose value then counts for nothing."""
@@ -147,8 +147,8 @@ class Student:
         """Leaves fitted jointly to the teacher's vote on the rows of the lesson."""
         leaf = self.leaf_of[lesson.leaf[self.trees]]
         value = self.value.copy()
-        residual = lesson.goal - votes(leaf, value)
-        backfit(leaf, lesson.weight, self.offset, self.value, RIDGE, SWEEPS, residual, value)
+        how = (RIDGE, SWEEPS, lesson.is_vote)
+        backfit(leaf, lesson.weight, self.offset, lesson.goal, *how, value)
         return replace(self, value=value)
 
     def bounded(self, monotonic: np.ndarray, mass: np.ndarray) -> Student:

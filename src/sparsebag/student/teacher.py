@@ -31,7 +31,7 @@ BLOCK_ROWS = 16_384
 """Rows routed through all trees at a time."""
 MOST_ROWS = 15_000
 """Training rows that leaves are refitted on; node values are of all rows."""
-MIXTURES_A_ROW, MOST_MIXTURES = 6, 12_000
+MIXTURES_A_ROW, MOST_MIXTURES = 4, 12_000
 """Mixtures for each training row, and at most."""
 SHARE_OF_MIXTURES = 0.8
 """Weight of all mixtures together: training rows alone would teach the noise of their labels."""
@@ -111,6 +111,8 @@ class Lesson:
         The teacher's node values.
     goal : ndarray of shape (rows, columns)
         The teacher's vote.
+    is_vote : bool
+        Whether these are class shares, between zero and one.
     monotonic : ndarray of shape (n_features,) or None
         Sign of the vote's slope in features that the trees were constrained in.
     """
@@ -121,6 +123,7 @@ class Lesson:
     mass: np.ndarray
     value: np.ndarray
     goal: np.ndarray
+    is_vote: bool
     monotonic: np.ndarray | None
 
 
@@ -188,14 +191,15 @@ class Teacher:
             sizes = (self._mass, self._count, table.offset)
             shrink_to_parent(table.left, table.right, *sizes, recipe.shrink, value)
         goal = votes(self._leaf, value, self.n_threads) / table.n_trees
-        kept = _first_trees(table, MOST_TREES)
+        kept, is_vote = _first_trees(table, MOST_TREES), self.pool.classes is not None
         return Lesson(
             table=kept,
             leaf=self._leaf[: kept.n_trees],
             weight=self._weight,
             mass=self._mass[: kept.n_nodes],
             value=value[: kept.n_nodes],
-            goal=goal,
+            goal=np.clip(goal, 0.0, 1.0) if is_vote else goal,
+            is_vote=is_vote,
             monotonic=_monotonic(table),
         )
 
