@@ -43,8 +43,6 @@ BYTES_A_NODE, BYTES_A_VALUE = 1.5, 0.5
 """Of a file; a first guess."""
 SURELY_SMALLER = 0.02
 """Share of the nodes below which a file cannot be larger than the whole ensemble's."""
-NEAR = 1.3
-"""Sizes closer than this to each other are not both rehearsed."""
 BEYOND_NOISE = 2.0
 """Standard errors by which weights must beat the ensemble's own where they save nothing."""
 
@@ -150,22 +148,24 @@ def _teach(
     pool: MemberPool, given: GivenRows, settings: Settings, progress: Progress
 ) -> Compressed:
     rows = _weighted_rows(pool, given, settings)
-    sizes = _sizes(pool, settings)
+    limit = _limit(pool, settings)
     judged = None
     if settings.rehearsal is not False:
+        # The same sizes whatever the budget, so that all budgets are judged by one curve.
+        is_smaller = limit.share < SHARES[-1]
         made = rehearse(
             pool,
             rows,
-            sizes.share,
+            np.append(SHARES, limit.share) if is_smaller else SHARES,
             folds=None if settings.rehearsal == "auto" else int(settings.rehearsal),
-            most_trees=sizes.most_trees,
+            most_trees=limit.trees,
             n_jobs=settings.n_jobs,
             n_threads=settings.n_threads,
             progress=progress,
         )
         judged = judge_rehearsal(made, settings.calibration, settings.floor, len(pool.members))
-    position = _choose(judged, sizes, settings)
-    if judged is not None and position == len(sizes.share):
+    share = _choose(judged, limit, settings)
+    if judged is not None and share == 1.0:
         return _whole(pool, settings, judged, given.verified_by)
     progress.say("teaching the small model")
     knows_bags = not rows.held_out
@@ -180,11 +180,16 @@ def _teach(
             labels = rows.target.argmax(axis=1)
             calibration = fit_calibration(settings.calibration, proba, labels, rows.weight)
     else:
-        recipe, calibration = judged.recipe[position], judged.calibration[position]
-    share = sizes.share[: len(sizes.share) - position]
+        recipe, calibration = judged.nearest(share)
+    sizes = np.append(SHARES[share < SHARES], share)
     student, kept = _student(
-        teacher.lesson(recipe), share, sizes, pool, rows, settings, calibration
+        teacher.lesson(recipe), sizes, limit.trees, pool, rows, settings, calibration
     )
+    curve, position = None, 0
+    if judged is not None:
+        nodes = sum(_nodes(member) for member in pool.members)
+        is_cut = settings.budget.max_bytes is not None  # until the file was small enough
+        curve, position = judged.curve.at(student.n_nodes / nodes if is_cut else share)
     weights = np.zeros(len(pool.members))
     weights[student.trees] = 1.0 / len(student.trees)
     found = _finished(
@@ -192,16 +197,17 @@ def _teach(
         kept,
         weights,
         settings,
-        curve=None if judged is None else judged.curve,
+        curve=curve,
         position=position,
         done=f"pruned, leaves taught by {teacher.table.n_trees} trees",
         calibration=calibration,
         recipe=recipe,
         verified_by=given.verified_by,
     )
-    is_free = judged is not None and settings.tolerance is not None
+    is_free = settings.tolerance is not None and limit.whole_fits
     if judged is not None and is_free and _is_larger(found, pool, settings):
-        return _whole(pool, settings, judged, given.verified_by)
+        why = "kept as it is: the file of a pruned model would be larger"
+        return _whole(pool, settings, judged, given.verified_by, why)
     return found
 
 
@@ -218,7 +224,7 @@ def _weighted_rows(pool: MemberPool, given: GivenRows, settings: Settings) -> Tr
 def _student(
     lesson: Lesson,
     share: np.ndarray,
-    sizes: _Sizes,
+    most_trees: int | None,
     pool: MemberPool,
     rows: TrainingRows,
     settings: Settings,
@@ -232,7 +238,7 @@ def _student(
         spread = float(np.average((rows.target[:, 0] - mean) ** 2, weights=rows.weight)) ** 0.5
 
     def made(allowed: np.ndarray) -> tuple[Student, MemberPool]:
-        *_, student = students(lesson, allowed, sizes.most_trees)
+        *_, student = students(lesson, allowed, most_trees)
         kept = replace(pool.keep(np.arange(0)), members=student.members(pool, spread))
         return student, kept
 
@@ -258,20 +264,18 @@ def _student(
 
 
 @dataclass(frozen=True)
-class _Sizes:
-    """Sizes to rehearse, as shares of the nodes, falling.
+class _Limit:
+    """The most that a budget allows: a share of the nodes, 1 for the whole ensemble, and trees."""
 
-    ``first`` is the position of the largest that the budget allows; those before only lead there.
-    ``whole_fits``: the budget allows the whole ensemble.
-    """
+    share: float
+    trees: int | None
 
-    share: np.ndarray
-    first: int
-    most_trees: int | None
-    whole_fits: bool
+    @property
+    def whole_fits(self) -> bool:
+        return self.share >= 1.0
 
 
-def _sizes(pool: MemberPool, settings: Settings) -> _Sizes:
+def _limit(pool: MemberPool, settings: Settings) -> _Limit:
     n_trees = len(pool.members)
     nodes = sum(_nodes(member) for member in pool.members)
     budget, most = settings.budget, 1.0
@@ -280,35 +284,35 @@ def _sizes(pool: MemberPool, settings: Settings) -> _Sizes:
         most = min(most, most_nodes / nodes)
     if most_trees is not None:
         most = min(most, most_trees / n_trees)
-    if budget.max_bytes is not None:
+    if budget.max_bytes is not None and budget.max_bytes < _uniform_bytes(pool, settings):
         outputs = 1 if pool.classes is None else max(1, len(pool.classes) - 1)
-        most = min(most, budget.max_bytes / ((BYTES_A_NODE + BYTES_A_VALUE * outputs) * nodes))
+        guess = budget.max_bytes / ((BYTES_A_NODE + BYTES_A_VALUE * outputs) * nodes)
+        most = min(most, guess, SHARES[0])
     elif settings.rehearsal is False and not budget.is_named:
         most = SHARE_WITHOUT_REHEARSAL
-    if most >= 1.0:
-        fits = budget.max_bytes is None or _uniform_bytes(pool, settings) <= budget.max_bytes
-        return _Sizes(SHARES, 0, most_trees, whole_fits=fits)
-    lead, smaller = SHARES[NEAR * most < SHARES], SHARES[most > SHARES * NEAR]
-    share = np.append(lead, most)
-    if settings.tolerance is not None:
-        share = np.append(share, smaller)
-    return _Sizes(share, len(lead), most_trees, whole_fits=False)
+    return _Limit(float(most), most_trees)
 
 
-def _choose(judged: Judged | None, sizes: _Sizes, settings: Settings) -> int:
-    """Position of the chosen size, sizes rising; the whole ensemble comes last."""
-    largest = len(sizes.share) - 1 - sizes.first
+def _choose(judged: Judged | None, limit: _Limit, settings: Settings) -> float:
+    """Share of the nodes that is kept; 1 is the whole ensemble as it is."""
     if judged is None:
-        return largest
-    if settings.tolerance is None:
-        student, whole = judged.curve.ratio_calibrated[[largest, -1]]
-        return len(sizes.share) if sizes.whole_fits and whole <= student else largest
-    position = choose_size(judged.curve, settings.tolerance, settings.confidence)
-    return position if sizes.whole_fits else min(position, largest)
+        return limit.share
+    curve = judged.curve
+    if settings.tolerance is not None:
+        wanted = curve.share[choose_size(curve, settings.tolerance, settings.confidence)]
+        return float(min(wanted, limit.share))
+    if not limit.whole_fits:
+        return limit.share
+    student, whole = curve.ratio_calibrated[-2:]
+    return 1.0 if whole <= student else float(curve.share[-2])
 
 
 def _whole(
-    pool: MemberPool, settings: Settings, judged: Judged, verified_by: str | None
+    pool: MemberPool,
+    settings: Settings,
+    judged: Judged,
+    verified_by: str | None,
+    done: str = "kept as it is",
 ) -> Compressed:
     """Every tree as it is, calibrated."""
     n = len(pool.members)
@@ -319,7 +323,7 @@ def _whole(
         settings,
         curve=judged.curve,
         position=len(judged.curve) - 1,
-        done="kept as it is",
+        done=done,
         calibration=judged.calibration[-1],
         verified_by=verified_by,
     )

@@ -17,9 +17,9 @@ from sparsebag.judge.rehearsal import Rehearsal
 from sparsebag.student.teacher import Recipe
 
 SHARES = 0.4 * 0.5 ** np.arange(8)
-"""Sizes that are rehearsed without a budget, as shares of the ensemble's nodes."""
+"""Sizes that are rehearsed, as shares of the ensemble's nodes."""
 DEFAULT_TOLERANCE = 0.01
-ERRORS_FOR_PICKING = 0.3
+ERRORS_FOR_PICKING = 0.4
 """The smallest size that seems good enough seems so a little by luck: this many standard errors."""
 
 
@@ -103,6 +103,11 @@ class Judged:
     curve: RiskCurve
     recipe: tuple[Recipe, ...]
     calibration: tuple[Calibration | None, ...]
+
+    def nearest(self, share: float) -> tuple[Recipe, Calibration | None]:
+        """Recipe and calibration of the rehearsed size that is nearest."""
+        size = int(np.argmin(np.abs(np.log(self.curve.share[:-1] / share))))
+        return self.recipe[size], self.calibration[size]
 
 
 def judge_rehearsal(made: Rehearsal, calibration: Any, floor: float, n_members: int) -> Judged:

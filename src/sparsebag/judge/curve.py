@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -62,6 +62,39 @@ class RiskCurve:
 
     def __len__(self) -> int:
         return len(self.share)
+
+    def at(self, share: float) -> tuple[RiskCurve, int]:
+        """The curve with a size between its sizes, and that size's position.
+
+        Losses are interpolated over the logarithm of the share; beyond the sizes that were judged,
+        the whole ensemble apart, they are the nearest's.
+
+        Parameters
+        ----------
+        share : float
+
+        Returns
+        -------
+        curve : RiskCurve
+        position : int
+        """
+        near = np.isclose(self.share, share, rtol=1e-6)
+        if near.any():
+            return self, int(np.argmax(near))
+        position = min(int(np.searchsorted(self.share, share)), len(self) - 1)
+        judged = np.log(self.share[:-1])
+
+        def inserted(name: str) -> np.ndarray:
+            values = getattr(self, name)
+            between = np.interp(np.log(share), judged, values[:-1])
+            return np.insert(values, position, between)
+
+        columns = [name for name, value in vars(self).items() if np.ndim(value) == 1]
+        changed: dict[str, Any] = {name: inserted(name) for name in columns}
+        changed["share"][position] = share
+        changed["n_nodes"][position] = share * self.n_nodes[-1]
+        changed["n_members"] = np.round(changed["n_members"])
+        return replace(self, **changed), position
 
     def to_frame(self) -> Any:
         """The curve as a pandas DataFrame, a row a size.
