@@ -1,7 +1,5 @@
 """Small problems on data that scikit-learn bundles, for the tests of the benchmarks."""
 
-from __future__ import annotations
-
 from functools import cache
 
 from benchmarks.datasets import Dataset

@@ -1,8 +1,6 @@
 """Broken model files: random damage, sealed with a right checksum so that it gets past the first
 check, and headers whose numbers are swapped for hostile ones."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import re

@@ -6,8 +6,6 @@ Runs in several processes, so that a crash is seen and told. A run of
 FULL_COUNT files or more writes what it found to benchmarks/results/fuzz.txt.
 """
 
-from __future__ import annotations
-
 import argparse
 import faulthandler
 import os

@@ -1,7 +1,5 @@
 """The documentation: every public name is in it, every page is reached, its code runs."""
 
-from __future__ import annotations
-
 import ast
 import os
 import re

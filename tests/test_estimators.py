@@ -1,7 +1,5 @@
 """The estimators and `compress`: learned attributes, predictions, settings, rows of every kind."""
 
-from __future__ import annotations
-
 import functools
 import inspect
 import pickle
@@ -23,7 +21,6 @@ from sklearn.ensemble import (
     RandomForestClassifier,
     RandomForestRegressor,
     VotingClassifier,
-    VotingRegressor,
 )
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.frozen import FrozenEstimator
@@ -33,7 +30,7 @@ from sklearn.neighbors import KNeighborsClassifier
 from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
-from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
+from sklearn.tree import DecisionTreeClassifier
 
 from sparsebag import SparseBaggingClassifier, SparseBaggingRegressor, compress
 from sparsebag.objective.losses import Brier
@@ -257,19 +254,6 @@ def test_a_fitted_ensemble_that_is_not_frozen_is_fitted_anew():
     assert len(forest.classes_) == 2
 
 
-def test_a_frozen_ensemble_is_neither_fitted_nor_touched():
-    X, y = IRIS
-    forest = small_forest().fit(X, y)
-    frozen = FrozenEstimator(forest)
-    before = pickle.dumps(forest)
-    small = SparseBaggingClassifier(frozen, random_state=9, n_jobs=2).fit(X, y)
-    small.predict_proba(X)
-    small.report(X, y)
-    assert small.estimator is frozen
-    assert frozen.estimator is forest
-    assert pickle.dumps(forest) == before
-
-
 def test_held_out_rows_judge_a_frozen_ensemble_without_bootstrap():
     X, y = CANCER
     trees = ExtraTreesClassifier(N, random_state=0).fit(X[:300], y[:300])
@@ -278,14 +262,6 @@ def test_held_out_rows_judge_a_frozen_ensemble_without_bootstrap():
     assert small.n_nodes_ <= 0.2 * small.selection_.before.nodes
     assert small.path_.judged_by == "held-out rows"
     assert small.score(X[300:], y[300:]) > 0.9
-
-
-def test_refitting_forgets_the_former_fit():
-    small = SparseBaggingClassifier(small_forest(), tolerance=0.5).fit(*IRIS)
-    small.fit(*CANCER)
-    assert small.n_features_in_ == CANCER[0].shape[1]
-    assert_array_equal(small.classes_, [0, 1])
-    assert small.predict_proba(CANCER[0][:3]).shape == (3, 2)
 
 
 # -- the paper's preset -----------------------------------------------------------------------
@@ -352,13 +328,6 @@ def test_sample_weight_reaches_both_the_ensemble_and_the_loss():
     assert_array_equal(small.predict_proba(X), both.predict_proba(X))
     forest_only = clone(frozen).fit(X, y)
     assert not np.array_equal(small.predict_proba(X), forest_only.predict_proba(X))
-
-
-def test_a_bag_without_bootstrap_that_draws_fewer_rows_has_unseen_ones():
-    bag = BaggingClassifier(n_estimators=30, bootstrap=False, max_samples=0.5, random_state=0)
-    weights = {"refine": None, "max_estimators": 8}
-    assert SparseBaggingClassifier(bag, **weights).fit(*IRIS).n_active_ <= 8
-    assert SparseBaggingClassifier(bag, lam=0.0).fit(*IRIS).n_active_ < 30
 
 
 @pytest.mark.parametrize(
@@ -532,16 +501,6 @@ def test_a_voter_judged_by_held_out_rows(voting):
         w * m.predict_proba(X) for w, m in zip(small.weights_, voter.estimators_, strict=True)
     )
     assert_allclose(small.predict_proba(X), 0.999 * proba + 0.0005, atol=1e-12)
-
-
-def test_a_regression_voter_judged_by_held_out_rows():
-    X, y = DIABETES
-    members = [("lr", LinearRegression()), ("tree", DecisionTreeRegressor(max_depth=2))]
-    voter = VotingRegressor(members).fit(X[::2], y[::2])
-    small = compress(voter, X[1::2], y[1::2], evidence="holdout", lam=0.0)
-    assert type(small) is SparseBaggingRegressor
-    best = max(member.score(X[1::2], y[1::2]) for member in voter.estimators_)
-    assert small.score(X[1::2], y[1::2]) >= best - 1e-6
 
 
 # -- a plain list of models -------------------------------------------------------------------

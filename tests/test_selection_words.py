@@ -1,7 +1,5 @@
 """`selection_`, `path_` and files: what is printed fits a screen, what is saved is the model."""
 
-from __future__ import annotations
-
 import os
 
 import numpy as np

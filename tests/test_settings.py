@@ -1,7 +1,5 @@
 """What a preset and "auto" resolve to; explicit values win."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

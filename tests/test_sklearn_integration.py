@@ -1,7 +1,5 @@
 """The estimators inside scikit-learn's machinery: checks, pickles, searches, routing."""
 
-from __future__ import annotations
-
 import copy
 import io
 import pickle
@@ -13,11 +11,10 @@ import pytest
 import sklearn
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.base import clone, is_classifier, is_regressor
-from sklearn.datasets import load_breast_cancer, load_diabetes, load_iris
+from sklearn.datasets import load_breast_cancer, load_iris
 from sklearn.ensemble import (
     BaggingClassifier,
     BaggingRegressor,
-    ExtraTreesClassifier,
     RandomForestClassifier,
     RandomForestRegressor,
     VotingClassifier,
@@ -36,7 +33,6 @@ from sparsebag import SparseBaggingClassifier, SparseBaggingRegressor, compress
 
 IRIS = load_iris(return_X_y=True)
 CANCER = load_breast_cancer(return_X_y=True)
-DIABETES = load_diabetes(return_X_y=True)
 WEIGHT = np.random.default_rng(0).uniform(0.5, 1.5, len(IRIS[1]))
 
 
@@ -167,14 +163,6 @@ def test_grid_search_over_lam(n_jobs):
     assert len(search.cv_results_["params"]) == 6
     assert search.best_score_ > 0.9
     assert search.best_estimator_.lam == search.best_params_["lam"]
-
-
-def test_grid_search_over_a_frozen_ensemble_judged_by_held_out_rows():
-    X, y = CANCER
-    trees = ExtraTreesClassifier(40, random_state=0).fit(X[:300], y[:300])
-    small = SparseBaggingClassifier(FrozenEstimator(trees), evidence="holdout")
-    search = GridSearchCV(small, {"lam": [0.0, 0.1]}, cv=3).fit(X[300:], y[300:])
-    assert search.best_estimator_.estimator.estimator is trees
 
 
 # -- feature names ----------------------------------------------------------------------------

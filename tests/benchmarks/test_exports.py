@@ -1,10 +1,7 @@
 """The export and latency benchmarks: the same model everywhere, different rows, engines in turn."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
-from benchmarks.datasets import Dataset
 from benchmarks.latency import (
     FEWEST_TURNS,
     MOST_CALLS,
@@ -24,7 +21,6 @@ import sparsebag as sb
 from benchmarks import exports
 from sparsebag.deploy.export_sklearn import export_sklearn
 from sparsebag.deploy.from_members import compile_members
-from sparsebag.deploy.verification import NotExportable
 from sparsebag.evidence.from_ensemble import read_ensemble
 
 X, Y = load_breast_cancer(return_X_y=True)
@@ -49,30 +45,6 @@ def test_a_right_export_is_counted_and_a_wrong_one_names_its_setting(small):
     line.add(wrong, small, X, {"calibration": "isotonic"})
     assert line.equal == 1
     assert "isotonic" in line.failures[0]
-
-
-def test_only_a_refusal_counts_as_one(small):
-    def refuses(model, folder):
-        raise NotExportable("it cannot be")
-
-    def breaks(model, folder):
-        raise ValueError("a fault of ours")
-
-    line = exports.Line()
-    line.add(refuses, small, X, {})
-    assert line.reasons == {"it cannot be": 1}
-    with pytest.raises(ValueError, match="a fault of ours"):
-        line.add(breaks, small, X, {})
-
-
-def test_data_that_cannot_be_had_is_no_success(monkeypatch, capsys, tmp_path):
-    def absent():
-        raise OSError("no network")
-
-    data = {"absent": Dataset("absent", "classification", absent)}
-    monkeypatch.setattr(exports, "PAPER", data)
-    assert exports.run(str(tmp_path), None) == 1
-    assert "1 data sets were left out" in capsys.readouterr().out
 
 
 def test_every_engine_predicts_the_same_or_says_why_it_is_missing(bag):

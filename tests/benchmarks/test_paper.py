@@ -1,17 +1,14 @@
 """The paper benchmark: every row once, by one source, and what stops it loses nothing."""
 
-from __future__ import annotations
-
 import csv
 import importlib.util
 from dataclasses import replace
 
 import pytest
-from benchmarks.datasets import Dataset
 from benchmarks.methods import METHODS
 from benchmarks.results_store import ResultsStore
 
-from bagged_problems import DIABETES, IRIS
+from bagged_problems import IRIS
 from benchmarks import paper, problem
 
 SIZED = METHODS["random_k"].size_from
@@ -64,10 +61,6 @@ def test_every_method_gives_a_row(path):
     assert rows["random_k"]["survivors"] == rows[SIZED]["survivors"]
 
 
-def test_regression_has_no_temperature(path):
-    assert set(run(path, datasets=[DIABETES])) == set(METHODS) - {"uniform_temperature", "xgboost"}
-
-
 def test_rows_by_this_source_are_not_run_again_and_others_are(path, replace_run):
     before = run(path)
     replace_run("uniform", stopping)
@@ -98,28 +91,3 @@ def test_an_error_is_a_row_and_the_others_go_on(path, replace_run):
     assert rows["scsb_paper"]["reason"] == "ZeroDivisionError: of no use"
     assert rows["random_k"]["reason"] == "scsb_paper gave no size to match"
     assert rows["sparsebag_default"]["status"] == "ok"
-
-
-def test_without_the_data_nothing_is_written(path, monkeypatch, capsys):
-    def no_network():
-        raise OSError("no network")
-
-    path.write_text("kept")
-    absent = Dataset("absent", "classification", no_network)
-    monkeypatch.setattr(paper, "PAPER", {"iris": IRIS, "absent": absent})
-    assert paper.main(["--out", str(path)]) == 1
-    said = capsys.readouterr().err
-    assert said == (
-        "Nothing was run or written: absent: not under SPARSEBAG_DATA, and no network.\n"
-    )
-    assert path.read_text() == "kept"
-
-
-def test_the_command_says_so_when_it_is_stopped(path, monkeypatch, capsys):
-    def stopped(*args):
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(paper, "PAPER", {"iris": IRIS})
-    monkeypatch.setattr(paper, "run", stopped)
-    assert paper.main(["--out", str(path)]) == paper.STOPPED
-    assert "stopped; 0 rows" in capsys.readouterr().err

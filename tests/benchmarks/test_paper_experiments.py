@@ -1,15 +1,11 @@
 """The paper's problem in NumPy is the problem that `preset="paper"` solves."""
 
-from __future__ import annotations
-
 import warnings
 from dataclasses import replace
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from benchmarks.datasets import Unavailable
-from benchmarks.paper_experiments import PaperProblem, main, measure
+from benchmarks.paper_experiments import PaperProblem
 
 import sparsebag as sb
 from bagged_problems import problem
@@ -53,33 +49,3 @@ def test_gradient_and_curvature_are_those_of_the_value(task):
     least, *_, largest = PaperProblem.of(p).loss_curvature(w, p.n_classes)
     slack = 1e-3 * max(abs(least), abs(largest))
     assert least - slack <= curved <= largest + slack
-
-
-def test_votes_differ_in_the_last_bit_and_differently_each_draw():
-    f = PaperProblem.of(problem())
-    first, second = (f.with_last_bits(draw).votes for draw in (1, 2))
-    voted = f.votes > 0
-    assert 0.3 < np.mean(first[voted] < f.votes[voted]) < 0.7
-    np.testing.assert_allclose(first, f.votes, rtol=3e-16)
-    assert not np.array_equal(first, second)
-
-
-def test_what_is_measured(monkeypatch):
-    for name in ("FITS", "STARTS", "POINTS"):
-        monkeypatch.setattr(paper_experiments, name, 2)
-    found = measure(problem("regression"))
-    assert [len(found[n]) for n in ("fits", "random_starts", "least_curvature")] == [2, 2, 2]
-    for fit in found["fits"]:
-        assert fit["survivors"] + fit["tiny"] + fit["exact_zeros"] == found["members"] == 100
-        assert fit["mse"] > 0
-
-
-def test_without_the_data_nothing_is_written(monkeypatch, tmp_path, capsys):
-    def absent(*args):
-        raise Unavailable("spambase: not under SPARSEBAG_DATA, and no network")
-
-    monkeypatch.setattr(paper_experiments, "PAPER", {"spambase": SimpleNamespace(load=absent)})
-    monkeypatch.setattr("sys.argv", ["paper_experiments", f"--out={tmp_path / 'e.json'}"])
-    assert main() == 1
-    assert capsys.readouterr().err.startswith("Nothing was written: spambase: not under")
-    assert not list(tmp_path.iterdir())

@@ -1,7 +1,5 @@
 """Whatever is wrong with the input: one sentence, an exit code, nothing half-written."""
 
-from __future__ import annotations
-
 import json
 import os
 import sys

@@ -1,7 +1,5 @@
 """The command line in a process of its own: signals, pipes, full disks, a terminal, memory."""
 
-from __future__ import annotations
-
 import gzip
 import os
 import resource

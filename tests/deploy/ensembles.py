@@ -1,7 +1,5 @@
 """Small ensembles of every kind of member, compiled and as they are."""
 
-from __future__ import annotations
-
 import warnings
 from functools import cache
 

@@ -1,9 +1,6 @@
 """A file holds the model exactly, safely, and without scikit-learn."""
 
-from __future__ import annotations
-
 import json
-import pickle
 import struct
 import subprocess
 import sys
@@ -15,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.base import clone
-from sklearn.ensemble import BaggingClassifier, RandomForestClassifier
+from sklearn.ensemble import BaggingClassifier
 from sklearn.svm import SVC
 
 import sparsebag as sb
@@ -24,7 +21,7 @@ from deploy_mutations import mutated, parts, sealed, seeds, try_out
 from fuzz_files import uncompressed_seeds
 from sparsebag.calibration.temperature import Temperature
 from sparsebag.deploy import artifact
-from sparsebag.deploy.artifact import assembled, dumps, loads, stored_array, taken_apart
+from sparsebag.deploy.artifact import dumps, loads
 from sparsebag.deploy.from_members import compile_members
 from sparsebag.deploy.trees import FlatTrees
 from sparsebag.evidence.from_ensemble import read_ensemble
@@ -47,18 +44,6 @@ def test_a_loaded_model_predicts_the_same_bits(name, tmp_path):
         assert again.classes.tolist() == model.classes.tolist()
         assert again.classes.dtype.kind == model.classes.dtype.kind
     assert dumps(again) == path.read_bytes()
-
-
-def test_the_estimator_saves_what_it_predicts(tmp_path):
-    X, y = IRIS
-    small = sb.compress(RandomForestClassifier(60, random_state=0).fit(X, y), X, y)
-    small.save(tmp_path / "model.sbag")
-    loaded, size = sb.load(tmp_path / "model.sbag"), (tmp_path / "model.sbag").stat().st_size
-    assert np.array_equal(loaded.predict_proba(X), small.predict_proba(X))
-    assert small.nbytes_ == small.compile().file_bytes == size
-    assert size < len(pickle.dumps(small.estimators_)) / 2
-    with pytest.raises(ValueError, match="X has 3 features, but 4 were fitted"):
-        loaded.predict(X[:, :3])
 
 
 def test_loading_and_predicting_needs_no_scikit_learn(tmp_path):
@@ -318,19 +303,6 @@ def test_leaves_that_say_nothing_are_equal_votes():
     nothing = replace(trees, values=np.zeros_like(trees.values))
     empty = loads(dumps(replace(model, groups=(nothing,))))
     assert np.allclose(empty.predict_proba(X), 1 / 3)  # as the format says
-
-
-@pytest.mark.parametrize("dtype", ["<f4", "<f8", "|i1", "<i2", "<i4", "<i8", "|u1", "<u2", "|b1"])
-def test_compressed_arrays_come_back(dtype):
-    rng = np.random.default_rng(0)
-    numbers = rng.integers(0, 2 if dtype == "|b1" else 100, size=(3, 5000))
-    arrays = [numbers.astype(dtype), np.sort(numbers.ravel()).astype(dtype), np.zeros(10**5, dtype)]
-    content = assembled({}, [stored_array(array) for array in arrays])
-    header, found = taken_apart(content)
-    assert [len(entry) for entry in header["arrays"]] == [4, 4, 4]
-    for array, again in zip(arrays, found, strict=True):
-        assert again.dtype == array.dtype
-        assert np.array_equal(array, again)
 
 
 STRUCTURES = st.recursive(st.none(), lambda below: st.tuples(below, below), max_leaves=30)

@@ -1,7 +1,5 @@
 """The compiled vote equals the members' own, by whatever path each of them goes."""
 
-from __future__ import annotations
-
 import pickle
 from dataclasses import replace
 
@@ -125,12 +123,6 @@ def test_numbers_of_any_type_and_strides():
     assert_same(compiled.predict_proba(wide[:, ::3][:, :64]), compiled.predict_proba(X))
     assert_same(compiled.predict_proba(X[::-2]), compiled.predict_proba(X)[::-2])
     assert_same(compiled.predict_proba_one(wide[3, ::3][:64]), compiled.predict_proba_one(X[3]))
-
-
-def test_what_a_model_says_of_its_size():
-    assert repr(made("neighbours")[0]).endswith("floor 0.001; the members' own bytes)")
-    mixed, _, _ = made("mixed")
-    assert f"{mixed.nbytes:,} bytes and the other members' own)" in repr(mixed)
 
 
 def test_a_class_without_votes_gets_exactly_zero():

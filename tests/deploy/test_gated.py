@@ -1,13 +1,10 @@
 """A gated vote is the members' own, weighed row by row: compiled, saved, refused by exports."""
 
-from __future__ import annotations
-
 import copy
 import pickle
 
 import numpy as np
 import pytest
-import scipy.sparse as sp
 
 import sparsebag as sb
 from deploy.ensembles import CASES, made, one_of, outputs, pool_of
@@ -33,13 +30,6 @@ def test_the_compiled_gated_vote_is_the_members_own(case, monkeypatch):
     assert "gate of rank 2" in repr(model)
     monkeypatch.setattr(compiled, "BLOCK_WEIGHTS", 100)  # some rows at a time
     np.testing.assert_allclose(outputs(model, X), expected, rtol=1e-10, atol=1e-12)
-
-
-@pytest.mark.parametrize("case", ["three classes", "logistic", "neighbours", "mixed"])
-def test_sparse_rows(case):
-    model, vote, X = made(case, gate=2)
-    X = sp.csr_matrix(np.where(np.abs(X) > 1.0, X, 0.0))
-    np.testing.assert_allclose(model.predict_proba(X), vote.predict_proba(X), atol=1e-12)
 
 
 @pytest.mark.parametrize("calibrator", [None, Temperature(0.4), Temperature(0.4, 0.1)])
@@ -94,10 +84,3 @@ def test_what_does_not_fit_a_gate_is_refused():
     for export in (export_onnx, export_treelite, export_sklearn):
         with pytest.raises(NotExportable, match="depend on the row"):
             export(made("three classes", gate=2)[0])
-
-
-def test_a_class_without_votes_gets_exactly_none():
-    model, _, X = made("two classes", gate=2, floor=0.0)
-    proba = model.predict_proba(X)
-    assert np.all(proba >= 0.0)
-    assert np.any(proba == 0.0)

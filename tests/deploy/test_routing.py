@@ -1,7 +1,5 @@
 """Every row takes scikit-learn's path: leaf for leaf, on rows made to break it."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

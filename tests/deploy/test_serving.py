@@ -1,8 +1,5 @@
 """In a service: threads, processes, tables with names, and input of every kind."""
 
-from __future__ import annotations
-
-import copy
 import multiprocessing
 import pickle
 import subprocess
@@ -185,14 +182,3 @@ def test_processes_get_a_model(how, named):
     expected = model.predict_proba(X)
     with multiprocessing.get_context(how).Pool(1) as pool:
         assert np.array_equal(pool.apply(model.predict_proba, (X,)), expected)
-
-
-def test_copies(named):
-    model = named.compile()
-    for same in (copy.copy(model), copy.deepcopy(model), pickle.loads(pickle.dumps(model))):
-        assert np.array_equal(same.predict_proba(X), model.predict_proba(X))
-        assert same.feature_names == tuple(NAMES)
-    again = pickle.loads(pickle.dumps(named))
-    assert np.array_equal(again.predict_proba(TABLE), named.predict_proba(TABLE))
-    assert np.array_equal(model.predict_proba(X.astype(np.float32)), named.predict_proba(TABLE))
-    assert model.nbytes < len(pickle.dumps(named.estimators_))

@@ -4,22 +4,15 @@ import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse as sp
-from sklearn.compose import make_column_transformer
 from sklearn.ensemble import (
     BaggingClassifier,
-    BaggingRegressor,
     RandomForestClassifier,
-    RandomForestRegressor,
-    VotingClassifier,
 )
 from sklearn.linear_model import LogisticRegression
 from sklearn.neighbors import KNeighborsClassifier
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import OneHotEncoder
 from sklearn.svm import LinearSVC
-from sklearn.tree import DecisionTreeClassifier
 
-from evidence.votes import classes, evidence_of, numbers
+from evidence.votes import classes, evidence_of
 
 ENSEMBLES = {
     "forest": RandomForestClassifier(8, random_state=0),
@@ -97,45 +90,6 @@ def test_sparse(ensemble, form):
     assert given.dtype == before.dtype
     if hasattr(given, "indices"):
         assert given.indices.dtype == before.indices.dtype
-
-
-@pytest.mark.parametrize("kind", [sp.csr_array, sp.csc_matrix, sp.coo_matrix])
-def test_sparse_for_models_that_take_x_as_it_is(kind):
-    X, y = many_zeros()
-    members = [("a", LogisticRegression()), ("b", DecisionTreeClassifier(max_depth=3))]
-    voter = VotingClassifier(members, voting="soft").fit(kind(X), y)
-    votes = evidence_of(voter, X, y, source="holdout").votes
-    np.testing.assert_allclose(
-        evidence_of(voter, kind(X), y, source="holdout", block_rows=50).votes, votes, atol=1e-6
-    )
-
-
-def test_missing_values_for_trees():
-    X, y = numbers()
-    X[np.random.default_rng(0).random(X.shape) < 0.2] = np.nan
-    for model in (RandomForestRegressor(6, random_state=0), BaggingRegressor(None, 6)):
-        model.fit(X, y)
-        evidence = evidence_of(model, X, y, dtype=np.float64)
-        rows = evidence.oob_mask[:, 0]
-        np.testing.assert_array_equal(
-            evidence.votes[rows, 0], model.estimators_[0].predict(X[rows])
-        )
-        frame = pd.DataFrame(X).astype("Float64")  # pandas' own NA
-        np.testing.assert_array_equal(
-            evidence_of(model, frame, y, dtype=np.float64).votes, evidence.votes
-        )
-
-
-def test_strings_in_a_bag_of_pipelines():
-    X, y = classes()
-    frame = pd.DataFrame({"kind": np.where(X[:, 0] > 0, "high", "low"), "size": X[:, 1]})
-    base = make_pipeline(
-        make_column_transformer((OneHotEncoder(), [0]), remainder="passthrough"),
-        LogisticRegression(),
-    )
-    bag = BaggingClassifier(base, 20, oob_score=True, random_state=1).fit(frame, y)
-    evidence = evidence_of(bag, frame, y)
-    assert evidence.verified_by == "out-of-bag predictions"
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,6 @@ import pickle
 import numpy as np
 import pandas as pd
 import pytest
-from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.compose import make_column_transformer
 from sklearn.ensemble import (
     BaggingClassifier,
@@ -18,7 +17,6 @@ from sklearn.ensemble import (
     VotingClassifier,
     VotingRegressor,
 )
-from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LinearRegression, LogisticRegression, Ridge
 from sklearn.neighbors import KNeighborsClassifier
@@ -75,13 +73,6 @@ def test_masks_copies_and_the_model_itself(model):
         np.testing.assert_array_equal(evidence_of(again, X, y).votes, evidence.votes)
 
 
-def test_pasting_every_row_leaves_none():
-    X, y = classes()
-    bag = BaggingClassifier(None, 5, bootstrap=False, max_features=0.5).fit(X, y)
-    for class_votes in (False, True):
-        assert not evidence_of(bag, X, y, class_votes=class_votes).covered().any()
-
-
 def test_a_class_missing_from_a_bootstrap_gets_no_vote():
     X, y = classes(2)
     y[0] = 2
@@ -99,24 +90,6 @@ def test_a_class_missing_from_a_bootstrap_gets_no_vote():
         evidence = evidence_of(bag, X, y, class_votes=True)
         assert evidence.n_classes == 3
         assert np.all(evidence.votes[evidence.oob_mask] <= 1)
-
-
-class NoClasses(ClassifierMixin, BaseEstimator):
-    """A voter without classes_; a bag can use it, so can we."""
-
-    def fit(self, X, y):
-        self.most_ = np.bincount(y).argmax()
-        return self
-
-    def predict(self, X):
-        return np.full(len(X), self.most_)
-
-
-def test_a_voter_without_classes():
-    X, y = classes()
-    bag = BaggingClassifier(NoClasses(), 4, random_state=0).fit(X, y)
-    evidence = evidence_of(bag, X, y)
-    assert np.array_equal(evidence.votes[:, 0] == 1, evidence.oob_mask[:, 0] & (y == 2))
 
 
 def test_warm_start():
@@ -209,14 +182,6 @@ def test_models_that_know_different_classes():
     np.testing.assert_allclose(evidence.votes[y == 1, 0], expected, rtol=1e-6)
 
 
-def test_an_empty_bag_makes_every_row_unseen():
-    X, y = classes()
-    models = [DecisionTreeClassifier(random_state=j).fit(*classes(seed=1)) for j in range(3)]
-    evidence = evidence_of(FittedMembers(models, [[], [], []]), X, y)
-    assert evidence.oob_mask.all()
-    assert evidence.verified_by is None
-
-
 def test_columns_of_a_data_frame_keep_their_names():
     X, y = classes()
     frame = pd.DataFrame(X, columns=list("abcdef"))
@@ -305,19 +270,6 @@ def test_data_frames_with_strings_for_pipelines():
         for frame in (new, in_any_order):
             evidence = evidence_of(ensemble, frame, y_new, source="holdout", block_rows=40)
             np.testing.assert_allclose(uniform_vote(evidence), expected, rtol=1e-5)
-
-
-def test_text_for_pipelines():
-    texts = ["good dog", "bad cat", "good cat", "bad dog"] * 10
-    y = np.array([1, 0, 1, 0] * 10)
-    members = [
-        (f"{c}", make_pipeline(TfidfVectorizer(), LogisticRegression(C=c))) for c in (0.1, 10.0)
-    ]
-    voter = VotingClassifier(members, voting="soft").fit(texts, y)
-    for given in (texts, np.array(texts), pd.Series(texts)):
-        evidence = evidence_of(voter, given, y, source="holdout")
-        expected = voter.predict_proba(texts)[np.arange(len(y)), y]
-        np.testing.assert_allclose(uniform_vote(evidence), expected, rtol=1e-6)
 
 
 def test_training_rows_in_another_order_pass_as_held_out():

@@ -1,7 +1,5 @@
 """What evidence warns of: at the user's line, once, of rows uncovered and of weights too uneven."""
 
-from __future__ import annotations
-
 import warnings
 
 import numpy as np
@@ -14,7 +12,7 @@ from sklearn.model_selection import GridSearchCV
 import sparsebag as sb
 from sparsebag.evidence import callers_warning
 from sparsebag.evidence.evidence import OOBEvidence, warn_uncovered
-from sparsebag.sources.sampling import Reservoir, draw_by_weight
+from sparsebag.sources.sampling import Reservoir
 
 
 @pytest.fixture
@@ -83,15 +81,6 @@ def test_streams_name_them_too():
         sb.fit_weights(sb.stream_rows(blocks, labels=[0, 1]))
 
 
-@pytest.mark.parametrize("scale", [1e-310, 1.0, 1e300])
-def test_rows_are_drawn_by_weights_of_any_size(scale):
-    weight = np.random.default_rng(10**6).exponential(size=50)
-    drawn = [draw_by_weight(weight * scale, 20, np.random.default_rng(s)) for s in range(500)]
-    assert {len(rows) for rows, _ in drawn} == {20}
-    sums = np.array([(counts / scale).sum() for _, counts in drawn])
-    assert abs(sums.mean() - weight.sum()) < 4 * sums.std() / np.sqrt(500)
-
-
 @pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize("size", [5e-324, 1e308])
 def test_weights_that_cannot_be_added_up_as_they_come(size):
@@ -111,13 +100,3 @@ def test_weights_that_cannot_be_added_up_as_they_come(size):
     least = OOBEvidence(votes, mask, y, "regression", sample_weight=np.full(2000, 5e-324))
     with pytest.raises(ValueError, match=words):
         Reservoir(5).add(least)
-
-
-@pytest.mark.filterwarnings("error")
-def test_weights_that_are_as_good_as_none_beside_others():
-    rng = np.random.default_rng(0)
-    votes, y = rng.random((2000, 5), dtype=np.float32), rng.integers(0, 2, 2000)
-    mask, weight = rng.random(votes.shape) < 0.9, np.where(np.arange(2000) < 1000, 1e-310, 1.0)
-    here = sb.fit_weights(votes, mask, y, sample_weight=weight)
-    stream = sb.stream_rows(votes, mask, y, sample_weight=weight, block_rows=250)
-    assert np.allclose(sb.fit_weights(stream).weights, here.weights, atol=1e-6)

@@ -124,21 +124,6 @@ def test_streams_take_bfloat16_which_numpy_lacks(kind):
     assert got.objective == pytest.approx(expected.objective, abs=1e-6)
 
 
-@pytest.mark.parametrize("has_mask", [True, False])
-def test_sums_over_thousands_of_rows_keep_their_digits_on_torch(has_mask):
-    torch = pytest.importorskip("torch", reason="torch is not installed (make test-all)")
-    e = evidence("log_loss", n_rows=20_000, holdout=not has_mask, n_classes=2, dtype=np.float32)
-    settings = {"floor": 1e-3, "prior_mass": 0.02}
-    penalty = ConcaveQuadratic(0.0)
-    wide = replace(e, votes=e.votes.astype(np.float64))
-    exact = Objective(wide, LOSSES["log_loss"], penalty, **settings)
-    ours = Objective(moved(torch, e), LOSSES["log_loss"], penalty, **settings)
-    weights = np.random.default_rng(0).dirichlet(np.ones(12))
-    got = np.asarray(ours.gradient(ours.asarray(weights)))
-    # Rounding of one vote, not of a sum of thousands: the weights' sixth digit hangs on it.
-    assert np.abs(got - exact.gradient(weights)).max() < 1.2e-7
-
-
 @pytest.mark.parametrize("loss", ["log_loss", "brier"])
 @pytest.mark.parametrize("divided", [False, True])
 def test_every_class_in_bfloat16(loss, divided):

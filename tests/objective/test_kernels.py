@@ -107,16 +107,6 @@ def test_the_sum_of_held_out_weights_is_exact(kernel):
     assert value == pytest.approx(2 * (1 - 0.02 / (total + 0.02)) ** 2, rel=1e-14)
 
 
-@pytest.mark.parametrize("shape", [(1, 9), (119, 9), (120, 8), (0, 8)])
-def test_masks_of_another_shape_are_refused(shape):
-    e = evidence(n_members=9, dtype=np.float32)
-    f = Objective(e, LOSSES["log_loss"], ConcaveQuadratic(0.0))
-    votes, _, *rest = f._parts.block._native
-    f._parts.block._native = (votes, np.ones(shape, np.uint8), *rest)
-    with pytest.raises(ValueError, match="shapes disagree"):
-        f.value_and_gradient(interior_point(9))
-
-
 @pytest.mark.parametrize("loss", ["log_loss", "squared_error"])
 def test_what_is_in_the_bag_is_never_read(kernel, loss):
     e = evidence(loss, n_members=37, dtype=np.float32)
@@ -172,20 +162,6 @@ def test_the_loss_is_the_mean_of_every_rows_logarithm(kernel, n_rows, least):
     votes = np.geomspace(least, 1.0, n_rows).astype(np.float32)
     expected = -np.log(votes.astype(np.float64)).mean()
     assert log_loss(votes) == pytest.approx(expected, rel=1e-14, abs=1e-14)
-
-
-@pytest.mark.parametrize("n_rows", [5, 16, 300])
-@pytest.mark.parametrize("kind", ["uneven", "some zero", "blocks of two"])
-def test_rows_with_weights_of_their_own(kernel, n_rows, kind):
-    rng = np.random.default_rng(n_rows)
-    votes = rng.uniform(1e-3, 1.0, n_rows).astype(np.float32)
-    weight = {
-        "uneven": rng.lognormal(0.0, 5.0, n_rows),
-        "some zero": (np.arange(n_rows) % 7 > 0).astype(float),
-        "blocks of two": 1.0 + (np.arange(n_rows) // 40) % 2,
-    }[kind]
-    expected = -np.average(np.log(votes.astype(np.float64)), weights=weight)
-    assert log_loss(votes, weight) == pytest.approx(expected, rel=1e-13)
 
 
 @pytest.mark.parametrize("clip", [1e-45, 1e-15])

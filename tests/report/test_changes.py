@@ -1,7 +1,5 @@
 """Paired bootstrap intervals: right scores, right coverage, narrower than unpaired ones."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from sklearn.metrics import r2_score

@@ -1,7 +1,5 @@
 """The report page: sound HTML, every part of it right, nothing fetched."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import html
@@ -18,7 +16,6 @@ from sklearn.datasets import load_breast_cancer, load_diabetes
 from sklearn.ensemble import BaggingClassifier, RandomForestClassifier, RandomForestRegressor
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import train_test_split
-from sklearn.tree import DecisionTreeClassifier
 
 import sparsebag as sb
 
@@ -362,12 +359,3 @@ def test_settings_and_versions_are_told(classified):
     assert report.settings["estimator"] == "RandomForestClassifier, fitted beforehand"
     assert report.versions["sparsebag"] == sb.__version__
     assert set(report.settings) == set(classified[0].get_params(deep=False))
-
-
-def test_scikit_learns_diagram(classified):
-    X, y = load_breast_cancer(return_X_y=True)
-    models = [DecisionTreeClassifier(max_depth=d).fit(X[::2], y[::2]) for d in (1, 2, 3)]
-    of_a_list = sb.compress(models, X[1::2], y[1::2], evidence="holdout")
-    for small in (classified[0], of_a_list):
-        assert "SparseBaggingClassifier" in small._repr_html_()
-        assert "SparseBaggingClassifier" in small._repr_mimebundle_()["text/html"]

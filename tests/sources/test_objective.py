@@ -81,16 +81,6 @@ def test_samples_are_rows_of_the_whole(way, weighted):
     assert (face.n_members, face.n_rows <= 20) == (3, True)
 
 
-def test_rows_that_come_in_order_are_sampled_on_the_way():
-    _, stream = pair("generator")
-    stream.value_and_gradient(stream.uniform_weights())
-    assert stream.n_passes == 1
-    assert stream.row_sample(60, 0).n_rows == 60
-    assert stream.n_passes == 1  # kept from the first pass
-    assert stream.row_sample(60, 0).n_rows == 60
-    assert stream.n_passes == 2  # drawn anew
-
-
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("weighted", [False, True])
 def test_rows_no_member_has_out_of_bag(way, weighted):

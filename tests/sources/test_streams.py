@@ -9,14 +9,12 @@ import pytest
 import sparsebag as sb
 from problems import evidence
 from sparsebag.evidence.evidence import concatenate
-from sparsebag.evidence.from_predictions import from_predictions
 from sparsebag.solvers.mirror import Mirror
 from sparsebag.sources import stream as stream_module
 from sparsebag.sources.readers import NpyFile, ZarrChunks
 from sparsebag.sources.sampling import Reservoir, draw_by_weight
 
 MEMORY = 1 << 21
-LABELS = [0, 1, 2]
 
 
 def parts_of(e, size=50):
@@ -123,27 +121,6 @@ def test_what_is_in_the_bag_is_zeroed():
         assert np.array_equal(whole(stream).votes, e.votes)
 
 
-@pytest.mark.parametrize("dtype", ["f2", "f4", "f8", ">f4", ">f8", "i2", "i8", "u1"])
-def test_a_block_has_the_same_precision_at_every_read(dtype):
-    e = evidence("squared_error")
-    votes = np.abs(50 * e.votes).astype(dtype)
-    stream = sb.stream_rows(votes, e.oob_mask, e.target, task="regression", block_rows=50)
-    first, again = whole(stream), whole(stream)
-    memory = from_predictions(votes, e.oob_mask, e.target, task="regression")
-    assert first.votes.dtype == again.votes.dtype == memory.votes.dtype
-    assert np.array_equal(first.votes, again.votes)
-
-
-def test_blocks_too_large_to_copy_are_the_same_rows_again(monkeypatch):
-    monkeypatch.setattr("sparsebag.evidence.from_predictions.LARGEST_COPY_BYTES", 1000)
-    e = evidence(n_classes=2, n_members=40, dtype=np.float32)
-    dirty = np.where(e.oob_mask, e.votes, np.float32(0.5))
-    rows = sb.stream_rows(dirty, e.oob_mask, e.target)
-    assert not next(rows.blocks()).is_zeroed
-    expected = sb.fit_weights(e.votes, e.oob_mask, e.target).weights
-    assert sb.fit_weights(rows).weights == pytest.approx(expected, abs=1e-6)
-
-
 def test_files_are_read_by_slices(tmp_path):
     path, values = tmp_path / "votes.npy", np.arange(24.0).reshape(8, 3)
     np.save(path, values)
@@ -174,18 +151,6 @@ def test_a_zarr_chunk_is_decompressed_once_however_short_the_blocks():
     assert np.array_equal(np.concatenate(blocks), np.asarray(array))
     assert Counted.n_reads == 3
     assert chunks[5:5].shape == (0, 4)
-
-
-def test_targets_in_a_column():
-    e = evidence(n_rows=300, n_members=30, n_classes=2, weighted=True)
-    flat, column = (
-        sb.stream_rows(e.votes, e.oob_mask, y, sample_weight=weight)
-        for y, weight in (
-            (e.target, e.sample_weight),
-            (e.target[:, None], e.sample_weight[:, None]),
-        )
-    )
-    assert same(whole(column), whole(flat))
 
 
 def test_a_reservoir_is_a_uniform_sample():
