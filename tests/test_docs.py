@@ -107,23 +107,18 @@ def test_how_to_pages_run(name, capsys):
         assert abs(float(out.split()[-1])) < 1e-5
 
 
-def test_the_first_block_of_own_matrices_runs():
+@pytest.mark.parametrize("page", ["guide/own_matrices.md", "scaling.md"])
+def test_the_first_block_fits_weights(page):
     scope: dict = {}
-    exec(code_blocks(DOCS / "guide" / "own_matrices.md")[0], scope)
+    exec(code_blocks(DOCS / page)[0], scope)
     assert scope["solution"].status.success
+    assert scope["solution"].n_evaluations >= 1
 
 
 def test_the_first_block_of_local_weights_gains(capsys):
     exec(code_blocks(DOCS / "guide" / "local_weights.md")[0], {})
     plain, gated = map(float, re.findall(r"log-loss ([\d.]+)", capsys.readouterr().out)[:2])
     assert gated < 0.8 * plain
-
-
-def test_the_first_block_of_scaling_runs():
-    scope: dict = {}
-    exec(code_blocks(DOCS / "scaling.md")[0], scope)
-    assert scope["solution"].status.success
-    assert scope["solution"].n_passes >= 1
 
 
 def test_the_block_of_dask_runs_as_a_script(tmp_path):

@@ -24,7 +24,6 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.naive_bayes import GaussianNB
-from sklearn.pipeline import make_pipeline
 from sklearn.tree import DecisionTreeClassifier
 from sklearn.utils import estimator_checks, get_tags
 from sklearn.utils.estimator_checks import check_estimator, parametrize_with_checks
@@ -249,21 +248,6 @@ class TestMetadataRouting:
     def test_an_ensemble_that_says_nothing_is_asked_to(self):
         with pytest.raises(UnsetMetadataPassedError, match=r"RandomForestClassifier\.fit"):
             SparseBaggingClassifier(small_forest(), tolerance=0.5).fit(*IRIS, sample_weight=WEIGHT)
-
-    def test_a_frozen_ensemble_has_nothing_to_say(self):
-        forest = small_forest().fit(*IRIS)
-        small = SparseBaggingClassifier(FrozenEstimator(forest), tolerance=0.5)
-        small.set_fit_request(sample_weight=True)
-        pipe = make_pipeline(small).fit(*IRIS, sample_weight=WEIGHT)
-        assert_array_equal(pipe[-1].weights_, compressed(forest).weights_)
-
-    def test_a_bag_routes_on_to_its_members(self):
-        tree = DecisionTreeClassifier(max_depth=3).set_fit_request(sample_weight=True)
-        bag = BaggingClassifier(tree, n_estimators=40, random_state=0)
-        small = SparseBaggingClassifier(bag.set_fit_request(sample_weight=True), tolerance=0.5)
-        small.fit(*IRIS, sample_weight=WEIGHT)
-        own = clone(bag).fit(*IRIS, sample_weight=WEIGHT)
-        assert_array_equal(small.weights_, compressed(own).weights_)
 
     def test_unknown_metadata_is_refused(self):
         for small in (self.requesting(), SparseBaggingClassifier(FrozenEstimator(small_forest()))):

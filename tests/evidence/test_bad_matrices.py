@@ -137,23 +137,6 @@ def test_masks_that_show_when_a_block_is_read(name):
         streamed(**given(**{name: MaskedWhenRead(given()[name])}))
 
 
-TENSORS = {
-    "coo": (lambda tensor: tensor.to_sparse(), r"is a sparse tensor of PyTorch; pass {}\.to_dense"),
-    "meta": (lambda tensor: tensor.to("meta"), r"is a tensor on PyTorch's meta device"),
-}
-
-
-@pytest.mark.parametrize("way", [in_memory, streamed])
-@pytest.mark.parametrize("kind", TENSORS)
-@pytest.mark.parametrize("name", NAMES)
-def test_tensors_without_values(way, kind, name):
-    torch = pytest.importorskip("torch")
-    change, said = TENSORS[kind]
-    tensors = {key: torch.tensor(values) for key, values in given().items()}
-    with pytest.raises(ValueError, match=f"^{name} {said.format(name)}"):
-        way(**{**tensors, name: change(tensors[name])})
-
-
 @pytest.mark.parametrize(
     ("start", "said"),
     [

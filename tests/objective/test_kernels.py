@@ -93,20 +93,6 @@ def test_rows_without_a_voter_change_nothing(kernel, clip):
     assert gradient == pytest.approx(slope, rel=1e-5)
 
 
-def test_the_sum_of_held_out_weights_is_exact(kernel):
-    """Votes that are all alike are the vote, however many weights of whatever size there are."""
-    e = evidence("brier", n_classes=2, n_members=3001, holdout=True, dtype=np.float32)
-    alike = replace(e, votes=np.zeros_like(e.votes), class_votes=None)
-    # The prior leaves τ / (Σ w + τ) of the vote: Σ w alone decides.
-    alike = replace(alike, prior=np.ones((1, e.n_rows)))
-    f = Objective(alike, LOSSES["brier"], ConcaveQuadratic(0.0), prior_mass=0.02)
-    weights = interior_point(3001)
-    assert is_native(f)
-    value, _ = f.value_and_gradient(weights)
-    total = weights.astype(np.float32).sum(dtype=np.float64)
-    assert value == pytest.approx(2 * (1 - 0.02 / (total + 0.02)) ** 2, rel=1e-14)
-
-
 @pytest.mark.parametrize("loss", ["log_loss", "squared_error"])
 def test_what_is_in_the_bag_is_never_read(kernel, loss):
     e = evidence(loss, n_members=37, dtype=np.float32)
@@ -212,13 +198,6 @@ def test_a_true_that_is_not_one_byte_is_still_true():
     w = np.full(4, 0.25)
     assert np.array_equal(NativePasses(votes, odd).forward(w)[1], [1.0, 1.0, 1.0])
     assert np.array_equal(NativePasses(votes, mask).forward(w)[1], [1.0, 1.0, 1.0])
-
-
-def test_an_output_of_another_type_is_refused():
-    votes, mask = np.ones((3, 4), np.float32), np.ones((3, 4), np.uint8)
-    on = np.ones(3, np.float32)
-    with pytest.raises(TypeError):
-        _passes.transposed(votes, mask, on, on, np.zeros(4))
 
 
 def test_shapes_are_checked_before_the_kernel_runs():

@@ -204,24 +204,6 @@ def test_bad_input_gets_one_sentence():
         sb.compress(forest, dX, dy)
 
 
-@pytest.mark.parametrize(
-    ("weight", "words"),
-    [
-        (-np.ones(600), "must not be negative"),
-        (np.full(600, np.nan), "sample_weight holds NaN"),
-        (np.zeros(600), "must not be zero everywhere"),
-        (np.ones(3), "sample_weight has 3"),
-        (da.from_array(-np.ones(600), chunks=100), "must not be negative"),
-        (da.from_array(np.zeros(600), chunks=100), "sample_weight zero"),
-    ],
-)
-def test_bad_weights(weight, words):
-    rng = np.random.default_rng(0)
-    votes, mask = rng.random((600, 5)), rng.random((600, 5)) < 0.9
-    with pytest.raises(ValueError, match=words):
-        sb.fit_weights(*chunked(votes, mask), np.arange(600) % 2, sample_weight=weight)
-
-
 def solved(where):
     votes, mask, y = well_conditioned(4000)
     return sb.fit_weights(*(chunked(votes, mask, y) if where else (votes, mask, y))).weights

@@ -113,23 +113,3 @@ def test_nothing_to_judge_by(way):
         f._rows.block = rows
         with pytest.raises((ValueError, NoWeightError), match=said):
             WAYS[way](f).value(interior_point(6))
-
-
-def test_a_block_gives_as_many_rows_as_it_weighs():
-    f = objective(n_rows=1000, n_members=9)
-    weight = np.where(np.arange(1000) < 100, 100.0, 1.0)  # the first tenth has 92 % of it
-    here = Objective(
-        replace(f.evidence, sample_weight=weight, prior=None),
-        f.loss,
-        f.penalty,
-        prior_mass=f.prior_mass,
-    )
-    stream = streamed(here, memory=4 * 150 * f.evidence.nbytes // 1000, block_rows=100)
-    w = interior_point(9)
-    samples = [stream.face_sample(np.arange(9), seed) for seed in range(40)]
-    assert {sample.n_rows for sample in samples} == {150}
-    heavy = [float(s.evidence.sample_weight[s.evidence.sample_weight > 90].sum()) for s in samples]
-    assert np.mean(heavy) == pytest.approx(10_000, rel=0.02)
-    sums = np.array([s.total_weight * s.value(w) for s in samples])
-    truth = here.total_weight * here.value(w)
-    assert abs(sums.mean() - truth) < 4 * sums.std() / np.sqrt(len(sums))
