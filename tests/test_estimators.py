@@ -277,6 +277,11 @@ def test_the_paper_preset_runs_slsqp_without_floor_and_drops_dust():
     assert_allclose(small.predict_proba(X), vote_by_hand(small, forest, X, 0.0), atol=1e-12)
     explicit = SparseBaggingClassifier(small_forest(), preset="paper", floor=0.1, solver="auto")
     assert explicit.fit(X, y).predict_proba(X).min() >= 0.05 - 1e-12
+    for own in ({"lam": 0.5}, {"prior_mass": 0.5}, {"loss": "brier"}):
+        other = SparseBaggingClassifier(small_forest(), preset="paper", **own).fit(X, y)
+        assert not np.array_equal(other.weights_, small.weights_)
+    auto = SparseBaggingClassifier(small_forest(), preset="paper", lam="auto").fit(X, y)
+    assert_array_equal(auto.weights_, small.weights_)
 
 
 # -- sample weights ---------------------------------------------------------------------------

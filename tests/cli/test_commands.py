@@ -9,10 +9,7 @@ import pandas as pd
 import pytest
 import skops.io
 from sklearn.datasets import load_diabetes, load_iris
-from sklearn.ensemble import (
-    RandomForestClassifier,
-    VotingClassifier,
-)
+from sklearn.ensemble import RandomForestClassifier, VotingClassifier
 from sklearn.tree import DecisionTreeClassifier
 
 import sparsebag as sb

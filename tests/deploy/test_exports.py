@@ -246,8 +246,6 @@ def compiled_forest(X, y):
     return compile_members(read_ensemble(forest), np.full(5, 0.2))
 
 
-
-
 def test_a_few_huge_predictions_hide_no_difference():
     X = np.random.default_rng(0).normal(size=(300, 3))
     model = compiled_forest(X, np.where(X[:, 0] > 2.5, 1e12, X[:, 1]))

@@ -22,18 +22,8 @@ def small():
 
 # What is done, where, and how the sentence about it goes.
 REFUSED = [
-    (
-        "save",
-        "nowhere/m.sbag",
-        FileNotFoundError,
-        r"m\.sbag' cannot be written: the folder .*nowh",
-    ),
-    (
-        "load",
-        "gone.sbag",
-        FileNotFoundError,
-        r"gone\.sbag' cannot be loaded: there is no such",
-    ),
+    ("save", "nowhere/m.sbag", FileNotFoundError, r"m\.sbag' cannot be written: the folder .*nowh"),
+    ("load", "gone.sbag", FileNotFoundError, r"gone\.sbag' cannot be loaded: there is no such"),
     ("load", "file/m.sbag", NotADirectoryError, r"m\.sbag' cannot be loaded \(not a dir"),
     ("save", "file/m.sbag", NotADirectoryError, "file' is a file, not a folder"),
     ("save", "", IsADirectoryError, "is a folder; a model is written as a file"),

@@ -227,13 +227,7 @@ BAD = [
         for n in (0, -1, 2.5)
     ),
     (BINNED, [0, 1], HALVES, {"kind": "top"}, "kind must be 'top-label' or 'classwise'; got 'top'"),
-    (
-        BINNED,
-        [0, 1],
-        HALVES,
-        {"binning": "equal"},
-        "must be 'width' or 'mass'; got 'equal'",
-    ),
+    (BINNED, [0, 1], HALVES, {"binning": "equal"}, "must be 'width' or 'mass'; got 'equal'"),
     *(
         ([log_loss], [0, 1], HALVES, {"clip": clip}, r"clip must lie strictly between 0 and 1; got")
         for clip in (0.0, 1.0, -1.0, math.nan)
