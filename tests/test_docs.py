@@ -69,16 +69,6 @@ def test_every_page_is_in_the_contents():
         assert name == "index" or re.search(rf"^{re.escape(name)}$", contents, re.M), name
 
 
-def test_what_was_promised_is_there():
-    named = {p.stem for p in PAGES}
-    assert {"start", "how_it_works", "faq", "size", "calibration", "class_weights"} <= named
-    assert {"deploy", "scaling", "local_weights", "own_matrices"} <= named
-    assert {"other_languages", "add_a_loss", "add_a_solver", "add_an_export"} <= named
-    assert len(EXAMPLES) == 10
-    assert "a gallery of ten examples" in (ROOT / "README.md").read_text()
-    assert "XGBoost" in (DOCS / "faq.md").read_text()
-
-
 def test_every_command_and_exit_code_is_described():
     from sparsebag.cli.command import ExitCode
 

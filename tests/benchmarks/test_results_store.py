@@ -43,13 +43,6 @@ def test_a_line_cut_short_is_dropped_and_the_rest_kept(tmp_path):
     assert path.read_text() == whole
 
 
-def test_a_file_of_other_columns_is_not_written_to(tmp_path):
-    path = tmp_path / "r.csv"
-    path.write_text("a,b\n1,2\n")
-    with pytest.raises(ValueError, match="has other columns"):
-        store(path)
-
-
 @pytest.mark.parametrize("name", ["a.py", "walk.h"])
 def test_an_edit_or_a_renamed_file_is_other_source(name, tmp_path):
     (tmp_path / name).write_text("x = 1")

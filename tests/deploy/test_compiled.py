@@ -96,16 +96,6 @@ def test_weights_the_floor_and_the_calibrator_by_hand():
         assert calibrator is None or calibrator.kind in repr(compiled)
 
 
-@pytest.mark.parametrize("missing", [False, True])
-def test_any_number_of_rows(missing):
-    compiled, vote, every = digits(missing=missing)
-    assert compiled.predict_proba(every[:0]).shape == (0, 10)
-    for rows in (1, 7, 8, 9, 23, 24, 25, 1023, 1024, 1025, 3000):
-        X = np.resize(every, (rows, every.shape[1]))
-        assert_same(compiled.predict_proba(X), vote.predict_proba(X))
-        assert_same(compiled.predict_proba(X.astype(np.float32)), vote.predict_proba(X))
-
-
 def test_threads_change_nothing():
     compiled, _, X = digits(60)
     for model, rows in ((compiled, X), (made("kernel svm votes")[0], IRIS[0])):

@@ -68,12 +68,6 @@ def test_a_crash_leaves_the_old_file(step, small, tmp_path, monkeypatch):
     assert os.listdir(tmp_path) == ["m.sbag"]
 
 
-def test_a_name_as_long_as_the_system_allows(small, tmp_path):
-    path = tmp_path / ("a" * 250)
-    small.save(path)
-    assert sb.load(os.fsencode(path)).n_features == 4
-
-
 @posix
 def test_a_private_file_stays_private_and_a_new_one_follows_the_umask(small, tmp_path):
     path = tmp_path / "m.sbag"

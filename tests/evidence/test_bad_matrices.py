@@ -121,22 +121,6 @@ def test_no_numbers(way, kind, name):
         way(**given(**{name: change(given()[name].astype(float))}))
 
 
-class MaskedWhenRead:
-    """A variable of a file that comes masked, slice by slice."""
-
-    def __init__(self, values):
-        self.values, self.shape, self.dtype = values, values.shape, values.dtype
-
-    def __getitem__(self, rows):
-        return np.ma.masked_array(self.values[rows])
-
-
-@pytest.mark.parametrize("name", ["predictions", "oob_mask"])
-def test_masks_that_show_when_a_block_is_read(name):
-    with pytest.raises(ValueError, match=f"{name} is a masked array of NumPy"):
-        streamed(**given(**{name: MaskedWhenRead(given()[name])}))
-
-
 @pytest.mark.parametrize(
     ("start", "said"),
     [

@@ -183,18 +183,6 @@ def test_models_that_know_different_classes():
     np.testing.assert_allclose(evidence.votes[y == 1, 0], expected, rtol=1e-6)
 
 
-def test_columns_of_a_data_frame_keep_their_names():
-    X, y = classes()
-    frame = pd.DataFrame(X, columns=list("abcdef"))
-    columns = [np.array([0, 2, 3]), np.array([5, 1, 4])]
-    for model in (LogisticRegression, DecisionTreeClassifier):
-        models = [model().fit(frame.iloc[:, c], y) for c in columns]
-        evidence = evidence_of(FittedMembers(models, None, columns), frame, y, source="holdout")
-        for j, c in enumerate(columns):
-            expected = by_hand(models[j], frame.iloc[:, c], y)
-            np.testing.assert_allclose(evidence.votes[:, j], expected, rtol=1e-6)
-
-
 # -- rows held out ---------------------------------------------------------------------------------
 
 MODELS = [

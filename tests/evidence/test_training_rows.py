@@ -18,9 +18,6 @@ from sklearn.ensemble import (
 )
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.neighbors import KNeighborsClassifier, KNeighborsRegressor
-from sklearn.neural_network import MLPClassifier
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
 from sklearn.svm import LinearSVC
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
@@ -44,12 +41,6 @@ CLASSIFIERS = {
     "bagged linear models": BaggingClassifier(LogisticRegression(), **KEEP),
     "bagged voters": BaggingClassifier(LinearSVC(), **KEEP),
     "bagged neighbours": BaggingClassifier(KNeighborsClassifier(), **KEEP),
-    "bagged nets": BaggingClassifier(
-        MLPClassifier((4,), solver="lbfgs", max_iter=300, max_fun=20), **KEEP
-    ),
-    "bagged pipelines": BaggingClassifier(
-        make_pipeline(StandardScaler(), LogisticRegression()), **KEEP
-    ),
 }
 REGRESSORS = {
     "forest": RandomForestRegressor(**MANY),

@@ -11,7 +11,7 @@ from sklearn.model_selection import GridSearchCV
 
 import sparsebag as sb
 from sparsebag.evidence import callers_warning
-from sparsebag.evidence.evidence import OOBEvidence, warn_uncovered
+from sparsebag.evidence.evidence import OOBEvidence
 from sparsebag.sources.sampling import Reservoir
 
 
@@ -41,23 +41,7 @@ def test_a_grid_search_says_it_once(rows, monkeypatch):
     assert [w.category for w in caught] == [sb.UncoveredRowsWarning]
 
 
-def test_weights_that_let_one_row_decide_are_named():
-    votes = np.random.default_rng(0).random((200, 5))
-    weight = np.where(np.arange(200) == 7, 1e12, 1.0)
-
-    def evidence(sample_weight):
-        return OOBEvidence(
-            votes, None, np.zeros(200), "regression", sample_weight=np.asarray(sample_weight)
-        )
-
-    with pytest.warns(UserWarning, match="200 rows count for no more than 1 of equal weight"):
-        warn_uncovered(evidence(weight))
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        warn_uncovered(evidence(np.linspace(0.1, 3.0, 200)))
-
-
-def test_streams_name_them_too():
+def test_weights_that_let_few_rows_decide_are_named():
     rng = np.random.default_rng(0)
     votes, y = rng.random((2000, 5), dtype=np.float32), rng.integers(0, 2, 2000)
     mask = rng.random(votes.shape) < 0.9
@@ -69,6 +53,8 @@ def test_streams_name_them_too():
             yield tuple(a[s : s + 250] for a in rows)
 
     words = "2000 rows count for no more than 20 of equal weight"
+    with pytest.warns(UserWarning, match=words):
+        sb.fit_weights(votes, mask, y, sample_weight=weight)
     for stream in (
         sb.stream_rows(votes, mask, y, sample_weight=weight, block_rows=300),
         sb.stream_rows(blocks, labels=[0, 1]),
@@ -78,6 +64,7 @@ def test_streams_name_them_too():
     rows[3] = np.linspace(0.1, 3.0, 2000)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
+        sb.fit_weights(votes, mask, y, sample_weight=rows[3])
         sb.fit_weights(sb.stream_rows(blocks, labels=[0, 1]))
 
 

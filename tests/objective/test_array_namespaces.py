@@ -69,23 +69,6 @@ def test_every_solver_runs_on_torch(solver):
     assert kept[0] == kept[1]
 
 
-@pytest.mark.parametrize("loss", sorted(LOSSES))
-def test_fit_weights_takes_torch_tensors(loss):
-    torch = pytest.importorskip("torch", reason="torch is not installed (make test-all)")
-    rng = np.random.default_rng(0)
-    y = rng.integers(0, 3, 200) if loss != "squared_error" else rng.normal(size=200)
-    mask = rng.random((200, 15)) < 0.37
-    predictions = rng.dirichlet(np.ones(3), (200, 15))
-    if loss == "squared_error":
-        predictions = y[:, None] + rng.normal(size=(200, 15))
-    expected = sb.fit_weights(predictions, mask, y, loss=loss, lam=0.01)
-    got = sb.fit_weights(
-        torch.asarray(predictions), torch.asarray(mask), torch.asarray(y), loss=loss, lam=0.01
-    )
-    assert isinstance(got.weights, torch.Tensor)
-    assert got.objective == pytest.approx(expected.objective, abs=1e-7)
-
-
 @pytest.mark.parametrize("loss", ["log_loss", "squared_error"])
 def test_weights_are_fitted_to_tensors_that_carry_gradients(loss):
     torch = pytest.importorskip("torch")

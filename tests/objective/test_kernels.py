@@ -104,22 +104,6 @@ def test_what_is_in_the_bag_is_never_read(kernel, loss):
         assert np.array_equal(found[1], clean[1])
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        lambda e: replace(e, votes=e.votes.astype(np.float64)),
-        lambda e: replace(e, oob_mask=None, votes=np.asfortranarray(e.votes)),
-        lambda e: replace(e, votes=np.asfortranarray(e.votes)),
-    ],
-    ids=["doubles", "columns without a mask", "columns"],
-)
-def test_other_evidence_goes_the_general_way(change):
-    e = change(evidence(dtype=np.float32))
-    f = Objective(e, LOSSES["log_loss"], ConcaveQuadratic(0.0), prior_mass=0.02)
-    assert not is_native(f)
-    assert np.isfinite(f.value_and_gradient(f.uniform_weights())[0])
-
-
 N_MEMBERS = 9
 ONE_ALONE = np.eye(N_MEMBERS)[0]
 """All weight on one member: its votes are the ensemble's, without any rounding."""

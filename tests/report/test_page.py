@@ -216,16 +216,6 @@ def test_the_kept_size_is_marked_where_it_is(kept, classified):
     assert [p["share"].endswith("(kept)") for p in points] == [i == kept for i in range(5)]
 
 
-def test_sizes_that_lose_far_more_do_not_flatten_the_others(classified):
-    curve = curve_of([10, 100, 1000, 10000], [np.inf, 40.0, 1.1, 1.0])
-    svg, path, _ = shown(classified[0].selection_, curve, 2)
-    assert path["y"][0] == path["y"][1] == 12.0, "at the upper edge"
-    assert path["y"][3] - path["y"][2] > 50.0
-    assert "nan" not in ElementTree.tostring(svg).decode()
-    _, path, _ = shown(classified[0].selection_, curve_of([1000, 10000], [5.0, 1.0]), 0)
-    assert 12.0 < path["y"][0] < 250.0, "a size that was kept is in sight whatever it loses"
-
-
 def test_the_slider_has_the_figures_of_every_size(classified):
     _, _, points = shown(classified[0].selection_, CURVE, 2)
     assert [p["nodes"] for p in points] == ["100", "400", "1,600", "6,400", "20,000"]

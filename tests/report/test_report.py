@@ -4,9 +4,7 @@ import pickle
 import sys
 
 import numpy as np
-import pandas as pd
 import pytest
-import scipy.sparse as sp
 from numpy.testing import assert_allclose
 from sklearn.datasets import load_breast_cancer, load_diabetes, load_iris
 from sklearn.ensemble import (
@@ -109,14 +107,6 @@ def test_a_voters_own_weights_are_its_before():
     small = compress(voter, X_test, y_test, evidence="holdout")
     full = next(iter(small.report(X_test, y_test).rows.values()))
     assert full["log-loss"] == pytest.approx(log_loss(y_test, voter.predict_proba(X_test)))
-
-
-@pytest.mark.parametrize("kind", [pd.DataFrame, sp.csr_array, sp.coo_array, np.ndarray.tolist])
-def test_every_kind_of_rows(kind, classification):
-    _, small, X, y, report = classification
-    other = small.report(kind(X), pd.Series(y) if kind is pd.DataFrame else list(y))
-    for row, same in zip(report.rows.values(), other.rows.values(), strict=True):
-        assert same["log-loss"] == row["log-loss"]
 
 
 def test_bad_rows_and_baselines(classification):

@@ -10,7 +10,6 @@ from sparsebag.objective.losses import Brier, SquaredError
 from sparsebag.objective.objective import Objective
 from sparsebag.objective.penalties import ConcaveQuadratic
 from sparsebag.solvers.active_set import ActiveSet
-from sparsebag.solvers.newton import LARGEST_FACE
 
 
 def rows_of(n_rows, n_members, seed, masked=True):
@@ -39,12 +38,6 @@ def test_the_default_converges_in_memory_and_streamed(n_rows, n_members, seed):
     assert streamed.status.name == "CONVERGED"
     assert streamed.objective == pytest.approx(here.objective, rel=1e-6)
     assert np.abs(streamed.weights - here.weights).max() < 1e-6
-
-
-def test_many_members_are_left_to_first_order_steps():
-    few, many = (rows_of(40, n, 0) for n in (LARGEST_FACE, LARGEST_FACE + 1))
-    assert sb.select_solver(objective_of(*few)).name == "active_set"
-    assert sb.select_solver(objective_of(*many)).name == "projected_gradient"
 
 
 @pytest.mark.parametrize("lam", [0.0, 0.02])

@@ -173,12 +173,6 @@ def test_held_out_rows():
         sb.compress(forest, dX, dy, evidence="holdout", **WEIGHTS_ALONE)
 
 
-def test_targets_alone_may_be_on_the_cluster():
-    forest, X, y, _, dy = forest_problem(600, 40)
-    here, there = (sb.compress(forest, X, targets, **WEIGHTS_ALONE) for targets in (y, dy))
-    np.testing.assert_array_equal(here.weights_, there.weights_)
-
-
 def test_bad_input_gets_one_sentence():
     forest, X, y, dX, dy = forest_problem()
     with pytest.raises(ValueError, match="compute_chunk_sizes"):
