@@ -246,7 +246,7 @@ def test_memory_stays_within_the_limit(tmp_path):
 
 
 def test_progress_within_a_pass(rows, monkeypatch, capsys):
-    monkeypatch.setattr(stream_module, "PRINT_EVERY_SECONDS", 0.0)
+    monkeypatch.setattr(stream_module, "SECONDS_BETWEEN_LINES", 0.0)
     sb.fit_weights(streamed(rows, block_rows=2000), verbose=1)
     assert "[stream] block 3 of 3" in capsys.readouterr().err
 

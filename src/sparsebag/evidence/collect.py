@@ -21,15 +21,13 @@ from sparsebag.evidence.members import (
     shown,
     take_rows,
 )
-from sparsebag.evidence.on_demand import OnDemandVotes
+from sparsebag.evidence.on_demand import BLOCK_ROWS, OnDemandVotes
 from sparsebag.evidence.training_rows import (
     check_columns,
     check_row_count,
     prove_training_rows,
 )
 
-BLOCK_ROWS = 8192
-"""Rows a member predicts at a time: bounds the copies of X and of its class probabilities."""
 SPREAD_OF_TARGETS_KEPT = 1e-3
 """Votes must resolve the targets' standard deviation this finely, or they are kept in float64."""
 MOST_CLASS_VOTES = 64 << 20

@@ -37,7 +37,7 @@ from sparsebag.objective.objective import Objective
 from sparsebag.objective.penalties import ConcaveQuadratic, Penalty, Tilted
 from sparsebag.solvers.active_set import ActiveSet, suits_active_set
 from sparsebag.solvers.base import Point, Solution, SolveLog, Solver, Status, one_blas_thread
-from sparsebag.solvers.newton import END_STEPS, newton_end
+from sparsebag.solvers.newton import newton_end
 from sparsebag.solvers.projected_gradient import ProjectedGradient
 
 Array = Any
@@ -184,7 +184,7 @@ class _Rounds:
         left = self.solver.max_passes - self.n_passes
         if self.is_exact or left < 3:  # a Hessian, a step, and what all members say of it
             return best
-        most_steps = min(END_STEPS, max(1, left - 3))  # one pass is for small weights, if it can be
+        most_steps = min(4, max(1, left - 3))  # one pass is for small weights, if it can be
         before = self.log.n_evaluations
         ended = newton_end(self.objective, best, self.log, self.goal, most_steps)
         self.n_passes += self.log.n_evaluations - before

@@ -20,6 +20,7 @@ import numpy as np
 from sparsebag.evidence.arrays import on_host
 from sparsebag.evidence.evidence import OOBEvidence, concatenate
 from sparsebag.evidence.members import Task
+from sparsebag.progress import SECONDS_BETWEEN_LINES
 from sparsebag.sources.base import MemoryRows, Source
 from sparsebag.sources.sampling import Reservoir, draw_rows
 
@@ -31,7 +32,6 @@ BLOCK_SHARE = 32
 HELD_SHARE = 4
 """A sample of rows, or some members' columns, may take this part: a sample, columns of it, and the
 copy while either is put together, leave as much again for blocks."""
-PRINT_EVERY_SECONDS = 5.0
 
 
 class RowStream(ABC):
@@ -238,7 +238,7 @@ class StreamRows(Source):
                 reservoir = reservoir or Reservoir(self._affordable_rows(block))
                 reservoir.add(block)
             yield self._derive(block, number)
-            if self.verbose and time.monotonic() - told >= PRINT_EVERY_SECONDS:
+            if self.verbose and time.monotonic() - told >= SECONDS_BETWEEN_LINES:
                 told = time.monotonic()
                 of = "" if first else f" of {reads.n_blocks}"
                 print(f"[stream] block {number}{of}", file=sys.stderr, flush=True)
