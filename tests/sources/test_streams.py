@@ -200,6 +200,15 @@ def test_a_stream_gives_what_matrices_give(rows, solver, memory_limit):
     assert ours.status.success
 
 
+def test_a_sample_of_few_rows_a_member_is_not_relied_on():
+    e = evidence(n_rows=2000, n_members=150, n_classes=2)
+    exact = sb.fit_weights(e.votes, e.oob_mask, e.target)
+    found = sb.fit_weights(streamed(e), memory_limit=1 << 20)
+    assert (found.solver, found.status.name) == ("active_set", "CONVERGED")
+    assert found.objective == pytest.approx(exact.objective, rel=1e-9)
+    assert found.n_passes <= 25
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_kind_gives_the_same_weights(rows, kind, tmp_path):
     theirs = sb.fit_weights(rows.votes, rows.oob_mask, rows.target)
