@@ -246,16 +246,6 @@ def test_a_fitted_ensemble_that_is_not_frozen_is_fitted_anew():
     assert len(forest.classes_) == 2
 
 
-def test_held_out_rows_judge_a_frozen_ensemble_without_bootstrap():
-    X, y = CANCER
-    trees = ExtraTreesClassifier(N, random_state=0).fit(X[:300], y[:300])
-    small = SparseBaggingClassifier(FrozenEstimator(trees), evidence="holdout", max_nodes=0.2)
-    small.fit(X[300:], y[300:])
-    assert small.n_nodes_ <= 0.2 * small.selection_.before.nodes
-    assert small.path_.judged_by == "held-out rows"
-    assert small.score(X[300:], y[300:]) > 0.9
-
-
 # -- the paper's preset -----------------------------------------------------------------------
 
 

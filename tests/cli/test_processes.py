@@ -176,14 +176,14 @@ finally:
     assert peaks[1] - peaks[0] < 60_000_000
 
 
-def in_a_terminal(arguments, folder, interrupt_at=None):
+def in_a_terminal(arguments, folder):
     pty = pytest.importorskip("pty", reason="needs a Unix terminal")
     pid, terminal = pty.fork()
     if pid == 0:
         os.chdir(folder)
         os.environ.update(COLUMNS="100", TERM="xterm-256color")
         os.execv(sys.executable, command(*arguments))
-    out, pressed, end = b"", False, time.monotonic() + 120
+    out, end = b"", time.monotonic() + 120
     while time.monotonic() < end:
         if not select.select([terminal], [], [], 0.5)[0]:
             continue
@@ -194,9 +194,6 @@ def in_a_terminal(arguments, folder, interrupt_at=None):
         if not read:
             break
         out += read
-        if interrupt_at is not None and not pressed and interrupt_at in out:
-            os.write(terminal, b"\x03")
-            pressed = True
     os.close(terminal)
     return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), out.decode(errors="replace")
 
@@ -213,12 +210,3 @@ def test_a_terminal_has_a_bar_a_step_and_then_the_results(files, tmp_path):
     assert "written  small.sbag" in out
     after = out[out.index("trees    60") :]
     assert "━" not in after, "the bar is gone"
-
-
-@pytest.mark.slow
-def test_ctrl_c_leaves_a_clean_terminal(files, tmp_path):
-    fit = ["fit", files.train, "-t", "target", "--trees", 10**6]
-    code, out = in_a_terminal(fit, tmp_path, interrupt_at=b"growing")
-    assert code == 130
-    assert out.rstrip().endswith("sparsebag: interrupted; nothing was left half-written.")
-    assert list(tmp_path.iterdir()) == []

@@ -79,14 +79,6 @@ def test_tilted_penalty_has_its_derivatives():
     assert bend == pytest.approx(penalty.hessian_product(w, d), rel=1e-6)
 
 
-def test_the_seed_decides(large):
-    f = objective(large["log_loss"], "log_loss", 0.0)
-    one, same = (Mirror(sample_bytes=SAMPLE_BYTES, max_passes=2).solve(f) for _ in range(2))
-    other = Mirror(sample_bytes=SAMPLE_BYTES, max_passes=2, seed=1).solve(f)
-    assert np.array_equal(one.weights, same.weights)
-    assert not np.array_equal(one.weights, other.weights)
-
-
 def hard_rows(n_rows=12_000, n_members=40, *, weights):
     """Each member is good on rows of its own, so that most keep weight."""
     rng = np.random.default_rng(1)

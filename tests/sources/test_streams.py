@@ -11,7 +11,7 @@ from problems import evidence
 from sparsebag.evidence.evidence import concatenate
 from sparsebag.solvers.mirror import Mirror
 from sparsebag.sources import stream as stream_module
-from sparsebag.sources.readers import NpyFile, ZarrChunks
+from sparsebag.sources.readers import NpyFile
 from sparsebag.sources.sampling import Reservoir, draw_by_weight
 
 MEMORY = 1 << 21
@@ -134,23 +134,6 @@ def test_files_are_read_by_slices(tmp_path):
     path.write_bytes(path.read_bytes()[:100])
     with pytest.raises(ValueError, match=r"cut short or no \.npy file"):
         NpyFile(path)
-
-
-def test_a_zarr_chunk_is_decompressed_once_however_short_the_blocks():
-    class Counted(np.ndarray):
-        chunks = (10, 4)
-        n_reads = 0
-
-        def __getitem__(self, key):
-            Counted.n_reads += 1
-            return np.asarray(self)[key]
-
-    array = np.arange(100.0).reshape(25, 4).view(Counted)
-    chunks = ZarrChunks(array)
-    blocks = [chunks[start : start + 3] for start in range(0, 25, 3)]
-    assert np.array_equal(np.concatenate(blocks), np.asarray(array))
-    assert Counted.n_reads == 3
-    assert chunks[5:5].shape == (0, 4)
 
 
 def test_a_reservoir_is_a_uniform_sample():

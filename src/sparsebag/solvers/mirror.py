@@ -53,8 +53,6 @@ MOST_FAILURES = 8
 """Rounds in a row that may fail to lower the objective before the solve is called stalled."""
 BATCHES = 32
 """Minibatches the sample is cut into, of 64 rows at least; one stochastic step each."""
-MOST_BENDS = 16
-"""Corrections of a sample's curvature, two a pass; those before were of points far away."""
 PULL_GROWTH = 8.0
 """A round that fails is repeated nearer to the anchor, by so much."""
 
@@ -418,7 +416,7 @@ def secant_update(
     true, own = float((has * step).sum()), float((had * step).sum())
     if min(true, own) <= 1e-12 * float((step * step).sum()):  # no curvature: it says nothing
         return bends
-    return (*bends, (has / true**0.5, 1.0), (had / own**0.5, -1.0))[-MOST_BENDS:]
+    return (*bends, (has / true**0.5, 1.0), (had / own**0.5, -1.0))
 
 
 def stochastic_steps(objective: Objective, anchor: Point, log: SolveLog) -> Array:
