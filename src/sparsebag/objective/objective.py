@@ -248,10 +248,6 @@ class Objective:
         """Objective at the weights."""
         return self.value_and_gradient(weights)[0]
 
-    def loss_value(self, weights: Array) -> float:
-        """The loss alone, without the penalty."""
-        return self.value(weights) - float(self.penalty.value(weights))
-
     def gradient(self, weights: Array) -> Array:
         """Gradient at the weights."""
         return self.value_and_gradient(weights)[1]
