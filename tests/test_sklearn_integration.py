@@ -19,7 +19,7 @@ from sklearn.ensemble import (
     RandomForestRegressor,
     VotingClassifier,
 )
-from sklearn.exceptions import NotFittedError, UnsetMetadataPassedError
+from sklearn.exceptions import NotFittedError
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV, cross_val_score
@@ -244,10 +244,6 @@ class TestMetadataRouting:
         small = SparseBaggingClassifier(forest, tolerance=0.5).fit(*IRIS, sample_weight=WEIGHT)
         plain = small_forest().fit(*IRIS)
         assert_array_equal(small.weights_, compressed(plain).weights_)
-
-    def test_an_ensemble_that_says_nothing_is_asked_to(self):
-        with pytest.raises(UnsetMetadataPassedError, match=r"RandomForestClassifier\.fit"):
-            SparseBaggingClassifier(small_forest(), tolerance=0.5).fit(*IRIS, sample_weight=WEIGHT)
 
     def test_unknown_metadata_is_refused(self):
         for small in (self.requesting(), SparseBaggingClassifier(FrozenEstimator(small_forest()))):

@@ -271,10 +271,7 @@ def encode_target(pool: MemberPool, y: Any) -> np.ndarray:
             "supported)."
         )
     if pool.classes is None:
-        try:
-            floats = values.astype(np.float64)
-        except (TypeError, ValueError) as error:
-            raise ValueError(f"y must hold numbers for regression ({error}).") from error
+        floats = values.astype(np.float64)
         if not np.all(np.isfinite(floats)):
             raise ValueError("y holds NaN or infinity; leave those rows out.")
         return floats
