@@ -1,5 +1,7 @@
 """The paper's theory, and where it is wrong, as tests."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -12,27 +14,20 @@ from sparsebag.objective.objective import Objective
 from sparsebag.objective.penalties import ConcaveQuadratic
 from sparsebag.solvers.projected_gradient import ProjectedGradient
 
-
-class Lasso:
-    """3 ‖w‖₁: constant on the simplex, hence useless there (the L1-simplex paradox)."""
-
-    is_convex = True
-
-    def value(self, weights):
-        return 3.0 * np.abs(weights).sum()
-
-    def gradient(self, weights):
-        return np.full_like(weights, 3.0)
-
-    def hessian_product(self, weights, direction):
-        return np.zeros_like(direction)
+# 3 ‖w‖₁ is constant on the simplex, hence useless there (the L1-simplex paradox).
+LASSO = SimpleNamespace(
+    is_convex=True,
+    value=lambda w: 3.0 * np.abs(w).sum(),
+    gradient=lambda w: np.full_like(w, 3.0),
+    hessian_product=lambda w, direction: 0.0 * direction,
+)
 
 
 @pytest.mark.parametrize("loss", sorted(LOSSES))
 def test_a_lasso_term_does_not_move_the_minimiser(loss):
     e = evidence(loss)
     plain = Objective(e, LOSSES[loss], ConcaveQuadratic(0.0), prior_mass=0.02)
-    lasso = Objective(e, LOSSES[loss], Lasso(), prior_mass=0.02)
+    lasso = Objective(e, LOSSES[loss], LASSO, prior_mass=0.02)
     left, right = ProjectedGradient(tol=1e-9).solve(plain), ProjectedGradient(tol=1e-9).solve(lasso)
     np.testing.assert_allclose(left.weights, right.weights, atol=1e-5)
     assert right.objective - 3.0 == pytest.approx(left.objective, abs=1e-8)
