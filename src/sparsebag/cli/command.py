@@ -220,6 +220,9 @@ def _told(error: BaseException) -> tuple[str, int]:
         return "interrupted; nothing was left half-written.", 128 + (Stopped.came or signal.SIGINT)
     if isinstance(error, CommandError):
         return str(error), error.code
+    if isinstance(error, ModuleNotFoundError):  # the library's own say what to install
+        name = str(error.name).partition(".")[0]
+        told = f"this needs {name}, which is not installed; run: pip install 'sparsebag[cli]'"
     if isinstance(error, ImportError):
         return told, ExitCode.MISSING_EXTRA
     if isinstance(error, OSError):
