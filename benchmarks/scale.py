@@ -142,6 +142,7 @@ def stored(folder: Path, kind: str) -> Any:
         return sb.stream_rows(*(folder / f"{n}.npy" for n in ("votes", "mask", "y")))
     import zarr
 
+    zarr.config.set({"threading.max_workers": 1})  # each of its threads keeps chunks of its own
     return sb.stream_rows(*(zarr.open(str(folder / f"{n}.zarr")) for n in ("votes", "mask", "y")))
 
 

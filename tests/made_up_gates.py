@@ -1,7 +1,5 @@
 """Gates of random numbers, for tests of what carries and evaluates them."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from sparsebag.local.gate import LinearGate

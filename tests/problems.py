@@ -1,7 +1,5 @@
 """Problems shared by the tests of objective and solvers."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from sparsebag.evidence.evidence import OOBEvidence

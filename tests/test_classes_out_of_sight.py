@@ -1,7 +1,5 @@
 """Weights of classes and rows say what probabilities are for; small models keep to them."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from sklearn.datasets import make_classification

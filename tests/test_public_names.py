@@ -1,7 +1,5 @@
 """Every public name is documented as numpydoc has it, and importing sparsebag is light."""
 
-from __future__ import annotations
-
 import copy
 import inspect
 import pickle

@@ -3,12 +3,17 @@
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.datasets import load_iris
 from sklearn.ensemble import RandomForestClassifier
+from typer.testing import CliRunner
 
-import sparsebag
+import sparsebag as sb
+from sparsebag.cli.app import app
+from sparsebag.evidence import from_ensemble
+from sparsebag.validation import check_ensemble
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -25,7 +30,7 @@ def test_its_examples_run_as_they_stand(capsys, tmp_path, monkeypatch):
     assert [p.name for p in tmp_path.iterdir()] == ["digits.sbag"]
     X, y = load_iris(return_X_y=True)
     forest = RandomForestClassifier(30, random_state=0).fit(X, y)
-    exec(compile(sizes, "README.md", "exec"), {"sb": sparsebag, "forest": forest, "X": X, "y": y})
+    exec(compile(sizes, "README.md", "exec"), {"sb": sb, "forest": forest, "X": X, "y": y})
 
 
 def test_it_is_short():
@@ -33,10 +38,6 @@ def test_it_is_short():
 
 
 def test_its_commands_exist():
-    from typer.testing import CliRunner
-
-    from sparsebag.cli.app import app
-
     helped = {}
     for command, options in re.findall(r"^sparsebag (\w+)(.*)$", README, flags=re.MULTILINE):
         if command not in helped:
@@ -69,10 +70,6 @@ def test_every_relative_link_exists():
 def test_contributing_loss_example_works():
     text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
     example, _ = re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL)
-    import numpy as np
-
-    import sparsebag as sb
-
     scope: dict = {}
     exec("from dataclasses import dataclass\nfrom typing import Any as Channel", scope)
     exec("from array_api_compat import array_namespace", scope)
@@ -92,12 +89,6 @@ def test_contributing_loss_example_works():
 def test_contributing_reader_example_works(monkeypatch):
     text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
     _, example = re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL)
-    from sklearn.datasets import load_iris
-    from sklearn.ensemble import RandomForestClassifier
-
-    import sparsebag as sb
-    from sparsebag.evidence import from_ensemble
-    from sparsebag.validation import check_ensemble
 
     class MyForest(ClassifierMixin, BaseEstimator):
         def __init__(self, forest=None):

@@ -1,7 +1,5 @@
 """The estimators inside scikit-learn's machinery: checks, pickles, searches, routing."""
 
-from __future__ import annotations
-
 import copy
 import io
 import pickle
@@ -13,21 +11,19 @@ import pytest
 import sklearn
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.base import clone, is_classifier, is_regressor
-from sklearn.datasets import load_breast_cancer, load_diabetes, load_iris
+from sklearn.datasets import load_breast_cancer, load_iris
 from sklearn.ensemble import (
     BaggingClassifier,
     BaggingRegressor,
-    ExtraTreesClassifier,
     RandomForestClassifier,
     RandomForestRegressor,
     VotingClassifier,
 )
-from sklearn.exceptions import NotFittedError, UnsetMetadataPassedError
+from sklearn.exceptions import NotFittedError
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.naive_bayes import GaussianNB
-from sklearn.pipeline import make_pipeline
 from sklearn.tree import DecisionTreeClassifier
 from sklearn.utils import estimator_checks, get_tags
 from sklearn.utils.estimator_checks import check_estimator, parametrize_with_checks
@@ -36,7 +32,6 @@ from sparsebag import SparseBaggingClassifier, SparseBaggingRegressor, compress
 
 IRIS = load_iris(return_X_y=True)
 CANCER = load_breast_cancer(return_X_y=True)
-DIABETES = load_diabetes(return_X_y=True)
 WEIGHT = np.random.default_rng(0).uniform(0.5, 1.5, len(IRIS[1]))
 
 
@@ -169,14 +164,6 @@ def test_grid_search_over_lam(n_jobs):
     assert search.best_estimator_.lam == search.best_params_["lam"]
 
 
-def test_grid_search_over_a_frozen_ensemble_judged_by_held_out_rows():
-    X, y = CANCER
-    trees = ExtraTreesClassifier(40, random_state=0).fit(X[:300], y[:300])
-    small = SparseBaggingClassifier(FrozenEstimator(trees), evidence="holdout")
-    search = GridSearchCV(small, {"lam": [0.0, 0.1]}, cv=3).fit(X[300:], y[300:])
-    assert search.best_estimator_.estimator.estimator is trees
-
-
 # -- feature names ----------------------------------------------------------------------------
 
 FRAME = pd.DataFrame(IRIS[0], columns=["a", "b", "c", "d"])
@@ -257,25 +244,6 @@ class TestMetadataRouting:
         small = SparseBaggingClassifier(forest, tolerance=0.5).fit(*IRIS, sample_weight=WEIGHT)
         plain = small_forest().fit(*IRIS)
         assert_array_equal(small.weights_, compressed(plain).weights_)
-
-    def test_an_ensemble_that_says_nothing_is_asked_to(self):
-        with pytest.raises(UnsetMetadataPassedError, match=r"RandomForestClassifier\.fit"):
-            SparseBaggingClassifier(small_forest(), tolerance=0.5).fit(*IRIS, sample_weight=WEIGHT)
-
-    def test_a_frozen_ensemble_has_nothing_to_say(self):
-        forest = small_forest().fit(*IRIS)
-        small = SparseBaggingClassifier(FrozenEstimator(forest), tolerance=0.5)
-        small.set_fit_request(sample_weight=True)
-        pipe = make_pipeline(small).fit(*IRIS, sample_weight=WEIGHT)
-        assert_array_equal(pipe[-1].weights_, compressed(forest).weights_)
-
-    def test_a_bag_routes_on_to_its_members(self):
-        tree = DecisionTreeClassifier(max_depth=3).set_fit_request(sample_weight=True)
-        bag = BaggingClassifier(tree, n_estimators=40, random_state=0)
-        small = SparseBaggingClassifier(bag.set_fit_request(sample_weight=True), tolerance=0.5)
-        small.fit(*IRIS, sample_weight=WEIGHT)
-        own = clone(bag).fit(*IRIS, sample_weight=WEIGHT)
-        assert_array_equal(small.weights_, compressed(own).weights_)
 
     def test_unknown_metadata_is_refused(self):
         for small in (self.requesting(), SparseBaggingClassifier(FrozenEstimator(small_forest()))):

@@ -1,7 +1,5 @@
 """Trees that say other things in their leaves."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from sparsebag.evidence.members import Member

@@ -27,7 +27,6 @@ from sparsebag.sources.sampling import draw_rows
 
 ROWS_IN_MEMORY = 100_000
 """Rows brought here unless Dask's configuration says otherwise."""
-SEED = 0
 
 
 class SampledRowsWarning(UserWarning):
@@ -83,7 +82,7 @@ def compress_on_cluster(
         )
         solution = solve_weights(rows, settings)
     n_rows, most = len(target), _rows_in_memory()
-    picked, _ = draw_rows(n_rows, None, most, np.random.default_rng(SEED))
+    picked, _ = draw_rows(n_rows, None, most, np.random.default_rng(0))
     if n_rows > most:
         warn_caller(
             f"the small model was made from a random sample of {most:,} of {n_rows:,} rows "

@@ -27,6 +27,8 @@ class Event(NamedTuple):
     total: int = 0
 
 
+SECONDS_BETWEEN_LINES = 5.0
+"""Of a step that goes on, where there is no terminal for a bar."""
 Listener = Callable[[Event], None]
 
 

@@ -23,8 +23,6 @@ from sparsebag.progress import Listener, to_stderr
 from sparsebag.solvers.auto import check_solver
 from sparsebag.solvers.base import Solver
 
-DEFAULT_LAM = 0.0
-"""The simplex alone makes weights sparse, and zero is the one λ that fits every loss's unit."""
 PAPER_LAM = 0.05
 """The paper's λ: a third of the loss on easy data, where it costs accuracy."""
 DEFAULT_FLOOR = 1e-3
@@ -162,7 +160,8 @@ def resolve_settings(
     paper = preset == "paper"
     chooses = lam == "auto" and not paper
     if lam is None or lam == "auto":
-        lam = PAPER_LAM if paper else DEFAULT_LAM
+        # The simplex alone makes weights sparse, and zero is the one λ that fits every loss's unit.
+        lam = PAPER_LAM if paper else 0.0
     check_solver(solver)
     return Settings(
         lam=None if chooses else float(lam),

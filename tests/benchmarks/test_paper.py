@@ -1,18 +1,134 @@
-"""The paper benchmark: every row once, by one source, and what stops it loses nothing."""
-
-from __future__ import annotations
+"""The paper benchmark: methods, scores, its problem in NumPy, every row once by one source."""
 
 import csv
 import importlib.util
 from dataclasses import replace
+from functools import cache
 
+import numpy as np
 import pytest
-from benchmarks.datasets import Dataset
-from benchmarks.methods import METHODS
+import sklearn
+from benchmarks.datasets import PAPER, Dataset
+from benchmarks.methods import METHODS, Model, xgboost
+from benchmarks.paper_experiments import FLOOR, PaperProblem
+from benchmarks.problem import BASES, N_MEMBERS, make_problem
 from benchmarks.results_store import ResultsStore
+from benchmarks.scoring import figures_on_test_rows, score
+from sklearn.datasets import load_diabetes, load_iris
+from sklearn.metrics import accuracy_score, log_loss, mean_squared_error, r2_score
 
-from bagged_problems import DIABETES, IRIS
-from benchmarks import paper, problem
+import sparsebag as sb
+from benchmarks import paper
+
+IRIS = Dataset("tiny_iris", "classification", lambda: load_iris(return_X_y=True))
+DIABETES = Dataset("tiny_diabetes", "regression", lambda: load_diabetes(return_X_y=True))
+TASKS = ["classification", "regression"]
+# Data set, base, method, score, what the authors' code gave, its survivors.
+RECORDED = [
+    ("breast_cancer", "DecisionTree", "uniform", "log_loss", "0.112532", 100),
+    ("breast_cancer", "DecisionTree", "lasso_pruned", "log_loss", "0.105782", 53),
+    ("breast_cancer", "none", "xgboost", "log_loss", "0.080558", 100),
+    ("diabetes_reg", "DecisionTree", "uniform", "mse", "2908.81", 100),
+    ("diabetes_reg", "DecisionTree", "lasso_pruned", "mse", "2998.13", 53),
+    ("diabetes_reg", "Ridge", "uniform", "mse", "3116.53", 50),
+    ("diabetes_reg", "Ridge", "lasso_pruned", "mse", "3123.13", 39),
+    ("diabetes_reg", "none", "xgboost", "mse", "3513.66", 100),
+]
+
+cached_problem = cache(make_problem)
+
+
+def problem(task="classification"):
+    return cached_problem(IRIS if task == "classification" else DIABETES, "DecisionTree", 42)
+
+
+@pytest.mark.skipif(
+    not sklearn.__version__.startswith("1.9."), reason="recorded with scikit-learn 1.9"
+)
+@pytest.mark.parametrize(("dataset", "base", "method", "column", "figure", "survivors"), RECORDED)
+def test_the_protocol_gives_the_figures_of_the_authors_code(
+    dataset, base, method, column, figure, survivors
+):
+    if method == "xgboost" and xgboost is None:
+        pytest.skip("xgboost is not installed")
+    p = cached_problem(PAPER[dataset], base, 42)
+    (model,) = METHODS[method].run(p, None)
+    assert f"{figures_on_test_rows(model, p)[column]:.6g}" == figure
+    assert model.survivors == survivors
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_votes_are_the_ensembles_and_average_to_scikit_learns_out_of_bag(task):
+    p = problem(task)
+    bag = p.ensemble
+    (model,) = METHODS["uniform"].run(p, None)
+    predict = bag.predict_proba if task == "classification" else bag.predict
+    np.testing.assert_allclose(model.predict(p.X_test), predict(p.X_test), rtol=1e-12)
+    with_oob = type(bag)(bag.estimator, n_estimators=100, oob_score=True, random_state=42)
+    with_oob.fit(p.X, p.y)
+    theirs = getattr(with_oob, "oob_decision_function_", None)
+    theirs = with_oob.oob_prediction_[:, None] if theirs is None else theirs
+    ours = p.oob_votes.sum(axis=1) / p.oob_mask.sum(axis=1, keepdims=True)
+    np.testing.assert_allclose(ours, theirs, rtol=1e-12)
+
+
+@pytest.mark.parametrize(("task", "base"), [(task, base) for task in TASKS for base in BASES[task]])
+def test_every_base_model_votes(task, base, monkeypatch):
+    monkeypatch.setitem(N_MEMBERS, base, 4)
+    p = make_problem(IRIS if task == "classification" else DIABETES, base, 42)
+    model = METHODS["random_k"].run(p, 2)[0]
+    predicted = model.predict(p.X_test)
+    assert (model.survivors, model.members) == (2, 4)
+    assert predicted.shape == ((len(p.y_test), 3) if task == "classification" else p.y_test.shape)
+    if task == "classification":
+        np.testing.assert_allclose(predicted.sum(axis=1), 1.0)
+
+
+def test_scores_are_scikit_learns():
+    p = problem()
+    proba = p.ensemble.predict_proba(p.X_test)
+    scores = score([Model(p.ensemble.predict_proba, 100, 100, p.ensemble)], p)
+    assert scores["accuracy"] == accuracy_score(p.y_test, p.ensemble.predict(p.X_test))
+    assert scores["log_loss"] == log_loss(p.y_test, proba)
+    assert scores["brier"] == pytest.approx(((proba - np.eye(3)[p.y_test]) ** 2).sum(axis=1).mean())
+    p = problem("regression")
+    scores = score([Model(p.ensemble.predict, 100, 100, p.ensemble)], p)
+    assert scores["mse"] == mean_squared_error(p.y_test, p.ensemble.predict(p.X_test))
+    assert scores["r2"] == r2_score(p.y_test, p.ensemble.predict(p.X_test))
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("task", TASKS)
+def test_the_objective_is_the_presets(task):
+    p = problem(task)
+    loss = "log_loss" if task == "classification" else "squared_error"
+    votes = p.oob_votes if task == "classification" else p.oob_votes[:, :, 0]
+    solution = sb.fit_weights(votes, p.oob_mask, p.y, loss=loss, preset="paper")
+    value, _ = PaperProblem.of(p).value_and_gradient(solution.weights)
+    assert value == pytest.approx(solution.objective, rel=1e-9)
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_gradient_and_curvature_are_those_of_the_value(task):
+    p = problem(task)
+    f = replace(PaperProblem.of(p), lam=0.0)
+    if task == "classification":
+        floored = (1 - FLOOR) * f.votes + FLOOR / 3
+        f = replace(f, votes=floored * f.mask)
+    rng = np.random.default_rng(0)
+    w = rng.dirichlet(np.ones(100))
+    step = rng.normal(size=100)
+    step -= step.mean()
+    step *= 1e-4 / np.linalg.norm(step)
+    values = [f.value_and_gradient(w + s * step)[0] for s in (-1, 0, 1)]
+    assert f.value_and_gradient(w)[1] @ step == pytest.approx((values[2] - values[0]) / 2, rel=1e-3)
+    curved = (values[2] - 2 * values[1] + values[0]) / 1e-8
+    least, *_, largest = PaperProblem.of(p).loss_curvature(w, p.n_classes)
+    slack = 1e-3 * max(abs(least), abs(largest))
+    assert least - slack <= curved <= largest + slack
+
+
+# -- the runs --------------------------------------------------------------------------------
 
 SIZED = METHODS["random_k"].size_from
 
@@ -36,14 +152,14 @@ def table(path):
         return {row["method"]: row for row in csv.DictReader(file)}
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture
 def few_members(monkeypatch):
     """Thirty trees instead of a hundred: enough to leave no row without a vote."""
-    monkeypatch.setitem(problem.N_MEMBERS, "DecisionTree", 30)
+    monkeypatch.setitem(N_MEMBERS, "DecisionTree", 30)
 
 
 @pytest.fixture
-def path(tmp_path):
+def path(tmp_path, few_members):
     return tmp_path / "results.csv"
 
 
@@ -62,10 +178,6 @@ def test_every_method_gives_a_row(path):
         empty = {"reason", "mse", "r2", "xgboost"}
         assert {name for name in paper.COLUMNS if not row[name]} <= empty
     assert rows["random_k"]["survivors"] == rows[SIZED]["survivors"]
-
-
-def test_regression_has_no_temperature(path):
-    assert set(run(path, datasets=[DIABETES])) == set(METHODS) - {"uniform_temperature", "xgboost"}
 
 
 def test_rows_by_this_source_are_not_run_again_and_others_are(path, replace_run):
@@ -98,28 +210,3 @@ def test_an_error_is_a_row_and_the_others_go_on(path, replace_run):
     assert rows["scsb_paper"]["reason"] == "ZeroDivisionError: of no use"
     assert rows["random_k"]["reason"] == "scsb_paper gave no size to match"
     assert rows["sparsebag_default"]["status"] == "ok"
-
-
-def test_without_the_data_nothing_is_written(path, monkeypatch, capsys):
-    def no_network():
-        raise OSError("no network")
-
-    path.write_text("kept")
-    absent = Dataset("absent", "classification", no_network)
-    monkeypatch.setattr(paper, "PAPER", {"iris": IRIS, "absent": absent})
-    assert paper.main(["--out", str(path)]) == 1
-    said = capsys.readouterr().err
-    assert said == (
-        "Nothing was run or written: absent: not under SPARSEBAG_DATA, and no network.\n"
-    )
-    assert path.read_text() == "kept"
-
-
-def test_the_command_says_so_when_it_is_stopped(path, monkeypatch, capsys):
-    def stopped(*args):
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(paper, "PAPER", {"iris": IRIS})
-    monkeypatch.setattr(paper, "run", stopped)
-    assert paper.main(["--out", str(path)]) == paper.STOPPED
-    assert "stopped; 0 rows" in capsys.readouterr().err

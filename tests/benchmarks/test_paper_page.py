@@ -1,14 +1,11 @@
 """The page about the paper is what the kept results give, and changes when they do."""
 
-from __future__ import annotations
-
 import copy
 import re
 from pathlib import Path
 
-import numpy as np
 import pytest
-from benchmarks.paper_page import CLAIMS, HERE, Measured, interval, main, most, page
+from benchmarks.paper_page import CLAIMS, HERE, Measured, main, page
 
 DOCS = HERE.parent / "docs"
 FILES = ("paper.md", "paper_rows.csv", "paper_solver.csv", "paper_splits.csv")
@@ -81,30 +78,6 @@ def test_the_tally_counts_the_sections(kept):
 )
 def test_other_fits_give_another_verdict(kept, name, figures, word):
     assert verdict(with_fits(kept, **figures), name) == word
-
-
-def test_rows_that_rounding_decides_do_not_judge_the_penalty(kept):
-    key = ("segment", "DecisionTree")
-    assert key not in kept.stable
-    m = copy.deepcopy(kept)
-    m.bags[key]["lambdas"][0]["survivors"] = 1000
-    for name in ("penalty", "size_control"):
-        judge = next(judge for judge in CLAIMS if judge.__name__ == name)
-        assert judge(m) == judge(kept)
-    settled = with_fits(kept, survivors=30, log_loss=0.3, mse=1.0)
-    assert settled.stable == list(settled.bags)
-    assert not with_fits(settled, log_loss=float("nan"), mse=float("nan")).stable
-
-
-def test_most_rows():
-    assert [most(n, 4).verdict for n in (4, 3, 2)] == ["holds", "holds", "fails"]
-    assert most(5, 8).verdict == "holds in part"
-    assert most(5, 8).figure == "5 of 8 rows"
-
-
-def test_intervals_are_students():
-    mean, half = interval(np.array([1.0, 2.0, 3.0]))
-    assert (mean, half) == (2.0, pytest.approx(4.3027 / np.sqrt(3), rel=1e-4))
 
 
 @pytest.mark.parametrize("option", ["tables", "results"])

@@ -4,7 +4,7 @@ import csv
 
 import pytest
 from benchmarks.environment import environment, source_hash
-from benchmarks.results_store import ResultsStore, key_of, rounded
+from benchmarks.results_store import ResultsStore, key_of
 
 KEY = ("method", "seed")
 COLUMNS = (*KEY, "status", "reason", "mse")
@@ -41,17 +41,6 @@ def test_a_line_cut_short_is_dropped_and_the_rest_kept(tmp_path):
     path.write_text(path.read_text()[:-5])
     assert list(store(path).rows) == [key_of(ROW, KEY)]
     assert path.read_text() == whole
-
-
-def test_a_file_of_other_columns_is_not_written_to(tmp_path):
-    path = tmp_path / "r.csv"
-    path.write_text("a,b\n1,2\n")
-    with pytest.raises(ValueError, match="has other columns"):
-        store(path)
-
-
-def test_rounding_reaches_into_lists_and_dictionaries():
-    assert rounded({"a": [1 / 3, 2], "b": "c"}) == {"a": [0.333333, 2], "b": "c"}
 
 
 @pytest.mark.parametrize("name", ["a.py", "walk.h"])

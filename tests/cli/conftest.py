@@ -1,7 +1,5 @@
 """Files a user would have: tables, fitted forests, a compressed model."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 
 import joblib

@@ -1,7 +1,5 @@
 """Every command on sound input: what it writes, what it says to people and to machines."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 
@@ -11,10 +9,7 @@ import pandas as pd
 import pytest
 import skops.io
 from sklearn.datasets import load_diabetes, load_iris
-from sklearn.ensemble import (
-    RandomForestClassifier,
-    VotingClassifier,
-)
+from sklearn.ensemble import RandomForestClassifier, VotingClassifier
 from sklearn.tree import DecisionTreeClassifier
 
 import sparsebag as sb
@@ -333,29 +328,6 @@ def test_predictions_are_the_models(files, run, monkeypatch):
     assert np.allclose(p, files.model.predict_proba(X), rtol=1e-14)
     done = run("predict", files.small, files.test, "-o", "out.parquet", "--keep", "target")
     assert pd.read_parquet("out.parquet").equals(out)
-
-
-@pytest.mark.parametrize("name", ["out.parquet", "-"])
-def test_predictions_as_parquet_and_on_standard_output(name, files, run):
-    done = run("predict", files.small, files.parquet, "-o", name, "--no-proba")
-    assert done.code == 0, done.err
-    if name == "-":
-        labels = done.out.splitlines()[1:]
-        assert done.err == ""
-    else:
-        labels = list(pd.read_parquet(name)["prediction"])
-    X = pd.read_csv(files.train).drop(columns="target")
-    assert labels == list(files.model.predict(X))
-
-
-def test_missing_cells_go_where_the_trees_send_them(files, run, tmp_path):
-    gaps = files.frame.copy()
-    gaps.loc[::3, "petal width"] = np.nan
-    gaps.to_csv(tmp_path / "gaps.csv", index=False)
-    done = run("predict", files.small, "gaps.csv", "-o", "out.csv")
-    assert done.code == 0, done.err
-    expected = files.model.predict(gaps.drop(columns="target"))
-    assert list(pd.read_csv("out.csv")["prediction"]) == list(expected)
 
 
 # -- inspect, export, bench, help -------------------------------------------------------------

@@ -1,7 +1,5 @@
 """Small ensembles of every kind of member, compiled and as they are."""
 
-from __future__ import annotations
-
 import warnings
 from functools import cache
 
@@ -92,11 +90,7 @@ CASES = {
     "kernel svm votes": ("other", bag(SVC(), max_features=2), IRIS),
     "neighbours": ("other", bag(KNeighborsClassifier(3, algorithm="brute")), IRIS),
     "neighbours, regression": ("other", bag(KNeighborsRegressor(3)), DIABETES),
-    "neighbours, some classes": (
-        "other",
-        bag(KNeighborsClassifier(1), max_samples=4),
-        IRIS,
-    ),
+    "neighbours, some classes": ("other", bag(KNeighborsClassifier(1), max_samples=4), IRIS),
     "pipelines": ("other", bag(make_pipeline(StandardScaler(), LINE)), IRIS),
     "mixed": (
         "trees linear other trees other mlp",

@@ -1,7 +1,6 @@
 """The compiled vote equals the members' own, by whatever path each of them goes."""
 
-from __future__ import annotations
-
+import copy
 import pickle
 from dataclasses import replace
 
@@ -24,9 +23,17 @@ from deploy.ensembles import (
     outputs,
     pool_of,
 )
+from fuzz_files import parts
+from made_up_gates import linear_gate
 from sparsebag.calibration.temperature import Temperature
+from sparsebag.deploy import compiled as compiled_module
+from sparsebag.deploy.artifact import dumps
 from sparsebag.deploy.compiled import CompiledEnsemble
+from sparsebag.deploy.export_onnx import export_onnx
+from sparsebag.deploy.export_sklearn import export_sklearn
+from sparsebag.deploy.export_treelite import export_treelite
 from sparsebag.deploy.from_members import compile_members
+from sparsebag.deploy.verification import NotExportable
 from sparsebag.deploy.weighted_vote import WeightedVote
 from sparsebag.evidence.from_ensemble import read_ensemble
 
@@ -89,16 +96,6 @@ def test_weights_the_floor_and_the_calibrator_by_hand():
         assert calibrator is None or calibrator.kind in repr(compiled)
 
 
-@pytest.mark.parametrize("missing", [False, True])
-def test_any_number_of_rows(missing):
-    compiled, vote, every = digits(missing=missing)
-    assert compiled.predict_proba(every[:0]).shape == (0, 10)
-    for rows in (1, 7, 8, 9, 23, 24, 25, 1023, 1024, 1025, 3000):
-        X = np.resize(every, (rows, every.shape[1]))
-        assert_same(compiled.predict_proba(X), vote.predict_proba(X))
-        assert_same(compiled.predict_proba(X.astype(np.float32)), vote.predict_proba(X))
-
-
 def test_threads_change_nothing():
     compiled, _, X = digits(60)
     for model, rows in ((compiled, X), (made("kernel svm votes")[0], IRIS[0])):
@@ -125,12 +122,6 @@ def test_numbers_of_any_type_and_strides():
     assert_same(compiled.predict_proba(wide[:, ::3][:, :64]), compiled.predict_proba(X))
     assert_same(compiled.predict_proba(X[::-2]), compiled.predict_proba(X)[::-2])
     assert_same(compiled.predict_proba_one(wide[3, ::3][:64]), compiled.predict_proba_one(X[3]))
-
-
-def test_what_a_model_says_of_its_size():
-    assert repr(made("neighbours")[0]).endswith("floor 0.001; the members' own bytes)")
-    mixed, _, _ = made("mixed")
-    assert f"{mixed.nbytes:,} bytes and the other members' own)" in repr(mixed)
 
 
 def test_a_class_without_votes_gets_exactly_zero():
@@ -213,3 +204,61 @@ def test_the_kernel_checks_every_index(name, at, value, message):
     array[at] = value
     with pytest.raises(ValueError, match=message):
         replace(trees, **{name: array})
+
+
+# -- weights that depend on the row -----------------------------------------------------------
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_the_compiled_gated_vote_is_the_members_own(case, monkeypatch):
+    model, vote, X = made(case, gate=2)
+    expected = outputs(vote, X)
+    np.testing.assert_allclose(outputs(model, X), expected, rtol=1e-10, atol=1e-12)
+    np.testing.assert_allclose(one_of(model)(X[7]), expected[7], rtol=1e-10, atol=1e-12)
+    assert model.n_models == len(vote.pool.members)  # regressors do not collapse under a gate
+    assert "gate of rank 2" in repr(model)
+    monkeypatch.setattr(compiled_module, "BLOCK_WEIGHTS", 100)  # some rows at a time
+    np.testing.assert_allclose(outputs(model, X), expected, rtol=1e-10, atol=1e-12)
+
+
+@pytest.mark.parametrize("rank", [1, 3])
+@pytest.mark.parametrize("case", ["three classes", "two classes", "regression"])
+def test_a_row_gets_the_same_bits_alone_and_among_others(case, rank):
+    model, vote, X = made(case, gate=rank)
+    rng = np.random.default_rng(0)
+    rows = X[rng.integers(len(X), size=1217)] + 0.1 * rng.normal(size=(1217, X.shape[1]))
+    rows[rng.random(rows.shape) < 0.05] = np.nan
+    together = outputs(model, rows)
+    np.testing.assert_allclose(together, outputs(vote, rows), rtol=1e-9, atol=1e-11)
+    np.testing.assert_array_equal([one_of(model)(row) for row in rows[:150]], together[:150])
+    for n in (1, 2, 7, 63, 65, 129):
+        np.testing.assert_array_equal(outputs(model, rows[:n]), together[:n])
+    np.testing.assert_array_equal(outputs(model, np.asfortranarray(rows)), together)
+    np.testing.assert_array_equal(outputs(model, rows, n_jobs=3), together)
+
+
+@pytest.mark.parametrize(
+    "case", ["three classes", "two classes", "regression", "ridge", "networks"]
+)
+def test_copies_and_files_predict_the_same_bits(case, tmp_path):
+    model, _, X = made(case, gate=2)
+    path = tmp_path / "model.sbag"
+    path.write_bytes(dumps(model))
+    loaded = sb.load(path)
+    for again in (loaded, pickle.loads(pickle.dumps(model)), copy.deepcopy(model)):
+        np.testing.assert_array_equal(outputs(again, X), outputs(model, X))
+    assert dumps(loaded) == path.read_bytes()
+    assert repr(loaded) == repr(model)
+    assert b"gate" not in parts(dumps(made(case)[0]))[0]
+
+
+def test_what_does_not_fit_a_gate_is_refused():
+    for gate, message in (
+        (linear_gate(7, 4), "weighs other members"),
+        (linear_gate(6, 5), "another number of features"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            compile_members(pool_of("three classes"), np.ones(6), 0.0, None, gate)
+    for export in (export_onnx, export_treelite, export_sklearn):
+        with pytest.raises(NotExportable, match="depend on the row"):
+            export(made("three classes", gate=2)[0])

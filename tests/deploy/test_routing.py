@@ -1,7 +1,5 @@
 """Every row takes scikit-learn's path: leaf for leaf, on rows made to break it."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np
@@ -22,15 +20,9 @@ from sparsebag.deploy.weighted_vote import WeightedVote
 from sparsebag.evidence.from_ensemble import read_ensemble
 from tree_leaves import with_leaves
 
-FORESTS = (
-    RandomForestClassifier,
-    RandomForestRegressor,
-    ExtraTreesClassifier,
-    ExtraTreesRegressor,
-)
+FORESTS = (RandomForestClassifier, RandomForestRegressor, ExtraTreesClassifier, ExtraTreesRegressor)
 SPECIAL = np.array(
-    [0.0, -0.0, np.nan, 1e-45, -1e-45, 1.1754942e-38, 3.4028235e38, -3.4028235e38],
-    dtype=np.float32,
+    [0.0, -0.0, np.nan, 1e-45, -1e-45, 1.1754942e-38, 3.4028235e38, -3.4028235e38], dtype=np.float32
 )
 
 

@@ -1,12 +1,8 @@
 """Saving to bad places: one sentence on the user's path, the old file untouched, nothing left."""
 
-from __future__ import annotations
-
 import errno
 import os
 import stat
-import subprocess
-import sys
 
 import pytest
 from sklearn.datasets import load_iris
@@ -26,18 +22,8 @@ def small():
 
 # What is done, where, and how the sentence about it goes.
 REFUSED = [
-    (
-        "save",
-        "nowhere/m.sbag",
-        FileNotFoundError,
-        r"m\.sbag' cannot be written: the folder .*nowh",
-    ),
-    (
-        "load",
-        "gone.sbag",
-        FileNotFoundError,
-        r"gone\.sbag' cannot be loaded: there is no such",
-    ),
+    ("save", "nowhere/m.sbag", FileNotFoundError, r"m\.sbag' cannot be written: the folder .*nowh"),
+    ("load", "gone.sbag", FileNotFoundError, r"gone\.sbag' cannot be loaded: there is no such"),
     ("load", "file/m.sbag", NotADirectoryError, r"m\.sbag' cannot be loaded \(not a dir"),
     ("save", "file/m.sbag", NotADirectoryError, "file' is a file, not a folder"),
     ("save", "", IsADirectoryError, "is a folder; a model is written as a file"),
@@ -82,12 +68,6 @@ def test_a_crash_leaves_the_old_file(step, small, tmp_path, monkeypatch):
     assert os.listdir(tmp_path) == ["m.sbag"]
 
 
-def test_a_name_as_long_as_the_system_allows(small, tmp_path):
-    path = tmp_path / ("a" * 250)
-    small.save(path)
-    assert sb.load(os.fsencode(path)).n_features == 4
-
-
 @posix
 def test_a_private_file_stays_private_and_a_new_one_follows_the_umask(small, tmp_path):
     path = tmp_path / "m.sbag"
@@ -110,28 +90,6 @@ def test_a_link_is_followed(small, tmp_path):
     small.save(link)
     assert link.is_symlink()
     assert os.listdir(tmp_path / "behind") == ["v1.sbag"]
-
-
-@posix
-def test_a_full_disk_leaves_the_old_file(tmp_path):
-    """The largest file allowed is smaller than the new one, as on a full disk."""
-    (tmp_path / "m.sbag").write_bytes(b"the old file")
-    code = """
-import resource, signal
-from sparsebag.deploy.whole_file import write_whole
-signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-resource.setrlimit(resource.RLIMIT_FSIZE, (2000, 2000))
-try:
-    write_whole("m.sbag", bytes(100_000))
-except OSError as error:
-    print(error)
-"""
-    run = subprocess.run(
-        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False
-    )
-    assert run.stdout.startswith("'m.sbag' could not be written (file too large); what was there")
-    assert (tmp_path / "m.sbag").read_bytes() == b"the old file"
-    assert os.listdir(tmp_path) == ["m.sbag"]
 
 
 @pytest.mark.parametrize(

@@ -121,39 +121,6 @@ def test_no_numbers(way, kind, name):
         way(**given(**{name: change(given()[name].astype(float))}))
 
 
-class MaskedWhenRead:
-    """A variable of a file that comes masked, slice by slice."""
-
-    def __init__(self, values):
-        self.values, self.shape, self.dtype = values, values.shape, values.dtype
-
-    def __getitem__(self, rows):
-        return np.ma.masked_array(self.values[rows])
-
-
-@pytest.mark.parametrize("name", ["predictions", "oob_mask"])
-def test_masks_that_show_when_a_block_is_read(name):
-    with pytest.raises(ValueError, match=f"{name} is a masked array of NumPy"):
-        streamed(**given(**{name: MaskedWhenRead(given()[name])}))
-
-
-TENSORS = {
-    "coo": (lambda tensor: tensor.to_sparse(), r"is a sparse tensor of PyTorch; pass {}\.to_dense"),
-    "meta": (lambda tensor: tensor.to("meta"), r"is a tensor on PyTorch's meta device"),
-}
-
-
-@pytest.mark.parametrize("way", [in_memory, streamed])
-@pytest.mark.parametrize("kind", TENSORS)
-@pytest.mark.parametrize("name", NAMES)
-def test_tensors_without_values(way, kind, name):
-    torch = pytest.importorskip("torch")
-    change, said = TENSORS[kind]
-    tensors = {key: torch.tensor(values) for key, values in given().items()}
-    with pytest.raises(ValueError, match=f"^{name} {said.format(name)}"):
-        way(**{**tensors, name: change(tensors[name])})
-
-
 @pytest.mark.parametrize(
     ("start", "said"),
     [

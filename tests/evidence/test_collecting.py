@@ -5,14 +5,10 @@ import tracemalloc
 import numpy as np
 import pandas as pd
 import pytest
-import scipy.sparse as sp
 import sklearn
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.compose import make_column_transformer
-from sklearn.ensemble import (
-    BaggingClassifier,
-    RandomForestClassifier,
-)
+from sklearn.ensemble import BaggingClassifier, RandomForestClassifier
 from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.naive_bayes import GaussianNB
 from sklearn.neural_network import MLPClassifier
@@ -86,29 +82,6 @@ def test_same_bits_whatever_n_jobs_and_block_size(ensemble):
     np.testing.assert_allclose(other_blocks, one, rtol=1e-12)
 
 
-def peak_bytes(work):
-    tracemalloc.start()
-    try:
-        kept = work()
-        return tracemalloc.get_traced_memory()[1], kept
-    finally:
-        tracemalloc.stop()
-
-
-def test_memory_does_not_grow_with_the_number_of_classes():
-    """26 classes: the M×N×C tensor never exists, nor do M×N row indices."""
-    rng = np.random.default_rng(0)
-    n_rows, n_members, n_classes = 3000, 60, 26
-    X = rng.normal(size=(n_rows, 5)).astype(np.float32)
-    y = rng.integers(0, n_classes, n_rows)
-    forest = RandomForestClassifier(n_members, max_depth=6, random_state=0).fit(X, y)
-    peak, evidence = peak_bytes(lambda: evidence_of(forest, X, y))
-    tensor = n_rows * n_members * n_classes * np.dtype(np.float32).itemsize
-    row_indices = n_rows * n_members * np.dtype(np.int32).itemsize
-    assert peak < 0.1 * tensor
-    assert peak < evidence.nbytes + 0.8 * row_indices
-
-
 class Unwell(RegressorMixin, BaseEstimator):
     """Fitted from the start; predicts what it is told to, or raises it."""
 
@@ -169,15 +142,6 @@ def test_members_in_threads_see_the_callers_configuration():
     np.testing.assert_array_equal(alone.votes, threads.votes)
 
 
-def test_progress_goes_to_standard_error(capsys):
-    X, y = classes()
-    evidence_of(RandomForestClassifier(20, random_state=0).fit(X, y), X, y, verbose=1)
-    out, err = capsys.readouterr()
-    assert out == ""
-    assert "[evidence] member 20 of 20" in err
-    assert len(err.splitlines()) == 10
-
-
 def bag(n_members=7):
     return BaggingClassifier(LogisticRegression(), n_members, max_features=0.7, random_state=0)
 
@@ -200,12 +164,9 @@ def same(stored, demanded):
         np.testing.assert_allclose(again.toarray(), plane.toarray(), rtol=1e-13)
 
 
-def test_planes_are_those_that_would_be_stored(both):
-    same(*both)
-
-
 def test_rows_and_members_can_be_taken_in_any_order(both):
     rows, members = np.array([5, 3, 60, 4]), np.array([6, 0, 2])
+    same(*both)
     cut = [e.take(rows).take_members(members).take(slice(1, None)) for e in both]
     assert cut[1].class_votes.shape == (3, 3)
     same(*cut)
@@ -217,36 +178,6 @@ def test_the_risk_of_pairs_and_rows_is_the_same(both):
     weights = [np.full(7, 1 / 7), np.arange(7) / 21]
     stored, demanded = (row_risks(e, weights, 1e-3) for e in both)
     np.testing.assert_allclose(demanded, stored, rtol=1e-10)
-
-
-def test_a_block_is_predicted_once_for_all_classes(both, monkeypatch):
-    votes, calls = both[1].class_votes, []
-    member = type(votes._pool.members[0])
-    own = member.predict_proba
-    monkeypatch.setattr(
-        member, "predict_proba", lambda self, *a: (calls.append(1), own(self, *a))[1]
-    )
-    rows = np.arange(90)
-    for plane in votes:
-        plane[rows]
-    assert len(calls) == len(votes._pool.members)
-
-
-def test_planes_are_stored_only_where_needed_and_small(monkeypatch):
-    X, y = classes(4)
-    forest = RandomForestClassifier(6, random_state=0).fit(X, y)
-    assert evidence_of(forest, X, y).class_votes is None
-    for dtype in (np.float32, np.float64):
-        evidence = evidence_of(forest, X, y, class_votes=True, dtype=dtype)
-        assert {plane.dtype for plane in evidence.class_votes} == {np.dtype(dtype)}
-        stored = sum(plane.nnz for plane in evidence.class_votes)
-        assert stored == evidence.oob_mask.sum()  # fully grown: one class a leaf
-    small = evidence_of(bag().fit(X, y), X, y, class_votes="on_demand").class_votes
-    monkeypatch.setattr(collect, "MOST_CLASS_VOTES", 0)
-    of_trees = evidence_of(forest, X, y, class_votes="on_demand").class_votes
-    assert all(sp.issparse(plane) for plane in (*small, *of_trees))
-    two = RandomForestClassifier(4, random_state=0).fit(X, y > 1)
-    assert evidence_of(two, X, y > 1, class_votes=True).class_votes is None
 
 
 def test_compress_never_holds_the_tensor(monkeypatch):

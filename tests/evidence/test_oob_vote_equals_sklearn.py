@@ -146,21 +146,6 @@ def test_fitted_with_sample_weight(model):
         assert_equal_votes(evidence, model.oob_decision_function_, y)
 
 
-def test_string_labels():
-    X, y = classes()
-    names = np.array(["zebra", "ant", "bee"])[y]
-    for model in (
-        RandomForestClassifier(**KEEP),
-        BaggingClassifier(KNeighborsClassifier(), **KEEP),
-        BaggingClassifier(LinearSVC(), **KEEP),
-    ):
-        model.fit(X, names)
-        evidence = evidence_of(model, X, names, class_votes=True, dtype=np.float64)
-        assert evidence.classes.tolist() == ["ant", "bee", "zebra"]
-        position = np.searchsorted(evidence.classes, names)
-        assert_equal_votes(evidence, model.oob_decision_function_, position)
-
-
 @pytest.mark.parametrize("kind", ["forest", "bag"])
 def test_uncovered_rows_are_the_ones_sklearn_cannot_score(kind):
     X, y = classes(2)
@@ -177,11 +162,3 @@ def test_uncovered_rows_are_the_ones_sklearn_cannot_score(kind):
     rows = model.oob_decision_function_[~covered]
     assert np.all(np.isnan(rows)) or not rows.any()  # NaN in a bag, zeros in a forest
     assert np.all(evidence.votes[~covered] == 0)
-
-
-def test_default_votes_are_single_precision_and_close():
-    X, y = numbers()
-    forest = RandomForestRegressor(**KEEP).fit(X, y)
-    evidence = evidence_of(forest, X, y)
-    assert evidence.votes.dtype == np.float32
-    np.testing.assert_allclose(uniform_vote(evidence), forest.oob_prediction_, rtol=1e-5, atol=1e-3)

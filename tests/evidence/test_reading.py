@@ -6,7 +6,7 @@ import pickle
 import numpy as np
 import pandas as pd
 import pytest
-from sklearn.base import BaseEstimator, ClassifierMixin
+import scipy.sparse as sp
 from sklearn.compose import make_column_transformer
 from sklearn.ensemble import (
     BaggingClassifier,
@@ -18,7 +18,6 @@ from sklearn.ensemble import (
     VotingClassifier,
     VotingRegressor,
 )
-from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LinearRegression, LogisticRegression, Ridge
 from sklearn.neighbors import KNeighborsClassifier
@@ -75,13 +74,6 @@ def test_masks_copies_and_the_model_itself(model):
         np.testing.assert_array_equal(evidence_of(again, X, y).votes, evidence.votes)
 
 
-def test_pasting_every_row_leaves_none():
-    X, y = classes()
-    bag = BaggingClassifier(None, 5, bootstrap=False, max_features=0.5).fit(X, y)
-    for class_votes in (False, True):
-        assert not evidence_of(bag, X, y, class_votes=class_votes).covered().any()
-
-
 def test_a_class_missing_from_a_bootstrap_gets_no_vote():
     X, y = classes(2)
     y[0] = 2
@@ -99,24 +91,6 @@ def test_a_class_missing_from_a_bootstrap_gets_no_vote():
         evidence = evidence_of(bag, X, y, class_votes=True)
         assert evidence.n_classes == 3
         assert np.all(evidence.votes[evidence.oob_mask] <= 1)
-
-
-class NoClasses(ClassifierMixin, BaseEstimator):
-    """A voter without classes_; a bag can use it, so can we."""
-
-    def fit(self, X, y):
-        self.most_ = np.bincount(y).argmax()
-        return self
-
-    def predict(self, X):
-        return np.full(len(X), self.most_)
-
-
-def test_a_voter_without_classes():
-    X, y = classes()
-    bag = BaggingClassifier(NoClasses(), 4, random_state=0).fit(X, y)
-    evidence = evidence_of(bag, X, y)
-    assert np.array_equal(evidence.votes[:, 0] == 1, evidence.oob_mask[:, 0] & (y == 2))
 
 
 def test_warm_start():
@@ -209,26 +183,6 @@ def test_models_that_know_different_classes():
     np.testing.assert_allclose(evidence.votes[y == 1, 0], expected, rtol=1e-6)
 
 
-def test_an_empty_bag_makes_every_row_unseen():
-    X, y = classes()
-    models = [DecisionTreeClassifier(random_state=j).fit(*classes(seed=1)) for j in range(3)]
-    evidence = evidence_of(FittedMembers(models, [[], [], []]), X, y)
-    assert evidence.oob_mask.all()
-    assert evidence.verified_by is None
-
-
-def test_columns_of_a_data_frame_keep_their_names():
-    X, y = classes()
-    frame = pd.DataFrame(X, columns=list("abcdef"))
-    columns = [np.array([0, 2, 3]), np.array([5, 1, 4])]
-    for model in (LogisticRegression, DecisionTreeClassifier):
-        models = [model().fit(frame.iloc[:, c], y) for c in columns]
-        evidence = evidence_of(FittedMembers(models, None, columns), frame, y, source="holdout")
-        for j, c in enumerate(columns):
-            expected = by_hand(models[j], frame.iloc[:, c], y)
-            np.testing.assert_allclose(evidence.votes[:, j], expected, rtol=1e-6)
-
-
 # -- rows held out ---------------------------------------------------------------------------------
 
 MODELS = [
@@ -307,20 +261,103 @@ def test_data_frames_with_strings_for_pipelines():
             np.testing.assert_allclose(uniform_vote(evidence), expected, rtol=1e-5)
 
 
-def test_text_for_pipelines():
-    texts = ["good dog", "bad cat", "good cat", "bad dog"] * 10
-    y = np.array([1, 0, 1, 0] * 10)
-    members = [
-        (f"{c}", make_pipeline(TfidfVectorizer(), LogisticRegression(C=c))) for c in (0.1, 10.0)
-    ]
-    voter = VotingClassifier(members, voting="soft").fit(texts, y)
-    for given in (texts, np.array(texts), pd.Series(texts)):
-        evidence = evidence_of(voter, given, y, source="holdout")
-        expected = voter.predict_proba(texts)[np.arange(len(y)), y]
-        np.testing.assert_allclose(uniform_vote(evidence), expected, rtol=1e-6)
-
-
 def test_training_rows_in_another_order_pass_as_held_out():
     X, y = classes(3)
     forest = RandomForestClassifier(6, random_state=0).fit(X, y)
     assert evidence_of(forest, X[::-1], y[::-1], source="holdout").oob_mask is None
+
+
+# -- X in every form scikit-learn takes -----------------------------------------------------------
+
+ENSEMBLES = {
+    "forest": RandomForestClassifier(8, random_state=0),
+    "bag of trees": BaggingClassifier(None, 8, max_features=0.6, random_state=0),
+    "bag of linear models": BaggingClassifier(LogisticRegression(), 8, random_state=0),
+    "bag of linear patches": BaggingClassifier(
+        LinearSVC(), 8, max_features=0.6, bootstrap_features=True, random_state=0
+    ),
+    "bag of neighbours": BaggingClassifier(KNeighborsClassifier(), 8, random_state=0),
+}
+
+
+def many_zeros():
+    """Integer features, mostly zero, exact in every dtype and storage."""
+    X, y = classes()
+    X = np.round(X).astype(np.float64)
+    X[np.random.default_rng(0).random(X.shape) < 0.4] = 0
+    return X, y
+
+
+def int64_indices(X, kind):
+    X = kind(X)
+    X.indices, X.indptr = X.indices.astype(np.int64), X.indptr.astype(np.int64)
+    return X
+
+
+DENSE = {
+    "Fortran order": np.asfortranarray,
+    "single precision": lambda X: X.astype(np.float32),
+    "Fortran single": lambda X: np.asfortranarray(X.astype(np.float32)),
+    "integers": lambda X: X.astype(np.int64),
+    "small integers": lambda X: X.astype(np.int8),
+    "strided": lambda X: np.repeat(X, 2, axis=1)[:, ::2],
+    "list": lambda X: X.tolist(),
+    "DataFrame": lambda X: pd.DataFrame(X, columns=list("abcdef")),
+    "DataFrame of integers": lambda X: pd.DataFrame(X.astype(int), columns=list("abcdef")),
+    "DataFrame of nullable integers": lambda X: pd.DataFrame(X).astype("Int64"),
+    "DataFrame with another index": lambda X: pd.DataFrame(X, index=range(len(X), 0, -1)),
+}
+SPARSE = {
+    "csr_matrix": sp.csr_matrix,
+    "csc_matrix": sp.csc_matrix,
+    "csr_array": sp.csr_array,
+    "csc_array": sp.csc_array,
+    "coo_array": sp.coo_array,
+    "single precision": lambda X: sp.csr_matrix(X.astype(np.float32)),
+    "64-bit indices": lambda X: int64_indices(X, sp.csr_array),
+}
+
+
+@pytest.mark.parametrize("form", DENSE)
+@pytest.mark.parametrize("ensemble", ENSEMBLES)
+def test_dense(ensemble, form):
+    X, y = many_zeros()
+    given = DENSE[form](X)
+    model = ENSEMBLES[ensemble].fit(given, y)
+    evidence = evidence_of(model, given, y)
+    expected = evidence_of(ENSEMBLES[ensemble].fit(X, y), X, y)
+    np.testing.assert_allclose(evidence.votes, expected.votes, atol=1e-3)
+    if "tree" in ensemble or ensemble == "forest":
+        np.testing.assert_array_equal(evidence.votes, expected.votes)
+
+
+@pytest.mark.parametrize("form", SPARSE)
+@pytest.mark.parametrize("ensemble", ENSEMBLES)
+def test_sparse(ensemble, form):
+    X, y = many_zeros()
+    model = ENSEMBLES[ensemble].fit(sp.csr_matrix(X), y)
+    given = SPARSE[form](X)
+    before = given.copy()
+    evidence = evidence_of(model, given, y, block_rows=32, class_votes=True)
+    expected = evidence_of(model, sp.csr_matrix(X), y, class_votes=True)
+    np.testing.assert_allclose(evidence.votes, expected.votes, atol=1e-6)
+    assert type(given) is type(before)
+    assert given.dtype == before.dtype
+    if hasattr(given, "indices"):
+        assert given.indices.dtype == before.indices.dtype
+
+
+@pytest.mark.parametrize(
+    "kind", [list, pd.Series, lambda y: y[:, None], lambda y: pd.Series(y, y[::-1]), pd.DataFrame]
+)
+def test_targets_and_row_weights_in_every_form(kind):
+    X, y = classes()
+    names, weight = np.array(["a", "b", "c"])[y], np.arange(len(y))
+    forest = RandomForestClassifier(4, random_state=0).fit(X, names)
+    assert evidence_of(forest, X, names).sample_weight is None
+    evidence = evidence_of(forest, X, kind(names), sample_weight=kind(weight))
+    np.testing.assert_array_equal(evidence.target, y)
+    np.testing.assert_array_equal(evidence.sample_weight, weight)
+    assert evidence.sample_weight.dtype == np.float64
+    category = pd.Series(names).astype("category")
+    np.testing.assert_array_equal(evidence_of(forest, X, category).target, y)

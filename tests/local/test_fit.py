@@ -93,13 +93,6 @@ def test_the_estimate_is_that_of_the_vote_of_all_members():
     assert deployed < found.loss_after < found.loss_before - 3 * found.gain_error
 
 
-def test_held_out_votes_are_those_of_all_members():
-    evidence, X, weights, votes, y = experts(oob=1.1)
-    rows = RowVotes.read(evidence, X, weights)
-    losses, _, _ = rows.full_vote(np.tile(weights, (600, 1)))
-    np.testing.assert_allclose(losses, (votes @ weights - y) ** 2, atol=1e-10)
-
-
 @pytest.mark.parametrize("seed", [0, 1])
 def test_auto_declines_on_plain_forests(seed):
     X, y = make_friedman1(600, noise=1.0, random_state=seed)

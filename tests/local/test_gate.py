@@ -51,12 +51,6 @@ def test_sparse_rows_and_blocks_change_nothing(monkeypatch):
         gate.weights(X[:, :2])
 
 
-def test_members_in_another_order():
-    gate, X = linear_gate(4, 3), np.random.default_rng(0).normal(size=(9, 3))
-    order = np.array([2, 0, 3, 1])
-    np.testing.assert_allclose(gate.take(order).weights(X), gate.weights(X)[:, order], rtol=1e-14)
-
-
 @pytest.mark.parametrize(
     ("change", "message"),
     [

@@ -1,7 +1,5 @@
 """The full-vote risk against a double loop, a known truth, and other precisions and libraries."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from itertools import combinations
 
@@ -12,7 +10,6 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 import problems
 from sparsebag.evidence.evidence import OOBEvidence
-from sparsebag.objective import full_vote_risk
 from sparsebag.objective.full_vote_risk import pair_moments, pair_row_weight
 
 CASES = {
@@ -77,16 +74,6 @@ def test_the_matrix_is_that_of_a_double_loop(case, holdout, weighted, floor):
     assert_allclose(matrix, matrix.T, rtol=1e-10)
 
 
-def test_sparse_class_votes_give_the_dense_matrix():
-    dense = problems.evidence("brier", n_classes=4, n_rows=60)
-    sparse = replace(dense, class_votes=tuple(sp.csr_array(v) for v in dense.class_votes))
-    assert_allclose(
-        moments_of(sparse, 0.01).matrix(),
-        moments_of(dense, 0.01).matrix(),
-        rtol=1e-12,
-    )
-
-
 def test_what_lies_in_a_bag_is_not_read():
     evidence = problems.evidence("squared_error", n_rows=80)
     spoilt = np.where(evidence.oob_mask, evidence.votes, np.nan)
@@ -148,26 +135,3 @@ def test_it_is_unbiased_where_the_out_of_bag_ratio_is_not():
         ratio.append(np.mean((vote - truth[voting]) ** 2))
     assert np.mean(full_vote) == pytest.approx(deployed, rel=0.01)
     assert np.mean(ratio) > 1.3 * deployed
-
-
-# -- blocks, precision, libraries -------------------------------------------------------------
-
-
-@pytest.mark.parametrize("case", CASES)
-def test_the_size_of_row_blocks_does_not_matter(case, monkeypatch):
-    evidence = problems.evidence(**CASES[case], weighted=True)
-    wanted = moments_of(evidence).matrix()
-    monkeypatch.setattr(full_vote_risk, "BLOCK_VOTES", 7 * evidence.n_members)
-    assert_allclose(moments_of(evidence).matrix(), wanted, rtol=1e-12)
-
-
-@pytest.mark.parametrize("case", CASES)
-def test_single_precision_is_enough(case):
-    double = problems.evidence(**CASES[case], n_rows=2000, weighted=True)
-    single = problems.evidence(**CASES[case], n_rows=2000, weighted=True, dtype=np.float32)
-    matrix = moments_of(single).matrix()
-    assert matrix.dtype == np.float64
-    wanted = moments_of(double).matrix()
-    # An entry's error is relative to what its sum adds up, which may cancel, not to the entry.
-    size = np.sqrt(np.outer(np.diag(wanted), np.diag(wanted)))
-    assert np.max(np.abs(matrix - wanted) / size) < 1e-6

@@ -93,30 +93,6 @@ def test_rows_without_a_voter_change_nothing(kernel, clip):
     assert gradient == pytest.approx(slope, rel=1e-5)
 
 
-def test_the_sum_of_held_out_weights_is_exact(kernel):
-    """Votes that are all alike are the vote, however many weights of whatever size there are."""
-    e = evidence("brier", n_classes=2, n_members=3001, holdout=True, dtype=np.float32)
-    alike = replace(e, votes=np.zeros_like(e.votes), class_votes=None)
-    # The prior leaves τ / (Σ w + τ) of the vote: Σ w alone decides.
-    alike = replace(alike, prior=np.ones((1, e.n_rows)))
-    f = Objective(alike, LOSSES["brier"], ConcaveQuadratic(0.0), prior_mass=0.02)
-    weights = interior_point(3001)
-    assert is_native(f)
-    value, _ = f.value_and_gradient(weights)
-    total = weights.astype(np.float32).sum(dtype=np.float64)
-    assert value == pytest.approx(2 * (1 - 0.02 / (total + 0.02)) ** 2, rel=1e-14)
-
-
-@pytest.mark.parametrize("shape", [(1, 9), (119, 9), (120, 8), (0, 8)])
-def test_masks_of_another_shape_are_refused(shape):
-    e = evidence(n_members=9, dtype=np.float32)
-    f = Objective(e, LOSSES["log_loss"], ConcaveQuadratic(0.0))
-    votes, _, *rest = f._parts.block._native
-    f._parts.block._native = (votes, np.ones(shape, np.uint8), *rest)
-    with pytest.raises(ValueError, match="shapes disagree"):
-        f.value_and_gradient(interior_point(9))
-
-
 @pytest.mark.parametrize("loss", ["log_loss", "squared_error"])
 def test_what_is_in_the_bag_is_never_read(kernel, loss):
     e = evidence(loss, n_members=37, dtype=np.float32)
@@ -126,22 +102,6 @@ def test_what_is_in_the_bag_is_never_read(kernel, loss):
         found, _ = both(dirty, loss, interior_point(37))
         assert found[0] == clean[0]
         assert np.array_equal(found[1], clean[1])
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        lambda e: replace(e, votes=e.votes.astype(np.float64)),
-        lambda e: replace(e, oob_mask=None, votes=np.asfortranarray(e.votes)),
-        lambda e: replace(e, votes=np.asfortranarray(e.votes)),
-    ],
-    ids=["doubles", "columns without a mask", "columns"],
-)
-def test_other_evidence_goes_the_general_way(change):
-    e = change(evidence(dtype=np.float32))
-    f = Objective(e, LOSSES["log_loss"], ConcaveQuadratic(0.0), prior_mass=0.02)
-    assert not is_native(f)
-    assert np.isfinite(f.value_and_gradient(f.uniform_weights())[0])
 
 
 N_MEMBERS = 9
@@ -172,20 +132,6 @@ def test_the_loss_is_the_mean_of_every_rows_logarithm(kernel, n_rows, least):
     votes = np.geomspace(least, 1.0, n_rows).astype(np.float32)
     expected = -np.log(votes.astype(np.float64)).mean()
     assert log_loss(votes) == pytest.approx(expected, rel=1e-14, abs=1e-14)
-
-
-@pytest.mark.parametrize("n_rows", [5, 16, 300])
-@pytest.mark.parametrize("kind", ["uneven", "some zero", "blocks of two"])
-def test_rows_with_weights_of_their_own(kernel, n_rows, kind):
-    rng = np.random.default_rng(n_rows)
-    votes = rng.uniform(1e-3, 1.0, n_rows).astype(np.float32)
-    weight = {
-        "uneven": rng.lognormal(0.0, 5.0, n_rows),
-        "some zero": (np.arange(n_rows) % 7 > 0).astype(float),
-        "blocks of two": 1.0 + (np.arange(n_rows) // 40) % 2,
-    }[kind]
-    expected = -np.average(np.log(votes.astype(np.float64)), weights=weight)
-    assert log_loss(votes, weight) == pytest.approx(expected, rel=1e-13)
 
 
 @pytest.mark.parametrize("clip", [1e-45, 1e-15])
@@ -236,13 +182,6 @@ def test_a_true_that_is_not_one_byte_is_still_true():
     w = np.full(4, 0.25)
     assert np.array_equal(NativePasses(votes, odd).forward(w)[1], [1.0, 1.0, 1.0])
     assert np.array_equal(NativePasses(votes, mask).forward(w)[1], [1.0, 1.0, 1.0])
-
-
-def test_an_output_of_another_type_is_refused():
-    votes, mask = np.ones((3, 4), np.float32), np.ones((3, 4), np.uint8)
-    on = np.ones(3, np.float32)
-    with pytest.raises(TypeError):
-        _passes.transposed(votes, mask, on, on, np.zeros(4))
 
 
 def test_shapes_are_checked_before_the_kernel_runs():

@@ -8,14 +8,11 @@ import scipy.sparse as sp
 from hypothesis import given
 from hypothesis import strategies as st
 
-import sparsebag as sb
 from problems import LOSSES, evidence, interior_point, objective
 from sparsebag.evidence import arrays
 from sparsebag.evidence.evidence import OOBEvidence
-from sparsebag.objective import passes
 from sparsebag.objective.losses import Brier, LogLoss
 from sparsebag.objective.objective import Objective
-from sparsebag.objective.passes import make_passes
 from sparsebag.objective.penalties import ConcaveQuadratic
 
 
@@ -47,21 +44,6 @@ def test_loss_does_not_depend_on_the_weights_scale(scale, seed):
     f = objective(lam=0.0, floor=0.0, prior_mass=0.0, n_rows=40)
     w = interior_point(f.n_members, seed)
     assert f.value(scale * w) == pytest.approx(f.value(w), rel=1e-9)
-
-
-def test_integer_sample_weight_is_repeating_rows():
-    e = evidence()
-    counts = np.random.default_rng(3).integers(0, 4, e.n_rows)
-    weighted = OOBEvidence(
-        e.votes, e.oob_mask, e.target, e.task, counts.astype(float), classes=e.classes
-    )
-    repeated = e.take(np.repeat(np.arange(e.n_rows), counts))
-    w = interior_point(e.n_members)
-    left, right = (
-        Objective(x, LogLoss(), ConcaveQuadratic(0.05), prior_mass=0.02)
-        for x in (weighted, repeated)
-    )
-    assert left.value(w) == pytest.approx(right.value(w), rel=1e-12)
 
 
 @pytest.mark.parametrize("loss", ["log_loss", "squared_error", "brier"])
@@ -114,23 +96,6 @@ def test_binary_brier_needs_the_true_class_only():
     assert two.value(w) == pytest.approx(np.mean(2 * (1 - p) ** 2), rel=1e-12)
 
 
-@pytest.mark.parametrize("masked", [True, False])
-@pytest.mark.parametrize("solver", ["active_set", "projected_gradient"])
-def test_single_precision_reaches_the_products_as_it_came(masked, solver, monkeypatch):
-    precisions = set()
-
-    def watched(votes, mask, xp, dtype):
-        precisions.update({np.dtype(dtype), *(v.dtype for v in votes)})
-        return make_passes(votes, mask, xp, dtype)
-
-    monkeypatch.setattr(passes, "make_passes", watched)
-    rng = np.random.default_rng(0)
-    votes, mask = rng.random((400, 9), dtype=np.float32), rng.random((400, 9)) < 0.6
-    mask[:, 0] = True
-    sb.fit_weights(votes, mask if masked else None, np.arange(400) % 2, solver=solver)
-    assert precisions == {np.dtype(np.float32)}
-
-
 CASES = list(
     itertools.product(LOSSES, (2, 3), (False, True), (0.0, 1e-3, 0.2), (0.0, 0.02), (False, True))
 )
@@ -152,22 +117,13 @@ def f(request):
     )
 
 
-def test_gradient_is_the_value_s_derivative(f):
-    w = interior_point(7)
+def test_derivatives_are_those_of_finite_differences(f):
+    w, v = interior_point(7), np.random.default_rng(1).normal(size=7)
     value, gradient = f.value_and_gradient(w)
     assert value == pytest.approx(f.value(w), rel=1e-14)
     numeric = [(f.value(w + STEP * e) - f.value(w - STEP * e)) / (2 * STEP) for e in np.eye(7)]
     np.testing.assert_allclose(gradient, numeric, rtol=1e-6, atol=1e-8)
-
-
-def test_hessian_product_is_the_gradient_s_derivative(f):
-    w = interior_point(7)
-    v = np.random.default_rng(1).normal(size=7)
     numeric = (f.gradient(w + STEP * v) - f.gradient(w - STEP * v)) / (2 * STEP)
     np.testing.assert_allclose(f.hessian_product(w, v), numeric, rtol=1e-5, atol=1e-6)
-
-
-def test_dense_hessian_is_made_of_the_products(f):
-    w = interior_point(7)
     columns = np.stack([f.hessian_product(w, e) for e in np.eye(7)], axis=1)
     np.testing.assert_allclose(f.hessian(w), columns, rtol=1e-9, atol=1e-9)

@@ -38,23 +38,6 @@ def test_evidence_in_memory_has_the_same_sums(kernel, shape, holdout, monkeypatc
     assert found[0][1] == pytest.approx(slow, rel=1e-4, abs=1e-5 * np.abs(slow).max())
 
 
-@pytest.mark.parametrize(
-    ("shape", "most", "taken"),
-    [
-        ((1000, 100), 8, 1),  # half a megabyte
-        ((4000, 100), 8, 1),
-        ((10_000, 100), 8, 4),
-        ((640, 10_000), 2, 2),
-        ((640, 10_000), 64, 8),
-        ((640, 40_000), 64, 8),  # parts have 64 rows at least
-        ((100_000, 1000), 64, 64),
-        ((0, 5), 8, 1),
-    ],
-)
-def test_small_evidence_takes_few_threads(shape, most, taken):
-    assert _passes.threads_taken(*shape, most) == taken
-
-
 @pytest.fixture
 def one_pass(monkeypatch):
     """A pass over evidence worth five threads, by four of them; its value and gradient."""
@@ -124,18 +107,6 @@ def _output(script):
     return done.stdout.strip()
 
 
-def test_threads_that_made_passes_end():
-    """On Windows, where a thread ends under a lock, one that waited for its helpers did not."""
-    ends = """
-for _ in range(5):
-    worker = threading.Thread(target=one_pass)
-    worker.start()
-    worker.join(20)
-    print(worker.is_alive())
-"""
-    assert _output(ends).split() == ["False"] * 5
-
-
 @pytest.mark.skipif(sys.platform == "win32", reason="the system has no masks of signals")
 def test_signals_are_left_to_the_threads_of_the_program():
     """One that the program blocks, to wait for it, ended the process in a helper."""
@@ -146,22 +117,6 @@ time.sleep(0.2)
 print(signal.sigwait({signal.SIGUSR1}).name)
 """
     assert _output(waits) == "SIGUSR1"
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="calls the C library by its name there")
-def test_helpers_round_as_the_thread_that_asks_does():
-    """Which part a helper takes is chance: by other rules no bit would be the same twice."""
-    rounds = """
-import ctypes, platform
-upwards = {"x86_64": 0x800, "aarch64": 0x400000}[platform.machine()]
-usual = one_pass()
-assert ctypes.CDLL("libm.so.6").fesetround(upwards) == 0
-alone = one_pass(1)
-found = [one_pass() for _ in range(50)]
-ctypes.CDLL("libm.so.6").fesetround(0)
-print(alone != usual, found.count(alone), one_pass() == usual)
-"""
-    assert _output(rounds) == "True 50 True"
 
 
 @pytest.mark.skipif(sys.version_info >= (3, 14), reason="Python sees to it")

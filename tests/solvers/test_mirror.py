@@ -8,8 +8,8 @@ from problems import LOSSES, evidence
 from sparsebag.objective.objective import Objective
 from sparsebag.objective.penalties import ConcaveQuadratic, Tilted
 from sparsebag.solvers import mirror
-from sparsebag.solvers.base import Point, SolveLog, Status
-from sparsebag.solvers.mirror import Mirror, stochastic_steps
+from sparsebag.solvers.base import Status
+from sparsebag.solvers.mirror import Mirror
 from sparsebag.solvers.projected_gradient import ProjectedGradient
 from sparsebag.sources.stream import COUNTED_SHARE
 
@@ -77,25 +77,6 @@ def test_tilted_penalty_has_its_derivatives():
     assert slope == pytest.approx(penalty.gradient(w) @ d, rel=1e-6)
     bend = (penalty.gradient(w + step * d) - penalty.gradient(w - step * d)) / (2 * step)
     assert bend == pytest.approx(penalty.hessian_product(w, d), rel=1e-6)
-
-
-def test_stochastic_steps_descend_and_stay_on_the_simplex(large):
-    f = objective(large["log_loss"], "log_loss", 0.0)
-    log = SolveLog("test")
-    centre = Point.at(f, f.uniform_weights(), log)
-    moved = stochastic_steps(f, centre, log)
-    assert moved.min() >= 0
-    assert moved.sum() == pytest.approx(1.0)
-    best = ProjectedGradient().solve(f).objective
-    assert f.value(moved) - best < 0.5 * (centre.value - best)
-
-
-def test_the_seed_decides(large):
-    f = objective(large["log_loss"], "log_loss", 0.0)
-    one, same = (Mirror(sample_bytes=SAMPLE_BYTES, max_passes=2).solve(f) for _ in range(2))
-    other = Mirror(sample_bytes=SAMPLE_BYTES, max_passes=2, seed=1).solve(f)
-    assert np.array_equal(one.weights, same.weights)
-    assert not np.array_equal(one.weights, other.weights)
 
 
 def hard_rows(n_rows=12_000, n_members=40, *, weights):

@@ -1,7 +1,6 @@
 """Newton steps end a descent: the same weights however rows come, no harm on hostile ones."""
 
 import itertools
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -12,10 +11,7 @@ from sparsebag.evidence.evidence import OOBEvidence
 from sparsebag.objective.losses import Brier, LogLoss, SquaredError
 from sparsebag.objective.objective import Objective
 from sparsebag.objective.penalties import ConcaveQuadratic
-from sparsebag.solvers import newton
-from sparsebag.solvers.base import Point, SolveLog
 from sparsebag.solvers.mirror import Mirror
-from sparsebag.solvers.newton import newton_end
 from sparsebag.solvers.projected_gradient import ProjectedGradient
 
 
@@ -43,16 +39,6 @@ def test_weights_do_not_depend_on_the_order_of_the_rows(lam):
     loose = [ProjectedGradient(newton_end=False).solve(f) for f in (given, shuffled)]
     assert one.objective <= loose[0].objective + given.rounding
     assert one.stationarity_gap < loose[0].stationarity_gap
-
-
-@pytest.mark.parametrize(("rows", "prior_mass"), [(slice(None), 0.0), (slice(40), 0.02)])
-def test_a_loss_that_jumps_and_members_too_many_are_left_as_they_are(rows, prior_mass, monkeypatch):
-    monkeypatch.setattr(newton, "LARGEST_FACE", 300 if prior_mass == 0.0 else 5)
-    f = flat_objective(rows).with_prior_mass(prior_mass)
-    log = SolveLog("")
-    point = Point.at(f, f.uniform_weights(), log)
-    assert newton.newton_end(f, point, log, np.inf) is point
-    assert log.n_evaluations == 1
 
 
 @pytest.mark.parametrize("lam", [0.0, 0.01])
@@ -84,35 +70,6 @@ def test_weights_are_those_in_memory_where_no_column_fits(lam, solver):
     here = ProjectedGradient().solve(f)
     assert found.status.success
     assert np.abs(found.weights - here.weights).max() < 1e-6
-
-
-def test_the_end_of_a_stream_takes_a_hessian_and_two_or_three_passes():
-    f = flat_objective()
-    e = f.evidence
-    passes = []
-    for has_end in (False, True):
-        stream = streamed(f, memory=e.nbytes, block_rows=500)
-        found = ProjectedGradient(newton_end=has_end).solve(stream)
-        assert found.n_evaluations == stream.n_passes
-        passes.append(stream.n_passes)
-    assert 3 <= passes[1] - passes[0] <= 4
-
-
-@pytest.mark.parametrize("solver", [ProjectedGradient(), Mirror()])
-def test_weights_on_torch_are_those_of_numpy(solver):
-    torch = pytest.importorskip("torch", reason="torch is not installed (make test-all)")
-    f = flat_objective()
-    e = f.evidence
-    moved = replace(
-        e,
-        **{
-            name: torch.asarray(getattr(e, name))
-            for name in ("votes", "oob_mask", "target", "prior")
-        },
-    )
-    g = Objective(moved, LogLoss(), f.penalty, floor=1e-3, prior_mass=0.02)
-    here, there = solver.solve(f), solver.solve(g)
-    assert np.abs(here.weights - np.asarray(there.weights)).max() < 1e-6
 
 
 @pytest.mark.parametrize("seed", [900, 902, 905])
@@ -202,44 +159,3 @@ def test_the_end_is_finite_no_worse_and_no_less_sparse(family, loss, dtype):
             assert found.n_active <= without.n_active
         small = weights[weights > 0]
         assert (small > 1e-12).all(), "a zero that is not exact"
-
-
-@pytest.mark.parametrize("seed", range(6))
-def test_copies_end_as_one_member_by_every_solver(seed):
-    for solver in (ProjectedGradient(), Mirror()):
-        found = solver.solve(hostile("copies", seed, LogLoss(), np.float32, n_members=20))
-        assert found.status.success
-        assert found.n_active == 1
-
-
-class Bent:
-    """An objective whose Hessian is whatever the test says."""
-
-    def __init__(self, f, hessian):
-        self.f, self.given = f, hessian
-
-    def __getattr__(self, name):
-        return getattr(self.f, name)
-
-    def restrict(self, face):
-        return Bent(self.f.restrict(face), self.given[np.ix_(face, face)])
-
-    def hessian(self, weights):
-        return self.given
-
-
-@pytest.mark.parametrize("scale", [0.0, 1e-320, 1e-160, 1e150, 1e308, np.inf, np.nan])
-@pytest.mark.parametrize("shape", ["zero rank", "rank one", "negative", "random"])
-def test_any_hessian_leaves_a_point_that_is_no_worse(scale, shape):
-    f = hostile("different", 3, LogLoss(), np.float32, n_members=6)
-    rng = np.random.default_rng(0)
-    a = rng.normal(size=(6, 6))
-    unit = {"zero rank": 0 * a, "rank one": np.outer(a[0], a[0]), "negative": -a @ a.T}
-    with np.errstate(all="ignore"):
-        hessian = scale * unit.get(shape, a + a.T)
-    start = Point.at(f, np.full(6, 1 / 6), SolveLog(""))
-    ended = newton_end(Bent(f, hessian), start, SolveLog(""), np.inf)
-    assert np.isfinite(ended.weights).all()
-    assert ended.weights.sum() == pytest.approx(1.0, abs=1e-12)
-    assert (ended.weights >= 0).all()
-    assert ended.value <= start.value + f.rounding

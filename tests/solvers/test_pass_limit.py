@@ -103,13 +103,3 @@ def test_small_weights_are_dropped_where_one_is(rows, monkeypatch):
     found = sb.fit_weights(stream, solver=Mirror(max_passes=2, tol=1e3), start=start)
     assert n_passes() == 2
     assert found.active.tolist() == [0]
-
-
-def test_a_stream_held_whole_is_solved_in_two_passes(rows, monkeypatch):
-    """Its sample is all rows, so that no third pass is needed to say what they say."""
-    stream, n_passes = stream_of(rows, "arrays", monkeypatch)
-    found = sb.fit_weights(stream, solver=Mirror(max_passes=2))
-    assert n_passes() == 2
-    best = sb.fit_weights(stream, solver=Mirror())
-    assert found.status is Status.CONVERGED
-    assert found.objective == pytest.approx(best.objective, abs=1e-4)

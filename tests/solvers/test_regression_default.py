@@ -10,8 +10,6 @@ from sparsebag.objective.losses import Brier, SquaredError
 from sparsebag.objective.objective import Objective
 from sparsebag.objective.penalties import ConcaveQuadratic
 from sparsebag.solvers.active_set import ActiveSet
-from sparsebag.solvers.mirror import Mirror
-from sparsebag.solvers.newton import LARGEST_FACE
 
 
 def rows_of(n_rows, n_members, seed, masked=True):
@@ -40,23 +38,6 @@ def test_the_default_converges_in_memory_and_streamed(n_rows, n_members, seed):
     assert streamed.status.name == "CONVERGED"
     assert streamed.objective == pytest.approx(here.objective, rel=1e-6)
     assert np.abs(streamed.weights - here.weights).max() < 1e-6
-
-
-def test_many_members_are_left_to_first_order_steps():
-    few, many = (rows_of(40, n, 0) for n in (LARGEST_FACE, LARGEST_FACE + 1))
-    assert sb.select_solver(objective_of(*few)).name == "active_set"
-    assert sb.select_solver(objective_of(*many)).name == "projected_gradient"
-
-
-def test_inner_iterations_do_not_eat_the_rounds():
-    votes, mask, target = rows_of(3199, 65, 0)
-    stream = sb.stream_rows(votes, mask, target, task="regression")
-    solver = Mirror(max_iter=40)
-    found = sb.fit_weights(
-        stream, memory_limit=1 << 20, lam=0.02, loss="squared_error", solver=solver
-    )
-    assert found.n_iterations > 40
-    assert found.status.name == "CONVERGED"
 
 
 @pytest.mark.parametrize("lam", [0.0, 0.02])

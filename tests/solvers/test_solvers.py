@@ -10,7 +10,7 @@ from scipy.optimize import minimize
 from sklearn.exceptions import ConvergenceWarning
 from threadpoolctl import threadpool_info
 
-from problems import LOSSES, evidence, interior_point, objective
+from problems import LOSSES, evidence, objective
 from sparsebag.objective.losses import LogLoss
 from sparsebag.objective.objective import Objective
 from sparsebag.objective.penalties import ConcaveQuadratic
@@ -41,21 +41,6 @@ def test_every_solver_solves_every_well_posed_problem(name, problem):
     assert solution.objective <= f.value(f.uniform_weights())
     reference = SLSQP(ftol=1e-12, max_iter=1000).solve(f)
     assert solution.objective <= reference.objective + (2e-4 if name == "slsqp" else 1e-6)
-
-
-@pytest.mark.parametrize("name", ["active_set", "projected_gradient"])
-def test_convex_problems_reach_the_same_minimum_from_anywhere(name):
-    f = objective(lam=0.0, prior_mass=0.0, floor=0.0, holdout=True, n_members=40, n_rows=400)
-    solver = SOLVERS[name](tol=1e-9)
-    values = [solver.solve(f, interior_point(40, seed)).objective for seed in range(5)]
-    values.append(solver.solve(f).objective)
-    assert np.ptp(values) < 1e-8
-
-
-def test_active_set_is_monotone():
-    f = objective(n_members=40, n_rows=400)
-    values = [point.objective for point in ActiveSet().solve(f).trace]
-    assert np.all(np.diff(values) <= 1e-12)
 
 
 def test_solvers_give_exact_zeros():
@@ -183,25 +168,6 @@ def test_auto_follows_its_rule():
         assert resolve_solver("auto", f).name == choice.name
 
 
-def test_a_users_solver_object():
-    class Stay:
-        name = "stay"
-        requires = frozenset()
-
-        def solve(self, objective, start=None):
-            return ProjectedGradient(max_iter=1).solve(objective, start)
-
-    f = objective()
-    assert resolve_solver(Stay(), f).solve(f).n_iterations == 1
-
-
-@pytest.mark.parametrize("tol", [None, 1e-5])
-def test_weights_that_are_all_small_are_kept(tol):
-    f = objective(lam=0.0)
-    found = ActiveSet().solve(f)
-    assert np.array_equal(drop_small_weights(found, f, 1.0, tol=tol).weights, found.weights)
-
-
 def test_slsqp_is_scipys_own():
     """What others are measured against stays what it was."""
     f = objective(n_members=60, n_rows=300)
@@ -246,25 +212,6 @@ def test_members_that_cannot_be_told_apart_leave_one(name, lam):
     same = replace(e, votes=np.full_like(e.votes, 0.7) * e.oob_mask)
     f = Objective(same, LogLoss(), ConcaveQuadratic(lam), prior_mass=0.02)
     assert SOLVERS[name]().solve(f).n_active == 1
-
-
-def test_active_set_leaves_no_dust():
-    for seed in range(5):
-        e = evidence(n_members=40, n_rows=200, seed=seed)
-        hard = Objective(replace(e, votes=(e.votes > 0.5) * 1.0), LogLoss(), ConcaveQuadratic(0.05))
-        weights = ActiveSet().solve(hard).weights
-        assert weights[weights > 0].min() > 1e-5
-
-
-def test_values_beyond_the_precision_are_an_error():
-    e = evidence("squared_error", dtype=np.float32)
-    huge = replace(e, votes=e.votes * np.float32(1e30), target=e.target * 1e30)
-    f = Objective(huge, LOSSES["squared_error"], ConcaveQuadratic(0.0), prior_mass=0.02)
-    with (
-        np.errstate(all="ignore"),
-        pytest.raises(FloatingPointError, match="rescale them, or pass float64"),
-    ):
-        ProjectedGradient().solve(f)
 
 
 def test_solves_in_several_threads_give_the_blas_threads_back():

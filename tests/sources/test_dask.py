@@ -173,12 +173,6 @@ def test_held_out_rows():
         sb.compress(forest, dX, dy, evidence="holdout", **WEIGHTS_ALONE)
 
 
-def test_targets_alone_may_be_on_the_cluster():
-    forest, X, y, _, dy = forest_problem(600, 40)
-    here, there = (sb.compress(forest, X, targets, **WEIGHTS_ALONE) for targets in (y, dy))
-    np.testing.assert_array_equal(here.weights_, there.weights_)
-
-
 def test_bad_input_gets_one_sentence():
     forest, X, y, dX, dy = forest_problem()
     with pytest.raises(ValueError, match="compute_chunk_sizes"):
@@ -202,24 +196,6 @@ def test_bad_input_gets_one_sentence():
         pytest.raises(ValueError, match="must be a whole number of rows"),
     ):
         sb.compress(forest, dX, dy)
-
-
-@pytest.mark.parametrize(
-    ("weight", "words"),
-    [
-        (-np.ones(600), "must not be negative"),
-        (np.full(600, np.nan), "sample_weight holds NaN"),
-        (np.zeros(600), "must not be zero everywhere"),
-        (np.ones(3), "sample_weight has 3"),
-        (da.from_array(-np.ones(600), chunks=100), "must not be negative"),
-        (da.from_array(np.zeros(600), chunks=100), "sample_weight zero"),
-    ],
-)
-def test_bad_weights(weight, words):
-    rng = np.random.default_rng(0)
-    votes, mask = rng.random((600, 5)), rng.random((600, 5)) < 0.9
-    with pytest.raises(ValueError, match=words):
-        sb.fit_weights(*chunked(votes, mask), np.arange(600) % 2, sample_weight=weight)
 
 
 def solved(where):

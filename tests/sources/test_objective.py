@@ -81,16 +81,6 @@ def test_samples_are_rows_of_the_whole(way, weighted):
     assert (face.n_members, face.n_rows <= 20) == (3, True)
 
 
-def test_rows_that_come_in_order_are_sampled_on_the_way():
-    _, stream = pair("generator")
-    stream.value_and_gradient(stream.uniform_weights())
-    assert stream.n_passes == 1
-    assert stream.row_sample(60, 0).n_rows == 60
-    assert stream.n_passes == 1  # kept from the first pass
-    assert stream.row_sample(60, 0).n_rows == 60
-    assert stream.n_passes == 2  # drawn anew
-
-
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("weighted", [False, True])
 def test_rows_no_member_has_out_of_bag(way, weighted):
@@ -123,23 +113,3 @@ def test_nothing_to_judge_by(way):
         f._rows.block = rows
         with pytest.raises((ValueError, NoWeightError), match=said):
             WAYS[way](f).value(interior_point(6))
-
-
-def test_a_block_gives_as_many_rows_as_it_weighs():
-    f = objective(n_rows=1000, n_members=9)
-    weight = np.where(np.arange(1000) < 100, 100.0, 1.0)  # the first tenth has 92 % of it
-    here = Objective(
-        replace(f.evidence, sample_weight=weight, prior=None),
-        f.loss,
-        f.penalty,
-        prior_mass=f.prior_mass,
-    )
-    stream = streamed(here, memory=4 * 150 * f.evidence.nbytes // 1000, block_rows=100)
-    w = interior_point(9)
-    samples = [stream.face_sample(np.arange(9), seed) for seed in range(40)]
-    assert {sample.n_rows for sample in samples} == {150}
-    heavy = [float(s.evidence.sample_weight[s.evidence.sample_weight > 90].sum()) for s in samples]
-    assert np.mean(heavy) == pytest.approx(10_000, rel=0.02)
-    sums = np.array([s.total_weight * s.value(w) for s in samples])
-    truth = here.total_weight * here.value(w)
-    assert abs(sums.mean() - truth) < 4 * sums.std() / np.sqrt(len(sums))

@@ -27,10 +27,8 @@ import typer
 from rich.console import Console
 from rich.progress import Progress
 
-from sparsebag.progress import Event
+from sparsebag.progress import SECONDS_BETWEEN_LINES, Event
 
-LINES_EVERY = 5.0
-"""Seconds between lines on the same step, where there is no terminal for a bar."""
 TrustPickle = Annotated[
     bool,
     typer.Option(
@@ -116,7 +114,7 @@ class Screen:
             return
         if sys.stderr.isatty():
             self._draw(text, number, total)
-        elif text != self._told[0] or time.monotonic() > self._told[1] + LINES_EVERY:
+        elif text != self._told[0] or time.monotonic() > self._told[1] + SECONDS_BETWEEN_LINES:
             self.say(f"{text} {number} of {total} ..." if number else f"{text} ...")
             self._told = text, time.monotonic()
 
@@ -222,6 +220,9 @@ def _told(error: BaseException) -> tuple[str, int]:
         return "interrupted; nothing was left half-written.", 128 + (Stopped.came or signal.SIGINT)
     if isinstance(error, CommandError):
         return str(error), error.code
+    if isinstance(error, ModuleNotFoundError):  # the library's own say what to install
+        name = str(error.name).partition(".")[0]
+        told = f"this needs {name}, which is not installed; run: pip install 'sparsebag[cli]'"
     if isinstance(error, ImportError):
         return told, ExitCode.MISSING_EXTRA
     if isinstance(error, OSError):

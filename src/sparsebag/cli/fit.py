@@ -26,9 +26,6 @@ from sparsebag.cli.data import (
 )
 from sparsebag.deploy.rows import encoded
 
-MOST_CLASSES = 20
-"""Distinct whole numbers in a target beyond which it is taken for a quantity."""
-
 
 class Task(StrEnum):
     """What the target is."""
@@ -192,7 +189,7 @@ def _task_of(written: pd.Series, task: Task) -> tuple[Task, pd.Series]:
     if task is Task.REGRESSION and not numeric:
         raise CommandError(f"the target holds '{y.iloc[0]}', which is no number to regress on.")
     if task is Task.AUTO:
-        few = numeric and y.nunique() <= MOST_CLASSES and bool(np.all(np.mod(y, 1) == 0))
+        few = numeric and y.nunique() <= 20 and bool(np.all(np.mod(y, 1) == 0))
         task = Task.CLASSIFICATION if few or not numeric else Task.REGRESSION
     if task is Task.CLASSIFICATION and numeric and not is_numeric(written):
         as_again = y.map(repr).tolist() == written.tolist()

@@ -13,7 +13,7 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
-from sparsebag.cli.command import CommandError, Data, ExitCode, Model, Screen, TrustPickle
+from sparsebag.cli.command import Data, Model, Screen, TrustPickle
 from sparsebag.cli.data import Table, as_numbers, check_columns, shown
 from sparsebag.cli.models import check_can_be_written, read_compiled, read_ensemble_file
 from sparsebag.deploy.artifact import VERSION
@@ -150,13 +150,8 @@ def _exported(compiled: CompiledEnsemble, to: Form, suffix: str) -> tuple[bytes,
 
         joblib.dump(ensemble, file)
         return file.getvalue(), "A pickle: only load it where you trust the file."
-    try:
-        import skops.io
-    except ImportError:
-        raise CommandError(
-            "a .skops file needs skops (pip install 'sparsebag[cli]'); or name a .joblib file: -o.",
-            ExitCode.MISSING_EXTRA,
-        ) from None
+    import skops.io
+
     skops.io.dump(ensemble, file, compression=zipfile.ZIP_DEFLATED)  # a twentieth of stored
     return file.getvalue(), ""
 

@@ -56,13 +56,8 @@ def read_ensemble_file(path: Path, *, trust_pickle: bool, trusted: Sequence[str]
 
 
 def _from_skops(path: Path, trusted: list[str]) -> Any:
-    try:
-        import skops.io as sio
-    except ImportError:
-        raise CommandError(
-            "reading skops files needs skops; run: pip install 'sparsebag[cli]'.",
-            ExitCode.MISSING_EXTRA,
-        ) from None
+    import skops.io as sio
+
     try:
         unknown = [t for t in sio.get_untrusted_types(file=path) if t not in trusted]
         if not unknown:

@@ -13,10 +13,6 @@ from sparsebag.calibration.calibrator import Calibrator
 from sparsebag.deploy.compiled import CompiledEnsemble
 from sparsebag.deploy.trees import FlatTrees
 
-PROBE_ROWS = 500
-"""Rows every export is tried on before it is handed out."""
-
-
 TOLERANCE = 1e-9
 """Largest difference of an export that matches: sums in another order, other exp and log."""
 
@@ -243,20 +239,20 @@ def width_of_rows(model: CompiledEnsemble) -> int:
     return model.n_features or max(group.n_features for group in model.groups)
 
 
-def probe_rows(model: CompiledEnsemble, seed: int = 0) -> np.ndarray:
+def probe_rows(model: CompiledEnsemble, n_rows: int = 500, seed: int = 0) -> np.ndarray:
     """Rows that tell a wrong export: at thresholds and beside them, missing where allowed.
 
     Parameters
     ----------
     model : CompiledEnsemble
-    seed : int
+    n_rows, seed : int
 
     Returns
     -------
     float32 ndarray of shape (rows, n_features)
     """
     rng = np.random.default_rng(seed)
-    X = rng.normal(size=(PROBE_ROWS, width_of_rows(model))).astype(np.float32)
+    X = rng.normal(size=(n_rows, width_of_rows(model))).astype(np.float32)
     for group in model.groups:
         if not isinstance(group, FlatTrees):
             continue
@@ -266,10 +262,10 @@ def probe_rows(model: CompiledEnsemble, seed: int = 0) -> np.ndarray:
         columns, starts = np.unique(column, return_index=True)
         cuts_of = np.split(cut, starts[1:]) if len(columns) else []
         for feature, cuts in zip(columns, cuts_of, strict=True):
-            chosen = rng.choice(cuts, PROBE_ROWS)
-            side = rng.choice(np.array([-np.inf, np.inf], dtype=np.float32), PROBE_ROWS)
+            chosen = rng.choice(cuts, n_rows)
+            side = rng.choice(np.array([-np.inf, np.inf], dtype=np.float32), n_rows)
             beside = np.nextafter(chosen, side)
-            X[:, feature] = np.where(rng.random(PROBE_ROWS) < 0.5, chosen, beside)
+            X[:, feature] = np.where(rng.random(n_rows) < 0.5, chosen, beside)
     X[~np.isfinite(X)] = 0.0
     X[0] = 0.0  # scores without an intercept are equal there: who wins a draw?
     if model.allow_nan:

@@ -6,9 +6,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
+
+if TYPE_CHECKING:  # files are read where scikit-learn is not installed
+    from sparsebag.evidence.members import Member
 
 BLOCK_ELEMENTS = 2**21
 """Scores or activations held at a time."""
@@ -361,20 +364,6 @@ class StackedNetworks(_ArrayVotes):
         return LINKS[self.link](z)
 
 
-class Voter(Protocol):
-    """What `sparsebag.evidence.members.Member` is."""
-
-    @property
-    def features(self) -> np.ndarray | None:
-        """Columns it reads; None means all."""
-
-    def predict(self, X: Any) -> np.ndarray:
-        """Numbers."""
-
-    def predict_proba(self, X: Any, n_classes: int) -> np.ndarray:
-        """Votes in the ensemble's classes."""
-
-
 @dataclass(frozen=True, eq=False)
 class OtherMembers:
     """Members of any other kind: their own ``predict_proba`` or ``predict``.
@@ -392,7 +381,7 @@ class OtherMembers:
         Classification or regression.
     """
 
-    members: tuple[Voter, ...]
+    members: tuple[Member, ...]
     features: tuple[np.ndarray | None, ...]
     weights: np.ndarray
     n_outputs: int
@@ -445,7 +434,7 @@ class OtherMembers:
                 slices[name] = X.iloc[:, features] if hasattr(X, "iloc") else X[:, features]
             return slices[name]
 
-        def vote(member: Voter, rows: Any) -> np.ndarray:
+        def vote(member: Member, rows: Any) -> np.ndarray:
             if self.is_vote:
                 return member.predict_proba(rows, self.n_outputs)
             return member.predict(rows)[:, None]

@@ -10,9 +10,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-PRIVATE, USUAL = 0o600, 0o666
-"""Permissions of a new file, before the user's umask."""
-
 
 def write_whole(path: Any, content: bytes) -> None:
     """Write a file; a crash or a full disk leaves the old one, never half a new one.
@@ -44,7 +41,8 @@ def whole_file(path: Any) -> Iterator[Any]:
     partial = target.with_name(f".{secrets.token_hex(8)}.part")  # names have a longest length
     try:
         mode = _mode_to_keep(target)
-        with _new_file(partial, USUAL if mode is None else PRIVATE) as file:
+        # A new file is as the umask has it; in place of a private one it is private from the start.
+        with _new_file(partial, 0o666 if mode is None else 0o600) as file:
             if mode is not None:
                 os.chmod(partial, mode)
             yield file

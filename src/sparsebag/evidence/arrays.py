@@ -152,13 +152,7 @@ def vote_dtype(dtype: Any) -> np.dtype[Any]:
     return np.dtype(np.float32 if given.kind == "f" and (native or half) else np.float64)
 
 
-def row_blocks(
-    matrix: Any,
-    n_rows: int | None = None,
-    *,
-    entries: int | None = None,
-    cpu_entries: int | None = None,
-) -> Iterator[slice]:
+def row_blocks(matrix: Any, *, cpu_entries: int | None = None) -> Iterator[slice]:
     """Consecutive row slices of a matrix, sized for its device.
 
     The size depends on the shape and device alone, never on threads, so sums over blocks are
@@ -167,12 +161,8 @@ def row_blocks(
     Parameters
     ----------
     matrix : array of shape (rows, ...)
-    n_rows : int, optional
-        How many rows to cut, where it is a selection of the matrix's; default: all of them.
-    entries : int, optional
-        Entries of a block, where its device's usual number does not suit.
     cpu_entries : int, optional
-        The usual number on the CPU.
+        Entries of a block on the CPU, where the usual number does not suit.
 
     Yields
     ------
@@ -184,11 +174,10 @@ def row_blocks(
     [512, 88]
     """
     on_cpu = str(device(matrix)).startswith("cpu")
-    entries = entries or (cpu_entries or CPU_BLOCK_ENTRIES if on_cpu else ACCELERATOR_BLOCK_ENTRIES)
-    all_rows = int(matrix.shape[0])
-    width = max(1, (size(matrix) or 0) // max(1, all_rows))
+    entries = cpu_entries or CPU_BLOCK_ENTRIES if on_cpu else ACCELERATOR_BLOCK_ENTRIES
+    n_rows = int(matrix.shape[0])
+    width = max(1, (size(matrix) or 0) // max(1, n_rows))
     step = _whole_groups(max(1, entries // width))
-    n_rows = all_rows if n_rows is None else n_rows
     for start in range(0, n_rows, step):
         yield slice(start, min(start + step, n_rows))
 

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import re
 import sys
 import warnings
-from collections.abc import Iterator
-from contextvars import ContextVar
 from types import FrameType
 
 LIBRARY = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
@@ -16,7 +13,6 @@ SEARCHES = f"{os.sep}sklearn{os.sep}model_selection{os.sep}"
 """Where scikit-learn's searches and cross-validations fit, hundreds of times."""
 
 _said_in_a_search: set[tuple[type[Warning], str]] = set()
-_are_held_back: ContextVar[bool] = ContextVar("are_held_back", default=False)
 
 
 def warn_caller(text: str, category: type[Warning] = UserWarning) -> None:
@@ -41,37 +37,13 @@ def warn_caller(text: str, category: type[Warning] = UserWarning) -> None:
     level, frame = 2, sys._getframe(1)
     while frame.f_back is not None and frame.f_code.co_filename.startswith(LIBRARY):
         frame, level = frame.f_back, level + 1
-    if not _are_held_back.get() and _is_in_a_search(frame):
+    if _is_in_a_search(frame):
         # Every fold has figures of its own; a kind of ours says one thing, whatever its words.
         said = category, re.sub(r"[-+\d.]+", "#", text) if category is UserWarning else ""
         if said in _said_in_a_search:
             return
         _said_in_a_search.add(said)
     warnings.warn(text, category, stacklevel=level)
-
-
-@contextlib.contextmanager
-def warnings_held_back() -> Iterator[list[warnings.WarningMessage]]:
-    """Collect the warnings of an attempt, to be said if it counts.
-
-    Yields
-    ------
-    list of warnings
-
-    Examples
-    --------
-    >>> with warnings_held_back() as told:
-    ...     warn_caller("a few rows decide alone.")
-    >>> len(told)
-    1
-    """
-    token = _are_held_back.set(True)
-    try:
-        with warnings.catch_warnings(record=True) as told:
-            warnings.simplefilter("always")
-            yield told
-    finally:
-        _are_held_back.reset(token)
 
 
 def _is_in_a_search(frame: FrameType | None) -> bool:

@@ -21,15 +21,13 @@ from sparsebag.evidence.members import (
     shown,
     take_rows,
 )
-from sparsebag.evidence.on_demand import OnDemandVotes
+from sparsebag.evidence.on_demand import BLOCK_ROWS, OnDemandVotes
 from sparsebag.evidence.training_rows import (
     check_columns,
     check_row_count,
     prove_training_rows,
 )
 
-BLOCK_ROWS = 8192
-"""Rows a member predicts at a time: bounds the copies of X and of its class probabilities."""
 SPREAD_OF_TARGETS_KEPT = 1e-3
 """Votes must resolve the targets' standard deviation this finely, or they are kept in float64."""
 MOST_CLASS_VOTES = 64 << 20
@@ -273,10 +271,7 @@ def encode_target(pool: MemberPool, y: Any) -> np.ndarray:
             "supported)."
         )
     if pool.classes is None:
-        try:
-            floats = values.astype(np.float64)
-        except (TypeError, ValueError) as error:
-            raise ValueError(f"y must hold numbers for regression ({error}).") from error
+        floats = values.astype(np.float64)
         if not np.all(np.isfinite(floats)):
             raise ValueError("y holds NaN or infinity; leave those rows out.")
         return floats

@@ -15,8 +15,8 @@ from sklearn.utils.parallel import Parallel, delayed
 
 from sparsebag.evidence.members import MemberPool, take_rows
 
-MOST_PREDICTED = 8192
-"""Rows a member predicts at a time."""
+BLOCK_ROWS = 8192
+"""Rows a member predicts at a time: bounds the copies of X and of its class probabilities."""
 
 
 class OnDemandVotes:
@@ -134,8 +134,8 @@ class OnDemandVotes:
             unseen = np.arange(len(rows))
             if self._mask is not None:
                 unseen = np.flatnonzero(self._mask[of_all, j])
-            for start in range(0, len(unseen), MOST_PREDICTED):
-                part = unseen[start : start + MOST_PREDICTED]
+            for start in range(0, len(unseen), BLOCK_ROWS):
+                part = unseen[start : start + BLOCK_ROWS]
                 X = take_rows(self._X, of_all[part])
                 proba = self._pool.members[j].predict_proba(X, self._n_classes)
                 votes[:, part, column] = proba.T

@@ -50,14 +50,7 @@ def check_readable(values: Array, name: str) -> None:
     if isinstance(values, np.ma.MaskedArray):
         rows = f"leave out the rows it masks, and pass {name}.data of the others"
         raise ValueError(f"{name} is a masked array of NumPy; {INSTEAD_OF_MASKED.get(name, rows)}.")
-    if not is_torch_array(values):
-        return
-    if values.is_meta:
-        raise ValueError(
-            f"{name} is a tensor on PyTorch's meta device, which holds no values; pass one on the "
-            "CPU or a GPU."
-        )
-    if str(values.layout) != "torch.strided":
+    if is_torch_array(values) and str(values.layout) != "torch.strided":
         raise ValueError(f"{name} is a sparse tensor of PyTorch; pass {name}.to_dense().")
 
 

@@ -17,7 +17,6 @@ from sklearn.metrics import r2_score
 
 from sparsebag.evidence.members import Member, MemberPool, take_rows
 
-TREES_CHECKED = 3
 LEAVES_CHECKED = 100
 """Other rows, or another order, pass one leaf's count by chance, not a hundred of them."""
 ROUNDING = 1e-9
@@ -143,11 +142,12 @@ def prove_training_rows(pool: MemberPool, X: Any, target: np.ndarray) -> str | N
     trees = [j for j, member in enumerate(pool.members) if member.is_tree]
     if not trees:
         return "out-of-bag predictions" if _prove_by_predictions(pool, X, target) else None
-    # The oldest and the newest first: an ensemble grown in two fits differs there.
+    # Three trees at least: the oldest and the newest, where an ensemble grown in two fits differs,
+    # and one of the others.
     order = np.random.default_rng(0).permutation(trees).tolist()
     n_checked, n_leaves = 0, 0
     for j in dict.fromkeys([trees[0], trees[-1], *order]):
-        if n_checked >= TREES_CHECKED and n_leaves >= LEAVES_CHECKED:
+        if n_checked >= 3 and n_leaves >= LEAVES_CHECKED:
             break
         rows, draws = np.unique(pool.in_bag[j], return_counts=True)
         block = take_rows(X, rows)

@@ -248,10 +248,6 @@ class Objective:
         """Objective at the weights."""
         return self.value_and_gradient(weights)[0]
 
-    def loss_value(self, weights: Array) -> float:
-        """The loss alone, without the penalty."""
-        return self.value(weights) - float(self.penalty.value(weights))
-
     def gradient(self, weights: Array) -> Array:
         """Gradient at the weights."""
         return self.value_and_gradient(weights)[1]
@@ -298,10 +294,12 @@ class Objective:
 
         All of them where there are no more; fewer where so many would not fit the memory allowed.
         """
-        if isinstance(self._rows, StreamRows):
-            bytes_a_row = max(1, self.survey.nbytes // self.n_rows)
-            n_rows = min(n_rows, max(1, self._rows.held_bytes // bytes_a_row))
-        return self._in_memory(self._rows.sample(n_rows, seed))
+        return self._in_memory(self._rows.sample(min(n_rows, self.most_rows), seed))
+
+    @property
+    def most_rows(self) -> int:
+        """Rows of a sample that fit the memory allowed; all, where they are not streamed."""
+        return self._rows.most_rows if isinstance(self._rows, StreamRows) else self.n_rows
 
     def face_sample(self, members: Array, seed: int) -> Objective:
         """The same on a face, and on as many rows of a stream as the memory allowed holds."""

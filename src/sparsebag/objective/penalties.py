@@ -32,11 +32,6 @@ class Penalty(Protocol):
         ...
 
 
-def _check_strength(lam: float) -> None:
-    if not (math.isfinite(lam) and lam >= 0):
-        raise ValueError(f"lam must be a finite number that is not negative, got {lam}.")
-
-
 @dataclass(frozen=True)
 class ConcaveQuadratic:
     """``-lam ‖w‖²``, the paper's penalty: concave, so it pushes weights to the corners."""
@@ -44,7 +39,8 @@ class ConcaveQuadratic:
     lam: float
 
     def __post_init__(self) -> None:
-        _check_strength(self.lam)
+        if not (math.isfinite(self.lam) and self.lam >= 0):
+            raise ValueError(f"lam must be a finite number that is not negative, got {self.lam}.")
 
     @property
     def is_convex(self) -> bool:
@@ -63,33 +59,6 @@ class ConcaveQuadratic:
     def hessian_product(self, weights: Array, direction: Array) -> Array:
         """Hessian times a direction."""
         return -2.0 * self.lam * direction
-
-
-@dataclass(frozen=True)
-class L1Norm:
-    """``lam ‖w‖₁``: constant on the simplex, hence useless there (the L1-simplex paradox).
-
-    Kept so that the paradox can be tested and drawn, not to be used.
-    """
-
-    lam: float
-    is_convex: bool = True
-
-    def __post_init__(self) -> None:
-        _check_strength(self.lam)
-
-    def value(self, weights: Array) -> Array:
-        """Penalty of the weights, a scalar."""
-        xp = array_namespace(weights)
-        return self.lam * xp.sum(xp.abs(weights))
-
-    def gradient(self, weights: Array) -> Array:
-        """Gradient, one entry a member (the one-sided derivative at zero, inside the simplex)."""
-        return 0.0 * weights + self.lam
-
-    def hessian_product(self, weights: Array, direction: Array) -> Array:
-        """Hessian times a direction."""
-        return 0.0 * direction
 
 
 @dataclass(frozen=True)

@@ -13,9 +13,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 DRAWS = 1000
-LEVEL = 0.95
-ECE_BINS = 15
-"""As `metrics.expected_calibration_error` has by default."""
 LISTED_ROWS = 20
 CLASSIFICATION = {"log-loss": True, "ECE": True, "Brier": True, "accuracy": False}
 REGRESSION = {"MSE": True, "R²": False}
@@ -133,8 +130,8 @@ def score_changes(
         drawn = np.stack([np.bincount(rng.integers(n, size=n), minlength=n) for _ in range(20)])
         old, new = (_from_means(drawn @ columns / n, before.ndim) for columns in figures)
         differences.append(new - old)
-    tail = (1.0 - LEVEL) / 2.0
-    low, high = np.quantile(np.concatenate(differences), [tail, 1.0 - tail], axis=0).tolist()
+    # 95 % of the draws lie between.
+    low, high = np.quantile(np.concatenate(differences), [0.025, 0.975], axis=0).tolist()
     old_scores, new_scores = scores(target, before), scores(target, after)
     return tuple(
         ScoreChange(name, old_scores[name], new_scores[name], low[i], high[i], lower)
@@ -146,8 +143,11 @@ def _names(said: np.ndarray) -> dict[str, bool]:
     return REGRESSION if said.ndim == 1 else CLASSIFICATION
 
 
-def _row_figures(target: np.ndarray, said: np.ndarray) -> np.ndarray:
-    """Columns whose means over rows make the scores; of classes, the gap of each bin at the end."""
+def _row_figures(target: np.ndarray, said: np.ndarray, n_bins: int = 15) -> np.ndarray:
+    """Columns whose means over rows make the scores; of classes, the gap of each bin at the end.
+
+    Bins are as `metrics.expected_calibration_error` has them by default.
+    """
     if said.ndim == 1:
         centred = target - target.mean()
         return np.column_stack([(said - target) ** 2, centred, centred**2])
@@ -155,8 +155,8 @@ def _row_figures(target: np.ndarray, said: np.ndarray) -> np.ndarray:
     residual = said.copy()
     residual[rows, target] -= 1.0
     correct, confidence = said.argmax(axis=1) == target, said.max(axis=1)
-    gaps = np.zeros((len(target), ECE_BINS))
-    inner = np.linspace(0.0, 1.0, ECE_BINS + 1)[1:-1]
+    gaps = np.zeros((len(target), n_bins))
+    inner = np.linspace(0.0, 1.0, n_bins + 1)[1:-1]
     gaps[rows, np.searchsorted(inner, confidence, side="left")] = correct - confidence
     log_loss = -np.log(np.maximum(said[rows, target], 1e-15))  # as metrics.log_loss clips
     return np.column_stack([log_loss, np.square(residual).sum(axis=1), correct, gaps])

@@ -10,6 +10,7 @@ from sparsebag.objective.objective import Objective
 from sparsebag.solvers.active_set import ActiveSet, suits_active_set
 from sparsebag.solvers.base import Solver
 from sparsebag.solvers.mirror import Mirror
+from sparsebag.solvers.newton import LARGEST_FACE
 from sparsebag.solvers.projected_gradient import ProjectedGradient
 from sparsebag.solvers.slsqp import SLSQP
 
@@ -33,8 +34,9 @@ def select_solver(objective: Objective) -> SolverChoice:
     """Choose a solver for an objective; the first rule that applies wins.
 
     1. The rows are streamed, not in memory: ``mirror``, which reads them four or five times;
-       ``active_set`` for a regression loss on up to 300 members whose columns do not fit the memory
-       allowed: ``mirror`` would run out of passes there.
+       ``active_set`` for up to 300 members where ``mirror`` would run out of passes: a regression
+       loss on columns that do not fit the memory allowed, or a sample there of fewer than 16 rows
+       a member, which says too little of the rest. Newton's steps take 15 to 20 passes.
     2. The loss has no second derivative: ``projected_gradient``.
     3. No prior mass, and rows can lose their last voter: ``active_set``, whose path over the
        prior mass is the only one of ours that does not stall there.
@@ -64,9 +66,13 @@ def select_solver(objective: Objective) -> SolverChoice:
     'active_set'
     """
     if objective.is_streamed:
-        is_stiff = objective.loss.channel == "prediction" and suits_active_set(objective)
-        if is_stiff and not objective.can_hold(objective.n_members):
+        n = objective.n_members
+        newton = "hessian" in objective.provides and n <= LARGEST_FACE
+        is_stiff = newton and objective.loss.channel == "prediction"
+        if is_stiff and not objective.can_hold(n):
             return SolverChoice("active_set", "regression errors make an ill-conditioned problem")
+        if newton and objective.most_rows < 16 * n:
+            return SolverChoice("active_set", "the rows that fit the memory say too little")
         return SolverChoice("mirror", "rows that are streamed should be read few times")
     if "hessian" not in objective.provides:
         return SolverChoice("projected_gradient", "the loss has no second derivative")

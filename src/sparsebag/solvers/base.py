@@ -313,23 +313,20 @@ def one_blas_thread() -> Iterator[None]:
     then cost up to ten times what they save when other work shares the cores. The limit is the
     process's, so solves in several threads share it: the first sets it, the last lifts it.
     """
-    global _n_limited, _limits
     with _limit_lock:
-        _n_limited += 1
-        if _n_limited == 1:
-            _limits = threadpool_limits(limits=1, user_api="blas")
+        _limits.append(_limits[0] if _limits else threadpool_limits(limits=1, user_api="blas"))
     try:
         yield
     finally:
         with _limit_lock:
-            _n_limited -= 1
-            if _n_limited == 0:
-                _limits.restore_original_limits()
+            limit = _limits.pop()
+            if not _limits:
+                limit.restore_original_limits()
 
 
 _limit_lock = threading.Lock()
-_n_limited = 0
-_limits: Any = None
+_limits: list[Any] = []
+"""The limit in force, once for every solve under way."""
 
 
 def check_compatible(solver: Solver, objective: Objective) -> None:

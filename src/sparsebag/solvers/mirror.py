@@ -37,7 +37,7 @@ from sparsebag.objective.objective import Objective
 from sparsebag.objective.penalties import ConcaveQuadratic, Penalty, Tilted
 from sparsebag.solvers.active_set import ActiveSet, suits_active_set
 from sparsebag.solvers.base import Point, Solution, SolveLog, Solver, Status, one_blas_thread
-from sparsebag.solvers.newton import END_STEPS, newton_end
+from sparsebag.solvers.newton import newton_end
 from sparsebag.solvers.projected_gradient import ProjectedGradient
 
 Array = Any
@@ -53,8 +53,6 @@ MOST_FAILURES = 8
 """Rounds in a row that may fail to lower the objective before the solve is called stalled."""
 BATCHES = 32
 """Minibatches the sample is cut into, of 64 rows at least; one stochastic step each."""
-MOST_BENDS = 16
-"""Corrections of a sample's curvature, two a pass; those before were of points far away."""
 PULL_GROWTH = 8.0
 """A round that fails is repeated nearer to the anchor, by so much."""
 
@@ -184,7 +182,7 @@ class _Rounds:
         left = self.solver.max_passes - self.n_passes
         if self.is_exact or left < 3:  # a Hessian, a step, and what all members say of it
             return best
-        most_steps = min(END_STEPS, max(1, left - 3))  # one pass is for small weights, if it can be
+        most_steps = min(4, max(1, left - 3))  # one pass is for small weights, if it can be
         before = self.log.n_evaluations
         ended = newton_end(self.objective, best, self.log, self.goal, most_steps)
         self.n_passes += self.log.n_evaluations - before
@@ -418,7 +416,7 @@ def secant_update(
     true, own = float((has * step).sum()), float((had * step).sum())
     if min(true, own) <= 1e-12 * float((step * step).sum()):  # no curvature: it says nothing
         return bends
-    return (*bends, (has / true**0.5, 1.0), (had / own**0.5, -1.0))[-MOST_BENDS:]
+    return (*bends, (has / true**0.5, 1.0), (had / own**0.5, -1.0))
 
 
 def stochastic_steps(objective: Objective, anchor: Point, log: SolveLog) -> Array:

@@ -23,8 +23,6 @@ LARGEST_FACE = 300
 """Members a dense Hessian may span; above it spectral steps go on emptying members."""
 CHEAP_FACE = 100
 """Members whose Hessian is little beside a descent's passes, whatever the number of members."""
-END_STEPS = 4
-"""Steps a descent may end with, by one Hessian: near the minimum it hardly changes."""
 SUFFICIENT_DECREASE = 1e-4
 """Armijo's constant, the usual value."""
 SMALLEST_BACKTRACK = 1e-10
@@ -32,7 +30,7 @@ SMALLEST_BACKTRACK = 1e-10
 
 
 def newton_end(
-    objective: Objective, point: Point, log: SolveLog, goal: float, most_steps: int = END_STEPS
+    objective: Objective, point: Point, log: SolveLog, goal: float, most_steps: int = 4
 ) -> Point:
     """Newton steps by one Hessian, on the members with weight and those that ask for some.
 
@@ -49,6 +47,7 @@ def newton_end(
     goal : float
         Gap over all members that the end has to meet as well.
     most_steps : int, default 4
+        By one Hessian: near the minimum it hardly changes.
 
     Returns
     -------

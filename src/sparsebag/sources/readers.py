@@ -179,10 +179,13 @@ class ArrayRows(RowStream):
                 f"y has shape {target.shape} for {shape[0]} rows; pass one target a row."
             )
         self._votes, self._mask, self._target, self._about = votes, mask, target, about
+        width = int(np.prod(shape[1:]))
+        self.bytes_a_row = width * (_vote_bytes(votes) + (mask is not None))
         check_readable(sample_weight, "sample_weight")
         weight = tensors_on_host(sample_weight)
         self._weight = check_sample_weight(weight, np.broadcast_to(0.0, shape[:1]))
         self._block_rows = block_rows
+        self.reading_bytes = sum(getattr(values, "reading_bytes", 0) for values in (votes, mask))
         if about.task == "classification" and about.labels is None:
             about.labels = np.unique(target)
         self.task, self.classes, self.has_mask = about.task, about.labels, mask is not None
@@ -200,8 +203,7 @@ class ArrayRows(RowStream):
 
     def blocks(self, block_bytes: int | None = None) -> Iterator[OOBEvidence]:
         """All rows in order."""
-        width = int(np.prod(self._votes.shape[1:]))
-        rows = _rows_of(width, _vote_bytes(self._votes), block_bytes or BLOCK_BYTES)
+        rows = _rows_of(self.bytes_a_row, block_bytes or BLOCK_BYTES)
         rows = min(rows, self._block_rows or rows)
         assert self.n_rows is not None
         for first in range(0, self.n_rows, rows):
@@ -270,19 +272,23 @@ class ParquetRows(RowStream):
             kind = getattr(file.schema_arrow.field("votes").type, "value_type", None)
             if kind is None:
                 raise ValueError(f"{self._path} must hold a list of numbers a row in 'votes'.")
-            self._itemsize = kind.bit_width // 8
-            self.n_rows = file.metadata.num_rows
+            about_file = file.metadata
+            self.n_rows = about_file.num_rows
+            groups = map(about_file.row_group, range(about_file.num_row_groups))
+            # Pages as stored, decompressed, and as Arrow holds a group's columns.
+            self.reading_bytes = 4 * max((group.total_byte_size for group in groups), default=0)
             first = next(file.iter_batches(1, columns=["votes"]), None)
             if first is None:
                 raise ValueError(f"{self._path} has no rows.")
             self.n_members = len(first.column("votes")[0])
+            self.bytes_a_row = self.n_members * (kind.bit_width // 8 + ("oob_mask" in names))
             if about.task == "classification" and about.labels is None:
                 about.labels = np.unique(file.read(columns=["y"]).column("y").to_numpy())
         self.task, self.classes, self.has_mask = about.task, about.labels, "oob_mask" in names
 
     def blocks(self, block_bytes: int | None = None) -> Iterator[OOBEvidence]:
         """All rows in order."""
-        n_rows = _rows_of(self.n_members, self._itemsize, block_bytes or BLOCK_BYTES)
+        n_rows = _rows_of(self.bytes_a_row, block_bytes or BLOCK_BYTES)
         first = 0
         with self._open() as file:
             groups = range(file.metadata.num_row_groups)  # one at a time: Arrow reads ahead
@@ -351,6 +357,7 @@ class GeneratedRows(RowStream):
         if len(_shape(first[0])) < 2:
             about.block(first, "block 0")  # which says what is wrong with it
         self.n_members, self.has_mask = _shape(first[0])[1], first[1] is not None
+        self.bytes_a_row = _bytes_a_row(first)
 
     def blocks(self, block_bytes: int | None = None) -> Iterator[OOBEvidence]:
         """All rows in order; blocks that come larger than so many bytes are cut."""
@@ -456,6 +463,9 @@ class ZarrChunks:
         self._array, self._rows_each = array, max(1, int(array.chunks[0]))
         self.shape, self.dtype = tuple(int(n) for n in array.shape), array.dtype
         self._number, self._held = -1, np.empty(0)
+        # A chunk as stored, decompressed, on the way, and as it is held.
+        chunk = self._rows_each * int(np.prod(self.shape[1:])) * self.dtype.itemsize
+        self.reading_bytes = 4 * chunk
 
     def __getitem__(self, rows: slice) -> np.ndarray:
         start, stop, _ = rows.indices(self.shape[0])
@@ -492,8 +502,7 @@ def _gather(array: Array, rows: np.ndarray) -> np.ndarray:
     """Rows of an array that may only be sliced."""
     if isinstance(array, np.ndarray):
         return on_host(array[rows])
-    width = int(np.prod(array.shape[1:]))
-    each = _rows_of(width, int(getattr(array.dtype, "itemsize", 8)), BLOCK_BYTES // 8)
+    each = _rows_of(_bytes_a_row((array, None)), BLOCK_BYTES // 8)
     firsts = np.unique(rows // each) * each
     parts = (
         on_host(array[first : first + each])[rows[(rows >= first) & (rows < first + each)] - first]
@@ -509,16 +518,21 @@ def _cut(given: tuple[Any, ...], block_bytes: int | None) -> Iterator[tuple[Any,
     if block_bytes is None or len(lengths) != 1 or len(shape) < 2:
         yield given
         return
-    itemsize = int(getattr(getattr(given[0], "dtype", None), "itemsize", 8))
-    rows = _rows_of(int(np.prod(shape[1:])), itemsize, block_bytes)
+    rows = _rows_of(_bytes_a_row(given), block_bytes)
     for first in range(0, shape[0], rows):
         yield tuple(_some_rows(values, slice(first, first + rows)) for values in given)
 
 
-def _rows_of(width: int, itemsize: int, block_bytes: int) -> int:
+def _rows_of(bytes_a_row: int, block_bytes: int) -> int:
     """Rows whose votes and mask take at most so many bytes, a multiple of 8 where possible."""
-    rows = max(1, block_bytes // (max(1, width) * (itemsize + 1)))
+    rows = max(1, block_bytes // max(1, bytes_a_row))
     return rows if rows < 8 else rows - rows % 8
+
+
+def _bytes_a_row(given: tuple[Any, ...]) -> int:
+    """What votes and mask of a row take."""
+    itemsize = int(getattr(getattr(given[0], "dtype", None), "itemsize", 8))
+    return max(1, int(np.prod(_shape(given[0])[1:])) * (itemsize + (given[1] is not None)))
 
 
 def _vote_bytes(votes: Array) -> int:

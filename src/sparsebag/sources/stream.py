@@ -20,6 +20,7 @@ import numpy as np
 from sparsebag.evidence.arrays import on_host
 from sparsebag.evidence.evidence import OOBEvidence, concatenate
 from sparsebag.evidence.members import Task
+from sparsebag.progress import SECONDS_BETWEEN_LINES
 from sparsebag.sources.base import MemoryRows, Source
 from sparsebag.sources.sampling import Reservoir, draw_rows
 
@@ -31,7 +32,6 @@ BLOCK_SHARE = 32
 HELD_SHARE = 4
 """A sample of rows, or some members' columns, may take this part: a sample, columns of it, and the
 copy while either is put together, leave as much again for blocks."""
-PRINT_EVERY_SECONDS = 5.0
 
 
 class RowStream(ABC):
@@ -51,6 +51,10 @@ class RowStream(ABC):
         Whether blocks carry an out-of-bag mask; without one every row is held out.
     can_take : bool
         Whether single rows can be asked for, not only all in order.
+    bytes_a_row : int
+        What votes and mask of a row take in a block.
+    reading_bytes : int
+        Memory that reading takes besides the blocks it gives.
 
     Examples
     --------
@@ -61,6 +65,8 @@ class RowStream(ABC):
     """
 
     can_take: bool = False
+    reading_bytes: int = 0
+    bytes_a_row: int
     n_members: int
     n_rows: int | None
     task: Task
@@ -145,7 +151,8 @@ class StreamRows(Source):
         self, stream: RowStream, memory_limit: int = DEFAULT_MEMORY, verbose: int = 0
     ) -> None:
         self.stream, self.verbose = stream, verbose
-        self.memory = max(SMALLEST_MEMORY, int(COUNTED_SHARE * memory_limit))
+        left = max(memory_limit - stream.reading_bytes, memory_limit // 2)
+        self.memory = max(SMALLEST_MEMORY, int(COUNTED_SHARE * left))
         self.n_members, self.task, self.classes = stream.n_members, stream.task, stream.classes
         self.has_mask = stream.has_mask
         self._functions: tuple[tuple[Callable[..., Any], tuple[Any, ...]], ...] = ()
@@ -160,6 +167,11 @@ class StreamRows(Source):
     def held_bytes(self) -> int:
         """Bytes that a sample, or some members' columns, may take."""
         return max(1, self.memory // HELD_SHARE)
+
+    @property
+    def most_rows(self) -> int:
+        """Rows of a sample that fit there."""
+        return max(1, self.held_bytes // self.stream.bytes_a_row)
 
     def derived(self, function: Callable[..., Any], *args: Any) -> StreamRows:
         """The function is called at every read; a prior it finds is kept."""
@@ -235,10 +247,10 @@ class StreamRows(Source):
         number, told = 0, time.monotonic()
         for number, block in enumerate(self.stream.blocks(self.memory // BLOCK_SHARE), start=1):
             if samples:
-                reservoir = reservoir or Reservoir(self._affordable_rows(block))
+                reservoir = reservoir or Reservoir(self.most_rows)
                 reservoir.add(block)
             yield self._derive(block, number)
-            if self.verbose and time.monotonic() - told >= PRINT_EVERY_SECONDS:
+            if self.verbose and time.monotonic() - told >= SECONDS_BETWEEN_LINES:
                 told = time.monotonic()
                 of = "" if first else f" of {reads.n_blocks}"
                 print(f"[stream] block {number}{of}", file=sys.stderr, flush=True)
@@ -270,9 +282,6 @@ class StreamRows(Source):
                 known = found.prior, None if same else found.sample_weight
                 self._reads.found[number] = known
         return found
-
-    def _affordable_rows(self, block: OOBEvidence) -> int:
-        return max(1, self.held_bytes // max(1, block.nbytes // block.n_rows))
 
 
 class Checkpoint:
