@@ -76,6 +76,8 @@ class Run:
     problem: Problem
     kind: str
     fit_seconds: float
+    known_nodes: int | None = None
+    """Of the tuned forest, where a row of an earlier run says: tuning takes as long as the rest."""
 
     @property
     def classify(self) -> bool:
@@ -117,6 +119,10 @@ class Run:
             best = min(best, (found, params, held_out), key=lambda one: one[0])
         model = new_ensemble(p.task, self.kind, TUNED_TREES, p.seed, **best[1])
         return model.fit(p.X, p.y), best[2]
+
+    @property
+    def tuned_nodes(self) -> int:
+        return self.known_nodes or n_nodes(self.tuned[0].estimators_)
 
     def scores(self, predicted: np.ndarray) -> Row:
         """Losses on the test rows; Brier score or MSE over that of the ensemble as it is."""
@@ -314,7 +320,7 @@ OURS: dict[str, Callable[[Run], Row]] = {
     "n5 uncalibrated": budget(max_nodes=0.05, calibration=None),
     "n5 unrehearsed": budget(max_nodes=0.05, rehearsal=False),
     "k20 members": budget(max_estimators=20, refine=None),
-    "at tuned nodes": lambda run: compressed(run, max_nodes=n_nodes(run.tuned[0].estimators_)),
+    "at tuned nodes": lambda run: compressed(run, max_nodes=run.tuned_nodes),
 }
 METHODS = {**BASELINES, **OURS}
 
@@ -351,14 +357,22 @@ def results_files(path: Path) -> list[Path]:
     return [p for p in (path, *sorted(path.parent.glob(f"{path.stem}_*_of_*.csv"))) if p.exists()]
 
 
+def kept_rows(path: Path) -> dict[tuple[str, ...], dict[str, str]]:
+    """Rows of the results files that did not fail, by their keys."""
+    return {
+        key: row
+        for file in results_files(path)
+        for key, row in ResultsStore(file, COLUMNS, KEY).rows.items()
+        if row["status"] == OK
+    }
+
+
 def finished_rows(path: Path, source: str, keep_stale: bool) -> set[tuple[str, ...]]:
     """Keys of rows that need not be run again."""
     return {
         key
-        for file in results_files(path)
-        for key, row in ResultsStore(file, COLUMNS, KEY).rows.items()
-        if row["status"] == OK
-        and (keep_stale or row["method"] in BASELINES or row["source"] == source)
+        for key, row in kept_rows(path).items()
+        if keep_stale or row["method"] in BASELINES or row["source"] == source
     }
 
 
@@ -366,6 +380,7 @@ def run_all(args: argparse.Namespace) -> None:
     part, of = args.shard
     path, source = args.output, environment()["source"]
     done = finished_rows(path, source, args.keep_stale)
+    known = {k: int(r["n_nodes"]) for k, r in kept_rows(path).items() if r["method"] == "tuned"}
     if of > 1:
         path = path.with_name(f"{path.stem}_{part}_of_{of}.csv")
     store = ResultsStore(path, COLUMNS, KEY)
@@ -379,7 +394,8 @@ def run_all(args: argparse.Namespace) -> None:
         todo = [m for m in args.only if key_of({**job, "method": m}, KEY) not in done]
         if todo:
             try:
-                run = fit(name, kind, seed, args.data_dir)
+                tuned = known.get(key_of({**job, "method": "tuned"}, KEY))
+                run = replace(fit(name, kind, seed, args.data_dir), known_nodes=tuned)
                 for row in rows_of(run, todo, source):
                     store.add({column: rounded(value) for column, value in row.items()})
             except Unavailable as reason:
