@@ -214,7 +214,7 @@ class _SparseBagging(Deployable, MetaEstimatorMixin, BaseEstimator):  # type: ig
         X = X if hasattr(X, "shape") else np.asarray(X)
         validate_data(self, X, skip_check_array=True)
         ensemble = self._fitted_ensemble(X, y, sample_weight, fit_params)
-        pool = read_ensemble(ensemble)
+        pool = self.__dict__.pop("_pool", None) or read_ensemble(ensemble)
         walk = compress_on_cluster if is_dask(X) else compress_pool
         with one_blas_thread():
             found = walk(pool, X, y, settings, sample_weight)

@@ -1,11 +1,13 @@
 """Reading fitted ensembles: every scikit-learn quirk lives here.
 
-To support another kind of ensemble, write a reader and add it to `READERS`.
+To support another kind of ensemble, write a reader and add it to `READERS`; of another library, a
+file in ``readers/``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -25,6 +27,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from sparsebag.evidence.members import (
     FittedMembers,
+    FoldBags,
+    FoldForests,
     InBagRows,
     Member,
     MemberPool,
@@ -35,6 +39,7 @@ from sparsebag.evidence.members import (
     multi_output,
     shown,
 )
+from sparsebag.evidence.readers import library_reader
 
 FORESTS = (
     RandomForestClassifier,
@@ -70,15 +75,15 @@ def read_ensemble(ensemble: Any) -> MemberPool:
         ensemble = ensemble.estimator
     if isinstance(ensemble, (list, tuple)):
         ensemble = FittedMembers(ensemble)
-    for kinds, reader in READERS:
-        if isinstance(ensemble, kinds):
-            pool = reader(ensemble)
-            _check_size(pool)
-            return pool
+    kinds = ((kinds, reader) for kinds, reader in READERS if isinstance(ensemble, kinds))
+    reader = library_reader(ensemble) or next((reader for _, reader in kinds), None)
+    if reader is not None:
+        pool = reader(ensemble)
+        _check_size(pool)
+        return pool
     raise TypeError(
         f"cannot read a {type(ensemble).__name__}; pass a fitted BaggingClassifier/Regressor, "
-        "RandomForest*, ExtraTrees*, Voting*, or a list of fitted models (of a Pipeline or a "
-        "search: the ensemble inside it, with the X it sees)."
+        "RandomForest*, ExtraTrees*, Voting*, or a list of fitted models."
     )
 
 
@@ -134,6 +139,19 @@ def _read_bag(bag: Any) -> MemberPool:
         n_rows=_remembered_rows(bag),
         source=bag,
         can_be_refitted=True,
+    )
+
+
+def _read_folds(folds: FoldForests) -> MemberPool:
+    pools = [_read_forest(forest) for forest in folds.forests]
+    bags = tuple(pool.in_bag for pool in pools)
+    members = tuple(member for pool in pools for member in pool.members)
+    return replace(
+        pools[0],
+        members=members,
+        in_bag=None if folds.rows is None else FoldBags(folds, bags),  # type: ignore[arg-type]
+        no_in_bag="the rows of the folds are unknown",
+        n_rows=None,
     )
 
 
@@ -213,6 +231,7 @@ READERS: tuple[tuple[tuple[type, ...], Callable[[Any], MemberPool]], ...] = (
     (BAGS, _read_bag),
     (VOTERS, _read_voter),
     ((FittedMembers,), _read_list),
+    ((FoldForests,), _read_folds),
 )
 
 
