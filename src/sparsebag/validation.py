@@ -91,8 +91,8 @@ def check_ensemble(ensemble: Any, task: Task | None = None) -> None:
         got = f"the class {name}" if isinstance(ensemble, type) else f"a {name}"
         raise TypeError(
             f"cannot compress {got}; pass a BaggingClassifier/Regressor, RandomForest*, "
-            "ExtraTrees* or Voting*, a forest of XGBoost, LightGBM, imbalanced-learn or treelite, a "
-            "Pipeline or search around one, or a list of fitted models to sparsebag.compress."
+            "ExtraTrees* or Voting*, a forest of XGBoost, LightGBM or imbalanced-learn, a Pipeline "
+            "or search around one, or a list of fitted models to sparsebag.compress."
         )
     if task is not None and is_classification(ensemble) != (task == "classification"):
         own = "regression" if task == "classification" else "classification"

@@ -78,8 +78,9 @@ class Wrapping:
             return self._fold(*rows, take_rows(self.y, kept), fit=False)
 
     def fitted(self) -> Fold:
-        """All rows, by the user's own transformers."""
-        return self._fold(self.X, self.X, self.y, fit=False)
+        """No rows, and the user's own transformers of the targets."""
+        targets = [layer for axis, layer in reversed(self.layers) if axis == "y"]
+        return Fold(None, None, None, tuple(targets))
 
     def _fold(self, X: Any, X_held: Any, y: Any, *, fit: bool) -> Fold:
         targets: list[Any] = []

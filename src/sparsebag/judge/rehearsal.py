@@ -242,7 +242,7 @@ def _scored(
 
 
 def _fold(pool: MemberPool, kept: np.ndarray, held: np.ndarray, *, held_out: bool) -> Fold | None:
-    """Preprocessing that has not seen the held-out rows, where the ensemble is inside a pipeline."""
+    """Preprocessing that has not seen the held-out rows, inside a pipeline."""
     if pool.wrapping is None:
         return None
     found: Fold = pool.wrapping.fitted() if held_out else pool.wrapping.refit(kept, held)

@@ -63,10 +63,9 @@ def read(model: Any) -> MemberPool:
         bases = logit(bases) if n_outputs == 1 else np.asarray(bases - bases.mean())
     n_features = int(learner["learner_model_param"]["num_feature"])
     info = gradient_booster["model"]["tree_info"]
-    made = [
-        _tree(tree, n_features, bases, parallel, c, classes)
-        for tree, c in zip(trees, info, strict=True)
-    ]
+    # A class after the other in the file; in the pool by rounds, whose first trees are alike.
+    rounds = np.argsort(info, kind="stable").reshape(n_outputs, parallel).T.ravel()
+    made = [_tree(trees[j], n_features, bases, parallel, info[j], classes) for j in rounds]
     return pool_of_trees(made, classes, model, leaves_are_shares=False)
 
 
@@ -81,7 +80,8 @@ def _tree(
         strict=True,
     ):
         sets[node] = tree["categories"][first : first + n]
-    base, column, others = bases[output], output, bases
+    base, column = bases[output], output
+    others: np.ndarray | None = bases
     if classes is None or len(bases) == 1:
         column, others = 1, None if classes is None else np.zeros(2)
 
