@@ -27,7 +27,6 @@ from sklearn.utils.validation import check_is_fitted
 
 from sparsebag.evidence.members import (
     FittedMembers,
-    FoldBags,
     FoldForests,
     InBagRows,
     Member,
@@ -88,7 +87,7 @@ def read_ensemble(ensemble: Any) -> MemberPool:
 
 
 def _read_forest(forest: Any) -> MemberPool:
-    _check_fitted(forest)
+    check_fitted(forest)
     if forest.n_outputs_ != 1:
         raise multi_output()
     classes = getattr(forest, "classes_", None)
@@ -108,7 +107,7 @@ def _read_forest(forest: Any) -> MemberPool:
 
 
 def _read_bag(bag: Any) -> MemberPool:
-    _check_fitted(bag)
+    check_fitted(bag)
     classes = getattr(bag, "classes_", None)
     n_features = int(bag.n_features_in_)
     members = []
@@ -143,20 +142,20 @@ def _read_bag(bag: Any) -> MemberPool:
 
 
 def _read_folds(folds: FoldForests) -> MemberPool:
-    pools = [_read_forest(forest) for forest in folds.forests]
-    bags = tuple(pool.in_bag for pool in pools)
+    pools, in_bag = [_read_forest(forest) for forest in folds.forests], None
+    if folds.rows is not None:
+        in_bag = [
+            rows if pool.in_bag is None else rows[pool.in_bag[j]]
+            for pool, rows in zip(pools, folds.rows, strict=True)
+            for j in range(len(pool.members))
+        ]
     members = tuple(member for pool in pools for member in pool.members)
-    return replace(
-        pools[0],
-        members=members,
-        in_bag=None if folds.rows is None else FoldBags(folds, bags),  # type: ignore[arg-type]
-        no_in_bag="the rows of the folds are unknown",
-        n_rows=None,
-    )
+    told = "the rows of the folds are unknown"
+    return replace(pools[0], members=members, in_bag=in_bag, no_in_bag=told, n_rows=None)
 
 
 def _read_voter(voter: Any) -> MemberPool:
-    _check_fitted(voter)
+    check_fitted(voter)
     classes = getattr(voter, "classes_", None)
     return MemberPool(
         members=tuple(Member(e, None, _encoded_columns(e, classes)) for e in voter.estimators_),
@@ -197,7 +196,7 @@ def _read_list(given: FittedMembers) -> MemberPool:
                 f"entry {j} of the list is a {type(model).__name__}, not a model with predict; "
                 "pass the fitted models themselves."
             )
-        _check_fitted(model)
+        check_fitted(model)
     for name in ("estimators_samples", "estimators_features"):
         entries = getattr(given, name)
         if entries is not None and len(entries) != len(models):
@@ -308,7 +307,13 @@ def _remembered_rows(ensemble: Any) -> int | None:
     return None if n_rows is None else int(n_rows)
 
 
-def _check_fitted(model: Any) -> None:
+def check_fitted(model: Any) -> None:
+    """One sentence for a model that is not fitted.
+
+    Parameters
+    ----------
+    model : object
+    """
     try:
         check_is_fitted(model)
     except NotFittedError as error:

@@ -280,32 +280,6 @@ class FoldForests:
         return np.asarray(self.forests[0].classes_)
 
 
-@dataclass(frozen=True)
-class FoldBags:
-    """Rows each tree of `FoldForests` was trained on.
-
-    Attributes
-    ----------
-    forests : FoldForests
-    bags : tuple of RedrawnBags or None
-        Of each forest; None: its trees have seen all rows of their fold.
-    """
-
-    forests: FoldForests
-    bags: tuple[RedrawnBags | None, ...]
-
-    def __len__(self) -> int:
-        return sum(len(forest.estimators_) for forest in self.forests.forests)
-
-    def __getitem__(self, j: int, /) -> np.ndarray:
-        assert self.forests.rows is not None
-        for forest, rows, bags in zip(*vars(self.forests).values(), self.bags, strict=True):
-            if j < len(forest.estimators_):
-                return np.asarray(rows if bags is None else rows[bags[j]])
-            j -= len(forest.estimators_)
-        raise IndexError(j)
-
-
 def with_bags(
     ensemble: Any,
     estimators_samples: Sequence[Any] | None,

@@ -17,7 +17,6 @@ import scipy.sparse as sp
 from sklearn.base import clone
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.compose import TransformedTargetRegressor
-from sklearn.exceptions import NotFittedError
 from sklearn.frozen import FrozenEstimator
 from sklearn.model_selection import check_cv
 from sklearn.model_selection._search import BaseSearchCV
@@ -25,9 +24,8 @@ from sklearn.multiclass import OneVsRestClassifier
 from sklearn.multioutput import MultiOutputClassifier, MultiOutputRegressor
 from sklearn.pipeline import Pipeline
 from sklearn.tree._tree import Tree
-from sklearn.utils.validation import check_is_fitted
 
-from sparsebag.evidence.from_ensemble import FORESTS
+from sparsebag.evidence.from_ensemble import FORESTS, check_fitted
 from sparsebag.evidence.members import FoldForests, take_rows
 
 Transformers = tuple[tuple[str, Any], ...]
@@ -187,7 +185,7 @@ def rewrapped(
     >>> frozen.estimator.alpha
     2.0
     """
-    return _rewrapped(Part(model, X, y), Wrapping(X, y), change)
+    return _walked(Part(model, X, y), Wrapping(X, y), change, None)
 
 
 def innermost(model: Any, X: Any = None, y: Any = None) -> list[tuple[Part, Wrapping]]:
@@ -208,45 +206,28 @@ def innermost(model: Any, X: Any = None, y: Any = None) -> list[tuple[Part, Wrap
     >>> [part.model for part, _ in innermost(FrozenEstimator(Ridge()))]
     [Ridge()]
     """
-    found: list[tuple[Part, Wrapping]] = []
-    pending = [(Part(model, X, y), Wrapping(X, y))]
-    while pending:
-        part, around = pending.pop(0)
-        ways = wrapper_of(part.model)
-        if ways is None:
-            found.append((part, around))
-        else:
-            pending = [(inner, _around(around, part, inner)) for inner in _opened(part)] + pending
-    return found
+    every: list[tuple[Part, Wrapping]] = _walked(
+        Part(model, X, y),
+        Wrapping(X, y),
+        lambda part, around: [(part, around)],
+        lambda model, made: [each for parts in made for each in parts],
+    )
+    return every
 
 
-def _rewrapped(part: Part, around: Wrapping, change: Callable[[Part, Wrapping], Any]) -> Any:
+def _walked(part: Part, around: Wrapping, change: Any, close: Any) -> Any:
     ways = wrapper_of(part.model)
     if ways is None:
         return change(part, around)
-    made = [_rewrapped(p, _around(around, part, p), change) for p in _opened(part)]
-    return ways[1](part.model, made)
-
-
-def _opened(part: Part) -> list[Part]:
-    model = part.model
-    if not isinstance(model, FrozenEstimator):
-        try:
-            check_is_fitted(model)
-        except NotFittedError:
-            raise NotFittedError(
-                f"this {type(model).__name__} is not fitted; fit it first."
-            ) from None
-    opened: list[Part] = wrapper_of(model)[0](part)
-    return opened
-
-
-def _around(around: Wrapping, outer: Part, inner: Part) -> Wrapping:
-    """What is around an inner part; of several outputs its own targets are the user's."""
-    y = around.y
-    if not inner.layer and inner.y is not outer.y:
-        y = inner.y
-    return replace(around, y=y, layers=(*around.layers, *inner.layer))
+    if not isinstance(part.model, FrozenEstimator):
+        check_fitted(part.model)
+    made = []
+    for inner in ways[0](part):
+        # Of several outputs a part's own targets are the user's.
+        y = around.y if inner.layer or inner.y is part.y else inner.y
+        inside = replace(around, y=y, layers=(*around.layers, *inner.layer))
+        made.append(_walked(inner, inside, change, close))
+    return (close or ways[1])(part.model, made)
 
 
 # -- each kind, opened and closed ---------------------------------------------------------------
@@ -266,12 +247,6 @@ def _open_pipeline(part: Part) -> list[Part]:
     return [Part(pipe[-1], X, part.y, (("X", head),))]
 
 
-def _close_pipeline(pipe: Any, made: list[Any]) -> Any:
-    out = copy(pipe)
-    out.steps = [*pipe.steps[:-1], (pipe.steps[-1][0], made[0])]
-    return out
-
-
 def _open_search(part: Part) -> list[Part]:
     if not hasattr(part.model, "best_estimator_"):
         raise TypeError(
@@ -279,10 +254,6 @@ def _open_search(part: Part) -> list[Part]:
             "estimator that you fitted with its best_params_."
         )
     return [replace(part, model=part.model.best_estimator_)]
-
-
-def _close_search(search: Any, made: list[Any]) -> Any:
-    return _with(search, best_estimator_=made[0])
 
 
 def _open_target(part: Part) -> list[Part]:
@@ -297,26 +268,10 @@ def _open_target(part: Part) -> list[Part]:
     return [Part(part.model.regressor_, part.X, y, (("y", transformer),))]
 
 
-def _close_target(model: Any, made: list[Any]) -> Any:
-    return _with(model, regressor_=made[0], regressor=clone(made[0]))
-
-
-def _open_frozen(part: Part) -> list[Part]:
-    return [replace(part, model=part.model.estimator)]
-
-
-def _close_frozen(model: Any, made: list[Any]) -> Any:
-    return FrozenEstimator(made[0])
-
-
 def _open_multi_output(part: Part) -> list[Part]:
     models = part.model.estimators_
     columns = _target_columns(part.y, len(models))
     return [Part(m, part.X, y) for m, y in zip(models, columns, strict=True)]
-
-
-def _close_multi_output(model: Any, made: list[Any]) -> Any:
-    return _with(model, estimators_=made, estimator=clone(made[0]))
 
 
 def _open_one_vs_rest(part: Part) -> list[Part]:
@@ -356,10 +311,6 @@ def _open_calibrated(part: Part) -> list[Part]:
         folds = check_cv(model.cv, part.y, classifier=True).split(part.X, part.y)
         rows = tuple(train for train, _ in folds)
     return [replace(part, model=FoldForests(tuple(inner), rows))]
-
-
-def _close_calibrated(model: Any, made: list[Any]) -> Any:
-    return made[0]
 
 
 def _open_outputs(part: Part) -> list[Part]:
@@ -409,11 +360,27 @@ def _with(model: Any, **attributes: Any) -> Any:
 
 
 WRAPPERS: tuple[tuple[tuple[type, ...], Callable[[Part], list[Part]], Callable[..., Any]], ...] = (
-    ((Pipeline,), _open_pipeline, _close_pipeline),
-    ((BaseSearchCV,), _open_search, _close_search),
-    ((TransformedTargetRegressor,), _open_target, _close_target),
-    ((FrozenEstimator,), _open_frozen, _close_frozen),
-    ((MultiOutputClassifier, MultiOutputRegressor), _open_multi_output, _close_multi_output),
+    (
+        (Pipeline,),
+        _open_pipeline,
+        lambda m, made: _with(m, steps=[*m.steps[:-1], (m.steps[-1][0], made[0])]),
+    ),
+    ((BaseSearchCV,), _open_search, lambda m, made: _with(m, best_estimator_=made[0])),
+    (
+        (TransformedTargetRegressor,),
+        _open_target,
+        lambda m, made: _with(m, regressor_=made[0], regressor=clone(made[0])),
+    ),
+    (
+        (FrozenEstimator,),
+        lambda part: [replace(part, model=part.model.estimator)],
+        lambda m, made: FrozenEstimator(made[0]),
+    ),
+    (
+        (MultiOutputClassifier, MultiOutputRegressor),
+        _open_multi_output,
+        lambda m, made: _with(m, estimators_=made, estimator=clone(made[0])),
+    ),
     ((OneVsRestClassifier,), _open_one_vs_rest, _close_one_vs_rest),
-    ((CalibratedClassifierCV,), _open_calibrated, _close_calibrated),
+    ((CalibratedClassifierCV,), _open_calibrated, lambda m, made: made[0]),
 )

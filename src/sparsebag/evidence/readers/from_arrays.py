@@ -70,7 +70,7 @@ def category_split(
     return Split(*node)
 
 
-def score_leaf(score: float, weight: float, column: int, others: np.ndarray | None) -> Leaf:
+def score_leaf(score: float, weight: float, column: int, others: np.ndarray) -> Leaf:
     """A leaf of a tree that adds to one class's score, as shares of all classes.
 
     Its own share p is the softmax of the score beside the other classes' base scores. With C > 2
@@ -82,8 +82,8 @@ def score_leaf(score: float, weight: float, column: int, others: np.ndarray | No
     score, weight : float
     column : int
         The class; of two classes the second.
-    others : ndarray of shape (C,) or None
-        Base scores of all classes; None: a regression, and the score is the value.
+    others : ndarray of shape (C,)
+        Base scores of all classes.
 
     Returns
     -------
@@ -94,8 +94,6 @@ def score_leaf(score: float, weight: float, column: int, others: np.ndarray | No
     >>> score_leaf(0.0, 1.0, 1, np.zeros(2)).value.tolist()
     [0.5, 0.5]
     """
-    if others is None:
-        return Leaf(np.array([score]), weight)
     n = len(others)
     share = float(expit(score - logsumexp(np.delete(others, column))))
     share = 1.0 / n + (n - 1) * (share - 1.0 / n)
@@ -105,7 +103,11 @@ def score_leaf(score: float, weight: float, column: int, others: np.ndarray | No
 
 
 def built_tree(
-    root: Any, look: Callable[[Any], Leaf | Split], n_features: int, classes: Any, **params: Any
+    root: Any,
+    look: Callable[[Any], Leaf | Split],
+    n_features: int,
+    classes: Any,
+    monotonic: Any = None,
 ) -> Any:
     """A scikit-learn tree with the nodes of another.
 
@@ -117,8 +119,8 @@ def built_tree(
     n_features : int
     classes : array or None
         None for regression.
-    **params : dict
-        Of the scikit-learn tree, such as ``monotonic_cst``.
+    monotonic : sequence of int, optional
+        Signs of the constraints that the tree was grown under.
 
     Returns
     -------
@@ -176,7 +178,8 @@ def built_tree(
     deepest = max(depth for *_, depth in found)
     counts = {"max_depth": deepest, "node_count": len(found), "nodes": nodes}
     tree.__setstate__({**state, **counts, "values": np.ascontiguousarray(values[:, None, :])})
-    out = (DecisionTreeRegressor if classes is None else DecisionTreeClassifier)(**params)
+    kind = DecisionTreeRegressor if classes is None else DecisionTreeClassifier
+    out = kind(monotonic_cst=monotonic)
     out.tree_, out.n_features_in_, out.n_outputs_ = tree, n_features, 1
     out.max_features_ = n_features
     if classes is not None:
@@ -201,15 +204,14 @@ def pool_of_trees(trees: list[Any], classes: Any, source: Any, **known: Any) -> 
     MemberPool
     """
     columns = None if classes is None else np.arange(len(classes))
-    library = type(source).__module__.partition(".")[0]
-    fields: dict[str, Any] = {"in_bag": None, "no_in_bag": f"{library} does not keep its bags"}
     return MemberPool(
         members=tuple(Member(tree, None, columns) for tree in trees),
         task="regression" if classes is None else "classification",
         classes=classes,
+        in_bag=None,
         input_kind="tree",
         n_features=trees[0].n_features_in_,
         n_rows=None,
         source=source,
-        **(fields | known),
+        **known,
     )
