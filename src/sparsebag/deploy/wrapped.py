@@ -231,7 +231,11 @@ def to_onnx(model: Any, X: Any = None, path: Any = None) -> Any:
         export = PipelineOnnx(_merged(make_pipeline(*heads), X, ensemble), ensemble)
         predict = model.predict if ensemble.model.classes is None else model.predict_proba
         own = np.asarray(predict(X), dtype=float)
-        near = np.isclose(export.predict(X), own, rtol=1e-3, atol=1e-3).reshape(len(own), -1)
+        try:
+            found = export.predict(X)
+        except Exception as error:  # an operator that ONNX Runtime lacks, a locale, anything
+            raise NotExportable(f"ONNX Runtime cannot run the graph: {_told(error)}.") from None
+        near = np.isclose(found, own, rtol=1e-3, atol=1e-3).reshape(len(own), -1)
         if np.mean(~near.all(axis=1)) > ROWS_EXCUSED:
             raise NotExportable("skl2onnx's form of the steps before the last predicts otherwise.")
     if path is not None:
@@ -253,8 +257,8 @@ def _merged(head: Any, X: Any, ensemble: OnnxExport) -> Any:
     try:
         first = convert(head, _as_single(X[:1]), target_opset={"": OPSET, "ai.onnx.ml": 3})
     except Exception as error:  # skl2onnx raises anything
-        told = " ".join(str(error).split())[:200]
-        raise NotExportable(f"skl2onnx cannot convert the steps before the last: {told}") from None
+        told = _told(error)
+        raise NotExportable(f"skl2onnx cannot convert the steps before the last: {told}.") from None
     first = compose.add_prefix(first, "head_", rename_inputs=False)
     kind = ensemble.graph.graph.input[0].type.tensor_type.elem_type
     last = first.graph.output[0].name
@@ -268,6 +272,10 @@ def _merged(head: Any, X: Any, ensemble: OnnxExport) -> Any:
     first.opset_import.extend(helper.make_opsetid(*pair) for pair in versions.items())
     first.ir_version = IR_VERSION
     return compose.merge_models(first, ensemble.graph, [("head_numbers", "X")])
+
+
+def _told(error: Exception) -> str:
+    return " ".join(str(error).split())[:200].rstrip(".")
 
 
 def _as_single(X: Any) -> Any:

@@ -74,8 +74,9 @@ def score_leaf(score: float, weight: float, column: int, others: np.ndarray) -> 
     """A leaf of a tree that adds to one class's score, as shares of all classes.
 
     Its own share p is the softmax of the score beside the other classes' base scores. With C > 2
-    classes one tree of C speaks of a class, so p's distance from 1/C counts C - 1 times: then the
-    mean over all trees is the mean of p over the trees of each class, but for one constant.
+    classes the others fall together by as much as it rises, and one tree of C speaks of a class, so
+    p's distance from 1/C counts C - 1 times: then the mean over all trees is the mean of p over the
+    trees of each class, but for one constant.
 
     Parameters
     ----------
@@ -95,7 +96,8 @@ def score_leaf(score: float, weight: float, column: int, others: np.ndarray) -> 
     [0.5, 0.5]
     """
     n = len(others)
-    share = float(expit(score - logsumexp(np.delete(others, column))))
+    rises = (score - others[column]) / (n - 1) if n > 2 else 0.0
+    share = float(expit(score + rises - logsumexp(np.delete(others, column))))
     share = 1.0 / n + (n - 1) * (share - 1.0 / n)
     value = np.full(n, (1.0 - share) / (n - 1))
     value[column] = share
