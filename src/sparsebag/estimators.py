@@ -135,7 +135,9 @@ class _SparseBagging(Deployable, MetaEstimatorMixin, BaseEstimator):  # type: ig
     n_features_in_ : int
         Number of columns seen in ``fit``.
     feature_names_in_ : ndarray
-        Their names, where X had string names.
+        Their names, where X had string names. Tables are matched by them.
+    feature_importances_ : ndarray of shape (n_features_in_,)
+        As of scikit-learn's forests, of the kept trees; only where all members are trees.
     """
 
     _task: Task

@@ -214,6 +214,16 @@ def to_onnx(model: Any, X: Any = None, path: Any = None) -> Any:
     -------
     OnnxExport or PipelineOnnx
         With ``graph`` and ``predict(X)``.
+
+    Examples
+    --------
+    >>> import sparsebag as sb
+    >>> from sklearn.datasets import load_diabetes
+    >>> from sklearn.ensemble import RandomForestRegressor
+    >>> X, y = load_diabetes(return_X_y=True)
+    >>> small = sb.compress(RandomForestRegressor(20, random_state=0).fit(X, y), X, y)
+    >>> bool(np.allclose(sb.to_onnx(small).predict(X), small.predict(X)))
+    True
     """
     if wrapper_of(model) is None:
         return model.to_onnx(path)
