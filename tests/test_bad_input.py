@@ -377,7 +377,10 @@ TYPE_ERRORS = [
     (fit_weights(loss=3), "loss must be a name or an object"),
     (fit_weights(solver=3), "solver must be a name or an object"),
     (compress_list(TREES[0], ("tree", TREES[0])), "entry 1 of the list is a tuple, not a model"),
-    (compress_list(DecisionTreeClassifier, TREES[0]), "entry 0 of the list is a ABCMeta, not a model"),
+    (
+        compress_list(DecisionTreeClassifier, TREES[0]),
+        "entry 0 of the list is a ABCMeta, not a model",
+    ),
     *[
         (lambda call=call, given=given: call(given, X, Y), "call sparsebag.compress")
         for call in (sb.fit_weights, sb.stream_rows)

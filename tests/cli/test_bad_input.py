@@ -50,13 +50,16 @@ TABLES = {
     ),
     "alone": ("target\n1\n0\n", "no column but 'target'"),
     "constant": ("a,target\n1,x\n2,x\n", "every row has the same target"),
-    "binary": (b"\x00\xff\xfe\x01" * 40, "'bad.csv' is no text in utf-8; name its encoding: --encoding"),
+    "binary": (
+        b"\x00\xff\xfe\x01" * 40,
+        "'bad.csv' is no text in utf-8; name its encoding: --encoding",
+    ),
     "latin-1": ("a,target\n1,é\n2,x\n".encode("latin-1"), "is no text in utf-8"),
     "half gzip": (b"\x1f\x8b\x08\x00\x00\x00", "not a sound CSV table"),
     "semicolons": ("a;b;target\n1;2;0\n", "seems to separate its columns by ';'"),
     "prose": (
         "a,b,target\n" + "".join(f"name {i},{i},{i % 2}\n" for i in range(60)),
-        "60 different texts in 60 rows, so it is a date, a key or prose and no category. Turn it in",
+        "60 different texts in 60 rows, so it is a date, a key or prose and no category. Turn",
     ),
 }
 
