@@ -15,14 +15,7 @@ import pandas as pd
 import typer
 
 from sparsebag.cli.command import CommandError, Data, ExitCode, Jobs, Screen, TrustPickle
-from sparsebag.cli.data import (
-    Written,
-    as_numbers,
-    check_columns,
-    check_readable,
-    read_rows,
-    typed,
-)
+from sparsebag.cli.data import Written, as_numbers, check_columns, check_readable, read_rows, typed
 from sparsebag.cli.models import check_can_be_stored, check_can_be_written, read_ensemble_file
 from sparsebag.deploy.artifact import save
 from sparsebag.deploy.rows import Categories

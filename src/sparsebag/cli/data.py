@@ -22,7 +22,7 @@ import pyarrow as pa
 import pyarrow.parquet
 import typer
 
-from sparsebag.cli.command import CommandError, ExitCode, one_line
+from sparsebag.cli.command import CommandError, one_line
 from sparsebag.deploy.rows import Categories
 
 PARQUET = (".parquet", ".pq")
@@ -45,18 +45,9 @@ class Written:
     sep: Annotated[str, typer.Option(help="What separates columns of CSV: ';' or '\\t'.")] = ","
     encoding: Annotated[str, typer.Option(help="Of CSV, such as latin-1.")] = "utf-8"
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "sep", self.sep.replace("\\t", "\t"))
-        try:
-            known = len(self.sep) == 1 and "".encode(self.encoding) is not None
-        except LookupError:
-            known = False
-        if not known:
-            raise CommandError(
-                f"--sep '{self.sep}' must be one character, and --encoding '{self.encoding}' one "
-                "that Python knows.",
-                ExitCode.USAGE,
-            )
+    def rows(self, path: Path) -> _CsvRows:
+        """The rows of a file."""
+        return _CsvRows(path, self)
 
 
 class Table:
@@ -75,11 +66,8 @@ class Table:
         self.path, self.is_parquet = path, path.suffix.lower() in PARQUET
         self._source: Any = None
         with self._one_sentence():
-            self._source = (
-                pyarrow.parquet.ParquetFile(path)
-                if self.is_parquet
-                else _CsvRows(path, self._written)
-            )
+            opened: Any = pyarrow.parquet.ParquetFile if self.is_parquet else self._written.rows
+            self._source = opened(path)
             names = self._source.schema_arrow.names if self.is_parquet else self._source.columns
             self.columns: list[str] = [str(name) for name in names]
             self._check_names()
@@ -124,7 +112,7 @@ class Table:
     ) -> Any:
         return pd.read_csv(
             self._source,
-            sep=self._written.sep,
+            sep=self._written.sep.replace("\\t", "\t"),
             header=None,
             names=self.columns,
             index_col=False,
@@ -140,12 +128,13 @@ class Table:
     def _one_sentence(self) -> Iterator[None]:
         """Whatever is wrong with a table is one sentence."""
         unsound = (pa.ArrowException, pd.errors.ParserError, csv.Error, EOFError, zlib.error)
+        no_such = (LookupError, TypeError)  # encoding or separator
         try:
             yield
         except UnicodeDecodeError:
             told = f"is no text in {self._written.encoding}; name its encoding: --encoding latin-1"
             raise CommandError(f"'{self.path}' {told}.") from None
-        except unsound as error:
+        except (*unsound, *no_such) as error:
             kind = "Parquet" if self.is_parquet else "CSV"
             told = f"is not a sound {kind} table: {one_line(error).rstrip('.')[:300]}"
             raise CommandError(f"'{self.path}' {told}.") from None
@@ -166,7 +155,7 @@ class _CsvRows(io.TextIOBase):
         # A byte-order mark is no part of the first column's name.
         encoding = {"utf-8": "utf-8-sig", "utf8": "utf-8-sig"}.get(written.encoding.lower())
         self._encoding = encoding or written.encoding
-        self._rows = csv.reader(self._lines(path), delimiter=written.sep)
+        self._rows = csv.reader(self._lines(path), delimiter=written.sep.replace("\\t", "\t"))
         self.columns = next(self._rows, [])
         self._taken.clear()
 

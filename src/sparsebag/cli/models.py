@@ -6,6 +6,7 @@ import os
 import zipfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -183,25 +184,6 @@ def check_can_be_stored(ensemble: Any) -> None:
         )
 
 
-class WholeModel:
-    """A Pipeline or another model around a compressed one, as `sparsebag predict` calls it."""
-
-    categories = None
-
-    def __init__(self, model: Any) -> None:
-        self.model, self.classes = model, getattr(model, "classes_", None)
-        self.feature_names = getattr(model, "feature_names_in_", None)
-        self.n_features = getattr(model, "n_features_in_", None)
-
-    def predict(self, X: Any, n_jobs: int) -> Any:
-        """Labels, or numbers."""
-        return self.model.predict(X)
-
-    def predict_proba(self, X: Any, n_jobs: int) -> Any:
-        """Probabilities."""
-        return self.model.predict_proba(X)
-
-
 def read_compiled(path: Path, *, trust_pickle: bool = False, whole: bool = False) -> Any:
     """A compressed model from its ``.sbag`` file; pickled members only where they are trusted."""
     check_readable(path)
@@ -216,7 +198,15 @@ def read_compiled(path: Path, *, trust_pickle: bool = False, whole: bool = False
             f"'{path}' holds a whole {type(model).__name__}, which only `sparsebag predict` and "
             "sparsebag.load in Python read."
         )
-    return WholeModel(model)
+    return SimpleNamespace(
+        is_whole=True,
+        classes=getattr(model, "classes_", None),
+        feature_names=getattr(model, "feature_names_in_", None),
+        n_features=getattr(model, "n_features_in_", None),
+        categories=None,
+        predict=lambda X, n_jobs: model.predict(X),
+        predict_proba=lambda X, n_jobs: model.predict_proba(X),
+    )
 
 
 def check_can_be_written(path: Path | None, *, unlike: tuple[Path | None, ...] = ()) -> None:

@@ -26,7 +26,7 @@ from sparsebag.cli.data import (
     check_columns,
     shown,
 )
-from sparsebag.cli.models import WholeModel, check_can_be_written, read_compiled
+from sparsebag.cli.models import check_can_be_written, read_compiled
 from sparsebag.deploy.whole_file import whole_file
 
 STDOUT = Path("-")
@@ -73,7 +73,7 @@ def predict(
     table = Table(data, written)
     features, unknown = _features(compiled, table, kept), UnknownTexts(compiled.categories)
     numbers = [name for name in features if name not in unknown.known]
-    numbers = [] if isinstance(compiled, WholeModel) else numbers
+    numbers = [] if hasattr(compiled, "is_whole") else numbers  # it may read text
     batches = table.batches(
         [*dict.fromkeys([*features, *kept])],
         as_written=[name for name in kept if name not in features],

@@ -46,5 +46,4 @@ def export_shap(vote: WeightedVote) -> dict[str, Any]:
                 "node_sample_weight": tree.weighted_n_node_samples,
             }
         )
-    types = {"input_dtype": np.float32, "internal_dtype": np.float64}
-    return {"trees": trees, "tree_output": "raw_value", "base_offset": 0.0, **types}
+    return {"trees": trees, "input_dtype": np.float32, "internal_dtype": np.float64}

@@ -5,8 +5,6 @@ from __future__ import annotations
 import io
 import zipfile
 from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -26,7 +24,7 @@ from sparsebag.evidence.wrappers import innermost, rewrapped, wrapper_of
 class _Deployed(BaseEstimator):  # type: ignore[misc]
     """A compiled ensemble as the last step of a model that was read from a file."""
 
-    def __init__(self, model: CompiledEnsemble | int) -> None:
+    def __init__(self, model: Any) -> None:
         self.model = model
 
     def fit(self, X: Any, y: Any) -> Any:
@@ -35,8 +33,7 @@ class _Deployed(BaseEstimator):  # type: ignore[misc]
 
     def predict(self, X: Any) -> np.ndarray:
         """As the compiled ensemble predicts."""
-        assert isinstance(self.model, CompiledEnsemble)
-        return self.model.predict(X)
+        return np.asarray(self.model.predict(X))
 
     def __sklearn_is_fitted__(self) -> bool:
         return True
@@ -47,8 +44,7 @@ class DeployedClassifier(ClassifierMixin, _Deployed):  # type: ignore[misc]
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """Class probabilities."""
-        assert isinstance(self.model, CompiledEnsemble)
-        return self.model.predict_proba(X)
+        return np.asarray(self.model.predict_proba(X))
 
     @property
     def classes_(self) -> Any:
@@ -165,29 +161,12 @@ def to_sklearn(model: Any) -> Any:
     return rewrapped(model, lambda part, around: part.model.to_sklearn())
 
 
-@dataclass(frozen=True)
-class PipelineOnnx:
-    """An ONNX graph of a whole pipeline.
-
-    Attributes
-    ----------
-    graph : onnx.ModelProto
-        One input a column of a table, or ``X``; outputs as of `OnnxExport`.
-    ensemble : OnnxExport
-        Its last part.
-    """
-
-    graph: Any
-    ensemble: OnnxExport
-
-    @cached_property
-    def session(self) -> Any:
-        """An ONNX Runtime session on one thread."""
-        return OnnxExport(self.graph, self.ensemble.model).session
+class PipelineOnnx(OnnxExport):
+    """An ONNX graph of a whole pipeline: one input a column of a table, or ``X``."""
 
     def predict(self, X: Any) -> np.ndarray:
         """Probabilities, or numbers (regression), by ONNX Runtime."""
-        is_vote, feed = self.ensemble.model.classes is not None, {}
+        is_vote, feed = self.model.classes is not None, {}
         for each in self.session.get_inputs():
             column = np.asarray(X[each.name] if hasattr(X, "columns") else X)
             is_text = each.type == "tensor(string)"
@@ -235,16 +214,21 @@ def to_onnx(model: Any, X: Any = None, path: Any = None) -> Any:
             "sparsebag.compress returned in it, one by one."
         )
     ensemble = export_onnx(parts[0][0].model.compile())
-    if not heads:
-        export: Any = ensemble
-    else:
-        export = PipelineOnnx(_merged(make_pipeline(*heads), X, ensemble), ensemble)
-        predict = model.predict if ensemble.model.classes is None else model.predict_proba
-        own = np.asarray(predict(X), dtype=float)
+    export = ensemble
+    if heads:
+        if X is None:
+            raise ValueError("the graph of a Pipeline needs a few rows: to_onnx(model, X, path).")
         try:
+            graph = _merged(make_pipeline(*heads), X, ensemble)
+            export = PipelineOnnx(graph, ensemble.model)
             found = export.predict(X)
-        except Exception as error:  # an operator that ONNX Runtime lacks, a locale, anything
-            raise NotExportable(f"ONNX Runtime cannot run the graph: {_told(error)}.") from None
+        except ImportError:
+            raise
+        except Exception as error:  # an operator that one of them lacks, a locale, anything
+            told = " ".join(str(error).split())[:200].rstrip(".")
+            raise NotExportable(f"the steps before the last have no ONNX form: {told}.") from None
+        predict = model.predict if export.model.classes is None else model.predict_proba
+        own = np.asarray(predict(X), dtype=float)
         near = np.isclose(found, own, rtol=1e-3, atol=1e-3).reshape(len(own), -1)
         if np.mean(~near.all(axis=1)) > ROWS_EXCUSED:
             raise NotExportable("skl2onnx's form of the steps before the last predicts otherwise.")
@@ -255,8 +239,6 @@ def to_onnx(model: Any, X: Any = None, path: Any = None) -> Any:
 
 def _merged(head: Any, X: Any, ensemble: OnnxExport) -> Any:
     """The graph of a head that skl2onnx made, before that of an ensemble."""
-    if X is None:
-        raise ValueError("the graph of a Pipeline needs a few rows: to_onnx(model, X, path).")
     try:
         from onnx import compose, helper
         from skl2onnx import to_onnx as convert
@@ -264,11 +246,7 @@ def _merged(head: Any, X: Any, ensemble: OnnxExport) -> Any:
         raise ImportError(
             "exporting a Pipeline to ONNX needs skl2onnx; pip install 'sparsebag[onnx]'."
         ) from error
-    try:
-        first = convert(head, _as_single(X[:1]), target_opset={"": OPSET, "ai.onnx.ml": 3})
-    except Exception as error:  # skl2onnx raises anything
-        told = _told(error)
-        raise NotExportable(f"skl2onnx cannot convert the steps before the last: {told}.") from None
+    first = convert(head, _as_single(X[:1]), target_opset={"": OPSET, "ai.onnx.ml": 3})
     first = compose.add_prefix(first, "head_", rename_inputs=False)
     kind = ensemble.graph.graph.input[0].type.tensor_type.elem_type
     last = first.graph.output[0].name
@@ -282,10 +260,6 @@ def _merged(head: Any, X: Any, ensemble: OnnxExport) -> Any:
     first.opset_import.extend(helper.make_opsetid(*pair) for pair in versions.items())
     first.ir_version = IR_VERSION
     return compose.merge_models(first, ensemble.graph, [("head_numbers", "X")])
-
-
-def _told(error: Exception) -> str:
-    return " ".join(str(error).split())[:200].rstrip(".")
 
 
 def _as_single(X: Any) -> Any:

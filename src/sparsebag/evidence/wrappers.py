@@ -13,7 +13,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 from sklearn.base import clone
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.compose import TransformedTargetRegressor
@@ -29,6 +28,7 @@ from sparsebag.evidence.from_ensemble import FORESTS, check_fitted
 from sparsebag.evidence.members import FoldForests, take_rows
 
 Transformers = tuple[tuple[str, Any], ...]
+"""Of ``"X"`` or of ``"y"``, outermost first."""
 
 
 @dataclass(frozen=True)
@@ -66,13 +66,8 @@ class Wrapping:
         try:
             return self._fold(*rows, take_rows(self.y, kept), fit=True)
         except ValueError as error:
-            told = str(error).splitlines()[0]
-            warnings.warn(
-                f"the preprocessing cannot be fitted to part of the rows ({told}), so the "
-                "rehearsal uses yours as it is.",
-                UserWarning,
-                stacklevel=2,
-            )
+            told = f"cannot be fitted to part of the rows ({str(error).splitlines()[0]})"
+            warnings.warn(f"the preprocessing {told}: the rehearsal uses yours.", stacklevel=2)
             return self._fold(*rows, take_rows(self.y, kept), fit=False)
 
     def fitted(self) -> Fold:
@@ -155,10 +150,7 @@ def wrapper_of(model: Any) -> Any:
     """
     if isinstance(model, FORESTS) and getattr(model, "n_outputs_", 1) > 1:
         return _open_outputs, _close_outputs
-    for kinds, unwrap, wrap in WRAPPERS:
-        if isinstance(model, kinds):
-            return unwrap, wrap
-    return None
+    return next((ways for kinds, *ways in WRAPPERS if isinstance(model, kinds)), None)
 
 
 def rewrapped(
@@ -206,13 +198,13 @@ def innermost(model: Any, X: Any = None, y: Any = None) -> list[tuple[Part, Wrap
     >>> [part.model for part, _ in innermost(FrozenEstimator(Ridge()))]
     [Ridge()]
     """
-    every: list[tuple[Part, Wrapping]] = _walked(
-        Part(model, X, y),
-        Wrapping(X, y),
-        lambda part, around: [(part, around)],
-        lambda model, made: [each for parts in made for each in parts],
-    )
-    return every
+    found: list[tuple[Part, Wrapping]] = []
+
+    def noted(part: Part, around: Wrapping) -> None:
+        found.append((part, around))
+
+    _walked(Part(model, X, y), Wrapping(X, y), noted, lambda model, made: None)
+    return found
 
 
 def _walked(part: Part, around: Wrapping, change: Any, close: Any) -> Any:
@@ -239,11 +231,7 @@ def _open_pipeline(part: Part) -> list[Part]:
         return [Part(pipe[-1], X, part.y)]
     head = pipe[:-1]
     if X is not None:
-        try:
-            X = head.transform(X)
-        except (ValueError, TypeError, KeyError) as error:
-            error.add_note("(raised by the steps before the last one, on X as it was given)")
-            raise
+        X = head.transform(X)
     return [Part(pipe[-1], X, part.y, (("X", head),))]
 
 
@@ -277,21 +265,16 @@ def _open_multi_output(part: Part) -> list[Part]:
 def _open_one_vs_rest(part: Part) -> list[Part]:
     model, y = part.model, part.y
     if y is not None:
-        y = model.label_binarizer_.transform(y)
-        y = y.toarray() if sp.issparse(y) else y
+        y = model.label_binarizer_.transform(y).toarray()
     columns = _target_columns(y, len(model.estimators_))
     pairs = zip(model.estimators_, columns, strict=True)
-    return [Part(e, part.X, y) for e, y in pairs if not _is_constant(e)]
+    return [Part(e, part.X, y) for e, y in pairs if not hasattr(e, "y_")]  # y_: one class only
 
 
 def _close_one_vs_rest(model: Any, made: list[Any]) -> Any:
     left = iter(made)
-    every = [e if _is_constant(e) else next(left) for e in model.estimators_]
+    every = [e if hasattr(e, "y_") else next(left) for e in model.estimators_]
     return _with(model, estimators_=every, estimator=clone(made[0]))
-
-
-def _is_constant(estimator: Any) -> bool:
-    return type(estimator).__name__ == "_ConstantPredictor"
 
 
 def _open_calibrated(part: Part) -> list[Part]:

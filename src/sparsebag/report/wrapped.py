@@ -40,10 +40,7 @@ def report_on(model: Any, X: Any = None, y: Any = None) -> Any:
     found = []
     for part, around in innermost(model, X, y):
         if not isinstance(part.model, Deployable):
-            raise TypeError(
-                f"there is no report on a {type(part.model).__name__}; pass what "
-                "sparsebag.compress returned."
-            )
+            raise TypeError("a report needs the model as sparsebag.compress returned it.")
         fold, inner = around.fitted(), part.model
         back = fold.back if fold.targets else None
         found.append(inner._report(part.X, around.y, None, back))  # type: ignore[attr-defined]

@@ -5,7 +5,6 @@ A file has ``read(model) -> MemberPool`` and imports its library, if at all, ins
 
 from __future__ import annotations
 
-import importlib
 import importlib.util
 from collections.abc import Callable
 from typing import Any

@@ -10,8 +10,6 @@ from scipy.special import expit, logsumexp
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 from sklearn.tree._tree import Tree
 
-from sparsebag.evidence.members import Member, MemberPool
-
 MOST_NODES = 100_000
 """Of one tree: splits on sets of categories become several on numbers, and copy what is below."""
 
@@ -135,35 +133,30 @@ def built_tree(
     >>> tree.predict([[0.0], [1.0]]).tolist()
     [1.0, 2.0]
     """
-    found: list[tuple[int, int, int, float, bool, int]] = []
+    found: list[list[float]] = []
     leaves: dict[int, Leaf] = {}
-    links, pending = [], [(root, -1, 0, 0)]
+    deepest, pending = 0, [(root, -1, 0, 0)]
     while pending:  # parents first, left before right, as scikit-learn has them
         key, parent, side, depth = pending.pop()
-        at = len(found)
+        at, deepest = len(found), max(deepest, depth)
         if at >= MOST_NODES:
-            raise ValueError(
-                "a tree splits on sets of categories in too many ways to be read; fit the forest "
-                "on one-hot encoded categories."
-            )
+            raise ValueError("a tree splits on too many sets of categories; one-hot encode them.")
+        if parent >= 0:
+            found[parent][side] = at
         node = key if isinstance(key, (Leaf, Split)) else look(key)
-        links.append((parent, side))
         if isinstance(node, Leaf):
             leaves[at] = node
-            found.append((-1, -1, -2, -2.0, False, depth))
+            found.append([-1, -1, -2, -2, 0])
         else:
-            found.append((-1, -1, int(node.feature), node.threshold, node.missing_left, depth))
+            found.append([-1, -1, node.feature, node.threshold, node.missing_left])
             pending += [(node.right, at, 1, depth + 1), (node.left, at, 0, depth + 1)]
     n_values = 1 if classes is None else len(classes)
     tree = Tree(n_features, np.array([n_values], dtype=np.intp), 1)
     state = tree.__getstate__()
     nodes = np.zeros(len(found), dtype=state["nodes"].dtype)
     names = ("left_child", "right_child", "feature", "threshold", "missing_go_to_left")
-    for name, column in zip(names, list(zip(*found, strict=True))[:5], strict=True):
+    for name, column in zip(names, np.array(found).T, strict=True):
         nodes[name] = column
-    for at, (parent, side) in enumerate(links):
-        if parent >= 0:
-            nodes[names[side]][parent] = at
     values, weight = np.zeros((len(found), n_values)), nodes["weighted_n_node_samples"]
     squares = np.zeros(len(found))  # of leaf values, for the impurity by which importances go
     for at in reversed(range(len(found))):
@@ -177,7 +170,6 @@ def built_tree(
         values[at], squares[at] = share @ values[both], share @ squares[both]
     nodes["impurity"] = np.maximum(squares - np.sum(values**2, axis=1), 0.0)
     nodes["n_node_samples"] = np.maximum(np.round(weight), 1)
-    deepest = max(depth for *_, depth in found)
     counts = {"max_depth": deepest, "node_count": len(found), "nodes": nodes}
     tree.__setstate__({**state, **counts, "values": np.ascontiguousarray(values[:, None, :])})
     kind = DecisionTreeRegressor if classes is None else DecisionTreeClassifier
@@ -187,33 +179,3 @@ def built_tree(
     if classes is not None:
         out.classes_, out.n_classes_ = np.arange(n_values, dtype=float), n_values
     return out
-
-
-def pool_of_trees(trees: list[Any], classes: Any, source: Any, **known: Any) -> MemberPool:
-    """A pool of trees of one library.
-
-    Parameters
-    ----------
-    trees : list of scikit-learn trees
-    classes : ndarray or None
-    source : object
-        The library's own model.
-    **known : dict
-        Other fields of the pool.
-
-    Returns
-    -------
-    MemberPool
-    """
-    columns = None if classes is None else np.arange(len(classes))
-    return MemberPool(
-        members=tuple(Member(tree, None, columns) for tree in trees),
-        task="regression" if classes is None else "classification",
-        classes=classes,
-        in_bag=None,
-        input_kind="tree",
-        n_features=trees[0].n_features_in_,
-        n_rows=None,
-        source=source,
-        **known,
-    )

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.utils import check_random_state
 
-from sparsebag.evidence.members import InBagRows, MemberPool
+from sparsebag.evidence.members import MemberPool
 
 
 @dataclass(frozen=True)
@@ -17,41 +19,30 @@ class ResampledBags:
 
     Attributes
     ----------
-    drawn : sequence of ndarray
-        By the ensemble.
-    samplers : list
-        Fitted, one a member.
-    first : {"draw", "sampler"}
-        Who picked from all rows; the other picked from those.
+    rows : function
+        From the number of a member to its rows.
+    n_members : int
     """
 
-    drawn: Any
-    samplers: list[Any]
-    first: str
+    rows: Callable[[int], np.ndarray]
+    n_members: int
     are_resampled: ClassVar[bool] = True
     """Trees count a row as often as it was picked, and classes have the sampler's shares."""
 
     def __len__(self) -> int:
-        return len(self.samplers)
+        return self.n_members
 
     def __getitem__(self, j: int, /) -> np.ndarray:
-        picked, drawn = np.asarray(self.samplers[j].sample_indices_), self.drawn[j]
-        return np.asarray(picked[drawn] if self.first == "sampler" else drawn[picked])
+        return np.asarray(self.rows(j))
 
 
-@dataclass(frozen=True)
-class _Bootstraps:
-    """A forest's bootstrap of the rows that each tree's sampler picked."""
-
-    forest: Any
-
-    def __getitem__(self, j: int, /) -> np.ndarray:
-        forest, n_rows = self.forest, len(self.forest.samplers_[j].sample_indices_)
-        if not forest.bootstrap:
-            return np.arange(n_rows)
-        n_drawn = min(forest.max_samples or n_rows, n_rows)
-        seeded = check_random_state(forest.estimators_[j].random_state)
-        return np.asarray(seeded.randint(0, n_rows, n_drawn))
+def _picked(forest: Any, j: int) -> np.ndarray:
+    """Rows that a forest's sampler picked, and their bootstrap."""
+    rows = np.asarray(forest.samplers_[j].sample_indices_)
+    if not forest.bootstrap:
+        return rows
+    seeded, n_drawn = check_random_state(forest.estimators_[j].random_state), forest.max_samples
+    return np.asarray(rows[seeded.randint(0, len(rows), min(n_drawn or len(rows), len(rows)))])
 
 
 def read(model: Any) -> MemberPool:
@@ -71,7 +62,7 @@ def read(model: Any) -> MemberPool:
 
     if isinstance(model, imb.BalancedRandomForestClassifier):
         pool = _read_forest(model)
-        bags: InBagRows = ResampledBags(_Bootstraps(model), model.samplers_, "sampler")
+        bags = ResampledBags(partial(_picked, model), len(model.estimators_))
         if model.bootstrap and isinstance(model.max_samples, float):
             told = "imbalanced-learn forgets how many rows a share in max_samples is"
             return replace(pool, in_bag=None, no_in_bag=told)
@@ -79,11 +70,11 @@ def read(model: Any) -> MemberPool:
     if isinstance(model, (imb.BalancedBaggingClassifier, imb.EasyEnsembleClassifier)):
         pool = _read_bag(model)
         steps = [member.estimator.steps for member in pool.members]
-        members = tuple(
-            replace(m, estimator=last[-1][1]) for m, last in zip(pool.members, steps, strict=True)
-        )
-        if pool.in_bag is not None:
-            bags = ResampledBags(pool.in_bag, [step[0][1] for step in steps], "draw")
+        pairs = zip(pool.members, steps, strict=True)
+        members = tuple(replace(member, estimator=step[-1][1]) for member, step in pairs)
+        drawn = pool.in_bag
+        if drawn is not None:
+            bags = ResampledBags(lambda j: drawn[j][steps[j][0][1].sample_indices_], len(steps))
             pool = replace(pool, in_bag=bags)
         is_tree = all(member.is_tree for member in members)
         return replace(pool, members=members, input_kind="tree" if is_tree else "array")

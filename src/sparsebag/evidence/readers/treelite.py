@@ -12,14 +12,13 @@ from typing import Any, cast
 
 import numpy as np
 
-from sparsebag.evidence.members import MemberPool
+from sparsebag.evidence.members import Member, MemberPool
 from sparsebag.evidence.readers.from_arrays import (
     Leaf,
     Split,
     below,
     built_tree,
     category_split,
-    pool_of_trees,
     score_leaf,
 )
 
@@ -92,9 +91,19 @@ def read(
     ]
     library = type(source).__module__.partition(".")[0]
     counted = any("data_count" in node or "sum_hess" in node for node in trees[0]["nodes"])
-    known = counted and not are_scores
-    told = f"{library} models do not keep their bags"
-    return pool_of_trees(made, classes, source, leaves_are_shares=known, no_in_bag=told)
+    columns = None if classes is None else np.arange(len(classes))
+    return MemberPool(
+        members=tuple(Member(tree, None, columns) for tree in made),
+        task="regression" if classes is None else "classification",
+        classes=classes,
+        in_bag=None,
+        no_in_bag=f"{library} models do not keep their bags",
+        input_kind="tree",
+        n_features=dump["num_feature"],
+        n_rows=None,
+        source=source,
+        leaves_are_shares=counted and not are_scores,
+    )
 
 
 def _weight(node: dict[str, Any]) -> float:
