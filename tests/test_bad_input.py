@@ -373,7 +373,6 @@ TYPE_ERRORS = [
     (fitted_by(RandomForestClassifier), "cannot compress the class RandomForestClassifier; pass"),
     (fitted_by("forest"), "cannot compress a str" + BAGGING),
     (fitted_by(PIPE), "a Pipeline is compressed when it is fitted"),
-    (compress(PIPE), "This Pipeline instance is not fitted yet"),
     (fit_weights(loss=3), "loss must be a name or an object"),
     (fit_weights(solver=3), "solver must be a name or an object"),
     (compress_list(TREES[0], ("tree", TREES[0])), "entry 1 of the list is a tuple, not a model"),
@@ -398,6 +397,7 @@ NOT_FITTED = [
         "this VotingClassifier is not fitted; fit",
     ),
     (fitted_by(FrozenEstimator(RandomForestClassifier())), "RandomForestClassifier is not fitted"),
+    (compress(PIPE), "This Pipeline instance is not fitted yet"),
     (
         compress_list(TREES[0], LogisticRegression()),
         "this LogisticRegression is not fitted; fit it",

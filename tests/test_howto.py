@@ -83,6 +83,7 @@ def test_the_service_answers(tmp_path):
                 time.sleep(0.2)
         own = small.predict_proba(pd.DataFrame([row]))[0]
         assert found == pytest.approx(dict(zip(["no", "yes"], own, strict=True)))
+        assert found == pytest.approx(json.loads(blocks("howto/service.md", "text")[0]), abs=0.05)
         with pytest.raises(urllib.error.HTTPError) as refused:
             ask({"size": 0.3})
         assert "'weight' is missing" in json.load(refused.value)["detail"]

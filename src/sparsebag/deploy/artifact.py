@@ -10,6 +10,7 @@ import contextlib
 import hashlib
 import json
 import math
+import os
 import pickle
 import struct
 import zipfile
@@ -154,7 +155,8 @@ def load(path: Any, *, allow_pickle: bool = False, trusted: Sequence[str] = ()) 
             "or pass them to sparsebag.deploy.artifact.loads."
         )
 
-    if zipfile.is_zipfile(path):
+    is_file = isinstance(path, (str, os.PathLike)) and os.path.isfile(path)  # no pipe, no device
+    if is_file and zipfile.is_zipfile(path):
         from sparsebag.deploy.wrapped import load_wrapped  # it needs scikit-learn, and this module
 
         return load_wrapped(path, allow_pickle=allow_pickle, trusted=trusted)
