@@ -76,8 +76,9 @@ def test_what_was_promised_is_there():
     assert {"start", "how_it_works", "faq", "size", "calibration", "class_weights"} <= named
     assert {"deploy", "scaling", "local_weights", "own_matrices"} <= named
     assert {"other_languages", "add_a_loss", "add_a_solver", "add_an_export"} <= named
-    assert len(EXAMPLES) == 10
-    assert "a gallery of ten examples" in (ROOT / "README.md").read_text()
+    assert {"pipelines", "other_libraries", "shap", "service", "models"} <= named
+    assert len(EXAMPLES) == 11
+    assert "a gallery of eleven examples" in (ROOT / "README.md").read_text()
     assert "XGBoost" in (DOCS / "faq.md").read_text()
 
 

@@ -345,7 +345,7 @@ class CompiledEnsemble:
         is_series = hasattr(row, "iloc") and len(row.shape) == 1
         names = row if isinstance(row, Mapping) else row.index if is_series else ()
         if self.feature_names is not None and not set(self.feature_names) - set(names):
-            row = np.array([row[name] for name in self.feature_names], dtype=object)
+            row = row[list(self.feature_names)] if is_series else _in_order(row, self.feature_names)
         elif isinstance(row, Mapping):
             known = "knows no names" if self.feature_names is None else "reads other columns"
             raise TypeError(
@@ -407,3 +407,8 @@ class CompiledEnsemble:
         if self.classes is not None:
             finish_votes(total, *self._finish[1:])
         return total
+
+
+def _in_order(row: Mapping[str, Any], names: tuple[str, ...]) -> np.ndarray:
+    """Values by names; what JSON calls null is missing."""
+    return np.array([np.nan if row[n] is None else row[n] for n in names], dtype=object)
