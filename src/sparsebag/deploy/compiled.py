@@ -345,7 +345,8 @@ class CompiledEnsemble:
         is_series = hasattr(row, "iloc") and len(row.shape) == 1
         names = row if isinstance(row, Mapping) else row.index if is_series else ()
         if self.feature_names is not None and not set(self.feature_names) - set(names):
-            row = row[list(self.feature_names)] if is_series else _in_order(row, self.feature_names)
+            wanted = list(self.feature_names)
+            row = row[wanted] if is_series else list(map(row.get, wanted))
         elif isinstance(row, Mapping):
             known = "knows no names" if self.feature_names is None else "reads other columns"
             raise TypeError(
@@ -407,8 +408,3 @@ class CompiledEnsemble:
         if self.classes is not None:
             finish_votes(total, *self._finish[1:])
         return total
-
-
-def _in_order(row: Mapping[str, Any], names: tuple[str, ...]) -> np.ndarray:
-    """Values by names; what JSON calls null is missing."""
-    return np.array([np.nan if row[n] is None else row[n] for n in names], dtype=object)
