@@ -132,7 +132,8 @@ class AsTreelite(BaseEstimator):
     @property
     def given(self) -> Any:
         treelite = pytest.importorskip("treelite", reason="needs the treelite extra")
-        return treelite.sklearn.import_model(self.forest)
+        model = treelite.sklearn.import_model(self.forest)
+        return treelite.Model.deserialize_bytes(model.serialize_bytes())  # as from a file
 
 
 class AsCuml(AsTreelite):

@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import sklearn
+import skops.io
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.compose import TransformedTargetRegressor
@@ -18,7 +19,7 @@ from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, StandardSc
 from typer.testing import CliRunner
 
 import sparsebag as sb
-from models import KINDS, diabetes, forest, head, made, regressor, table
+from models import KINDS, diabetes, forest, head, made, rare, regressor, table
 from sparsebag.cli.app import app
 
 X, Y = table()
@@ -82,6 +83,36 @@ def test_a_search_that_kept_no_estimator_is_told():
         sb.compress(search, X, y)
 
 
+def test_resampling_belongs_to_training():
+    pytest.importorskip("imblearn", reason="imbalanced-learn is optional")
+    from imblearn.over_sampling import RandomOverSampler
+    from imblearn.pipeline import make_pipeline as make
+
+    X, y = rare()
+    pipe = make(StandardScaler(), RandomOverSampler(random_state=0), forest()).fit(X[:900], y[:900])
+    small = sb.compress(pipe, X[900:], y[900:], evidence="holdout")
+    assert [name for name, _ in small.steps] == [name for name, _ in pipe.steps]
+    with pytest.raises(ValueError, match="it has 900 rows and the ensemble was fitted on"):
+        sb.compress(pipe, X[:900], y[:900])
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        (lambda f: sb.to_onnx(f), "this RandomForestRegressor is not compressed; pass what"),
+        (lambda f: sb.to_sklearn(f), "this RandomForestRegressor is not compressed; pass what"),
+        (lambda f: sb.report_on(f, *diabetes()), "this RandomForestRegressor is not compressed"),
+        (
+            lambda f: sb.compress(make_pipeline(StandardScaler()).fit(*diabetes()), *diabetes()),
+            "cannot compress a StandardScaler; pass",
+        ),
+    ],
+)
+def test_what_was_not_compressed_is_told(call, said):
+    with pytest.raises(TypeError, match=said):
+        call(regressor().fit(*diabetes()))
+
+
 def test_functions_of_the_user_must_be_trusted(tmp_path):
     pipe = make_pipeline(FunctionTransformer(np.asarray), regressor())
     X, y = diabetes()
@@ -90,7 +121,7 @@ def test_functions_of_the_user_must_be_trusted(tmp_path):
     (tmp_path / "bad.sbag").write_bytes((tmp_path / "m.sbag").read_bytes()[:-30] + b"x" * 30)
     with pytest.raises(sb.ArtifactError):
         sb.load(tmp_path / "bad.sbag")
-    with pytest.raises(TypeError, match="RandomForestRegressor inside is not compressed"):
+    with pytest.raises(TypeError, match="this RandomForestRegressor is not compressed; pass what"):
         sb.save(pipe, tmp_path / "m.sbag")
 
 
@@ -172,11 +203,12 @@ def run(*arguments):
 @pytest.mark.parametrize("kind", ["csv", "parquet"])
 def test_a_saved_pipeline_on_the_command_line(kind, tmp_path):
     rows, model, out = (tmp_path / name for name in (f"rows.{kind}", "m.joblib", "p.csv"))
-    pipe = make_pipeline(head(), forest()).fit(X, Y)
-    joblib.dump(pipe, model)
     frame = X.assign(y=Y, city=X.city.str.replace("Kiel", "Köln"))
     pipe = make_pipeline(head(), forest()).fit(frame[X.columns], Y)
     joblib.dump(pipe, model)
+    if kind == "parquet":
+        model = tmp_path / "m.skops"
+        skops.io.dump(pipe, model)
     how = ["--sep", ";", "--encoding", "latin-1"] if kind == "csv" else []
     if how:
         frame.to_csv(rows, index=False, sep=";", encoding="latin-1")

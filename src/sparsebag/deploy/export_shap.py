@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from sparsebag.deploy.from_members import leaf_table
+from sparsebag.deploy.from_members import _leaf_table
 from sparsebag.deploy.verification import NotExportable
 from sparsebag.deploy.weighted_vote import WeightedVote
 
@@ -42,7 +42,7 @@ def export_shap(vote: WeightedVote) -> dict[str, Any]:
                 "children_default": np.where(tree.missing_go_to_left, left, right),
                 "features": feature,
                 "thresholds": tree.threshold,
-                "values": weight * leaf_table(member, 1 if classes is None else len(classes)),
+                "values": weight * _leaf_table(member, 1 if classes is None else len(classes)),
                 "node_sample_weight": tree.weighted_n_node_samples,
             }
         )

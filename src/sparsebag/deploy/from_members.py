@@ -159,19 +159,8 @@ def _path(member: Member) -> tuple[Any, ...]:
 # -- trees -----------------------------------------------------------------------------------
 
 
-def leaf_table(member: Member, n_outputs: int) -> np.ndarray:
-    """What each node of a tree says, in the ensemble's classes.
-
-    Parameters
-    ----------
-    member : Member
-        A tree.
-    n_outputs : int
-
-    Returns
-    -------
-    ndarray of shape (n_nodes, n_outputs)
-    """
+def _leaf_table(member: Member, n_outputs: int) -> np.ndarray:
+    """What each node of a tree says, in the ensemble's classes."""
     values = member.estimator.tree_.value[:, 0, :]
     if member.class_columns is None:
         return np.asarray(values[:, :1])
@@ -183,7 +172,7 @@ def leaf_table(member: Member, n_outputs: int) -> np.ndarray:
 def _flat_trees(
     members: list[Member], weights: np.ndarray, n_outputs: int, n_features: int
 ) -> FlatTrees:
-    tables = [leaf_table(member, n_outputs) for member in members]
+    tables = [_leaf_table(member, n_outputs) for member in members]
     leaf_sets = [m.estimator.tree_.children_left < 0 for m in members]
     complement = n_outputs == 2 and all(
         np.all(np.abs(table[leaf].sum(axis=1) - 1.0) <= 1e-12)

@@ -63,6 +63,23 @@ TRUSTED = ["numpy.dtype", *(f"{__name__}.Deployed{kind}" for kind in ("Classifie
 """Types in a file beside those that skops knows to be harmless."""
 
 
+def checked(model: Any) -> Any:
+    """A compressed ensemble; one sentence for any other model.
+
+    Parameters
+    ----------
+    model : object
+
+    Returns
+    -------
+    SparseBaggingClassifier or SparseBaggingRegressor
+    """
+    if isinstance(model, Deployable):
+        return model
+    name = type(model).__name__
+    raise TypeError(f"this {name} is not compressed; pass what sparsebag.compress returned.")
+
+
 def save_wrapped(model: Any, path: Any, *, allow_pickle: bool = False) -> None:
     """Write a model around compressed ensembles: a skops file, with theirs inside.
 
@@ -79,12 +96,7 @@ def save_wrapped(model: Any, path: Any, *, allow_pickle: bool = False) -> None:
     compiled: list[CompiledEnsemble] = []
 
     def numbered(part: Any, around: Any) -> Any:
-        if not isinstance(part.model, Deployable):
-            raise TypeError(
-                f"the {type(part.model).__name__} inside is not compressed; save what "
-                "sparsebag.compress(model, X, y) returned."
-            )
-        compiled.append(part.model.compile())
+        compiled.append(checked(part.model).compile())
         kind = DeployedRegressor if compiled[-1].classes is None else DeployedClassifier
         return kind(len(compiled) - 1)
 
@@ -158,7 +170,7 @@ def to_sklearn(model: Any) -> Any:
     >>> type(sb.to_sklearn(sb.compress(pipe, X, y))[-1]).__name__
     'RandomForestRegressor'
     """
-    return rewrapped(model, lambda part, around: part.model.to_sklearn())
+    return rewrapped(model, lambda part, around: checked(part.model).to_sklearn())
 
 
 class PipelineOnnx(OnnxExport):
@@ -205,7 +217,7 @@ def to_onnx(model: Any, X: Any = None, path: Any = None) -> Any:
     True
     """
     if wrapper_of(model) is None:
-        return model.to_onnx(path)
+        return checked(model).to_onnx(path)
     parts = innermost(model)
     heads = [layer for axis, layer in parts[0][1].layers if axis == "X"]
     if len(parts) > 1 or len(heads) < len(parts[0][1].layers):
@@ -213,7 +225,7 @@ def to_onnx(model: Any, X: Any = None, path: Any = None) -> Any:
             f"a {type(model).__name__} has no ONNX form; export the parts that "
             "sparsebag.compress returned in it, one by one."
         )
-    ensemble = export_onnx(parts[0][0].model.compile())
+    ensemble = export_onnx(checked(parts[0][0].model).compile())
     export = ensemble
     if heads:
         if X is None:

@@ -77,6 +77,7 @@ def read_ensemble(ensemble: Any) -> MemberPool:
     kinds = ((kinds, reader) for kinds, reader in READERS if isinstance(ensemble, kinds))
     reader = library_reader(ensemble) or next((reader for _, reader in kinds), None)
     if reader is not None:
+        check_fitted(ensemble)
         pool = reader(ensemble)
         _check_size(pool)
         return pool

@@ -227,11 +227,12 @@ def _walked(part: Part, around: Wrapping, change: Any, close: Any) -> Any:
 
 def _open_pipeline(part: Part) -> list[Part]:
     pipe, X = part.model, part.X
-    if len(pipe.steps) == 1:
+    # imbalanced-learn's samplers change rows in training alone.
+    steps = [step for step in pipe.steps[:-1] if not hasattr(step[1], "fit_resample")]
+    if not steps:
         return [Part(pipe[-1], X, part.y)]
-    head = pipe[:-1]
-    if X is not None:
-        X = head.transform(X)
+    head = _with(pipe, steps=steps)
+    X = None if X is None else head.transform(X)
     return [Part(pipe[-1], X, part.y, (("X", head),))]
 
 

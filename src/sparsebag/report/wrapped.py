@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from sparsebag.deploy.deployable import Deployable
+from sparsebag.deploy.wrapped import checked
 from sparsebag.evidence.wrappers import innermost
 
 
@@ -39,9 +39,7 @@ def report_on(model: Any, X: Any = None, y: Any = None) -> Any:
     """
     found = []
     for part, around in innermost(model, X, y):
-        if not isinstance(part.model, Deployable):
-            raise TypeError("a report needs the model as sparsebag.compress returned it.")
-        fold, inner = around.fitted(), part.model
+        fold = around.fitted()
         back = fold.back if fold.targets else None
-        found.append(inner._report(part.X, around.y, None, back))  # type: ignore[attr-defined]
+        found.append(checked(part.model)._report(part.X, around.y, None, back))
     return found[0] if len(found) == 1 else found
