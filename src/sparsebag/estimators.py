@@ -136,7 +136,7 @@ class _SparseBagging(Deployable, MetaEstimatorMixin, BaseEstimator):  # type: ig
         Number of columns seen in ``fit``.
     feature_names_in_ : ndarray
         Their names, where X had string names. Tables are matched by them.
-    feature_importances_ : ndarray of shape (n_features_in_,)
+    feature_importances_ : ndarray of shape (n_features,)
         As of scikit-learn's forests, of the kept trees; only where all members are trees.
     """
 
@@ -372,7 +372,7 @@ class _SparseBagging(Deployable, MetaEstimatorMixin, BaseEstimator):  # type: ig
 
         Returns
         -------
-        ndarray of shape (rows, n_active_)
+        ndarray of shape (rows, n_active)
         """
         trees, X = self._kept_trees(), self._check_X(X)
         return np.column_stack([member.apply(X) for member in trees])
@@ -386,8 +386,8 @@ class _SparseBagging(Deployable, MetaEstimatorMixin, BaseEstimator):  # type: ig
 
         Returns
         -------
-        indicator : sparse matrix of shape (rows, n_nodes_)
-        n_nodes_ptr : ndarray of shape (n_active_ + 1,)
+        indicator : sparse matrix of shape (rows, n_nodes)
+        n_nodes_ptr : ndarray of shape (n_active + 1,)
             Columns of tree j are from ``n_nodes_ptr[j]`` to ``n_nodes_ptr[j + 1]``.
         """
         trees, X = self._kept_trees(), self._check_X(X)
