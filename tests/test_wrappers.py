@@ -10,6 +10,7 @@ import sklearn
 import skops.io
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.calibration import CalibratedClassifierCV
 from sklearn.compose import TransformedTargetRegressor
 from sklearn.exceptions import NotFittedError
 from sklearn.inspection import partial_dependence, permutation_importance
@@ -81,6 +82,14 @@ def test_a_search_that_kept_no_estimator_is_told():
     search = GridSearchCV(regressor(), {"max_depth": [2]}, cv=2, refit=False).fit(X, y)
     with pytest.raises(TypeError, match=r"kept no best estimator \(refit=False\); pass"):
         sb.compress(search, X, y)
+
+
+def test_the_forests_of_folds_can_be_judged_by_held_out_rows():
+    X, y = rare()
+    model = CalibratedClassifierCV(forest(20), cv=3).fit(X[:900], y[:900])
+    small = sb.compress(model, X[900:], y[900:], evidence="holdout")
+    assert small.selection_.before.members == 60
+    assert small.score(X[900:], y[900:]) > 0.9
 
 
 def test_resampling_belongs_to_training():

@@ -123,7 +123,7 @@ def compress(
     SparseBaggingClassifier or SparseBaggingRegressor
         Fitted. ``print(small.selection_)`` says what was kept and what to expect. Of a model
         around an ensemble, a copy of it around the small one; `sparsebag.save`,
-        `sparsebag.report` and `sparsebag.to_onnx` take it as a whole.
+        `sparsebag.report_on` and `sparsebag.to_onnx` take it as a whole.
 
     Examples
     --------

@@ -144,7 +144,8 @@ def _read_bag(bag: Any) -> MemberPool:
 
 def _read_folds(folds: FoldForests) -> MemberPool:
     pools, in_bag = [_read_forest(forest) for forest in folds.forests], None
-    if folds.rows is not None:
+    sizes = [len(rows) for rows in folds.rows or ()]  # held-out rows have folds of other sizes
+    if folds.rows is not None and sizes == [pool.n_rows for pool in pools]:
         in_bag = [
             rows if pool.in_bag is None else rows[pool.in_bag[j]]
             for pool, rows in zip(pools, folds.rows, strict=True)
