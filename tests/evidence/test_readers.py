@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
@@ -10,7 +12,7 @@ from sklearn.datasets import load_diabetes
 import sparsebag as sb
 from models import KINDS, RF, XGB, of, rare
 from sparsebag.evidence.from_ensemble import read_ensemble
-from sparsebag.evidence.readers import library_reader
+from sparsebag.evidence.readers import library_reader, optional_import
 from sparsebag.evidence.readers.from_arrays import Leaf, built_tree, category_split
 from sparsebag.evidence.training_rows import prove_training_rows
 
@@ -98,6 +100,13 @@ def test_a_set_of_categories_becomes_splits_on_numbers():
     )
     rows = np.append(np.arange(12.0), np.nan)[:, None]
     assert_array_equal(tree.predict(rows), [*np.isin(np.arange(12), codes), 1.0])
+
+
+def test_a_library_that_is_not_installed_is_named(monkeypatch):
+    monkeypatch.setitem(sys.modules, "skops", None)
+    monkeypatch.setitem(sys.modules, "skops.io", None)
+    with pytest.raises(ImportError, match=r"needs skops; pip install 'sparsebag\[cli\]'"):
+        optional_import("skops.io", "cli", "saving a Pipeline")
 
 
 def test_a_library_without_a_reader_is_named():

@@ -18,6 +18,7 @@ from sparsebag.deploy.deployable import Deployable
 from sparsebag.deploy.export_onnx import IR_VERSION, OPSET, OnnxExport, export_onnx
 from sparsebag.deploy.verification import NotExportable
 from sparsebag.deploy.whole_file import read_whole, write_whole
+from sparsebag.evidence.readers import optional_import
 from sparsebag.evidence.wrappers import innermost, rewrapped, wrapper_of
 
 
@@ -91,8 +92,7 @@ def save_wrapped(model: Any, path: Any, *, allow_pickle: bool = False) -> None:
     allow_pickle : bool
         As of `sparsebag.save`.
     """
-    import skops.io
-
+    skops_io = optional_import("skops.io", "cli", "saving a Pipeline")
     compiled: list[CompiledEnsemble] = []
 
     def numbered(part: Any, around: Any) -> Any:
@@ -103,7 +103,7 @@ def save_wrapped(model: Any, path: Any, *, allow_pickle: bool = False) -> None:
     while isinstance(model, BaseSearchCV):
         model = model.best_estimator_
     file = io.BytesIO()
-    skops.io.dump(rewrapped(model, numbered), file, compression=zipfile.ZIP_DEFLATED)
+    skops_io.dump(rewrapped(model, numbered), file, compression=zipfile.ZIP_DEFLATED)
     with zipfile.ZipFile(file, "a") as members:
         for i, ensemble in enumerate(compiled):
             members.writestr(f"{i}.sbag", dumps(ensemble, allow_pickle=allow_pickle))
@@ -124,17 +124,16 @@ def load_wrapped(path: Any, *, allow_pickle: bool = False, trusted: Sequence[str
     -------
     Same kind as was saved
     """
-    import skops.io
-
+    skops_io = optional_import("skops.io", "cli", "loading a Pipeline")
     content = bytes(read_whole(path, n_first=2, check=lambda first, n_bytes: None))
     try:
-        unknown = set(skops.io.get_untrusted_types(data=content)) - {*TRUSTED, *trusted}
+        unknown = set(skops_io.get_untrusted_types(data=content)) - {*TRUSTED, *trusted}
         if unknown:
             raise ArtifactError(
                 f"'{path}' holds types that skops does not know to be harmless; if you made the "
                 f"file yourself, pass trusted={sorted(unknown)}."
             )
-        model = skops.io.loads(content, trusted=[*TRUSTED, *trusted])
+        model = skops_io.loads(content, trusted=[*TRUSTED, *trusted])
         with zipfile.ZipFile(io.BytesIO(content)) as members:
             return rewrapped(
                 model,
@@ -230,12 +229,12 @@ def to_onnx(model: Any, X: Any = None, path: Any = None) -> Any:
     if heads:
         if X is None:
             raise ValueError("the graph of a Pipeline needs a few rows: to_onnx(model, X, path).")
+        skl2onnx = optional_import("skl2onnx", "onnx", "exporting a Pipeline to ONNX")
+        opsets = {"": OPSET, "ai.onnx.ml": 3}
         try:
-            graph = _merged(make_pipeline(*heads), X, ensemble)
-            export = PipelineOnnx(graph, ensemble.model)
+            head = skl2onnx.to_onnx(make_pipeline(*heads), _as_single(X[:1]), target_opset=opsets)
+            export = PipelineOnnx(_merged(head, ensemble), ensemble.model)
             found = export.predict(X)
-        except ImportError:
-            raise
         except Exception as error:  # an operator that one of them lacks, a locale, anything
             told = " ".join(str(error).split())[:200].rstrip(".")
             raise NotExportable(f"the steps before the last have no ONNX form: {told}.") from None
@@ -249,17 +248,11 @@ def to_onnx(model: Any, X: Any = None, path: Any = None) -> Any:
     return export
 
 
-def _merged(head: Any, X: Any, ensemble: OnnxExport) -> Any:
+def _merged(head: Any, ensemble: OnnxExport) -> Any:
     """The graph of a head that skl2onnx made, before that of an ensemble."""
-    try:
-        from onnx import compose, helper
-        from skl2onnx import to_onnx as convert
-    except ImportError as error:
-        raise ImportError(
-            "exporting a Pipeline to ONNX needs skl2onnx; pip install 'sparsebag[onnx]'."
-        ) from error
-    first = convert(head, _as_single(X[:1]), target_opset={"": OPSET, "ai.onnx.ml": 3})
-    first = compose.add_prefix(first, "head_", rename_inputs=False)
+    from onnx import compose, helper
+
+    first = compose.add_prefix(head, "head_", rename_inputs=False)
     kind = ensemble.graph.graph.input[0].type.tensor_type.elem_type
     last = first.graph.output[0].name
     first.graph.node.append(helper.make_node("Cast", [last], ["head_numbers"], to=kind))

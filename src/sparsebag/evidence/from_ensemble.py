@@ -144,11 +144,11 @@ def _read_bag(bag: Any) -> MemberPool:
 
 def _read_folds(folds: FoldForests) -> MemberPool:
     pools, in_bag = [_read_forest(forest) for forest in folds.forests], None
-    sizes = [len(rows) for rows in folds.rows or ()]  # held-out rows have folds of other sizes
-    if folds.rows is not None and sizes == [pool.n_rows for pool in pools]:
+    fold_rows = folds.rows or ()
+    if [len(rows) for rows in fold_rows] == [pool.n_rows for pool in pools]:  # not held-out ones
         in_bag = [
             rows if pool.in_bag is None else rows[pool.in_bag[j]]
-            for pool, rows in zip(pools, folds.rows, strict=True)
+            for pool, rows in zip(pools, fold_rows, strict=True)
             for j in range(len(pool.members))
         ]
     members = tuple(member for pool in pools for member in pool.members)

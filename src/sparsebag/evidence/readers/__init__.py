@@ -37,3 +37,25 @@ def library_reader(model: Any) -> Callable[[Any], Any] | None:
             reader: Callable[[Any], Any] = importlib.import_module(name).read
             return reader
     return None
+
+
+def optional_import(module: str, extra: str, what: str) -> Any:
+    """A module of an optional library; one sentence where it is missing.
+
+    Parameters
+    ----------
+    module : str
+    extra : str
+        Of sparsebag, that installs it.
+    what : str
+        Needs it.
+
+    Returns
+    -------
+    module
+    """
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        told = f"{what} needs {module.partition('.')[0]}; pip install 'sparsebag[{extra}]'."
+        raise ImportError(told) from error

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from sparsebag.evidence.members import MemberPool
-from sparsebag.evidence.readers import treelite as by_treelite
+from sparsebag.evidence.readers import optional_import, treelite
 
 
 def read(model: Any) -> MemberPool:
@@ -19,7 +19,6 @@ def read(model: Any) -> MemberPool:
     -------
     MemberPool
     """
-    from treelite.frontend import from_lightgbm
-
+    frontend = optional_import("treelite.frontend", "treelite", "reading LightGBM's forests")
     booster = getattr(model, "booster_", model)
-    return by_treelite.read(from_lightgbm(booster), getattr(model, "classes_", None), model)
+    return treelite.read(frontend.from_lightgbm(booster), getattr(model, "classes_", None), model)

@@ -24,10 +24,6 @@ def read(model: Any) -> MemberPool:
     """
     from sparsebag.evidence.from_ensemble import _read_forest
 
-    warnings.warn(
-        "the small model predicts the mean: quantiles are in tables beside the trees, which are "
-        "not compressed.",
-        UserWarning,
-        stacklevel=2,
-    )
+    told = "quantiles are in tables beside the trees, which are not compressed"
+    warnings.warn(f"the small model predicts the mean: {told}.", stacklevel=2)
     return _read_forest(model)

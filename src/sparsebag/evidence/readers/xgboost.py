@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from sparsebag.evidence.members import MemberPool
-from sparsebag.evidence.readers import treelite as by_treelite
+from sparsebag.evidence.readers import optional_import, treelite
 
 
 def read(model: Any) -> MemberPool:
@@ -19,9 +19,8 @@ def read(model: Any) -> MemberPool:
     -------
     MemberPool
     """
-    from treelite.frontend import from_xgboost
-
+    frontend = optional_import("treelite.frontend", "treelite", "reading XGBoost's forests")
     booster = model.get_booster() if hasattr(model, "get_booster") else model
     classes = getattr(model, "classes_", None)
     is_forest = booster.num_boosted_rounds() == 1
-    return by_treelite.read(from_xgboost(booster), classes, model, is_forest=is_forest)
+    return treelite.read(frontend.from_xgboost(booster), classes, model, is_forest=is_forest)
