@@ -22,6 +22,13 @@ PAGE = Path(__file__).parents[1] / "docs" / "models.md"
 made = cache(made)
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _forget():
+    """Compiled models that live until Python ends are called leaks."""
+    yield
+    made.cache_clear()
+
+
 def sentence(error):
     """What a user reads: one line, no traceback behind it."""
     told = str(error)
