@@ -39,7 +39,7 @@ test: lint  ## Everything CI runs: lint, types, the fast tests, doctests
 	$(PYTEST) -m "not slow"
 
 test-all: lint $(DOCS)  ## The slow tests too: PyTorch, examples, the documentation, a browser if there is one
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check "$(TORCH)" "playwright>=1.48"
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[test,models]" "$(TORCH)" "playwright>=1.48" "scikit-survival>=0.24"
 	$(PYTEST)
 
 bench-solvers: $(STAMP)  ## Every solver against SLSQP, the bandwidth bound and R's mixsqp

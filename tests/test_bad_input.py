@@ -135,8 +135,8 @@ ENSEMBLES = [
     (compress(FOREST, X[:0], Y[:0]), "there are no rows: y is empty"),
     (compress(FOREST, X[:0], Y[:0], evidence="holdout"), "there are no rows: y is empty"),
     (compress(evidence="holdout"), "these are its training rows"),
-    (compress(RandomForestRegressor(3).fit(X, X[:, :2])), MULTI),
-    (compress(RandomForestClassifier(3).fit(X, np.c_[Y, Y])), MULTI),
+    (compress(RandomForestRegressor(3).fit(X, X[:, :2])), "pass 2 columns, one an output"),
+    (compress(RandomForestClassifier(3).fit(X, np.c_[Y, Y])), "pass 2 columns, one an output"),
     (compress(BaggingRegressor(LinearRegression(), 3).fit(X, X[:, :2])), MULTI),
     (compress(RandomForestClassifier(3).fit(X, 0 * Y)), "one class only (0); classification needs"),
     (
@@ -348,12 +348,14 @@ TYPE_ERRORS = [
     (fitted_by(GradientBoostingClassifier()), "cannot compress a GradientBoostingClassifier; pass"),
     (fitted_by(RandomForestClassifier), "cannot compress the class RandomForestClassifier; pass"),
     (fitted_by("forest"), "cannot compress a str" + BAGGING),
-    (fitted_by(PIPE), "a Pipeline cannot be compressed as a whole;"),
-    (compress(PIPE), "sparsebag.compress(pipe[-1], pipe[:-1].transform(X), y)"),
+    (fitted_by(PIPE), "a Pipeline is compressed when it is fitted"),
     (fit_weights(loss=3), "loss must be a name or an object"),
     (fit_weights(solver=3), "solver must be a name or an object"),
     (compress_list(TREES[0], ("tree", TREES[0])), "entry 1 of the list is a tuple, not a model"),
-    (compress_list(DecisionTreeClassifier, TREES[0]), "Expected an estimator instance"),
+    (
+        compress_list(DecisionTreeClassifier, TREES[0]),
+        "entry 0 of the list is a ABCMeta, not a model",
+    ),
     *[
         (lambda call=call, given=given: call(given, X, Y), "call sparsebag.compress")
         for call in (sb.fit_weights, sb.stream_rows)
@@ -371,13 +373,14 @@ NOT_FITTED = [
         "this VotingClassifier is not fitted; fit",
     ),
     (fitted_by(FrozenEstimator(RandomForestClassifier())), "RandomForestClassifier is not fitted"),
+    (compress(PIPE), "This Pipeline instance is not fitted yet"),
     (
         compress_list(TREES[0], LogisticRegression()),
         "this LogisticRegression is not fitted; fit it",
     ),
     (
         lambda: sb.compress(pickle.loads(pickle.dumps(sb.compress(FOREST, X, Y))).estimator, X, Y),
-        "left out of this pickle or copy",
+        "this RandomForestClassifier is not fitted; fit it first",
     ),
     (lambda: sb.SparseBaggingRegressor().predict(X), "is not fitted yet. Call 'fit'"),
     (lambda: sb.SparseBaggingClassifier().report(X, Y), "is not fitted yet. Call 'fit'"),

@@ -358,7 +358,7 @@ def test_the_right_estimator_comes_out_and_the_ensemble_stays_as_it_was(name):
     assert type(small) is expected
     small.predict(X)
     assert pickle.dumps(ensemble) == before
-    assert small.estimator.estimator is ensemble
+    assert small.estimator is ensemble  # a clone fits and compresses it anew
 
 
 def test_it_is_the_estimator_with_the_ensemble_frozen(forest):

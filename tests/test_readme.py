@@ -96,7 +96,7 @@ def test_contributing_reader_example_works(monkeypatch):
 
     scope = dict(vars(from_ensemble))
     exec(example, scope)
-    readers = (((MyForest,), scope["_read_my_forest"]), *from_ensemble.READERS)
+    readers = (((MyForest,), scope["read"]), *from_ensemble.READERS)
     monkeypatch.setattr(from_ensemble, "READERS", readers)
     monkeypatch.setitem(check_ensemble.__globals__, "READERS", readers)
     X, y = load_iris(return_X_y=True)

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from sparsebag.deploy.artifact import ArtifactError, load, save
     from sparsebag.deploy.compiled import CompiledEnsemble
     from sparsebag.deploy.verification import ExportMismatch, Verification, verify
+    from sparsebag.deploy.wrapped import to_onnx, to_sklearn
     from sparsebag.estimators import SparseBaggingClassifier, SparseBaggingRegressor
     from sparsebag.evidence.evidence import (
         OOBEvidence,
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
     from sparsebag.judge.selection import Selection
     from sparsebag.report import metrics
     from sparsebag.report.compression_report import CompressionReport
+    from sparsebag.report.wrapped import report_on
     from sparsebag.solvers.auto import select_solver
     from sparsebag.solvers.base import Solution, Status
     from sparsebag.sources.readers import stream_rows
@@ -72,6 +74,9 @@ __all__ = [
     "load",
     "save",
     "ArtifactError",
+    "to_onnx",
+    "to_sklearn",
+    "report_on",
     "verify",
     "Verification",
     "ExportMismatch",
@@ -101,6 +106,9 @@ _HOMES = {
     "load": "deploy.artifact",
     "save": "deploy.artifact",
     "ArtifactError": "deploy.artifact",
+    "to_onnx": "deploy.wrapped",
+    "to_sklearn": "deploy.wrapped",
+    "report_on": "report.wrapped",
     "verify": "deploy.verification",
     "Verification": "deploy.verification",
     "ExportMismatch": "deploy.verification",

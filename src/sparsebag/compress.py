@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from sklearn.frozen import FrozenEstimator
 
 from sparsebag.estimators import SparseBaggingClassifier, SparseBaggingRegressor
+from sparsebag.evidence.from_ensemble import read_ensemble
 from sparsebag.evidence.members import with_bags
+from sparsebag.evidence.wrappers import Part, Wrapping, rewrapped
 from sparsebag.objective.losses import Loss
 from sparsebag.progress import Listener
 from sparsebag.solvers.base import Solver
-from sparsebag.validation import check_ensemble, is_classification, unfrozen
+from sparsebag.validation import check_ensemble
 
 
 def compress(
@@ -50,9 +53,11 @@ def compress(
 
     Parameters
     ----------
-    ensemble : fitted ensemble or list of fitted models
-        ``BaggingClassifier/Regressor``, ``RandomForest*``, ``ExtraTrees*``, ``Voting*``, one of
-        these in a ``FrozenEstimator``, or a list of models.
+    ensemble : fitted ensemble, model around one, or list of fitted models
+        ``BaggingClassifier/Regressor``, ``RandomForest*``, ``ExtraTrees*``, ``Voting*``; forests
+        of XGBoost, LightGBM, imbalanced-learn, quantile-forest, cuML and treelite; a list of
+        models; or a ``Pipeline``, search, ``TransformedTargetRegressor``, ``FrozenEstimator``,
+        ``CalibratedClassifierCV``, ``MultiOutput*`` or ``OneVsRestClassifier`` around one.
     X : array-like, sparse matrix or DataFrame of shape (M, n_features)
         The rows the ensemble was trained on, in order; with ``evidence="holdout"``, rows it has
         never seen. Dask arrays: see ``docs/scaling.md``.
@@ -116,7 +121,9 @@ def compress(
     Returns
     -------
     SparseBaggingClassifier or SparseBaggingRegressor
-        Fitted. ``print(small.selection_)`` says what was kept and what to expect.
+        Fitted. ``print(small.selection_)`` says what was kept and what to expect. Of a model
+        around an ensemble, a copy of it around the small one; `sparsebag.save`,
+        `sparsebag.report_on` and `sparsebag.to_onnx` take it as a whole.
 
     Examples
     --------
@@ -131,11 +138,7 @@ def compress(
     >>> small.predict_proba(X).shape
     (569, 2)
     """
-    ensemble = with_bags(unfrozen(ensemble), estimators_samples, estimators_features)
-    check_ensemble(ensemble)
-    kind = SparseBaggingClassifier if is_classification(ensemble) else SparseBaggingRegressor
-    return kind(
-        FrozenEstimator(ensemble),
+    options: dict[str, Any] = dict(
         lam=lam,
         max_estimators=max_estimators,
         max_nodes=max_nodes,
@@ -154,4 +157,19 @@ def compress(
         evidence=evidence,
         n_jobs=n_jobs,
         verbose=verbose,
-    ).fit(X, y, sample_weight=sample_weight)
+    )
+    given = with_bags(ensemble, estimators_samples, estimators_features)
+
+    def compressed(part: Part, around: Wrapping) -> Any:
+        check_ensemble(part.model)
+        pool = read_ensemble(part.model)
+        pool = replace(pool, wrapping=around if around.layers else None)
+        kind = SparseBaggingRegressor if pool.classes is None else SparseBaggingClassifier
+        small = kind(FrozenEstimator(part.model), **options)
+        small._pool = pool
+        small.fit(part.X, part.y, sample_weight=sample_weight)
+        if evidence == "oob" and pool.can_be_refitted:
+            small.estimator = pool.source  # clone and cross-validation fit and compress anew
+        return small
+
+    return rewrapped(given, compressed, X, y)

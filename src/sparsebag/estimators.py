@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
@@ -16,6 +17,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from sparsebag.compress_dask import compress_on_cluster
 from sparsebag.deploy.deployable import Deployable
+from sparsebag.deploy.rows import by_name
 from sparsebag.deploy.weighted_vote import WeightedVote
 from sparsebag.evidence.evidence import warn_unverified
 from sparsebag.evidence.from_ensemble import read_ensemble
@@ -133,7 +135,9 @@ class _SparseBagging(Deployable, MetaEstimatorMixin, BaseEstimator):  # type: ig
     n_features_in_ : int
         Number of columns seen in ``fit``.
     feature_names_in_ : ndarray
-        Their names, where X had string names.
+        Their names, where X had string names. Tables are matched by them.
+    feature_importances_ : ndarray of shape (n_features,)
+        As of scikit-learn's forests, of the kept trees; only where all members are trees.
     """
 
     _task: Task
@@ -214,7 +218,7 @@ class _SparseBagging(Deployable, MetaEstimatorMixin, BaseEstimator):  # type: ig
         X = X if hasattr(X, "shape") else np.asarray(X)
         validate_data(self, X, skip_check_array=True)
         ensemble = self._fitted_ensemble(X, y, sample_weight, fit_params)
-        pool = read_ensemble(ensemble)
+        pool = self.__dict__.pop("_pool", None) or read_ensemble(ensemble)
         walk = compress_on_cluster if is_dask(X) else compress_pool
         with one_blas_thread():
             found = walk(pool, X, y, settings, sample_weight)
@@ -243,6 +247,10 @@ class _SparseBagging(Deployable, MetaEstimatorMixin, BaseEstimator):  # type: ig
         CompressionReport
             ``print`` it, or take ``.to_markdown()``, ``.to_frame()``, ``.save("report.html")``.
         """
+        return self._report(X, y, baseline, None)
+
+    def _report(self, X: Any, y: Any, baseline: Any, back: Any) -> Any:
+        """The report, on the scale of a user's targets."""
         from sparsebag.report.compare import compare
 
         check_is_fitted(self, "weights_")
@@ -260,10 +268,9 @@ class _SparseBagging(Deployable, MetaEstimatorMixin, BaseEstimator):  # type: ig
             )
         n = len(pool.members)
         own = np.full(n, 1.0 / n) if pool.own_weights is None else pool.own_weights
-        before = WeightedVote(pool, own)
         return compare(
-            before,
-            self._vote,
+            WeightedVote(pool, own, back=back),
+            replace(self._vote, back=back),
             self._compiled,
             None if X is None else self._check_X(X),
             y,
@@ -343,10 +350,78 @@ class _SparseBagging(Deployable, MetaEstimatorMixin, BaseEstimator):  # type: ig
         check_is_fitted(self, "weights_")
         return [member.estimator for member in self._vote.pool.members]
 
+    @property
+    def feature_importances_(self) -> np.ndarray:
+        """Mean decrease of impurity by the splits that are left, as scikit-learn's forests have it.
+
+        Only where all members are trees.
+        """
+        total = np.zeros(self.n_features_in_)
+        for member, weight in zip(self._kept_trees(), self._vote.weights, strict=True):
+            own = member.estimator.tree_.compute_feature_importances()
+            columns = np.arange(len(total)) if member.features is None else member.features
+            np.add.at(total, columns, weight * own)
+        return np.asarray(total / (total.sum() or 1.0))
+
+    def apply(self, X: Any) -> np.ndarray:
+        """The leaf of each row in each kept tree.
+
+        Parameters
+        ----------
+        X : array-like, sparse matrix or DataFrame of shape (rows, n_features)
+
+        Returns
+        -------
+        ndarray of shape (rows, n_active)
+        """
+        trees, X = self._kept_trees(), self._check_X(X)
+        return np.column_stack([member.apply(X) for member in trees])
+
+    def decision_path(self, X: Any) -> tuple[Any, np.ndarray]:
+        """The nodes each row passes in each kept tree, as scikit-learn's forests give them.
+
+        Parameters
+        ----------
+        X : array-like, sparse matrix or DataFrame of shape (rows, n_features)
+
+        Returns
+        -------
+        indicator : sparse matrix of shape (rows, n_nodes)
+        n_nodes_ptr : ndarray of shape (n_active + 1,)
+            Columns of tree j are from ``n_nodes_ptr[j]`` to ``n_nodes_ptr[j + 1]``.
+        """
+        trees, X = self._kept_trees(), self._check_X(X)
+        paths = [member._call("decision_path", member._slice(X)) for member in trees]
+        ends = np.cumsum([0, *(path.shape[1] for path in paths)])
+        return sp.hstack(paths).tocsr(), ends
+
+    def to_shap(self) -> dict[str, Any]:
+        """The kept trees for ``shap.TreeExplainer(small.to_shap())``.
+
+        SHAP values and the expected value add up to what the leaves add up to: the vote before
+        the floor and the calibration; where leaves hold scores, the scores before the softmax.
+
+        Returns
+        -------
+        dict
+        """
+        from sparsebag.deploy.export_shap import export_shap
+
+        check_is_fitted(self, "weights_")
+        return export_shap(self._vote)
+
+    def _kept_trees(self) -> Any:
+        check_is_fitted(self, "weights_")
+        members = self._vote.pool.members
+        if not all(member.is_tree for member in members):
+            raise AttributeError("only trees have leaves, paths and importances.")
+        return members
+
     def _check_X(self, X: Any) -> Any:
         """X as the kept members read it, under the checks scikit-learn's own ensembles make."""
         check_is_fitted(self, "weights_")
         check_readable(X, "X")
+        X = by_name(X, getattr(self, "feature_names_in_", None))
         kind = self._vote.pool.input_kind
         if kind == "as_given":
             validate_data(self, X, reset=False, skip_check_array=True)

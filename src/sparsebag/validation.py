@@ -9,12 +9,13 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import NotFittedError
 from sklearn.frozen import FrozenEstimator
-from sklearn.pipeline import Pipeline
 from sklearn.utils import get_tags
 from sklearn.utils.multiclass import check_classification_targets
 
 from sparsebag.evidence.from_ensemble import READERS
 from sparsebag.evidence.members import FittedMembers, Task, does_classification
+from sparsebag.evidence.readers import library_reader
+from sparsebag.evidence.wrappers import wrapper_of
 
 LARGEST_TARGET = 1e36
 """Votes are kept in single precision, which ends at 3e38."""
@@ -77,18 +78,21 @@ def check_ensemble(ensemble: Any, task: Task | None = None) -> None:
             "the full ensemble was left out of this pickle or copy, so it cannot be compressed "
             "again; compress the original."
         )
-    if isinstance(ensemble, Pipeline):
+    if wrapper_of(ensemble) is not None:
+        name = type(ensemble).__name__
         raise TypeError(
-            "a Pipeline cannot be compressed as a whole; compress its last step on the rows that "
-            "step sees, sparsebag.compress(pipe[-1], pipe[:-1].transform(X), y), or make "
-            "SparseBaggingClassifier/Regressor the last step and fit the Pipeline."
+            f"a {name} is compressed when it is fitted, by sparsebag.compress(model, X, y); or "
+            "make SparseBaggingClassifier/Regressor the model inside it, and fit it."
         )
+    if library_reader(ensemble) is not None:
+        return
     if not isinstance(ensemble, tuple(kind for kinds, _ in READERS for kind in kinds)):
         name = ensemble.__name__ if isinstance(ensemble, type) else type(ensemble).__name__
         got = f"the class {name}" if isinstance(ensemble, type) else f"a {name}"
         raise TypeError(
             f"cannot compress {got}; pass a BaggingClassifier/Regressor, RandomForest*, "
-            "ExtraTrees* or Voting*, or a list of fitted models to sparsebag.compress."
+            "ExtraTrees* or Voting*, a forest of XGBoost, LightGBM or imbalanced-learn, a Pipeline "
+            "or search around one, or a list of fitted models to sparsebag.compress."
         )
     if task is not None and is_classification(ensemble) != (task == "classification"):
         own = "regression" if task == "classification" else "classification"

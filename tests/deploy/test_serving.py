@@ -48,7 +48,7 @@ TURNED = TABLE[NAMES[::-1]]
 RED = TABLE.astype(object).replace({"length": {5.1: "red"}})
 ROW = dict(zip(NAMES, X[0], strict=True))
 TABLES = [
-    (TURNED, "X has 'petal width' where the model reads 'length'"),
+    (TABLE.rename(columns={"length": "l"}), "X has 'l' where the model reads 'length'"),
     (RED, "column 'length' holds 'red'"),
     (TABLE[NAMES[:3]], "but 4 were fitted; 'petal width' is missing"),
     (X[:, :3], "X has 3 features, but 4 were fitted"),
@@ -58,9 +58,8 @@ TABLES = [
     (X + 1j, "X holds complex numbers"),
 ]
 ROWS = [
-    (TURNED.iloc[0], "X has 'petal width' where the model reads 'length'"),
-    (ROW, "not a dict; pass \\[row"),
-    ({"length": 1.0}, "not a dict; 'width' is missing; pass"),
+    (TURNED.iloc[0].rename({"length": "l"}), "X has 'petal width' where the model reads 'length'"),
+    ({"length": 1.0}, "read by names, and the model reads other columns; 'width' is missing; pass"),
     (["1", "blue", "3", "4"], "column 'width' holds 'blue', which is no number"),
     ("abc", r"one row has one dimension, not shape \(\)"),
     ([[1.0, 2.0]], "one row has one dimension"),
@@ -96,6 +95,9 @@ def test_what_pandas_calls_missing(named):
     model = named.compile()
     assert np.array_equal(model.predict_proba(table), model.predict_proba(plain))
     assert np.array_equal(model.predict_proba_one(table.iloc[0]), model.predict_proba(plain)[0])
+    null = {**ROW, "width": None}
+    assert np.array_equal(model.predict_proba_one(null), model.predict_proba(plain)[0])
+    assert model.predict_one(TURNED.iloc[0]) == model.predict_one(ROW) == model.predict_one(X[0])
 
 
 @pytest.mark.parametrize("n_jobs", [2.0, "2", [1], 0])

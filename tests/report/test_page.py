@@ -333,6 +333,6 @@ def test_a_budget_that_breaks_the_tolerance_is_a_warning(classified):
 def test_settings_and_versions_are_told(classified):
     report = classified[3]
     assert report.settings["max_estimators"] == "8"
-    assert report.settings["estimator"] == "RandomForestClassifier, fitted beforehand"
+    assert report.settings["estimator"] == "RandomForestClassifier"
     assert report.versions["sparsebag"] == sb.__version__
     assert set(report.settings) == set(classified[0].get_params(deep=False))

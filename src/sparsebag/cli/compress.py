@@ -15,7 +15,7 @@ import pandas as pd
 import typer
 
 from sparsebag.cli.command import CommandError, Data, ExitCode, Jobs, Screen, TrustPickle
-from sparsebag.cli.data import as_numbers, check_columns, check_readable, read_rows, typed
+from sparsebag.cli.data import Written, as_numbers, check_columns, check_readable, read_rows, typed
 from sparsebag.cli.models import check_can_be_stored, check_can_be_written, read_ensemble_file
 from sparsebag.deploy.artifact import save
 from sparsebag.deploy.rows import Categories
@@ -160,6 +160,7 @@ def compress(
     where: Destination,
     method: Method,
     trust: Trust,
+    written: Written,
     screen: Screen,
     evidence: Annotated[
         Evidence,
@@ -178,14 +179,15 @@ def compress(
     Example: sparsebag compress forest.skops train.csv --target y --test test.csv
     -o small.sbag --report report.html
     """
+    from sparsebag.evidence.wrappers import wrapper_of
     from sparsebag.validation import check_ensemble, unfrozen
 
     where.check(model, data)
     check_readable(model)
     # Tables first: they are read in no time, and their faults are the common ones.
     screen.step(f"reading {data}")
-    rows = read_rows(data, target)
-    unseen = None if where.test is None else read_rows(where.test, target)
+    rows = read_rows(data, target, written)
+    unseen = None if where.test is None else read_rows(where.test, target, written)
     screen.step(f"reading {model}")
     with screen.noting():
         ensemble = unfrozen(
@@ -193,7 +195,8 @@ def compress(
                 model, trust_pickle=trust.trust_pickle, trusted=trust.trust_type or ()
             )
         )
-    check_ensemble(ensemble)
+    if wrapper_of(ensemble) is None:
+        check_ensemble(ensemble)
     if not trust.trust_pickle:
         check_can_be_stored(ensemble)
     facts, text = compress_and_write(
@@ -212,10 +215,14 @@ def compress(
 
 def _as_trained(ensemble: Any, path: Path, X: pd.DataFrame, y: pd.Series) -> Rows:
     """Rows in the form the ensemble was trained on: named columns in its order, or an array."""
+    from sparsebag.evidence.wrappers import wrapper_of
+
     names = getattr(ensemble, "feature_names_in_", None)
     if names is not None:
         wanted = [str(name) for name in names]
         check_columns(wanted, list(X.columns), path)
+        if wrapper_of(ensemble) is not None:  # it may read text
+            return X[wanted], typed(y).to_numpy()
         return as_numbers(path, X[wanted]), typed(y).to_numpy()
     n_features = getattr(ensemble, "n_features_in_", X.shape[1])
     if n_features != X.shape[1]:
@@ -260,17 +267,20 @@ def compress_and_write(
         The same for people.
     """
     from sparsebag.compress import compress as compress_ensemble
+    from sparsebag.evidence.wrappers import innermost
+    from sparsebag.report.wrapped import report_on
 
     started, report = time.perf_counter(), None
     with screen.noting() as notes:
-        small = compress_ensemble(ensemble, *rows, verbose=screen.listen, **how)
+        made = compress_ensemble(ensemble, *rows, verbose=screen.listen, **how)
+        small = innermost(made)[0][0].model
         seconds = time.perf_counter() - started
         if test is not None or where.report is not None:
             screen.step("comparing with the whole ensemble")
-            report = small.report(*(test or ()))
+            report = report_on(made, *(test or ()))
     screen.step(f"writing {where.output}")
     deployed = replace(small.compile(), categories=categories or None)
-    save(deployed, where.output, allow_pickle=allow_pickle)
+    save(deployed if made is small else made, where.output, allow_pickle=allow_pickle)
     if report is not None and where.report is not None:
         try:
             report.save(where.report)

@@ -12,13 +12,15 @@ import sys
 import zlib
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet
+import typer
 
 from sparsebag.cli.command import CommandError, one_line
 from sparsebag.deploy.rows import Categories
@@ -36,6 +38,18 @@ FEW_TEXTS, MOST_TEXTS = 30, 10_000
 these it is none."""
 
 
+@dataclass(frozen=True)
+class Written:
+    """How CSV files are written."""
+
+    sep: Annotated[str, typer.Option(help="What separates columns of CSV: ';' or '\\t'.")] = ","
+    encoding: Annotated[str, typer.Option(help="Of CSV, such as latin-1.")] = "utf-8"
+
+    def rows(self, path: Path) -> _CsvRows:
+        """The rows of a file."""
+        return _CsvRows(path, self)
+
+
 class Table:
     """A table in a file: its columns at once, its rows when they are asked for, and only once.
 
@@ -43,14 +57,17 @@ class Table:
     ----------
     path : Path
         Parquet by its suffix, else CSV with a header; ``-`` is standard input.
+    written : Written, optional
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, written: Written | None = None) -> None:
         check_readable(path)
+        self._written = written or Written()
         self.path, self.is_parquet = path, path.suffix.lower() in PARQUET
         self._source: Any = None
         with self._one_sentence():
-            self._source = pyarrow.parquet.ParquetFile(path) if self.is_parquet else _CsvRows(path)
+            opened: Any = pyarrow.parquet.ParquetFile if self.is_parquet else self._written.rows
+            self._source = opened(path)
             names = self._source.schema_arrow.names if self.is_parquet else self._source.columns
             self.columns: list[str] = [str(name) for name in names]
             self._check_names()
@@ -61,8 +78,7 @@ class Table:
         other = next((mark for mark in (";", "\t", "|") if mark in self.columns[0]), None)
         if len(self.columns) == 1 and other is not None:
             raise CommandError(
-                f"'{self.path}' seems to separate its columns by {other!r}, and only commas are "
-                "read; save it with commas (and points in numbers)."
+                f"'{self.path}' seems to separate its columns by {other!r}: add --sep {other!r}."
             )
         twice = next((name for name in self.columns if self.columns.count(name) > 1), None)
         if twice is not None:
@@ -96,6 +112,7 @@ class Table:
     ) -> Any:
         return pd.read_csv(
             self._source,
+            sep=self._written.sep.replace("\\t", "\t"),
             header=None,
             names=self.columns,
             index_col=False,
@@ -111,12 +128,13 @@ class Table:
     def _one_sentence(self) -> Iterator[None]:
         """Whatever is wrong with a table is one sentence."""
         unsound = (pa.ArrowException, pd.errors.ParserError, csv.Error, EOFError, zlib.error)
+        no_such = (LookupError, TypeError)  # encoding or separator
         try:
             yield
         except UnicodeDecodeError:
-            told = "is no text in UTF-8; save it so (Parquet ends in .parquet)"
+            told = f"is no text in {self._written.encoding}; name its encoding: --encoding latin-1"
             raise CommandError(f"'{self.path}' {told}.") from None
-        except unsound as error:
+        except (*unsound, *no_such) as error:
             kind = "Parquet" if self.is_parquet else "CSV"
             told = f"is not a sound {kind} table: {one_line(error).rstrip('.')[:300]}"
             raise CommandError(f"'{self.path}' {told}.") from None
@@ -131,10 +149,13 @@ class _CsvRows(io.TextIOBase):
     pandas itself fills short lines up, and would so take half a file for a whole one.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, written: Written) -> None:
         self._taken: list[str] = []
         self._length = 0
-        self._rows = csv.reader(self._lines(path))
+        # A byte-order mark is no part of the first column's name.
+        encoding = {"utf-8": "utf-8-sig", "utf8": "utf-8-sig"}.get(written.encoding.lower())
+        self._encoding = encoding or written.encoding
+        self._rows = csv.reader(self._lines(path), delimiter=written.sep.replace("\\t", "\t"))
         self.columns = next(self._rows, [])
         self._taken.clear()
 
@@ -156,7 +177,7 @@ class _CsvRows(io.TextIOBase):
         opened: Any = sys.stdin.buffer if path == STDIN else open(path, "rb")  # noqa: SIM115
         with opened as raw:
             packed: Any = gzip.GzipFile(fileobj=raw) if raw.peek(2)[:2] == b"\x1f\x8b" else raw
-            with io.TextIOWrapper(packed, encoding="utf-8-sig", newline="") as lines:
+            with io.TextIOWrapper(packed, encoding=self._encoding, newline="") as lines:
                 for line in lines:
                     self._taken.append(line)
                     self._length += len(line)
@@ -177,9 +198,11 @@ def check_readable(path: Path) -> None:
         raise CommandError(f"'{path}' is empty.")
 
 
-def read_rows(path: Path, target: str) -> tuple[pd.DataFrame, pd.Series]:
+def read_rows(
+    path: Path, target: str, written: Written | None = None
+) -> tuple[pd.DataFrame, pd.Series]:
     """Features and targets of a table; those of a CSV file as they are written."""
-    table = Table(path)
+    table = Table(path, written)
     if target not in table.columns:
         near = difflib.get_close_matches(target, table.columns, n=1, cutoff=0.75)
         hint = f"did you mean '{near[0]}'?" if near else f"it has {shown(table.columns)}."
@@ -233,16 +256,18 @@ def is_numeric(column: pd.Series) -> bool:
 
 
 def as_numbers(path: Path, X: pd.DataFrame) -> pd.DataFrame:
-    """Features as the members read them; one sentence for a column of text."""
-    for name in X.columns:
-        if not is_numeric(X[name]):
-            text = X[name][pd.to_numeric(X[name], errors="coerce").isna() & X[name].notna()]
-            raise CommandError(
-                f"column '{name}', row {text.index[0] + 1}, of '{path}' holds "
-                f"{str(text.iloc[0])!r}, which is no number, and the model reads numbers there; "
-                "pass the encoded table it was trained on, or train with `sparsebag fit`, which "
-                "encodes text itself."
-            )
+    """Features as the members read them; one sentence for all columns of text or dates."""
+    wrong = [name for name in X.columns if not is_numeric(X[name])]
+    if wrong:
+        values = X[wrong[0]]
+        text = values[pd.to_numeric(values.astype(str), errors="coerce").isna() & values.notna()]
+        others = f" (and in {shown(wrong[1:])})" if wrong[1:] else ""
+        raise CommandError(
+            f"column '{wrong[0]}', row {text.index[0] + 1}, of '{path}' holds "
+            f"{str(text.iloc[0])!r}, which is no number, and the model reads "
+            f"numbers there{others}; pass the encoded table it was trained on, or train with "
+            "`sparsebag fit`, which encodes text itself."
+        )
     return X.astype(float)
 
 
@@ -259,23 +284,25 @@ def check_columns(wanted: Sequence[str], found: Sequence[str], path: Path) -> No
 
 def find_categories(path: Path, X: pd.DataFrame) -> Categories:
     """The texts of every column that holds text, sorted: an order that does not know the target."""
-    found = {}
+    found, wrong = {}, {}
     for name in X.columns:
         if is_numeric(X[name]):
             continue
         values = X[name].dropna()
         if not isinstance(values.iloc[0], str):
-            raise CommandError(
-                f"column '{name}' of '{path}' holds {str(values.iloc[0])!r}, which is neither a "
-                f"number nor text; turn it into numbers, or leave it out: --drop '{name}'."
-            )
+            wrong[name] = f"holds {str(values.iloc[0])!r}, which is neither a number nor text"
+            continue
         texts = sorted({str(value) for value in values} - {""})
         if len(texts) > MOST_TEXTS or (len(texts) > FEW_TEXTS and 2 * len(texts) > len(values)):
-            raise CommandError(
-                f"column '{name}' of '{path}' has {len(texts):,} different texts in {len(X):,} "
-                f"rows, so it is a key or prose and no category; leave it out: --drop '{name}'."
+            wrong[name] = (
+                f"has {len(texts):,} different texts in {len(X):,} rows, so it is a date, a key or "
+                "prose and no category"
             )
         found[name] = tuple(texts)
+    if wrong:
+        told = "; ".join(f"column '{name}' of '{path}' {why}" for name, why in wrong.items())
+        flags = " ".join(f"--drop '{name}'" for name in wrong)
+        raise CommandError(f"{told}. Turn it into numbers, or leave it out: {flags}.")
     return found
 
 

@@ -16,6 +16,7 @@ from sparsebag.cli.command import CommandError, Data, Screen
 from sparsebag.cli.compress import Destination, Method, Rows, Target, compress_and_write
 from sparsebag.cli.data import (
     UnknownTexts,
+    Written,
     as_numbers,
     check_columns,
     find_categories,
@@ -66,6 +67,7 @@ def fit(
     where: Destination,
     forest: Forest,
     method: Method,
+    written: Written,
     screen: Screen,
     holdout: Annotated[
         float, typer.Option(help="Share held out without --test; 0: none.", min=0.0, max=0.9)
@@ -85,7 +87,7 @@ def fit(
 
     where.check(data)
     screen.step(f"reading {data}")
-    X, y = read_rows(data, target)
+    X, y = read_rows(data, target, written)
     X = _wanted(data, X, drop or [], screen)
     task, y = _task_of(y, forest.task)
     categories = find_categories(data, X)
@@ -95,7 +97,7 @@ def fit(
     test = None
     if where.test is not None:
         screen.step(f"reading {where.test}")
-        X_test, y_test = read_rows(where.test, target)
+        X_test, y_test = read_rows(where.test, target, written)
         check_columns(list(X.columns), list(X_test.columns), where.test)
         X_test, unknown = X_test[list(X.columns)], UnknownTexts(categories)
         unknown.count(X_test)

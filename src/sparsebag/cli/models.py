@@ -6,6 +6,7 @@ import os
 import zipfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from sparsebag.cli.data import check_readable
 from sparsebag.deploy.artifact import MAGIC, ArtifactError, load
 from sparsebag.deploy.compiled import CompiledEnsemble
 
-CHECKED_HERE = "sklearn.tree._tree.Tree"
+CHECKED_HERE = ["sklearn.tree._tree.Tree", "numpy.dtype"]
 """Not trusted by skops: a forged tree could read outside its arrays. `check_trees` looks."""
 
 
@@ -37,7 +38,7 @@ def read_ensemble_file(path: Path, *, trust_pickle: bool, trusted: Sequence[str]
                 f"'{path}' is a compressed model already; give the ensemble it was made of."
             )
     if zipfile.is_zipfile(path):
-        return _from_skops(path, [CHECKED_HERE, *trusted])
+        return _from_skops(path, [*CHECKED_HERE, *trusted])
     if not trust_pickle:
         raise CommandError(
             f"'{path}' is no skops file; as a pickle it could run any code when it is loaded, so "
@@ -160,7 +161,12 @@ def check_can_be_stored(ensemble: Any) -> None:
     from sparsebag.deploy.from_members import compile_members
     from sparsebag.deploy.votes import OtherMembers
     from sparsebag.evidence.from_ensemble import read_ensemble
+    from sparsebag.evidence.wrappers import innermost, wrapper_of
 
+    if wrapper_of(ensemble) is not None:
+        for part, _ in innermost(ensemble):
+            check_can_be_stored(part.model)
+        return
     pool = read_ensemble(ensemble)
     others = [member for member in pool.members if not member.is_tree]
     weights = np.full(len(pool.members), 1 / len(pool.members))
@@ -173,13 +179,29 @@ def check_can_be_stored(ensemble: Any) -> None:
         )
 
 
-def read_compiled(path: Path, *, trust_pickle: bool = False) -> CompiledEnsemble:
+def read_compiled(path: Path, *, trust_pickle: bool = False, whole: bool = False) -> Any:
     """A compressed model from its ``.sbag`` file; pickled members only where they are trusted."""
     check_readable(path)
     try:
-        return load(path, allow_pickle=trust_pickle)
+        model = load(path, allow_pickle=trust_pickle)
     except ArtifactError as error:
         raise CommandError(f"'{path}': {one_line(error)}") from None
+    if isinstance(model, CompiledEnsemble):
+        return model
+    if not whole:
+        raise CommandError(
+            f"'{path}' holds a whole {type(model).__name__}, which only `sparsebag predict` and "
+            "sparsebag.load in Python read."
+        )
+    return SimpleNamespace(
+        is_whole=True,
+        classes=getattr(model, "classes_", None),
+        feature_names=getattr(model, "feature_names_in_", None),
+        n_features=getattr(model, "n_features_in_", None),
+        categories=None,
+        predict=lambda X, n_jobs: model.predict(X),
+        predict_proba=lambda X, n_jobs: model.predict_proba(X),
+    )
 
 
 def check_can_be_written(path: Path | None, *, unlike: tuple[Path | None, ...] = ()) -> None:

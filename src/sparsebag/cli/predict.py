@@ -17,9 +17,16 @@ import pyarrow.parquet
 import typer
 
 from sparsebag.cli.command import CommandError, Data, ExitCode, Jobs, Model, Screen, TrustPickle
-from sparsebag.cli.data import PARQUET, Table, UnknownTexts, as_numbers, check_columns, shown
+from sparsebag.cli.data import (
+    PARQUET,
+    Table,
+    UnknownTexts,
+    Written,
+    as_numbers,
+    check_columns,
+    shown,
+)
 from sparsebag.cli.models import check_can_be_written, read_compiled
-from sparsebag.deploy.compiled import CompiledEnsemble
 from sparsebag.deploy.whole_file import whole_file
 
 STDOUT = Path("-")
@@ -28,6 +35,7 @@ STDOUT = Path("-")
 def predict(
     model: Model,
     data: Data,
+    written: Written,
     screen: Screen,
     output: Annotated[
         Path, typer.Option("--output", "-o", help=".csv or .parquet; - is standard output (CSV).")
@@ -61,10 +69,11 @@ def predict(
                 "standard output.",
                 ExitCode.USAGE,
             )
-    compiled = read_compiled(model, trust_pickle=trust_pickle)
-    table = Table(data)
+    compiled = read_compiled(model, trust_pickle=trust_pickle, whole=True)
+    table = Table(data, written)
     features, unknown = _features(compiled, table, kept), UnknownTexts(compiled.categories)
     numbers = [name for name in features if name not in unknown.known]
+    numbers = [] if hasattr(compiled, "is_whole") else numbers  # it may read text
     batches = table.batches(
         [*dict.fromkeys([*features, *kept])],
         as_written=[name for name in kept if name not in features],
@@ -87,7 +96,7 @@ def predict(
     screen.result(facts, "")
 
 
-def _features(compiled: CompiledEnsemble, table: Table, kept: list[str]) -> list[str]:
+def _features(compiled: Any, table: Table, kept: list[str]) -> list[str]:
     """The columns the model reads, in its order."""
     unknown = [name for name in kept if name not in table.columns]
     if unknown:
@@ -105,7 +114,7 @@ def _features(compiled: CompiledEnsemble, table: Table, kept: list[str]) -> list
 
 
 def _predicted(
-    compiled: CompiledEnsemble, X: pd.DataFrame, kept: pd.DataFrame, *, proba: bool, jobs: int
+    compiled: Any, X: pd.DataFrame, kept: pd.DataFrame, *, proba: bool, jobs: int
 ) -> pd.DataFrame:
     if compiled.classes is None:
         return kept.assign(prediction=compiled.predict(X, n_jobs=jobs))

@@ -10,11 +10,13 @@ import contextlib
 import hashlib
 import json
 import math
+import os
 import pickle
 import struct
+import zipfile
 import zlib
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
@@ -74,8 +76,9 @@ def save(model: Any, path: Any, *, allow_pickle: bool = False) -> None:
 
     Parameters
     ----------
-    model : CompiledEnsemble or fitted sparsebag estimator
-        Of an estimator, what its ``compile`` returns.
+    model : CompiledEnsemble or fitted sparsebag estimator, or a model around one
+        Of an estimator, what its ``compile`` returns; of a search, its best estimator. A Pipeline
+        or another wrapper is written whole, by skops.
     path : path-like
     allow_pickle : bool
         Members that are neither trees, linear models nor scikit-learn's networks can only be
@@ -103,6 +106,12 @@ def save(model: Any, path: Any, *, allow_pickle: bool = False) -> None:
         from sparsebag.deploy.deployable import Deployable  # it needs scikit-learn, and this module
 
         model = model.compile() if isinstance(model, Deployable) else model
+        from sparsebag.evidence.wrappers import wrapper_of
+
+        if wrapper_of(model) is not None:
+            from sparsebag.deploy.wrapped import save_wrapped
+
+            return save_wrapped(model, path, allow_pickle=allow_pickle)
     if not isinstance(model, CompiledEnsemble):
         raise TypeError(
             f"save writes compressed ensembles, not a {type(model).__name__}; compress it first, "
@@ -111,8 +120,8 @@ def save(model: Any, path: Any, *, allow_pickle: bool = False) -> None:
     write_whole(path, dumps(model, allow_pickle=allow_pickle))
 
 
-def load(path: Any, *, allow_pickle: bool = False) -> CompiledEnsemble:
-    """Read a compiled ensemble; it predicts without scikit-learn.
+def load(path: Any, *, allow_pickle: bool = False, trusted: Sequence[str] = ()) -> Any:
+    """Read a compiled ensemble, which predicts without scikit-learn; or a model around one.
 
     Parameters
     ----------
@@ -120,10 +129,12 @@ def load(path: Any, *, allow_pickle: bool = False) -> CompiledEnsemble:
     allow_pickle : bool
         Whether members stored as pickles may be loaded. A pickle can run any code: only for
         files you made yourself.
+    trusted : sequence of str
+        Of a Pipeline: types to load beside those that skops knows to be harmless.
 
     Returns
     -------
-    CompiledEnsemble
+    CompiledEnsemble, or a Pipeline or other wrapper
 
     Examples
     --------
@@ -143,6 +154,12 @@ def load(path: Any, *, allow_pickle: bool = False) -> CompiledEnsemble:
             "load reads a file by its path, and these are the bytes of one; write them to a file, "
             "or pass them to sparsebag.deploy.artifact.loads."
         )
+
+    is_file = isinstance(path, (str, os.PathLike)) and os.path.isfile(path)  # no pipe, no device
+    if is_file and zipfile.is_zipfile(path):
+        from sparsebag.deploy.wrapped import load_wrapped  # it needs scikit-learn, and this module
+
+        return load_wrapped(path, allow_pickle=allow_pickle, trusted=trusted)
 
     def check(first: bytes, n_bytes: int) -> None:
         with _one_clear_error():

@@ -18,7 +18,7 @@ import numpy as np
 from sparsebag.calibration.calibrator import Calibrator
 from sparsebag.calibration.temperature import Temperature
 from sparsebag.deploy._forest import finish_votes
-from sparsebag.deploy.rows import Categories, as_numbers, encoded
+from sparsebag.deploy.rows import Categories, as_numbers, by_name, encoded
 from sparsebag.deploy.trees import RAW, Finish, FlatTrees, readable
 from sparsebag.deploy.votes import LinearVotes, OtherMembers, StackedNetworks
 from sparsebag.local.gate import LinearGate
@@ -229,8 +229,8 @@ class CompiledEnsemble:
 
         Parameters
         ----------
-        row : array-like of shape (n_features,)
-            Fastest as a float32 or float64 array.
+        row : array-like of shape (n_features,), dict or Series
+            Fastest as a float32 or float64 array; a dict or Series is read by names.
 
         Returns
         -------
@@ -254,8 +254,8 @@ class CompiledEnsemble:
 
         Parameters
         ----------
-        row : array-like of shape (n_features,)
-            Fastest as a float32 or float64 array.
+        row : array-like of shape (n_features,), dict or Series
+            Fastest as a float32 or float64 array; a dict or Series is read by names.
 
         Returns
         -------
@@ -309,7 +309,7 @@ class CompiledEnsemble:
 
     def _table(self, X: Any) -> Any:
         """X as something with rows and columns, of the right width."""
-        X = X if hasattr(X, "shape") else np.asarray(X)
+        X = by_name(X if hasattr(X, "shape") else np.asarray(X), self.feature_names)
         if len(X.shape) != 2:
             raise ValueError(
                 f"X must be a table of rows and columns but has shape {X.shape}; of one row pass "
@@ -342,13 +342,19 @@ class CompiledEnsemble:
 
     def _one_row(self, row: Any) -> np.ndarray:
         """A table of one row, for what the kernel does not read as it is."""
-        if isinstance(row, Mapping):
+        is_series = hasattr(row, "iloc") and len(row.shape) == 1
+        names = row if isinstance(row, Mapping) else row.index if is_series else ()
+        if self.feature_names is not None and not set(self.feature_names) - set(names):
+            wanted = list(self.feature_names)
+            row = row[wanted] if is_series else list(map(row.get, wanted))
+        elif isinstance(row, Mapping):
+            known = "knows no names" if self.feature_names is None else "reads other columns"
             raise TypeError(
-                f"a row is numbers in the order of the columns, not a {type(row).__name__}"
-                f"{self._first_missing(row)}; pass [row[name] for name in model.feature_names]."
+                f"a {type(row).__name__} is read by names, and the model {known}"
+                f"{self._first_missing(row)}; pass numbers in the order of the columns."
             )
-        if hasattr(row, "iloc") and len(row.shape) == 1:  # a pandas Series
-            self._check_names(row.index)
+        elif is_series:
+            self._check_names(names)
         row = row.toarray() if hasattr(row, "toarray") else row
         shape = np.shape(row)
         if len(shape) != 1:

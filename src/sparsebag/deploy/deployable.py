@@ -11,6 +11,7 @@ from sparsebag.deploy.artifact import save
 from sparsebag.deploy.compiled import CompiledEnsemble
 from sparsebag.deploy.verification import TOLERANCE, Verification, verify
 from sparsebag.deploy.weighted_vote import WeightedVote
+from sparsebag.deploy.whole_file import write_whole
 
 if TYPE_CHECKING:
     from sparsebag.deploy.export_onnx import OnnxExport
@@ -92,8 +93,27 @@ class Deployable:
             export.save(path)
         return export
 
-    def to_treelite(self) -> TreeliteExport:
+    def predict_one(self, row: Any) -> Any:
+        """The label of one row, or its number (regression).
+
+        Parameters
+        ----------
+        row : array-like of shape (n_features,), dict or Series
+            A dict or Series is read by names. A service calls ``compile().predict_one``.
+
+        Returns
+        -------
+        label or float
+        """
+        return self.compile().predict_one(row)
+
+    def to_treelite(self, path: Any = None) -> TreeliteExport:
         """A treelite model, verified against this model with treelite's reference engine.
+
+        Parameters
+        ----------
+        path : path-like, optional
+            Where to write it, as treelite's own ``serialize`` does.
 
         Returns
         -------
@@ -102,7 +122,10 @@ class Deployable:
         """
         from sparsebag.deploy.export_treelite import export_treelite
 
-        return export_treelite(self.compile())
+        export = export_treelite(self.compile())
+        if path is not None:
+            write_whole(path, bytes(export.trees.serialize_bytes()))
+        return export
 
     def to_sklearn(self) -> Any:
         """An ordinary scikit-learn ensemble that predicts the same, verified.

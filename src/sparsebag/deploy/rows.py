@@ -56,6 +56,29 @@ def _not_a_number(array: np.ndarray, names: Sequence[str] | None) -> ValueError:
     return ValueError("X holds something else than numbers.")
 
 
+def by_name(X: Any, names: Sequence[str] | None) -> Any:
+    """A table's columns that have these names, in their order; X as it is where some are missing.
+
+    Parameters
+    ----------
+    X : array-like or DataFrame
+    names : sequence of str or None
+
+    Returns
+    -------
+    Same kind as X
+
+    Examples
+    --------
+    >>> by_name(np.eye(2), ["a", "b"]).shape
+    (2, 2)
+    """
+    found = None if names is None else getattr(X, "columns", None)
+    if names is None or found is None or list(found) == list(names) or set(names) - set(found):
+        return X
+    return X[list(names)]
+
+
 def text_codes(values: Any, texts: Sequence[str]) -> np.ndarray:
     """The code of each text: its position; NaN for what is missing, empty or not in the list.
 

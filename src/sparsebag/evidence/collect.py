@@ -98,8 +98,8 @@ def collect_evidence(
     in_bag = pool.in_bag if source == "oob" else None
     if source == "oob" and in_bag is None:
         raise ValueError(
-            f"there are no out-of-bag rows to judge the members by: {pool.no_in_bag}. Use a "
-            "bootstrapped ensemble, or pass rows it has never seen with evidence='holdout'."
+            f"there are no out-of-bag rows to judge the members by: {pool.no_in_bag}. Pass rows "
+            "it has never seen: sparsebag.compress(model, X_new, y_new, evidence='holdout')."
         )
     given = read_training_rows(
         pool, X, y, source=source, sample_weight=sample_weight, verify=verify
@@ -389,7 +389,7 @@ def row_weights(
     weight = np.ones(len(target)) if sample_weight is None else np.array(sample_weight, dtype=float)
     if pool.classes is not None:
         given = np.bincount(target, weight, minlength=len(pool.classes)) / weight.sum()
-        seen = _seen_shares(pool, target, given)
+        seen = _seen_shares(pool, target, given, held_out)
         factor = np.divide(seen, given, out=np.ones_like(given), where=given > 0.0)
         drawn = np.bincount(target, minlength=len(given)) * (1 if held_out else len(pool.members))
         least = np.maximum(LEAST_CHANGE, ERRORS / np.sqrt(np.maximum(drawn, 1)))
@@ -398,14 +398,22 @@ def row_weights(
     return np.asarray(weight / weight.mean())
 
 
-def _seen_shares(pool: MemberPool, target: np.ndarray, given: np.ndarray) -> np.ndarray:
+def _seen_shares(
+    pool: MemberPool, target: np.ndarray, given: np.ndarray, held_out: bool
+) -> np.ndarray:
     """Mean share of each class among the rows a member was trained on, as it weighed them."""
+    if not pool.leaves_are_shares:
+        return given
     if all(member.is_tree for member in pool.members):
         shares = np.zeros((len(pool.members), len(given)))
         for share, member in zip(shares, pool.members, strict=True):
             root = np.asarray(member.estimator.tree_.value[0, 0], dtype=float)
             share[member.class_columns] = root / root.sum()
         return np.asarray(shares.mean(axis=0))
+    if getattr(pool.in_bag, "are_resampled", False) and pool.in_bag is not None and not held_out:
+        bags = [target[pool.in_bag[j]] for j in range(len(pool.members))]
+        drawn = np.bincount(np.concatenate(bags), minlength=len(given))
+        return np.asarray(drawn / drawn.sum())
     asked: Any = getattr(pool.members[0].estimator, "class_weight", None)
     if asked is None or pool.classes is None:
         return given

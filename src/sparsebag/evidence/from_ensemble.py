@@ -1,11 +1,13 @@
 """Reading fitted ensembles: every scikit-learn quirk lives here.
 
-To support another kind of ensemble, write a reader and add it to `READERS`.
+To support another kind of ensemble, write a reader and add it to `READERS`; of another library, a
+file in ``readers/``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -25,6 +27,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from sparsebag.evidence.members import (
     FittedMembers,
+    FoldForests,
     InBagRows,
     Member,
     MemberPool,
@@ -35,6 +38,7 @@ from sparsebag.evidence.members import (
     multi_output,
     shown,
 )
+from sparsebag.evidence.readers import library_reader
 
 FORESTS = (
     RandomForestClassifier,
@@ -70,20 +74,21 @@ def read_ensemble(ensemble: Any) -> MemberPool:
         ensemble = ensemble.estimator
     if isinstance(ensemble, (list, tuple)):
         ensemble = FittedMembers(ensemble)
-    for kinds, reader in READERS:
-        if isinstance(ensemble, kinds):
-            pool = reader(ensemble)
-            _check_size(pool)
-            return pool
+    kinds = ((kinds, reader) for kinds, reader in READERS if isinstance(ensemble, kinds))
+    reader = library_reader(ensemble) or next((reader for _, reader in kinds), None)
+    if reader is not None:
+        check_fitted(ensemble)
+        pool = reader(ensemble)
+        _check_size(pool)
+        return pool
     raise TypeError(
         f"cannot read a {type(ensemble).__name__}; pass a fitted BaggingClassifier/Regressor, "
-        "RandomForest*, ExtraTrees*, Voting*, or a list of fitted models (of a Pipeline or a "
-        "search: the ensemble inside it, with the X it sees)."
+        "RandomForest*, ExtraTrees*, Voting*, or a list of fitted models."
     )
 
 
 def _read_forest(forest: Any) -> MemberPool:
-    _check_fitted(forest)
+    check_fitted(forest)
     if forest.n_outputs_ != 1:
         raise multi_output()
     classes = getattr(forest, "classes_", None)
@@ -103,7 +108,7 @@ def _read_forest(forest: Any) -> MemberPool:
 
 
 def _read_bag(bag: Any) -> MemberPool:
-    _check_fitted(bag)
+    check_fitted(bag)
     classes = getattr(bag, "classes_", None)
     n_features = int(bag.n_features_in_)
     members = []
@@ -137,8 +142,22 @@ def _read_bag(bag: Any) -> MemberPool:
     )
 
 
+def _read_folds(folds: FoldForests) -> MemberPool:
+    pools, in_bag = [_read_forest(forest) for forest in folds.forests], None
+    fold_rows = folds.rows or ()
+    if [len(rows) for rows in fold_rows] == [pool.n_rows for pool in pools]:  # not held-out ones
+        in_bag = [
+            rows if pool.in_bag is None else rows[pool.in_bag[j]]
+            for pool, rows in zip(pools, fold_rows, strict=True)
+            for j in range(len(pool.members))
+        ]
+    members = tuple(member for pool in pools for member in pool.members)
+    told = "the rows of the folds are unknown"
+    return replace(pools[0], members=members, in_bag=in_bag, no_in_bag=told, n_rows=None)
+
+
 def _read_voter(voter: Any) -> MemberPool:
-    _check_fitted(voter)
+    check_fitted(voter)
     classes = getattr(voter, "classes_", None)
     return MemberPool(
         members=tuple(Member(e, None, _encoded_columns(e, classes)) for e in voter.estimators_),
@@ -179,7 +198,7 @@ def _read_list(given: FittedMembers) -> MemberPool:
                 f"entry {j} of the list is a {type(model).__name__}, not a model with predict; "
                 "pass the fitted models themselves."
             )
-        _check_fitted(model)
+        check_fitted(model)
     for name in ("estimators_samples", "estimators_features"):
         entries = getattr(given, name)
         if entries is not None and len(entries) != len(models):
@@ -213,6 +232,7 @@ READERS: tuple[tuple[tuple[type, ...], Callable[[Any], MemberPool]], ...] = (
     (BAGS, _read_bag),
     (VOTERS, _read_voter),
     ((FittedMembers,), _read_list),
+    ((FoldForests,), _read_folds),
 )
 
 
@@ -289,7 +309,13 @@ def _remembered_rows(ensemble: Any) -> int | None:
     return None if n_rows is None else int(n_rows)
 
 
-def _check_fitted(model: Any) -> None:
+def check_fitted(model: Any) -> None:
+    """One sentence for a model that is not fitted.
+
+    Parameters
+    ----------
+    model : object
+    """
     try:
         check_is_fitted(model)
     except NotFittedError as error:

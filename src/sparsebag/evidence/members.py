@@ -188,6 +188,10 @@ class MemberPool:
         What the ensemble itself weighs its members' votes by, on the simplex; None: equally.
     can_be_refitted : bool
         Whether ``clone(source)`` can be fitted to other rows, by ``fit`` and ``n_estimators``.
+    leaves_are_shares : bool
+        Whether trees' values are shares of their training rows' classes.
+    wrapping : Wrapping or None
+        The user's rows and the transformers before the ensemble, where it is part of a pipeline.
     """
 
     members: tuple[Member, ...]
@@ -201,6 +205,8 @@ class MemberPool:
     no_in_bag: str = ""
     own_weights: np.ndarray | None = None
     can_be_refitted: bool = False
+    leaves_are_shares: bool = True
+    wrapping: Any = None
 
     def prepare(self, X: Any) -> Any:
         """X in the form the members read, converted once for all of them.
@@ -221,7 +227,8 @@ class MemberPool:
     def keep(self, members: np.ndarray) -> MemberPool:
         """Only some members, without the in-bag rows (they are of no use after fitting)."""
         kept = tuple(self.members[j] for j in members)
-        return replace(self, members=kept, in_bag=None, no_in_bag="", source=None, own_weights=None)
+        without: dict[str, Any] = {"source": None, "own_weights": None, "wrapping": None}
+        return replace(self, members=kept, in_bag=None, no_in_bag="", **without)
 
 
 class FittedMembers:
@@ -251,6 +258,26 @@ class FittedMembers:
 
     def __repr__(self) -> str:
         return f"FittedMembers({len(self.models)} models)"
+
+
+@dataclass(frozen=True)
+class FoldForests:
+    """Forests of cross-validation folds, as one ensemble.
+
+    Attributes
+    ----------
+    forests : tuple of fitted forests
+    rows : tuple of ndarray, or None
+        Rows that each was trained on; None where they are unknown.
+    """
+
+    forests: tuple[Any, ...]
+    rows: tuple[np.ndarray, ...] | None = None
+
+    @property
+    def classes_(self) -> np.ndarray:
+        """Class labels."""
+        return np.asarray(self.forests[0].classes_)
 
 
 def with_bags(

@@ -197,7 +197,8 @@ def _contradiction(
     ends = np.flatnonzero(tree.children_left < 0)
     # Draws are weights, and the tree counts distinct rows; who made a list may have repeated rows.
     # Rows of no weight are not counted, so there may be more than it says.
-    counted = np.bincount(leaf, None if pool.source is not None else draws, minlength=len(ends))
+    repeated = pool.source is None or getattr(pool.in_bag, "are_resampled", False)
+    counted = np.bincount(leaf, draws if repeated else None, minlength=len(ends))
     if np.any(counted < tree.n_node_samples[ends]):
         return "routing its bagged rows does not give its leaf counts"
     bag = _Bag(leaf, draws, target, tree.weighted_n_node_samples[ends], tree.value[ends, 0, :])

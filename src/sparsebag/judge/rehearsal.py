@@ -8,7 +8,7 @@ touched. An ensemble that comes with held-out rows needs no copy.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,7 @@ from sklearn.base import clone
 
 from sparsebag.evidence.from_ensemble import read_ensemble
 from sparsebag.evidence.members import MemberPool, take_rows
+from sparsebag.evidence.wrappers import Fold
 from sparsebag.progress import Progress
 from sparsebag.student.student import students, trees_for
 from sparsebag.student.teacher import MOST_TREES, Recipe, Teacher, recipes_for
@@ -142,9 +143,18 @@ def rehearse(
         progress.say("rehearsal", number + 1, len(splits))
         kept = np.setdiff1d(np.arange(len(rows.target)), held)
         train, test = rows.take(kept), rows.take(held)
+        fold = _fold(pool, kept, held, held_out=rows.held_out)
+        if fold is not None and not rows.held_out:
+            train = replace(train, X=pool.prepare(fold.X))
+            test = replace(test, X=pool.prepare(fold.X_held))
+            if fold.targets:
+                train = replace(train, target=np.asarray(fold.y)[:, None])
         copy, columns = _copy(pool, train, n_trees, number, n_jobs)
         split = _Split(copy, columns, train, test, len(pool.members))
-        parts.append(_scored(split, share, recipes, most_trees, n_threads))
+        part = _scored(split, share, recipes, most_trees, n_threads)
+        if fold is not None and fold.targets:
+            part = _on_users_scale(part, fold, np.asarray(pool.wrapping.y, dtype=float)[held])
+        parts.append(part)
     nodes_a_tree = np.mean([member.estimator.tree_.node_count for member in pool.members])
     whole_nodes = nodes_a_tree * len(pool.members)
     most = min(len(pool.members), MOST_TREES, most_trees or MOST_TREES)
@@ -157,7 +167,7 @@ def rehearse(
         share=share,
         n_nodes=share * whole_nodes,
         n_trees=np.array([trees_for(nodes, most) for nodes in share * whole_nodes]),
-        target=judged.target,
+        target=np.concatenate([part.target for part in parts]),
         weight=judged.weight,
         whole=np.concatenate([part.whole for part in parts]),
         excess=np.concatenate([part.excess for part in parts]),
@@ -183,6 +193,7 @@ class _Split:
 
 @dataclass(frozen=True)
 class _Part:
+    target: np.ndarray
     excess: np.ndarray
     whole: np.ndarray
     votes: tuple[tuple[np.ndarray, ...], ...]
@@ -227,7 +238,24 @@ def _scored(
     variance = votes(leaf, value**2, n_threads) / n_trees - own**2
     unbiased = variance.sum(axis=1) * n_trees / max(n_trees - 1, 1)
     excess = unbiased * (1.0 / n_trees - 1.0 / split.n_members)
-    return _Part(excess, as_votes(own), tuple(by_recipe))
+    return _Part(test.target, excess, as_votes(own), tuple(by_recipe))
+
+
+def _fold(pool: MemberPool, kept: np.ndarray, held: np.ndarray, *, held_out: bool) -> Fold | None:
+    """Preprocessing that has not seen the held-out rows, inside a pipeline."""
+    if pool.wrapping is None:
+        return None
+    found: Fold = pool.wrapping.fitted() if held_out else pool.wrapping.refit(kept, held)
+    return found
+
+
+def _on_users_scale(part: _Part, fold: Fold, target: np.ndarray) -> _Part:
+    """What a transformed target's regressors say, in the units of the target itself."""
+    whole = fold.back(part.whole)
+    step = 1e-3 * max(float(np.std(part.whole)), 1e-12)
+    slope = (fold.back(part.whole + step) - fold.back(part.whole - step)) / (2.0 * step)
+    votes = tuple(tuple(map(fold.back, of_recipe)) for of_recipe in part.votes)
+    return _Part(target[:, None], part.excess * slope[:, 0] ** 2, whole, votes)
 
 
 def _copy(

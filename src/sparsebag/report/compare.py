@@ -124,7 +124,7 @@ def _random_members(
     equal, found = np.full(k, 1.0 / k), []
     for seed in range(RANDOM_DRAWS):
         members = np.sort(np.random.default_rng(seed).choice(n, k, replace=False))
-        drawn = WeightedVote(full.pool.keep(members), equal, small.floor)
+        drawn = WeightedVote(full.pool.keep(members), equal, small.floor, back=small.back)
         found.append(scores(target, _says(drawn, X)))
     compiled = compile_members(drawn.pool, equal)
     times = {SPEED: _milliseconds(drawn, X), COMPILED: _milliseconds(compiled, X)}

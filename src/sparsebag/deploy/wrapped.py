@@ -1,0 +1,276 @@
+"""Whole models around a compressed ensemble: saved by skops, exported to ONNX and scikit-learn."""
+
+from __future__ import annotations
+
+import io
+import zipfile
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
+from sklearn.model_selection._search import BaseSearchCV
+from sklearn.pipeline import make_pipeline
+
+from sparsebag.deploy.artifact import ArtifactError, dumps, loads
+from sparsebag.deploy.compiled import CompiledEnsemble
+from sparsebag.deploy.deployable import Deployable
+from sparsebag.deploy.export_onnx import IR_VERSION, OPSET, OnnxExport, export_onnx
+from sparsebag.deploy.verification import NotExportable
+from sparsebag.deploy.whole_file import read_whole, write_whole
+from sparsebag.evidence.readers import optional_import
+from sparsebag.evidence.wrappers import innermost, rewrapped, wrapper_of
+
+
+class _Deployed(BaseEstimator):  # type: ignore[misc]
+    """A compiled ensemble as the last step of a model that was read from a file."""
+
+    def __init__(self, model: Any) -> None:
+        self.model = model
+
+    def fit(self, X: Any, y: Any) -> Any:
+        """Refuse: the ensemble that was compressed is not in the file."""
+        raise TypeError("a model that was read from a file cannot be fitted again.")
+
+    def predict(self, X: Any) -> np.ndarray:
+        """As the compiled ensemble predicts."""
+        return np.asarray(self.model.predict(X))
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return True
+
+
+class DeployedClassifier(ClassifierMixin, _Deployed):  # type: ignore[misc]
+    """A classifier read from a file."""
+
+    def predict_proba(self, X: Any) -> np.ndarray:
+        """Class probabilities."""
+        return np.asarray(self.model.predict_proba(X))
+
+    @property
+    def classes_(self) -> Any:
+        """Labels, in the order of ``predict_proba``."""
+        return getattr(self.model, "classes", None)
+
+
+class DeployedRegressor(RegressorMixin, _Deployed):  # type: ignore[misc]
+    """A regressor read from a file."""
+
+
+ROWS_EXCUSED = 0.02
+"""Share of rows that may differ: skl2onnx computes in single precision, and a value at a split may
+fall on its other side."""
+TRUSTED = ["numpy.dtype", *(f"{__name__}.Deployed{kind}" for kind in ("Classifier", "Regressor"))]
+"""Types in a file beside those that skops knows to be harmless."""
+
+
+def checked(model: Any) -> Any:
+    """A compressed ensemble; one sentence for any other model.
+
+    Parameters
+    ----------
+    model : object
+
+    Returns
+    -------
+    SparseBaggingClassifier or SparseBaggingRegressor
+    """
+    if isinstance(model, Deployable):
+        return model
+    name = type(model).__name__
+    raise TypeError(f"this {name} is not compressed; pass what sparsebag.compress returned.")
+
+
+def save_wrapped(model: Any, path: Any, *, allow_pickle: bool = False) -> None:
+    """Write a model around compressed ensembles: a skops file, with theirs inside.
+
+    Parameters
+    ----------
+    model : Pipeline or other wrapper
+        Of a search, its best estimator.
+    path : path-like
+    allow_pickle : bool
+        As of `sparsebag.save`.
+    """
+    skops_io = optional_import("skops.io", "cli", "saving a Pipeline")
+    compiled: list[CompiledEnsemble] = []
+
+    def numbered(part: Any, around: Any) -> Any:
+        compiled.append(checked(part.model).compile())
+        kind = DeployedRegressor if compiled[-1].classes is None else DeployedClassifier
+        return kind(len(compiled) - 1)
+
+    while isinstance(model, BaseSearchCV):
+        model = model.best_estimator_
+    file = io.BytesIO()
+    skops_io.dump(rewrapped(model, numbered), file, compression=zipfile.ZIP_DEFLATED)
+    with zipfile.ZipFile(file, "a") as members:
+        for i, ensemble in enumerate(compiled):
+            members.writestr(f"{i}.sbag", dumps(ensemble, allow_pickle=allow_pickle))
+    write_whole(path, file.getvalue())
+
+
+def load_wrapped(path: Any, *, allow_pickle: bool = False, trusted: Sequence[str] = ()) -> Any:
+    """Read what `save_wrapped` wrote.
+
+    Parameters
+    ----------
+    path : path-like
+    allow_pickle : bool
+    trusted : sequence of str
+        Types to trust beside those that skops knows.
+
+    Returns
+    -------
+    Same kind as was saved
+    """
+    skops_io = optional_import("skops.io", "cli", "loading a Pipeline")
+    content = bytes(read_whole(path, n_first=2, check=lambda first, n_bytes: None))
+    try:
+        unknown = set(skops_io.get_untrusted_types(data=content)) - {*TRUSTED, *trusted}
+        if unknown:
+            raise ArtifactError(
+                f"'{path}' holds types that skops does not know to be harmless; if you made the "
+                f"file yourself, pass trusted={sorted(unknown)}."
+            )
+        model = skops_io.loads(content, trusted=[*TRUSTED, *trusted])
+        with zipfile.ZipFile(io.BytesIO(content)) as members:
+            return rewrapped(
+                model,
+                lambda part, around: type(part.model)(
+                    loads(members.read(f"{part.model.model}.sbag"), allow_pickle=allow_pickle)
+                ),
+            )
+    except ArtifactError:
+        raise
+    except Exception as error:  # a damaged file raises anything
+        raise ArtifactError(f"'{path}' is not a sound model file ({error}).") from None
+
+
+def to_sklearn(model: Any) -> Any:
+    """The model with ordinary scikit-learn ensembles in place of compressed ones.
+
+    Parameters
+    ----------
+    model : what `sparsebag.compress` returned
+
+    Returns
+    -------
+    Same kind as ``model``
+
+    Examples
+    --------
+    >>> import sparsebag as sb
+    >>> from sklearn.datasets import load_diabetes
+    >>> from sklearn.ensemble import RandomForestRegressor
+    >>> from sklearn.preprocessing import StandardScaler
+    >>> X, y = load_diabetes(return_X_y=True)
+    >>> pipe = make_pipeline(StandardScaler(), RandomForestRegressor(20, random_state=0)).fit(X, y)
+    >>> type(sb.to_sklearn(sb.compress(pipe, X, y))[-1]).__name__
+    'RandomForestRegressor'
+    """
+    return rewrapped(model, lambda part, around: checked(part.model).to_sklearn())
+
+
+class PipelineOnnx(OnnxExport):
+    """An ONNX graph of a whole pipeline: one input a column of a table, or ``X``."""
+
+    def predict(self, X: Any) -> np.ndarray:
+        """Probabilities, or numbers (regression), by ONNX Runtime."""
+        is_vote, feed = self.model.classes is not None, {}
+        for each in self.session.get_inputs():
+            column = np.asarray(X[each.name] if hasattr(X, "columns") else X)
+            is_text = each.type == "tensor(string)"
+            column = column.astype(str).astype(object) if is_text else column.astype(np.float32)
+            feed[each.name] = column.reshape(-1, 1) if column.ndim == 1 else column
+        (out,) = self.session.run(["probabilities" if is_vote else "prediction"], feed)
+        return np.asarray(out)
+
+
+def to_onnx(model: Any, X: Any = None, path: Any = None) -> Any:
+    """An ONNX graph of the whole model, verified with ONNX Runtime.
+
+    Parameters
+    ----------
+    model : what `sparsebag.compress` returned
+        An ensemble, or a Pipeline whose other steps skl2onnx can convert.
+    X : array-like or DataFrame, optional
+        A few rows as the Pipeline takes them: their types become the graph's inputs, and the
+        graph must predict them as the model does.
+    path : path-like, optional
+        Where to write it.
+
+    Returns
+    -------
+    OnnxExport or PipelineOnnx
+        With ``graph`` and ``predict(X)``.
+
+    Examples
+    --------
+    >>> import sparsebag as sb
+    >>> from sklearn.datasets import load_diabetes
+    >>> from sklearn.ensemble import RandomForestRegressor
+    >>> X, y = load_diabetes(return_X_y=True)
+    >>> small = sb.compress(RandomForestRegressor(20, random_state=0).fit(X, y), X, y)
+    >>> bool(np.allclose(sb.to_onnx(small).predict(X), small.predict(X)))
+    True
+    """
+    if wrapper_of(model) is None:
+        return checked(model).to_onnx(path)
+    parts = innermost(model)
+    heads = [layer for axis, layer in parts[0][1].layers if axis == "X"]
+    if len(parts) > 1 or len(heads) < len(parts[0][1].layers):
+        raise NotExportable(
+            f"a {type(model).__name__} has no ONNX form; export the parts that "
+            "sparsebag.compress returned in it, one by one."
+        )
+    ensemble = export_onnx(checked(parts[0][0].model).compile())
+    export = ensemble
+    if heads:
+        if X is None:
+            raise ValueError("the graph of a Pipeline needs a few rows: to_onnx(model, X, path).")
+        skl2onnx = optional_import("skl2onnx", "onnx", "exporting a Pipeline to ONNX")
+        opsets = {"": OPSET, "ai.onnx.ml": 3}
+        try:
+            head = skl2onnx.to_onnx(make_pipeline(*heads), _as_single(X[:1]), target_opset=opsets)
+            export = PipelineOnnx(_merged(head, ensemble), ensemble.model)
+            found = export.predict(X)
+        except Exception as error:  # an operator that one of them lacks, a locale, anything
+            told = " ".join(str(error).split())[:200].rstrip(".")
+            raise NotExportable(f"the steps before the last have no ONNX form: {told}.") from None
+        predict = model.predict if export.model.classes is None else model.predict_proba
+        own = np.asarray(predict(X), dtype=float)
+        near = np.isclose(found, own, rtol=1e-3, atol=1e-3).reshape(len(own), -1)
+        if np.mean(~near.all(axis=1)) > ROWS_EXCUSED:
+            raise NotExportable("skl2onnx's form of the steps before the last predicts otherwise.")
+    if path is not None:
+        write_whole(path, export.graph.SerializeToString())
+    return export
+
+
+def _merged(head: Any, ensemble: OnnxExport) -> Any:
+    """The graph of a head that skl2onnx made, before that of an ensemble."""
+    from onnx import compose, helper
+
+    first = compose.add_prefix(head, "head_", rename_inputs=False)
+    kind = ensemble.graph.graph.input[0].type.tensor_type.elem_type
+    last = first.graph.output[0].name
+    first.graph.node.append(helper.make_node("Cast", [last], ["head_numbers"], to=kind))
+    del first.graph.output[:]
+    shape = [None, ensemble.graph.graph.input[0].type.tensor_type.shape.dim[1].dim_value]
+    first.graph.output.append(helper.make_tensor_value_info("head_numbers", kind, shape))
+    every = [*first.opset_import, *ensemble.graph.opset_import]  # ours win
+    versions = {opset.domain: opset.version for opset in every}
+    del first.opset_import[:]
+    first.opset_import.extend(helper.make_opsetid(*pair) for pair in versions.items())
+    first.ir_version = IR_VERSION
+    return compose.merge_models(first, ensemble.graph, [("head_numbers", "X")])
+
+
+def _as_single(X: Any) -> Any:
+    """Rows with numbers in single precision, for which ONNX Runtime has all operators."""
+    if hasattr(X, "columns"):
+        return X.astype({name: np.float32 for name in X.select_dtypes("number").columns})
+    X = np.asarray(X)
+    X = X.reshape(-1, 1) if X.ndim == 1 else X
+    return X.astype(np.float32) if X.dtype.kind in "fiub" else X.astype(object)

@@ -1,0 +1,29 @@
+"""quantile-forest's regressors: their trees are scikit-learn's, whose leaves say means.
+
+What a leaf knows of quantiles is in tables beside the trees, which pruning would not keep.
+"""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+from sparsebag.evidence.members import MemberPool
+
+
+def read(model: Any) -> MemberPool:
+    """A pool of the trees of a fitted forest, which vote for the mean.
+
+    Parameters
+    ----------
+    model : RandomForestQuantileRegressor or ExtraTreesQuantileRegressor
+
+    Returns
+    -------
+    MemberPool
+    """
+    from sparsebag.evidence.from_ensemble import _read_forest
+
+    told = "quantiles are in tables beside the trees, which are not compressed"
+    warnings.warn(f"the small model predicts the mean: {told}.", stacklevel=2)
+    return _read_forest(model)

@@ -1,0 +1,138 @@
+"""treelite's models of forests, from whichever library treelite read them.
+
+Leaves that are shares of classes, or numbers, are read as they are. Where leaves add to a score
+(XGBoost, LightGBM), each tree is read as a model of its own: of regressors the mean over trees is
+the forest's prediction exactly, of classifiers it is the mean of the trees' probabilities.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any, cast
+
+import numpy as np
+
+from sparsebag.evidence.members import Member, MemberPool
+from sparsebag.evidence.readers.from_arrays import (
+    Leaf,
+    Split,
+    below,
+    built_tree,
+    category_split,
+    score_leaf,
+)
+
+AS_THEY_ARE, SCORES = ("identity", "identity_multiclass"), ("sigmoid", "softmax")
+"""What is done to the sums of leaves that are votes, and that are scores."""
+
+
+def read(
+    model: Any, classes: Any = None, source: Any = None, *, is_forest: bool = False
+) -> MemberPool:
+    """A pool of the trees of a model.
+
+    Parameters
+    ----------
+    model : treelite.Model
+        Classes are numbered from 0.
+    classes : array-like, optional
+        Their names.
+    source : object, optional
+        What the model was made of.
+    is_forest : bool
+        Whether trees that are added up are known to vote, none of them correcting others.
+
+    Returns
+    -------
+    MemberPool
+    """
+    if not hasattr(model, "dump_as_json"):
+        raise TypeError(f"cannot read treelite's {type(model).__name__}; pass a treelite.Model.")
+    source = model if source is None else source
+    dump = json.loads(model.dump_as_json(pretty_print=False))
+    trees, column, averages = dump["trees"], np.array(dump["class_id"]), dump["average_tree_output"]
+    if not (averages or is_forest):
+        raise TypeError(
+            f"this {type(source).__name__} adds up trees that correct each other and are no votes; "
+            "pass a random forest (XGBRFClassifier/Regressor, boosting_type='rf')."
+        )
+    if dump["postprocessor"] not in (*AS_THEY_ARE, *SCORES) or dump["num_target"] != 1:
+        raise ValueError(
+            f"trees with {dump['num_target']} outputs and the link {dump['postprocessor']} cannot "
+            "be read; fit the forest for one output and squared error, or for classes."
+        )
+    if dump["task_type"] == "kRegressor":
+        classes = None
+    elif classes is None:
+        classes = np.arange(max(dump["num_class"][0], 2))
+    # By rounds, not a class after the other: the first trees should be like the others.
+    rank = np.array([np.sum(column[:j] == c) for j, c in enumerate(column)])
+    scale = 1.0 if averages else float(rank.max() + 1)
+    base, are_scores = np.array(dump["base_scores"]), dump["postprocessor"] in SCORES
+    others = np.zeros(2)
+    if are_scores and len(base) > 1:  # a class's score in the mean over rows
+        means = np.array([_mean_leaf(tree["nodes"]) for tree in trees])
+        others = base + scale * np.array([means[column == c].mean() for c in range(len(base))])
+
+    def leaf(node: dict[str, Any], c: int) -> Leaf:
+        value, weight = scale * np.atleast_1d(node["leaf_value"]), _weight(node)
+        if are_scores:
+            score = float(value[0] + base[c])
+            return score_leaf(score, weight, c if len(base) > 1 else 1, others)
+        value = value + base
+        is_one_of_two = classes is not None and len(value) == 1
+        return Leaf(np.append(1.0 - value, value) if is_one_of_two else value, weight)
+
+    signs = getattr(source, "monotone_constraints", None)
+    signs = signs if isinstance(signs, (list, tuple)) else None
+    made = [
+        built_tree(0, _looker(trees[j], leaf, column[j]), dump["num_feature"], classes, signs)
+        for j in np.argsort(rank, kind="stable")
+    ]
+    library = type(source).__module__.partition(".")[0]
+    counted = any("data_count" in node or "sum_hess" in node for node in trees[0]["nodes"])
+    columns = None if classes is None else np.arange(len(classes))
+    return MemberPool(
+        members=tuple(Member(tree, None, columns) for tree in made),
+        task="regression" if classes is None else "classification",
+        classes=classes,
+        in_bag=None,
+        no_in_bag=f"{library} models do not keep their bags",
+        input_kind="tree",
+        n_features=dump["num_feature"],
+        n_rows=None,
+        source=source,
+        leaves_are_shares=counted and not are_scores,
+    )
+
+
+def _weight(node: dict[str, Any]) -> float:
+    return float(node.get("sum_hess", node.get("data_count", 1.0)))
+
+
+def _mean_leaf(nodes: list[dict[str, Any]]) -> float:
+    leaves = [(node["leaf_value"], _weight(node)) for node in nodes if "leaf_value" in node]
+    values, weights = np.array(leaves).T
+    return float(np.average(values, weights=weights))
+
+
+def _looker(tree: dict[str, Any], leaf: Any, column: int) -> Any:
+    by_key = {node["node_id"]: node for node in tree["nodes"]}
+
+    def look(key: int) -> Leaf | Split:
+        node = by_key[key]
+        if "leaf_value" in node:
+            return cast(Leaf, leaf(node, column))
+        feature, left, right = node["split_feature_id"], node["left_child"], node["right_child"]
+        to_left = bool(node["default_left"])
+        if node["node_type"] == "categorical_test_node":
+            in_right = bool(node["category_list_right_child"])
+            inside, outside = (right, left) if in_right else (left, right)
+            missing_inside = to_left != in_right
+            return category_split(feature, node["category_list"], inside, outside, missing_inside)
+        cut, operator = node["threshold"], node["comparison_op"]
+        if operator not in ("<=", "<"):
+            raise ValueError(f"trees that compare by {operator!r} cannot be read; only <= and <.")
+        return Split(feature, cut if operator == "<=" else below(cut), to_left, left, right)
+
+    return look

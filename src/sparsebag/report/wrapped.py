@@ -1,0 +1,45 @@
+"""Reports of models around compressed ensembles."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sparsebag.deploy.wrapped import checked
+from sparsebag.evidence.wrappers import innermost
+
+
+def report_on(model: Any, X: Any = None, y: Any = None) -> Any:
+    """Compare what was compressed with what came of it, on rows neither has seen.
+
+    Parameters
+    ----------
+    model : what `sparsebag.compress` returned
+        An ensemble, or a Pipeline, search or other model around one.
+    X, y : array-like, optional
+        Test rows, as the model takes them. Errors of a ``TransformedTargetRegressor`` are in the
+        units of y.
+
+    Returns
+    -------
+    CompressionReport, or list of them
+        One an output, or one a class of ``OneVsRestClassifier``.
+
+    Examples
+    --------
+    >>> import sparsebag as sb
+    >>> from sklearn.datasets import load_diabetes
+    >>> from sklearn.ensemble import RandomForestRegressor
+    >>> from sklearn.pipeline import make_pipeline
+    >>> from sklearn.preprocessing import StandardScaler
+    >>> X, y = load_diabetes(return_X_y=True)
+    >>> pipe = make_pipeline(StandardScaler(), RandomForestRegressor(20, random_state=0))
+    >>> small = sb.compress(pipe.fit(X[:300], y[:300]), X[:300], y[:300])
+    >>> sb.report_on(small, X[300:], y[300:]).n_rows
+    142
+    """
+    found = []
+    for part, around in innermost(model, X, y):
+        fold = around.fitted()
+        back = fold.back if fold.targets else None
+        found.append(checked(part.model)._report(part.X, around.y, None, back))
+    return found[0] if len(found) == 1 else found

@@ -1,0 +1,141 @@
+"""`sparsebag.compress` on every kind of model; what comes of it is the table in docs/models.md."""
+
+from __future__ import annotations
+
+import os
+import re
+import warnings
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.testing import assert_array_equal
+from sklearn.base import clone, is_classifier
+from sklearn.metrics import brier_score_loss, mean_squared_error
+
+import sparsebag as sb
+from models import KINDS, made, says
+
+PAGE = Path(__file__).parents[1] / "docs" / "models.md"
+
+made = cache(made)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _forget():
+    """Compiled models that live until Python ends are called leaks."""
+    yield
+    made.cache_clear()
+
+
+def sentence(error):
+    """What a user reads: one line, no traceback behind it."""
+    told = str(error)
+    assert "\n" not in told.strip()
+    assert told.rstrip().endswith((".", ")")), told
+    return told.strip()
+
+
+def tried(call):
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)
+            call()
+    except (ValueError, TypeError) as error:
+        return sentence(error)
+    return "yes"
+
+
+def same_kind(one):
+    """The small model predicts what the model does: as many columns, the same labels."""
+    X = one.test[0]
+    before, after = one.model.predict(X), one.small.predict(X)
+    assert after.shape == before.shape
+    if is_classifier(one.model):
+        assert after.dtype == before.dtype
+        assert set(np.unique(after)) <= set(np.unique(one.test[1]))
+        assert np.shape(says(one.small, X)) == np.shape(says(one.model, X))
+
+
+def saved(one, path):
+    try:
+        sb.save(one.small, path)
+        again = sb.load(path)
+    except ValueError as error:
+        if "allow_pickle" not in str(error):
+            raise
+        sb.save(one.small, path, allow_pickle=True)
+        again = sb.load(path, allow_pickle=True)
+        assert_array_equal(again.predict(one.test[0]), one.small.predict(one.test[0]))
+        raise
+    assert_array_equal(again.predict(one.test[0]), one.small.predict(one.test[0]))
+
+
+def exported(one):
+    small = getattr(one.small, "best_estimator_", one.small)
+    export = sb.to_onnx(one.small, one.test[0])
+    near = np.isclose(export.predict(one.test[0]), says(small, one.test[0]), atol=1e-3, rtol=1e-3)
+    assert near.mean() > 0.98
+
+
+def reported(one):
+    found = sb.report_on(one.small, *one.test)
+    for report in found if isinstance(found, list) else [found]:
+        assert report.n_rows == len(one.test[1])
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_the_table(name, tmp_path):
+    kind, cells = KINDS[name], []
+    first = tried(lambda: made(kind))
+    if first == "yes":
+        one = made(kind)
+        steps = (
+            lambda: same_kind(one),
+            lambda: saved(one, tmp_path / "model.sbag"),
+            lambda: exported(one),
+            lambda: reported(one),
+        )
+        cells = [tried(step) for step in steps]
+        if kind.holdout:
+            call = "sparsebag.compress(model, X_new, y_new, evidence='holdout')"
+            with pytest.raises(ValueError, match=re.escape(call)):
+                sb.compress(one.given, *one.rows)
+            first = 'yes, with `evidence="holdout"`'
+    row = " | ".join(["", name, first, *cells, *[""] * (4 - len(cells)), ""]).strip()
+    text = PAGE.read_text(encoding="utf-8")
+    if os.environ.get("SPARSEBAG_WRITE_DOCS"):
+        text = re.sub(rf"^\| {re.escape(name)} \|.*$", lambda _: row, text, flags=re.MULTILINE)
+        PAGE.write_text(text, encoding="utf-8")
+    assert row in text.splitlines(), "SPARSEBAG_WRITE_DOCS=1 pytest tests/test_models.py writes it"
+
+
+def test_every_kind_has_a_line_and_no_other():
+    text = PAGE.read_text(encoding="utf-8")
+    lines = [line.split(" | ")[0].removeprefix("| ") for line in text.splitlines() if "|" in line]
+    assert lines == ["kind", "|---|---|---|---|---|---|", *KINDS]
+
+
+def loss(model, X, y):
+    if not is_classifier(model):
+        return mean_squared_error(y, model.predict(X))
+    proba = model.predict_proba(X)
+    if isinstance(proba, list):  # of several outputs
+        pairs = zip(proba, np.asarray(y).T, strict=True)
+        return np.mean([brier_score_loss(column, p[:, 1]) for p, column in pairs])
+    return np.mean(np.sum((proba - (np.asarray(y)[:, None] == model.classes_)) ** 2, axis=1))
+
+
+@pytest.mark.parametrize("name", [name for name in KINDS if "Survival" not in name])
+def test_held_out_rows_are_predicted_as_well(name):
+    """Within a tenth of the model, on a hundred rows or so."""
+    one = made(KINDS[name])
+    assert loss(one.small, *one.test) <= 1.1 * loss(one.model, *one.test)
+
+
+@pytest.mark.parametrize("name", ["`Pipeline`", "`OneVsRestClassifier`"])
+def test_a_clone_is_fitted_and_compressed_anew(name):
+    one = made(KINDS[name])
+    again = clone(one.small).fit(*one.rows)
+    assert_array_equal(again.predict(one.test[0]), one.small.predict(one.test[0]))

@@ -1,0 +1,245 @@
+"""Models around ensembles: preprocessing inside the folds, saved and exported as a whole."""
+
+from __future__ import annotations
+
+import joblib
+import numpy as np
+import pandas as pd
+import pytest
+import sklearn
+import skops.io
+from numpy.testing import assert_allclose, assert_array_equal
+from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.calibration import CalibratedClassifierCV
+from sklearn.compose import TransformedTargetRegressor
+from sklearn.exceptions import NotFittedError
+from sklearn.inspection import partial_dependence, permutation_importance
+from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, StandardScaler
+from typer.testing import CliRunner
+
+import sparsebag as sb
+from models import KINDS, diabetes, forest, head, made, rare, regressor, table
+from sparsebag.cli.app import app
+
+X, Y = table()
+
+
+class Counter(TransformerMixin, BaseEstimator):
+    """Remembers how many rows every fit of it has seen."""
+
+    seen: list[int] = []  # noqa: RUF012
+
+    def fit(self, X, y=None):
+        type(self).seen.append(len(X))
+        self.fitted_ = True
+        return self
+
+    def transform(self, X):
+        return np.asarray(X)
+
+
+def test_preprocessing_is_fitted_inside_the_folds():
+    X, y = diabetes()
+    pipe = make_pipeline(Counter(), regressor()).fit(X, y)
+    Counter.seen.clear()
+    sb.compress(pipe, X, y)
+    assert Counter.seen == [331, 331, 332, 332]
+
+
+def test_a_head_that_cannot_be_fitted_to_a_fold_is_told():
+    X = pd.DataFrame({"a": ["x", "y"] * 50 + ["z"], "b": np.arange(101.0)})
+    y = np.arange(101) % 3 == 0
+    encoder = OneHotEncoder(sparse_output=False)
+    pipe = make_pipeline(encoder, forest()).fit(X[["a"]], y)
+    with pytest.warns(UserWarning, match="cannot be fitted to part of the rows"):
+        sb.compress(pipe, X[["a"]], y)
+
+
+def test_a_transformed_target_is_judged_in_its_own_units():
+    X, y = diabetes()
+    target = TransformedTargetRegressor(regressor(), func=np.log, inverse_func=np.exp).fit(X, y)
+    small = sb.compress(target, X, y)
+    error = np.mean((y - y.mean()) ** 2)
+    assert 0.2 * error < small.regressor_.selection_.expected_risk < error
+
+
+@pytest.mark.parametrize(
+    ("model", "said"),
+    [
+        (make_pipeline(StandardScaler(), forest()), "this Pipeline is not fitted"),
+        (GridSearchCV(forest(), {"max_depth": [2]}), "this GridSearchCV is not fitted"),
+    ],
+)
+def test_what_is_not_fitted_is_told(model, said):
+    with pytest.raises(NotFittedError, match=said):
+        sb.compress(model, *diabetes())
+
+
+def test_a_search_that_kept_no_estimator_is_told():
+    X, y = diabetes()
+    search = GridSearchCV(regressor(), {"max_depth": [2]}, cv=2, refit=False).fit(X, y)
+    with pytest.raises(TypeError, match=r"kept no best estimator \(refit=False\); pass"):
+        sb.compress(search, X, y)
+
+
+def test_the_forests_of_folds_can_be_judged_by_held_out_rows():
+    X, y = rare()
+    model = CalibratedClassifierCV(forest(20), cv=3).fit(X[:900], y[:900])
+    small = sb.compress(model, X[900:], y[900:], evidence="holdout")
+    assert small.selection_.before.members == 60
+    assert small.score(X[900:], y[900:]) > 0.9
+
+
+def test_resampling_belongs_to_training():
+    pytest.importorskip("imblearn", reason="imbalanced-learn is optional")
+    from imblearn.over_sampling import RandomOverSampler
+    from imblearn.pipeline import make_pipeline as make
+
+    X, y = rare()
+    pipe = make(StandardScaler(), RandomOverSampler(random_state=0), forest()).fit(X[:900], y[:900])
+    small = sb.compress(pipe, X[900:], y[900:], evidence="holdout")
+    assert [name for name, _ in small.steps] == [name for name, _ in pipe.steps]
+    with pytest.raises(ValueError, match="it has 900 rows and the ensemble was fitted on"):
+        sb.compress(pipe, X[:900], y[:900])
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        (lambda f: sb.to_onnx(f), "this RandomForestRegressor is not compressed; pass what"),
+        (lambda f: sb.to_sklearn(f), "this RandomForestRegressor is not compressed; pass what"),
+        (lambda f: sb.report_on(f, *diabetes()), "this RandomForestRegressor is not compressed"),
+        (
+            lambda f: sb.compress(make_pipeline(StandardScaler()).fit(*diabetes()), *diabetes()),
+            "cannot compress a StandardScaler; pass",
+        ),
+    ],
+)
+def test_what_was_not_compressed_is_told(call, said):
+    with pytest.raises(TypeError, match=said):
+        call(regressor().fit(*diabetes()))
+
+
+def test_functions_of_the_user_must_be_trusted(tmp_path):
+    pipe = make_pipeline(FunctionTransformer(np.asarray), regressor())
+    X, y = diabetes()
+    sb.save(sb.compress(pipe.fit(X, y), X, y), tmp_path / "m.sbag")
+    assert sb.load(tmp_path / "m.sbag", trusted=["numpy.asarray"]).predict(X).shape == y.shape
+    (tmp_path / "bad.sbag").write_bytes((tmp_path / "m.sbag").read_bytes()[:-30] + b"x" * 30)
+    with pytest.raises(sb.ArtifactError):
+        sb.load(tmp_path / "bad.sbag")
+    with pytest.raises(TypeError, match="this RandomForestRegressor is not compressed; pass what"):
+        sb.save(pipe, tmp_path / "m.sbag")
+
+
+def test_scikit_learns_tools_and_set_output():
+    with sklearn.config_context(transform_output="pandas"):
+        columns = head().set_params(onehotencoder__sparse_output=False)
+        pipe = make_pipeline(columns, forest()).fit(X, Y)
+        small = sb.compress(pipe, X, Y)
+        assert list(small[-1].feature_names_in_) == list(pipe[-1].feature_names_in_)
+        assert "SparseBaggingClassifier" in small._repr_html_()
+        assert np.min(cross_val_score(small, X, Y, cv=2)) > 0.6
+        assert permutation_importance(small, X, Y, n_repeats=1).importances.shape == (3, 1)
+        rows = X.dropna()
+        assert partial_dependence(small, rows, ["pay"], grid_resolution=5)["average"].shape == (
+            1,
+            5,
+        )
+
+
+def test_leaves_paths_and_importances():
+    X, y = diabetes()
+    small = sb.compress(regressor().fit(X, y), X, y, max_nodes=0.2)
+    leaves, (paths, ends) = small.apply(X), small.decision_path(X)
+    assert leaves.shape == (len(X), small.n_active_)
+    assert paths.shape == (len(X), small.n_nodes_) == (len(X), ends[-1])
+    for j, start in enumerate(ends[:-1]):
+        assert paths[0, start + leaves[0, j]] == 1
+    assert_allclose(small.feature_importances_.sum(), 1.0)
+    assert np.argmax(small.feature_importances_) in (2, 8)  # bmi and s5, as known of these data
+
+
+def test_one_row_by_names():
+    frame = pd.DataFrame(diabetes()[0], columns=[f"c{j}" for j in range(10)])
+    small = sb.compress(regressor().fit(frame, diabetes()[1]), frame, diabetes()[1])
+    expected = small.predict(frame[:1])[0]
+    row = frame.iloc[0]
+    for one in (row, row[::-1], dict(row), {**row, "more": 1.0}):
+        assert small.predict_one(one) == expected == small.compile().predict_one(one)
+    with pytest.raises(TypeError, match="'c0' is missing; pass numbers in the order"):
+        small.predict_one({"c1": 0.0})
+    assert_array_equal(small.compile().predict(frame[frame.columns[::-1]]), small.predict(frame))
+
+
+@pytest.mark.parametrize("name", ["`Pipeline`", "`TransformedTargetRegressor`", "`treelite.Model`"])
+def test_shap_adds_up_to_the_vote(name):
+    shap = pytest.importorskip("shap", reason="shap is in the models extra")
+    one = made(KINDS[name])
+    core = getattr(one.small, "regressor_", one.small)
+    rows = one.test[0][:20]
+    if hasattr(core, "steps"):
+        core, rows = core[-1], core[:-1].transform(rows)
+    explainer = shap.TreeExplainer(core.to_shap())
+    added = explainer(np.asarray(rows)).values.sum(axis=1) + explainer.expected_value
+    vote = sum(
+        weight * tree.tree_.predict(np.asarray(rows, dtype=np.float32)).reshape(len(rows), -1)
+        for weight, tree in zip(core.weights_[core.active_], core.estimators_, strict=True)
+    )
+    assert_allclose(added.reshape(vote.shape), vote, atol=1e-9)
+
+
+def test_exports_of_the_whole(tmp_path):
+    treelite = pytest.importorskip("treelite", reason="needs the treelite extra")
+    one = made(KINDS["`Pipeline`"])
+    plain = sb.to_sklearn(one.small)
+    assert_allclose(plain.predict_proba(X), one.small.predict_proba(X), atol=1e-9)
+    one.small[-1].to_treelite(tmp_path / "m.treelite")
+    assert treelite.Model.deserialize(tmp_path / "m.treelite").num_tree == one.small[-1].n_active_
+    small = sb.compress(regressor().fit(*diabetes()), *diabetes())
+    assert type(small.to_sklearn()).__name__ == "RandomForestRegressor"
+
+
+# -- the command line -------------------------------------------------------------------------
+
+
+def run(*arguments):
+    return CliRunner().invoke(app, [str(a) for a in arguments])
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+def test_a_saved_pipeline_on_the_command_line(kind, tmp_path):
+    rows, model, out = (tmp_path / name for name in (f"rows.{kind}", "m.joblib", "p.csv"))
+    frame = X.assign(y=Y, city=X.city.str.replace("Kiel", "Köln"))
+    pipe = make_pipeline(head(), forest()).fit(frame[X.columns], Y)
+    joblib.dump(pipe, model)
+    if kind == "parquet":
+        model = tmp_path / "m.skops"
+        skops.io.dump(pipe, model)
+    how = ["--sep", ";", "--encoding", "latin-1"] if kind == "csv" else []
+    if how:
+        frame.to_csv(rows, index=False, sep=";", encoding="latin-1")
+    else:
+        frame.to_parquet(rows)
+    small = tmp_path / "small.sbag"
+    done = run(
+        "compress", model, rows, "-t", "y", "-o", small, "--trust-pickle", "--test", rows, *how
+    )
+    assert done.exit_code == 0, done.output
+    done = run("predict", small, rows, "-o", out, *how)
+    assert done.exit_code == 0, done.output
+    assert_array_equal(pd.read_csv(out)["prediction"], sb.load(small).predict(frame[X.columns]))
+    done = run("inspect", small)
+    assert done.exit_code == 3
+    assert "holds a whole Pipeline" in done.output
+
+
+def test_all_columns_that_cannot_be_used_are_listed(tmp_path):
+    days = pd.date_range("2020-01-01", periods=80)
+    frame = pd.DataFrame({"day": days, "key": [f"k{i}" for i in range(80)], "x": np.arange(80.0)})
+    frame.assign(y=np.arange(80) % 2).to_parquet(tmp_path / "rows.parquet")
+    done = run("fit", tmp_path / "rows.parquet", "-t", "y", "-o", tmp_path / "m.sbag")
+    assert done.exit_code == 3
+    assert "--drop 'day' --drop 'key'" in " ".join(done.output.split())
