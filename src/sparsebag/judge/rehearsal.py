@@ -138,7 +138,7 @@ def rehearse(
     recipes = recipes_for(pool, rows.target, rows.weight, knows_bags=not rows.held_out)
     splits = _splits(rows.target, folds, is_classification=pool.classes is not None)
     n_trees = TREES if len(rows.target) < MANY_ROWS else FEW_TREES
-    parts = []
+    parts: list[_Part] = []
     for number, held in enumerate(splits):
         progress.say("rehearsal", number + 1, len(splits))
         kept = np.setdiff1d(np.arange(len(rows.target)), held)
@@ -155,6 +155,8 @@ def rehearse(
         if fold is not None and fold.targets:
             part = _on_users_scale(part, fold, np.asarray(pool.wrapping.y, dtype=float)[held])
         parts.append(part)
+        if number == 0 and len(splits) > 1 and len(recipes) > 2:
+            recipes, parts = _without_worst(recipes, part)
     nodes_a_tree = np.mean([member.estimator.tree_.node_count for member in pool.members])
     whole_nodes = nodes_a_tree * len(pool.members)
     most = min(len(pool.members), MOST_TREES, most_trees or MOST_TREES)
@@ -239,6 +241,17 @@ def _scored(
     unbiased = variance.sum(axis=1) * n_trees / max(n_trees - 1, 1)
     excess = unbiased * (1.0 / n_trees - 1.0 / split.n_members)
     return _Part(test.target, excess, as_votes(own), tuple(by_recipe))
+
+
+def _without_worst(
+    recipes: tuple[Recipe, ...], part: _Part
+) -> tuple[tuple[Recipe, ...], list[_Part]]:
+    """Without the recipe that does worst in the first fold: its distance to the best is large."""
+    errors = [[np.mean((vote - part.target) ** 2) for vote in of_size] for of_size in part.votes]
+    worst = int(np.argmax(np.log(np.array(errors) + 1e-300).sum(axis=1)))
+    left = [r for r in range(len(recipes)) if r != worst]
+    kept = replace(part, votes=tuple(part.votes[r] for r in left))
+    return tuple(recipes[r] for r in left), [kept]
 
 
 def _fold(pool: MemberPool, kept: np.ndarray, held: np.ndarray, *, held_out: bool) -> Fold | None:

@@ -84,11 +84,15 @@ void each(std::size_t n, int n_threads, F &&work) {
 }
 
 struct Node {
-    double threshold;
+    float threshold;  // rounded down: the same rows are not above it
     std::int32_t feature;
     std::int32_t child[2];
-    std::uint8_t missing_left;
 };
+
+float rounded_down(double x) {
+    const auto y = static_cast<float>(x);
+    return static_cast<double>(y) > x ? std::nextafter(y, -INFINITY) : y;
+}
 
 class Trees {
   public:
@@ -102,6 +106,7 @@ class Trees {
               "the arrays of the trees do not fit together");
         check_offset(offset, n);
         nodes.resize(n);
+        missing_right.resize(n);
         for (std::size_t t = 0; t < n_trees(); ++t) {
             for (std::int64_t i = this->offset[t]; i < this->offset[t + 1]; ++i) {
                 const std::int32_t l = left.data()[i], r = right.data()[i], f = feature.data()[i];
@@ -109,8 +114,9 @@ class Trees {
                 if (!leaf) check_children(l, r, i, this->offset[t + 1]);
                 check(leaf || (f >= 0 && f < n_features), "a node reads a column there is not");
                 const auto here = static_cast<std::int32_t>(i);
-                nodes[i] = {threshold.data()[i], leaf ? 0 : f, {leaf ? here : l, leaf ? here : r},
-                            missing_left.data()[i]};
+                nodes[i] = {rounded_down(threshold.data()[i]), leaf ? 0 : f,
+                            {leaf ? here : l, leaf ? here : r}};
+                missing_right[i] = !missing_left.data()[i];
             }
         }
     }
@@ -139,7 +145,7 @@ class Trees {
                 const Node &node = nodes[at[i]];
                 const float x = rows[i * n_features + node.feature];
                 bool right = !(x <= node.threshold);
-                if (std::isnan(x)) right = !node.missing_left;
+                if (std::isnan(x)) right = missing_right[at[i]];
                 moved |= node.child[right] != at[i];
                 at[i] = node.child[right];
             }
@@ -147,6 +153,7 @@ class Trees {
     }
 
     std::vector<Node> nodes;
+    std::vector<std::uint8_t> missing_right;
     std::int64_t n_features;
     std::vector<std::int64_t> offset;
 };
@@ -245,13 +252,15 @@ std::int64_t prune(In<std::int32_t, 1> left, In<std::int32_t, 1> right, In<std::
     std::vector<double> cost(n);
     std::vector<std::uint8_t> kept(n);
     double largest = 0.0;
-    for (std::size_t i = 0; i < n; ++i) largest = std::max(largest, lost.data()[i]);
+    for (std::size_t i = 0; i < n; ++i) {
+        largest = std::max(largest, lost.data()[i]);
+        if (left.data()[i] >= 0) check_children(left.data()[i], right.data()[i], i, n);
+    }
     auto at_price = [&](double price) {
         for (std::size_t i = n; i-- > 0;) {
             kept[i] = 0;
             cost[i] = price;
             if (left.data()[i] < 0) continue;
-            check_children(left.data()[i], right.data()[i], i, n);
             const double below = cost[left.data()[i]] + cost[right.data()[i]];
             kept[i] = below < lost.data()[i] + price;
             cost[i] = kept[i] ? below : lost.data()[i] + price;
@@ -268,12 +277,19 @@ std::int64_t prune(In<std::int32_t, 1> left, In<std::int32_t, 1> right, In<std::
         }
         return count;
     };
+    // The number of nodes falls about as a power of the price: two steps of three go where that says.
     double low = std::log(1e-12 * largest + 1e-300), high = std::log(2.0 * largest + 1e-299);
+    double more = std::log(static_cast<double>(n));
+    double fewer = std::log(static_cast<double>(offset.size() - 1));
+    const double wanted = std::log(0.99 * static_cast<double>(most));
     for (int step = 0; step < 60; ++step) {
-        const double middle = 0.5 * (low + high);
+        double part = 0.5;
+        if (step % 3 != 2 && more > fewer) part = (more - wanted) / (more - fewer);
+        const double middle = low + std::clamp(part, 0.05, 0.95) * (high - low);
         const std::int64_t count = at_price(std::exp(middle));
         if (count <= most && count >= most - most / 50) return count;  // 2 % below is near enough
         (count > most ? low : high) = middle;
+        (count > most ? more : fewer) = std::log(static_cast<double>(count));
     }
     return at_price(std::exp(high));
 }
