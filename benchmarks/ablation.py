@@ -11,6 +11,7 @@ import argparse
 import os
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -36,6 +37,14 @@ def random_spread(self: Any, mass: np.ndarray) -> np.ndarray:
     return np.random.default_rng(len(self.trees)).random(len(self.trees))
 
 
+lesson = teacher.Teacher.lesson
+
+
+def unclipped(self: Any, recipe: Any) -> Any:
+    """A lesson whose votes count beyond zero and one, as they are added up."""
+    return replace(lesson(self, recipe), is_vote=False)
+
+
 def parts(run: Run) -> dict[str, list[Any]]:
     """Patches that switch a part off, by its name."""
     of_tree = run.whole_nodes / len(run.problem.ensemble.estimators_)
@@ -48,6 +57,7 @@ def parts(run: Run) -> dict[str, list[Any]]:
         "one recipe": [*one],
         "no refit": [*no_refit],
         "neither": [*plain, *no_refit],
+        "not clipped": [patch.object(teacher.Teacher, "lesson", unclipped)],
         "no mixtures": [patch.object(teacher, "SHARE_OF_MIXTURES", 0.0)],
         "no pruning": [patch.object(student, "NODES_A_TREE", of_tree)],
         "random trees": [patch.object(student.Student, "spread", random_spread)],
