@@ -11,7 +11,7 @@ from sklearn.frozen import FrozenEstimator
 from sparsebag.estimators import SparseBaggingClassifier, SparseBaggingRegressor
 from sparsebag.evidence.from_ensemble import read_ensemble
 from sparsebag.evidence.members import with_bags
-from sparsebag.evidence.wrappers import Part, Wrapping, rewrapped
+from sparsebag.evidence.wrappers import Part, Wrapping, rewrapped, wrapper_of
 from sparsebag.objective.losses import Loss
 from sparsebag.progress import Listener
 from sparsebag.solvers.base import Solver
@@ -172,4 +172,6 @@ def compress(
             small.estimator = pool.source  # clone and cross-validation fit and compress anew
         return small
 
+    if wrapper_of(given) is None:
+        return compressed(Part(given, X, y), Wrapping(X, y))
     return rewrapped(given, compressed, X, y)

@@ -84,9 +84,10 @@ def check_ensemble(ensemble: Any, task: Task | None = None) -> None:
             f"a {name} is compressed when it is fitted, by sparsebag.compress(model, X, y); or "
             "make SparseBaggingClassifier/Regressor the model inside it, and fit it."
         )
-    if library_reader(ensemble) is not None:
+    is_known = isinstance(ensemble, tuple(kind for kinds, _ in READERS for kind in kinds))
+    if not is_known and library_reader(ensemble) is not None:
         return
-    if not isinstance(ensemble, tuple(kind for kinds, _ in READERS for kind in kinds)):
+    if not is_known:
         name = ensemble.__name__ if isinstance(ensemble, type) else type(ensemble).__name__
         got = f"the class {name}" if isinstance(ensemble, type) else f"a {name}"
         raise TypeError(

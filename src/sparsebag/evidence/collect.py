@@ -207,7 +207,7 @@ def read_training_rows(
     """
     target = encode_target(pool, y)
     check_columns(pool, X, len(target), training=source == "oob")
-    weight = check_sample_weight(sample_weight, target)
+    weight = None if sample_weight is None else check_sample_weight(sample_weight, target)
     rows = pool.prepare(X)
     verified_by = None
     if pool.in_bag is None and getattr(pool.source, "bootstrap", True) is False:

@@ -75,7 +75,9 @@ def read_ensemble(ensemble: Any) -> MemberPool:
     if isinstance(ensemble, (list, tuple)):
         ensemble = FittedMembers(ensemble)
     kinds = ((kinds, reader) for kinds, reader in READERS if isinstance(ensemble, kinds))
-    reader = library_reader(ensemble) or next((reader for _, reader in kinds), None)
+    of_sklearn = type(ensemble).__module__.startswith("sklearn.")  # subclasses are other libraries'
+    reader = None if of_sklearn else library_reader(ensemble)
+    reader = reader or next((reader for _, reader in kinds), None)
     if reader is not None:
         check_fitted(ensemble)
         pool = reader(ensemble)

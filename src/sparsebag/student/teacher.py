@@ -168,7 +168,8 @@ class Teacher:
         picked = np.arange(n_rows)
         if n_rows > MOST_ROWS:
             picked = np.sort(rng.choice(n_rows, MOST_ROWS, replace=False))
-        leaf = self._add_up_rows(X, target, weight, picked)
+        unseen = _unseen(pool.in_bag, self.table.n_trees, n_rows) if self.knows_bags else None
+        leaf = self._add_up_rows(X, target, weight, picked, unseen)
         self._add_mixtures(X, picked, leaf, weight[picked] * (n_rows / len(picked)), rng)
 
     def lesson(self, recipe: Recipe) -> Lesson:
@@ -213,7 +214,12 @@ class Teacher:
         return np.concatenate([1.0 - vote, vote], axis=1) if is_one_of_two else vote
 
     def _add_up_rows(
-        self, X: Any, target: np.ndarray, weight: np.ndarray, picked: np.ndarray
+        self,
+        X: Any,
+        target: np.ndarray,
+        weight: np.ndarray,
+        picked: np.ndarray,
+        unseen: np.ndarray | None,
     ) -> np.ndarray:
         """Row weights, targets and out-of-bag votes in every node; leaves of the picked rows."""
         table, column = self.table, self.column
@@ -221,7 +227,6 @@ class Teacher:
         width = own.shape[1]
         mass, sums = np.zeros(table.n_nodes), np.zeros((table.n_nodes, 2 * width + 1))
         one = np.divide(1.0, weight, out=np.zeros_like(weight), where=weight > 0.0)[:, None]
-        unseen = self._unseen(X.shape[0]) if self.knows_bags else None
         heard, leaves = [], []
         for start in range(0, X.shape[0], BLOCK_ROWS):
             rows = slice(start, start + BLOCK_ROWS)
@@ -259,14 +264,13 @@ class Teacher:
         self._leaf = np.concatenate([leaf, *leaves], axis=1)
         self._weight = np.concatenate([(1.0 - SHARE_OF_MIXTURES) * weight, of_mixed])
 
-    def _unseen(self, n_rows: int) -> np.ndarray:
-        """Whether each row is out of each bag, shape (n_trees, rows)."""
-        bags = self.pool.in_bag
-        assert bags is not None
-        unseen = np.ones((self.table.n_trees, n_rows), dtype=np.bool_)
-        for tree in range(self.table.n_trees):
-            unseen[tree, bags[tree]] = False
-        return unseen
+
+def _unseen(bags: Any, n_trees: int, n_rows: int) -> np.ndarray:
+    """Whether each row is out of each bag, shape (n_trees, rows)."""
+    unseen = np.ones((n_trees, n_rows), dtype=np.bool_)
+    for tree in range(n_trees):
+        unseen[tree, bags[tree]] = False
+    return unseen
 
 
 def _oob_vote(
