@@ -193,9 +193,11 @@ class Student:
         return mean, np.maximum(lost, 0.0)
 
     def _reindexed(self, chosen: np.ndarray, ends: np.ndarray | None = None, **new: Any) -> Student:
-        position = np.full(self.n_nodes + 1, -1, dtype=np.int32)  # the last is for -1
+        position = np.full(len(self.node) + 1, -1, dtype=np.int32)  # the last is for -1
         position[chosen] = np.arange(len(chosen))
-        leaf_of = self.leaf_of if ends is None else _followed(self.leaf_of, ends)
+        leaf_of = self.leaf_of
+        if ends is not None:
+            leaf_of = np.where(leaf_of < 0, -1, ends[leaf_of])
         return replace(
             self,
             node=self.node[chosen],
@@ -266,10 +268,6 @@ def trees_for(nodes: float, most: int) -> int:
     (60, 1)
     """
     return int(np.clip(nodes // NODES_A_TREE, 1, most))
-
-
-def _followed(leaf_of: np.ndarray, ends: np.ndarray) -> np.ndarray:
-    return np.where(leaf_of < 0, -1, ends[leaf_of])
 
 
 def _rounded(value: np.ndarray, k: int, spread: float, *, is_vote: bool) -> np.ndarray:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -45,6 +44,11 @@ class TreeTable:
     offset: np.ndarray
     value: np.ndarray
     n_features: int
+    _kernel: Trees = field(init=False)
+
+    def __post_init__(self) -> None:
+        arrays = (self.left, self.right, self.feature, self.threshold, self.missing_left)
+        object.__setattr__(self, "_kernel", Trees(*arrays, self.offset, self.n_features))
 
     @classmethod
     def of(cls, pool: MemberPool) -> TreeTable:
@@ -83,17 +87,12 @@ class TreeTable:
         """How many nodes they have together."""
         return len(self.left)
 
-    @cached_property
-    def _kernel(self) -> Trees:
-        arrays = (self.left, self.right, self.feature, self.threshold, self.missing_left)
-        return Trees(*arrays, self.offset, self.n_features)
-
     def route(self, X: Any, n_threads: int = 1) -> np.ndarray:
         """The leaf of each row in each tree, shape (n_trees, rows)."""
         if sp.issparse(X):
             leaves = [member.apply(X) for member in self.members]
             return np.stack(leaves).astype(np.int32) + self.offset[:-1, None].astype(np.int32)
-        leaf = np.empty((self.n_trees, X.shape[0]), dtype=np.int32)
+        leaf = np.empty((len(self.members), X.shape[0]), dtype=np.int32)
         self._kernel.route(np.ascontiguousarray(X, dtype=np.float32), leaf, n_threads)
         return leaf
 
