@@ -160,18 +160,26 @@ def compress(
     )
     given = with_bags(ensemble, estimators_samples, estimators_features)
 
-    def compressed(part: Part, around: Wrapping) -> Any:
+    def unfitted(part: Part, around: Wrapping) -> Any:
         check_ensemble(part.model)
         pool = read_ensemble(part.model)
-        pool = replace(pool, wrapping=around if around.layers else None)
         kind = SparseBaggingRegressor if pool.classes is None else SparseBaggingClassifier
         small = kind(FrozenEstimator(part.model), **options)
-        small._pool = pool
-        small.fit(part.X, part.y, sample_weight=sample_weight)
-        if evidence == "oob" and pool.can_be_refitted:
-            small.estimator = pool.source  # clone and cross-validation fit and compress anew
+        small._pool = replace(pool, wrapping=around if around.layers else None)
         return small
 
-    if wrapper_of(given) is None:
-        return compressed(Part(given, X, y), Wrapping(X, y))
-    return rewrapped(given, compressed, X, y)
+    def compressed(part: Part, around: Wrapping) -> Any:
+        small = unfitted(part, around).fit(part.X, part.y, sample_weight=sample_weight)
+        return _can_be_cloned(small)
+
+    if wrapper_of(given) is not None:
+        return rewrapped(given, compressed, X, y)
+    small = unfitted(Part(given, X, y), Wrapping(X, y)).fit(X, y, sample_weight=sample_weight)
+    return _can_be_cloned(small)
+
+
+def _can_be_cloned(small: Any) -> Any:
+    """With the ensemble itself where it can be refitted: clones fit and compress anew."""
+    if small.evidence == "oob" and small._vote.pool.can_be_refitted:
+        small.estimator = small._full
+    return small
