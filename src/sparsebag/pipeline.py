@@ -183,7 +183,7 @@ def _teach(
         recipe, calibration = judged.nearest(share)
     sizes = np.append(SHARES[share < SHARES], share)
     student, kept = _student(
-        teacher.lesson(recipe), sizes, limit.trees, pool, rows, settings, calibration
+        teacher.lesson(recipe), sizes, limit.trees, pool, settings, calibration
     )
     curve, position = None, 0
     if judged is not None:
@@ -226,20 +226,17 @@ def _student(
     share: np.ndarray,
     most_trees: int | None,
     pool: MemberPool,
-    rows: TrainingRows,
     settings: Settings,
     calibration: Calibration | None,
 ) -> tuple[Student, MemberPool]:
     """The student of the last share, made smaller until its file fits into the budget."""
     allowed = share * sum(_nodes(member) for member in pool.members)
-    most_bytes, spread = settings.budget.max_bytes, 1.0
-    if pool.classes is None:
-        mean = np.average(rows.target[:, 0], weights=rows.weight)
-        spread = float(np.average((rows.target[:, 0] - mean) ** 2, weights=rows.weight)) ** 0.5
+    most_bytes = settings.budget.max_bytes
 
     def made(allowed: np.ndarray) -> tuple[Student, MemberPool]:
         *_, student = students(lesson, allowed, most_trees)
-        kept = replace(pool.keep(np.arange(0)), members=student.members(pool, spread))
+        student = student.rounded(lesson)
+        kept = replace(pool.keep(np.arange(0)), members=student.members(pool))
         return student, kept
 
     def nbytes(kept: MemberPool) -> int:
@@ -284,12 +281,15 @@ def _limit(pool: MemberPool, settings: Settings) -> _Limit:
         most = min(most, most_nodes / nodes)
     if most_trees is not None:
         most = min(most, most_trees / n_trees)
-    if budget.max_bytes is not None and budget.max_bytes < _uniform_bytes(pool, settings):
+    fits = budget.max_bytes is None or _uniform_bytes(pool, settings) <= budget.max_bytes
+    if budget.max_bytes is not None and not fits:
         outputs = 1 if pool.classes is None else max(1, len(pool.classes) - 1)
         guess = budget.max_bytes / ((BYTES_A_NODE + BYTES_A_VALUE * outputs) * nodes)
-        most = min(most, guess, SHARES[0])
+        most = min(most, guess)
     elif settings.rehearsal is False and not budget.is_named:
         most = SHARE_WITHOUT_REHEARSAL
+    if most < 1.0 or not fits:
+        most = min(most, SHARES[0])  # nothing larger was judged
     return _Limit(float(most), most_trees)
 
 
@@ -436,6 +436,11 @@ def _choose_members(
         fits &= curve.n_nodes <= most_nodes
     if budget.max_bytes is not None:
         fits &= [_weighted_bytes(pool, w, settings) <= budget.max_bytes for w in weights]
+    if most_nodes is not None and curve.n_nodes[0] > most_nodes:
+        raise ValueError(
+            f"the smallest choice of whole trees has {curve.n_nodes[0]:,.0f} nodes, more than "
+            f"max_nodes allows ({most_nodes:,}); refine='auto' prunes inside trees."
+        )
     fits[0] = True
     if settings.tolerance is None:  # the best within the budget, the larger of two alike
         ratio = np.where(fits, curve.ratio, np.inf)

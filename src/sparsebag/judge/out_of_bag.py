@@ -142,6 +142,8 @@ def weights_of_sizes(
     # Entries rest on rows of their own, so that G need not be definite.
     lowest = float(np.linalg.eigvalsh(matrix)[0])
     matrix += max(RIDGE * abs(own) - lowest, 0.0) * unit
+    if not own > np.finfo(np.float64).tiny:  # no member errs: one is as good as another
+        matrix = unit
     kept = np.arange(len(matrix))
     out = []
     for size in sizes:

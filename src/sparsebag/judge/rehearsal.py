@@ -168,7 +168,7 @@ def rehearse(
         judged_by="held-out rows" if rows.held_out else "rehearsal",
         share=share,
         n_nodes=share * whole_nodes,
-        n_trees=np.array([trees_for(nodes, most) for nodes in share * whole_nodes]),
+        n_trees=np.array([trees_for(n, most, nodes_a_tree) for n in share * whole_nodes]),
         target=np.concatenate([part.target for part in parts]),
         weight=judged.weight,
         whole=np.concatenate([part.whole for part in parts]),

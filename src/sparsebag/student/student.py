@@ -31,8 +31,10 @@ SWEEPS = 6
 """Passes over the trees at each size; each starts from the size before."""
 TINY_MASS = 1e-9
 """Of a leaf without rows, whose value then counts for nothing."""
-ROUNDING = 1e-5
-"""Variance that rounded leaves add to a vote, of that of the targets: nothing a user would see."""
+ROUNDING = 3e-4
+"""Mean square by which rounded leaves change the vote, of its error and of its variance."""
+FINEST = 1e-14
+"""Of a vote's mean square: finer steps are no small integers any more."""
 
 
 @dataclass(frozen=True)
@@ -74,22 +76,19 @@ class Student:
         """What the student says of rows that the table has routed, shape (rows, columns)."""
         return votes(self.leaf_of[leaf[self.trees]], self.value)
 
-    def members(self, pool: MemberPool, spread: float = 1.0) -> tuple[Member, ...]:
+    def members(self, pool: MemberPool) -> tuple[Member, ...]:
         """The kept trees as scikit-learn trees of equal weight.
 
         Parameters
         ----------
         pool : MemberPool
             The ensemble's.
-        spread : float, default 1
-            Standard deviation of the targets; one for classes.
 
         Returns
         -------
         tuple of Member
         """
-        is_vote = pool.classes is not None
-        value = _rounded(self.value * len(self.trees), len(self.trees), spread, is_vote=is_vote)
+        is_vote, value = pool.classes is not None, self.value * len(self.trees)
         if is_vote and value.shape[1] == 1:
             value = np.concatenate([1.0 - value, value], axis=1)
         columns = None if pool.classes is None else np.arange(len(pool.classes))
@@ -150,6 +149,30 @@ class Student:
         how = (RIDGE, SWEEPS, lesson.is_vote)
         backfit(leaf, lesson.weight, self.offset, lesson.goal, *how, value)
         return replace(self, value=value)
+
+    def rounded(self, lesson: Lesson) -> Student:
+        """Leaves in steps of a power of two, so that files hold them as small integers.
+
+        The step is halved until the vote on the rows of the lesson stays what it is. (Trees agree,
+        so their rounding errors do not cancel.)
+        """
+        k, leaf = len(self.trees), self.leaf_of[lesson.leaf[self.trees]]
+        weight, vote = lesson.weight / lesson.weight.sum(), votes(leaf, self.value)
+        square = weight @ vote**2
+        variance = float(np.sum(square - (weight @ vote) ** 2))
+        most = ROUNDING * min(lesson.risk, variance)
+        if most <= FINEST * float(square.sum()):
+            return self
+        step = 2.0 ** np.floor(np.log2(np.sqrt(12.0 * k * most)))
+        while True:
+            value = np.round(k * self.value / step) * step + 0.0  # -0 is no integer
+            if value.shape[1] > 1:  # shares sum to one: the largest gets what rounding took
+                rows = np.arange(len(value)), value.argmax(axis=1)
+                value[rows] += 1.0 - value.sum(axis=1)
+            changed = votes(leaf, value / k) - vote
+            if float(np.sum(weight @ changed**2)) <= most:
+                return replace(self, value=value / k)
+            step /= 2.0
 
     def bounded(self, monotonic: np.ndarray, mass: np.ndarray) -> Student:
         """Leaves clipped so that every tree rises or falls with a feature as it must.
@@ -236,7 +259,7 @@ def students(
         offset=table.offset,
     )
     for most in allowed:
-        k = trees_for(most, most_trees or table.n_trees)
+        k = trees_for(most, most_trees or table.n_trees, table.n_nodes / table.n_trees)
         if k < len(student.trees):
             order = np.argsort(-student.spread(lesson.mass[student.node]), kind="stable")
             student = student.take(np.sort(order[:k]))
@@ -249,7 +272,7 @@ def students(
         yield student
 
 
-def trees_for(nodes: float, most: int) -> int:
+def trees_for(nodes: float, most: int, of_tree: float = NODES_A_TREE) -> int:
     """How many trees so many nodes are best spread over.
 
     Parameters
@@ -257,6 +280,8 @@ def trees_for(nodes: float, most: int) -> int:
     nodes : float
     most : int
         Trees there are.
+    of_tree : float, optional
+        Nodes that a whole tree has.
 
     Returns
     -------
@@ -267,20 +292,4 @@ def trees_for(nodes: float, most: int) -> int:
     >>> trees_for(4000, 60), trees_for(10, 60)
     (60, 1)
     """
-    return int(np.clip(nodes // NODES_A_TREE, 1, most))
-
-
-def _rounded(value: np.ndarray, k: int, spread: float, *, is_vote: bool) -> np.ndarray:
-    """Leaf values in steps of a power of two, so that files hold them as small integers.
-
-    The mean of k rounded values has variance ``step² / 12k``. Class shares still sum to one: what
-    rounding takes from them, the largest gets back.
-    """
-    if not spread > 0.0:
-        return value
-    step = 2.0 ** np.floor(np.log2(spread * np.sqrt(12.0 * k * ROUNDING)))
-    rounded = np.round(value / step) * step + 0.0  # no negative zeros, which are no integers
-    if is_vote and value.shape[1] > 1:
-        largest = rounded.argmax(axis=1)
-        rounded[np.arange(len(value)), largest] += 1.0 - rounded.sum(axis=1)
-    return np.asarray(rounded)
+    return int(np.clip(nodes // min(NODES_A_TREE, of_tree), 1, most))

@@ -111,6 +111,8 @@ class Lesson:
         The teacher's node values.
     goal : ndarray of shape (rows, columns)
         The teacher's vote.
+    risk : float
+        Mean squared error of the ensemble on rows that its trees have not seen.
     is_vote : bool
         Whether these are class shares, between zero and one.
     monotonic : ndarray of shape (n_features,) or None
@@ -123,6 +125,7 @@ class Lesson:
     mass: np.ndarray
     value: np.ndarray
     goal: np.ndarray
+    risk: float
     is_vote: bool
     monotonic: np.ndarray | None
 
@@ -200,6 +203,7 @@ class Teacher:
             mass=self._mass[: kept.n_nodes],
             value=value[: kept.n_nodes],
             goal=np.clip(goal, 0.0, 1.0) if is_vote else goal,
+            risk=self._risk,
             is_vote=is_vote,
             monotonic=_monotonic(table),
         )
@@ -227,17 +231,20 @@ class Teacher:
         width = own.shape[1]
         mass, sums = np.zeros(table.n_nodes), np.zeros((table.n_nodes, 2 * width + 1))
         one = np.divide(1.0, weight, out=np.zeros_like(weight), where=weight > 0.0)[:, None]
-        heard, leaves = [], []
+        heard, leaves, risk = [], [], 0.0
         for start in range(0, X.shape[0], BLOCK_ROWS):
             rows = slice(start, start + BLOCK_ROWS)
             leaf = table.route(X[rows], self.n_threads)
             truth = target[rows, column]
             vote = truth if unseen is None else _oob_vote(leaf, unseen[:, rows], own, truth)
+            said = votes(leaf, own) / table.n_trees if unseen is None else vote
+            risk += float(np.sum(weight[rows] @ (truth - said) ** 2))
             added = np.concatenate([truth, vote, one[rows]], axis=1)
             add_rows(leaf, weight[rows], added, mass, sums, self.n_threads)
             first, last = np.searchsorted(picked, (start, start + BLOCK_ROWS))
             leaves.append(leaf[:, picked[first:last] - start])
             heard.append(vote)
+        self._risk = risk / weight.sum()
         self._heard = heard if unseen is not None else None
         totals = table.added_up(np.concatenate([mass[:, None], sums], axis=1))
         self._mass, self._count = totals[:, 0].copy(), totals[:, -1].copy()
