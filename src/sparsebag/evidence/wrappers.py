@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from copy import copy
+from copy import copy, deepcopy
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -347,7 +347,7 @@ WRAPPERS: tuple[tuple[tuple[type, ...], Callable[[Part], list[Part]], Callable[.
     (
         (Pipeline,),
         _open_pipeline,
-        lambda m, made: _with(m, steps=[*m.steps[:-1], (m.steps[-1][0], made[0])]),
+        lambda m, made: _with(m, steps=[*deepcopy(m.steps[:-1]), (m.steps[-1][0], made[0])]),
     ),
     ((BaseSearchCV,), _open_search, lambda m, made: _with(m, best_estimator_=made[0])),
     (
