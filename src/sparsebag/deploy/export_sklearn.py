@@ -1,7 +1,7 @@
 """The compressed ensemble as an ordinary scikit-learn one: a forest of scaled trees, or a vote.
 
-Made from the compiled arrays, so that a model read from a file can be exported too. Counts and
-impurities of nodes are gone.
+Made from the compiled arrays, so that a model read from a file can be exported too. Counts of
+nodes are gone: each leaf counts for one row.
 """
 
 from __future__ import annotations
@@ -32,7 +32,6 @@ from sklearn.preprocessing import (
     normalize,
 )
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
-from sklearn.tree._tree import Tree
 from sklearn.utils import Bunch
 
 from sparsebag.calibration.temperature import Temperature
@@ -48,9 +47,8 @@ from sparsebag.deploy.verification import (
     width_of_rows,
 )
 from sparsebag.deploy.votes import LinearVotes, OtherMembers, StackedNetworks
+from sparsebag.evidence.readers.from_arrays import Leaf, Split, built_tree
 
-LEAF, UNDEFINED = -1, -2
-"""scikit-learn's marks for "no child" and "no feature"."""
 LEAST_VOTE = 1e-300
 """In place of zero, whose logarithm scikit-learn refuses; nothing at any temperature."""
 OUT_ACTIVATIONS = {"identity": "identity", "sigmoid": "logistic", "softmax": "softmax"}
@@ -160,54 +158,25 @@ def _forest(flat: FlatTrees, model: CompiledEnsemble, floor: float, total: float
     is_vote, k = model.classes is not None, flat.n_members
     forest = (RandomForestClassifier if is_vote else RandomForestRegressor)(n_estimators=k)
     forest.n_features_in_, forest.n_outputs_ = flat.n_features, 1
-    kind = DecisionTreeClassifier if is_vote else DecisionTreeRegressor
-    forest.estimator_, forest.estimators_ = kind(), []
+    forest.estimator_ = DecisionTreeClassifier() if is_vote else DecisionTreeRegressor()
     says = k * flat.values
     if flat.complement:
         says = np.column_stack([flat.total - says, says])
     if is_vote:
         forest.classes_, forest.n_classes_ = model.classes, model.n_outputs
         says = (1.0 - floor) * says + floor / model.n_outputs
-    for root in flat.roots:
-        tree = kind()
-        tree.tree_, tree.n_outputs_ = _tree(flat, int(root), says / total, is_vote), 1
-        tree.n_features_in_ = tree.max_features_ = flat.n_features
-        if is_vote:
-            tree.classes_, tree.n_classes_ = np.arange(model.n_outputs, dtype=float), says.shape[1]
-        forest.estimators_.append(tree)
-    return forest
+    says = says / total
 
-
-def _tree(flat: FlatTrees, root: int, says: np.ndarray, is_vote: bool) -> Any:
-    """One tree's nodes in depth-first order, as scikit-learn has them."""
-    nodes: list[list[float]] = []
-    values, deepest = [], 0
-    pending = [(root, -1, 0, 0)]
-    while pending:
-        at, parent, side, depth = pending.pop()
-        here, deepest = len(nodes), max(deepest, depth)
-        if parent >= 0:
-            nodes[parent][side] = here
+    def look(at: int) -> Leaf | Split:
         if at < 0:
-            nodes.append([LEAF, LEAF, UNDEFINED, UNDEFINED, 0])
-            values.append(says[~at])
-            continue
-        test = float(flat.feature[at]), float(flat.threshold[at]), float(flat.missing_left[at])
-        nodes.append([LEAF, LEAF, *test])
-        values.append(np.zeros(says.shape[1]))
-        left, right = (int(child) for child in flat.children[at])
-        pending += [(right, here, 1, depth + 1), (left, here, 0, depth + 1)]
-    n_classes = says.shape[1] if is_vote else 1
-    tree = Tree(flat.n_features, np.array([n_classes], dtype=np.intp), 1)
-    state = tree.__getstate__()
-    table = np.zeros(len(nodes), dtype=state["nodes"].dtype)
-    names = ("left_child", "right_child", "feature", "threshold", "missing_go_to_left")
-    for name, column in zip(names, np.array(nodes).T, strict=True):
-        table[name] = column
-    table["n_node_samples"], table["weighted_n_node_samples"] = 1, 1.0
-    said = {"nodes": table, "values": np.ascontiguousarray(np.array(values)[:, None, :])}
-    tree.__setstate__({**state, **said, "max_depth": deepest, "node_count": len(nodes)})
-    return tree
+            return Leaf(says[~at], 1.0)
+        test = int(flat.feature[at]), float(flat.threshold[at]), bool(flat.missing_left[at])
+        return Split(*test, *map(int, flat.children[at]))
+
+    forest.estimators_ = [
+        built_tree(int(root), look, flat.n_features, model.classes) for root in flat.roots
+    ]
+    return forest
 
 
 def _linear(group: LinearVotes) -> list[Any]:

@@ -207,9 +207,9 @@ def _contradiction(
     """How a tree's leaves contradict the rows it is said to be trained on; None if they do not."""
     tree = member.estimator.tree_
     ends = np.flatnonzero(tree.children_left < 0)
-    # Draws are weights, and the tree counts distinct rows; who made a list may have repeated rows.
+    # scikit-learn's draws are weights, and a tree counts distinct rows; others may repeat rows.
     # Rows of no weight are not counted, so there may be more than it says.
-    repeated = pool.source is None or getattr(pool.in_bag, "are_resampled", False)
+    repeated = type(pool.source).__module__.partition(".")[0] != "sklearn"
     counted = np.bincount(leaf, draws if repeated else None, minlength=len(ends))
     if np.any(counted < tree.n_node_samples[ends]):
         return "routing its bagged rows does not give its leaf counts"
