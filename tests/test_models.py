@@ -12,10 +12,11 @@ import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
 from sklearn.base import clone, is_classifier
+from sklearn.datasets import load_iris
 from sklearn.metrics import brier_score_loss, mean_squared_error
 
 import sparsebag as sb
-from models import KINDS, made, says
+from models import KINDS, RF, XGB, made, of, says, table
 
 PAGE = Path(__file__).parents[1] / "docs" / "models.md"
 
@@ -142,3 +143,36 @@ def test_a_clone_is_fitted_and_compressed_anew(name):
     assert type(again) is type(one.small)
     same = again.predict(one.test[0]) == one.small.predict(one.test[0])
     assert np.mean(same) > 0.85
+
+
+def test_columns_as_lightgbm_names_them():
+    X, y = load_iris(return_X_y=True, as_frame=True)
+    model = of("lightgbm", "LGBMClassifier", **RF)().fit(X, y)
+    small = sb.compress(model, X, y, evidence="holdout")
+    assert small.compile().feature_names == tuple(X.columns)
+    assert_array_equal(small.predict(X[X.columns[::-1]]), small.predict(X))
+
+
+def test_categories_are_passed_as_codes():
+    X, y = table()
+    X = X.assign(city=X.city.astype("category"))
+    forest = of("lightgbm", "LGBMClassifier", **RF)().fit(X[:300], y[:300])
+    call = "X.assign(**{c: X[c].cat.codes for c in X.select_dtypes('category')})"
+    with pytest.raises(
+        ValueError, match=re.escape(f"of which lightgbm reads the codes; pass {call}")
+    ):
+        sb.compress(forest, X, y, evidence="holdout")
+    codes = X.assign(**{c: X[c].cat.codes for c in X.select_dtypes("category")})
+    small = sb.compress(forest, codes[300:], y[300:], evidence="holdout")
+    assert np.mean(small.predict(codes) == forest.predict(X)) > 0.8
+
+
+def test_what_xgboost_has_and_cannot_be_read():
+    X, y = table()
+    y, X = (y == "yes").astype(int), X.assign(city=X.city.astype("category"))
+    model = of("xgboost", "XGBRFClassifier", enable_categorical=True, **XGB)().fit(X, y)
+    with pytest.raises(ValueError, match=r"pandas categories, fit it on their codes with feature"):
+        sb.compress(model, X, y, evidence="holdout")
+    model = of("xgboost", "XGBRFRegressor", objective="reg:logistic", **XGB)().fit(X[["pay"]], y)
+    with pytest.raises(ValueError, match="1 outputs and the link sigmoid cannot be read"):
+        sb.compress(model, X[["pay"]], y, evidence="holdout")

@@ -8,12 +8,12 @@ import pytest
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.datasets import load_iris
 from sklearn.ensemble import RandomForestClassifier
+from sklearn.tree import DecisionTreeClassifier
 from typer.testing import CliRunner
 
 import sparsebag as sb
 from sparsebag.cli.app import app
-from sparsebag.evidence import from_ensemble
-from sparsebag.validation import check_ensemble
+from sparsebag.evidence import readers
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -86,27 +86,23 @@ def test_contributing_loss_example_works():
         assert solution.weights.sum() == pytest.approx(1.0)
 
 
-def test_contributing_reader_example_works(monkeypatch):
+def test_contributing_reader_example_works(monkeypatch, tmp_path):
+    """A file in the folder of readers is enough."""
     text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
     _, example = re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL)
+    imports = "from typing import Any\nimport numpy as np\n"
+    imports += "from sparsebag.evidence.members import Member, MemberPool\n"
+    (tmp_path / "made_up.py").write_text(imports + example, encoding="utf-8")
+    monkeypatch.setattr(readers, "__path__", [*readers.__path__, str(tmp_path)])
+    X, y = load_iris(return_X_y=True)
 
     class MyForest(ClassifierMixin, BaseEstimator):
-        def __init__(self, forest=None):
-            self.forest = forest
+        __module__ = "made_up.forests"
 
-    scope = dict(vars(from_ensemble))
-    exec(example, scope)
-    readers = (((MyForest,), scope["read"]), *from_ensemble.READERS)
-    monkeypatch.setattr(from_ensemble, "READERS", readers)
-    monkeypatch.setitem(check_ensemble.__globals__, "READERS", readers)
-    X, y = load_iris(return_X_y=True)
-    inside = RandomForestClassifier(30, random_state=0).fit(X, y)
-    mine = MyForest()
-    mine.trees, mine.bags, mine.classes_ = (
-        inside.estimators_,
-        inside.estimators_samples_,
-        inside.classes_,
-    )
+    mine, rng = MyForest(), np.random.default_rng(0)
+    mine.bags = [rng.integers(0, len(X), len(X)) for _ in range(30)]
+    mine.trees = [DecisionTreeClassifier().fit(X[rows], y[rows]) for rows in mine.bags]
+    mine.classes_ = np.arange(3)
     mine.n_features_in_ = 4
     small = sb.compress(mine, X, y, max_estimators=3)
     assert small.n_active_ <= 3

@@ -12,8 +12,10 @@ from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.compose import TransformedTargetRegressor
+from sklearn.ensemble import BaggingRegressor
 from sklearn.exceptions import NotFittedError
 from sklearn.inspection import partial_dependence, permutation_importance
+from sklearn.linear_model import Ridge
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, StandardScaler
@@ -63,6 +65,30 @@ def test_a_transformed_target_is_judged_in_its_own_units():
     small = sb.compress(target, X, y)
     error = np.mean((y - y.mean()) ** 2)
     assert 0.2 * error < small.regressor_.selection_.expected_risk < error
+
+
+@pytest.mark.filterwarnings("ignore:nothing shows whether X, y")
+def test_members_that_are_no_trees_are_judged_on_the_transformed_scale():
+    X, y = diabetes()
+    bag = BaggingRegressor(Ridge(), n_estimators=20, random_state=0)
+    target = TransformedTargetRegressor(bag, func=np.log, inverse_func=np.exp).fit(X, y)
+    small = sb.compress(target, X, y)
+    assert "judged on the transformed scale" in str(small.regressor_.selection_)
+
+
+@pytest.mark.parametrize(
+    "last",
+    [GridSearchCV(forest(), {"max_depth": [4]}, cv=2), CalibratedClassifierCV(forest(), cv=2)],
+)
+def test_wrappers_inside_a_pipeline(last):
+    pipe = make_pipeline(head(), last).fit(X, Y)
+    assert np.mean(sb.compress(pipe, X, Y).predict(X) == pipe.predict(X)) > 0.8
+
+
+def test_the_users_pipeline_is_not_changed():
+    pipe = make_pipeline(head(), forest()).fit(X, Y)
+    sb.compress(pipe, X, Y).set_output(transform="pandas")
+    assert pipe.predict(X).shape == Y.shape  # pandas has no form for its sparse columns
 
 
 @pytest.mark.parametrize(

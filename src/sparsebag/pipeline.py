@@ -370,6 +370,8 @@ def _weigh(
         position = _choose_members(pool, path.weights, curve, settings)
         weights = path.weights[position]
         done = "equal votes" if equal else "simplex weights"
+        if pool.wrapping is not None and pool.wrapping.fitted().targets:
+            done += "; judged on the transformed scale"
     progress.say("calibrating")
     calibration = calibrate_members(settings.calibration, evidence, weights, settings.floor)
     if curve is not None and calibration is not None:  # judged without it, and deployed with it

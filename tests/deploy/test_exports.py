@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from sklearn.base import clone
 from sklearn.datasets import load_breast_cancer
 from sklearn.ensemble import BaggingClassifier, RandomForestClassifier, RandomForestRegressor
 from sklearn.svm import LinearSVC
@@ -135,6 +136,17 @@ def test_every_calibrator_everywhere(name, refined, kind, to_onnx, to_treelite):
         export = to_treelite(model)
         assert export.verify(X).largest_difference < 1e-12
         assert ("before calibration" in export.note) == (calibrator is not None)
+
+
+@pytest.mark.parametrize("refined", [False, True])
+@pytest.mark.parametrize("name", ["two classes", "three classes"])
+def test_scikit_learn_tempers_votes_of_nothing(name, refined):
+    pool = beyond_the_simplex(pool_of(name)) if refined else None
+    model, _, X = made(name, Temperature(3.0), pool=pool, floor=0.0)
+    out = export_sklearn(model)
+    assert verify(model, out.predict_proba, X, 1e-12).label_flips == 0
+    assert type(out.estimators_[0]).__name__ == "RandomForestClassifier"
+    assert clone(out).get_params(deep=False).keys() == out.get_params(deep=False).keys()
 
 
 def test_a_vote_beyond_the_simplex_is_clipped():

@@ -245,6 +245,8 @@ def one_line(message: Any) -> str:
     'two lines'
     """
     text = " ".join(str(message).split()) or type(message).__name__
+    call = "sparsebag.compress(model, X_new, y_new, evidence='holdout')"
+    text = text.replace(call, "--evidence holdout")
     return text.replace("evidence='holdout'", "--evidence holdout")
 
 

@@ -135,8 +135,8 @@ class Deployable:
         Returns
         -------
         RandomForestClassifier, RandomForestRegressor, VotingClassifier or VotingRegressor
-            In a ``StackingClassifier`` of one, a ``VotingClassifier`` with a uniform voter, or a
-            ``CalibratedClassifierCV``, where there is a calibrator.
+            With a temperature, or where refitted leaves may vote below zero, a
+            ``StackingClassifier`` of it: ``estimators_[0]`` is the forest.
         """
         from sparsebag.deploy.export_sklearn import export_sklearn
 

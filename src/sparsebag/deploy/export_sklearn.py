@@ -1,7 +1,7 @@
 """The compressed ensemble as an ordinary scikit-learn one: a forest of scaled trees, or a vote.
 
-Made from the compiled arrays, so that a model read from a file can be exported too. Counts and
-impurities of nodes are gone.
+Made from the compiled arrays, so that a model read from a file can be exported too. Counts of
+nodes are gone: each leaf counts for one row.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from scipy.special import logit
 from sklearn.compose import ColumnTransformer
 from sklearn.dummy import DummyClassifier
 from sklearn.ensemble import (
@@ -22,7 +23,7 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.multiclass import OneVsRestClassifier
 from sklearn.neural_network import MLPClassifier, MLPRegressor
-from sklearn.pipeline import make_pipeline, make_union
+from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import (
     FunctionTransformer,
     LabelBinarizer,
@@ -31,7 +32,6 @@ from sklearn.preprocessing import (
     normalize,
 )
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
-from sklearn.tree._tree import Tree
 from sklearn.utils import Bunch
 
 from sparsebag.calibration.temperature import Temperature
@@ -47,9 +47,10 @@ from sparsebag.deploy.verification import (
     width_of_rows,
 )
 from sparsebag.deploy.votes import LinearVotes, OtherMembers, StackedNetworks
+from sparsebag.evidence.readers.from_arrays import Leaf, Split, built_tree
 
-LEAF, UNDEFINED = -1, -2
-"""scikit-learn's marks for "no child" and "no feature"."""
+LEAST_VOTE = 1e-300
+"""In place of zero, whose logarithm scikit-learn refuses; nothing at any temperature."""
 OUT_ACTIVATIONS = {"identity": "identity", "sigmoid": "logistic", "softmax": "softmax"}
 
 Voter = tuple[Any, float]
@@ -61,9 +62,8 @@ def export_sklearn(model: CompiledEnsemble) -> Any:
 
     Trees become a ``RandomForest*`` whose leaves carry the weights and the floor; its single
     trees are no classifiers of their own any more. Other members become a ``Voting*``, the floor
-    a uniform voter. A calibrator, or refined leaves below zero, wraps the whole in a
-    ``StackingClassifier`` of one, whose final estimator does the rest; a calibrator's share of the
-    uniform distribution is a voter again.
+    a uniform voter. A temperature, or votes that may be below zero, make it the one estimator of a
+    ``StackingClassifier``, whose final estimator does the rest.
 
     Parameters
     ----------
@@ -88,11 +88,12 @@ def export_sklearn(model: CompiledEnsemble) -> Any:
     check_fixed_weights(model.gate, "scikit-learn")
     clip = any(g.may_be_negative for g in model.groups if isinstance(g, FlatTrees))
     clip = clip and model.classes is not None
-    floor = 0.0 if clip else model.floor  # it comes after the clip
+    # Of three classes and more, the floor comes after a clip; of two it commutes with it.
+    floor = 0.0 if clip and model.n_outputs > 2 else model.floor
     if len(model.groups) == 1 and isinstance(model.groups[0], FlatTrees):
         out = _forest(model.groups[0], model, floor)
     else:
-        out = _vote(_voters(model), model, floor)
+        out = _vote(_voters(model), model.classes, floor)
     ensemble = out
     if model.calibrator is not None or clip:
         out = _calibrated(out, model, clip=clip)
@@ -104,21 +105,21 @@ def export_sklearn(model: CompiledEnsemble) -> Any:
     return out
 
 
-def _vote(voters: list[Voter], model: CompiledEnsemble, floor: float) -> Any:
+def _vote(voters: list[Voter], classes: np.ndarray | None, floor: float) -> Any:
     """A vote of estimators and, for the share of the floor, of a uniform voter."""
     named = [(f"member_{j}", estimator) for j, (estimator, _) in enumerate(voters)]
     weights = [weight for _, weight in voters]
-    if model.classes is None:
+    if classes is None:
         out = VotingRegressor(named, weights=weights)
     else:
         if floor:
             uniform = DummyClassifier(strategy="uniform")
-            uniform.fit(np.zeros((model.n_outputs, 1)), np.arange(model.n_outputs))
+            uniform.fit(np.zeros((len(classes), 1)), np.arange(len(classes)))
             named = [*named, ("floor", uniform)]
             total = sum(weights)
             weights = [(1.0 - floor) * weight / total for weight in weights] + [floor]
         out = VotingClassifier(named, voting="soft", weights=weights)
-        out.le_ = LabelEncoder().fit(model.classes)
+        out.le_ = LabelEncoder().fit(classes)
         out.classes_ = out.le_.classes_
     out.estimators_, out.named_estimators_ = [e for _, e in named], Bunch(**dict(named))
     return out
@@ -157,54 +158,25 @@ def _forest(flat: FlatTrees, model: CompiledEnsemble, floor: float, total: float
     is_vote, k = model.classes is not None, flat.n_members
     forest = (RandomForestClassifier if is_vote else RandomForestRegressor)(n_estimators=k)
     forest.n_features_in_, forest.n_outputs_ = flat.n_features, 1
-    kind = DecisionTreeClassifier if is_vote else DecisionTreeRegressor
-    forest.estimator_, forest.estimators_ = kind(), []
+    forest.estimator_ = DecisionTreeClassifier() if is_vote else DecisionTreeRegressor()
     says = k * flat.values
     if flat.complement:
         says = np.column_stack([flat.total - says, says])
     if is_vote:
         forest.classes_, forest.n_classes_ = model.classes, model.n_outputs
         says = (1.0 - floor) * says + floor / model.n_outputs
-    for root in flat.roots:
-        tree = kind()
-        tree.tree_, tree.n_outputs_ = _tree(flat, int(root), says / total, is_vote), 1
-        tree.n_features_in_ = tree.max_features_ = flat.n_features
-        if is_vote:
-            tree.classes_, tree.n_classes_ = np.arange(model.n_outputs, dtype=float), says.shape[1]
-        forest.estimators_.append(tree)
-    return forest
+    says = says / total
 
-
-def _tree(flat: FlatTrees, root: int, says: np.ndarray, is_vote: bool) -> Any:
-    """One tree's nodes in depth-first order, as scikit-learn has them."""
-    nodes: list[list[float]] = []
-    values, deepest = [], 0
-    pending = [(root, -1, 0, 0)]
-    while pending:
-        at, parent, side, depth = pending.pop()
-        here, deepest = len(nodes), max(deepest, depth)
-        if parent >= 0:
-            nodes[parent][side] = here
+    def look(at: int) -> Leaf | Split:
         if at < 0:
-            nodes.append([LEAF, LEAF, UNDEFINED, UNDEFINED, 0])
-            values.append(says[~at])
-            continue
-        test = float(flat.feature[at]), float(flat.threshold[at]), float(flat.missing_left[at])
-        nodes.append([LEAF, LEAF, *test])
-        values.append(np.zeros(says.shape[1]))
-        left, right = (int(child) for child in flat.children[at])
-        pending += [(right, here, 1, depth + 1), (left, here, 0, depth + 1)]
-    n_classes = says.shape[1] if is_vote else 1
-    tree = Tree(flat.n_features, np.array([n_classes], dtype=np.intp), 1)
-    state = tree.__getstate__()
-    table = np.zeros(len(nodes), dtype=state["nodes"].dtype)
-    names = ("left_child", "right_child", "feature", "threshold", "missing_go_to_left")
-    for name, column in zip(names, np.array(nodes).T, strict=True):
-        table[name] = column
-    table["n_node_samples"], table["weighted_n_node_samples"] = 1, 1.0
-    said = {"nodes": table, "values": np.ascontiguousarray(np.array(values)[:, None, :])}
-    tree.__setstate__({**state, **said, "max_depth": deepest, "node_count": len(nodes)})
-    return tree
+            return Leaf(says[~at], 1.0)
+        test = int(flat.feature[at]), float(flat.threshold[at]), bool(flat.missing_left[at])
+        return Split(*test, *map(int, flat.children[at]))
+
+    forest.estimators_ = [
+        built_tree(int(root), look, flat.n_features, model.classes) for root in flat.roots
+    ]
+    return forest
 
 
 def _linear(group: LinearVotes) -> list[Any]:
@@ -281,9 +253,9 @@ def _without_some_class(name: str) -> NotExportable:
 
 # -- calibrators -----------------------------------------------------------------------------
 #
-# scikit-learn has no clip, no floor and one temperature. A StackingClassifier on one ensemble has
-# all of it: its final estimator is a pipeline from the vote to a LogisticRegression on the
-# logarithms, whose coefficients are the inverse temperature.
+# scikit-learn has no clip, and no share of the uniform distribution. A StackingClassifier of one
+# ensemble has all of it: its final estimator is a pipeline from the vote to a LogisticRegression on
+# the logarithms, whose coefficients are the inverse temperature.
 
 
 def _calibrated(ensemble: Any, model: CompiledEnsemble, *, clip: bool) -> Any:
@@ -297,41 +269,42 @@ def _calibrated(ensemble: Any, model: CompiledEnsemble, *, clip: bool) -> Any:
             )
         power = 1.0 / float(calibrator.params["temperature"][0])
         share = float(calibrator.params["share"][0])
-    out = _scaled(ensemble, model, power, clip)
-    return _vote([(out, 1.0 - share)], model, share) if share else out
-
-
-def _scaled(ensemble: Any, model: CompiledEnsemble, power: float, clip: bool) -> Any:
-    """softmax(power * log(vote))."""
-    n_classes = model.n_outputs
-    steps: list[Any] = []
-    if clip:  # the ensemble has no floor then: it comes after the clip
-        most = 1.0 if n_classes == 2 else None  # of two classes, what is normalised is clipped
-        steps.append(FunctionTransformer(np.clip, kw_args={"a_min": 0.0, "a_max": most}))
-        if n_classes > 2:
-            steps.append(FunctionTransformer(normalize, kw_args={"norm": "l1"}))
-        floor = StandardScaler()
-        width = 1 if n_classes == 2 else n_classes
-        floor.scale_ = np.full(width, 1.0 / (1.0 - model.floor))
-        floor.mean_ = np.full(width, -model.floor / n_classes / (1.0 - model.floor))
-        floor.var_, floor.n_features_in_, floor.n_samples_seen_ = floor.scale_**2, width, 1
-        steps.append(floor)
-    final = LogisticRegression()
-    final.classes_ = np.arange(n_classes)
-    if n_classes == 2:
-        # Stacking drops the first of two classes: log(1 - p) is made of the second.
-        rest = make_pipeline(FunctionTransformer(np.negative), FunctionTransformer(np.log1p))
-        steps.append(make_union(FunctionTransformer(np.log), rest))
-        final.coef_, final.intercept_ = np.array([[power, -power]]), np.zeros(1)
-    else:
-        steps.append(FunctionTransformer(np.log))
-        final.coef_, final.intercept_ = power * np.eye(n_classes), np.zeros(n_classes)
-    final.n_features_in_ = final.coef_.shape[1]
+    final, numbers = _tempered(model, power, clip), np.arange(model.n_outputs)
     out = StackingClassifier([("vote", FrozenEstimator(ensemble))], cv="prefit")
-    out.estimators_, out.stack_method_ = [FrozenEstimator(ensemble)], ["predict_proba"]
-    out.named_estimators_ = Bunch(vote=out.estimators_[0])
-    out.final_estimator_ = make_pipeline(*steps, final)
-    out.final_estimator = out.final_estimator_
+    out.estimators_, out.stack_method_ = [ensemble], ["predict_proba"]
+    out.named_estimators_ = Bunch(vote=ensemble)
+    out.final_estimator_ = _vote([(final, 1.0 - share)], numbers, share) if share else final
+    out.final_estimator = FrozenEstimator(out.final_estimator_)
     out._label_encoder = LabelEncoder().fit(model.classes)
     out.classes_ = out._label_encoder.classes_
     return out
+
+
+def _tempered(model: CompiledEnsemble, power: float, clip: bool) -> Any:
+    """softmax(power * log(vote)) of a vote; of two classes, of the second one's share."""
+    n, floor, steps = model.n_outputs, model.floor, []
+    if n == 2:
+        if clip or not floor:  # it is in the leaves: (1 - f) clip(p) + f/2 = clip((1 - f) p + f/2)
+            steps.append(_clipped(floor / 2, 1.0 - floor / 2))
+        steps.append(FunctionTransformer(logit))
+        if not floor:
+            steps.append(_clipped(np.log(LEAST_VOTE), -np.log(LEAST_VOTE)))
+    else:
+        if clip or not floor:
+            steps += [_clipped(LEAST_VOTE), FunctionTransformer(normalize, kw_args={"norm": "l1"})]
+        if clip:
+            scaler = StandardScaler()
+            scaler.scale_ = np.full(n, 1.0 / (1.0 - floor))
+            scaler.mean_ = np.full(n, -floor / n / (1.0 - floor))
+            scaler.var_, scaler.n_features_in_, scaler.n_samples_seen_ = scaler.scale_**2, n, 1
+            steps.append(scaler)
+        steps.append(FunctionTransformer(np.log))
+    final = LogisticRegression()
+    final.classes_, final.n_features_in_ = np.arange(n), 1 if n == 2 else n
+    final.coef_ = power * np.eye(final.n_features_in_)
+    final.intercept_ = np.zeros(final.n_features_in_)
+    return make_pipeline(*steps, final)
+
+
+def _clipped(least: float, most: float | None = None) -> Any:
+    return FunctionTransformer(np.clip, kw_args={"a_min": least, "a_max": most})

@@ -117,16 +117,20 @@ class FlatTrees:
 
     @property
     def may_be_negative(self) -> bool:
-        """Whether refined leaves may give a class less than nothing."""
-        if np.any(self.values < 0.0) or not self.complement:
-            return bool(np.any(self.values < 0.0))
-        # Two classes stored as one: the other is what the largest leaves leave of the total.
+        """Whether refined leaves may give a class less than nothing in the vote."""
+        if not (self.complement or np.any(self.values < 0.0)):
+            return False
         visited = _preorder(self.children, self.roots)
         opened = np.where(visited >= 0, 1, -1)  # a tree closes one subtree more than it opens
-        tree = -np.minimum.accumulate(np.cumsum(opened) - opened)
-        leaf, largest = visited < 0, np.zeros(self.n_members)
-        np.maximum.at(largest, tree[leaf], self.values[~visited[leaf], 0])
-        return bool(largest.sum() > self.total * (1.0 + 1e-12))
+        tree, leaf = -np.minimum.accumulate(np.cumsum(opened) - opened), visited < 0
+        says, shape = self.values[~visited[leaf]], (self.n_members, self.values.shape[1])
+        least, most = np.full(shape, np.inf), np.full(shape, -np.inf)
+        np.minimum.at(least, tree[leaf], says)
+        np.maximum.at(most, tree[leaf], says)
+        slack = 1e-12 * self.total
+        # Two classes stored as one: the other is what the largest leaves leave of the total.
+        too_much = self.complement and most.sum() > self.total + slack
+        return bool(too_much or np.any(least.sum(axis=0) < -slack))
 
     def arrays(self) -> dict[str, np.ndarray]:
         """The arrays by name, as files hold them: nodes and leaves in preorder, tree by tree."""

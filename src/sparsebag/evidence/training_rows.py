@@ -15,7 +15,7 @@ import sklearn
 from sklearn.ensemble import BaggingClassifier, BaggingRegressor
 from sklearn.metrics import r2_score
 
-from sparsebag.evidence.members import Member, MemberPool, take_rows
+from sparsebag.evidence.members import Member, MemberPool, shown, take_rows
 
 LEAVES_CHECKED = 100
 """Other rows, or another order, pass one leaf's count by chance, not a hundred of them."""
@@ -27,6 +27,8 @@ MEAN_CRITERIA = ("squared_error", "friedman_mse", "poisson")
 """Regression criteria whose leaf value is the mean target."""
 TREES_MISPLACE_NAN = tuple(int(n) for n in sklearn.__version__.split(".")[:2]) < (1, 8)
 """Before 1.8 a tree grown on missing values may count a row in a leaf it does not route it to."""
+CODED = ("lightgbm", "xgboost")
+"""Libraries that read pandas' categories as their codes."""
 OOB_ROWS_CHECKED = 200
 OOB_ROWS_EXCUSED = 0.01
 """Share of those rows that may differ: a tie that rounding broke differently."""
@@ -100,6 +102,13 @@ def _check_names(pool: MemberPool, X: Any) -> None:
     """Compare column names, which members fed with bare arrays cannot do themselves."""
     if not hasattr(X, "columns"):
         return
+    library = type(pool.source).__module__.partition(".")[0]
+    if library in CODED and any(str(kind) == "category" for kind in X.dtypes):
+        raise ValueError(
+            f"X has categories, of which {library} reads the codes; pass "
+            "X.assign(**{c: X[c].cat.codes for c in X.select_dtypes('category')}) here and to "
+            "predict."
+        )
     given = np.asarray(X.columns, dtype=object)
     fitted: list[tuple[Any, Any]] = [(pool.source, slice(None))]
     if pool.source is None:
@@ -110,8 +119,11 @@ def _check_names(pool: MemberPool, X: Any) -> None:
         names = getattr(model, "feature_names_in_", None)
         if names is None or list(names) == list(given[columns]):
             continue
+        if list(names) == [str(name).replace(" ", "_") for name in given]:
+            continue  # as LightGBM writes them
         pairs = zip(given[columns], names, strict=False)
-        first = next((f"{a!r} in place of {b!r}" for a, b in pairs if a != b), "more or fewer")
+        others = (f"{shown(a)} in place of {shown(b)}" for a, b in pairs if a != b)
+        first = next(others, "more or fewer")
         raise ValueError(
             f"X's column names differ from those the ensemble was fitted on ({first}); pass the "
             "same columns in the same order."
@@ -195,9 +207,9 @@ def _contradiction(
     """How a tree's leaves contradict the rows it is said to be trained on; None if they do not."""
     tree = member.estimator.tree_
     ends = np.flatnonzero(tree.children_left < 0)
-    # Draws are weights, and the tree counts distinct rows; who made a list may have repeated rows.
+    # scikit-learn's draws are weights, and a tree counts distinct rows; others may repeat rows.
     # Rows of no weight are not counted, so there may be more than it says.
-    repeated = pool.source is None or getattr(pool.in_bag, "are_resampled", False)
+    repeated = type(pool.source).__module__.partition(".")[0] != "sklearn"
     counted = np.bincount(leaf, draws if repeated else None, minlength=len(ends))
     if np.any(counted < tree.n_node_samples[ends]):
         return "routing its bagged rows does not give its leaf counts"

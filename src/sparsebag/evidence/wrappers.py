@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from copy import copy
+from copy import copy, deepcopy
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -218,7 +218,7 @@ def _walked(part: Part, around: Wrapping, change: Any, close: Any) -> Any:
         # Of several outputs a part's own targets are the user's.
         y = around.y if inner.layer or inner.y is part.y else inner.y
         inside = replace(around, y=y, layers=(*around.layers, *inner.layer))
-        made.append(_walked(inner, inside, change, close))
+        made.append(_walked(replace(inner, layer=()), inside, change, close))
     return (close or ways[1])(part.model, made)
 
 
@@ -290,10 +290,10 @@ def _open_calibrated(part: Part) -> list[Part]:
             "one that is fitted to all rows, sparsebag.compress(clone(model.estimator).fit(X, y), "
             "X, y), which is calibrated too."
         )
-    rows = None
-    if part.X is not None:
-        folds = check_cv(model.cv, part.y, classifier=True).split(part.X, part.y)
-        rows = tuple(train for train, _ in folds)
+    rows, cv = None, check_cv(model.cv, part.y, classifier=True)
+    is_known = not getattr(cv, "shuffle", False) or isinstance(cv.random_state, int)
+    if part.X is not None and is_known:
+        rows = tuple(train for train, _ in cv.split(part.X, part.y))
     return [replace(part, model=FoldForests(tuple(inner), rows))]
 
 
@@ -347,7 +347,7 @@ WRAPPERS: tuple[tuple[tuple[type, ...], Callable[[Part], list[Part]], Callable[.
     (
         (Pipeline,),
         _open_pipeline,
-        lambda m, made: _with(m, steps=[*m.steps[:-1], (m.steps[-1][0], made[0])]),
+        lambda m, made: _with(m, steps=[*deepcopy(m.steps[:-1]), (m.steps[-1][0], made[0])]),
     ),
     ((BaseSearchCV,), _open_search, lambda m, made: _with(m, best_estimator_=made[0])),
     (

@@ -289,10 +289,11 @@ def _copy(
         "warm_start": False,
         "n_jobs": n_jobs,
     }
-    most = copy.get_params(deep=False).get("max_samples")
+    own = copy.get_params(deep=False)
+    most = own.get("max_samples")
     if isinstance(most, (int, np.integer)) and pool.n_rows:
         params["max_samples"] = max(1, round(most * len(y) / pool.n_rows))
-    copy.set_params(**params)
+    copy.set_params(**{name: params[name] for name in params if name in own})
     weights = {} if train.sample_weight is None else {"sample_weight": train.sample_weight}
     try:
         copy.fit(train.X, y, **weights)

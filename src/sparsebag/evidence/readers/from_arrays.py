@@ -139,7 +139,7 @@ def built_tree(
     while pending:  # parents first, left before right, as scikit-learn has them
         key, parent, side, depth = pending.pop()
         at, deepest = len(found), max(deepest, depth)
-        if at >= MOST_NODES:
+        if at >= MOST_NODES and isinstance(key, Split):  # one that a set of categories made
             raise ValueError("a tree splits on too many sets of categories; one-hot encode them.")
         if parent >= 0:
             found[parent][side] = at

@@ -27,7 +27,7 @@ class ResampledBags:
     rows: Callable[[int], np.ndarray]
     n_members: int
     are_resampled: ClassVar[bool] = True
-    """Trees count a row as often as it was picked, and classes have the sampler's shares."""
+    """Classes have the sampler's shares."""
 
     def __len__(self) -> int:
         return self.n_members

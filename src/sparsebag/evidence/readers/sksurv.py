@@ -1,4 +1,8 @@
-"""scikit-survival: curves are neither classes nor numbers, and a sentence says what to pass."""
+"""scikit-survival's forests, which are refused with a sentence that says what to pass.
+
+The mean of their trees' leaves is a risk score, and could be read. But no row has an observed risk
+score, so nothing could be refitted or judged by y.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +23,7 @@ def read(model: Any) -> MemberPool:
     MemberPool
     """
     raise TypeError(
-        f"a {type(model).__name__} predicts curves, and sparsebag compresses classifiers and "
-        "regressors; for its risk scores compress a forest that is fitted to them, "
-        "RandomForestRegressor().fit(X, model.predict(X))."
+        f"a {type(model).__name__} predicts curves and risk scores, of which y has no observed "
+        "values to judge a smaller one by; for risk scores compress a forest that is fitted to "
+        "them, RandomForestRegressor().fit(X, model.predict(X))."
     )

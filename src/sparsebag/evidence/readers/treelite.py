@@ -56,12 +56,14 @@ def read(
             f"this {type(source).__name__} adds up trees that correct each other and are no votes; "
             "pass a random forest (XGBRFClassifier/Regressor, boosting_type='rf')."
         )
-    if dump["postprocessor"] not in (*AS_THEY_ARE, *SCORES) or dump["num_target"] != 1:
+    is_vote = dump["task_type"] != "kRegressor"
+    links = (*AS_THEY_ARE, *SCORES) if is_vote else AS_THEY_ARE
+    if dump["postprocessor"] not in links or dump["num_target"] != 1:
         raise ValueError(
             f"trees with {dump['num_target']} outputs and the link {dump['postprocessor']} cannot "
             "be read; fit the forest for one output and squared error, or for classes."
         )
-    if dump["task_type"] == "kRegressor":
+    if not is_vote:
         classes = None
     elif classes is None:
         classes = np.arange(max(dump["num_class"][0], 2))

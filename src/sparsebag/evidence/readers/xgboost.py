@@ -23,4 +23,12 @@ def read(model: Any) -> MemberPool:
     booster = model.get_booster() if hasattr(model, "get_booster") else model
     classes = getattr(model, "classes_", None)
     is_forest = booster.num_boosted_rounds() == 1
-    return treelite.read(frontend.from_xgboost(booster), classes, model, is_forest=is_forest)
+    try:
+        trees = frontend.from_xgboost(booster)
+    except Exception as error:
+        told = str(error).splitlines()[0].rpartition(": ")[2].rstrip(".")
+        raise ValueError(
+            f"treelite cannot read this {type(model).__name__} ({told}); of pandas categories, fit "
+            "it on their codes with feature_types=['c', ...]."
+        ) from None
+    return treelite.read(trees, classes, model, is_forest=is_forest)
