@@ -135,6 +135,8 @@ def test_compress_gives_the_same_ensemble(how, n_rows):
     here, there = sb.compress(forest, X, y, **how), sb.compress(forest, dX, dy, **how)
     np.testing.assert_allclose(there.weights_, here.weights_, atol=SAME)
     np.testing.assert_allclose(there.predict_proba(X), here.predict_proba(X), atol=1e-5)
+    if how is WEIGHTS_ALONE:  # targets alone may be on the cluster
+        assert np.array_equal(sb.compress(forest, X, dy, **how).weights_, here.weights_)
     assert there.verified_by_ == "leaf counts"
 
 
@@ -196,6 +198,23 @@ def test_bad_input_gets_one_sentence():
         pytest.raises(ValueError, match="must be a whole number of rows"),
     ):
         sb.compress(forest, dX, dy)
+
+
+@pytest.mark.parametrize(
+    ("weight", "words"),
+    [
+        (-np.ones(600), "must not be negative"),
+        (np.full(600, np.nan), "sample_weight holds NaN"),
+        (np.zeros(600), "must not be zero everywhere"),
+        (np.ones(3), "sample_weight has 3"),
+        (da.from_array(-np.ones(600), chunks=100), "must not be negative"),
+        (da.from_array(np.zeros(600), chunks=100), "sample_weight zero"),
+    ],
+)
+def test_bad_weights(weight, words):
+    votes, mask, y = well_conditioned(600, 5)
+    with pytest.raises(ValueError, match=words):
+        sb.fit_weights(*chunked(votes, mask), y, sample_weight=weight)
 
 
 def solved(where):
