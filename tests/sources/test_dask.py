@@ -75,9 +75,9 @@ def test_a_sample_between_passes_is_drawn_by_the_rows_weights(kind):
 def test_fit_weights_takes_dask_arrays_cut_anyhow(loss):
     rng = np.random.default_rng(0)
     mask = rng.random((900, 15)) < 0.6
-    y = rng.normal(size=900) if loss == "squared_error" else rng.integers(0, 3, 900)
+    y = rng.normal(size=900) if LOSSES[loss].channel == "prediction" else rng.integers(0, 3, 900)
     predictions = rng.dirichlet(np.ones(3), (900, 15)).astype(np.float32)
-    if loss == "squared_error":
+    if LOSSES[loss].channel == "prediction":
         predictions = (y[:, None] + rng.normal(size=(900, 15))).astype(np.float32)
     weight = rng.random(900)
     expected = sb.fit_weights(predictions, mask, y, loss=loss, lam=0.01, sample_weight=weight)
