@@ -4,12 +4,11 @@ import csv
 import importlib.util
 from dataclasses import replace
 from functools import cache
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import sklearn
-from benchmarks.datasets import PAPER, Dataset, Unavailable
+from benchmarks.datasets import PAPER, Dataset
 from benchmarks.methods import METHODS, Model, Skipped, xgboost
 from benchmarks.paper_experiments import FLOOR, PaperProblem
 from benchmarks.problem import BASES, N_MEMBERS, make_problem
@@ -216,12 +215,13 @@ def test_an_error_is_a_row_and_the_others_go_on(path, replace_run):
     [(paper, "Nothing was run or written: absent: "), (paper_experiments, "Nothing was written: ")],
 )
 def test_without_the_data_nothing_is_written(module, said, path, monkeypatch, capsys):
-    def absent(*_):
-        raise Unavailable("absent: not under SPARSEBAG_DATA, and no network")
+    def no_network():
+        raise OSError("no network")
 
     path.write_text("kept")
     data = {"iris": IRIS} if module is paper else {}
-    monkeypatch.setattr(module, "PAPER", {**data, "absent": SimpleNamespace(load=absent)})
+    data |= {"absent": Dataset("absent", "classification", no_network)}
+    monkeypatch.setattr(module, "PAPER", data)
     monkeypatch.setattr("sys.argv", ["a benchmark", "--out", str(path)])
     assert module.main() == 1
     told = capsys.readouterr().err
