@@ -13,12 +13,13 @@ import hashlib
 import json
 import os
 import re
-import subprocess
 import sys
 import time
 import warnings
 from collections import Counter
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -171,8 +172,6 @@ HANG_SECONDS = 20
 """A file takes well under a millisecond; a process that takes this long for one is killed."""
 FULL_COUNT = 100_000
 RESULTS = Path(__file__).parents[1] / "benchmarks" / "results" / "fuzz.txt"
-OUTCOMES = ("refused", "loaded", "predicted")
-"""Loaded only: a model of more columns than are tried."""
 
 
 def uncompressed_seeds() -> dict[str, bytes]:
@@ -182,7 +181,11 @@ def uncompressed_seeds() -> dict[str, bytes]:
 
 
 def fuzz(count: int, seed: int) -> Counter[str]:
-    """Try ``count`` mutations; every failure is written to a file and raised."""
+    """Try ``count`` mutations; every failure is written to a file and raised.
+
+    Refused, loaded (a model of more columns than are tried) or predicted.
+    """
+    warnings.simplefilter("ignore")
     rng = np.random.default_rng(seed)
     files = [*seeds().values(), *uncompressed_seeds().values()]
     results: Counter[str] = Counter()
@@ -207,34 +210,19 @@ def main() -> None:
     parser.add_argument("--count", type=int, default=1_000_000)
     parser.add_argument("--processes", type=int, default=os.cpu_count())
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--child", action="store_true")
     args = parser.parse_args()
-    if args.child:
-        faulthandler.enable()
-        warnings.simplefilter("ignore")
-        results = fuzz(args.count, args.seed)
-        print(*(results[outcome] for outcome in OUTCOMES))
-        return
     start = time.perf_counter()
     each = -(-args.count // args.processes)
-    children = [
-        subprocess.Popen(
-            [sys.executable, __file__, "--child", f"--count={each}", f"--seed={args.seed + p}"],
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        for p in range(args.processes)
-    ]
-    counts = np.zeros(len(OUTCOMES), dtype=int)
-    for child in children:
-        out, _ = child.communicate()
-        if child.returncode != 0:
-            sys.exit(f"a process ended with {child.returncode}: a crash, a hang or another error")
-        counts += np.array(out.split(), dtype=int)
+    found: Counter[str] = Counter()
+    with ProcessPoolExecutor(args.processes, initializer=faulthandler.enable) as pool:
+        # A process that crashes or hangs breaks the pool, which raises here.
+        for results in pool.map(partial(fuzz, each), range(args.seed, args.seed + args.processes)):
+            found += results
     told = (
-        f"{counts.sum():,} mutated files, seeds {args.seed} to {args.seed + args.processes - 1}: "
-        f"{counts[0]:,} refused, {counts[1] + counts[2]:,} loaded, {counts[2]:,} of them "
-        f"predicted; crashes 0, hangs 0; {time.perf_counter() - start:.0f} s"
+        f"{found.total():,} mutated files, seeds {args.seed} to {args.seed + args.processes - 1}: "
+        f"{found['refused']:,} refused, {found['loaded'] + found['predicted']:,} loaded, "
+        f"{found['predicted']:,} of them predicted; crashes 0, hangs 0; "
+        f"{time.perf_counter() - start:.0f} s"
     )
     print(told)
     if args.count >= FULL_COUNT:

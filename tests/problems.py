@@ -12,17 +12,8 @@ from sparsebag.sources.stream import StreamRows
 LOSSES = {"log_loss": LogLoss(), "squared_error": SquaredError(), "brier": Brier()}
 
 
-def evidence(
-    loss: str = "log_loss",
-    *,
-    n_rows: int = 120,
-    n_members: int = 12,
-    n_classes: int = 3,
-    seed: int = 0,
-    weighted: bool = False,
-    holdout: bool = False,
-    dtype: type = np.float64,
-) -> OOBEvidence:
+def evidence(loss="log_loss", *, n_rows=120, n_members=12, n_classes=3, seed=0,
+             weighted=False, holdout=False, dtype=np.float64):  # fmt: skip
     """Random evidence: members of unequal skill, about 37 % out of bag."""
     rng = np.random.default_rng(seed)
     mask = None if holdout else rng.random((n_rows, n_members)) < 0.37
@@ -40,38 +31,18 @@ def evidence(
     proba = proba if mask is None else proba * mask[:, :, None]
     votes = proba[np.arange(n_rows), :, target]
     planes = tuple(np.ascontiguousarray(proba[:, :, c]) for c in range(n_classes))
-    return OOBEvidence(
-        votes.astype(dtype),
-        mask,
-        target,
-        "classification",
-        sample_weight,
-        classes=np.arange(n_classes),
-        class_votes=planes if LOSSES[loss].channel == "every_class" and n_classes > 2 else None,
-    )
+    every_class = LOSSES[loss].channel == "every_class" and n_classes > 2
+    how = {"classes": np.arange(n_classes), "class_votes": planes if every_class else None}
+    return OOBEvidence(votes.astype(dtype), mask, target, "classification", sample_weight, **how)
 
 
-def objective(
-    loss: str = "log_loss",
-    *,
-    lam: float = 0.05,
-    floor: float = 1e-3,
-    prior_mass: float = 0.02,
-    **settings: object,
-) -> Objective:
+def objective(loss="log_loss", *, lam=0.05, floor=1e-3, prior_mass=0.02, **settings):
     """An objective on random evidence."""
-    return Objective(
-        evidence(loss, **settings),  # type: ignore[arg-type]
-        LOSSES[loss],
-        ConcaveQuadratic(lam),
-        floor=floor,
-        prior_mass=prior_mass,
-    )
+    penalty, how = ConcaveQuadratic(lam), {"floor": floor, "prior_mass": prior_mass}
+    return Objective(evidence(loss, **settings), LOSSES[loss], penalty, **how)
 
 
-def streamed(
-    f: Objective, *, memory: int = 1 << 30, block_rows: int | None = None, generated: bool = False
-) -> Objective:
+def streamed(f, *, memory=1 << 30, block_rows=None, generated=False):
     """The same objective, its rows read block by block; ``memory`` is what may be shared out."""
     e = f.evidence
     how = {"task": e.task, "labels": e.classes, "every_class": e.class_votes is not None}
@@ -82,14 +53,8 @@ def streamed(
             [(p.votes, p.oob_mask, p.target, *([p.sample_weight] * weighted)) for p in parts], **how
         )
     else:
-        stream = stream_rows(
-            e.votes,
-            e.oob_mask,
-            e.target,
-            sample_weight=e.sample_weight,
-            block_rows=block_rows,
-            **how,
-        )
+        how |= {"sample_weight": e.sample_weight, "block_rows": block_rows}
+        stream = stream_rows(e.votes, e.oob_mask, e.target, **how)
     source = StreamRows(stream)
     source.memory = memory
     return Objective(source, f.loss, f.penalty, floor=f.floor, prior_mass=f.prior_mass)

@@ -92,7 +92,7 @@ def fitted_by(estimator, data=(X, Y), kind=sb.SparseBaggingClassifier, **how):
     return lambda: kind(estimator, **how).fit(*data)
 
 
-def compress_list(*models, samples=None, features=None, X=X, y=Y):
+def listed(*models, samples=None, features=None, X=X, y=Y):
     how = {"evidence": "holdout"} if samples is None else {"estimators_samples": samples}
     return compress(list(models), X, y, estimators_features=features, **how)
 
@@ -108,6 +108,7 @@ FRACTION = " must be a fraction from 0 up to but not 1"
 ENSEMBLES = [
     (compress(VOTER), "its members all saw every training row ... evidence='holdout'"),
     (compress(EXTRA, **WEIGHTS), "no out-of-bag rows ... bootstrap=False ... evidence='holdout'"),
+    (compress(EXTRA, lam=0.0), NO_OOB),
     (fitted_by(ExtraTreesClassifier(10), **WEIGHTS), NO_OOB),
     (fitted_by(BaggingClassifier(None, 5, bootstrap=False), lam=0.0), "no row is out of bag"),
     (compress(TREES), "a list of models does not say; pass estimators_samples=, the rows of each."),
@@ -128,6 +129,7 @@ ENSEMBLES = [
     (compress(FOREST, X[1:], Y[1:]), NOT_TRAINING + "it has 199 rows and the ensemble was fitted"),
     (compress(LINE, X_NUMBERS[1:], Y_NUMBERS[1:]), NOT_TRAINING + "it has 199 rows and the"),
     (compress(FOREST, X[:, 1:]), "X has 29 columns but the ensemble was fitted on 30; pass the"),
+    (compress(FOREST, np.c_[X, Y]), "X has 31 columns but the ensemble was fitted on 30; pass the"),
     (compress(NAMED, FRAME.add_prefix("g")), "column names differ ... ('gf0' in place of 'f0')"),
     (compress(NAMED, FRAME.iloc[:, ::-1]), "column names differ ... ('f29' in place of 'f0')"),
     (compress(FOREST, X[:, 0]), "X must have two axes ... got shape (200,)"),
@@ -139,6 +141,8 @@ ENSEMBLES = [
     (compress(RandomForestClassifier(3).fit(X, np.c_[Y, Y])), "pass 2 columns, one an output"),
     (compress(BaggingRegressor(LinearRegression(), 3).fit(X, X[:, :2])), MULTI),
     (compress(RandomForestClassifier(3).fit(X, 0 * Y)), "one class only (0); classification needs"),
+    (compress(BaggingClassifier(None, 3).fit(X, 0 * Y)), "one class only (0); classification need"),
+    (fitted_by(RandomForestClassifier(1)), "one member only"),
     (
         compress(RandomForestClassifier(1).fit(X, Y)),
         "one member only; there is nothing to choose from.",
@@ -155,53 +159,54 @@ ENSEMBLES = [
     ),
     (compress(y=np.c_[Y, Y]), "y has shape (200, 2); multi-output problems are not supported"),
     (compress(y=None), "requires y to be passed, but the target y is None: members are judged"),
+    (compress(y=Y[1:]), "X has 200 rows but y has 199"),
     (compress(VOTER, y=Y[1:], evidence="holdout"), "X has 200 rows but y has 199; pass one target"),
     (compress(estimators_samples=[ROWS[0]] * 10), "belong to a plain list of models; Random"),
+    (compress(estimators_features=[ROWS[0]] * 10), "belong to a plain list of models; Random"),
     # -- lists -----------------------------------------------------------------------------------
-    (compress_list(), "the list of models is empty"),
-    (compress_list(TREES[0]), "one member only"),
-    (compress_list(TREES[0], Ridge().fit(X, Y)), "mixes classifiers and regressors"),
+    (listed(), "the list of models is empty"),
+    (listed(TREES[0]), "one member only"),
+    (listed(TREES[0], Ridge().fit(X, Y)), "mixes classifiers and regressors"),
     (
-        compress_list(TREES[0], DecisionTreeClassifier().fit(X, Y.astype(str))),
+        listed(TREES[0], DecisionTreeClassifier().fit(X, Y.astype(str))),
         "string classes and some have numbers",
     ),
-    (compress_list(TREES[0], DecisionTreeClassifier().fit(X, np.c_[Y, Y])), MULTI),
-    (compress_list(*[DecisionTreeRegressor().fit(X, X[:, :2])] * 2), MULTI),
-    (compress_list(*[LinearRegression().fit(X, X[:, :2])] * 2), MULTI),
-    (compress_list(*TREES, samples=[*ROWS, ROWS[0]]), "estimators_samples has 3 entries for 2 mod"),
-    (compress_list(*TREES, samples=[ROWS[0], Y > 0]), ONE_INDEX),
-    (compress_list(*TREES, samples=[ROWS[0], np.array([-1, 2])]), ONE_INDEX),
-    (compress_list(*TREES, samples=[ROWS[0], np.ones((2, 2), int)]), ONE_INDEX),
-    (compress_list(*TREES, samples=[ROWS[0], [N]]), "was trained on row 200 and X has 200 rows"),
+    (listed(TREES[0], DecisionTreeClassifier().fit(X, np.c_[Y, Y])), MULTI),
+    (listed(*[DecisionTreeRegressor().fit(X, X[:, :2])] * 2), MULTI),
+    (listed(*[LinearRegression().fit(X, X[:, :2])] * 2), MULTI),
+    (listed(*TREES, samples=[*ROWS, ROWS[0]]), "estimators_samples has 3 entries for 2 mod"),
+    *[
+        (listed(*TREES, samples=[ROWS[0], rows]), ONE_INDEX)
+        for rows in (Y > 0, np.ones(3), np.array([-1, 2]), np.ones((2, 2), int))
+    ],
+    (listed(*TREES, samples=[ROWS[0], [N]]), "was trained on row 200 and X has 200 rows"),
+    (listed(*TREES, features=[np.arange(30)]), "estimators_features has 1 entries for 2 models"),
     (
-        compress_list(*TREES, features=[np.arange(30)]),
-        "estimators_features has 1 entries for 2 models",
-    ),
-    (
-        compress_list(*TREES, features=[np.arange(3)] * 2),
+        listed(*TREES, features=[np.arange(3)] * 2),
         "names 3 columns for model 0, which was fitted on 30",
     ),
     (
-        compress_list(*TREES, samples=ROWS, features=[np.arange(3, 33)] * 2),
+        listed(*TREES, samples=ROWS, features=[np.arange(3, 33)] * 2),
         "member 0 was trained on column 32 and X has 30 columns",
     ),
     (
-        compress_list(TREES[0], DecisionTreeClassifier().fit(X[:, :4], Y)),
+        listed(TREES[0], DecisionTreeClassifier().fit(X[:, :4], Y)),
         "different numbers of columns (30, 4); pass estimators_features=",
     ),
     (
-        compress_list(*[DecisionTreeClassifier().fit(FRAME, Y)] * 2, X=FRAME.iloc[:, ::-1]),
+        listed(*[DecisionTreeClassifier().fit(FRAME, Y)] * 2, X=FRAME.iloc[:, ::-1]),
         "column names differ ... 'f29' in place of 'f0'",
     ),
     # Single precision skips scikit-learn's checks, which would be a read out of bounds here.
     (
-        compress_list(TREES[0], LogisticRegression(C=1e-6).fit(X, Y), X=X[:, :4].astype("f4")),
+        listed(TREES[0], LogisticRegression(C=1e-6).fit(X, Y), X=X[:, :4].astype("f4")),
         "X has 4 features, but DecisionTreeClassifier",
     ),
     # -- settings, before the ensemble is fitted ---------------------------------------------------
     (unfitted(lam=-0.1), "The 'lam' parameter of SparseBaggingClassifier must be"),
     (unfitted(loss="hinge"), "loss='hinge' is not known; use 'auto' or one of"),
     (compress(NUMBERS, X_NUMBERS, Y_NUMBERS, loss="log_loss"), "does not fit regression"),
+    (unfitted(loss="squared_error"), "loss='squared_error' does not fit classification; use one"),
     (unfitted(loss=SquaredError()), "loss='squared_error' does not fit classification; use one of"),
     (unfitted(solver="simplex"), "solver='simplex' is not known; use one of ['auto', 'active_set'"),
     (unfitted(tolerance=-0.01), "tolerance=-0.01" + FRACTION),
@@ -227,6 +232,7 @@ ENSEMBLES = [
     (unfitted(y=Y + 0.5), "Unknown label type"),
     (fitted_by(RandomForestClassifier(3), (X, 0 * Y)), "one class only (0); classification needs"),
     (fitted_by(RandomForestRegressor(3)), "does regression; use SparseBaggingRegressor for it"),
+    (fitted_by(FrozenEstimator(NUMBERS), (X_NUMBERS, Y_NUMBERS)), "does regression; use SparseBag"),
     (
         fitted_by(RandomForestClassifier(3), kind=sb.SparseBaggingRegressor),
         "does classification; use SparseBaggingClassifier for it",
@@ -240,7 +246,7 @@ MASK[3, 2] = True
 TWO, THREE = np.arange(50) % 2, np.arange(50) % 3
 
 
-def fit_weights(predictions=PROBA, oob_mask=MASK, y=TWO, **how):
+def fit(predictions=PROBA, oob_mask=MASK, y=TWO, **how):
     return lambda: sb.fit_weights(predictions, oob_mask, y, **how)
 
 
@@ -253,45 +259,45 @@ def with_entry(values, value, *place):
 REGRESSION = {"loss": "squared_error"}
 NAN = "predictions hold NaN or infinity where the mask says out of bag, first in row 3 of member 2"
 ZERO = "every member gives every row's true class probability zero"
+MULTI_OUTPUT = "multi-output problems are not supported."
 ONE_VALUE = "must have one value a row, got shape "
 WRONG_CLASS = np.zeros((50, 4, 3))
 WRONG_CLASS[np.arange(50), :, (THREE + 1) % 3] = 1.0
 
 MATRICES = [
-    (fit_weights(None), "predictions are missing; pass what the members predict"),
+    (fit(None), "predictions are missing; pass what the members predict"),
     (lambda: sb.stream_rows(None, MASK, TWO), "predictions are missing; pass what the members"),
-    (fit_weights(PROBA[:, 0], None), "(rows, members) or ... classes), got (50,)"),
-    (fit_weights(TENSOR, **REGRESSION), "must have shape (rows, members), got (50, 4, 3)"),
-    (fit_weights(PROBA[:, :0], None), "predictions are empty (shape (50, 0))"),
-    (fit_weights(PROBA[:0], None, TWO[:0], **REGRESSION), "predictions are empty"),
-    (fit_weights(PROBA[:, :1], MASK[:, :1]), "one member only"),
-    (fit_weights(np.full((50, 4), "high")), "predictions must be numbers"),
+    (fit(PROBA[:, 0], None), "(rows, members) or ... classes), got (50,)"),
+    (fit(TENSOR, **REGRESSION), "must have shape (rows, members), got (50, 4, 3)"),
+    (fit(PROBA[:, :0], None), "predictions are empty (shape (50, 0))"),
+    (fit(PROBA[:0], None, TWO[:0], **REGRESSION), "predictions are empty"),
+    (fit(PROBA[:, :1], MASK[:, :1]), "one member only"),
+    (fit(np.full((50, 4), "high")), "predictions must be numbers"),
     (
-        fit_weights(oob_mask=MASK[:, 1:]),
+        fit(oob_mask=MASK[:, 1:]),
         "oob_mask has shape (50, 3) but predictions have (50, 4) (rows, members)",
     ),
+    (fit(PROBA.T), "oob_mask has shape (50, 4) but predictions have (4, 50) (rows, members"),
+    (fit(TENSOR, MASK[1:], THREE), "oob_mask has shape (49, 4) but predictions have (50"),
+    (fit(oob_mask=np.ones(())), "oob_mask has shape () but predictions have (50, 4)"),
+    (fit(oob_mask=[]), "oob_mask has shape (0 ... or None if no member was"),
+    (fit(oob_mask=np.zeros((0, 4))), "oob_mask has shape (0 ... or None if no member was"),
     (
-        fit_weights(PROBA.T),
-        "oob_mask has shape (50, 4) but predictions have (4, 50) (rows, members",
-    ),
-    (fit_weights(TENSOR, MASK[1:], THREE), "oob_mask has shape (49, 4) but predictions have (50"),
-    (fit_weights(oob_mask=np.ones(())), "oob_mask has shape () but predictions have (50, 4)"),
-    (fit_weights(oob_mask=[]), "oob_mask has shape (0 ... or None if no member was"),
-    (
-        fit_weights(oob_mask=0 * MASK),
+        fit(oob_mask=0 * MASK),
         "no row is out of bag for any member, so there is nothing to judge the members by ... None",
     ),
+    (fit(oob_mask=0 * MASK, **REGRESSION), "no row is out of bag for any member"),
     (
-        fit_weights(sample_weight=np.where(MASK.any(axis=1), 0.0, 1.0)),
+        fit(sample_weight=np.where(MASK.any(axis=1), 0.0, 1.0)),
         "every row that some member has out of bag has sample_weight zero",
     ),
-    *[(fit_weights(with_entry(PROBA, bad)), NAN) for bad in (np.nan, np.inf, -np.inf)],
-    (fit_weights(with_entry(PROBA, np.nan), None), NAN),
-    (fit_weights(with_entry(PROBA, np.nan), None, **REGRESSION), "NaN or infinity"),
-    (fit_weights(with_entry(TENSOR, np.nan, 1), MASK, THREE), NAN),  # not even the true class
+    *[(fit(with_entry(PROBA, bad)), NAN) for bad in (np.nan, np.inf, -np.inf)],
+    (fit(with_entry(PROBA, np.nan), None), NAN),
+    (fit(with_entry(PROBA, np.nan), None, **REGRESSION), "NaN or infinity"),
+    (fit(with_entry(TENSOR, np.nan, 1), MASK, THREE), NAN),  # not even the true class
     *[
         (
-            fit_weights(given, None, y),
+            fit(given, None, y),
             f"classification predictions must be probabilities between 0 and 1 (the first that is "
             f"none is {bad}, in row 3 of member 2); for regression pass loss='squared_error'.",
         )
@@ -300,42 +306,42 @@ MATRICES = [
     ],
     *[
         (
-            fit_weights(with_entry(TENSOR, TENSOR[3, 2] / 2).astype(dtype), MASK, THREE, loss=loss),
+            fit(with_entry(TENSOR, TENSOR[3, 2] / 2).astype(dtype), MASK, THREE, loss=loss),
             "must sum to 1 (to within 0.001); some are off by 0.5; divide them by their sum",
         )
         for dtype in (np.float16, np.float32, np.float64)
         for loss in ("log_loss", "brier")
     ],
-    (fit_weights(0 * PROBA), ZERO),
-    (fit_weights(np.where(MASK, 0.0, 0.9)), ZERO),
-    (fit_weights(WRONG_CLASS, None, THREE), "true class probability zero ... in the order of lab"),
-    (fit_weights(loss="brier", y=THREE), "reads every class; pass predictions of shape (rows"),
-    (fit_weights(y=np.ones(50)), "y has one class only ([1.0]); classification needs"),
+    (fit(0 * PROBA), ZERO),
+    (fit(np.where(MASK, 0.0, 0.9)), ZERO),
+    (fit(WRONG_CLASS, None, THREE), "true class probability zero ... in the order of lab"),
+    (fit(loss="brier", y=THREE), "reads every class; pass predictions of shape (rows"),
+    (fit(y=np.ones(50)), "y has one class only ([1.0]); classification needs"),
+    (fit(y=np.c_[TWO, TWO]), f"y {ONE_VALUE}(50, 2); {MULTI_OUTPUT}"),
+    (fit(y=np.c_[TWO, TWO], **REGRESSION), f"y {ONE_VALUE}(50, 2); {MULTI_OUTPUT}"),
+    (fit(y=TWO[1:]), "y has 49 values for 50 rows; pass 50, one a row."),
+    (fit(y=TWO[1:], **REGRESSION), "y has 49 values for 50 rows; pass 50, one a row."),
+    (fit(y=TWO.astype(str), **REGRESSION), "y must hold one number a row"),
+    (fit(y=np.where(TWO, np.nan, 1), **REGRESSION), "y holds NaN or infinity; leave those"),
+    (fit(y=np.where(TWO, np.inf, 1), **REGRESSION), "y holds NaN or infinity"),
+    (fit(y=TWO + 0.5), "y is not made of classes ... loss='squared_error'"),
+    (fit(y=np.where(TWO, np.nan, 1)), "y is not made of classes ... loss='squared_error'"),
+    (fit(y=np.array([1, "a"] * 25, dtype=object)), "y mixes labels that cannot be sorted"),
+    (fit(y=THREE, labels=[0, 1]), "a class that labels= does not name (2"),
+    (fit(labels=["0", "1"]), "labels= does not name"),
+    (fit(TENSOR, MASK, THREE, labels=[0, 1, 2, 2]), "labels= names a class twice"),
     (
-        fit_weights(y=np.c_[TWO, TWO]),
-        f"y {ONE_VALUE}(50, 2); multi-output problems are not supported.",
-    ),
-    (fit_weights(y=TWO[1:]), "y has 49 values for 50 rows; pass 50, one a row."),
-    (fit_weights(y=TWO.astype(str), **REGRESSION), "y must hold one number a row"),
-    (fit_weights(y=np.where(TWO, np.nan, 1), **REGRESSION), "y holds NaN or infinity; leave those"),
-    (fit_weights(y=TWO + 0.5), "y is not made of classes ... loss='squared_error'"),
-    (fit_weights(y=np.where(TWO, np.nan, 1)), "y is not made of classes ... loss='squared_error'"),
-    (fit_weights(y=np.array([1, "a"] * 25, dtype=object)), "y mixes labels that cannot be sorted"),
-    (fit_weights(y=THREE, labels=[0, 1]), "a class that labels= does not name (2"),
-    (fit_weights(labels=["0", "1"]), "labels= does not name"),
-    (fit_weights(TENSOR, MASK, THREE, labels=[0, 1, 2, 2]), "labels= names a class twice"),
-    (
-        fit_weights(TENSOR, MASK, THREE, labels=[0, 1, 2, 3]),
+        fit(TENSOR, MASK, THREE, labels=[0, 1, 2, 3]),
         "predictions have 3 classes but y and labels have 4",
     ),
-    (fit_weights(TENSOR), "predictions have 3 classes but y and labels have 2"),
-    (fit_weights(lam="auto"), "lam='auto' needs an ensemble"),
+    (fit(TENSOR), "predictions have 3 classes but y and labels have 2"),
+    (fit(lam="auto"), "lam='auto' needs an ensemble"),
     *[
         (call, "is a SciPy sparse ... pass " + name + ".toarray()")
         for kind in (sp.csr_array, sp.coo_matrix)
         for call, name in (
-            (fit_weights(oob_mask=kind(MASK)), "oob_mask"),
-            (fit_weights(kind(PROBA)), "predictions"),
+            (fit(oob_mask=kind(MASK)), "oob_mask"),
+            (fit(kind(PROBA)), "predictions"),
         )
     ],
 ]
@@ -343,19 +349,18 @@ MATRICES = [
 BAGGING = "; pass a BaggingClassifier/Regressor, RandomForest*"
 TYPE_ERRORS = [
     (compress(LogisticRegression()), "cannot compress a LogisticRegression" + BAGGING),
+    (compress(LogisticRegression(), evidence="holdout"), "cannot compress a LogisticRegression"),
     (compress(X), "cannot compress a ndarray" + BAGGING),
     (lambda: sb.compress(sb.compress(FOREST, X, Y), X, Y), "compress a SparseBaggingClassifier"),
     (fitted_by(GradientBoostingClassifier()), "cannot compress a GradientBoostingClassifier; pass"),
+    (fitted_by(FrozenEstimator(GradientBoostingClassifier())), "a GradientBoostingClassifier; pa"),
     (fitted_by(RandomForestClassifier), "cannot compress the class RandomForestClassifier; pass"),
     (fitted_by("forest"), "cannot compress a str" + BAGGING),
     (fitted_by(PIPE), "a Pipeline is compressed when it is fitted"),
-    (fit_weights(loss=3), "loss must be a name or an object"),
-    (fit_weights(solver=3), "solver must be a name or an object"),
-    (compress_list(TREES[0], ("tree", TREES[0])), "entry 1 of the list is a tuple, not a model"),
-    (
-        compress_list(DecisionTreeClassifier, TREES[0]),
-        "entry 0 of the list is a ABCMeta, not a model",
-    ),
+    (fit(loss=3), "loss must be a name or an object"),
+    (fit(solver=3), "solver must be a name or an object"),
+    (listed(TREES[0], ("tree", TREES[0])), "entry 1 of the list is a tuple, not a model"),
+    (listed(DecisionTreeClassifier, TREES[0]), "entry 0 of the list is a ABCMeta, not a model"),
     *[
         (lambda call=call, given=given: call(given, X, Y), "call sparsebag.compress")
         for call in (sb.fit_weights, sb.stream_rows)
@@ -374,10 +379,7 @@ NOT_FITTED = [
     ),
     (fitted_by(FrozenEstimator(RandomForestClassifier())), "RandomForestClassifier is not fitted"),
     (compress(PIPE), "This Pipeline instance is not fitted yet"),
-    (
-        compress_list(TREES[0], LogisticRegression()),
-        "this LogisticRegression is not fitted; fit it",
-    ),
+    (listed(TREES[0], LogisticRegression()), "this LogisticRegression is not fitted; fit it"),
     (
         lambda: sb.compress(pickle.loads(pickle.dumps(sb.compress(FOREST, X, Y))).estimator, X, Y),
         "this RandomForestClassifier is not fitted; fit it first",
@@ -444,7 +446,7 @@ def test_a_members_own_error_names_the_member():
 
 @pytest.mark.parametrize("kind", ["compress", "fit_weights"])
 def test_rows_no_member_has_out_of_bag_are_counted_and_warned_of_once(kind):
-    def fit():
+    def warned():
         if kind == "fit_weights":
             mask = MASK.copy()
             mask[:3] = False
@@ -455,7 +457,7 @@ def test_rows_no_member_has_out_of_bag_are_counted_and_warned_of_once(kind):
 
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        fit()
+        warned()
     uncovered = [w for w in caught if issubclass(w.category, sb.UncoveredRowsWarning)]
     assert len(uncovered) == 1
     pattern = r"\d+ of (50|200) rows are out of bag for no member and are left out; more members"
@@ -491,6 +493,18 @@ WRONG = {
 def test_what_a_parameter_cannot_be_is_refused_by_name(name, value):
     with pytest.raises(ValueError, match=f"The '{name}' parameter of compress must be .* Got "):
         check_params("compress", **{name: value})
+
+
+@pytest.mark.parametrize(
+    "fine",
+    [
+        {"max_nodes": 0.1, "max_bytes": np.int64(2000), "max_estimators": 1, "lam": "auto"},
+        {"n_jobs": -1, "verbose": True, "rehearsal": False, "local": True, "confidence": 0.5},
+        {"n_jobs": np.int64(2), "verbose": 2, "rehearsal": 2, "floor": 0, "prior_mass": "auto"},
+    ],
+)
+def test_what_a_parameter_can_be(fine):
+    check_params("compress", **fine)
 
 
 def test_every_face_names_itself():

@@ -3,14 +3,13 @@
 import ast
 import os
 import re
-import subprocess
-import sys
 import tomllib
 from pathlib import Path
 
 import pytest
 
 import sparsebag
+from processes import ran
 from sparsebag import metrics
 
 ROOT = Path(__file__).parent.parent
@@ -33,9 +32,8 @@ def test_every_public_name_is_in_the_reference():
 
 def test_install_hints_name_extras_there_are_and_need_no_index():
     """Pages are read in a clone; messages where sparsebag is installed, whose extras pip knows."""
-    extras = set(
-        tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
-    )
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    extras = set(project["optional-dependencies"])
     start = DOCS / "start.md"
     for page in [ROOT / "README.md", ROOT / "CHANGELOG.md", *PAGES]:
         text = page.read_text(encoding="utf-8")
@@ -48,7 +46,7 @@ def test_install_hints_name_extras_there_are_and_need_no_index():
             assert extra in extras, path
 
 
-def test_every_public_method_is_in_the_reference():
+def test_every_public_method_is_in_the_reference_and_every_page_in_the_contents():
     text = (DOCS / "api.rst").read_text()
     for name in ("SparseBaggingClassifier", "SparseBaggingRegressor"):
         listed = re.search(rf"autoclass:: {name}\n   :members: (.*)", text)[1].split(", ")
@@ -60,9 +58,6 @@ def test_every_public_method_is_in_the_reference():
             and getattr(getattr(cls, method), "__module__", "").startswith("sparsebag")
         }
         assert own <= set(listed), own - set(listed)
-
-
-def test_every_page_is_in_the_contents():
     contents = (DOCS / "index.md").read_text()
     for page in PAGES:
         name = str(page.relative_to(DOCS).with_suffix(""))
@@ -116,9 +111,7 @@ def test_the_block_of_dask_runs_as_a_script(tmp_path):
     code = code_blocks(DOCS / "scaling.md")[1]
     script = tmp_path / "on_dask.py"
     script.write_text(code, encoding="utf-8")
-    done = subprocess.run(
-        [sys.executable, script], cwd=tmp_path, capture_output=True, text=True, check=False
-    )
+    done = ran(script, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "of 50 kept" in done.stdout
 
@@ -132,10 +125,9 @@ def test_pictures_and_linked_pages_exist():
 
 
 def test_the_tag_of_a_release_must_be_its_version():
-    check = [sys.executable, ROOT / ".github" / "check_tag.py"]
-    good = subprocess.run([*check, f"v{sparsebag.__version__}"], check=False, capture_output=True)
-    assert good.returncode == 0
-    bad = subprocess.run([*check, "v9.9.9"], check=False, capture_output=True, text=True)
+    check = ROOT / ".github" / "check_tag.py"
+    assert ran(check, f"v{sparsebag.__version__}").returncode == 0
+    bad = ran(check, "v9.9.9")
     assert bad.returncode == 1
     assert "the tag is v9.9.9" in bad.stderr
     assert f"version: {sparsebag.__version__}" in (ROOT / "CITATION.cff").read_text()
@@ -145,14 +137,7 @@ def test_the_tag_of_a_release_must_be_its_version():
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda p: p.stem)
 def test_examples_run(example, tmp_path):
     pytest.importorskip("matplotlib", reason="examples draw")
-    done = subprocess.run(
-        [sys.executable, example],
-        cwd=tmp_path,
-        env={**os.environ, "MPLBACKEND": "Agg"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = ran(example, cwd=tmp_path, env={**os.environ, "MPLBACKEND": "Agg"})
     assert done.returncode == 0, done.stderr
     assert list(tmp_path.iterdir()) == []
 
@@ -162,8 +147,7 @@ def test_the_documentation_builds_without_a_warning(tmp_path):
     pytest.importorskip("sphinx_gallery", reason="needs the docs extra")
     pytest.importorskip("furo", reason="needs the docs extra")
     pytest.importorskip("myst_parser", reason="needs the docs extra")
-    command = [sys.executable, "-m", "sphinx", "-W", "--keep-going", "-q", "-b", "html"]
-    done = subprocess.run([*command, DOCS, tmp_path], capture_output=True, text=True, check=False)
+    done = ran("-m", "sphinx", "-W", "--keep-going", "-q", "-b", "html", DOCS, tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
     for name in sparsebag.__all__:
         if name != "metrics":

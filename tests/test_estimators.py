@@ -62,9 +62,6 @@ def regressor():
     return SparseBaggingRegressor(RandomForestRegressor(N, random_state=0)).fit(*DIABETES)
 
 
-# -- learned attributes -----------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("name", ["classifier", "regressor"])
 def test_weights_are_on_the_simplex_with_exact_zeros(name, request):
     small = request.getfixturevalue(name)
@@ -77,8 +74,6 @@ def test_weights_are_on_the_simplex_with_exact_zeros(name, request):
     assert small.n_nodes_ < small.selection_.before.nodes
     assert small.solution_ is None
 
-
-# -- predictions ------------------------------------------------------------------------------
 
 BAGS = {
     "forest": small_forest(),
@@ -154,9 +149,6 @@ def test_a_zero_probability_has_a_logarithm_without_a_warning():
     assert np.isneginf(small.predict_log_proba(X)).any()
 
 
-# -- kinds of input ---------------------------------------------------------------------------
-
-
 def test_string_labels():
     X, y = IRIS
     names = np.array(["setosa", "versicolor", "virginica"])
@@ -169,6 +161,10 @@ def test_string_labels():
         X, pd.Series(names[y], dtype="category")
     )
     assert_array_equal(category.predict(X), small.predict(X))
+    small.fit(*CANCER)  # forgets the former fit
+    assert small.n_features_in_ == CANCER[0].shape[1]
+    assert_array_equal(small.classes_, [0, 1])
+    assert small.predict_proba(CANCER[0][:3]).shape == (3, 2)
 
 
 @pytest.mark.parametrize("kind", [sp.csr_matrix, sp.csc_array, sp.coo_array])
@@ -205,9 +201,6 @@ def test_missing_values_where_the_trees_take_them():
         small.predict(np.where(np.isnan(gaps), np.inf, gaps))
 
 
-# -- chance and threads -----------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("kind", ["classifier", "regressor"])
 def test_the_seed_fixes_the_weights_whatever_the_threads(kind):
     cls, forest, (X, y) = {
@@ -230,9 +223,6 @@ def test_without_a_random_state_the_ensembles_own_is_kept(classifier):
     assert len(default.weights_) == 100
 
 
-# -- fitted here, or used as it is ------------------------------------------------------------
-
-
 def test_a_fitted_ensemble_that_is_not_frozen_is_fitted_anew():
     X, y = IRIS
     forest = small_forest().fit(X[:100], y[:100])
@@ -244,9 +234,6 @@ def test_a_fitted_ensemble_that_is_not_frozen_is_fitted_anew():
     assert forest.random_state == 0
     assert len(small.classes_) == 3
     assert len(forest.classes_) == 2
-
-
-# -- the paper's preset -----------------------------------------------------------------------
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")  # SLSQP's own limit
@@ -264,9 +251,6 @@ def test_the_paper_preset_runs_slsqp_without_floor_and_drops_dust():
         assert not np.array_equal(other.weights_, small.weights_)
     auto = SparseBaggingClassifier(small_forest(), preset="paper", lam="auto").fit(X, y)
     assert_array_equal(auto.weights_, small.weights_)
-
-
-# -- sample weights ---------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
@@ -287,7 +271,7 @@ def fit_on(voter, X, y, sample_weight=None):
     return compress(voter, X, y, sample_weight=sample_weight, **how)
 
 
-def test_doubling_a_weight_is_repeating_the_row(held_out):
+def test_doubling_a_weight_is_repeating_the_row_and_their_scale_does_not_matter(held_out):
     voter, X, y = held_out
     counts = np.random.default_rng(0).integers(0, 4, len(y))  # 0 leaves the row out
     weighted = fit_on(voter, X, y, sample_weight=counts)
@@ -296,10 +280,6 @@ def test_doubling_a_weight_is_repeating_the_row(held_out):
     assert weighted.solution_.objective == pytest.approx(repeated.solution_.objective, abs=2e-6)
     assert_allclose(weighted.predict_proba(X), repeated.predict_proba(X), atol=5e-3)
     assert abs(weighted.solution_.objective - plain.solution_.objective) > 1e-3
-
-
-def test_the_scale_of_sample_weights_does_not_matter(held_out):
-    voter, X, y = held_out
     weight = np.random.default_rng(2).random(len(y))
     one, other = (fit_on(voter, X, y, sample_weight=s * weight) for s in (1.0, 1024.0))
     assert_array_equal(one.weights_, other.weights_)
@@ -388,51 +368,30 @@ def selected(forest):
     return compress(forest, *CANCER, tolerance=0.2).predict_proba(CANCER[0])
 
 
-@pytest.mark.parametrize(
-    "settings",
-    [
-        {"lam": 0.2},
-        {"loss": "brier"},
-        {"loss": Brier()},
-        {"solver": "active_set"},
-        {"solver": ActiveSet(tol=1e-4)},
-        {"floor": 0.1},
-        {"prior_mass": 0.5},
-        {"n_jobs": 2},
-    ],
-    ids=lambda setting: "-".join(setting),
-)
-def test_every_setting_of_the_penalised_way_reaches_the_estimator(settings, forest, penalised):
-    small = compress(forest, *CANCER, **{"lam": 0.0, **settings})
-    assert {name: small.get_params()[name] for name in settings} == settings
-    changed = not np.array_equal(small.weights_, penalised)
-    assert changed == ("n_jobs" not in settings)
+PENALISED = {"lam": [0.2], "loss": ["brier", Brier()], "floor": [0.1], "prior_mass": [0.5]}
+PENALISED |= {"solver": ["active_set", ActiveSet(tol=1e-4)], "n_jobs": [2]}
+SELECTED = {"tolerance": [0.0], "confidence": [0.99], "max_estimators": [4], "max_nodes": [100]}
+SELECTED |= {"max_bytes": [1_200], "calibration": [None], "refine": [None], "floor": [0.3]}
+SELECTED |= {"rehearsal": [2, False], "lam": [0.0], "n_jobs": [2], "solver": ["active_set"]}
 
 
-@pytest.mark.parametrize(
-    "settings",
-    [
-        {"tolerance": 0.0},
-        {"confidence": 0.99},
-        {"max_estimators": 4},
-        {"max_nodes": 100},
-        {"max_bytes": 1_200},
-        {"calibration": None},
-        {"refine": None},
-        {"rehearsal": 2},
-        {"rehearsal": False},
-        {"floor": 0.3},
-        {"lam": 0.0},
-        {"n_jobs": 2},
-        {"solver": "active_set"},
-    ],
-    ids=lambda setting: "-".join(setting),
-)
-def test_every_setting_of_the_selection_reaches_the_estimator(settings, forest, selected):
-    small = compress(forest, *CANCER, **{"tolerance": 0.2, **settings})
-    assert {name: small.get_params()[name] for name in settings} == settings
-    changed = not np.array_equal(small.predict_proba(CANCER[0]), selected)
-    assert changed == (not settings.keys() & {"n_jobs", "solver"})
+def each(table):
+    return [(name, value) for name, values in table.items() for value in values]
+
+
+@pytest.mark.parametrize(("name", "value"), each(PENALISED))
+def test_every_setting_of_the_penalised_way_reaches_the_estimator(name, value, forest, penalised):
+    small = compress(forest, *CANCER, **{"lam": 0.0, name: value})
+    assert small.get_params()[name] == value
+    assert np.array_equal(small.weights_, penalised) == (name == "n_jobs")
+
+
+@pytest.mark.parametrize(("name", "value"), each(SELECTED))
+def test_every_setting_of_the_selection_reaches_the_estimator(name, value, forest, selected):
+    small = compress(forest, *CANCER, **{"tolerance": 0.2, name: value})
+    assert small.get_params()[name] == value
+    same = np.array_equal(small.predict_proba(CANCER[0]), selected)
+    assert same == (name in ("n_jobs", "solver"))
 
 
 @pytest.mark.parametrize("refine", [None, "auto"])
@@ -463,9 +422,6 @@ def test_progress_goes_to_standard_error(forest, capsys):
     assert capsys.readouterr() == ("", "")
 
 
-# -- held-out rows ----------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("voting", ["soft", "hard"])
 def test_a_voter_judged_by_held_out_rows(voting):
     X, y = CANCER
@@ -483,9 +439,6 @@ def test_a_voter_judged_by_held_out_rows(voting):
         w * m.predict_proba(X) for w, m in zip(small.weights_, voter.estimators_, strict=True)
     )
     assert_allclose(small.predict_proba(X), 0.999 * proba + 0.0005, atol=1e-12)
-
-
-# -- a plain list of models -------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("n_columns", [None, 10])

@@ -4,8 +4,6 @@ import copy
 import inspect
 import pickle
 import re
-import subprocess
-import sys
 from importlib.metadata import version
 
 import pytest
@@ -15,6 +13,7 @@ from sklearn.datasets import load_iris
 from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
 
 import sparsebag
+from processes import ran
 from sparsebag import metrics
 
 NO_EXAMPLE_NEEDED = {
@@ -127,7 +126,7 @@ def test_all_is_complete():
 
 
 def run_python(code):
-    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    run = ran("-c", code)
     assert run.returncode == 0, run.stderr
     return run.stdout.strip()
 

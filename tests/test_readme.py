@@ -19,7 +19,7 @@ ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 
-def test_its_examples_run_as_they_stand(capsys, tmp_path, monkeypatch):
+def test_it_is_short_and_its_examples_run_as_they_stand(capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)  # they write files
     first, sizes = re.findall(r"```python\n(.*?)```", README, flags=re.DOTALL)
     printed = re.search(r"```text\n(.*?)```", README, flags=re.DOTALL)[1]
@@ -31,9 +31,6 @@ def test_its_examples_run_as_they_stand(capsys, tmp_path, monkeypatch):
     X, y = load_iris(return_X_y=True)
     forest = RandomForestClassifier(30, random_state=0).fit(X, y)
     exec(compile(sizes, "README.md", "exec"), {"sb": sb, "forest": forest, "X": X, "y": y})
-
-
-def test_it_is_short():
     assert len(README.split()) <= 900
 
 
@@ -50,10 +47,8 @@ def test_its_commands_exist():
 
 def test_its_two_commands_come_first():
     first = re.search(r"```console\n(.*?)```", README, flags=re.DOTALL).group(1)
-    assert [line.split("#")[0].strip() for line in first.strip().splitlines()] == [
-        "make demo",
-        "make test",
-    ]
+    commands = [line.split("#")[0].strip() for line in first.strip().splitlines()]
+    assert commands == ["make demo", "make test"]
     makefile = (ROOT / "Makefile").read_text()
     for target in re.findall(r"`make ([a-z-]+)`", README):
         assert re.search(rf"^{target}:", makefile, flags=re.MULTILINE), target

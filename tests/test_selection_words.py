@@ -90,9 +90,6 @@ def test_the_path_is_a_table_and_a_picture(problem, how):
     assert small.selection_.curve is small.path_
 
 
-# -- files ------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("how", [{}, {"max_nodes": 0.1}, {"max_nodes": 1}], ids=str)
 def test_a_file_predicts_bit_for_bit(problem, how, tmp_path):
     ensemble, X, y = problem

@@ -19,11 +19,12 @@ from sklearn.ensemble import (
     RandomForestRegressor,
     VotingClassifier,
 )
-from sklearn.exceptions import NotFittedError
+from sklearn.exceptions import NotFittedError, UnsetMetadataPassedError
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.naive_bayes import GaussianNB
+from sklearn.pipeline import make_pipeline
 from sklearn.tree import DecisionTreeClassifier
 from sklearn.utils import estimator_checks, get_tags
 from sklearn.utils.estimator_checks import check_estimator, parametrize_with_checks
@@ -43,9 +44,6 @@ def small_forest():
 def metadata_routing():
     with sklearn.config_context(enable_metadata_routing=True):
         yield
-
-
-# -- parameters, representations, tags --------------------------------------------------------
 
 
 STAGES = {
@@ -77,9 +75,6 @@ def test_input_tags_are_the_ensembles_own():
     bag = BaggingClassifier(GaussianNB())
     assert not get_tags(SparseBaggingClassifier(bag)).input_tags.sparse
     assert not get_tags(SparseBaggingClassifier(FrozenEstimator(bag))).input_tags.allow_nan
-
-
-# -- pickles and copies -----------------------------------------------------------------------
 
 
 def through_joblib(obj):
@@ -150,9 +145,6 @@ def test_pickles_that_can_be_fitted():
         assert_array_equal(travelled.fit(X, y).weights_, own.weights_)
 
 
-# -- pipelines, searches, meta-estimators -----------------------------------------------------
-
-
 @pytest.mark.parametrize("n_jobs", [None, pytest.param(2, marks=pytest.mark.slow)])
 def test_grid_search_over_lam(n_jobs):
     X, y = IRIS
@@ -164,8 +156,6 @@ def test_grid_search_over_lam(n_jobs):
     assert search.best_score_ > 0.9
     assert search.best_estimator_.lam == search.best_params_["lam"]
 
-
-# -- feature names ----------------------------------------------------------------------------
 
 FRAME = pd.DataFrame(IRIS[0], columns=["a", "b", "c", "d"])
 
@@ -194,9 +184,6 @@ def test_feature_names_are_kept_and_compared(ensemble):
         small.predict(FRAME.rename(columns={"a": "z"}))
     with pytest.raises(ValueError, match=r"feature names|features"):
         small.predict(FRAME[["a", "b", "c"]])
-
-
-# -- sample_weight and metadata routing -------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
@@ -246,6 +233,23 @@ class TestMetadataRouting:
         small = SparseBaggingClassifier(forest, tolerance=0.5).fit(*IRIS, sample_weight=WEIGHT)
         plain = small_forest().fit(*IRIS)
         assert_array_equal(small.weights_, compressed(plain).weights_)
+
+    def test_an_ensemble_that_says_nothing_is_asked_to_and_a_frozen_one_is_not(self):
+        with pytest.raises(UnsetMetadataPassedError, match=r"RandomForestClassifier\.fit"):
+            SparseBaggingClassifier(small_forest(), tolerance=0.5).fit(*IRIS, sample_weight=WEIGHT)
+        forest = small_forest().fit(*IRIS)
+        small = SparseBaggingClassifier(FrozenEstimator(forest), tolerance=0.5)
+        small.set_fit_request(sample_weight=True)
+        pipe = make_pipeline(small).fit(*IRIS, sample_weight=WEIGHT)
+        assert_array_equal(pipe[-1].weights_, compressed(forest).weights_)
+
+    def test_a_bag_routes_on_to_its_members(self):
+        tree = DecisionTreeClassifier(max_depth=3).set_fit_request(sample_weight=True)
+        bag = BaggingClassifier(tree, n_estimators=40, random_state=0)
+        small = SparseBaggingClassifier(bag.set_fit_request(sample_weight=True), tolerance=0.5)
+        small.fit(*IRIS, sample_weight=WEIGHT)
+        own = clone(bag).fit(*IRIS, sample_weight=WEIGHT)
+        assert_array_equal(small.weights_, compressed(own).weights_)
 
     def test_unknown_metadata_is_refused(self):
         for small in (self.requesting(), SparseBaggingClassifier(FrozenEstimator(small_forest()))):
@@ -303,14 +307,9 @@ def test_no_excuse_is_stale(name):
         check(type(estimator).__name__, estimator)
 
 
+@pytest.mark.slow
 @ignore_uncovered
-@pytest.mark.parametrize(
-    "estimator",
-    [
-        pytest.param(SparseBaggingClassifier(), marks=pytest.mark.slow),
-        pytest.param(SparseBaggingRegressor(), marks=pytest.mark.slow),
-    ],
-)
+@pytest.mark.parametrize("estimator", [SparseBaggingClassifier(), SparseBaggingRegressor()])
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.SkipTestWarning")
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.EstimatorCheckFailedWarning")
 def test_defaults(estimator):

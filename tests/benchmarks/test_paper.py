@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import sklearn
 from benchmarks.datasets import PAPER, Dataset
-from benchmarks.methods import METHODS, Model, xgboost
+from benchmarks.methods import METHODS, Model, Skipped, xgboost
 from benchmarks.paper_experiments import FLOOR, PaperProblem
 from benchmarks.problem import BASES, N_MEMBERS, make_problem
 from benchmarks.results_store import ResultsStore
@@ -18,7 +18,7 @@ from sklearn.datasets import load_diabetes, load_iris
 from sklearn.metrics import accuracy_score, log_loss, mean_squared_error, r2_score
 
 import sparsebag as sb
-from benchmarks import paper
+from benchmarks import methods, paper, paper_experiments
 
 IRIS = Dataset("tiny_iris", "classification", lambda: load_iris(return_X_y=True))
 DIABETES = Dataset("tiny_diabetes", "regression", lambda: load_diabetes(return_X_y=True))
@@ -42,9 +42,7 @@ def problem(task="classification"):
     return cached_problem(IRIS if task == "classification" else DIABETES, "DecisionTree", 42)
 
 
-@pytest.mark.skipif(
-    not sklearn.__version__.startswith("1.9."), reason="recorded with scikit-learn 1.9"
-)
+@pytest.mark.skipif(not sklearn.__version__.startswith("1.9."), reason="recorded with sklearn 1.9")
 @pytest.mark.parametrize(("dataset", "base", "method", "column", "figure", "survivors"), RECORDED)
 def test_the_protocol_gives_the_figures_of_the_authors_code(
     dataset, base, method, column, figure, survivors
@@ -128,8 +126,6 @@ def test_gradient_and_curvature_are_those_of_the_value(task):
     assert least - slack <= curved <= largest + slack
 
 
-# -- the runs --------------------------------------------------------------------------------
-
 SIZED = METHODS["random_k"].size_from
 
 
@@ -178,6 +174,8 @@ def test_every_method_gives_a_row(path):
         empty = {"reason", "mse", "r2", "xgboost"}
         assert {name for name in paper.COLUMNS if not row[name]} <= empty
     assert rows["random_k"]["survivors"] == rows[SIZED]["survivors"]
+    regression = run(path.with_name("regression.csv"), datasets=[DIABETES])
+    assert set(regression) == set(METHODS) - {"uniform_temperature", "xgboost"}
 
 
 def test_rows_by_this_source_are_not_run_again_and_others_are(path, replace_run):
@@ -210,3 +208,38 @@ def test_an_error_is_a_row_and_the_others_go_on(path, replace_run):
     assert rows["scsb_paper"]["reason"] == "ZeroDivisionError: of no use"
     assert rows["random_k"]["reason"] == "scsb_paper gave no size to match"
     assert rows["sparsebag_default"]["status"] == "ok"
+
+
+@pytest.mark.parametrize(
+    ("module", "said"),
+    [(paper, "Nothing was run or written: absent: "), (paper_experiments, "Nothing was written: ")],
+)
+def test_without_the_data_nothing_is_written(module, said, path, monkeypatch, capsys):
+    def no_network():
+        raise OSError("no network")
+
+    path.write_text("kept")
+    data = {"iris": IRIS} if module is paper else {}
+    data |= {"absent": Dataset("absent", "classification", no_network)}
+    monkeypatch.setattr(module, "PAPER", data)
+    monkeypatch.setattr("sys.argv", ["a benchmark", "--out", str(path)])
+    assert module.main() == 1
+    told = capsys.readouterr().err
+    assert told.startswith(said)
+    assert told.endswith("absent: not under SPARSEBAG_DATA, and no network.\n")
+    assert told.count("\n") == 1
+    assert path.read_text() == "kept"
+    assert list(path.parent.iterdir()) == [path]
+
+
+def test_the_command_says_so_when_it_is_stopped(path, monkeypatch, capsys):
+    monkeypatch.setattr(paper, "PAPER", {"iris": IRIS})
+    monkeypatch.setattr(paper, "run", lambda *_: stopping(None, None))
+    assert paper.main(["--out", str(path)]) == paper.STOPPED
+    assert "stopped; 0 rows" in capsys.readouterr().err
+
+
+def test_xgboost_is_skipped_where_it_is_not_installed(monkeypatch):
+    monkeypatch.setattr(methods, "xgboost", None)
+    with pytest.raises(Skipped, match="pip install xgboost-cpu"):
+        METHODS["xgboost"].run(make_problem(IRIS, "none", 42), None)

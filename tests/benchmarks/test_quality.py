@@ -1,9 +1,12 @@
 """The quality benchmark: its bookkeeping, its baselines, its summary."""
 
+import argparse
+import csv
+
 import pandas as pd
 import pytest
-from benchmarks.environment import environment
-from benchmarks.results_store import ResultsStore
+from benchmarks.environment import environment, source_hash
+from benchmarks.results_store import ResultsStore, key_of, rounded
 
 from benchmarks import quality, quality_summary
 
@@ -32,6 +35,9 @@ def test_rows_become_a_summary(run, tmp_path, capsys):
     store = ResultsStore(tmp_path / "quality.csv", quality.COLUMNS, quality.KEY)
     for row in quality.rows_of(run, ["whole", "whole floored", "default", "n5"], "today"):
         assert row["status"] == "ok", row["reason"]
+        if row["method"] == "whole":
+            assert (row["ratio"], row["n_nodes"]) == (1.0, run.whole_nodes)
+            assert row["ratio_error"] == pytest.approx(0.0)
         store.add(row)
     quality_summary.run([store.path], quality.KEY, {**environment(), "source": "today"})
     said = capsys.readouterr().out
@@ -48,3 +54,70 @@ def test_ratios_are_of_means_over_seeds_that_both_have():
     found = quality_summary.ratios(table, "n5", "whole floored")
     assert found.tolist() == [pytest.approx(5.0 / 4.0)]
     assert quality_summary.ratios(table, "n5", "tuned") is None
+
+
+@pytest.mark.parametrize(
+    ("read", "text", "message"),
+    [(quality.shard, t, "no shard; the first of two is 1/2") for t in ("2", "0/2", "3/2", "a/b")]
+    + [(quality.methods, "default,k7", "'k7' is not one of whole")],
+)
+def test_options_that_make_no_sense(read, text, message):
+    with pytest.raises(argparse.ArgumentTypeError, match=message):
+        read(text)
+    assert quality.shard("1/2") == (1, 2)
+    assert quality.methods("default,k10") == ["default", "k10"]
+
+
+KEY = ("method", "seed")
+COLUMNS = (*KEY, "status", "reason", "mse")
+ROW = {"method": "m", "seed": 42, "status": "ok", "mse": 1 / 3}
+
+
+def read(path):
+    with path.open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def store(path):
+    return ResultsStore(path, COLUMNS, KEY)
+
+
+def test_a_row_run_again_takes_its_old_place(tmp_path):
+    path = tmp_path / "results" / "r.csv"
+    first = store(path)
+    first.add({**ROW, "status": "failed", "reason": "why, and\nwhere"})
+    first.add({**ROW, "seed": 43})
+    assert [row["reason"] for row in read(path)] == ["why, and where", ""]
+    store(path).add(ROW)
+    assert [(row["seed"], row["status"]) for row in read(path)] == [("42", "ok"), ("43", "ok")]
+    assert tuple(read(path)[0]) == COLUMNS
+    assert float(read(path)[0]["mse"]) == pytest.approx(1 / 3, rel=1e-9)
+
+
+def test_a_line_cut_short_is_dropped_and_a_file_of_other_columns_is_not_written_to(tmp_path):
+    path = tmp_path / "r.csv"
+    first = store(path)
+    first.add(ROW)
+    whole = path.read_text()
+    first.add({**ROW, "seed": 43})
+    path.write_text(path.read_text()[:-5])
+    assert list(store(path).rows) == [key_of(ROW, KEY)]
+    assert path.read_text() == whole
+    path.write_text("a,b\n1,2\n")
+    with pytest.raises(ValueError, match="has other columns"):
+        store(path)
+    assert rounded({"a": [1 / 3, 2], "b": "c"}) == {"a": [0.333333, 2], "b": "c"}
+
+
+@pytest.mark.parametrize("name", ["a.py", "walk.h"])
+def test_an_edit_or_a_renamed_file_is_other_source(name, tmp_path):
+    (tmp_path / name).write_text("x = 1")
+    first = source_hash(tmp_path)
+    (tmp_path / "notes.txt").write_text("not source")
+    assert source_hash(tmp_path) == first
+    (tmp_path / name).write_text("x = 2")
+    second = source_hash(tmp_path)
+    (tmp_path / name).rename(tmp_path / f"b_{name}")
+    assert len({first, second, source_hash(tmp_path)}) == 3
+    assert environment()["source"] == source_hash()
+    assert len(source_hash()) == 12

@@ -31,17 +31,10 @@ def files(tmp_path_factory):
     joblib.dump(forest, folder / "forest.joblib")
     small = sb.compress(forest, X, y, max_estimators=9)
     small.save(folder / "small.sbag")
-    return SimpleNamespace(
-        folder=folder,
-        train=folder / "train.csv",
-        parquet=folder / "train.parquet",
-        test=folder / "test.csv",
-        skops=folder / "forest.skops",
-        joblib=folder / "forest.joblib",
-        small=folder / "small.sbag",
-        model=small,
-        frame=pd.read_csv(folder / "test.csv"),
-    )
+    names = {"train": "train.csv", "parquet": "train.parquet", "test": "test.csv"}
+    names |= {"skops": "forest.skops", "joblib": "forest.joblib", "small": "small.sbag"}
+    paths = {kind: folder / name for kind, name in names.items()}
+    return SimpleNamespace(model=small, frame=pd.read_csv(folder / "test.csv"), **paths)
 
 
 @pytest.fixture
@@ -50,12 +43,10 @@ def run(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
 
     def invoke(*arguments):
-        result = CliRunner().invoke(app, [str(a) for a in arguments])
-        if result.exception is not None and not isinstance(result.exception, SystemExit):
-            raise result.exception
+        done = CliRunner().invoke(app, [str(a) for a in arguments])
+        if done.exception is not None and not isinstance(done.exception, SystemExit):
+            raise done.exception
         left = sorted(path.name for path in tmp_path.iterdir())
-        return SimpleNamespace(
-            code=result.exit_code, out=result.stdout, err=result.stderr, left=left
-        )
+        return SimpleNamespace(code=done.exit_code, out=done.stdout, err=done.stderr, left=left)
 
     return invoke

@@ -42,7 +42,7 @@ TABLES = {
     "no target": ("a,b,label\n1,2,0\n", "no column 'target' to predict; it has 'a', 'b', 'label'"),
     "nearly": ("a,b,targets\n1,2,0\n", "did you mean 'targets'?"),
     "gaps": ("a,b,target\n1,2,0\n1,2,\n", "no target in 1 of its rows (the first is row 2)"),
-    "gaps in text": (
+    "text gaps": (
         "a,target\n1,x\n2, \n3,y\n",
         "no target in 1 of its rows (the first is row 2)",
     ),

@@ -23,9 +23,6 @@ def told(done):
     return json.loads(done.out)
 
 
-# -- compress ---------------------------------------------------------------------------------
-
-
 @pytest.fixture
 def compress(files, run):
     """Compress the forest of the files to nine trees."""
@@ -76,7 +73,7 @@ def test_options_are_the_librarys(given, passed, files, compress):
     assert (sb.load("small.sbag").predict_proba(X) == small.predict_proba(X)).all()
 
 
-def test_a_report_on_test_rows(files, compress):
+def test_reports_on_test_rows_and_without_sound_ones(files, compress):
     done = compress("--test", files.test, "--report", "report.html", "--json", "-o", "out.sbag")
     test = told(done)["test"]
     assert done.left == ["out.sbag", "report.html"]
@@ -85,12 +82,9 @@ def test_a_report_on_test_rows(files, compress):
     small = test["models"][f"sparsebag ({files.model.n_active_})"]
     assert small["accuracy"] == pytest.approx(files.model.score(X, y))
     assert set(test["changes"]) == {"log-loss", "ECE", "Brier", "accuracy"}
-
-
-def test_reports_without_sound_test_rows_say_so(files, compress):
     done = compress("--report", "r.html")
     assert done.code == 0, done.err
-    assert done.left == ["r.html", "small.sbag"]
+    assert done.left == ["out.sbag", "r.html", "report.html", "small.sbag"]
     assert "No test rows were given" in Path("r.html").read_text(encoding="utf-8")
     done = compress("--test", files.train, "--json")
     assert any("rows the ensemble was trained on" in text for text in told(done)["warnings"])
@@ -130,9 +124,6 @@ def test_held_out_rows_judge_an_ensemble_without_bags(run, tmp_path):
     refused = run(*command)
     assert refused.code == 3
     assert "--evidence holdout" in json.loads(refused.out)["error"]
-
-
-# -- fit and demo -----------------------------------------------------------------------------
 
 
 def test_fit_trains_scikit_learns_forest(files, run):
@@ -206,9 +197,6 @@ def test_demo_writes_models_and_a_report(run):
     assert "sparsebag fit your_table.csv" in done.out.splitlines()[-1]
 
 
-# -- columns of text --------------------------------------------------------------------------
-
-
 @pytest.fixture
 def paints(tmp_path):
     """Whether a paint sells: by its colour, its price, and whether it is new."""
@@ -279,9 +267,6 @@ def test_a_text_nobody_saw_is_missing_and_said(model, paints, run):
     assert np.array_equal(model.predict_proba(X), model.predict_proba(gaps))
 
 
-# -- weights that depend on the row -----------------------------------------------------------
-
-
 def test_a_gate_goes_all_the_way(run, tmp_path):
     """Other trees are right for x0 above zero than below."""
     X = np.random.default_rng(0).normal(size=(600, 4))
@@ -312,9 +297,6 @@ def test_auto_says_why_there_is_no_gate(run, compress):
     assert "local" not in told(compress("-q", "--json"))
 
 
-# -- predict ----------------------------------------------------------------------------------
-
-
 def test_predictions_are_the_models(files, run, monkeypatch):
     monkeypatch.setattr(data, "BATCH_ROWS", 9)  # several batches
     done = run("predict", files.small, files.test, "-o", "out.csv", "--keep", "target", "--json")
@@ -328,9 +310,6 @@ def test_predictions_are_the_models(files, run, monkeypatch):
     assert np.allclose(p, files.model.predict_proba(X), rtol=1e-14)
     done = run("predict", files.small, files.test, "-o", "out.parquet", "--keep", "target")
     assert pd.read_parquet("out.parquet").equals(out)
-
-
-# -- inspect, export, bench, help -------------------------------------------------------------
 
 
 def test_inspect(files, run):
@@ -400,9 +379,6 @@ def test_progress_is_told_to_a_callback(files):
     X, y = files.frame.drop(columns="target"), files.frame["target"]
     forest, events = RandomForestClassifier(20, random_state=0).fit(X, y), []
     sb.compress(forest, X, y, max_nodes=0.5, verbose=events.append)
-    assert [event.step for event in events[:2]] == [
-        "reading the ensemble and its rows",
-        "rehearsal",
-    ]
+    assert [e.step for e in events[:2]] == ["reading the ensemble and its rows", "rehearsal"]
     assert [(e.number, e.total) for e in events if e.step == "rehearsal"][-1] == (4, 4)
     assert sorted(event.seconds for event in events) == [event.seconds for event in events]

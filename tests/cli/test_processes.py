@@ -13,6 +13,8 @@ from functools import partial
 import pandas as pd
 import pytest
 
+from processes import ran
+
 
 def command(*arguments):
     return [sys.executable, "-m", "sparsebag.cli", *map(str, arguments)]
@@ -21,16 +23,10 @@ def command(*arguments):
 def test_a_full_disk_leaves_what_was_there(files, tmp_path):
     out = tmp_path / "out.sbag"
     out.write_bytes(b"the old model")
-    done = subprocess.run(
-        command(  # from joblib: importing skops takes longer than all the rest
-            *("compress", files.joblib, files.train, "--trust-pickle"),
-            *("-t", "target", "-o", out, "--max-estimators", 9),
-        ),
-        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (500, 500)),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    # From joblib: importing skops takes longer than all the rest.
+    given = ("compress", files.joblib, files.train, "--trust-pickle", "-t", "target", "-o", out)
+    limit = partial(resource.setrlimit, resource.RLIMIT_FSIZE, (500, 500))
+    done = ran("-m", "sparsebag.cli", *given, "--max-estimators", 9, preexec_fn=limit)
     assert done.returncode == 4, done.stderr
     told = "could not be written (file too large); what was there before is untouched"
     assert told in done.stderr
@@ -142,7 +138,7 @@ class Absent:
 sys.meta_path.insert(0, Absent())
 from sparsebag.cli.__main__ import main
 main()"""
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    done = ran("-c", code)
     assert done.returncode == 1
     assert done.stderr.strip() == (
         "sparsebag: the command line needs typer, which is not installed; "
@@ -166,11 +162,9 @@ finally:
     for name, times in (("short.csv", 10_000), ("long.csv", 130_000)):
         head, body = files.test.read_text().split("\n", 1)
         (tmp_path / name).write_text(head + "\n" + body * times)
-        done = subprocess.run(
-            [sys.executable, "-c", code, "predict", files.small, tmp_path / name, "-q",
-             "-o", tmp_path / f"{name}.out.csv"],
-            capture_output=True, text=True, check=True,
-        )  # fmt: skip
+        given = ("predict", files.small, tmp_path / name, "-q", "-o", tmp_path / f"{name}.out.csv")
+        done = ran("-c", code, *given)
+        assert done.returncode == 0, done.stderr
         peaks.append(int(done.stdout.split()[-1]) * 1024)
     assert (tmp_path / "long.csv").stat().st_size > 120_000_000
     assert peaks[1] - peaks[0] < 60_000_000

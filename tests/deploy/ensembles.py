@@ -39,10 +39,8 @@ NAMED = (IRIS[0], np.array(["setosa", "versicolor", "virginica"])[IRIS[1]])
 TWO = (IRIS[0][:100] + np.random.default_rng(0).normal(size=(100, 4)), IRIS[1][:100])
 CANCER = load_breast_cancer(return_X_y=True)
 DIABETES = load_diabetes(return_X_y=True)
-FOREST, NUMBERS = (
-    RandomForestClassifier(6, random_state=0),
-    RandomForestRegressor(6, random_state=0),
-)
+FOREST = RandomForestClassifier(6, random_state=0)
+NUMBERS = RandomForestRegressor(6, random_state=0)
 TREE, LINE = DecisionTreeClassifier(random_state=0), LogisticRegression()
 
 
@@ -53,6 +51,18 @@ def bag(model, **how):
 
 def mlp(kind, **how):
     return kind(hidden_layer_sizes=(7, 5), max_iter=10, random_state=0, **how)
+
+
+def stump(depth):
+    return DecisionTreeClassifier(max_depth=depth, random_state=0)
+
+
+def near(k):
+    return KNeighborsClassifier(k, algorithm="brute")
+
+
+def soft(*models):
+    return VotingClassifier([(f"m{j}", m) for j, m in enumerate(models)], voting="soft")
 
 
 def with_missing(data):
@@ -88,31 +98,17 @@ CASES = {
     "networks, regression": ("mlp", bag(mlp(MLPRegressor, activation="logistic")), DIABETES),
     "poisson is not linear": ("other", bag(PoissonRegressor()), DIABETES),
     "kernel svm votes": ("other", bag(SVC(), max_features=2), IRIS),
-    "neighbours": ("other", bag(KNeighborsClassifier(3, algorithm="brute")), IRIS),
+    "neighbours": ("other", bag(near(3)), IRIS),
     "neighbours, regression": ("other", bag(KNeighborsRegressor(3)), DIABETES),
     "neighbours, some classes": ("other", bag(KNeighborsClassifier(1), max_samples=4), IRIS),
     "pipelines": ("other", bag(make_pipeline(StandardScaler(), LINE)), IRIS),
     "mixed": (
         "trees linear other trees other mlp",
-        VotingClassifier(
-            [
-                ("tree", DecisionTreeClassifier(max_depth=3, random_state=0)),
-                ("line", LINE),
-                ("far", KNeighborsClassifier(9, algorithm="brute")),
-                ("stump", DecisionTreeClassifier(max_depth=1, random_state=0)),
-                ("near", KNeighborsClassifier(3, algorithm="brute")),
-                ("net", mlp(MLPClassifier)),
-            ],
-            voting="soft",
-        ),
+        soft(stump(3), LINE, near(9), stump(1), near(3), mlp(MLPClassifier)),
         IRIS,
     ),
+    "trees and lines": ("trees linear", soft(TREE, LINE), IRIS),
 }
-CASES["trees and lines"] = (
-    "trees linear",
-    VotingClassifier([("tree", TREE), ("line", LINE)], voting="soft"),
-    IRIS,
-)
 OF_TREES = [name for name, (path, *_) in CASES.items() if path == "trees"]
 OF_ARRAYS = [name for name, (path, *_) in CASES.items() if "other" not in path]
 

@@ -1,9 +1,10 @@
 """A file holds the model exactly, safely, and without scikit-learn."""
 
+import errno
 import json
+import os
+import stat
 import struct
-import subprocess
-import sys
 import zlib
 from dataclasses import replace
 
@@ -12,15 +13,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.base import clone
-from sklearn.ensemble import BaggingClassifier
+from sklearn.datasets import load_iris
+from sklearn.ensemble import BaggingClassifier, RandomForestClassifier
 from sklearn.svm import SVC
 
 import sparsebag as sb
 from deploy.ensembles import CASES, IRIS, OF_ARRAYS, made, outputs
 from fuzz_files import mutated, parts, sealed, seeds, try_out, uncompressed_seeds
+from processes import ran
 from sparsebag.calibration.temperature import Temperature
 from sparsebag.deploy import artifact
-from sparsebag.deploy.artifact import dumps, loads
+from sparsebag.deploy.artifact import PREAMBLE, dumps, loads
 from sparsebag.deploy.from_members import compile_members
 from sparsebag.deploy.trees import FlatTrees
 from sparsebag.evidence.from_ensemble import read_ensemble
@@ -65,13 +68,7 @@ for name in sys.argv[1:]:
     }
     for name, calibrator in calibrators.items():
         (tmp_path / name).write_bytes(dumps(made(name, calibrator)[0]))
-    run = subprocess.run(
-        [sys.executable, "-c", code, *calibrators],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    run = ran("-c", code, *calibrators, cwd=tmp_path)
     assert run.returncode == 0, run.stderr
     assert run.stdout.split() == ["150.0", "True"] * 3
 
@@ -96,9 +93,6 @@ def test_other_members_need_allow_pickle_on_both_sides(tmp_path):
     assert model.file_bytes == model.nbytes
 
 
-# -- what is no file ---------------------------------------------------------------------------
-
-
 def forest_file():
     return dumps(made("three classes")[0])
 
@@ -118,6 +112,10 @@ def setting(**values):
 
 def top(**values):
     return lambda table: table.update(values)
+
+
+def members(n, paths):
+    return lambda table: (setting(n_members=n)(table), table.update(paths=paths))
 
 
 def of_version(number):
@@ -197,12 +195,8 @@ REWRITTEN = {
     "an unknown task": ("regression", top(task="banana"), "task and its classes"),
     "an unknown key": ("three classes", top(colour=1), "no table of"),
     "an unknown setting": ("three classes", setting(colour=1), "no table of"),
-    "no members": ("ridge", lambda t: (setting(n_members=0)(t), t.update(paths=[])), "number of"),
-    "fewer members": (
-        "logistic",
-        lambda t: (setting(n_members=1)(t), t.update(paths=[["linear", 1]])),
-        "number of",
-    ),
+    "no members": ("ridge", members(0, []), "number of"),
+    "fewer members": ("logistic", members(1, [["linear", 1]]), "number of"),
     "other columns": ("regression", top(n_features=64), "another number of features"),
     "no total": ("two classes", setting(total=0.0), "make no probabilities"),
     "a total below zero": ("three classes", setting(total=-1.0), "make no probabilities"),
@@ -381,3 +375,106 @@ def test_mutated_files_are_refused_or_predict():
     assert len(results["refused"]) > 1000  # most damage is noticed
     assert len(results["predicted"]) > 50  # and some, in numbers, is a model of its own
     assert set(results["predicted"]) == set(files)
+
+
+X, Y = load_iris(return_X_y=True)
+posix = pytest.mark.skipif(os.name != "posix", reason="permissions, links and pipes of POSIX")
+
+
+@pytest.fixture(scope="module")
+def small():
+    return sb.compress(RandomForestClassifier(30, random_state=0).fit(X, Y), X, Y)
+
+
+# What is done, where, and how the sentence about it goes.
+REFUSED = [
+    ("save", "nowhere/m.sbag", FileNotFoundError, r"m\.sbag' cannot be written: the folder .*nowh"),
+    ("load", "gone.sbag", FileNotFoundError, r"gone\.sbag' cannot be loaded: there is no such"),
+    ("load", "file/m.sbag", NotADirectoryError, r"m\.sbag' cannot be loaded \(not a dir"),
+    ("save", "file/m.sbag", NotADirectoryError, "file' is a file, not a folder"),
+    ("save", "", IsADirectoryError, "is a folder; a model is written as a file"),
+    ("load", "", IsADirectoryError, "is a folder; a model is loaded as a file"),
+    pytest.param("save", "pipe", OSError, "is a device or a pipe; a model is wr", marks=posix),
+    pytest.param("load", "pipe", OSError, "is a device or a pipe; a model is lo", marks=posix),
+    ("save", 3, TypeError, "not int"),
+    ("load", 0, TypeError, "not int"),  # would read standard input
+    ("load", b"a file", TypeError, "load reads a file by its path, and these are the bytes"),
+]
+
+
+@pytest.mark.parametrize(("do", "where", "error", "sentence"), REFUSED)
+def test_places_that_hold_no_model(do, where, error, sentence, small, tmp_path):
+    (tmp_path / "file").write_text("")
+    if where == "pipe":
+        os.mkfifo(tmp_path / "pipe")
+    there = sorted(os.listdir(tmp_path))
+    path = tmp_path / where if isinstance(where, str) else where
+    path = dumps(small.compile()) if where == b"a file" else path
+    with pytest.raises(error, match=sentence) as told:
+        small.save(path) if do == "save" else sb.load(path)
+    if error is FileNotFoundError:
+        assert told.value.errno == errno.ENOENT
+    assert sorted(os.listdir(tmp_path)) == there
+    if where == "pipe":  # neither replaced nor waited for
+        assert stat.S_ISFIFO((tmp_path / "pipe").stat().st_mode)
+
+
+@pytest.mark.parametrize("step", ["fsync", "replace"])
+def test_a_crash_leaves_the_old_file(step, small, tmp_path, monkeypatch):
+    path = tmp_path / "m.sbag"
+    path.write_bytes(b"the old file")
+
+    def crash(*_):
+        raise OSError("the disk is gone")
+
+    monkeypatch.setattr(os, step, crash)
+    with pytest.raises(OSError, match="the disk is gone"):
+        small.save(path)
+    assert path.read_bytes() == b"the old file"
+    assert os.listdir(tmp_path) == ["m.sbag"]
+
+
+@posix
+def test_files_stay_private_new_ones_follow_the_umask_and_links_are_followed(small, tmp_path):
+    path = tmp_path / "m.sbag"
+    before = os.umask(0o027)
+    try:
+        small.save(path)
+        assert stat.S_IMODE(path.stat().st_mode) == 0o640
+        path.chmod(0o600)
+        small.save(path)
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    finally:
+        os.umask(before)
+
+    (tmp_path / "behind").mkdir()
+    link = tmp_path / "link.sbag"
+    link.symlink_to(tmp_path / "behind" / "v1.sbag")
+    small.save(link)
+    assert link.is_symlink()
+    small.save(tmp_path / ("a" * 250))  # a name as long as the system allows
+    assert sb.load(os.fsencode(tmp_path / ("a" * 250))).n_features == 4
+    assert os.listdir(tmp_path / "behind") == ["v1.sbag"]
+
+
+@pytest.mark.parametrize(
+    ("size", "promised", "error", "sentence"),
+    [
+        (2**40, "zeros", sb.ArtifactError, r"does not begin as a \.sbag file"),
+        (2**40, "less", sb.ArtifactError, r"has 1099511627776 bytes of \d+"),
+        (2**43, "all", OSError, r"m\.sbag' cannot be loaded: it does not fit into memory\.$"),
+    ],
+)
+def test_a_terabyte_is_not_read_to_its_end(size, promised, error, sentence, small, tmp_path):
+    path = tmp_path / "m.sbag"
+    small.save(path)
+    if promised == "zeros":
+        path.write_bytes(b"")
+    os.truncate(path, size)  # a hole: it takes no room
+    if promised == "all":
+        with open(path, "r+b") as file:  # a liar: its first bytes promise all of that
+            first = list(PREAMBLE.unpack(file.read(PREAMBLE.size)))
+            file.seek(0)
+            file.write(PREAMBLE.pack(*first[:3], size, first[4]))
+    with pytest.raises(error, match=sentence):
+        sb.load(path)

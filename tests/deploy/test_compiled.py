@@ -60,6 +60,8 @@ def test_equals_the_members_own_vote(case):
     assert_same(outputs(compiled, X), expected)
     assert_same(outputs(compiled, X.copy(order="F")), expected)
     assert_same(outputs(pickle.loads(pickle.dumps(compiled)), X), expected)
+    if "other" not in paths:
+        assert outputs(compiled, X[:0]).shape == expected[:0].shape
     for row in X[:7]:
         assert_same(np.asarray(one_of(compiled)(row)), np.asarray(outputs(compiled, row[None])[0]))
         if compiled.classes is not None:
@@ -105,9 +107,10 @@ def test_threads_change_nothing():
             assert np.array_equal(model.predict_proba(rows, n_jobs=n_jobs), one)
 
 
-@pytest.mark.parametrize("case", ["three classes", "multinomial", "networks"])
-def test_sparse_rows_equal_dense_ones(case):
-    compiled, _, X = made(case)
+@pytest.mark.parametrize("gate", [None, 2])
+@pytest.mark.parametrize("case", ["three classes", "multinomial", "networks", "mixed"])
+def test_sparse_rows_equal_dense_ones(case, gate):
+    compiled, _, X = made(case, gate=gate)
     X = np.where(X > 1.0, X, 0.0)
     for kind in (sp.csr_matrix, sp.csc_array, sp.coo_matrix):
         assert_same(compiled.predict_proba(kind(X)), compiled.predict_proba(X))
@@ -133,6 +136,17 @@ def test_a_class_without_votes_gets_exactly_zero():
     assert sure.any()
     assert np.all(proba[sure].min(axis=1) == 0.0)
     assert np.all(proba >= 0.0)
+    model, _, X = made("two classes", gate=2, floor=0.0)
+    assert model.predict_proba(X).min() == 0.0
+
+
+@pytest.mark.parametrize("calibrator", [None, Temperature(0.4), Temperature(0.4, 0.1)])
+@pytest.mark.parametrize("case", ["three classes", "mixed"])
+def test_a_gate_of_one_weight_is_the_global_vote(case, calibrator):
+    X, gate = CASES[case][2][0], linear_gate(6, 4, spread=0.0)
+    how = (pool_of(case), gate.weights(X[:1])[0], 1e-3, calibrator)
+    gated, plain = compile_members(*how, gate), compile_members(*how)
+    np.testing.assert_allclose(gated.predict_proba(X), plain.predict_proba(X), atol=1e-12)
 
 
 @pytest.mark.parametrize("n_rows", [2, 150])
@@ -204,9 +218,6 @@ def test_the_kernel_checks_every_index(name, at, value, message):
     array[at] = value
     with pytest.raises(ValueError, match=message):
         replace(trees, **{name: array})
-
-
-# -- weights that depend on the row -----------------------------------------------------------
 
 
 @pytest.mark.parametrize("case", CASES)

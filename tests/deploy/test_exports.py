@@ -14,7 +14,7 @@ from sklearn.ensemble import BaggingClassifier, RandomForestClassifier, RandomFo
 from sklearn.svm import LinearSVC
 
 import sparsebag as sb
-from deploy.ensembles import CASES, IRIS, OF_ARRAYS, OF_TREES, fitted, made, pool_of
+from deploy.ensembles import CASES, DIABETES, IRIS, OF_ARRAYS, OF_TREES, fitted, made, pool_of
 from sparsebag.calibration.temperature import Temperature
 from sparsebag.deploy.artifact import dumps, loads
 from sparsebag.deploy.export_sklearn import export_sklearn
@@ -195,9 +195,7 @@ NO_FORM = [
 
 
 @pytest.mark.parametrize(("form", "name", "change", "sentence"), NO_FORM)
-def test_what_has_no_such_form_gets_one_sentence(
-    form, name, change, sentence, to_onnx, to_treelite
-):
+def test_what_has_no_such_form_gets_a_sentence(form, name, change, sentence, to_onnx, to_treelite):
     export = {"onnx": to_onnx, "treelite": to_treelite, "sklearn": export_sklearn, "file": dumps}
     model = replace(made(name)[0], **change)
     with pytest.raises(NotExportable, match=sentence):
@@ -238,15 +236,17 @@ def test_a_draw_goes_to_the_first_class(to_onnx):
     assert np.all(probe_rows(model)[0] == 0.0)
 
 
-# -- verification: what is wrong does not pass ------------------------------------------------
-
-
 def test_a_wrong_export_raises():
     model, _, X = made("three classes")
     with pytest.raises(ExportMismatch, match="does not match the model: 150 rows"):
         verify(model, lambda rows: np.roll(model.predict_proba(rows), 1, axis=1), X, 1e-9)
     with pytest.raises(ExportMismatch):
         verify(model, lambda rows: np.full((len(rows), 3), np.nan), X, 1e-9)
+    for unit in (1e-12, 1.0, 1e12):  # differences are relative to the predictions
+        scaled = compiled_forest(DIABETES[0], DIABETES[1] * unit)
+        assert verify(scaled, scaled.predict, DIABETES[0], 1e-9).largest_difference == 0.0
+        with pytest.raises(ExportMismatch):
+            verify(scaled, lambda rows, m=scaled: 1.0001 * m.predict(rows), DIABETES[0], 1e-9)
     forest = export_sklearn(model)
     forest.classes_ = forest.classes_[::-1]
     with pytest.raises(ExportMismatch, match="its classes are"):
@@ -284,9 +284,6 @@ def test_probe_rows_find_rows_sent_the_wrong_way(name, array, change):
     wrong = replace(model, groups=(replace(trees, **{array: change(getattr(trees, array))}),))
     with pytest.raises(ExportMismatch):
         verify(model, wrong, probe_rows(model), 1e-9)
-
-
-# -- through the estimator --------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("case", ["three classes", "regression", "multinomial"])

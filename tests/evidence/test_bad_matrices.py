@@ -81,10 +81,8 @@ def test_zeros_and_ones_of_any_kind_are_a_mask(way, dtype):
     np.testing.assert_array_equal(way(**given(oob_mask=MASK.astype(dtype))).weights, expected)
 
 
-def masked(values):
-    return np.ma.masked_array(
-        values, np.arange(len(values)) == 5 if values.ndim == 1 else values > 1
-    )
+def masked(a):
+    return np.ma.masked_array(a, np.arange(len(a)) == 5 if a.ndim == 1 else a > 1)
 
 
 KINDS = {
@@ -119,6 +117,35 @@ def test_no_numbers(way, kind, name):
         said = f"{name} {held.format(instead=INSTEAD[name])}"
     with pytest.raises(ValueError, match=f"(^|: ){said}"):
         way(**given(**{name: change(given()[name].astype(float))}))
+
+
+class MaskedWhenRead:
+    """A variable of a file that comes masked, slice by slice."""
+
+    def __init__(self, values):
+        self.values, self.shape, self.dtype = values, values.shape, values.dtype
+
+    def __getitem__(self, rows):
+        return np.ma.masked_array(self.values[rows])
+
+
+@pytest.mark.parametrize("name", ["predictions", "oob_mask"])
+def test_masks_that_show_when_a_block_is_read(name):
+    with pytest.raises(ValueError, match=f"{name} is a masked array of NumPy"):
+        streamed(**given(**{name: MaskedWhenRead(given()[name])}))
+
+
+@pytest.mark.parametrize("way", [in_memory, streamed])
+@pytest.mark.parametrize("name", NAMES)
+def test_tensors_without_values(way, name):
+    torch = pytest.importorskip("torch")
+    tensors = {key: torch.tensor(values) for key, values in given().items()}
+    for tensor, said in (
+        (tensors[name].to_sparse(), rf"sparse tensor of PyTorch; pass {name}\.to_dense"),
+        (tensors[name].to("meta"), "tensor on PyTorch's meta device"),
+    ):
+        with pytest.raises(ValueError, match=f"^{name} is a {said}"):
+            way(**{**tensors, name: tensor})
 
 
 @pytest.mark.parametrize(

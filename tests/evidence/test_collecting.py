@@ -164,15 +164,12 @@ def same(stored, demanded):
         np.testing.assert_allclose(again.toarray(), plane.toarray(), rtol=1e-13)
 
 
-def test_rows_and_members_can_be_taken_in_any_order(both):
+def test_rows_and_members_in_any_order_and_the_risk_of_pairs_and_rows(both):
     rows, members = np.array([5, 3, 60, 4]), np.array([6, 0, 2])
     same(*both)
     cut = [e.take(rows).take_members(members).take(slice(1, None)) for e in both]
     assert cut[1].class_votes.shape == (3, 3)
     same(*cut)
-
-
-def test_the_risk_of_pairs_and_rows_is_the_same(both):
     stored, demanded = (pair_moments(e, pair_row_weight(e), floor=1e-3).matrix() for e in both)
     np.testing.assert_allclose(demanded, stored, rtol=1e-10)
     weights = [np.full(7, 1 / 7), np.arange(7) / 21]

@@ -11,6 +11,7 @@ from hypothesis.extra import numpy as hnp
 
 import sparsebag as sb
 from sparsebag.evidence import from_predictions as evidence_of_matrices
+from sparsebag.evidence.evidence import OOBEvidence, zero_in_bag
 from sparsebag.evidence.from_predictions import from_predictions
 from sparsebag.objective.losses import LogLoss
 from sparsebag.objective.objective import Objective
@@ -19,29 +20,10 @@ from sparsebag.objective.penalties import ConcaveQuadratic
 ROWS, MEMBERS, CLASSES = 12, 4, 3
 
 
-@pytest.fixture
-def rng():
-    return np.random.default_rng(0)
-
-
-@pytest.fixture
-def mask(rng):
-    return rng.random((ROWS, MEMBERS)) < 0.4
-
-
-@pytest.fixture
-def proba(rng):
-    return rng.random((ROWS, MEMBERS))
-
-
-@pytest.fixture
-def tensor(rng):
-    return rng.dirichlet(np.ones(CLASSES), size=(ROWS, MEMBERS))
-
-
-@pytest.fixture
-def y():
-    return np.arange(ROWS) % CLASSES
+rng = np.random.default_rng(0)
+mask, proba = rng.random((ROWS, MEMBERS)) < 0.4, rng.random((ROWS, MEMBERS))
+tensor = rng.dirichlet(np.ones(CLASSES), size=(ROWS, MEMBERS))
+y = np.arange(ROWS) % CLASSES
 
 
 def classification(predictions, mask, y, **options):
@@ -52,17 +34,14 @@ def regression(predictions, mask, y, **options):
     return from_predictions(predictions, mask, y, task="regression", **options)
 
 
-# -- what comes out ----------------------------------------------------------------------------
-
-
-def test_no_mask_means_every_row_is_unseen(proba, y):
+def test_no_mask_means_every_row_is_unseen():
     evidence = classification(proba, None, y)
     assert evidence.oob_mask is None
     assert evidence.votes is proba
 
 
 @pytest.mark.parametrize("given", ["f2", "f4", "f8", ">f8", "i8", "u1", "?", "O"])
-def test_precision(mask, y, given):
+def test_precision(given):
     votes = (np.arange(ROWS * MEMBERS).reshape(ROWS, MEMBERS) % 2).astype(given)
     kept = np.float32 if given in ("f2", "f4") else np.float64
     evidence = classification(votes, mask, y)
@@ -71,7 +50,7 @@ def test_precision(mask, y, given):
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_nothing_is_copied_when_nothing_must_change(proba, mask, y, dtype):
+def test_nothing_is_copied_when_nothing_must_change(dtype):
     clean = np.where(mask, proba, 0).astype(dtype)
     for make in (classification, regression):
         evidence = make(clean, mask, y)
@@ -80,26 +59,32 @@ def test_nothing_is_copied_when_nothing_must_change(proba, mask, y, dtype):
 
 
 @pytest.mark.parametrize("hidden", [np.nan, np.inf, -np.inf, 1e9])
-def test_in_bag_entries_may_be_anything(proba, tensor, mask, y, hidden):
+def test_in_bag_entries_may_be_anything(hidden):
     expected = classification(proba, mask, y).votes
-    np.testing.assert_array_equal(
-        classification(np.where(mask, proba, hidden), mask, y).votes, expected
-    )
-    np.testing.assert_array_equal(
-        regression(np.where(mask, proba, hidden), mask, y).votes, expected
-    )
+    given, in_mask = np.where(mask, proba, hidden), mask.copy()
+    before = given.copy()
+    for make in (classification, regression):
+        found = make(given, in_mask, y)
+        np.testing.assert_array_equal(found.votes, expected)
+        assert not np.shares_memory(found.votes, given)
+    np.testing.assert_array_equal(given, before)  # the caller's matrices are never changed
+    np.testing.assert_array_equal(in_mask, mask)
     given = np.where(mask[:, :, None], tensor, hidden)
+    before = given.copy()
     evidence = classification(given, mask, y, every_class=True)
+    np.testing.assert_array_equal(given, before)
     assert np.all(np.isfinite(evidence.votes))
     assert all(np.all(np.isfinite(plane.data)) for plane in evidence.class_votes)
 
 
-def test_labels_give_the_order_of_the_third_axis(tensor, mask, y):
+def test_labels_give_the_order_of_the_third_axis():
     names = np.array(["x", "m", "b"])  # not sorted
     evidence = classification(tensor, mask, names[y], labels=names)
     np.testing.assert_array_equal(evidence.votes, classification(tensor, mask, y).votes)
     np.testing.assert_array_equal(evidence.target, y)
-    assert evidence.classes.tolist() == ["x", "m", "b"]
+    assert (evidence.classes.tolist(), evidence.source) == (["x", "m", "b"], "matrices")
+    few = np.where(np.arange(ROWS) % 2, 0, 2)  # labels may name classes that y lacks
+    np.testing.assert_array_equal(classification(tensor, mask, few, labels=[0, 1, 2]).target, few)
 
 
 @pytest.mark.parametrize(
@@ -107,7 +92,7 @@ def test_labels_give_the_order_of_the_third_axis(tensor, mask, y):
     [list, pd.Series, lambda y: y[:, None], lambda y: pd.DataFrame({"y": y}), np.float32],
     ids=["list", "Series", "column", "DataFrame", "floats"],
 )
-def test_targets_of_every_kind(proba, mask, y, kind):
+def test_targets_of_every_kind(kind):
     given = y.astype(kind) if kind is np.float32 else kind(y)
     np.testing.assert_array_equal(classification(proba, mask, given).target, y)
     framed = classification(pd.DataFrame(proba), mask.tolist(), given)
@@ -142,7 +127,7 @@ def test_votes_are_the_true_class_where_unseen(tensor, mask, y):
 
 
 @pytest.mark.parametrize("library", ["torch", "array_api_strict"])
-def test_arrays_of_other_libraries_stay_what_they_are(tensor, mask, y, library):
+def test_arrays_of_other_libraries_stay_what_they_are(library):
     xp = pytest.importorskip(library)
     true = np.take_along_axis(tensor, y[:, None, None], axis=2)[:, :, 0]
     for matrix in (tensor, true):
@@ -169,7 +154,7 @@ def test_arrays_of_other_libraries_stay_what_they_are(tensor, mask, y, library):
         classification(xp.asarray(true), xp.asarray(mask[1:]), y)
 
 
-def test_what_looks_wrong_and_is_not(proba, tensor, mask, y):
+def test_what_looks_wrong_and_is_not():
     in_bag = np.where(mask[:, :, None], tensor, 0.9)  # nobody reads those
     assert classification(in_bag, mask, y).n_rows == ROWS
     assert classification(np.round(tensor, 4), None, y).n_rows == ROWS  # printed digits
@@ -184,15 +169,12 @@ def test_what_looks_wrong_and_is_not(proba, tensor, mask, y):
     np.testing.assert_array_equal(evidence.sample_weight, np.arange(ROWS))
 
 
-# -- a matrix too large to copy ----------------------------------------------------------------
-
-
 @pytest.fixture
 def too_large(monkeypatch):
     monkeypatch.setattr(evidence_of_matrices, "LARGEST_COPY_BYTES", 0)
 
 
-def test_a_large_matrix_is_read_as_it_is(proba, mask, y, too_large):
+def test_a_large_matrix_is_read_as_it_is(too_large):
     given = np.where(mask, proba, np.nan)
     for make in (classification, regression):
         evidence = make(given, mask, y)
@@ -204,12 +186,16 @@ def test_a_large_matrix_is_read_as_it_is(proba, mask, y, too_large):
         assert not evidence.take(slice(2, 5)).is_zeroed
     assert classification(np.where(mask, proba, 0), mask, y).is_zeroed
     assert classification(proba, None, y).is_zeroed
+    for bad, said in ((0.0, "true class probability zero"), (1.5, "between 0 and 1")):
+        with pytest.raises(ValueError, match=said):
+            classification(np.where(mask, bad, 0.9), mask, y)
 
 
 @pytest.mark.parametrize("hidden", [np.nan, 1e9])
 @pytest.mark.parametrize("solver", ["projected_gradient", "active_set", "slsqp"])
 @pytest.mark.parametrize("loss", ["log_loss", "squared_error"])
-def test_weights_do_not_depend_on_the_copy(rng, too_large, hidden, solver, loss):
+def test_weights_do_not_depend_on_the_copy(too_large, hidden, solver, loss):
+    rng = np.random.default_rng(0)
     votes, oob = rng.random((300, 12)).astype(np.float32), rng.random((300, 12)) < 0.5
     y = np.arange(300) % 2
     options = {"loss": loss, "solver": solver}
@@ -221,7 +207,8 @@ def test_weights_do_not_depend_on_the_copy(rng, too_large, hidden, solver, loss)
     np.testing.assert_array_equal(given, before)
 
 
-def test_peak_memory_of_a_matrix_with_votes_in_the_bag(rng, too_large):
+def test_peak_memory_of_a_matrix_with_votes_in_the_bag(too_large):
+    rng = np.random.default_rng(0)
     votes = rng.random((20_000, 300), dtype=np.float32)
     oob = rng.random(votes.shape) < 0.37
     tracemalloc.start()
@@ -237,18 +224,8 @@ def test_peak_memory_of_a_matrix_with_votes_in_the_bag(rng, too_large):
 
 @pytest.fixture
 def evidence():
-    rng = np.random.default_rng(0)
-    tensor = rng.dirichlet(np.ones(3), size=(ROWS, MEMBERS))
-    mask = rng.random((ROWS, MEMBERS)) < 0.5
-    mask[:, 0] = True
-    return from_predictions(
-        tensor,
-        mask,
-        np.arange(ROWS) % 3,
-        task="classification",
-        sample_weight=np.arange(1.0, ROWS + 1),
-        every_class=True,
-    )
+    options = {"sample_weight": np.arange(1.0, ROWS + 1), "every_class": True}
+    return classification(tensor, mask, y, **options)
 
 
 EVERY_THIRD = np.arange(ROWS) % 3 == 0
@@ -276,3 +253,22 @@ def test_take_members_slices_every_column(evidence, members):
     for plane, whole in zip(part.class_votes, evidence.class_votes, strict=True):
         np.testing.assert_array_equal(plane.toarray(), whole.toarray()[:, members])
     assert part.n_rows == ROWS
+    dense = OOBEvidence(proba, None, y, "classification", class_votes=(proba, proba))
+    assert dense.nbytes == 3 * proba.nbytes  # planes may be dense, as on an accelerator
+    assert dense.take([0, 2]).class_votes[1].shape == (2, MEMBERS)
+    assert dense.take_members(members).class_votes[0].shape == (ROWS, len(members))
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_zeros_are_put_exactly_where_the_mask_is_false(dtype):
+    votes = np.array([[0.3, np.nan, -2.0], [np.inf, 5e-40, -np.inf]], dtype=dtype)
+    mask = np.array([[True, False, True], [False, True, False]])
+    expected = np.array([[0.3, 0, -2.0], [0, 5e-40, 0]], dtype=dtype)
+    before, same = votes.copy(), np.testing.assert_array_equal
+    for oob in (mask, (mask.astype(np.uint8) * 255).view(bool)):  # a true may be any byte
+        same(zero_in_bag(votes, oob), expected)
+        same(zero_in_bag(votes.T, oob.T), expected.T)
+        same(zero_in_bag(np.stack([votes, votes], axis=2), oob)[:, :, 1], expected)
+    same(votes, before)
+    assert zero_in_bag(votes, mask).dtype == dtype
+    assert zero_in_bag(votes, None) is votes

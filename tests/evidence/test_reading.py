@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse as sp
+from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.compose import make_column_transformer
 from sklearn.ensemble import (
     BaggingClassifier,
@@ -18,6 +19,7 @@ from sklearn.ensemble import (
     VotingClassifier,
     VotingRegressor,
 )
+from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LinearRegression, LogisticRegression, Ridge
 from sklearn.neighbors import KNeighborsClassifier
@@ -45,9 +47,6 @@ def assert_votes_by_hand(given, X, y, evidence):
             block = block[:, given.estimators_features[j]]
         np.testing.assert_array_equal(evidence.votes[rows, j], by_hand(model, block, y[rows]))
         np.testing.assert_array_equal(np.flatnonzero(evidence.oob_mask[:, j]), rows)
-
-
-# -- forests and bags; their votes equal scikit-learn's in test_oob_vote_equals_sklearn.py ---------
 
 
 @pytest.mark.parametrize(
@@ -93,6 +92,34 @@ def test_a_class_missing_from_a_bootstrap_gets_no_vote():
         assert np.all(evidence.votes[evidence.oob_mask] <= 1)
 
 
+class NoClasses(ClassifierMixin, BaseEstimator):
+    """A voter without classes_; a bag can use it, so can we."""
+
+    def fit(self, X, y):
+        self.most_ = np.bincount(y).argmax()
+        return self
+
+    def predict(self, X):
+        return np.full(len(X), self.most_)
+
+
+def test_a_voter_without_classes_and_bags_of_every_row_and_of_none(capsys):
+    X, y = classes()
+    bag = BaggingClassifier(NoClasses(), 20, random_state=0).fit(X, y)
+    evidence = evidence_of(bag, X, y, verbose=1)
+    assert np.array_equal(evidence.votes[:, 0] == 1, evidence.oob_mask[:, 0] & (y == 2))
+    out, err = capsys.readouterr()
+    assert (out, len(err.splitlines())) == ("", 10)
+    assert "[evidence] member 20 of 20" in err
+    bag = BaggingClassifier(None, 5, bootstrap=False, max_features=0.5).fit(X, y)
+    for class_votes in (False, True):
+        assert not evidence_of(bag, X, y, class_votes=class_votes).covered().any()
+    models = [DecisionTreeClassifier(random_state=j).fit(*classes(seed=1)) for j in range(3)]
+    evidence = evidence_of(FittedMembers(models, [[], [], []]), X, y)
+    assert evidence.oob_mask.all()
+    assert evidence.verified_by is None
+
+
 def test_warm_start():
     """A forest keeps every seed; a bag forgets its first bags, but not its members."""
     X, y = classes()
@@ -128,9 +155,6 @@ def test_targets_that_single_precision_blurs_are_kept_in_double():
     assert evidence.votes.dtype == np.float64
     rows = evidence.oob_mask[:, 0]
     np.testing.assert_array_equal(evidence.votes[rows, 0], forest.estimators_[0].predict(X[rows]))
-
-
-# -- lists of models, with the rows and columns of each --------------------------------------------
 
 
 @pytest.mark.parametrize("n_columns", [None, 4])
@@ -182,8 +206,6 @@ def test_models_that_know_different_classes():
     expected = first.predict_proba(X[y == 1])[:, 0]
     np.testing.assert_allclose(evidence.votes[y == 1, 0], expected, rtol=1e-6)
 
-
-# -- rows held out ---------------------------------------------------------------------------------
 
 MODELS = [
     ("logistic", LogisticRegression()),
@@ -261,13 +283,38 @@ def test_data_frames_with_strings_for_pipelines():
             np.testing.assert_allclose(uniform_vote(evidence), expected, rtol=1e-5)
 
 
+def test_text_and_columns_of_a_data_frame_by_name():
+    texts, y = ["good dog", "bad cat", "good cat", "bad dog"] * 10, np.array([1, 0, 1, 0] * 10)
+    members = [(f"{c}", make_pipeline(TfidfVectorizer(), LogisticRegression(C=c))) for c in (1, 9)]
+    voter = VotingClassifier(members, voting="soft").fit(texts, y)
+    for given in (texts, np.array(texts), pd.Series(texts)):
+        vote = uniform_vote(evidence_of(voter, given, y, source="holdout"))
+        np.testing.assert_allclose(vote, by_hand(voter, texts, y), rtol=1e-6)
+    X, y = classes()
+    frame, columns = pd.DataFrame(X, columns=[*"abcdef"]), [np.array([0, 2, 3]), np.array([5, 1])]
+    for model in (LogisticRegression, DecisionTreeClassifier):
+        models = [model().fit(frame.iloc[:, c], y) for c in columns]
+        evidence = evidence_of(FittedMembers(models, None, columns), frame, y, source="holdout")
+        for j, c in enumerate(columns):
+            expected = by_hand(models[j], frame.iloc[:, c], y)
+            np.testing.assert_allclose(evidence.votes[:, j], expected, rtol=1e-6)
+
+
+@pytest.mark.parametrize("kind", [sp.csr_array, sp.csc_matrix, sp.coo_matrix])
+def test_sparse_for_models_that_take_x_as_it_is(kind):
+    X, y = many_zeros()
+    members = [("a", LogisticRegression()), ("b", DecisionTreeClassifier(max_depth=3))]
+    voter = VotingClassifier(members, voting="soft").fit(kind(X), y)
+    votes = evidence_of(voter, X, y, source="holdout").votes
+    sparse = evidence_of(voter, kind(X), y, source="holdout", block_rows=50).votes
+    np.testing.assert_allclose(sparse, votes, atol=1e-6)
+
+
 def test_training_rows_in_another_order_pass_as_held_out():
     X, y = classes(3)
     forest = RandomForestClassifier(6, random_state=0).fit(X, y)
     assert evidence_of(forest, X[::-1], y[::-1], source="holdout").oob_mask is None
 
-
-# -- X in every form scikit-learn takes -----------------------------------------------------------
 
 ENSEMBLES = {
     "forest": RandomForestClassifier(8, random_state=0),

@@ -18,6 +18,9 @@ from sklearn.ensemble import (
 )
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.neighbors import KNeighborsClassifier, KNeighborsRegressor
+from sklearn.neural_network import MLPClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 from sklearn.svm import LinearSVC
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
@@ -41,6 +44,10 @@ CLASSIFIERS = {
     "bagged linear models": BaggingClassifier(LogisticRegression(), **KEEP),
     "bagged voters": BaggingClassifier(LinearSVC(), **KEEP),
     "bagged neighbours": BaggingClassifier(KNeighborsClassifier(), **KEEP),
+    "bagged nets": BaggingClassifier(MLPClassifier((4,), solver="lbfgs", max_fun=20), **KEEP),
+    "bagged pipelines": BaggingClassifier(
+        make_pipeline(StandardScaler(), LogisticRegression()), **KEEP
+    ),
 }
 REGRESSORS = {
     "forest": RandomForestRegressor(**MANY),
@@ -115,6 +122,7 @@ def test_the_sentence_names_what_was_found():
         evidence_of(model, *reordered(X, y))
     with pytest.raises(ValueError, match="y does not give the out-of-bag score it kept"):
         evidence_of(model, *other_targets(X, y))
+    assert evidence_of(model, *reordered(X, y), verify=False).verified_by is None
 
 
 def test_predictions_kept_by_an_earlier_fit_prove_nothing():
@@ -290,6 +298,15 @@ def test_a_one_class_member_does_not_raise_an_alarm():
         bag.fit(X, y)
     assert any(len(m.classes_) == 1 for m in bag.estimators_)
     assert prove(bag, X, y) is None
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_many_rows_of_large_targets(seed):
+    """Sums of many large numbers in another order still agree."""
+    rng = np.random.default_rng(seed)
+    X, y = rng.normal(size=(20_000, 2)), 1e7 + rng.normal(size=20_000)
+    forest = RandomForestRegressor(3, max_depth=2, random_state=seed).fit(X, y)
+    assert prove(forest, X, y) == "leaf counts"
 
 
 @pytest.mark.parametrize("criterion", ["squared_error", "absolute_error"])

@@ -66,6 +66,10 @@ def test_weights_that_let_few_rows_decide_are_named():
         warnings.simplefilter("error")
         sb.fit_weights(votes, mask, y, sample_weight=rows[3])
         sb.fit_weights(sb.stream_rows(blocks, labels=[0, 1]))
+        rows[3] = np.where(np.arange(2000) < 1000, 1e-310, 1.0)  # as good as none beside others
+        here = sb.fit_weights(votes, mask, y, sample_weight=rows[3])
+        there = sb.fit_weights(sb.stream_rows(blocks, labels=[0, 1]))
+    assert np.allclose(there.weights, here.weights, atol=1e-6)
 
 
 @pytest.mark.filterwarnings("error")

@@ -90,13 +90,6 @@ def test_weights_are_fitted_to_tensors_that_carry_gradients(loss):
     np.testing.assert_allclose(learnt.weights.numpy(), plain.weights, atol=1e-6)
 
 
-def test_sparse_tensors_are_named():
-    torch = pytest.importorskip("torch", reason="torch is not installed (make test-all)")
-    sparse = torch.eye(4).to_sparse()
-    with pytest.raises(ValueError, match=r"predictions is a sparse tensor .* predictions\.to_den"):
-        sb.fit_weights(sparse, None, torch.arange(4) % 2)
-
-
 @pytest.mark.parametrize("kind", ["array", "generator"])
 def test_streams_take_bfloat16_which_numpy_lacks(kind):
     torch = pytest.importorskip("torch", reason="torch is not installed (make test-all)")

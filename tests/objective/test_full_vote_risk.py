@@ -10,6 +10,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 import problems
 from sparsebag.evidence.evidence import OOBEvidence
+from sparsebag.objective import full_vote_risk
 from sparsebag.objective.full_vote_risk import pair_moments, pair_row_weight
 
 CASES = {
@@ -64,7 +65,7 @@ def by_double_loop(evidence, floor=0.0):
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("holdout", [False, True])
 @pytest.mark.parametrize("case", CASES)
-def test_the_matrix_is_that_of_a_double_loop(case, holdout, weighted, floor):
+def test_the_matrix_is_that_of_a_double_loop(case, holdout, weighted, floor, monkeypatch):
     evidence = problems.evidence(
         **CASES[case], n_rows=60, n_members=6, weighted=weighted, holdout=holdout
     )
@@ -72,6 +73,11 @@ def test_the_matrix_is_that_of_a_double_loop(case, holdout, weighted, floor):
     wanted = by_double_loop(evidence, 0.0 if evidence.task == "regression" else floor)
     assert_allclose(matrix, wanted, rtol=1e-10)
     assert_allclose(matrix, matrix.T, rtol=1e-10)
+    monkeypatch.setattr(full_vote_risk, "BLOCK_VOTES", 7 * evidence.n_members)  # of few rows
+    if evidence.class_votes is not None:
+        planes = tuple(sp.csr_array(plane) for plane in evidence.class_votes)
+        evidence = replace(evidence, class_votes=planes)
+    assert_allclose(moments_of(evidence, floor).matrix(), wanted, rtol=1e-10)
 
 
 def test_what_lies_in_a_bag_is_not_read():
@@ -99,9 +105,6 @@ def test_members_that_share_no_row_say_nothing():
         pair_row_weight(lonely)
 
 
-# -- members all alike ------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("k", [1, 2, 3, 5, 6])
 def test_the_random_k_risk_is_the_mean_over_all_subsets(k):
     evidence = problems.evidence("brier", n_members=6, holdout=True)
@@ -110,9 +113,6 @@ def test_the_random_k_risk_is_the_mean_over_all_subsets(k):
     risks = [matrix[np.ix_(s, s)].mean() for s in map(list, combinations(range(6), k))]
     own, pair = moments.mean()
     assert pair + (own - pair) / k == pytest.approx(np.mean(risks), rel=1e-12)
-
-
-# -- the truth --------------------------------------------------------------------------------
 
 
 def test_it_is_unbiased_where_the_out_of_bag_ratio_is_not():

@@ -113,14 +113,8 @@ def log_loss(votes, row_weight=None, clip=1e-15):
     rng = np.random.default_rng(0)
     matrix = rng.random((len(votes), N_MEMBERS), dtype=np.float32)
     matrix[:, 0] = votes
-    e = OOBEvidence(
-        matrix,
-        np.ones(matrix.shape, bool),
-        np.zeros(len(votes), int),
-        "classification",
-        row_weight,
-        classes=np.array([0, 1]),
-    )
+    mask, y = np.ones(matrix.shape, bool), np.zeros(len(votes), int)
+    e = OOBEvidence(matrix, mask, y, "classification", row_weight, classes=np.array([0, 1]))
     f = Objective(e, LogLoss(clip=clip), ConcaveQuadratic(0.0))
     assert is_native(f)
     return f.value_and_gradient(ONE_ALONE)[0]
@@ -132,6 +126,17 @@ def test_the_loss_is_the_mean_of_every_rows_logarithm(kernel, n_rows, least):
     votes = np.geomspace(least, 1.0, n_rows).astype(np.float32)
     expected = -np.log(votes.astype(np.float64)).mean()
     assert log_loss(votes) == pytest.approx(expected, rel=1e-14, abs=1e-14)
+
+
+@pytest.mark.parametrize("n_rows", [5, 16, 300])
+@pytest.mark.parametrize("kind", ["uneven", "some zero", "blocks of two"])
+def test_rows_with_weights_of_their_own(kernel, n_rows, kind):
+    rng, row = np.random.default_rng(n_rows), np.arange(n_rows)
+    votes = rng.uniform(1e-3, 1.0, n_rows).astype(np.float32)
+    weight = {"uneven": rng.lognormal(0.0, 5.0, n_rows), "some zero": 1.0 * (row % 7 > 0)}
+    weight = weight.get(kind, 1.0 + (row // 40) % 2)
+    expected = -np.average(np.log(votes.astype(np.float64)), weights=weight)
+    assert log_loss(votes, weight) == pytest.approx(expected, rel=1e-13)
 
 
 @pytest.mark.parametrize("clip", [1e-45, 1e-15])
@@ -190,3 +195,15 @@ def test_shapes_are_checked_before_the_kernel_runs():
         _passes.forward(votes, mask, np.ones(5), np.empty(3), np.empty(3))
     with pytest.raises(ValueError, match="array shapes disagree"):
         _passes.transposed(votes, mask[:2], np.ones(3), np.ones(3), np.zeros(4))
+    on = np.ones(3, np.float32)
+    with pytest.raises(TypeError):
+        _passes.transposed(np.ones((3, 4), np.float32), mask, on, on, np.zeros(4))
+
+
+@pytest.mark.parametrize("shape", [(1, 9), (119, 9), (120, 8), (0, 8)])
+def test_masks_of_another_shape_are_refused(shape):
+    f = Objective(evidence(n_members=9, dtype=np.float32), LogLoss(), ConcaveQuadratic(0.0))
+    votes, _, *rest = f._parts.block._native
+    f._parts.block._native = (votes, np.ones(shape, np.uint8), *rest)
+    with pytest.raises(ValueError, match="shapes disagree"):
+        f.value_and_gradient(interior_point(9))

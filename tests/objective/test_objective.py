@@ -47,7 +47,7 @@ def test_loss_does_not_depend_on_the_weights_scale(scale, seed):
 
 
 @pytest.mark.parametrize("loss", ["log_loss", "squared_error", "brier"])
-def test_blocks_do_not_matter(loss, monkeypatch):
+def test_blocks_do_not_matter_and_a_restriction_is_the_same_function(loss, monkeypatch):
     whole = objective(loss)
     w = interior_point(whole.n_members)
     n_blocks = len(list(whole._parts.block._cut()))
@@ -56,13 +56,7 @@ def test_blocks_do_not_matter(loss, monkeypatch):
     assert len(list(cut._parts.block._cut())) > n_blocks
     assert cut.value(w) == pytest.approx(whole.value(w), rel=1e-13)
     np.testing.assert_allclose(cut.gradient(w), whole.gradient(w), rtol=1e-11, atol=1e-14)
-
-
-@pytest.mark.parametrize("loss", ["log_loss", "squared_error", "brier"])
-def test_restriction_is_the_same_function_on_a_face(loss):
-    f = objective(loss)
-    face = np.array([1, 4, 7])
-    w = np.zeros(f.n_members)
+    f, face, w = objective(loss), np.array([1, 4, 7]), np.zeros(whole.n_members)
     w[face] = interior_point(3)
     restricted = f.restrict(face)
     assert restricted.value(w[face]) == pytest.approx(f.value(w), rel=1e-12)

@@ -1,7 +1,6 @@
 """Threads of a pass: how many there are, that their number moves no bit, that they are guests."""
 
 import os
-import subprocess
 import sys
 import threading
 from functools import cache
@@ -10,6 +9,7 @@ import numpy as np
 import pytest
 
 from problems import LOSSES, evidence, general, interior_point
+from processes import ran
 from sparsebag.objective import _passes, block_loss, passes
 from sparsebag.objective.objective import Objective
 from sparsebag.objective.penalties import ConcaveQuadratic
@@ -100,9 +100,7 @@ one_pass()
 def _output(script):
     """What a process of its own prints that made a pass by four threads, and then this."""
     env = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}  # NumPy's own helpers take signals
-    done = subprocess.run(
-        [sys.executable, "-c", PASSES + script], timeout=60, capture_output=True, text=True, env=env
-    )
+    done = ran("-c", PASSES + script, timeout=60, env=env)
     assert done.returncode == 0, done.stderr
     return done.stdout.strip()
 

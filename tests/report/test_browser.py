@@ -15,9 +15,8 @@ pytestmark = pytest.mark.slow
 @pytest.fixture(scope="module")
 def browser():
     playwright = pytest.importorskip("playwright.sync_api", reason="needs playwright")
-    program = next(
-        filter(None, map(shutil.which, ("chromium", "chromium-browser", "chrome"))), None
-    )
+    names = ("chromium", "chromium-browser", "chrome")
+    program = next(filter(None, map(shutil.which, names)), None)
     with playwright.sync_playwright() as tools:
         try:
             found = tools.chromium.launch(executable_path=program, args=["--no-sandbox"])
@@ -56,6 +55,15 @@ def figures(page):
         cell.get_attribute("data-figure"): cell.inner_text()
         for cell in page.query_selector_all("[data-figure]")
     }
+
+
+def wait_for(page, condition):
+    """Playwright's own wait evaluates text in the page, which the page's policy forbids."""
+    for _ in range(100):
+        if page.evaluate(condition):
+            return
+        page.wait_for_timeout(50)
+    raise AssertionError(condition)
 
 
 def markers(page):
@@ -151,3 +159,54 @@ def test_what_is_drawn_fits_and_what_a_screen_reader_finds(opened):
         assert image.evaluate("e => e.querySelector('title').textContent.length") > 5
     page.set_viewport_size({"width": 390, "height": 800})
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
+
+
+def test_the_keyboard_reaches_everything_and_scrolls_wide_tables(opened):
+    page, _ = opened
+    reached = set()
+    for _ in range(40):
+        page.keyboard.press("Tab")
+        reached.add(page.evaluate("document.activeElement.id || document.activeElement.tagName"))
+    assert {"sb-size", "sb-back", "SUMMARY", "A"} <= reached
+    stops = page.locator(".sb-scroll[tabindex]:visible")
+    boxes = "[...document.querySelectorAll('.sb-scroll[tabindex]')]"
+    for width, some in ((1280, "=== 0"), (390, "> 0")):
+        page.set_viewport_size({"width": width, "height": 800})
+        wait_for(page, f"{boxes}.filter((box) => box.checkVisibility()).length {some}")
+    assert page.get_by_role("region", name="450 test rows").count() == 1
+    stops.first.focus()
+    page.keyboard.press("ArrowRight")
+    wait_for(page, "document.activeElement.scrollLeft > 0")
+    head = stops.first.locator("tbody th").first
+    assert head.bounding_box()["x"] >= 0  # which row it is stays in sight
+
+
+def test_without_scripts_nothing_dead_is_shown(browser, page_file):
+    context = browser.new_context(java_script_enabled=False)
+    page = context.new_page()
+    page.goto(page_file[1].as_uri())
+    assert page.locator("#sb-size").is_hidden()
+    assert page.locator("#sb-back").is_hidden()
+    assert page.locator("[data-figure=share]").inner_text().endswith("(kept)")
+    context.close()
+
+
+def test_text_is_readable_in_both_modes(opened):
+    """Contrast of text on its background is at least 4.5 to 1 (WCAG AA)."""
+    page, _ = opened
+    script = """() => {
+      const light = (c) => { const [r, g, b] = c.match(/[\\d.]+/g).slice(0, 3).map(Number)
+          .map(v => v / 255).map(v => v <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4);
+        return 0.2126 * r + 0.7152 * g + 0.0722 * b; };
+      const behind = (e) => { for (; e; e = e.parentElement) {
+          const c = getComputedStyle(e).backgroundColor;
+          if (!c.startsWith('rgba(0, 0, 0, 0')) return c; } return 'rgb(255,255,255)'; };
+      let worst = 21;
+      for (const e of document.querySelectorAll('p,td,th,li,a,b,span,dt,dd,h1,h2,caption,pre')) {
+        const [a, b] = [light(getComputedStyle(e).color), light(behind(e))];
+        worst = Math.min(worst, (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05));
+      }
+      return worst; }"""
+    for scheme in ("light", "dark"):
+        page.emulate_media(color_scheme=scheme)
+        assert page.evaluate(script) >= 4.5, scheme

@@ -1,4 +1,4 @@
-"""Laws and hand-computed values of the probability scores."""
+"""Scores, calibration errors, reliability curves by hand and by scikit-learn; their intervals."""
 
 import math
 from collections.abc import Callable
@@ -10,6 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
+from sparsebag.report import changes as module
+from sparsebag.report import metrics
+from sparsebag.report.changes import score_changes
 from sparsebag.report.metrics import (
     brier_score,
     expected_calibration_error,
@@ -36,9 +39,6 @@ def problems(draw, n_classes=None):
         p = np.array([rng.multinomial(votes, row) for row in p]) / votes
     y = rng.integers(n_classes, size=n)
     return y, p, np.arange(n_classes), draw(st.integers(1, 12)), rng
-
-
-# --- expected calibration error and reliability curve -----------------------------------------
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -80,10 +80,7 @@ BY_HAND = [
     # Quartiles of 0.4, 0.5, 0.8, 0.9: one row a bin, gaps 0.6, 0.5, 0.2, 0.9.
     ({"binning": "mass", "n_bins": 4}, (0.6 + 0.5 + 0.2 + 0.9) / 4),
     # One bin: each class's mean probability against its share, 0.5, 0.25, 0.25.
-    (
-        {"kind": "classwise", "n_bins": 1},
-        (abs(0.2 - 0.5) + abs(0.45 - 0.25) + abs(0.35 - 0.25)) / 3,
-    ),
+    ({"kind": "classwise", "n_bins": 1}, ((0.5 - 0.2) + (0.45 - 0.25) + (0.35 - 0.25)) / 3),
 ]
 
 
@@ -134,9 +131,6 @@ def test_reliability_curve_averages_to_the_error(problem):
     assert pooled.count.sum() == p.size
 
 
-# --- Brier score and log-loss -----------------------------------------------------------------
-
-
 @quick
 @given(problem=problems())
 def test_brier_and_log_loss_are_scikit_learns(problem):
@@ -160,9 +154,6 @@ def test_log_loss_clips_the_true_class_alone():
     assert log_loss([1, 0], p) == 0.0
 
 
-# --- the paper's quantity ---------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("y", "p", "options", "expected"),
     [
@@ -178,9 +169,8 @@ def test_log_loss_clips_the_true_class_alone():
 )
 def test_paper_ece_by_hand(y, p, options, expected):
     assert_allclose(paper_ece(y, p, **options), expected)
-
-
-# --- labels and bad input ---------------------------------------------------------------------
+    p = 0.97 * TINY_P + 0.01  # off the bin edges, where the two conventions agree
+    assert_allclose(paper_ece(TINY_Y, p), expected_calibration_error(TINY_Y, p, n_bins=10))
 
 
 @pytest.mark.parametrize("score", SCORES)
@@ -213,13 +203,7 @@ BAD = [
     (EVERY, ["a", "c"], HALVES, {"labels": ["a", "b"]}, r"labels does not name: \['c'\]; pass"),
     (EVERY, ["0", "1"], HALVES, {"labels": [0, 1]}, r"labels does not name: \['0', '1'\]; pass"),
     *(
-        (
-            WEIGHTED,
-            [0, 1],
-            HALVES,
-            {"sample_weight": w},
-            r"sample_weight of shape .* expected 2 fin",
-        )
+        (WEIGHTED, [0, 1], HALVES, {"sample_weight": w}, "sample_weight of shape .* expected 2 fin")
         for w in ([1.0], [1.0, -1.0], [0.0, 0.0], [1.0, np.nan], [1.0, np.inf])
     ),
     *(
@@ -240,3 +224,72 @@ def test_bad_input_is_named(scores, y, p, options, message):
     for score in scores:
         with pytest.raises(ValueError, match=message):
             score(y, p, **options)
+
+
+def votes(rng, n, n_classes, sharpness):
+    logits = rng.normal(size=(n, n_classes)) * sharpness
+    p = np.exp(logits)
+    return p / p.sum(axis=1, keepdims=True)
+
+
+@pytest.mark.parametrize("n_classes", [2, 4])
+def test_scores_are_those_of_the_table(n_classes):
+    rng = np.random.default_rng(0)
+    y = rng.integers(n_classes, size=200)
+    before, after = votes(rng, 200, n_classes, 1.0), votes(rng, 200, n_classes, 2.0)
+    found = {c.name: c for c in score_changes(y, before, after)}
+    labels = np.arange(n_classes)
+    for name, score in (
+        ("log-loss", metrics.log_loss),
+        ("Brier", metrics.brier_score),
+        ("ECE", metrics.expected_calibration_error),
+    ):
+        assert found[name].before == pytest.approx(score(y, before, labels=labels), rel=1e-12)
+        assert found[name].after == pytest.approx(score(y, after, labels=labels), rel=1e-12)
+    assert found["accuracy"].after == np.mean(after.argmax(axis=1) == y)
+    y = rng.normal(size=200) + 1e6
+    before, after = y + rng.normal(size=200), y + 0.5 * rng.normal(size=200)
+    mse, r2 = score_changes(y, before, after)
+    assert mse.before == pytest.approx(np.mean((before - y) ** 2))
+    assert r2.after == pytest.approx(sklearn.metrics.r2_score(y, after))
+    assert mse.verdict == r2.verdict == "better"
+
+
+def test_draws_are_those_of_a_plain_bootstrap():
+    """The product of counts and columns is the score of the drawn rows, bin by bin."""
+    rng = np.random.default_rng(1)
+    y = rng.integers(3, size=60)
+    before, after = votes(rng, 60, 3, 1.0), votes(rng, 60, 3, 2.0)
+    found = {c.name: c for c in score_changes(y, before, after, seed=5)}
+    rng = np.random.default_rng(5)
+    differences = []
+    for _ in range(module.DRAWS):
+        rows = rng.integers(60, size=60)
+        ece = [
+            metrics.expected_calibration_error(y[rows], p[rows], labels=[0, 1, 2])
+            for p in (before, after)
+        ]
+        differences.append(ece[1] - ece[0])
+    low, high = np.quantile(differences, [0.025, 0.975])
+    assert found["ECE"].low == pytest.approx(low)
+    assert found["ECE"].high == pytest.approx(high)
+
+
+def test_intervals_cover_the_truth_as_often_as_they_say_and_pairing_narrows_them(monkeypatch):
+    """Two models of known squared error: 95 % of intervals hold the true difference."""
+    monkeypatch.setattr(module, "DRAWS", 300)
+    rng = np.random.default_rng(2)
+    covered = 0
+    for trial in range(100):
+        y = rng.normal(size=150)
+        shared = rng.normal(size=150)
+        mse, _ = score_changes(y, y + shared, y + 0.8 * shared, seed=trial)
+        covered += mse.low <= 0.8**2 - 1.0 <= mse.high
+    assert 88 <= covered <= 100
+    rng = np.random.default_rng(3)
+    y, shared = rng.normal(size=400), rng.normal(size=400)
+    paired, _ = score_changes(y, y + shared, y + shared * 0.99)
+    other, _ = score_changes(y, y + shared, y + rng.permutation(shared) * 0.99)
+    assert paired.high - paired.low < 0.2 * (other.high - other.low)
+    assert paired.verdict == "better"
+    assert other.verdict == "no clear difference"

@@ -176,9 +176,6 @@ def test_the_page_has_the_figures_and_the_selections_words(classified):
     )
 
 
-# -- the size curve and its slider ------------------------------------------------------------
-
-
 def curve_of(n_nodes, ratio):
     n_nodes, ratio = np.asarray(n_nodes, dtype=float), np.asarray(ratio, dtype=float)
     error = np.append(np.full(len(ratio) - 1, 0.02), 0.0)
@@ -233,6 +230,28 @@ def test_the_slider_has_the_figures_of_every_size(classified):
     assert "nodes" not in points[1]["words"]
 
 
+def test_sizes_that_lose_far_more_do_not_flatten_the_others(classified):
+    curve = curve_of([10, 100, 1000, 10000], [np.inf, 40.0, 1.1, 1.0])
+    svg, path, _ = shown(classified[0].selection_, curve, 2)
+    assert path["y"][0] == path["y"][1] == 12.0, "at the upper edge"
+    assert path["y"][3] - path["y"][2] > 50.0
+    assert "nan" not in ElementTree.tostring(svg).decode()
+    _, path, _ = shown(classified[0].selection_, curve_of([1000, 10000], [5.0, 1.0]), 0)
+    assert 12.0 < path["y"][0] < 250.0, "a size that was kept is in sight whatever it loses"
+
+
+@pytest.mark.parametrize("largest", [300, 1500, 100_000])
+def test_ticks_are_round_and_no_label_is_cut(largest, classified):
+    svg, *_ = shown(classified[0].selection_, curve_of([1, 10, largest], [1.3, 1.1, 1.0]), 2)
+    labels = [t for t in svg.findall("text") if t.get("y") == "273"]
+    assert all(re.fullmatch(r"[125]0*k?", label.text) for label in labels)
+    if largest == 300:
+        assert [t.text for t in labels] == ["1", "2", "5", "10", "20", "50", "100", "200"]
+    for label in labels:
+        width = 0.0 if label.get("text-anchor") == "end" else 3.6 * len(label.text)
+        assert float(label.get("x")) + width <= 560.0
+
+
 def test_before_and_after_are_told_apart_without_colour(classified):
     before, after = classified[3].reliability
     page = classified[3].to_html()
@@ -252,9 +271,6 @@ def test_print_has_a_colour_of_its_own_for_all_that_dark_mode_changes():
     assert changed - {"--sb-shade"} <= set(re.findall(r"(--sb-[a-z-]+):", printed.split("}")[0]))
     assert "color-scheme: light" in printed
     assert len(changed) > 10
-
-
-# -- what changed, warnings, settings ---------------------------------------------------------
 
 
 def test_changed_predictions_are_counted(classified):

@@ -122,9 +122,6 @@ def test_bad_rows_and_baselines(classification):
             small.report(rows, labels, baseline=baseline)
 
 
-# -- forms ------------------------------------------------------------------------------------
-
-
 def test_frame_and_markdown_hold_the_same_figures(classification):
     *_, report = classification
     frame = report.to_frame()
@@ -165,9 +162,6 @@ def test_what_is_not_installed_is_named(package, form, message, classification, 
         getattr(report, form)()
     assert (report._repr_html_() is None) == (package == "jinja2")  # a notebook shows the text
     assert "full ensemble" in str(report)
-
-
-# -- files ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", ["report.html", "report.md", "REPORT.HTML", "of.two.dots.md"])

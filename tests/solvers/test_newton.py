@@ -11,6 +11,8 @@ from sparsebag.evidence.evidence import OOBEvidence
 from sparsebag.objective.losses import Brier, LogLoss, SquaredError
 from sparsebag.objective.objective import Objective
 from sparsebag.objective.penalties import ConcaveQuadratic
+from sparsebag.solvers import newton
+from sparsebag.solvers.base import Point, SolveLog
 from sparsebag.solvers.mirror import Mirror
 from sparsebag.solvers.projected_gradient import ProjectedGradient
 
@@ -30,7 +32,7 @@ def flat_objective(order=slice(None), lam=0.01):
 
 
 @pytest.mark.parametrize("lam", [0.0, 0.01])
-def test_weights_do_not_depend_on_the_order_of_the_rows(lam):
+def test_weights_do_not_depend_on_the_order_of_the_rows_nor_on_blocks(lam):
     order = np.random.default_rng(0).permutation(6000)
     given, shuffled = flat_objective(lam=lam), flat_objective(order, lam)
     one, other = (ProjectedGradient().solve(f) for f in (given, shuffled))
@@ -39,19 +41,13 @@ def test_weights_do_not_depend_on_the_order_of_the_rows(lam):
     loose = [ProjectedGradient(newton_end=False).solve(f) for f in (given, shuffled)]
     assert one.objective <= loose[0].objective + given.rounding
     assert one.stationarity_gap < loose[0].stationarity_gap
-
-
-@pytest.mark.parametrize("lam", [0.0, 0.01])
-def test_a_stream_ends_where_memory_does(lam):
-    f = flat_objective(lam=lam)
-    e = f.evidence
+    f, e = given, given.evidence
     # A quarter of the memory holds half the columns: the sample is small, the polish exact.
     stream = streamed(f, memory=2 * e.nbytes, block_rows=500)
     found = Mirror(sample_bytes=e.nbytes // 4).solve(stream)
-    here = ProjectedGradient().solve(f)
     assert found.status.success
     assert stream.n_passes <= 6
-    assert np.abs(found.weights - here.weights).max() < 1e-6
+    assert np.abs(found.weights - one.weights).max() < 1e-6
     value, gradient = f.value_and_gradient(found.weights)
     assert found.objective == pytest.approx(value, abs=1e-6)
     # Whether a pass or the sample had the last word, the gap told is the true one.
@@ -70,6 +66,13 @@ def test_weights_are_those_in_memory_where_no_column_fits(lam, solver):
     here = ProjectedGradient().solve(f)
     assert found.status.success
     assert np.abs(found.weights - here.weights).max() < 1e-6
+    if lam > 0.0 and solver == ProjectedGradient():
+        streams = [streamed(f, memory=e.nbytes, block_rows=500) for _ in range(2)]
+        for stream, has_end in zip(streams, (False, True), strict=True):
+            found = ProjectedGradient(newton_end=has_end).solve(stream)
+            assert found.n_evaluations == stream.n_passes
+        # The end takes a Hessian and two or three passes.
+        assert 3 <= streams[1].n_passes - streams[0].n_passes <= 4
 
 
 @pytest.mark.parametrize("seed", [900, 902, 905])
@@ -159,3 +162,53 @@ def test_the_end_is_finite_no_worse_and_no_less_sparse(family, loss, dtype):
             assert found.n_active <= without.n_active
         small = weights[weights > 0]
         assert (small > 1e-12).all(), "a zero that is not exact"
+
+
+@pytest.mark.parametrize(("rows", "prior_mass"), [(slice(None), 0.0), (slice(40), 0.02)])
+def test_a_loss_that_jumps_and_members_too_many_are_left_as_they_are(rows, prior_mass, monkeypatch):
+    monkeypatch.setattr(newton, "LARGEST_FACE", 300 if prior_mass == 0.0 else 5)
+    f = flat_objective(rows).with_prior_mass(prior_mass)
+    log = SolveLog("")
+    point = Point.at(f, f.uniform_weights(), log)
+    assert newton.newton_end(f, point, log, np.inf) is point
+    assert log.n_evaluations == 1
+
+
+class Bent:
+    """An objective whose Hessian is whatever the test says."""
+
+    def __init__(self, f, hessian):
+        self.f, self.given = f, hessian
+
+    def __getattr__(self, name):
+        return getattr(self.f, name)
+
+    def restrict(self, face):
+        return Bent(self.f.restrict(face), self.given[np.ix_(face, face)])
+
+    def hessian(self, weights):
+        return self.given
+
+
+@pytest.mark.parametrize("scale", [0.0, 1e-320, 1e-160, 1e150, 1e308, np.inf, np.nan])
+@pytest.mark.parametrize("shape", ["zero rank", "rank one", "negative", "random"])
+def test_any_hessian_leaves_a_point_that_is_no_worse(scale, shape):
+    f = hostile("different", 3, LogLoss(), np.float32, n_members=6)
+    a = np.random.default_rng(0).normal(size=(6, 6))
+    unit = {"zero rank": 0 * a, "rank one": np.outer(a[0], a[0]), "negative": -a @ a.T}
+    with np.errstate(all="ignore"):
+        hessian = scale * unit.get(shape, a + a.T)
+    start = Point.at(f, np.full(6, 1 / 6), SolveLog(""))
+    ended = newton.newton_end(Bent(f, hessian), start, SolveLog(""), np.inf)
+    assert np.isfinite(ended.weights).all()
+    assert ended.weights.sum() == pytest.approx(1.0, abs=1e-12)
+    assert (ended.weights >= 0).all()
+    assert ended.value <= start.value + f.rounding
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_copies_end_as_one_member_by_every_solver(seed):
+    for solver in (ProjectedGradient(), Mirror()):
+        found = solver.solve(hostile("copies", seed, LogLoss(), np.float32, n_members=20))
+        assert found.status.success
+        assert found.n_active == 1

@@ -75,9 +75,9 @@ def test_a_sample_between_passes_is_drawn_by_the_rows_weights(kind):
 def test_fit_weights_takes_dask_arrays_cut_anyhow(loss):
     rng = np.random.default_rng(0)
     mask = rng.random((900, 15)) < 0.6
-    y = rng.normal(size=900) if loss == "squared_error" else rng.integers(0, 3, 900)
+    y = rng.normal(size=900) if LOSSES[loss].channel == "prediction" else rng.integers(0, 3, 900)
     predictions = rng.dirichlet(np.ones(3), (900, 15)).astype(np.float32)
-    if loss == "squared_error":
+    if LOSSES[loss].channel == "prediction":
         predictions = (y[:, None] + rng.normal(size=(900, 15))).astype(np.float32)
     weight = rng.random(900)
     expected = sb.fit_weights(predictions, mask, y, loss=loss, lam=0.01, sample_weight=weight)
@@ -135,6 +135,8 @@ def test_compress_gives_the_same_ensemble(how, n_rows):
     here, there = sb.compress(forest, X, y, **how), sb.compress(forest, dX, dy, **how)
     np.testing.assert_allclose(there.weights_, here.weights_, atol=SAME)
     np.testing.assert_allclose(there.predict_proba(X), here.predict_proba(X), atol=1e-5)
+    if how is WEIGHTS_ALONE:  # targets alone may be on the cluster
+        assert np.array_equal(sb.compress(forest, X, dy, **how).weights_, here.weights_)
     assert there.verified_by_ == "leaf counts"
 
 
@@ -196,6 +198,23 @@ def test_bad_input_gets_one_sentence():
         pytest.raises(ValueError, match="must be a whole number of rows"),
     ):
         sb.compress(forest, dX, dy)
+
+
+@pytest.mark.parametrize(
+    ("weight", "words"),
+    [
+        (-np.ones(600), "must not be negative"),
+        (np.full(600, np.nan), "sample_weight holds NaN"),
+        (np.zeros(600), "must not be zero everywhere"),
+        (np.ones(3), "sample_weight has 3"),
+        (da.from_array(-np.ones(600), chunks=100), "must not be negative"),
+        (da.from_array(np.zeros(600), chunks=100), "sample_weight zero"),
+    ],
+)
+def test_bad_weights(weight, words):
+    votes, mask, y = well_conditioned(600, 5)
+    with pytest.raises(ValueError, match=words):
+        sb.fit_weights(*chunked(votes, mask), y, sample_weight=weight)
 
 
 def solved(where):

@@ -14,9 +14,7 @@ LITTLE = 1000
 
 
 def on_dask(f, size=64):
-    dask = pytest.importorskip(
-        "dask", reason="dask is not installed (pip install 'sparsebag[dask]')"
-    )
+    dask = pytest.importorskip("dask", reason="needs the dask extra")
     e = replace(f.evidence, prior=None)
     parts = [e.take(slice(i, i + size)) for i in range(0, e.n_rows, size)]
     tasks = [dask.delayed(part, traverse=False) for part in parts]

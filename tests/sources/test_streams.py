@@ -9,9 +9,10 @@ import pytest
 import sparsebag as sb
 from problems import evidence
 from sparsebag.evidence.evidence import concatenate
+from sparsebag.evidence.from_predictions import from_predictions
 from sparsebag.solvers.mirror import Mirror
 from sparsebag.sources import stream as stream_module
-from sparsebag.sources.readers import NpyFile
+from sparsebag.sources.readers import NpyFile, ZarrChunks
 from sparsebag.sources.sampling import Reservoir, draw_by_weight
 
 MEMORY = 1 << 21
@@ -91,9 +92,7 @@ def whole(stream, block_bytes=None):
 def same(left, right):
     names = ("votes", "oob_mask", "target", "sample_weight")
     pairs = [(getattr(left, n), getattr(right, n)) for n in names]
-    return left.is_zeroed and all(
-        (a is None and b is None) or np.array_equal(a, b) for a, b in pairs
-    )
+    return left.is_zeroed and all(a is b or np.array_equal(a, b) for a, b in pairs)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -119,6 +118,33 @@ def test_what_is_in_the_bag_is_zeroed():
     stream = sb.stream_rows(dirty, e.oob_mask, e.target, block_rows=50)
     for _ in range(2):  # blocks are not trusted to be zero where the file is not
         assert np.array_equal(whole(stream).votes, e.votes)
+    e = evidence(n_rows=300, n_members=30, n_classes=2, weighted=True)
+    columns = (e.target[:, None], e.sample_weight[:, None])
+    for y, weight in ((e.target, e.sample_weight), columns):  # one value a row, or a column
+        assert same(whole(sb.stream_rows(e.votes, e.oob_mask, y, sample_weight=weight)), e)
+    for dtype in ("f2", "f4", "f8", ">f4", ">f8", "i2", "i8", "u1"):  # one precision at every read
+        e = evidence("squared_error")
+        rows = (np.abs(50 * e.votes).astype(dtype), e.oob_mask, e.target)
+        stream = sb.stream_rows(*rows, task="regression", block_rows=50)
+        memory = from_predictions(*rows, task="regression").votes
+        for read in (whole(stream).votes, whole(stream).votes):
+            assert read.dtype == memory.dtype
+            assert np.array_equal(read, memory)
+
+
+def test_a_zarr_chunk_is_decompressed_once_however_short_the_blocks():
+    class Counted(np.ndarray):
+        chunks, n_reads = (10, 4), 0
+
+        def __getitem__(self, key):
+            Counted.n_reads += 1
+            return np.asarray(self)[key]
+
+    array = np.arange(100.0).reshape(25, 4).view(Counted)
+    chunks = ZarrChunks(array)
+    blocks = [chunks[start : start + 3] for start in range(0, 25, 3)]
+    assert np.array_equal(np.concatenate(blocks), np.asarray(array))
+    assert (Counted.n_reads, chunks[5:5].shape) == (3, (0, 4))
 
 
 def test_files_are_read_by_slices(tmp_path):
@@ -136,7 +162,7 @@ def test_files_are_read_by_slices(tmp_path):
         NpyFile(path)
 
 
-def test_a_reservoir_is_a_uniform_sample():
+def test_a_reservoir_is_a_uniform_sample_and_rows_are_drawn_by_weight():
     counts = np.zeros(60)
     for seed in range(400):
         reservoir = Reservoir(15, seed)
@@ -149,18 +175,18 @@ def test_a_reservoir_is_a_uniform_sample():
     # Binomial(400, 1/4): mean 100, deviation 8.7
     assert counts.min() > 60
     assert counts.max() < 140
-
-
-def test_rows_without_weight_are_never_drawn():
     weight = np.random.default_rng(900).pareto(1.2, 5000)
     weight[::7] = 0.0
     rows, counts = draw_by_weight(weight, 200, np.random.default_rng(1))
     assert len(rows) == len(counts) == 200
     assert (weight[rows] > 0).all()
     assert len(draw_by_weight(weight, 5000, np.random.default_rng(1))[0]) == (weight > 0).sum()
-
-
-# -- weights -----------------------------------------------------------------------------------
+    weight = np.random.default_rng(10**6).exponential(size=50)
+    for scale in (1e-310, 1.0, 1e300):  # by weights of any size
+        drawn = [draw_by_weight(weight * scale, 20, np.random.default_rng(s)) for s in range(500)]
+        assert {len(rows) for rows, _ in drawn} == {20}
+        sums = np.array([(counts / scale).sum() for _, counts in drawn])
+        assert abs(sums.mean() - weight.sum()) < 4 * sums.std() / np.sqrt(500)
 
 
 @pytest.fixture(scope="module")
@@ -243,9 +269,6 @@ def test_progress_within_a_pass(rows, monkeypatch, capsys):
     assert "[stream] block 3 of 3" in capsys.readouterr().err
 
 
-# -- checkpoints -------------------------------------------------------------------------------
-
-
 class Killed(BaseException):
     """What a test can catch of a kill."""
 
@@ -296,13 +319,14 @@ def test_checkpoints_that_cannot_be_used(rows, tmp_path, monkeypatch):
         sb.fit_weights(stream, checkpoint=tmp_path / "no" / "solve.npz")
 
 
-# -- mistakes ----------------------------------------------------------------------------------
-
 RNG = np.random.default_rng(0)
 Y = RNG.normal(size=90)
 VOTES = Y[:, None] + RNG.normal(size=(90, 5))
 MASK = RNG.random((90, 5)) < 0.7
 BLOCK = (VOTES, MASK, Y)
+
+
+stream = sb.stream_rows
 
 
 def regression(*blocks):
@@ -311,35 +335,35 @@ def regression(*blocks):
 
 MISTAKES = [
     (
-        lambda: sb.stream_rows(lambda: iter([BLOCK]), labels=[0, 1], block_rows=9),
+        lambda: stream(lambda: iter([BLOCK]), labels=[0, 1], block_rows=9),
         "pass none of them beside it, nor block_rows",
     ),
     (
-        lambda: sb.stream_rows(VOTES, MASK, Y, task="regresion"),
+        lambda: stream(VOTES, MASK, Y, task="regresion"),
         "task='regresion' is not known; use 'classification' or 'regression'.",
     ),
     (
-        lambda: sb.stream_rows(VOTES, MASK, Y, labels=2),
+        lambda: stream(VOTES, MASK, Y, labels=2),
         "labels must hold all classes, such as [0, 1], got 2.",
     ),
-    (lambda: sb.stream_rows([BLOCK]), "labels= is needed"),
+    (lambda: stream([BLOCK]), "labels= is needed"),
     (
-        lambda: sb.stream_rows(iter([BLOCK]), task="regression"),
+        lambda: stream(iter([BLOCK]), task="regression"),
         "which can be read once; pass the function that starts it.",
     ),
     (
-        lambda: sb.stream_rows(lambda: lambda: 0, task="regression"),
+        lambda: stream(lambda: lambda: 0, task="regression"),
         "the function gave a function, not blocks of rows",
     ),
-    (lambda: sb.stream_rows(lambda: iter([]), task="regression"), "the stream gave no rows"),
-    (lambda: sb.stream_rows(VOTES, MASK), "y is missing"),
-    (lambda: sb.stream_rows(VOTES, MASK[:, 1:], Y), "oob_mask has shape (90, 4)"),
-    (lambda: sb.stream_rows(VOTES, MASK, np.stack([Y, Y], axis=1)), "pass one target a row"),
+    (lambda: stream(lambda: iter([]), task="regression"), "the stream gave no rows"),
+    (lambda: stream(VOTES, MASK), "y is missing"),
+    (lambda: stream(VOTES, MASK[:, 1:], Y), "oob_mask has shape (90, 4)"),
+    (lambda: stream(VOTES, MASK, np.stack([Y, Y], axis=1)), "pass one target a row"),
     (
-        lambda: sb.stream_rows("missing.npy", None, Y),
+        lambda: stream("missing.npy", None, Y),
         "missing.npy does not exist; pass the path of a file that numpy.save wrote.",
     ),
-    (lambda: sb.stream_rows(".", None, Y), "is a folder, and a path names a file"),
+    (lambda: stream(".", None, Y), "is a folder, and a path names a file"),
     (
         lambda: regression((VOTES[0], MASK[0], Y[0])),
         "regression predictions must have shape (rows, members), got (5,)",
@@ -377,11 +401,11 @@ MISTAKES = [
     (lambda: (*BLOCK, {"memory_limit": MEMORY}), "memory_limit and checkpoint are for streams"),
     (lambda: (lambda: iter([BLOCK]),), "pass sparsebag.stream_rows(...)"),
     (
-        lambda: (sb.stream_rows(VOTES, MASK, Y > 0), {"loss": "squared_error"}),
+        lambda: (stream(VOTES, MASK, Y > 0), {"loss": "squared_error"}),
         "sparsebag.stream_rows(..., task='regression')",
     ),
     (
-        lambda: (sb.stream_rows(VOTES, MASK, Y > 0),),
+        lambda: (stream(VOTES, MASK, Y > 0),),
         "for regression pass sparsebag.stream_rows(..., task='regression')",
     ),
 ]

@@ -30,8 +30,6 @@ from sparsebag.deploy.whole_file import write_whole
 
 OPSET, ML_OPSET, IR_VERSION = 18, 5, 10
 """ai.onnx.ml 5 has the TreeEnsemble operator with float64 leaves."""
-SUM, LESS_OR_EQUAL = 1, 0
-"""Codes of TreeEnsemble's attributes."""
 MAX_LEAVES = 2**15
 """Leaves times classes that are written out in the trees, about 2 MB; more become a table."""
 ACTIVATION_NODES = {"logistic": "Sigmoid", "tanh": "Tanh", "relu": "Relu"}
@@ -187,12 +185,12 @@ def _trees(graph: Graph, trees: FlatTrees) -> str:
         graph.cast(graph.cast("X", np.float32), np.float64),
         domain="ai.onnx.ml",
         n_targets=width if direct else len(roots),
-        aggregate_function=SUM,
-        post_transform=0,
+        aggregate_function=1,  # ONNX's code for a sum
+        post_transform=0,  # for none
         tree_roots=roots.astype(np.int64).tolist(),
         nodes_featureids=feature.astype(np.int64).tolist(),
         nodes_splits=tensor(threshold, "splits"),
-        nodes_modes=tensor(np.full(len(feature), LESS_OR_EQUAL, dtype=np.uint8), "modes"),
+        nodes_modes=tensor(np.zeros(len(feature), dtype=np.uint8), "modes"),  # 0: less or equal
         nodes_truenodeids=index[:, 0].tolist(),
         nodes_falsenodeids=index[:, 1].tolist(),
         nodes_trueleafs=is_leaf[:, 0].astype(np.int64).tolist(),

@@ -14,9 +14,6 @@ from array_api_compat import array_namespace
 Array = Any
 Channel = Literal["true_class", "every_class", "prediction"]
 
-PAPER_CLIP = 1e-15
-"""Probability below which the paper's code cuts its logarithm: 34.5 nats, no more."""
-
 
 @runtime_checkable
 class Loss(Protocol):
@@ -72,7 +69,7 @@ class LogLoss:
     is flat. That disagreement stalls line searches on 0/1 votes; the vote floor removes it.
     """
 
-    clip: float = PAPER_CLIP
+    clip: float = 1e-15  # where the paper's code cuts its logarithm: 34.5 nats, no more
     name: str = "log_loss"
     channel: Channel = "true_class"
     is_convex: bool = True

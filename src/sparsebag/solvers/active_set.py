@@ -21,9 +21,6 @@ from sparsebag.solvers.projected_gradient import WARM_UP_ITERATIONS, SpectralDes
 
 Array = Any
 
-FIRST_MEMBERS = 30
-"""Members a convex problem starts from: where any start leads to the same minimum, growing a
-small face to the answer beats shrinking a large one."""
 PRIOR_MASS_PATH = (1e-2, 1e-6, 1e-10)
 """τ on the way to the ill-posed problem."""
 COVER_WEIGHT = 1e-4
@@ -140,11 +137,15 @@ def suits_active_set(objective: Objective) -> bool:
     return is_stiff or not objective.is_well_posed or not objective.has_mask
 
 
-def champions(objective: Objective) -> Array:
-    """Weights on the members that are best on most rows, by how many rows those are."""
+def champions(objective: Objective, most: int = 30) -> Array:
+    """Weights on the members that are best on most rows, by how many rows those are.
+
+    A convex problem starts from these ``most``: where any start leads to the same minimum, growing
+    a small face to the answer beats shrinking a large one.
+    """
     xp = objective.xp
     counts = objective.rows_won()
-    threshold = xp.sort(counts)[max(0, counts.shape[0] - FIRST_MEMBERS)]
+    threshold = xp.sort(counts)[max(0, counts.shape[0] - most)]
     weights = xp.where(counts >= xp.maximum(threshold, xp.ones_like(threshold)), counts, 0 * counts)
     return weights / xp.sum(weights)
 

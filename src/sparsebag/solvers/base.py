@@ -26,8 +26,6 @@ Array = Any
 
 COARSE_GAP = 1e-3
 """A gap above this share of the loss's scale is no success, even if rounding allows no smaller."""
-NEWCOMERS = 10
-"""At least this many members without weight may enter a face at once."""
 
 
 class Status(Enum):
@@ -280,14 +278,15 @@ class Point:
         """Stationarity gap."""
         return stationarity_gap(self.weights, self.gradient)
 
-    def next_face(self, share: float = 1 / 8) -> Array:
+    def next_face(self, share: float = 1 / 8, fewest: int = 10) -> Array:
         """Members with weight, and a share as many without whose gradient asks loudest for some.
 
+        At least ``fewest`` of those: one or two at a time would take many faces.
         A solver works on such a face of the simplex while the other members have no weight.
         """
         xp = array_namespace(self.weights)
         inside = self.weights > 0
-        n_new = max(NEWCOMERS, int(share * int(xp.count_nonzero(self.weights))))
+        n_new = max(fewest, int(share * int(xp.count_nonzero(self.weights))))
         asking = xp.where(inside, xp.max(self.gradient), self.gradient)
         average = float(xp.sum(self.weights * self.gradient))
         if n_new < asking.shape[0]:
