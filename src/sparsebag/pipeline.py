@@ -235,8 +235,7 @@ def _student(
 
     def made(allowed: np.ndarray) -> tuple[Student, MemberPool]:
         *_, student = students(lesson, allowed, most_trees)
-        student = student.rounded(lesson)
-        kept = replace(pool.keep(np.arange(0)), members=student.members(pool))
+        kept = replace(pool.keep(np.arange(0)), members=student.members(pool, lesson))
         return student, kept
 
     def nbytes(kept: MemberPool) -> int:

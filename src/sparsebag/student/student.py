@@ -76,19 +76,21 @@ class Student:
         """What the student says of rows that the table has routed, shape (rows, columns)."""
         return votes(self.leaf_of[leaf[self.trees]], self.value)
 
-    def members(self, pool: MemberPool) -> tuple[Member, ...]:
-        """The kept trees as scikit-learn trees of equal weight.
+    def members(self, pool: MemberPool, lesson: Lesson) -> tuple[Member, ...]:
+        """The kept trees as scikit-learn trees of equal weight, their leaves rounded.
 
         Parameters
         ----------
         pool : MemberPool
             The ensemble's.
+        lesson : Lesson
+            On whose rows rounding must not change the vote.
 
         Returns
         -------
         tuple of Member
         """
-        is_vote, value = pool.classes is not None, self.value * len(self.trees)
+        is_vote, value = pool.classes is not None, self._rounded(lesson)
         if is_vote and value.shape[1] == 1:
             value = np.concatenate([1.0 - value, value], axis=1)
         columns = None if pool.classes is None else np.arange(len(pool.classes))
@@ -148,10 +150,12 @@ class Student:
         value = self.value.copy()
         how = (RIDGE, SWEEPS, lesson.is_vote)
         backfit(leaf, lesson.weight, self.offset, lesson.goal, *how, value)
+        if value.shape[1] > 1:  # each class was fitted by itself: together they are one again
+            value += (1.0 / len(self.trees) - value.sum(axis=1, keepdims=True)) / value.shape[1]
         return replace(self, value=value)
 
-    def rounded(self, lesson: Lesson) -> Student:
-        """Leaves in steps of a power of two, so that files hold them as small integers.
+    def _rounded(self, lesson: Lesson) -> np.ndarray:
+        """Leaves of equal weight in steps of a power of two, which files hold as small integers.
 
         The step is halved until the vote on the rows of the lesson stays what it is. (Trees agree,
         so their rounding errors do not cancel.)
@@ -161,18 +165,17 @@ class Student:
         square = weight @ vote**2
         variance = float(np.sum(square - (weight @ vote) ** 2))
         most = ROUNDING * min(lesson.risk, variance)
+        value, change = k * self.value, np.inf
         if most <= FINEST * float(square.sum()):
-            return self
+            return value
         step = 2.0 ** np.floor(np.log2(np.sqrt(12.0 * k * most)))
-        while True:
+        while change > most:
             value = np.round(k * self.value / step) * step + 0.0  # -0 is no integer
-            if value.shape[1] > 1:  # shares sum to one: the largest gets what rounding took
-                rows = np.arange(len(value)), value.argmax(axis=1)
-                value[rows] += 1.0 - value.sum(axis=1)
-            changed = votes(leaf, value / k) - vote
-            if float(np.sum(weight @ changed**2)) <= most:
-                return replace(self, value=value / k)
+            if value.shape[1] > 1:  # the largest share gets what rounding took from the others
+                value[np.arange(len(value)), value.argmax(axis=1)] += 1.0 - value.sum(axis=1)
+            change = float(np.sum(weight @ (votes(leaf, value / k) - vote) ** 2))
             step /= 2.0
+        return value
 
     def bounded(self, monotonic: np.ndarray, mass: np.ndarray) -> Student:
         """Leaves clipped so that every tree rises or falls with a feature as it must.
