@@ -100,4 +100,4 @@ screenshot: $(DOCS)  ## docs/pictures/report.png in a headless browser (needs a 
 	$(BIN)/python docs/screenshot.py
 
 clean:  ## Remove the environment and what runs left behind
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist sparsebag_report.html sparsebag_demo.sbag sparsebag_noisy.sbag docs/_build docs/gallery
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist sparsebag_report.html sparsebag_demo.sbag docs/_build docs/gallery

@@ -71,4 +71,4 @@ def test_pairing_narrows_the_interval():
     other, _ = score_changes(y, y + shared, y + rng.permutation(shared) * 0.99)
     assert paired.high - paired.low < 0.2 * (other.high - other.low)
     assert paired.verdict == "better"
-    assert other.verdict == "no clear difference"
+    assert other.verdict == "no clear change"

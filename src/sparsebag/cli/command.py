@@ -99,7 +99,7 @@ class Screen:
     as_json: Annotated[
         bool, typer.Option("--json", help="Print one JSON object, for machines.")
     ] = False
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")] = False
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print only errors.")] = False
 
     def __post_init__(self) -> None:
         self.quiet = self.quiet or self.as_json
@@ -144,7 +144,7 @@ class Screen:
         self.close()
         if self.as_json:
             print(json.dumps(facts, allow_nan=False, default=_plain))
-        elif text:
+        elif text and not self.quiet:
             console = Console(highlight=False)
             console.print(text, markup=False, soft_wrap=not console.is_terminal)
 

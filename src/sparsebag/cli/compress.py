@@ -321,24 +321,31 @@ def _facts(small: Any, where: Destination) -> dict[str, Any]:
 
 
 def _in_words(small: Any, report: Any, where: Destination, facts: dict[str, Any]) -> str:
-    """The selection's lines, and six more at most."""
+    """Six lines: members, file, speed, expected quality, test scores, files written."""
     # Texts that columns are codes of are in the file, and sparsebag.compress knows none of them.
     after = replace(small.selection_.after, nbytes=facts["file_bytes"])
-    lines = str(replace(small.selection_, after=after)).splitlines()
-    if "local" in facts:
-        lines.append(f"{'local':<9}{facts['local']['told'].splitlines()[0]}")
+    named = {
+        line[:9].strip(): line[9:]
+        for line in str(replace(small.selection_, after=after)).splitlines()
+    }
+    nodes = f" ({named['nodes'].rpartition(' (')[0]} nodes)" if "nodes" in named else ""
+    noun = small.selection_.noun
+    lines = [(noun, named[noun] + nodes), ("file", named["file"])]
     if report is not None and report.n_rows:
-        label = report.rows_are.split()[0].replace("training", "train")
-        for change in (change for change in report.changes if change.is_main):
-            lines.append(f"{label:<9}{change.in_words}: {change.verdict}")
-            label = ""
         full, kept = list(report.rows.values())[:2]
-        lines.append(
-            f"{'speed':<9}{full['ms / 1000 rows']:.3g} → {kept['ms / 1000 rows']:.3g} ms for 1000 "
-            f"rows (compiled ensemble: {full['ms, compiled']:.3g} ms)"
-        )
-    lines.append(f"{'written':<9}{where.output}")
-    if where.report is not None:
-        lines.append(f"{'':<9}{where.report}")
+        before, now, compiled = full["ms / 1000 rows"], kept["ms / 1000 rows"], full["ms, compiled"]
+        whole = f"full ensemble compiled: {compiled:.3g} µs"
+        lines.append(("speed", f"{before:,.3g} → {now:.3g} µs per row ({whole})"))
+    elif "work" in named:
+        lines.append(("speed", named["work"]))
+    lines.append(("quality", named["quality"]))
+    if "local" in facts:
+        lines.append(("local", facts["local"]["told"].splitlines()[0]))
+    if report is not None and report.n_rows:
+        scores = [f"{c.in_words}, {c.verdict}" for c in report.changes if c.is_main]
+        label = "train" if report.rows_are.startswith("training") else "test"
+        lines.append((label, "; ".join(scores)))
+    lines.append(("written", ", ".join(str(p) for p in (where.output, where.report) if p)))
     # Under the words, beside their label.
-    return "\n".join(textwrap.fill(line, 80, subsequent_indent=" " * 9) for line in lines)
+    shown = (f"{label:<9}{text}" for label, text in lines)
+    return "\n".join(textwrap.fill(line, 80, subsequent_indent=" " * 9) for line in shown)
