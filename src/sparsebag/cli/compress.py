@@ -85,20 +85,20 @@ class Method:
     tolerance: Annotated[
         float | None,
         _size(
-            "Relative rise of the expected Brier score or squared error you accept: the smallest "
-            "model within it is kept. Default: 0.01; with a budget, the budget is spent.",
+            "Accepted relative increase of the expected Brier score or squared error; the smallest "
+            "model within it is kept. Default: 0.01, or none with a budget.",
             min=0.0,
         ),
     ] = None
     confidence: Annotated[
         float | None,
-        _size("Keep the tolerance with this confidence: 0.95.", min=0.5, max=0.9999),
+        _size("Stay within the tolerance with this confidence, such as 0.95.", min=0.5, max=0.9999),
     ] = None
     refine: Annotated[
-        bool, typer.Option(help="Prune trees and refit their leaves; else only weigh them.")
+        bool, typer.Option(help="Prune trees and refit leaves; without, only select trees.")
     ] = True
     rehearsal: Annotated[
-        bool, typer.Option(help="Judge sizes on copies; without, quality is not estimated.")
+        bool, typer.Option(help="Estimate the loss of every size; without, quality is unknown.")
     ] = True
     local: Annotated[
         LocalWeights | None,
@@ -123,12 +123,12 @@ class Method:
 class Destination:
     """Where a model and its report go, and the rows the report is about."""
 
-    output: Annotated[Path, typer.Option("--output", "-o", help="Where the small model goes.")] = (
-        Path("small.sbag")
-    )
+    output: Annotated[
+        Path, typer.Option("--output", "-o", help="Where to write the small model.")
+    ] = Path("small.sbag")
     report: Annotated[Path | None, typer.Option(help="The report: .html, or .md.")] = None
     test: Annotated[
-        Path | None, typer.Option(help="A table nobody has trained on, to compare on.")
+        Path | None, typer.Option(help="Rows not used for training, to compare on.")
     ] = None
 
     def check(self, *inputs: Path) -> None:
@@ -173,8 +173,8 @@ def compress(
     """Make a fitted ensemble smaller, from the rows it was trained on.
 
     DATA holds the rows the ensemble was trained on, in order.
-    Says what was kept and what that is expected to cost. The model goes to one .sbag file without
-    pickle, which `sparsebag predict` and `sparsebag export` read.
+    Prints size, speed and expected quality before and after. The model goes to one .sbag file
+    without pickle, which `sparsebag predict` and `sparsebag export` read.
 
     Example: sparsebag compress forest.skops train.csv --target y --test test.csv
     -o small.sbag --report report.html

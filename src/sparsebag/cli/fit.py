@@ -47,7 +47,9 @@ class Forest:
         Task, typer.Option(help="auto: classes are text, or at most 20 different whole numbers.")
     ] = Task.AUTO
     trees: Annotated[int, typer.Option(help="Trees of the forest.", min=20)] = 300
-    seed: Annotated[int, typer.Option(help="Of the forest and of the rows held out.")] = 0
+    seed: Annotated[
+        int, typer.Option(help="Random seed of the forest and of the held-out rows.")
+    ] = 0
 
     def grow(self, X: Any, y: np.ndarray, task: Task, jobs: int, screen: Screen) -> Any:
         """A random forest, grown a few trees at a time so that it can be interrupted.
@@ -73,16 +75,19 @@ def fit(
     written: Written,
     screen: Screen,
     holdout: Annotated[
-        float, typer.Option(help="Share held out without --test; 0: none.", min=0.0, max=0.9)
+        float,
+        typer.Option(
+            help="Share of rows to hold out without --test; 0 for none.", min=0.0, max=0.9
+        ),
     ] = 0.2,
     drop: Annotated[
-        list[str] | None, typer.Option(help="A column not to learn from; repeatable.")
+        list[str] | None, typer.Option(help="A column to leave out; repeatable.")
     ] = None,
 ) -> None:
     """Train a random forest on a table and make it small, in one go.
 
     Columns are numbers or text; the model carries a code for every text, and one it never saw is
-    read as missing. Empty cells are allowed: trees route them. The target may be text.
+    read as missing. Cells may be empty: trees route them. The target may be text.
 
     Example: sparsebag fit data.csv --target y -o small.sbag --report report.html
     """
@@ -186,7 +191,7 @@ def _task_of(written: pd.Series, task: Task) -> tuple[Task, pd.Series]:
         raise CommandError(f"every row has the same target ({y.iloc[0]}); nothing to learn.")
     numeric = is_numeric(y) and not pd.api.types.is_bool_dtype(y)
     if task is Task.REGRESSION and not numeric:
-        raise CommandError(f"the target holds '{y.iloc[0]}', which is no number to regress on.")
+        raise CommandError(f"the target holds '{y.iloc[0]}', which is not a number.")
     if task is Task.AUTO:
         few = numeric and y.nunique() <= 20 and bool(np.all(np.mod(y, 1) == 0))
         task = Task.CLASSIFICATION if few or not numeric else Task.REGRESSION
