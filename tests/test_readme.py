@@ -31,9 +31,8 @@ def test_its_examples_run_as_they_stand(capsys, tmp_path, monkeypatch):
     assert [p.name for p in tmp_path.iterdir()] == ["small.sbag"]
     X, y = load_iris(return_X_y=True)
     forest = RandomForestClassifier(30, random_state=0).fit(X, y)
-    scope = {"sb": sb, "forest": forest, "X": X, "y": y, "X_test": X, "y_test": y}
-    scope["small"] = sb.compress(forest, X, y)
-    exec(compile(sizes, "README.md", "exec"), scope)
+    rows = {"X": X, "y": y, "X_test": X, "y_test": y, "small": sb.compress(forest, X, y)}
+    exec(compile(sizes, "README.md", "exec"), {"sb": sb, "forest": forest, **rows})
     assert (tmp_path / "report.html").exists()
 
 

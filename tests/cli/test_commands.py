@@ -196,7 +196,6 @@ def test_demo_writes_models_and_a_report(run):
     facts = told(done)
     assert done.left == ["sparsebag_demo.sbag", "sparsebag_report.html"]
     assert facts["nodes"] < 0.02 * facts["of_nodes"]
-    assert facts["file_bytes"] < 20_000
     loss = facts["test"]["changes"]["log-loss"]
     assert loss["after"] < 1.02 * loss["before"]
     done = run("demo")
@@ -339,7 +338,7 @@ def test_inspect(files, run):
     assert facts["column_names"] == list(files.frame.columns[:-1])
     assert facts["file_bytes"] == files.small.stat().st_size
     text = run("inspect", files.small).out
-    for word in ("classification", "trees", "'petal length'", "sound"):
+    for word in ("classification", "trees", "'petal length'", "checksum ok"):
         assert word in text
 
 
