@@ -27,7 +27,7 @@ $(BENCH): $(STAMP)
 
 install: $(STAMP)  ## Make .venv with sparsebag and its test tools
 
-demo: $(STAMP)  ## Compress a 300-tree forest on bundled data; print before/after, write a report
+demo: $(STAMP)  ## Compress a 300-tree forest on generated data; print before and after, write a report
 	$(BIN)/sparsebag demo
 
 lint: $(STAMP)  ## Style (ruff) and types (mypy, strict)
