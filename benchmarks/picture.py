@@ -30,7 +30,7 @@ SHOWN = {
     "covertype_15k": "Covertype",
     "spambase": "Spambase",
 }
-"""The best-known data sets of the suite, whatever their figures are."""
+"""Well-known data sets of the suite, chosen by hand; the picture has all of them."""
 PAPER = '<rect width="100%" height="100%" rx="8" fill="#fff"/>'
 """Behind the chart: a page may be dark where the reader's browser is not."""
 LABEL = 'text-anchor="middle" style="font-weight:600;stroke:#fff;stroke-width:4;paint-order:stroke"'
