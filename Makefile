@@ -27,7 +27,7 @@ $(BENCH): $(STAMP)
 
 install: $(STAMP)  ## Make .venv with sparsebag and its test tools
 
-demo: $(STAMP)  ## Compress a 300-tree forest on bundled data; print before/after, write a report
+demo: $(STAMP)  ## Compress a 300-tree forest on generated data; print before and after, write a report
 	$(BIN)/sparsebag demo
 
 lint: $(STAMP)  ## Style (ruff) and types (mypy, strict)
@@ -100,4 +100,4 @@ screenshot: $(DOCS)  ## docs/pictures/report.png in a headless browser (needs a 
 	$(BIN)/python docs/screenshot.py
 
 clean:  ## Remove the environment and what runs left behind
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist sparsebag_report.html sparsebag_demo.sbag sparsebag_noisy.sbag docs/_build docs/gallery
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist sparsebag_report.html sparsebag_demo.sbag docs/_build docs/gallery

@@ -152,3 +152,20 @@ def test_the_documentation_builds_without_a_warning(tmp_path):
     for name in sparsebag.__all__:
         if name != "metrics":
             assert f"sparsebag.{name}" in (tmp_path / "api.html").read_text(encoding="utf-8")
+
+
+@pytest.mark.slow
+def test_sdist_and_wheel_build_and_the_wheel_needs_no_compiler(tmp_path):
+    def run(*command, **env):
+        return subprocess.check_output([sys.executable, *command], env=os.environ | env, text=True)
+
+    run("-m", "pip", "install", "-q", "--target", tmp_path / "tools", "build")
+    run("-m", "build", "-o", tmp_path, ROOT, PYTHONPATH=str(tmp_path / "tools"))
+    (wheel,) = tmp_path.glob("*.whl")  # made from the sdist
+    run("-m", "pip", "install", "-q", "--no-deps", "--target", tmp_path, wheel, CC="no", CXX="no")
+    code = (
+        f"import sys; sys.path.insert(0, {str(tmp_path)!r}); sys.meta_path[:] = sys.meta_path[-3:]"
+    )
+    assert str(tmp_path) in run(
+        "-c", f"{code}; import sparsebag as s; s.compress; print(s.__file__)"
+    )

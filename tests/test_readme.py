@@ -12,6 +12,7 @@ from sklearn.tree import DecisionTreeClassifier
 from typer.testing import CliRunner
 
 import sparsebag as sb
+from benchmarks import picture
 from sparsebag.cli.app import app
 from sparsebag.evidence import readers
 
@@ -27,10 +28,21 @@ def test_it_is_short_and_its_examples_run_as_they_stand(capsys, tmp_path, monkey
     out = capsys.readouterr().out
     figure = r"[-+]?\d[\d.,]*%?|below|above"  # another machine's last digits may differ
     assert re.sub(figure, "#", out) == re.sub(figure, "#", printed)
-    assert [p.name for p in tmp_path.iterdir()] == ["digits.sbag"]
+    assert [p.name for p in tmp_path.iterdir()] == ["small.sbag"]
     X, y = load_iris(return_X_y=True)
     forest = RandomForestClassifier(30, random_state=0).fit(X, y)
-    exec(compile(sizes, "README.md", "exec"), {"sb": sb, "forest": forest, "X": X, "y": y})
+    rows = {"X": X, "y": y, "X_test": X, "y_test": y, "small": sb.compress(forest, X, y)}
+    exec(compile(sizes, "README.md", "exec"), {"sb": sb, "forest": forest, **rows})
+    assert (tmp_path / "report.html").exists()
+
+
+def test_its_figures_and_picture_are_those_of_the_results():
+    table = picture.results()
+    assert picture.with_figures(README, table) == README  # else: python -m benchmarks.picture
+    assert picture.PICTURE.read_text(encoding="utf-8") == picture.picture(table) + "\n"
+
+
+def test_it_is_short():
     assert len(README.split()) <= 900
 
 
@@ -42,7 +54,7 @@ def test_its_commands_exist():
             assert helped[command].exit_code == 0, command
         for option in re.findall(r"--[a-z-]+", options.split("#")[0]):
             assert option in helped[command].stdout, f"{command} {option}"
-    assert set(helped) >= {"demo", "fit", "compress", "predict"}
+    assert set(helped) >= {"fit", "compress", "predict"}
 
 
 def test_its_two_commands_come_first():

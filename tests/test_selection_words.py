@@ -61,7 +61,7 @@ def test_what_was_chosen_fits_a_screen(problem, how):
     lines = fits_a_screen(str(small.selection_))
     heads = [line.split()[0] for line in lines]
     assert heads[0] == "trees"
-    assert {"file", "quality", "done"} <= set(heads)
+    assert {"file", "quality", "method"} <= set(heads)
     assert ("next" in heads) == (small.path_ is not None)  # a size was chosen from others
     assert "max_nodes=" not in lines[-1]  # the model may be smaller than any size named there
 

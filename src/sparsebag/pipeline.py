@@ -167,7 +167,7 @@ def _teach(
     share = _choose(judged, limit, settings)
     if judged is not None and share == 1.0:
         return _whole(pool, settings, judged, given.verified_by)
-    progress.say("teaching the small model")
+    progress.say("pruning and refitting")
     knows_bags = not rows.held_out
     given_to = (pool, rows.X, rows.target, rows.weight)
     teacher = Teacher(*given_to, knows_bags=knows_bags, n_threads=settings.n_threads)
@@ -199,14 +199,14 @@ def _teach(
         settings,
         curve=curve,
         position=position,
-        done=f"pruned, leaves taught by {teacher.table.n_trees} trees",
+        done=f"pruned, leaves refitted to the vote of {teacher.table.n_trees} trees",
         calibration=calibration,
         recipe=recipe,
         verified_by=given.verified_by,
     )
     is_free = settings.tolerance is not None and limit.whole_fits
     if judged is not None and is_free and _is_larger(found, pool, settings):
-        why = "kept as it is: the file of a pruned model would be larger"
+        why = "not pruned: the pruned model's file would be larger"
         return _whole(pool, settings, judged, given.verified_by, why)
     return found
 
@@ -311,7 +311,7 @@ def _whole(
     settings: Settings,
     judged: Judged,
     verified_by: str | None,
-    done: str = "kept as it is",
+    done: str = "not pruned",
 ) -> Compressed:
     """Every tree as it is, calibrated."""
     n = len(pool.members)

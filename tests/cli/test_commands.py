@@ -96,13 +96,13 @@ def test_results_are_few_lines_of_eighty_columns_and_progress_is_elsewhere(files
     assert done.code == 0, done.err
     lines = done.out.splitlines()
     labels = [line[:9].strip() for line in lines]
-    assert labels[0] == "trees"
-    assert labels[labels.index("next") + 1 :] == ["test", "", "speed", "written", ""]
+    assert labels == ["trees", "file", "speed", "quality", "test", "written"]
     assert max(map(len, lines)) <= 80
-    for step in ("reading the ensemble", "rehearsal 1 of 4", "teaching the small model"):
+    for step in ("reading the ensemble", "rehearsal 1 of 4", "pruning and refitting"):
         assert step in done.err
         assert step not in done.out
-    assert compress(*options, "-q", most=None).err == ""
+    quiet = compress(*options, "-q", most=None)
+    assert quiet.out + quiet.err == ""
 
 
 def test_columns_are_taken_by_name_and_the_others_left_out(files, compress):
@@ -185,13 +185,11 @@ def test_fit_on_numbers_with_gaps_is_a_regression(run, tmp_path):
 def test_demo_writes_models_and_a_report(run):
     done = run("demo", "--json")
     facts = told(done)
-    assert done.left == ["sparsebag_demo.sbag", "sparsebag_noisy.sbag", "sparsebag_report.html"]
-    assert facts["members"] < facts["of_members"] == 300
-    assert facts["test"]["changes"]["log-loss"]["verdict"] == "better"
-    assert facts["noisy"]["nodes"] < 0.02 * facts["noisy"]["of_nodes"]
-    mse = facts["noisy"]["test"]["changes"]["MSE"]
-    assert mse["after"] < 1.05 * mse["before"]
-    done = run("demo", "-q")
+    assert done.left == ["sparsebag_demo.sbag", "sparsebag_report.html"]
+    assert facts["nodes"] < 0.02 * facts["of_nodes"]
+    loss = facts["test"]["changes"]["log-loss"]
+    assert loss["after"] < 1.02 * loss["before"]
+    done = run("demo")
     assert done.code == 0, done.err
     assert max(map(len, done.out.splitlines())) <= 80
     assert "sparsebag fit your_table.csv" in done.out.splitlines()[-1]
@@ -286,7 +284,7 @@ def test_a_gate_goes_all_the_way(run, tmp_path):
 
 
 def test_auto_says_why_there_is_no_gate(run, compress):
-    done = compress("-q", "--local", "auto")
+    done = compress("--local", "auto")
     assert done.code == 0, done.err
     (line,) = [line for line in done.out.splitlines() if line.startswith("local ")]
     assert "Every row has the same weights:" in line
@@ -319,7 +317,7 @@ def test_inspect(files, run):
     assert facts["column_names"] == list(files.frame.columns[:-1])
     assert facts["file_bytes"] == files.small.stat().st_size
     text = run("inspect", files.small).out
-    for word in ("classification", "trees", "'petal length'", "sound"):
+    for word in ("classification", "trees", "'petal length'", "checksum ok"):
         assert word in text
 
 

@@ -197,7 +197,7 @@ def test_a_terminal_has_a_bar_a_step_and_then_the_results(files, tmp_path):
     size = ("--max-estimators", 9, "--trees", 60)
     code, out = in_a_terminal(["fit", files.train, "-t", "target", *size], tmp_path)
     assert code == 0
-    told = ("reading", "growing tree", "rehearsal", "teaching the small model", "writing small")
+    told = ("reading", "growing tree", "rehearsal", "pruning and refitting", "writing small")
     assert all(step in out for step in told)
     assert [out.find(step) for step in told] == sorted(out.find(step) for step in told)
     assert "━" in out

@@ -303,7 +303,7 @@ def test_every_export_is_verified_in_one_way(case, to_onnx, to_treelite, tmp_pat
             assert found.largest_difference < 1e-12
     with pytest.raises(sb.ExportMismatch):
         small.verify(ensemble, X)  # the whole ensemble
-    with pytest.raises(TypeError, match="a str is no export: pass what to_onnx"):
+    with pytest.raises(TypeError, match="a str is not an export: pass what to_onnx"):
         small.verify("model.onnx", X)
 
 

@@ -109,11 +109,11 @@ def test_print_unfolds_with_and_without_the_script_and_in_its_own_colours(opened
     assert not any(page.evaluate(seen))
     page.evaluate("document.querySelector('details').open = true")
     folds = "[...document.querySelectorAll('details')].map(e => e.open)"
-    for event, unfolded in (("beforeprint", [True, True]), ("afterprint", [True, False])):
+    for event, unfolded in (("beforeprint", [True] * 4), ("afterprint", [True] + [False] * 3)):
         page.evaluate(f"window.dispatchEvent(new Event('{event}'))")
         assert page.evaluate(folds) == unfolded
     page.emulate_media(media="print", color_scheme="dark")
-    assert page.evaluate(seen) == [True, True]
+    assert all(page.evaluate(seen))
     assert page.evaluate("getComputedStyle(document.querySelector('nav')).display") == "none"
     assert page.locator("#sb-size").is_hidden()
     colour = "getComputedStyle(document.querySelector('.sb-better')).color"
@@ -154,7 +154,7 @@ def test_what_is_drawn_fits_and_what_a_screen_reader_finds(opened):
     assert page.get_by_role("slider", name="Other sizes").count() == 1
     assert page.get_by_role("main").count() == 1
     assert page.get_by_role("img").count() == 2
-    assert page.get_by_role("table").count() >= 4
+    assert page.get_by_role("table").count() >= 2
     for image in page.get_by_role("img").all():
         assert image.evaluate("e => e.querySelector('title').textContent.length") > 5
     page.set_viewport_size({"width": 390, "height": 800})

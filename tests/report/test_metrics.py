@@ -292,4 +292,4 @@ def test_intervals_cover_the_truth_as_often_as_they_say_and_pairing_narrows_them
     other, _ = score_changes(y, y + shared, y + rng.permutation(shared) * 0.99)
     assert paired.high - paired.low < 0.2 * (other.high - other.low)
     assert paired.verdict == "better"
-    assert other.verdict == "no clear difference"
+    assert other.verdict == "no clear change"

@@ -119,12 +119,12 @@ def test_the_sentence_says_what_was_kept_and_what_it_cost(classified, regressed)
     small, _, y, report = classified
     told = report.sentence()
     full, sparse = list(report.rows.values())[:2]
-    assert told.startswith(f"{small.n_active_} of 40 trees kept: {sparse['file (kB)']:.1f} kB in ")
+    assert told.startswith(f"{small.n_active_} of 40 trees kept: ")
     assert re.search(r"log-loss \S+ → \S+ \(.*\) and accuracy", told)
     assert f"on {len(y)} test rows" in told
     assert "MSE " in regressed[3].sentence()
     assert "expected Brier score " in small.report().sentence()
-    assert told in html.unescape(report.to_html())
+    assert f"On {len(y)} test rows, log-loss" in html.unescape(report.to_html())
     assert told in html.unescape(report._repr_html_())
     assert sparse["file (kB)"] < full["file (kB)"] < full["pickled (kB)"]
 
@@ -341,7 +341,7 @@ def test_a_budget_that_breaks_the_tolerance_is_a_warning(classified):
     X, y = load_breast_cancer(return_X_y=True)
     forest = RandomForestClassifier(40, random_state=0).fit(X, y)
     small = sb.compress(forest, X, y, max_estimators=1, tolerance=0.0)
-    told = "the budget allows nothing within the tolerance"
+    told = "no model within the budget is within the tolerance"
     assert any(told in text for text in small.report().cautions)
     assert not any(told in text for text in classified[0].report().cautions)
 

@@ -138,7 +138,7 @@ def test_speed_is_also_compared_with_the_whole_ensemble_compiled():
     full = {"members": 1500.0, "ms / 1000 rows": 43.2, "ms, compiled": 2.25}
     small = {"members": 30.0, "ms / 1000 rows": 0.09, "ms, compiled": 0.09}
     report = CompressionReport({"full (1500)": full, "sparsebag (30)": small}, n_rows=9)
-    assert "480 times as fast (25 times the ensemble compiled)" in report.sentence()
+    assert "480x faster (25x against the full ensemble compiled)" in report.sentence()
 
 
 def test_the_headline_says_what_was_kept(classification):

@@ -33,8 +33,8 @@ TrustPickle = Annotated[
     bool,
     typer.Option(
         "--trust-pickle",
-        help="Load pickles, and store members that have no other form as such. A pickle can run "
-        "any code when it is loaded: only for files you made yourself.",
+        help="Read and write pickles. Loading a pickle can run any code: only for files you made "
+        "yourself.",
     ),
 ]
 Model = Annotated[Path, typer.Argument(help="A .sbag file.", metavar="MODEL")]
@@ -46,7 +46,7 @@ Data = Annotated[
         allow_dash=True,
     ),
 ]
-Jobs = Annotated[int, typer.Option(help="Threads; -1 is one a processor.")]
+Jobs = Annotated[int, typer.Option(help="Threads; -1 uses all processors.")]
 
 
 class ExitCode(IntEnum):
@@ -96,10 +96,8 @@ def end_on_signals() -> None:
 class Screen:
     """What is printed: progress on standard error, results on standard output."""
 
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print one JSON object, for machines.")
-    ] = False
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")] = False
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print only errors.")] = False
 
     def __post_init__(self) -> None:
         self.quiet = self.quiet or self.as_json
@@ -144,7 +142,7 @@ class Screen:
         self.close()
         if self.as_json:
             print(json.dumps(facts, allow_nan=False, default=_plain))
-        elif text:
+        elif text and not self.quiet:
             console = Console(highlight=False)
             console.print(text, markup=False, soft_wrap=not console.is_terminal)
 

@@ -85,20 +85,20 @@ class Method:
     tolerance: Annotated[
         float | None,
         _size(
-            "Relative rise of the expected Brier score or squared error you accept: the smallest "
-            "model within it is kept. Default: 0.01; with a budget, the budget is spent.",
+            "Accepted relative increase of the expected Brier score or squared error; the smallest "
+            "model within it is kept. Default: 0.01, or none with a budget.",
             min=0.0,
         ),
     ] = None
     confidence: Annotated[
         float | None,
-        _size("Keep the tolerance with this confidence: 0.95.", min=0.5, max=0.9999),
+        _size("Stay within the tolerance with this confidence, such as 0.95.", min=0.5, max=0.9999),
     ] = None
     refine: Annotated[
-        bool, typer.Option(help="Prune trees and refit their leaves; else only weigh them.")
+        bool, typer.Option(help="Prune trees and refit leaves; without, only select trees.")
     ] = True
     rehearsal: Annotated[
-        bool, typer.Option(help="Judge sizes on copies; without, quality is not estimated.")
+        bool, typer.Option(help="Estimate the loss of every size; without, quality is unknown.")
     ] = True
     local: Annotated[
         LocalWeights | None,
@@ -123,12 +123,12 @@ class Method:
 class Destination:
     """Where a model and its report go, and the rows the report is about."""
 
-    output: Annotated[Path, typer.Option("--output", "-o", help="Where the small model goes.")] = (
-        Path("small.sbag")
-    )
+    output: Annotated[
+        Path, typer.Option("--output", "-o", help="Where to write the small model.")
+    ] = Path("small.sbag")
     report: Annotated[Path | None, typer.Option(help="The report: .html, or .md.")] = None
     test: Annotated[
-        Path | None, typer.Option(help="A table nobody has trained on, to compare on.")
+        Path | None, typer.Option(help="Rows not used for training, to compare on.")
     ] = None
 
     def check(self, *inputs: Path) -> None:
@@ -173,8 +173,8 @@ def compress(
     """Make a fitted ensemble smaller, from the rows it was trained on.
 
     DATA holds the rows the ensemble was trained on, in order.
-    Says what was kept and what that is expected to cost. The model goes to one .sbag file without
-    pickle, which `sparsebag predict` and `sparsebag export` read.
+    Prints size, speed and expected quality before and after. The model goes to one .sbag file
+    without pickle, which `sparsebag predict` and `sparsebag export` read.
 
     Example: sparsebag compress forest.skops train.csv --target y --test test.csv
     -o small.sbag --report report.html
@@ -321,24 +321,31 @@ def _facts(small: Any, where: Destination) -> dict[str, Any]:
 
 
 def _in_words(small: Any, report: Any, where: Destination, facts: dict[str, Any]) -> str:
-    """The selection's lines, and six more at most."""
+    """Six lines: members, file, speed, expected quality, test scores, files written."""
     # Texts that columns are codes of are in the file, and sparsebag.compress knows none of them.
     after = replace(small.selection_.after, nbytes=facts["file_bytes"])
-    lines = str(replace(small.selection_, after=after)).splitlines()
-    if "local" in facts:
-        lines.append(f"{'local':<9}{facts['local']['told'].splitlines()[0]}")
+    named = {
+        line[:9].strip(): line[9:]
+        for line in str(replace(small.selection_, after=after)).splitlines()
+    }
+    nodes = f" ({named['nodes'].rpartition(' (')[0]} nodes)" if "nodes" in named else ""
+    noun = small.selection_.noun
+    lines = [(noun, named[noun] + nodes), ("file", named["file"])]
     if report is not None and report.n_rows:
-        label = report.rows_are.split()[0].replace("training", "train")
-        for change in (change for change in report.changes if change.is_main):
-            lines.append(f"{label:<9}{change.in_words}: {change.verdict}")
-            label = ""
         full, kept = list(report.rows.values())[:2]
-        lines.append(
-            f"{'speed':<9}{full['ms / 1000 rows']:.3g} → {kept['ms / 1000 rows']:.3g} ms for 1000 "
-            f"rows (compiled ensemble: {full['ms, compiled']:.3g} ms)"
-        )
-    lines.append(f"{'written':<9}{where.output}")
-    if where.report is not None:
-        lines.append(f"{'':<9}{where.report}")
+        before, now, compiled = full["ms / 1000 rows"], kept["ms / 1000 rows"], full["ms, compiled"]
+        whole = f"full ensemble compiled: {compiled:.3g} µs"
+        lines.append(("speed", f"{before:,.3g} → {now:.3g} µs per row ({whole})"))
+    elif "work" in named:
+        lines.append(("speed", named["work"]))
+    lines.append(("quality", named["quality"]))
+    if "local" in facts:
+        lines.append(("local", facts["local"]["told"].splitlines()[0]))
+    if report is not None and report.n_rows:
+        scores = [f"{c.in_words}, {c.verdict}" for c in report.changes if c.is_main]
+        label = "train" if report.rows_are.startswith("training") else "test"
+        lines.append((label, "; ".join(scores)))
+    lines.append(("written", ", ".join(str(p) for p in (where.output, where.report) if p)))
     # Under the words, beside their label.
-    return "\n".join(textwrap.fill(line, 80, subsequent_indent=" " * 9) for line in lines)
+    shown = (f"{label:<9}{text}" for label, text in lines)
+    return "\n".join(textwrap.fill(line, 80, subsequent_indent=" " * 9) for line in shown)

@@ -136,7 +136,7 @@ class Table:
             raise CommandError(f"'{self.path}' {told}.") from None
         except (*unsound, *no_such) as error:
             kind = "Parquet" if self.is_parquet else "CSV"
-            told = f"is not a sound {kind} table: {one_line(error).rstrip('.')[:300]}"
+            told = f"is not a valid {kind} table: {one_line(error).rstrip('.')[:300]}"
             raise CommandError(f"'{self.path}' {told}.") from None
         except OSError as error:
             why = os.strerror(error.errno).lower() if error.errno else one_line(error)

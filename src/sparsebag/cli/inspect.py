@@ -43,7 +43,7 @@ def inspect(model: Model, screen: Screen, trust_pickle: TrustPickle = False) -> 
         for name, value in facts.items()
         if value is not None
     ]
-    screen.result(facts, "\n".join([f"{model} (sound, format {VERSION})", *lines]))
+    screen.result(facts, "\n".join([f"{model} (checksum ok, format {VERSION})", *lines]))
 
 
 def _facts(compiled: CompiledEnsemble) -> dict[str, Any]:

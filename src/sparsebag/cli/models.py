@@ -41,7 +41,7 @@ def read_ensemble_file(path: Path, *, trust_pickle: bool, trusted: Sequence[str]
         return _from_skops(path, [*CHECKED_HERE, *trusted])
     if not trust_pickle:
         raise CommandError(
-            f"'{path}' is no skops file; as a pickle it could run any code when it is loaded, so "
+            f"'{path}' is not a skops file; loading a pickle can run any code, so "
             "it is only read with --trust-pickle, for files you made yourself (skops.io.dump "
             "writes files that need no trust)."
         )
@@ -67,7 +67,7 @@ def _from_skops(path: Path, trusted: list[str]) -> Any:
             return model
     except Exception as error:
         raise CommandError(
-            f"'{path}' is no sound skops file ({type(error).__name__}: {one_line(error)[:200]})."
+            f"'{path}' is not a valid skops file ({type(error).__name__}: {one_line(error)[:200]})."
         ) from None
     flags = " ".join(f"--trust-type {name}" for name in unknown[:5])
     raise CommandError(
@@ -174,8 +174,8 @@ def check_can_be_stored(ensemble: Any) -> None:
         isinstance(group, OtherMembers) for group in compile_members(pool, weights).groups
     ):
         raise CommandError(
-            f"members such as a {type(others[0].estimator).__name__} have no form but a pickle, "
-            "which runs code when it is loaded; add --trust-pickle to store them all the same."
+            f"members such as {type(others[0].estimator).__name__} can only be "
+            "stored as a pickle, which runs code when it is loaded; add --trust-pickle to do so."
         )
 
 

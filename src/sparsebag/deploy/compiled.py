@@ -51,7 +51,7 @@ def resolve_threads(n_jobs: int | None) -> int:
         n_jobs = operator.index(n_jobs)
     except TypeError:
         raise TypeError(
-            f"n_jobs={n_jobs!r} is no whole number; use None for one thread, -1 for all."
+            f"n_jobs={n_jobs!r} is not a whole number; use None for one thread, -1 for all."
         ) from None
     if n_jobs == 0:
         raise ValueError("n_jobs=0 has no meaning; use None for one thread, -1 for all.")
@@ -183,7 +183,7 @@ class CompiledEnsemble:
         ----------
         X : array-like, sparse matrix or DataFrame of shape (rows, n_features)
         n_jobs : int, optional
-            Threads; -1 is one a processor.
+            Threads; -1 uses all processors.
 
         Returns
         -------
@@ -286,9 +286,11 @@ class CompiledEnsemble:
         calibrator = "" if self.calibrator is None else f", calibrator {self.calibrator.kind}"
         floor = f", floor {self.floor:g}" if self.classes is not None and self.floor else ""
         gate = "" if self.gate is None else f", {self.gate}"
-        size = f"{self.nbytes:,} bytes"
+        size = f"{self.nbytes / 1000:,.1f} kB"
         if any(isinstance(group, OtherMembers) for group in self.groups):
-            size = f"{size} and the other members' own" if self.nbytes else "the members' own bytes"
+            size = (
+                f"{size} and the other members' own" if self.nbytes else "the size of its members"
+            )
         return f"CompiledEnsemble({paths}; {task}{floor}{calibrator}{gate}; {size})"
 
     # -- steps of a prediction ---------------------------------------------------------------

@@ -91,7 +91,7 @@ class Verification:
     Examples
     --------
     >>> print(Verification(150, 2e-16, 0, 1))
-    150 rows: largest difference 2.0e-16, 0 label flips, 1 boundary rows
+    150 rows: largest difference 2.0e-16, 0 labels changed, 1 boundary rows
     """
 
     n_rows: int
@@ -102,7 +102,7 @@ class Verification:
     def __str__(self) -> str:
         return (
             f"{self.n_rows} rows: largest difference {self.largest_difference:.1e}, "
-            f"{self.label_flips} label flips, {self.boundary_rows} boundary rows"
+            f"{self.label_flips} labels changed, {self.boundary_rows} boundary rows"
         )
 
 
@@ -179,8 +179,8 @@ def _prediction(model: CompiledEnsemble, export: Any) -> Callable[[Any], Any]:
     predict = getattr(export, name, export)
     if not callable(predict):
         raise TypeError(
-            f"a {type(export).__name__} is no export: pass what to_onnx, to_treelite, to_sklearn "
-            "or sparsebag.load returned, or a function that predicts."
+            f"a {type(export).__name__} is not an export: pass what to_onnx, to_treelite, "
+            "to_sklearn or sparsebag.load returned, or a function that predicts."
         )
     return predict  # type: ignore[no-any-return]
 

@@ -85,47 +85,46 @@ class Selection:
         a, b = self.before, self.after
         lines = [f"{self.noun:<9}{a.members:,} → {b.members:,}"]
         if b.nodes:
-            lines.append(f"{'nodes':<9}{a.nodes:,} → {b.nodes:,} ({b.nodes / a.nodes:.2g}x)")
-        was = f"{_bytes(a.nbytes)} pickled → " if a.nbytes else ""
-        lines.append(f"{'file':<9}{was}{_bytes(b.nbytes)}")
+            lines.append(f"{'nodes':<9}{a.nodes:,} → {b.nodes:,} ({100 * b.nodes / a.nodes:.2g}%)")
+        was = f"{in_bytes(a.nbytes)} (pickle) → " if a.nbytes else ""
+        lines.append(f"{'file':<9}{was}{in_bytes(b.nbytes)}")
         if b.comparisons:
             lines.append(
-                f"{'work':<9}{a.comparisons:,.0f} → {b.comparisons:,.0f} comparisons a row"
+                f"{'work':<9}{a.comparisons:,.0f} → {b.comparisons:,.0f} comparisons per row"
             )
         lines.append(f"{'quality':<9}{self._quality()}")
-        lines.append(f"{'done':<9}{self.done}")
+        lines.append(f"{'method':<9}{self.done}")
         if self.curve is not None:
             lines.append(f"{'next':<9}{self._next()}")
         return "\n".join(line[:90] for line in lines)
 
     def _quality(self) -> str:
         if self.curve is None:
-            return "not estimated; pass held-out rows to report(X_test, y_test)"
+            return "not estimated; measure it with report(X_test, y_test)"
         if self.kept_whole and np.isclose(self.ratio, 1.0):
-            return "as the whole ensemble's: no smaller model was within the tolerance"
-        low, high = self.interval
-        return (
-            f"expected {self.curve.score} {_change(self.ratio)} ({low - 1:+.1%} to {high - 1:+.1%})"
-        )
+            return "unchanged: no smaller model was within the tolerance"
+        low, high = (f"{end - 1.0:+.1%}" for end in self.interval)
+        change = f"{self.curve.score} {self.ratio - 1.0:+.1%}"
+        return f"{change} expected on new rows (95% interval {low} to {high})"
 
     def _next(self) -> str:
         if self.tolerance is None:
-            return "a larger budget for better, path_ for every size"
+            return "a larger budget for better quality; path_ has all sizes"
         limit = "max_nodes" if self.noun == "trees" else "max_estimators"
-        return f"a larger tolerance for smaller, {limit} for a fixed size"
+        return f"a larger tolerance or {limit} for a smaller model; path_ has all sizes"
 
 
-def _change(ratio: float) -> str:
-    change = abs(ratio - 1.0)
-    if change < 5e-4:
-        return "as the whole ensemble's"
-    return f"{change:.1%} {'below' if ratio < 1.0 else 'above'} the whole ensemble's"
+def in_bytes(n: float) -> str:
+    """A size with its unit.
 
-
-def _bytes(n: int) -> str:
-    value = float(n)
-    for unit in ("bytes", "kB", "MB"):
-        if value < 1000.0:
-            return f"{value:.3g} {unit}" if unit != "bytes" else f"{n} bytes"
-        value /= 1000.0
-    return f"{value:.3g} GB"
+    Examples
+    --------
+    >>> in_bytes(870), in_bytes(48_231), in_bytes(17_500_000)
+    ('870 bytes', '48.2 kB', '17.5 MB')
+    """
+    value, unit = float(n), "bytes"
+    for larger in ("kB", "MB", "GB"):
+        if value < 999.5:
+            break
+        value, unit = value / 1000.0, larger
+    return f"{value:.0f} {unit}" if value >= 100.0 or unit == "bytes" else f"{value:.3g} {unit}"

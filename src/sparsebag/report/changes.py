@@ -51,9 +51,9 @@ class ScoreChange:
 
     @property
     def verdict(self) -> str:
-        """Better, worse, or no clear difference: zero is inside the interval."""
+        """Better, worse, or no clear change: zero is inside the interval."""
         if self.low <= 0.0 <= self.high:
-            return "no clear difference"
+            return "no clear change"
         return "better" if (self.high < 0.0) == self.lower_is_better else "worse"
 
     @property
@@ -64,7 +64,7 @@ class ScoreChange:
     @property
     def in_words(self) -> str:
         """The score before and after."""
-        return f"{self.name} {self.before:.4g} → {self.after:.4g}"
+        return f"{self.name} {shown(self.name, self.before)} → {shown(self.name, self.after)}"
 
     def as_dict(self) -> dict[str, float | str]:
         """The figures by name.
@@ -73,8 +73,21 @@ class ScoreChange:
         -------
         dict
         """
-        shown = {name: value for name, value in vars(self).items() if isinstance(value, float)}
-        return {**shown, "difference": self.difference, "verdict": self.verdict}
+        figures = {name: value for name, value in vars(self).items() if isinstance(value, float)}
+        return {**figures, "difference": self.difference, "verdict": self.verdict}
+
+
+def shown(name: str, score: float) -> str:
+    """A score as text: three digits, accuracy in percent.
+
+    Examples
+    --------
+    >>> shown("log-loss", 0.35141), shown("accuracy", 0.8458), shown("MSE", 3556.2)
+    ('0.351', '84.6%', '3,556')
+    """
+    if name == "accuracy":
+        return f"{score:.1%}"
+    return f"{score:.3g}" if abs(score) < 100.0 else f"{score:,.0f}"
 
 
 def scores(target: np.ndarray, said: np.ndarray) -> dict[str, float]:

@@ -194,8 +194,8 @@ def _cautions(
     ratio = 1.0 if curve is None else float(curve.ratio_calibrated[selection.position])
     if curve is not None and tolerance is not None and ratio > 1.0 + tolerance:
         found.append(
-            f"The expected {curve.score} is more than {tolerance:.1%} above the whole ensemble's: "
-            "the budget allows nothing within the tolerance."
+            f"The expected {curve.score} is more than {tolerance:.1%} above the full ensemble's: "
+            "no model within the budget is within the tolerance."
         )
     if is_unverified:
         found.append(

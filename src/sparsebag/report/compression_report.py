@@ -10,7 +10,7 @@ from typing import Any
 
 from sparsebag.deploy.from_members import COLLAPSED
 from sparsebag.deploy.whole_file import write_whole
-from sparsebag.judge.selection import Selection
+from sparsebag.judge.selection import Selection, in_bytes
 from sparsebag.report.changes import PredictionChanges, ScoreChange
 from sparsebag.report.metrics import ReliabilityCurve
 
@@ -113,16 +113,16 @@ class CompressionReport:
         >>> rows = {"full": {"members": 100.0, "pickled (kB)": 2000.0},
         ...         "sparsebag": {"members": 9.0, "file (kB)": 20.0}}
         >>> CompressionReport(rows, n_rows=0).sentence()
-        '9 of 100 members kept: 20.0 kB in place of 2.0 MB.'
+        '9 of 100 members kept: 2 MB → 20 kB.'
         """
         full, small = list(self.rows.values())[:2]
         chosen, told = self.selection, []
         if FILE in small and PICKLED in full:
-            told.append(f"{_bytes(small[FILE])} in place of {_bytes(full[PICKLED])}")
+            told.append(f"{in_bytes(1000 * full[PICKLED])} → {in_bytes(1000 * small[FILE])}")
         if SPEED in full:
             told.append(
-                f"{_times(full[SPEED], small[SPEED])} times as fast "
-                f"({_times(full[COMPILED], small[COMPILED])} times the ensemble compiled)"
+                f"{_times(full[SPEED], small[SPEED])}x faster "
+                f"({_times(full[COMPILED], small[COMPILED])}x against the full ensemble compiled)"
             )
         if self.changes:
             shown = [f"{c.in_words} ({c.verdict})" for c in self.changes if c.is_main]
@@ -243,10 +243,6 @@ def change_cells(change: ScoreChange) -> list[str]:
 def _times(before: float, after: float) -> str:
     ratio = before / max(after, 1e-9)
     return f"{ratio:.2g}" if ratio < 10 else f"{ratio:,.0f}"
-
-
-def _bytes(kilobytes: float) -> str:
-    return f"{kilobytes / 1e3:,.1f} MB" if kilobytes >= 1e3 else f"{kilobytes:.1f} kB"
 
 
 def _aligned(lines: list[list[str]]) -> str:

@@ -14,9 +14,14 @@ from typing import Any
 import numpy as np
 
 from sparsebag.judge.curve import RiskCurve
+from sparsebag.judge.selection import in_bytes
 from sparsebag.report import svg
+from sparsebag.report.changes import shown
 from sparsebag.report.compression_report import (
+    FILE,
+    PICKLED,
     RANDOM_DRAWS,
+    SPEED,
     CompressionReport,
     change_cells,
     figure,
@@ -53,10 +58,9 @@ def render(report: CompressionReport, *, in_notebook: bool = False) -> str:
         report=report,
         in_notebook=in_notebook,
         RANDOM_DRAWS=RANDOM_DRAWS,
+        tiles=at_a_glance(report),
         cells=[[name, *map(figure, row, row.values())] for name, row in report.rows.items()],
-        changes=[
-            [c.name, f"{c.before:.4g}", f"{c.after:.4g}", *change_cells(c)] for c in report.changes
-        ],
+        changes=[[c.name, *change_cells(c)] for c in report.changes],
         charts={
             "curve": None if curve is None else svg.curve_chart(curve, kept, prefix),
             "reliability": None if binned is None else svg.reliability_chart(*binned, prefix),
@@ -68,6 +72,20 @@ def render(report: CompressionReport, *, in_notebook: bool = False) -> str:
         policy=_policy(style, script),
     )
     return page.strip()
+
+
+def at_a_glance(report: CompressionReport) -> list[tuple[str, str, str]]:
+    """Name, before and after of the five figures at the top of the page."""
+    full, small = list(report.rows.values())[:2]
+    found = []
+    if PICKLED in full and FILE in small:
+        found.append(("file", in_bytes(1000 * full[PICKLED]), in_bytes(1000 * small[FILE])))
+    size = "nodes" if "nodes" in full else "members"
+    found.append((size, figure(size, full[size]), figure(size, small[size])))
+    if SPEED in full:  # milliseconds for a thousand rows are microseconds for one
+        found.append(("time per row", f"{full[SPEED]:,.3g} µs", f"{small[SPEED]:,.3g} µs"))
+    main = [change for change in report.changes if change.is_main]
+    return found + [(c.name, shown(c.name, c.before), shown(c.name, c.after)) for c in main]
 
 
 def slider_points(curve: RiskCurve, kept: int) -> list[dict[str, str]]:
@@ -92,7 +110,7 @@ def slider_points(curve: RiskCurve, kept: int) -> list[dict[str, str]]:
         point["words"] = (
             f"{point['share']} of the ensemble: {f'{nodes:,} nodes, ' if nodes else ''}{members:,} "
             f"member{'' if members == 1 else 's'}, expected {curve.score} {point['risk']}, "
-            f"{point['ratio']} times the whole ensemble's ({point['change']})"
+            f"{point['ratio']} times the full ensemble's ({point['change']})"
         )
         points.append(point)
     return points

@@ -33,7 +33,7 @@ HIGHEST_RATIO = 2.0
 
 
 def curve_chart(curve: RiskCurve, kept: int, prefix: str = "sb") -> str:
-    """Expected loss over the whole ensemble's against size, the kept size marked.
+    """Expected loss over the full ensemble's against size, the kept size marked.
 
     The marker of class ``sb-marker`` carries the coordinates of every size for the slider.
     """
@@ -67,15 +67,17 @@ def curve_chart(curve: RiskCurve, kept: int, prefix: str = "sb") -> str:
         f"{prefix}-curve",
         f"Expected {curve.score} against size",
         f"Kept: {x[kept]:,.0f} of {x[-1]:,.0f} {chart.x.label}, expected {curve.score} "
-        f"{ratio[kept]:.3f} ± {error[kept]:.3f} times the whole ensemble's. The shaded band is one "
+        f"{ratio[kept]:.3f} ± {error[kept]:.3f} times the full ensemble's. The shaded band is one "
         "standard error.",
     )
 
 
 def reliability_chart(before: ReliabilityCurve, after: ReliabilityCurve, prefix: str = "sb") -> str:
     """How often predictions come true against how sure they are, before and after."""
-    chart = Chart(Axis("stated confidence", 0.0, 1.0), Axis("share that is right", 0.0, 1.0))
-    chart.line([0.0, 1.0], [0.0, 1.0], DIAGONAL, DASHED)
+    least = min(float(np.min(v)) for c in (before, after) for v in (c.confidence, c.accuracy))
+    low = max(math.floor(10.0 * least - 1.0) / 10.0, 0.0)  # where predictions are
+    chart = Chart(Axis("predicted probability", low, 1.0), Axis("share correct", low, 1.0))
+    chart.line([low, 1.0], [low, 1.0], DIAGONAL, DASHED)
     for curve, colour in ((before, BEFORE), (after, AFTER)):
         chart.line(curve.confidence, curve.accuracy, colour, FAINT)
         for x, y, n in zip(curve.confidence, curve.accuracy, curve.count, strict=True):
@@ -85,9 +87,9 @@ def reliability_chart(before: ReliabilityCurve, after: ReliabilityCurve, prefix:
     return chart.svg(
         f"{prefix}-reliability",
         "Reliability diagram",
-        "A calibrated model lies on the diagonal: of predictions stated with confidence p, p are "
-        "right. Above it a model is too unsure, below it too sure. Larger points hold more rows; "
-        "the thin bars are 95 % intervals of the share. Open squares: the full ensemble; filled "
+        "A calibrated model lies on the diagonal: of predictions with probability p, a share p is "
+        "correct. Above it a model is underconfident, below it overconfident. Larger points hold "
+        "more rows; the thin bars are 95 % intervals. Open squares: the full ensemble; filled "
         "discs: sparsebag. The table of bins has the figures.",
     )
 

@@ -38,7 +38,7 @@ def select_solver(objective: Objective) -> SolverChoice:
        loss on columns that do not fit the memory allowed, or a sample there of fewer than 16 rows
        a member, which says too little of the rest. Newton's steps take 15 to 20 passes.
     2. The loss has no second derivative: ``projected_gradient``.
-    3. No prior mass, and rows can lose their last voter: ``active_set``, whose path over the
+    3. No prior mass, and a row can lose its last member: ``active_set``, whose path over the
        prior mass is the only one of ours that does not stall there.
     4. Held-out evidence (no mask): ``active_set``; mixture weights are ill-conditioned.
     5. A regression loss on up to 300 members: ``active_set``; their errors differ in size by so
@@ -77,7 +77,7 @@ def select_solver(objective: Objective) -> SolverChoice:
     if "hessian" not in objective.provides:
         return SolverChoice("projected_gradient", "the loss has no second derivative")
     if not objective.is_well_posed:
-        return SolverChoice("active_set", "without prior mass rows can lose their last voter")
+        return SolverChoice("active_set", "without prior mass a row can lose its last member")
     if not objective.has_mask:
         return SolverChoice("active_set", "held-out votes make an ill-conditioned mixture problem")
     if suits_active_set(objective):

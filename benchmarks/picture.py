@@ -1,0 +1,184 @@
+"""The README's picture and figures, from the rows of `benchmarks.quality`.
+
+    python -m benchmarks.picture
+
+Draws docs/pictures/size_against_loss.svg and rewrites what stands between the markers of
+README.md. Nothing is measured here: rerun it after ``make bench-quality`` or ``bench-latency``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from benchmarks.quality_summary import ratios, read
+from sparsebag.judge.selection import in_bytes
+from sparsebag.report.svg import AFTER, BEFORE, Axis, Chart
+
+ROOT = Path(__file__).parent.parent
+RESULTS = ROOT / "benchmarks" / "results"
+README = ROOT / "README.md"
+PICTURE = ROOT / "docs" / "pictures" / "size_against_loss.svg"
+KEY = ("dataset", "ensemble", "seed", "method")
+SHOWN = {
+    "adult": "Adult (income)",
+    "bike_sharing": "Bike sharing",
+    "california_housing": "California housing",
+    "covertype_15k": "Covertype",
+    "spambase": "Spambase",
+}
+"""Well-known data sets of the suite, chosen by hand; the picture has all of them."""
+PAPER = '<rect width="100%" height="100%" rx="8" fill="#fff"/>'
+"""Behind the chart: a page may be dark where the reader's browser is not."""
+LABEL = 'text-anchor="middle" style="font-weight:600;stroke:#fff;stroke-width:4;paint-order:stroke"'
+
+
+def results() -> Any:
+    """Rows of every forest, bag, split and method."""
+    table = read(sorted(RESULTS.glob("quality_*_of_2.csv")), KEY, "")
+    return table[table["status"] == "ok"]
+
+
+def means(table: Any) -> Any:
+    """Of the whole forest and of what the default makes of it, means over splits."""
+    kept = table[(table["ensemble"] == "forest") & table["method"].isin(["whole", "default"])]
+    figures = ["file_bytes", "n_nodes", "score", "accuracy"]
+    return kept.groupby(["dataset", "method"])[figures].mean().unstack("method")
+
+
+def expectations(table: Any) -> str:
+    """What the default does to five forests, a line each."""
+    found = means(table)
+    lines = ["| 100 trees | file | nodes | log-loss or MSE | accuracy |", "|---|---|---|---|---|"]
+    for name, title in SHOWN.items():
+        row = found.loc[name]
+        pair = partial(_pair, row)
+        accuracy = row[("accuracy", "whole")] == row[("accuracy", "whole")]
+        cells = [
+            pair("file_bytes", in_bytes),
+            pair("n_nodes", lambda n: f"{n:,.0f}"),
+            pair("score", lambda loss: f"{loss:,.0f}" if loss > 100 else f"{loss:.3f}"),
+            pair("accuracy", lambda share: f"{share:.1%}") if accuracy else "–",
+        ]
+        lines.append(f"| {title} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def _pair(row: Any, figure: str, shown: Callable[[float], str]) -> str:
+    return f"{shown(row[(figure, 'whole')])} → {shown(row[(figure, 'default')])}"
+
+
+def summary(table: Any) -> str:
+    """What the default does to all ensembles, and where its gain comes from."""
+    rows = table[table["method"] == "default"]
+    file = (rows["file_bytes"] / rows["whole_bytes"]).median()
+    ratio = ratios(table, "default", "whole")
+    alone = ratios(table, "whole temperature", "whole")
+    return (
+        f"Over {ratio.index.get_level_values('dataset').nunique()} data sets, forests and bags, "
+        f"the median file is {file:.1%} of the pickle. The loss is {1 - ratio.median():.0%} lower "
+        f"(median), and at most 1% higher on {(ratio <= 1.01).mean():.0%} of them.\nMuch of the "
+        f"gain is calibration: a temperature alone lowers the loss by {1 - alone.median():.0%}."
+    )
+
+
+def speed() -> str:
+    """One row by scikit-learn and compiled, from the results of `benchmarks.latency`."""
+    text = (RESULTS / "latency.txt").read_text(encoding="utf-8")
+    one_row = text[text.index("1 row, one thread") :]
+
+    def median(engine: str) -> float:
+        found = re.search(rf"^  {re.escape(engine)} +\S+ +\S+ +([\d,.]+)", one_row, re.MULTILINE)
+        assert found is not None, engine
+        return float(found[1].replace(",", ""))
+
+    slow, whole = median("scikit-learn forest, full (100)"), median("sparsebag, full (100)")
+    return (
+        f"One row of Spambase takes {slow / 1000:.1f} ms in scikit-learn's forest, and "
+        f"{whole:.1f} µs compiled, before pruning."
+    )
+
+
+def alternatives(table: Any) -> str:
+    """When something else is better, with figures."""
+    boosted = ratios(table, "lightgbm", "n5")
+    tuned = ratios(table, "tuned out-of-fold", "at tuned nodes")
+    return (
+        "- **You are free to train gradient boosting.** With 5% of the forest's nodes each, "
+        f"LightGBM had the lower loss on {(boosted < 1).mean():.0%} of the ensembles: compare.\n"
+        "- **You are free to tune a small forest.** Twenty tuned, calibrated trees had the lower "
+        f"loss on {(tuned < 1).mean():.0%} of the ensembles, sparsebag having as many nodes."
+    )
+
+
+def picture(table: Any) -> str:
+    """Size against loss as SVG: every forest before and after, five of them with their names."""
+    found = means(table)
+    size, loss = found["file_bytes"] / 1000, found["score"]
+    ratio = loss["default"] / loss["whole"]
+    chart = Chart(
+        Axis("file size (kB)", 0.5, 1.2 * size["whole"].max(), is_log=True),
+        Axis("loss relative to the forest", ratio.min() - 0.03, max(ratio.max(), 1.0) + 0.07),
+        width=720.0,
+        height=380.0,
+    )
+    labels: list[str] = []
+    for name in found.index:
+        small, whole = size.loc[name, "default"], size.loc[name, "whole"]
+        faint = "" if name in SHOWN else ";stroke-opacity:.2;stroke-width:1"
+        chart.line([whole, small], [1.0, ratio[name]], AFTER, faint)
+        radius = 4.5 if name in SHOWN else 2.5
+        chart.dots([whole], [1.0], BEFORE, radius=radius, hollow=True)
+        chart.dots([small], [ratio[name]], AFTER, radius=radius)
+        if name in SHOWN:
+            place = f'x="{chart.left(small)}" y="{chart.top(ratio[name]) + 19}" {LABEL}'
+            labels.append(f"<text {place}>{SHOWN[name]}</text>")
+    chart.marks += labels
+    chart.marks.append(
+        f'<text x="{chart.left(1.1 * size["whole"].max())}" y="24" text-anchor="end" '
+        f'style="fill:{BEFORE};font-weight:600">forest of 100 trees</text>'
+        f'<text x="{chart.left(0.6)}" y="24" style="fill:{AFTER};font-weight:600">compressed</text>'
+    )
+    text = chart.svg(
+        "size-against-loss",
+        "Size against loss, before and after",
+        f"Log-loss or squared error on test rows of {len(found)} forests and of what "
+        "sparsebag.compress makes of them by default, over the forest's, against the file's size.",
+    )
+    return text.replace("<svg ", '<svg xmlns="http://www.w3.org/2000/svg" ', 1).replace(
+        "</desc>", "</desc>" + PAPER, 1
+    )
+
+
+def with_figures(readme: str, table: Any) -> str:
+    """The README with what its markers name written anew."""
+    parts = {
+        "expectations": expectations(table),
+        "summary": f"{summary(table)}\n{speed()}",
+        "alternatives": alternatives(table),
+    }
+    for name, text in parts.items():
+        begin = f"<!-- {name}: python -m benchmarks.picture -->\n"
+        pattern = rf"{re.escape(begin)}.*?<!-- end -->"
+        readme, n = re.subn(
+            pattern, lambda _, t=text, b=begin: f"{b}{t}\n<!-- end -->", readme, flags=re.DOTALL
+        )
+        assert n == 1, f"README.md has {n} markers {begin!r}"
+    return readme
+
+
+def main() -> None:
+    """Write the picture and the README's figures."""
+    table = results()
+    PICTURE.write_text(picture(table) + "\n", encoding="utf-8")
+    text = with_figures(README.read_text(encoding="utf-8"), table)
+    README.write_text(text, encoding="utf-8")
+    print(f"{expectations(table)}\n\n{summary(table)}\n{speed()}\n\n{alternatives(table)}")
+    print(f"\n{PICTURE.relative_to(ROOT)} and {README.name} written")
+
+
+if __name__ == "__main__":
+    main()
