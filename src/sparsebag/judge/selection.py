@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from sparsebag.judge.curve import RiskCurve
+from sparsebag.judge.curve import NO_RATIO, RiskCurve
 
 SKLEARN_NODE = 64
 """Bytes of a node of a scikit-learn tree, its values aside."""
@@ -85,7 +85,9 @@ class Selection:
         a, b = self.before, self.after
         lines = [f"{self.noun:<9}{a.members:,} → {b.members:,}"]
         if b.nodes:
-            lines.append(f"{'nodes':<9}{a.nodes:,} → {b.nodes:,} ({100 * b.nodes / a.nodes:.2g}%)")
+            kept = 100.0 * b.nodes / a.nodes
+            share = f"{kept:.0f}%" if kept >= 10.0 else f"{kept:.2g}%"
+            lines.append(f"{'nodes':<9}{a.nodes:,} → {b.nodes:,} ({share})")
         was = f"{in_bytes(a.nbytes)} (pickle) → " if a.nbytes else ""
         lines.append(f"{'file':<9}{was}{in_bytes(b.nbytes)}")
         if b.comparisons:
@@ -101,8 +103,11 @@ class Selection:
     def _quality(self) -> str:
         if self.curve is None:
             return "not estimated; measure it with report(X_test, y_test)"
+        if self.ratio >= NO_RATIO:
+            return "the ensemble made no mistake on held-out rows: there is nothing to compare"
         if self.kept_whole and np.isclose(self.ratio, 1.0):
-            return "unchanged: no smaller model was within the tolerance"
+            is_smaller = self.tolerance is None or self.after.members < self.before.members
+            return "unchanged" if is_smaller else "unchanged: no smaller model within the tolerance"
         low, high = (f"{end - 1.0:+.1%}" for end in self.interval)
         change = f"{self.curve.score} {self.ratio - 1.0:+.1%}"
         return f"{change} expected on new rows (95% interval {low} to {high})"
@@ -111,6 +116,9 @@ class Selection:
         if self.tolerance is None:
             return "a larger budget for better quality; path_ has all sizes"
         limit = "max_nodes" if self.noun == "trees" else "max_estimators"
+        curve = self.curve
+        if curve is not None and curve.ratio_calibrated[self.position] > 1.0 + self.tolerance:
+            return "a larger budget: within this one the tolerance is not kept"
         return f"a larger tolerance or {limit} for a smaller model; path_ has all sizes"
 
 
