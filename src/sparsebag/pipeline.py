@@ -32,7 +32,7 @@ from sparsebag.local.fit import Localisation, fit_gate
 from sparsebag.progress import Progress
 from sparsebag.settings import Settings
 from sparsebag.solvers.base import Solution
-from sparsebag.student.student import Student, students
+from sparsebag.student.student import Student, are_scores, students
 from sparsebag.student.teacher import Lesson, Recipe, Teacher, recipes_for
 
 SHARE_WITHOUT_REHEARSAL = 0.1
@@ -159,6 +159,7 @@ def _teach(
             np.append(SHARES, limit.share) if is_smaller else SHARES,
             folds=None if settings.rehearsal == "auto" else int(settings.rehearsal),
             most_trees=limit.trees,
+            scores=isinstance(settings.calibration, str),
             n_jobs=settings.n_jobs,
             n_threads=settings.n_threads,
             progress=progress,
@@ -179,11 +180,18 @@ def _teach(
             proba = finished_votes(teacher.oob_vote, max(settings.floor, LEAST_FLOOR))
             labels = rows.target.argmax(axis=1)
             calibration = fit_calibration(settings.calibration, proba, labels, rows.weight)
+        rehearsed = share
     else:
-        recipe, calibration = judged.nearest(share)
-    sizes = np.append(SHARES[share < SHARES], share)
-    student, kept = _student(
-        teacher.lesson(recipe), sizes, limit.trees, pool, settings, calibration
+        recipe, calibration, rehearsed = judged.nearest(share)
+    can_read = calibration is not None and isinstance(settings.calibration, str)
+    student, kept, calibration = _student(
+        teacher.lesson(recipe),
+        np.append(SHARES[share < SHARES], share),
+        limit.trees,
+        pool,
+        settings,
+        calibration,
+        scores=can_read and are_scores(rehearsed, len(pool.members)),
     )
     curve, position = None, 0
     if judged is not None:
@@ -228,17 +236,27 @@ def _student(
     pool: MemberPool,
     settings: Settings,
     calibration: Calibration | None,
-) -> tuple[Student, MemberPool]:
-    """The student of the last share, made smaller until its file fits into the budget."""
+    *,
+    scores: bool,
+) -> tuple[Student, MemberPool, Calibration | None]:
+    """The student of the last share, made smaller until its file fits into the budget.
+
+    Its trees as members, and the calibration that reads their votes.
+    """
     allowed = share * sum(_nodes(member) for member in pool.members)
     most_bytes = settings.budget.max_bytes
 
-    def made(allowed: np.ndarray) -> tuple[Student, MemberPool]:
+    def made(allowed: np.ndarray) -> tuple[Student, MemberPool, Calibration | None]:
         *_, student = students(lesson, allowed, most_trees)
+        student = student.scored(lesson) if scores else student
         kept = replace(pool.keep(np.arange(0)), members=student.members(pool, lesson))
-        return student, kept
+        if calibration is None or student.scale is None:
+            return student, kept, calibration
+        found = calibration.calibrator
+        known = found if isinstance(found, Temperature) else Temperature(1.0)
+        return student, kept, replace(calibration, calibrator=replace(known, scale=student.scale))
 
-    def nbytes(kept: MemberPool) -> int:
+    def nbytes(kept: MemberPool, calibration: Calibration | None) -> int:
         calibrator = None if calibration is None else calibration.calibrator
         equal = np.full(len(kept.members), 1.0 / len(kept.members))
         return _named(compile_members(kept, equal, settings.floor, calibrator), pool).file_bytes
@@ -247,9 +265,9 @@ def _student(
     if most_bytes is None:
         return found
     one_leaf = made(np.append(allowed, 1.0))
-    least = nbytes(one_leaf[1])
+    least = nbytes(*one_leaf[1:])
     for _ in range(BYTES_TRIES):
-        mine = nbytes(found[1])
+        mine = nbytes(*found[1:])
         if mine <= most_bytes:
             return found
         if most_bytes <= least:

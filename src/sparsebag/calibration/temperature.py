@@ -41,6 +41,9 @@ class Temperature:
         Below one sharpens, above one softens.
     share : float, default 0
         Of the uniform distribution in the result.
+    scale : float, default 0
+        Where the votes stand for scores: these are the votes times the scale, and no logarithms
+        are taken.
 
     Examples
     --------
@@ -52,6 +55,7 @@ class Temperature:
 
     temperature: float
     share: float = 0.0
+    scale: float = 0.0
     kind: ClassVar[str] = "temperature"
 
     def __post_init__(self) -> None:
@@ -59,15 +63,18 @@ class Temperature:
             raise ValueError(f"a temperature must be above 0 and finite, not {self.temperature}.")
         if not 0.0 <= self.share < 1.0:
             raise ValueError(f"a share must be at least 0 and below 1, not {self.share}.")
+        if not (np.isfinite(self.scale) and self.scale >= 0.0):
+            raise ValueError(f"a scale must be at least 0 and finite, not {self.scale}.")
 
     @property
     def params(self) -> Params:
-        """Temperature and share, as arrays of one."""
-        return {"temperature": np.array([self.temperature]), "share": np.array([self.share])}
+        """Temperature, share and scale, as arrays of one."""
+        return {name: np.array([value]) for name, value in vars(self).items()}
 
     def transform(self, proba: np.ndarray) -> np.ndarray:
-        """(1 - share) softmax(log(p) / temperature) + share / C."""
-        tempered = softmax_rows(logarithm(proba) / self.temperature)
+        """(1 - share) softmax(scores / temperature) + share / C."""
+        scores = self.scale * proba if self.scale else logarithm(proba)
+        tempered = softmax_rows(scores / self.temperature)
         if self.share == 0.0:
             return tempered
         return np.asarray((1.0 - self.share) * tempered + self.share / proba.shape[1])

@@ -57,6 +57,7 @@ using Out = nb::ndarray<double, nb::ndim<N>, nb::c_contig, nb::device::cpu>;
 struct Finish {
     bool vote = false;
     double floor = 0.0, inverse_temperature = 1.0, share = 0.0;
+    double scale = 0.0;  // of votes that are scores; else their logarithms are read
 
     void operator()(double *p, std::size_t n_classes) const {
         if (!vote) return;
@@ -67,7 +68,7 @@ struct Finish {
             total += p[c];
         }
         for (std::size_t c = 0; c < n_classes; ++c) p[c] /= total;
-        if (inverse_temperature != 1.0) temper(p, n_classes);
+        if (inverse_temperature != 1.0 || scale > 0.0) temper(p, n_classes);
         if (share == 0.0) return;
         const double uniform = share / static_cast<double>(n_classes);
         for (std::size_t c = 0; c < n_classes; ++c) p[c] = (1.0 - share) * p[c] + uniform;
@@ -93,7 +94,7 @@ struct Finish {
     void temper(double *p, std::size_t n_classes) const {
         double top = -std::numeric_limits<double>::infinity();
         for (std::size_t c = 0; c < n_classes; ++c) {
-            p[c] = std::log(p[c]) * inverse_temperature;
+            p[c] = (scale > 0.0 ? scale * p[c] : std::log(p[c])) * inverse_temperature;
             top = std::max(top, p[c]);
         }
         double total = 0.0;
@@ -164,13 +165,13 @@ class Forest {
     template <typename T>
     void predict(Strided<T, 2> X, std::optional<Strided<double, 2>> weights, Out<2> out,
                  std::size_t n_threads, bool allow_nan, bool vote, double floor,
-                 double inverse_temperature, double share) {
+                 double inverse_temperature, double share, double scale) {
         const std::size_t n = X.shape(0);
         check(X.shape(1) == n_features_, "X has the wrong number of columns");
         check(out.shape(0) == n && out.shape(1) == n_outputs(), "out has the wrong shape");
         check(!weights || (weights->shape(0) == n && weights->shape(1) == roots_.size()),
               "weights have the wrong shape");
-        const Finish finish{vote, floor, inverse_temperature, share};
+        const Finish finish{vote, floor, inverse_temperature, share, scale};
         const Rows<T> rows{X.data(), X.stride(0), X.stride(1), n};
         Special special;
         {
@@ -188,7 +189,7 @@ class Forest {
     // One row, with the GIL held: releasing it costs more than the walk.
     template <typename T>
     void predict_one(Strided<T, 1> x, Out<1> out, bool allow_nan, bool vote, double floor,
-                     double inverse_temperature, double share) {
+                     double inverse_temperature, double share, double scale) {
         check_width(x.shape(0));
         check(out.shape(0) == n_outputs(), "out has the wrong shape");
         thread_local Keys keys;
@@ -201,7 +202,7 @@ class Forest {
         const Layout *layout = special.nan ? &layout_for_missing() : &layout_;
         leaves.resize(roots_.size());
         one_row(*layout, keys.row(0), leaves.data(), out.data(), 0, InLeaves{total_});
-        Finish{vote, floor, inverse_temperature, share}(out.data(), n_outputs());
+        Finish{vote, floor, inverse_temperature, share, scale}(out.data(), n_outputs());
     }
 
   private:
@@ -443,8 +444,8 @@ class Forest {
     }
 };
 
-void finish_votes(Out<2> scores, double floor, double inverse_temperature, double share) {
-    const Finish finish{true, floor, inverse_temperature, share};
+void finish_votes(Out<2> scores, double floor, double inverse_temperature, double share, double scale) {
+    const Finish finish{true, floor, inverse_temperature, share, scale};
     for (std::size_t i = 0; i < scores.shape(0); ++i)
         finish(scores.data() + i * scores.shape(1), scores.shape(1));
 }
@@ -477,14 +478,14 @@ NB_MODULE(_forest, m) {
              exact, exact, exact, exact, exact, exact, plain, plain, plain)
         .def_prop_ro("nbytes", &Forest::nbytes)
         .def("predict", &Forest::predict<float>, exact, exact, exact, plain, plain, plain, plain,
-             plain, plain)
+             plain, plain, plain)
         .def("predict", &Forest::predict<double>, exact, exact, exact, plain, plain, plain, plain,
-             plain, plain)
+             plain, plain, plain)
         .def("predict_one", &Forest::predict_one<double>, exact, exact, plain, plain, plain, plain,
-             plain)
+             plain, plain)
         .def("predict_one", &Forest::predict_one<float>, exact, exact, plain, plain, plain, plain,
-             plain);
-    m.def("finish_votes", &finish_votes, exact, plain, plain, plain);
+             plain, plain);
+    m.def("finish_votes", &finish_votes, exact, plain, plain, plain, plain);
     // For tests: every way to compare must give the same bits.
     m.def("instruction_sets", &instruction_sets);
     m.def("use_instructions", &use_instructions, plain);

@@ -27,6 +27,7 @@ class Forest:
         floor: float,
         inverse_temperature: float,
         share: float,
+        scale: float,
         /,
     ) -> None: ...
     def predict_one(
@@ -38,11 +39,12 @@ class Forest:
         floor: float,
         inverse_temperature: float,
         share: float,
+        scale: float,
         /,
     ) -> None: ...
 
 def finish_votes(
-    scores: ndarray, floor: float, inverse_temperature: float, share: float, /
+    scores: ndarray, floor: float, inverse_temperature: float, share: float, scale: float, /
 ) -> None: ...
 def instruction_sets() -> list[str]: ...
 def use_instructions(name: str, /) -> None: ...

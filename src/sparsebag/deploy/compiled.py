@@ -123,10 +123,11 @@ class CompiledEnsemble:
         # Once, for serving: looking it up took a tenth of a row's time.
         alone = self.groups[0] if len(self.groups) == 1 else None
         object.__setattr__(self, "_trees", alone if isinstance(alone, FlatTrees) else None)
-        inverse, share = 1.0, 0.0
+        inverse, share, scale = 1.0, 0.0, 0.0
         if isinstance(self.calibrator, Temperature):
             inverse, share = 1.0 / self.calibrator.temperature, self.calibrator.share
-        voted = (True, self.floor, inverse, share)
+            scale = self.calibrator.scale
+        voted = (True, self.floor, inverse, share, scale)
         object.__setattr__(self, "_finish", RAW if self.classes is None else voted)
         if self.gate is not None:
             self._check_gate(self.gate)

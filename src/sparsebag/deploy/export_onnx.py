@@ -300,8 +300,10 @@ def _normalised(graph: Graph, p: str) -> str:
 
 
 def _temperature_nodes(graph: Graph, p: str, calibrator: Calibrator, n_classes: int) -> str:
-    inverse = graph.constant(1.0 / float(calibrator.params["temperature"][0]))
-    p = graph.add("Softmax", graph.add("Mul", graph.add("Log", p), inverse), axis=1)
+    scale = float(calibrator.params["scale"][0])
+    factor = graph.constant((scale or 1.0) / float(calibrator.params["temperature"][0]))
+    p = p if scale else graph.add("Log", p)
+    p = graph.add("Softmax", graph.add("Mul", p, factor), axis=1)
     share = float(calibrator.params["share"][0])
     if share == 0.0:
         return p

@@ -260,7 +260,7 @@ def _without_some_class(name: str) -> NotExportable:
 
 def _calibrated(ensemble: Any, model: CompiledEnsemble, *, clip: bool) -> Any:
     calibrator = model.calibrator
-    power, share = 1.0, 0.0
+    power, share, scale = 1.0, 0.0, 0.0
     if calibrator is not None:
         if calibrator.kind != Temperature.kind:
             raise NotExportable(
@@ -268,8 +268,8 @@ def _calibrated(ensemble: Any, model: CompiledEnsemble, *, clip: bool) -> Any:
                 f"{Temperature.kind}."
             )
         power = 1.0 / float(calibrator.params["temperature"][0])
-        share = float(calibrator.params["share"][0])
-    final, numbers = _tempered(model, power, clip), np.arange(model.n_outputs)
+        share, scale = (float(calibrator.params[name][0]) for name in ("share", "scale"))
+    final, numbers = _tempered(model, power, clip, scale), np.arange(model.n_outputs)
     out = StackingClassifier([("vote", FrozenEstimator(ensemble))], cv="prefit")
     out.estimators_, out.stack_method_ = [ensemble], ["predict_proba"]
     out.named_estimators_ = Bunch(vote=ensemble)
@@ -280,10 +280,17 @@ def _calibrated(ensemble: Any, model: CompiledEnsemble, *, clip: bool) -> Any:
     return out
 
 
-def _tempered(model: CompiledEnsemble, power: float, clip: bool) -> Any:
-    """softmax(power * log(vote)) of a vote; of two classes, of the second one's share."""
+def _tempered(model: CompiledEnsemble, power: float, clip: bool, scale: float) -> Any:
+    """softmax(power * log(vote)) of a vote; of two classes, of the second one's share.
+
+    Votes that are scores, times ``scale``, are read without a logarithm.
+    """
     n, floor, steps = model.n_outputs, model.floor, []
-    if n == 2:
+    offset = 0.0
+    if scale:
+        power *= scale if n > 2 else 2.0 * scale
+        offset = 0.0 if n > 2 else -power / 2.0
+    elif n == 2:
         if clip or not floor:  # it is in the leaves: (1 - f) clip(p) + f/2 = clip((1 - f) p + f/2)
             steps.append(_clipped(floor / 2, 1.0 - floor / 2))
         steps.append(FunctionTransformer(logit))
@@ -302,7 +309,7 @@ def _tempered(model: CompiledEnsemble, power: float, clip: bool) -> Any:
     final = LogisticRegression()
     final.classes_, final.n_features_in_ = np.arange(n), 1 if n == 2 else n
     final.coef_ = power * np.eye(final.n_features_in_)
-    final.intercept_ = np.zeros(final.n_features_in_)
+    final.intercept_ = np.full(final.n_features_in_, offset)
     return make_pipeline(*steps, final)
 
 

@@ -10,10 +10,10 @@ import numpy as np
 
 from sparsebag.deploy._forest import Forest
 
-Finish = tuple[bool, float, float, float]
-"""Whether sums become probabilities; then the floor, the inverse temperature, and the calibrator's
-share of the uniform distribution."""
-RAW: Finish = (False, 0.0, 1.0, 0.0)
+Finish = tuple[bool, float, float, float, float]
+"""Whether sums become probabilities; then the floor, the inverse temperature, the calibrator's
+share of the uniform distribution, and its scale."""
+RAW: Finish = (False, 0.0, 1.0, 0.0, 0.0)
 SPARSE_BLOCK_BYTES = 2**25
 """Sparse rows are made dense this much at a time."""
 UNSIGNED = ("|u1", "<u2", "<i4")

@@ -104,10 +104,10 @@ class Judged:
     recipe: tuple[Recipe, ...]
     calibration: tuple[Calibration | None, ...]
 
-    def nearest(self, share: float) -> tuple[Recipe, Calibration | None]:
-        """Recipe and calibration of the rehearsed size that is nearest."""
+    def nearest(self, share: float) -> tuple[Recipe, Calibration | None, float]:
+        """Recipe and calibration of the rehearsed size that is nearest, and that size."""
         size = int(np.argmin(np.abs(np.log(self.curve.share[:-1] / share))))
-        return self.recipe[size], self.calibration[size]
+        return self.recipe[size], self.calibration[size], float(self.curve.share[size])
 
 
 def judge_rehearsal(made: Rehearsal, calibration: Any, floor: float, n_members: int) -> Judged:

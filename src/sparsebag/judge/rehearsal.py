@@ -18,7 +18,7 @@ from sparsebag.evidence.from_ensemble import read_ensemble
 from sparsebag.evidence.members import MemberPool, take_rows
 from sparsebag.evidence.wrappers import Fold
 from sparsebag.progress import Progress
-from sparsebag.student.student import students, trees_for
+from sparsebag.student.student import are_scores, students, trees_for
 from sparsebag.student.teacher import MOST_TREES, Recipe, Teacher, recipes_for
 from sparsebag.student.trees import votes
 
@@ -109,6 +109,7 @@ def rehearse(
     *,
     folds: int | None = None,
     most_trees: int | None = None,
+    scores: bool = False,
     n_jobs: int | None = None,
     n_threads: int = 1,
     progress: Progress,
@@ -126,6 +127,8 @@ def rehearse(
         Parts of the rows, each held out once; default: four, or one split of many rows.
     most_trees : int, optional
         Of a student.
+    scores : bool, default False
+        Whether leaves of small students may be scores, which only a calibrator can read.
     n_jobs : int, optional
         Of the copies' fits.
     n_threads : int, default 1
@@ -150,7 +153,7 @@ def rehearse(
             if fold.targets:
                 train = replace(train, target=np.asarray(fold.y)[:, None])
         copy, columns = _copy(pool, train, n_trees, number, n_jobs)
-        split = _Split(copy, columns, train, test, len(pool.members))
+        split = _Split(copy, columns, train, test, len(pool.members), scores)
         part = _scored(split, share, recipes, most_trees, n_threads)
         if fold is not None and fold.targets:
             part = _on_users_scale(part, fold, np.asarray(pool.wrapping.y, dtype=float)[held])
@@ -191,6 +194,7 @@ class _Split:
     train: TrainingRows
     test: TrainingRows
     n_members: int
+    scores: bool
 
 
 @dataclass(frozen=True)
@@ -233,8 +237,11 @@ def _scored(
 
     by_recipe = []
     for recipe in recipes:
-        made = list(students(teacher.lesson(recipe), allowed, most_trees))
-        by_recipe.append(tuple(as_votes(student.vote(leaf)) for student in made))
+        lesson, said = teacher.lesson(recipe), []
+        for size, student in zip(share, students(lesson, allowed, most_trees), strict=True):
+            is_score = split.scores and are_scores(size, split.n_members)
+            said.append(as_votes((student.scored(lesson) if is_score else student).vote(leaf)))
+        by_recipe.append(tuple(said))
     value = teacher.table.value
     own = votes(leaf, value, n_threads) / n_trees
     variance = votes(leaf, value**2, n_threads) / n_trees - own**2

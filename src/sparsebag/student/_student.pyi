@@ -49,3 +49,13 @@ def backfit(
     value: ndarray,
     /,
 ) -> None: ...
+def fit_scores(
+    leaf: ndarray,
+    weight: ndarray,
+    offset: ndarray,
+    goal: ndarray,
+    ridge: float,
+    sweeps: int,
+    value: ndarray,
+    /,
+) -> None: ...

@@ -8,6 +8,10 @@ trees at once (cost-complexity pruning)::
 
 And the leaves that are left are fitted jointly, tree after tree, to the teacher's vote, with a
 ridge towards where they start.
+
+Small classifiers do better where their leaves add up to logarithms of odds: a few coarse leaves can
+then make a vote as sure as it should be. Their leaves are fitted once more, as such scores, by
+cross-entropy to the teacher's vote.
 """
 
 from __future__ import annotations
@@ -17,10 +21,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from scipy.special import expit
 
 from sparsebag.evidence.members import Member, MemberPool
-from sparsebag.student._student import add_up, backfit, prune
-from sparsebag.student.teacher import Lesson
+from sparsebag.student._student import add_up, backfit, fit_scores, prune
+from sparsebag.student.teacher import MOST_TREES, Lesson
 from sparsebag.student.trees import TreeTable, pruned_tree, votes
 
 NODES_A_TREE = 40
@@ -29,6 +34,10 @@ RIDGE = 12.0
 """Training rows' worth of a leaf's start in its fitted value."""
 SWEEPS = 6
 """Passes over the trees at each size; each starts from the size before."""
+SCORES_BELOW, SCORE_SWEEPS = 0.05, 3
+"""Share of the trees' nodes up to which leaves are scores, and passes over the trees for them."""
+SLOPE_ROWS, SLOPE_STEPS = 500, 6
+"""Rows, and Newton steps, that tell how steep scores start."""
 TINY_MASS = 1e-9
 """Of a leaf without rows, whose value then counts for nothing."""
 ROUNDING = 3e-4
@@ -56,6 +65,8 @@ class Student:
         Where a row is now that reached a leaf of the table; -1 in dropped trees.
     offset : int64 ndarray of shape (k + 1,)
         First node of each kept tree.
+    scale : float or None
+        Where leaves are scores: what shares of the vote are multiplied with to get them.
     """
 
     table: TreeTable
@@ -66,6 +77,7 @@ class Student:
     value: np.ndarray
     leaf_of: np.ndarray
     offset: np.ndarray
+    scale: float | None = None
 
     @property
     def n_nodes(self) -> int:
@@ -74,7 +86,8 @@ class Student:
 
     def vote(self, leaf: np.ndarray) -> np.ndarray:
         """What the student says of rows that the table has routed, shape (rows, columns)."""
-        return votes(self.leaf_of[leaf[self.trees]], self.value)
+        total = votes(self.leaf_of[leaf[self.trees]], self._shares())
+        return self._said(total / len(self.trees))
 
     def members(self, pool: MemberPool, lesson: Lesson) -> tuple[Member, ...]:
         """The kept trees as scikit-learn trees of equal weight, their leaves rounded.
@@ -154,26 +167,60 @@ class Student:
             value += (1.0 / len(self.trees) - value.sum(axis=1, keepdims=True)) / value.shape[1]
         return replace(self, value=value)
 
+    def scored(self, lesson: Lesson) -> Student:
+        """Leaves as scores, fitted by cross-entropy; numbers and monotonic trees stay as they are."""
+        if not lesson.is_vote or lesson.monotonic is not None:
+            return self
+        k, columns = len(self.trees), self.value.shape[1]
+        n_classes, leaf = max(2, columns), self.leaf_of[lesson.leaf[self.trees]]
+        slope = _slope(votes(leaf, self.value), lesson.goal, lesson.weight)
+        value = slope * (self.value - 1.0 / (n_classes * k))
+        how = (lesson.weight, self.offset, lesson.goal, RIDGE, SCORE_SWEEPS)
+        fit_scores(leaf, *how, value)
+        if columns > 1:  # what all classes gain alike changes nothing
+            value -= value.mean(axis=1, keepdims=True)
+        # Shares of a leaf must not fall below zero; half of a score for one class is against the
+        # other.
+        largest = np.abs(value).max() / 2.0 if columns == 1 else -value.min()
+        scale = 2.0 ** np.ceil(np.log2(max(n_classes * k * float(largest), 1.0)))
+        return replace(self, value=value, scale=scale)
+
+    def _shares(self) -> np.ndarray:
+        """What each leaf says, in a vote to which every tree has an equal part."""
+        says = len(self.trees) * self.value
+        if self.scale is None:
+            return says
+        is_one = says.shape[1] == 1
+        return 0.5 + says / (2.0 * self.scale) if is_one else 1.0 / says.shape[1] + says / self.scale
+
+    def _said(self, vote: np.ndarray) -> np.ndarray:
+        """Probabilities, or numbers, that a vote of the trees stands for."""
+        if self.scale is None:
+            return vote
+        if vote.shape[1] == 1:
+            return np.asarray(expit(self.scale * (2.0 * vote - 1.0)))
+        return _softmax(self.scale * vote)
+
     def _rounded(self, lesson: Lesson) -> np.ndarray:
         """Leaves of equal weight in steps of a power of two, which files hold as small integers.
 
         The step is halved until the vote on the rows of the lesson stays what it is. (Trees agree,
         so their rounding errors do not cancel.)
         """
-        k, leaf = len(self.trees), self.leaf_of[lesson.leaf[self.trees]]
-        weight, vote = lesson.weight / lesson.weight.sum(), votes(leaf, self.value)
-        square = weight @ vote**2
-        variance = float(np.sum(square - (weight @ vote) ** 2))
+        k, leaf, exact = len(self.trees), self.leaf_of[lesson.leaf[self.trees]], self._shares()
+        weight, said = lesson.weight / lesson.weight.sum(), self._said(votes(leaf, exact) / k)
+        square = weight @ said**2
+        variance = float(np.sum(square - (weight @ said) ** 2))
         most = ROUNDING * min(lesson.risk, variance)
-        value, change = k * self.value, np.inf
+        value, change = exact, np.inf
         if most <= FINEST * float(square.sum()):
             return value
-        step = 2.0 ** np.floor(np.log2(np.sqrt(12.0 * k * most)))
+        step = 2.0 ** np.floor(np.log2(np.sqrt(12.0 * k * most) / (self.scale or 1.0)))
         while change > most:
-            value = np.round(k * self.value / step) * step + 0.0  # -0 is no integer
+            value = np.round(exact / step) * step + 0.0  # -0 is no integer
             if value.shape[1] > 1:  # the largest share gets what rounding took from the others
                 value[np.arange(len(value)), value.argmax(axis=1)] += 1.0 - value.sum(axis=1)
-            change = float(np.sum(weight @ (votes(leaf, value / k) - vote) ** 2))
+            change = float(np.sum(weight @ (self._said(votes(leaf, value) / k) - said) ** 2))
             step /= 2.0
         return value
 
@@ -273,6 +320,49 @@ def students(
         else:  # leaves that make up for each other's steps would not be monotonic one by one
             student = student.bounded(lesson.monotonic, lesson.mass[student.node])
         yield student
+
+
+def are_scores(share: float, n_members: int) -> bool:
+    """Whether a classifier of this share of the ensemble's nodes is small enough for scores.
+
+    Parameters
+    ----------
+    share : float
+    n_members : int
+        Of the ensemble; a student keeps trees of the first hundred.
+
+    Returns
+    -------
+    bool
+
+    Examples
+    --------
+    >>> are_scores(0.05, 100), are_scores(0.05, 200)
+    (True, False)
+    """
+    return share * n_members <= 1.001 * SCORES_BELOW * min(n_members, MOST_TREES)
+
+
+def _slope(vote: np.ndarray, goal: np.ndarray, weight: np.ndarray) -> float:
+    """Factor of the votes that makes them scores of least cross-entropy, by Newton's method."""
+    every = slice(None, None, max(1, len(vote) // SLOPE_ROWS))
+    vote, goal, weight = vote[every], goal[every], weight[every]
+    of_one = vote.shape[1] == 1
+    if of_one:
+        vote, goal = (np.concatenate([1.0 - p, p], axis=1) for p in (vote, goal))
+    slope = float(vote.shape[1])
+    for _ in range(SLOPE_STEPS):
+        odds = _softmax(slope * vote)
+        rise = weight @ np.sum((goal - odds) * vote, axis=1)
+        mean = np.sum(odds * vote, axis=1)
+        bend = weight @ (np.sum(odds * vote**2, axis=1) - mean**2)
+        slope = float(np.clip(slope + rise / max(bend, TINY_MASS), slope / 2.0, 2.0 * slope))
+    return 2.0 * slope if of_one else slope  # one column is the difference of two
+
+
+def _softmax(scores: np.ndarray) -> np.ndarray:
+    odds = np.exp(scores - scores.max(axis=1, keepdims=True))
+    return np.asarray(odds / odds.sum(axis=1, keepdims=True))
 
 
 def trees_for(nodes: float, most: int, of_tree: float = NODES_A_TREE) -> int:

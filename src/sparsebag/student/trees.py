@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from copy import copy
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from sklearn.base import clone
 from sklearn.tree._tree import Tree
 
 from sparsebag.evidence.members import Member, MemberPool
@@ -166,7 +166,7 @@ def pruned_tree(
     state = {"max_depth": int(depth.max()), "node_count": len(node), "nodes": nodes}
     shaped = np.ascontiguousarray(values[:, None, :], dtype=np.float64)
     tree.__setstate__({**state, "values": shaped})
-    out = clone(member.estimator)
+    out = copy(member.estimator)  # a tenth of what clone takes
     out.tree_, out.n_features_in_, out.n_outputs_ = tree, n_features, 1
     out.max_features_ = getattr(member.estimator, "max_features_", n_features)
     if is_vote:
