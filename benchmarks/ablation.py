@@ -45,9 +45,12 @@ def unclipped(self: Any, recipe: Any) -> Any:
     return replace(lesson(self, recipe), is_vote=False)
 
 
-def parts(run: Run) -> dict[str, list[Any]]:
+def whole_trees(nodes: float, most: int, of_tree: float) -> int:
+    return int(np.clip(nodes // of_tree, 1, most))
+
+
+def parts() -> dict[str, list[Any]]:
     """Patches that switch a part off, by its name."""
-    of_tree = run.whole_nodes / len(run.problem.ensemble.estimators_)
     plain = (patch.object(rehearsal, "recipes_for", lambda *_, **__: (PLAIN,)),)
     one = (patch.object(rehearsal, "recipes_for", lambda *_, **__: (teacher.RECIPES[0],)),)
     no_refit = (patch.object(student, "SWEEPS", 0),)
@@ -59,7 +62,8 @@ def parts(run: Run) -> dict[str, list[Any]]:
         "neither": [*plain, *no_refit],
         "not clipped": [patch.object(teacher.Teacher, "lesson", unclipped)],
         "no mixtures": [patch.object(teacher, "SHARE_OF_MIXTURES", 0.0)],
-        "no pruning": [patch.object(student, "NODES_A_TREE", of_tree)],
+        "no scores": [patch.object(student, "SCORES_BELOW", 0.0)],
+        "no pruning": [patch.object(student, "trees_for", whole_trees)],
         "random trees": [patch.object(student.Student, "spread", random_spread)],
     }
 
@@ -94,7 +98,7 @@ def main() -> None:
             for name in args.data:
                 for kind in KINDS:
                     run = fit(name, kind, 0, args.data_dir)
-                    for part, patches in parts(run).items():
+                    for part, patches in parts().items():
                         with without(patches):
                             found.setdefault(part, []).append(score(run, nodes))
             print(f"\n{nodes:.2%} of the nodes, {len(args.data)} data sets, forests and bags:")

@@ -21,23 +21,25 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from scipy.special import expit
+from scipy.optimize import minimize_scalar
+from scipy.special import expit, log_softmax, softmax
 
 from sparsebag.evidence.members import Member, MemberPool
 from sparsebag.student._student import add_up, backfit, fit_scores, prune
 from sparsebag.student.teacher import MOST_TREES, Lesson
 from sparsebag.student.trees import TreeTable, pruned_tree, votes
 
-NODES_A_TREE = 40
-"""Fewer nodes than this a tree are better spent on fewer trees."""
+NODES_OF_ONE, POWER_OF_TREES = 13.0, 0.8
+"""So many nodes are best spent on one tree, and their number grows slower than the nodes: 4000 are
+a hundred trees of 40, and 500 are twenty trees of 25."""
 RIDGE = 12.0
 """Training rows' worth of a leaf's start in its fitted value."""
 SWEEPS = 6
 """Passes over the trees at each size; each starts from the size before."""
 SCORES_BELOW, SCORE_SWEEPS = 0.05, 3
 """Share of the trees' nodes up to which leaves are scores, and passes over the trees for them."""
-SLOPE_ROWS, SLOPE_STEPS = 500, 6
-"""Rows, and Newton steps, that tell how steep scores start."""
+SLOPE_ROWS = 500
+"""Rows that tell how steep scores start."""
 TINY_MASS = 1e-9
 """Of a leaf without rows, whose value then counts for nothing."""
 ROUNDING = 3e-4
@@ -168,7 +170,10 @@ class Student:
         return replace(self, value=value)
 
     def scored(self, lesson: Lesson) -> Student:
-        """Leaves as scores, fitted by cross-entropy; numbers and monotonic trees stay as they are."""
+        """Leaves as scores, fitted by cross-entropy.
+
+        Numbers, and trees with monotonic constraints, stay as they are.
+        """
         if not lesson.is_vote or lesson.monotonic is not None:
             return self
         k, columns = len(self.trees), self.value.shape[1]
@@ -190,8 +195,9 @@ class Student:
         says = len(self.trees) * self.value
         if self.scale is None:
             return says
-        is_one = says.shape[1] == 1
-        return 0.5 + says / (2.0 * self.scale) if is_one else 1.0 / says.shape[1] + says / self.scale
+        if says.shape[1] == 1:
+            return np.asarray(0.5 + says / (2.0 * self.scale))
+        return np.asarray(1.0 / says.shape[1] + says / self.scale)
 
     def _said(self, vote: np.ndarray) -> np.ndarray:
         """Probabilities, or numbers, that a vote of the trees stands for."""
@@ -199,7 +205,7 @@ class Student:
             return vote
         if vote.shape[1] == 1:
             return np.asarray(expit(self.scale * (2.0 * vote - 1.0)))
-        return _softmax(self.scale * vote)
+        return np.asarray(softmax(self.scale * vote, axis=1))
 
     def _rounded(self, lesson: Lesson) -> np.ndarray:
         """Leaves of equal weight in steps of a power of two, which files hold as small integers.
@@ -344,28 +350,22 @@ def are_scores(share: float, n_members: int) -> bool:
 
 
 def _slope(vote: np.ndarray, goal: np.ndarray, weight: np.ndarray) -> float:
-    """Factor of the votes that makes them scores of least cross-entropy, by Newton's method."""
+    """Factor of the votes that makes them scores of least cross-entropy to the goal."""
     every = slice(None, None, max(1, len(vote) // SLOPE_ROWS))
     vote, goal, weight = vote[every], goal[every], weight[every]
     of_one = vote.shape[1] == 1
     if of_one:
         vote, goal = (np.concatenate([1.0 - p, p], axis=1) for p in (vote, goal))
-    slope = float(vote.shape[1])
-    for _ in range(SLOPE_STEPS):
-        odds = _softmax(slope * vote)
-        rise = weight @ np.sum((goal - odds) * vote, axis=1)
-        mean = np.sum(odds * vote, axis=1)
-        bend = weight @ (np.sum(odds * vote**2, axis=1) - mean**2)
-        slope = float(np.clip(slope + rise / max(bend, TINY_MASS), slope / 2.0, 2.0 * slope))
+
+    def cross_entropy(log_slope: float) -> float:
+        said = log_softmax(np.exp(log_slope) * vote, axis=1)
+        return -float(weight @ np.sum(goal * said, axis=1))
+
+    slope = float(np.exp(minimize_scalar(cross_entropy, bounds=(0.0, 5.0), method="bounded").x))
     return 2.0 * slope if of_one else slope  # one column is the difference of two
 
 
-def _softmax(scores: np.ndarray) -> np.ndarray:
-    odds = np.exp(scores - scores.max(axis=1, keepdims=True))
-    return np.asarray(odds / odds.sum(axis=1, keepdims=True))
-
-
-def trees_for(nodes: float, most: int, of_tree: float = NODES_A_TREE) -> int:
+def trees_for(nodes: float, most: int, of_tree: float = np.inf) -> int:
     """How many trees so many nodes are best spread over.
 
     Parameters
@@ -385,4 +385,5 @@ def trees_for(nodes: float, most: int, of_tree: float = NODES_A_TREE) -> int:
     >>> trees_for(4000, 60), trees_for(10, 60)
     (60, 1)
     """
-    return int(np.clip(nodes // min(NODES_A_TREE, of_tree), 1, most))
+    best = (nodes / NODES_OF_ONE) ** POWER_OF_TREES
+    return int(np.clip(max(best, nodes / of_tree), 1, most))
