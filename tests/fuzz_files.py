@@ -119,7 +119,7 @@ def seeds() -> dict[str, bytes]:
     """Sound files to mutate."""
     plain = {
         "three classes": Temperature(0.5, 0.01),
-        "two classes": Temperature(1.5, 0.2),
+        "two classes": Temperature(1.5, 0.2, 32.0),
         "logistic": Temperature(2.0),
         "regression": None,
         "lines that know some classes": None,

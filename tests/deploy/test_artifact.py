@@ -63,6 +63,7 @@ for name in sys.argv[1:]:
 """
     calibrators = {
         "three classes": Temperature(0.7, 0.01),
+        "two classes": Temperature(0.7, 0.01, 16.0),
         "multinomial": Temperature(2.0),
         "networks": None,
     }
@@ -70,7 +71,7 @@ for name in sys.argv[1:]:
         (tmp_path / name).write_bytes(dumps(made(name, calibrator)[0]))
     run = ran("-c", code, *calibrators, cwd=tmp_path)
     assert run.returncode == 0, run.stderr
-    assert run.stdout.split() == ["150.0", "True"] * 3
+    assert run.stdout.split() == ["150.0", "True"] * 4
 
 
 def test_other_members_need_allow_pickle_on_both_sides(tmp_path):

@@ -88,7 +88,7 @@ def test_weights_the_floor_and_the_calibrator_by_hand():
     forest, weights = RandomForestClassifier(3, random_state=0).fit(X, y), np.array([0.5, 0.2, 0.3])
     by_hand = sum(w * tree.predict_proba(X) for w, tree in zip(weights, forest, strict=True))
     floored = 0.7 * by_hand + 0.1
-    for calibrator in (None, Temperature(0.4), Reversed()):
+    for calibrator in (None, Temperature(0.4), Temperature(0.8, 0.1, 8.0), Reversed()):
         expected = floored if calibrator is None else calibrator.transform(floored)
         how = (read_ensemble(forest), weights, 0.3, calibrator)
         compiled = compile_members(*how)
@@ -140,7 +140,7 @@ def test_a_class_without_votes_gets_exactly_zero():
     assert model.predict_proba(X).min() == 0.0
 
 
-@pytest.mark.parametrize("calibrator", [None, Temperature(0.4), Temperature(0.4, 0.1)])
+@pytest.mark.parametrize("calibrator", [None, Temperature(0.4), Temperature(0.4, 0.1, 8.0)])
 @pytest.mark.parametrize("case", ["three classes", "mixed"])
 def test_a_gate_of_one_weight_is_the_global_vote(case, calibrator):
     X, gate = CASES[case][2][0], linear_gate(6, 4, spread=0.0)

@@ -106,6 +106,7 @@ CALIBRATORS = {
     "softer": Temperature(1.7),
     "with a floor": Temperature(0.6, 0.05),
     "floor alone": Temperature(1.0, 0.2),
+    "scores": Temperature(0.8, 0.01, 8.0),
 }
 
 

@@ -8,7 +8,7 @@ import pickle
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
-from sklearn.datasets import make_regression
+from sklearn.datasets import make_classification, make_regression
 from sklearn.ensemble import (
     ExtraTreesClassifier,
     RandomForestClassifier,
@@ -16,6 +16,7 @@ from sklearn.ensemble import (
 )
 
 import sparsebag as sb
+from sparsebag.calibration.temperature import Temperature
 from sparsebag.evidence.from_ensemble import read_ensemble
 from sparsebag.student.student import students
 from sparsebag.student.teacher import RECIPES, Recipe, Teacher
@@ -30,7 +31,7 @@ def state_of(ensemble):
     return found.hexdigest()
 
 
-@pytest.mark.parametrize("max_nodes", [0.3, 5])
+@pytest.mark.parametrize("max_nodes", [0.3, 0.04, 5])
 @pytest.mark.parametrize("name", FORESTS)
 def test_the_users_trees_are_untouched_and_predictions_are_sound(name, max_nodes):
     ensemble, pool, X, y = fitted(name)
@@ -109,6 +110,39 @@ def test_a_student_is_taught_by_the_whole_ensemble():
     taught = sb.compress(forest, X[:300], y[:300], max_estimators=3)
     plain = sb.compress(forest, X[:300], y[:300], max_estimators=3, refine=None)
     assert taught.score(X[300:], y[300:]) > plain.score(X[300:], y[300:])
+
+
+@pytest.mark.parametrize("n_classes", [2, 4])
+def test_leaves_of_small_classifiers_are_scores(n_classes):
+    """What files and exports read from rounded shares of the vote is what the student said."""
+    X, y = make_classification(600, 8, n_informative=6, n_classes=n_classes, random_state=0)
+    forest = RandomForestClassifier(60, random_state=0).fit(X, y)
+    pool = read_ensemble(forest)
+    teacher = Teacher(pool, pool.prepare(X), one_hot(pool, y), np.ones(len(y)))
+    lesson = teacher.lesson(RECIPES[0])
+    *_, student = students(lesson, teacher.table.n_nodes * np.array([0.2, 0.05]))
+    scored = student.scored(lesson)
+
+    def of_classes(vote):
+        return np.concatenate([1.0 - vote, vote], axis=1) if vote.shape[1] == 1 else vote
+
+    def cross_entropy(student):
+        said = np.clip(of_classes(student.vote(lesson.leaf)), 1e-3, 1.0)
+        return -np.sum(lesson.weight[:, None] * of_classes(lesson.goal) * np.log(said))
+
+    assert student.scale is None
+    assert cross_entropy(scored) < cross_entropy(student)
+    members = scored.members(pool, lesson)
+    votes = np.mean([member.estimator.predict_proba(X) for member in members], axis=0)
+    assert votes.min() >= 0.0
+    said = Temperature(1.0, scale=scored.scale).transform(votes)
+    expected = of_classes(scored.vote(lesson.leaf))[: len(y)]
+    assert_allclose(said, expected, atol=0.02)
+    scales = [
+        sb.compress(forest, X, y, max_nodes=share).calibration_.calibrator.scale
+        for share in (0.05, 0.3)
+    ]
+    assert scales[0] > scales[1] == 0.0
 
 
 # -- monotonic constraints --------------------------------------------------------------------

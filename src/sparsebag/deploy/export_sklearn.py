@@ -290,11 +290,12 @@ def _tempered(model: CompiledEnsemble, power: float, clip: bool, scale: float) -
     if scale:
         power *= scale if n > 2 else 2.0 * scale
         offset = 0.0 if n > 2 else -power / 2.0
-    elif n == 2:
+    if n == 2:
         if clip or not floor:  # it is in the leaves: (1 - f) clip(p) + f/2 = clip((1 - f) p + f/2)
             steps.append(_clipped(floor / 2, 1.0 - floor / 2))
-        steps.append(FunctionTransformer(logit))
-        if not floor:
+        if not scale:
+            steps.append(FunctionTransformer(logit))
+        if not floor and not scale:
             steps.append(_clipped(np.log(LEAST_VOTE), -np.log(LEAST_VOTE)))
     else:
         if clip or not floor:
@@ -305,7 +306,8 @@ def _tempered(model: CompiledEnsemble, power: float, clip: bool, scale: float) -
             scaler.mean_ = np.full(n, -floor / n / (1.0 - floor))
             scaler.var_, scaler.n_features_in_, scaler.n_samples_seen_ = scaler.scale_**2, n, 1
             steps.append(scaler)
-        steps.append(FunctionTransformer(np.log))
+        if not scale:
+            steps.append(FunctionTransformer(np.log))
     final = LogisticRegression()
     final.classes_, final.n_features_in_ = np.arange(n), 1 if n == 2 else n
     final.coef_ = power * np.eye(final.n_features_in_)
