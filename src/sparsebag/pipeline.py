@@ -41,8 +41,8 @@ BYTES_TRIES = 6
 """Students made, at most, until one's file fits into the budget."""
 BYTES_A_NODE, BYTES_A_VALUE = 1.5, 0.5
 """Of a file; a first guess."""
-SURELY_SMALLER = 0.02
-"""Share of the nodes below which a file cannot be larger than the whole ensemble's."""
+LEAST_BYTES_A_NODE = 0.5
+"""Of any ensemble's file: a model of fewer bytes is smaller, whatever the whole's file has."""
 BEYOND_NOISE = 2.0
 """Standard errors by which weights must beat the ensemble's own where they save nothing."""
 
@@ -516,7 +516,7 @@ def _is_larger(found: Compressed, pool: MemberPool, settings: Settings) -> bool:
     """
     before, after = found.selection.before, found.selection.after
     few_classes = pool.classes is None or len(pool.classes) <= 2
-    if few_classes or after.nodes < SURELY_SMALLER * before.nodes:
+    if few_classes or after.nbytes < LEAST_BYTES_A_NODE * before.nodes:
         return False
     return after.nbytes > _uniform_bytes(pool, settings)
 
