@@ -23,30 +23,18 @@ from pathlib import Path
 from types import FrameType
 from typing import Annotated, Any
 
-import typer
 from rich.console import Console
 from rich.progress import Progress
+from typer import Argument, Exit, Option
 
 from sparsebag.progress import SECONDS_BETWEEN_LINES, Event
 
-TrustPickle = Annotated[
-    bool,
-    typer.Option(
-        "--trust-pickle",
-        help="Read and write pickles. Loading a pickle can run any code: only for files you made "
-        "yourself.",
-    ),
-]
-Model = Annotated[Path, typer.Argument(help="A .sbag file.", metavar="MODEL")]
-Data = Annotated[
-    Path,
-    typer.Argument(
-        help="A table: CSV with a header (.gz too) or Parquet; - is CSV on standard input.",
-        metavar="DATA",
-        allow_dash=True,
-    ),
-]
-Jobs = Annotated[int, typer.Option(help="Threads; -1 uses all processors.")]
+TRUST = "Read and write pickles, which can run any code: only for files you made yourself."
+TABLE = "A table: CSV with a header (.gz too) or Parquet; - is CSV on standard input."
+TrustPickle = Annotated[bool, Option("--trust-pickle", help=TRUST)]
+Model = Annotated[Path, Argument(help="A .sbag file.", metavar="MODEL")]
+Data = Annotated[Path, Argument(help=TABLE, metavar="DATA")]
+Jobs = Annotated[int, Option("--jobs", help="Threads; -1 uses all processors.")]
 
 
 class ExitCode(IntEnum):
@@ -96,8 +84,8 @@ def end_on_signals() -> None:
 class Screen:
     """What is printed: progress on standard error, results on standard output."""
 
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print only errors.")] = False
+    as_json: Annotated[bool, Option("--json", help="Print one JSON object.")] = False
+    quiet: Annotated[bool, Option("--quiet", "-q", help="Print only errors.")] = False
 
     def __post_init__(self) -> None:
         self.quiet = self.quiet or self.as_json
@@ -126,6 +114,12 @@ class Screen:
             self.close()
             print(text, file=sys.stderr, flush=True)
 
+    def notes(self, sentences: list[str]) -> list[str]:
+        """Say what a user should know, and give it back for the result."""
+        for sentence in sentences:
+            self.say(f"note: {sentence}")
+        return sentences
+
     @contextlib.contextmanager
     def noting(self) -> Iterator[list[str]]:
         """Say the library's warnings as notes, each once; gives a list of them at the end."""
@@ -133,9 +127,7 @@ class Screen:
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             yield notes
-        notes += dict.fromkeys(one_line(warning.message) for warning in caught)
-        for text in notes:
-            self.say(f"note: {text}")
+        notes += self.notes(list(dict.fromkeys(one_line(warning.message) for warning in caught)))
 
     def result(self, facts: dict[str, Any], text: str) -> None:
         """What came of it: text for people, wrapped in a terminal, or one object."""
@@ -169,40 +161,35 @@ def command(function: Callable[..., None]) -> Callable[..., None]:
     written for users. With ``--json`` the sentence is also an object on standard output.
     ``SPARSEBAG_DEBUG=1`` lets tracebacks through.
     """
-    groups: dict[str, tuple[Any, list[str]]] = {}
+    groups: dict[str, Any] = {}
     parameters: list[inspect.Parameter] = []
     for own in inspect.signature(function, eval_str=True).parameters.values():
         if dataclasses.is_dataclass(own.annotation):
             group: Any = own.annotation
-            inner = inspect.signature(group, eval_str=True).parameters
-            groups[own.name] = group, list(inner)
-            parameters += inner.values()
+            groups[own.name] = group
+            parameters += inspect.signature(group, eval_str=True).parameters.values()
         else:
             parameters.append(own)
 
     @functools.wraps(function)
     def run(**given: Any) -> None:
-        for name, (group, options) in groups.items():
-            given[name] = group(**{option: given.pop(option) for option in options})
+        for name, group in groups.items():
+            given[name] = group(**{f.name: given.pop(f.name) for f in dataclasses.fields(group)})
         screen = given["screen"]
         try:
             function(**given)
             sys.stdout.flush()
-        except (typer.Exit, typer.Abort, typer.BadParameter):
-            raise
         except BrokenPipeError:  # nobody reads: Python must not complain when it exits
             with contextlib.suppress(OSError):
                 os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            raise typer.Exit(ExitCode.CLOSED_PIPE) from None
+            raise Exit(ExitCode.CLOSED_PIPE) from None
         except (Exception, KeyboardInterrupt) as error:
             if os.environ.get("SPARSEBAG_DEBUG"):
                 raise
             sentence, code = _told(error)
             screen.close()
-            print(f"sparsebag: {sentence}", file=sys.stderr)
-            if screen.as_json:
-                print(json.dumps({"error": sentence, "exit_code": int(code)}))
-            raise typer.Exit(code) from None
+            print_error(sentence, code, as_json=screen.as_json)
+            raise Exit(code) from None
         finally:
             screen.close()
 
@@ -210,6 +197,13 @@ def command(function: Callable[..., None]) -> Callable[..., None]:
     run.__signature__ = inspect.Signature(shown)  # type: ignore[attr-defined]
     run.__annotations__ = {p.name: p.annotation for p in shown}
     return run
+
+
+def print_error(sentence: str, code: int, *, as_json: bool) -> None:
+    """What went wrong: a sentence for people, and an object for machines."""
+    print(f"sparsebag: {sentence}", file=sys.stderr)
+    if as_json:
+        print(json.dumps({"error": sentence, "exit_code": int(code)}))
 
 
 def _told(error: BaseException) -> tuple[str, int]:

@@ -7,6 +7,7 @@ import csv
 import difflib
 import gzip
 import io
+import itertools
 import os
 import sys
 import zlib
@@ -20,10 +21,10 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet
-import typer
+from typer import Option
 
 from sparsebag.cli.command import CommandError, one_line
-from sparsebag.deploy.rows import Categories
+from sparsebag.deploy.rows import Categories, encoded
 
 PARQUET = (".parquet", ".pq")
 STDIN = Path("-")
@@ -42,12 +43,8 @@ these it is none."""
 class Written:
     """How CSV files are written."""
 
-    sep: Annotated[str, typer.Option(help="What separates columns of CSV: ';' or '\\t'.")] = ","
-    encoding: Annotated[str, typer.Option(help="Of CSV, such as latin-1.")] = "utf-8"
-
-    def rows(self, path: Path) -> _CsvRows:
-        """The rows of a file."""
-        return _CsvRows(path, self)
+    sep: Annotated[str, Option(help="What separates columns of CSV: ';' or '\\t'.")] = ","
+    encoding: Annotated[str, Option(help="Of CSV, such as latin-1.")] = "utf-8"
 
 
 class Table:
@@ -57,19 +54,21 @@ class Table:
     ----------
     path : Path
         Parquet by its suffix, else CSV with a header; ``-`` is standard input.
-    written : Written, optional
+    written : Written
     """
 
-    def __init__(self, path: Path, written: Written | None = None) -> None:
+    def __init__(self, path: Path, written: Written) -> None:
         check_readable(path)
-        self._written = written or Written()
         self.path, self.is_parquet = path, path.suffix.lower() in PARQUET
+        self._sep, self._encoding = written.sep.replace("\\t", "\t"), written.encoding
         self._source: Any = None
         with self._one_sentence():
-            opened: Any = pyarrow.parquet.ParquetFile if self.is_parquet else self._written.rows
-            self._source = opened(path)
-            names = self._source.schema_arrow.names if self.is_parquet else self._source.columns
-            self.columns: list[str] = [str(name) for name in names]
+            if self.is_parquet:
+                self._source = pyarrow.parquet.ParquetFile(path)
+                self.columns = [str(name) for name in self._source.schema_arrow.names]
+            else:
+                self._source = _CsvRows(path, self._sep, self._encoding)
+                self.columns = self._source.columns
             self._check_names()
 
     def _check_names(self) -> None:
@@ -84,13 +83,13 @@ class Table:
         if twice is not None:
             raise CommandError(f"'{self.path}' has two columns named '{twice}'; rename one.")
 
-    def read(self, target: str | None = None) -> pd.DataFrame:
-        """The whole table; the target of a CSV file as it is written."""
+    def read(self, *, as_written: Sequence[str] = ()) -> pd.DataFrame:
+        """The whole table; some columns of a CSV file as they are written."""
         with self._one_sentence():
             if self.is_parquet:
                 table = self._source.read().to_pandas()
             else:
-                table = self._read_csv(as_written=[target] if target in self.columns else [])
+                table = self._read_csv(as_written)
         if not len(table):
             raise CommandError(f"'{self.path}' has a header but no rows.")
         return table
@@ -104,23 +103,23 @@ class Table:
                 for batch in self._source.iter_batches(BATCH_ROWS, columns=list(columns)):
                     yield batch.to_pandas()
             else:
-                options = {"usecols": list(columns), "chunksize": BATCH_ROWS}
-                yield from self._read_csv(as_written=as_written, texts=texts, **options)
+                some = {"usecols": list(columns), "chunksize": BATCH_ROWS}
+                yield from self._read_csv(as_written, texts, **some)
 
     def _read_csv(
-        self, *, as_written: Sequence[str], texts: Sequence[str] = (), **options: Any
+        self, as_written: Sequence[str], texts: Sequence[str] = (), **options: Any
     ) -> Any:
         return pd.read_csv(
             self._source,
-            sep=self._written.sep.replace("\\t", "\t"),
+            sep=self._sep,
             header=None,
             names=self.columns,
             index_col=False,
             keep_default_na=False,
             na_values={name: MISSING for name in self.columns if name not in as_written},
             dtype={name: str for name in (*as_written, *texts)},
-            **EXACT,
             low_memory=False,  # one type a column
+            **EXACT,
             **options,
         )
 
@@ -132,7 +131,7 @@ class Table:
         try:
             yield
         except UnicodeDecodeError:
-            told = f"is no text in {self._written.encoding}; name its encoding: --encoding latin-1"
+            told = f"is no text in {self._encoding}; name its encoding: --encoding latin-1"
             raise CommandError(f"'{self.path}' {told}.") from None
         except (*unsound, *no_such) as error:
             kind = "Parquet" if self.is_parquet else "CSV"
@@ -149,39 +148,34 @@ class _CsvRows(io.TextIOBase):
     pandas itself fills short lines up, and would so take half a file for a whole one.
     """
 
-    def __init__(self, path: Path, written: Written) -> None:
+    def __init__(self, path: Path, sep: str, encoding: str) -> None:
         self._taken: list[str] = []
-        self._length = 0
         # A byte-order mark is no part of the first column's name.
-        encoding = {"utf-8": "utf-8-sig", "utf8": "utf-8-sig"}.get(written.encoding.lower())
-        self._encoding = encoding or written.encoding
-        self._rows = csv.reader(self._lines(path), delimiter=written.sep.replace("\\t", "\t"))
+        is_utf8 = encoding.lower() in ("utf-8", "utf8")
+        lines = self._lines(path, "utf-8-sig" if is_utf8 else encoding)
+        self._rows = csv.reader(lines, delimiter=sep)
         self.columns = next(self._rows, [])
         self._taken.clear()
 
     def read(self, size: int | None = -1) -> str:
-        """Whole rows, about as many characters as wanted."""
-        self._length, n = 0, len(self.columns)
-        for row in self._rows:
-            if len(row) != n and row:
+        """Some rows, whole ones."""
+        n = len(self.columns)
+        for row in itertools.islice(self._rows, 100):
+            if row and len(row) != n:
                 raise csv.Error(
                     f"line {self._rows.line_num} has {len(row)} fields where the header has {n}"
                 )
-            if size is not None and 0 <= size <= self._length:
-                break
         text = "".join(self._taken)
         self._taken.clear()
         return text
 
-    def _lines(self, path: Path) -> Iterator[str]:
+    def _lines(self, path: Path, encoding: str) -> Iterator[str]:
         opened: Any = sys.stdin.buffer if path == STDIN else open(path, "rb")  # noqa: SIM115
         with opened as raw:
             packed: Any = gzip.GzipFile(fileobj=raw) if raw.peek(2)[:2] == b"\x1f\x8b" else raw
-            with io.TextIOWrapper(packed, encoding=self._encoding, newline="") as lines:
-                for line in lines:
-                    self._taken.append(line)
-                    self._length += len(line)
-                    yield line
+            for line in io.TextIOWrapper(packed, encoding=encoding, newline=""):
+                self._taken.append(line)
+                yield line
 
 
 def check_readable(path: Path) -> None:
@@ -198,9 +192,7 @@ def check_readable(path: Path) -> None:
         raise CommandError(f"'{path}' is empty.")
 
 
-def read_rows(
-    path: Path, target: str, written: Written | None = None
-) -> tuple[pd.DataFrame, pd.Series]:
+def read_rows(path: Path, target: str, written: Written) -> tuple[pd.DataFrame, pd.Series]:
     """Features and targets of a table; those of a CSV file as they are written."""
     table = Table(path, written)
     if target not in table.columns:
@@ -209,10 +201,10 @@ def read_rows(
         raise CommandError(f"'{path}' has no column '{target}' to predict; {hint}")
     if len(table.columns) == 1:
         raise CommandError(f"'{path}' has no column but '{target}'; there is nothing to learn.")
-    X = table.read(target)
+    X = table.read(as_written=[target])
     y = X.pop(target)
-    if not is_numeric(y):
-        y = y.str.strip() if pd.api.types.is_string_dtype(y) else y
+    if not is_numeric(y) and pd.api.types.is_string_dtype(y):
+        y = y.str.strip()
     missing = (y.isna() | (y == "")).to_numpy(dtype=bool)
     if missing.any():
         raise CommandError(
@@ -232,12 +224,9 @@ def typed(y: pd.Series) -> pd.Series:
     """
     if is_numeric(y):
         return y
-    texts = y.astype(object)
     for kind in (int, float):
-        try:
-            return pd.Series([kind(text) for text in texts], index=y.index, name=y.name)
-        except ValueError:
-            continue
+        with contextlib.suppress(ValueError):
+            return y.astype(object).map(kind)
     flags = y.str.lower().map({"true": True, "false": False})
     return y if flags.isna().any() else flags.astype(bool)
 
@@ -255,8 +244,18 @@ def is_numeric(column: pd.Series) -> bool:
     return all(isinstance(value, (bool, np.bool_)) for value in column.dropna())
 
 
-def as_numbers(path: Path, X: pd.DataFrame) -> pd.DataFrame:
-    """Features as the members read them; one sentence for all columns of text or dates."""
+def as_numbers(path: Path, X: pd.DataFrame, categories: Categories | None = None) -> pd.DataFrame:
+    """Features as the members read them; one sentence for all columns of text or dates.
+
+    Parameters
+    ----------
+    path : Path
+        Of the table, for the error.
+    X : DataFrame
+    categories : mapping of str to tuple of str, optional
+        Texts that become their codes.
+    """
+    X = encoded(X, categories, list(X.columns))
     wrong = [name for name in X.columns if not is_numeric(X[name])]
     if wrong:
         values = X[wrong[0]]
@@ -292,13 +291,13 @@ def find_categories(path: Path, X: pd.DataFrame) -> Categories:
         if not isinstance(values.iloc[0], str):
             wrong[name] = f"holds {str(values.iloc[0])!r}, which is neither a number nor text"
             continue
-        texts = sorted({str(value) for value in values} - {""})
-        if len(texts) > MOST_TEXTS or (len(texts) > FEW_TEXTS and 2 * len(texts) > len(values)):
+        found[name] = tuple(sorted(set(map(str, values)) - {""}))
+        n = len(found[name])
+        if n > MOST_TEXTS or (n > FEW_TEXTS and 2 * n > len(values)):
             wrong[name] = (
-                f"has {len(texts):,} different texts in {len(X):,} rows, so it is a date, a key or "
-                "prose and no category"
+                f"has {n:,} different texts in {len(X):,} rows, so it is a date, a key or prose "
+                "and no category"
             )
-        found[name] = tuple(texts)
     if wrong:
         told = "; ".join(f"column '{name}' of '{path}' {why}" for name, why in wrong.items())
         flags = " ".join(f"--drop '{name}'" for name in wrong)

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import webbrowser
 from dataclasses import dataclass
-from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import pandas as pd
-import typer
+from typer import Argument, Option
 
 from sparsebag.cli.command import CommandError, Data, Screen
 from sparsebag.cli.compress import Destination, Method, Target, compress_and_write
@@ -25,31 +24,23 @@ from sparsebag.cli.data import (
     shown,
     typed,
 )
-from sparsebag.deploy.rows import encoded
 
 DEMO_ROWS = 12_000
 """A forest of tens of MB, compressed and reported in half a minute."""
 
-
-class Task(StrEnum):
-    """What the target is."""
-
-    AUTO = "auto"
-    CLASSIFICATION = "classification"
-    REGRESSION = "regression"
+Task = Literal["auto", "classification", "regression"]
+TASK = "auto: classes are text, or at most 20 different whole numbers."
+SEED = "Random seed of the forest and of the held-out rows."
+HOLDOUT = "Share of rows to hold out without --test; 0 for none."
 
 
 @dataclass(frozen=True)
 class Forest:
     """Options of the forest."""
 
-    task: Annotated[
-        Task, typer.Option(help="auto: classes are text, or at most 20 different whole numbers.")
-    ] = Task.AUTO
-    trees: Annotated[int, typer.Option(help="Trees of the forest.", min=20)] = 300
-    seed: Annotated[
-        int, typer.Option(help="Random seed of the forest and of the held-out rows.")
-    ] = 0
+    task: Annotated[Task, Option(help=TASK)] = "auto"
+    trees: Annotated[int, Option(help="Trees of the forest.", min=20)] = 300
+    seed: Annotated[int, Option(help=SEED)] = 0
 
     def grow(self, X: Any, y: np.ndarray, task: Task, jobs: int, screen: Screen) -> Any:
         """A random forest, grown a few trees at a time so that it can be interrupted.
@@ -58,7 +49,7 @@ class Forest:
         """
         from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
 
-        kind = RandomForestClassifier if task is Task.CLASSIFICATION else RandomForestRegressor
+        kind = RandomForestClassifier if task == "classification" else RandomForestRegressor
         forest = kind(warm_start=True, random_state=self.seed, n_jobs=jobs)
         for grown in range(0, self.trees, 10):
             screen.step("growing tree", grown + 1, self.trees)
@@ -74,15 +65,8 @@ def fit(
     method: Method,
     written: Written,
     screen: Screen,
-    holdout: Annotated[
-        float,
-        typer.Option(
-            help="Share of rows to hold out without --test; 0 for none.", min=0.0, max=0.9
-        ),
-    ] = 0.2,
-    drop: Annotated[
-        list[str] | None, typer.Option(help="A column to leave out; repeatable.")
-    ] = None,
+    holdout: Annotated[float, Option(help=HOLDOUT, min=0.0, max=0.9)] = 0.2,
+    drop: Annotated[list[str] | None, Option(help="A column to leave out; repeatable.")] = None,
 ) -> None:
     """Train a random forest on a table and make it small, in one go.
 
@@ -99,33 +83,32 @@ def fit(
     X = _wanted(data, X, drop or [], screen)
     task, y = _task_of(y, forest.task)
     categories = find_categories(data, X)
-    X = as_numbers(data, encoded(X, categories, list(X.columns)))
+    X = as_numbers(data, X, categories)
     of_text = f", {len(categories)} of them text" if categories else ""
     screen.say(f"target '{target}': {task}, {len(X)} rows, {X.shape[1]} columns{of_text}")
     test = None
     if where.test is not None:
         screen.step(f"reading {where.test}")
         X_test, y_test = read_rows(where.test, target, written)
-        check_columns(list(X.columns), list(X_test.columns), where.test)
-        X_test, unknown = X_test[list(X.columns)], UnknownTexts(categories)
+        check_columns(X.columns, X_test.columns, where.test)
+        X_test, unknown = X_test[X.columns], UnknownTexts(categories)
         unknown.count(X_test)
-        for note in unknown.notes(where.test):
-            screen.say(f"note: {note}")
-        codes = as_numbers(where.test, encoded(X_test, categories, list(X.columns)))
-        test = codes, (typed(y_test) if is_numeric(y) else y_test.astype(str)).to_numpy()
+        screen.notes(unknown.notes(where.test))
+        y_test = typed(y_test) if is_numeric(y) else y_test.astype(str)
+        test = as_numbers(where.test, X_test, categories), y_test.to_numpy()
     elif holdout > 0.0:
         both = {"test_size": holdout, "random_state": forest.seed}
         try:
-            by_class = y if task is Task.CLASSIFICATION else None
+            by_class = y if task == "classification" else None
             X, X_test, y, y_test = train_test_split(X, y, stratify=by_class, **both)
         except ValueError:  # a class of one row, or very few rows
             X, X_test, y, y_test = train_test_split(X, y, **both)
         test = X_test, y_test.to_numpy()
         screen.say(f"{len(X_test)} rows held out for the report, {len(X)} to learn from")
     rows = X, y.to_numpy()
-    ensemble = forest.grow(*rows, task, method.jobs, screen)
+    ensemble = forest.grow(*rows, task, method.n_jobs, screen)
     facts, text = compress_and_write(
-        ensemble, rows, test, where, screen, method.options(), categories=categories
+        ensemble, rows, test, where, screen, method.compressor(), categories=categories
     )
     screen.result({**facts, "trees": forest.trees}, text)
 
@@ -133,11 +116,9 @@ def fit(
 def demo(
     screen: Screen,
     folder: Annotated[
-        Path, typer.Argument(help="Where files go.", file_okay=False, metavar="FOLDER")
+        Path, Argument(help="Where files go.", file_okay=False, metavar="FOLDER")
     ] = Path(),
-    open_report: Annotated[
-        bool, typer.Option("--open", help="Open the report in a browser.")
-    ] = False,
+    open_report: Annotated[bool, Option("--open", help="Open the report in a browser.")] = False,
 ) -> None:
     """Compress a forest of 300 trees on generated data with noisy labels.
 
@@ -148,26 +129,27 @@ def demo(
     from sklearn.datasets import make_friedman1
     from sklearn.model_selection import train_test_split
 
-    where = Destination(folder / "sparsebag_demo.sbag", folder / "sparsebag_report.html")
+    model, report = folder / "sparsebag_demo.sbag", folder / "sparsebag_report.html"
+    where, forest, method = Destination(model, report), Forest(), Method()
     where.check()
     X, signal = make_friedman1(DEMO_ROWS, noise=3.0, random_state=0)
     y = np.where(signal > 18.0, "leaves", "stays")
     X, X_test, y, y_test = train_test_split(X, y, test_size=0.3, random_state=0)
-    forest = Forest()
-    ensemble = forest.grow(X, y, Task.CLASSIFICATION, -1, screen)
-    how = {"n_jobs": -1}
-    facts, text = compress_and_write(ensemble, (X, y), (X_test, y_test), where, screen, how)
+    ensemble = forest.grow(X, y, "classification", method.n_jobs, screen)
+    facts, text = compress_and_write(
+        ensemble, (X, y), (X_test, y_test), where, screen, method.compressor()
+    )
     text = (
         f"Which customers leave? Generated data with noisy labels: {len(X):,} training rows,\n"
         f"{len(X_test):,} test rows. A random forest of {forest.trees} trees, before → after:\n\n"
         f"{text}\n\n"
-        f"Next:  open {where.report} in a browser\n"
-        f"       sparsebag inspect {where.output}\n"
+        f"Next:  open {report} in a browser\n"
+        f"       sparsebag inspect {model}\n"
         "       sparsebag fit your_table.csv --target your_column --report report.html"
     )
     screen.result(facts, text)
-    if open_report and where.report is not None:
-        webbrowser.open(where.report.absolute().as_uri())
+    if open_report:
+        webbrowser.open(report.absolute().as_uri())
 
 
 def _wanted(data: Path, X: pd.DataFrame, drop: list[str], screen: Screen) -> pd.DataFrame:
@@ -190,12 +172,12 @@ def _task_of(written: pd.Series, task: Task) -> tuple[Task, pd.Series]:
     if y.nunique() < 2:
         raise CommandError(f"every row has the same target ({y.iloc[0]}); nothing to learn.")
     numeric = is_numeric(y) and not pd.api.types.is_bool_dtype(y)
-    if task is Task.REGRESSION and not numeric:
+    if task == "regression" and not numeric:
         raise CommandError(f"the target holds '{y.iloc[0]}', which is not a number.")
-    if task is Task.AUTO:
+    if task == "auto":
         few = numeric and y.nunique() <= 20 and bool(np.all(np.mod(y, 1) == 0))
-        task = Task.CLASSIFICATION if few or not numeric else Task.REGRESSION
-    if task is Task.CLASSIFICATION and numeric and not is_numeric(written):
+        task = "classification" if few or not numeric else "regression"
+    if task == "classification" and numeric and not is_numeric(written):
         as_again = y.map(repr).tolist() == written.tolist()
         y = y if as_again else written
     return task, y
