@@ -13,7 +13,8 @@ from sklearn.ensemble import RandomForestClassifier, VotingClassifier
 from sklearn.tree import DecisionTreeClassifier
 
 import sparsebag as sb
-from sparsebag.cli import data
+from sparsebag.cli import tables
+from sparsebag.cli.app import app
 
 QUICK = ("--trees", 30, "--max-estimators", 6)
 
@@ -252,13 +253,14 @@ def test_predictions_from_text_are_those_from_codes(model, paints, run):
     assert right > 0.85, "the text is what decides"
 
 
-def test_a_text_nobody_saw_is_missing_and_said(model, paints, run):
+def test_a_text_nobody_saw_is_missing_and_said(model, paints, run, capfd):
     X = paints.drop(columns="sold")
     X.loc[:4, "colour"] = "mauve"
     X.to_csv("new.csv", index=False)
     words = "texts the model never saw, such as 'mauve' (5 rows); they are read as missing"
     assert words in run("predict", "m.sbag", "new.csv", "-o", "out.csv").err
-    assert words in run("predict", "m.sbag", "new.csv").err
+    app(["predict", "m.sbag", "new.csv"], standalone_mode=False)
+    assert words in capfd.readouterr().err
     done = run("predict", "m.sbag", "new.csv", "-o", "out.csv", "--json")
     assert words in told(done)["warnings"][0]
     gaps = X.assign(colour=X["colour"].replace("mauve", ""))
@@ -296,7 +298,7 @@ def test_auto_says_why_there_is_no_gate(run, compress):
 
 
 def test_predictions_are_the_models(files, run, monkeypatch):
-    monkeypatch.setattr(data, "BATCH_ROWS", 9)  # several batches
+    monkeypatch.setattr(tables, "BATCH_ROWS", 9)  # several batches
     done = run("predict", files.small, files.test, "-o", "out.csv", "--keep", "target", "--json")
     assert told(done)["rows"] == len(files.frame)
     assert done.left == ["out.csv"]

@@ -10,8 +10,7 @@ from typer import rich_utils
 
 import sparsebag
 from sparsebag.cli.command import ExitCode, command, end_on_signals, one_line, print_error
-from sparsebag.cli.compress import compress
-from sparsebag.cli.fit import demo, fit
+from sparsebag.cli.compress import compress, demo, fit
 from sparsebag.cli.inspect import bench, export, inspect
 from sparsebag.cli.predict import predict
 

@@ -32,8 +32,10 @@ from sparsebag.progress import SECONDS_BETWEEN_LINES, Event
 TRUST = "Read and write pickles, which can run any code: only for files you made yourself."
 TABLE = "A table: CSV with a header (.gz too) or Parquet; - is CSV on standard input."
 TrustPickle = Annotated[bool, Option("--trust-pickle", help=TRUST)]
-Model = Annotated[Path, Argument(help="A .sbag file.", metavar="MODEL")]
-Data = Annotated[Path, Argument(help=TABLE, metavar="DATA")]
+Model = Annotated[Path, Argument(help="A .sbag file.")]
+Data = Annotated[Path, Argument(help=TABLE)]
+Names = list[str] | None
+CANNOT_WRITE = (errno.ENOSPC, errno.EFBIG, errno.EDQUOT, errno.EROFS, errno.EACCES)
 Jobs = Annotated[int, Option("--jobs", help="Threads; -1 uses all processors.")]
 
 
@@ -98,11 +100,18 @@ class Screen:
             raise Stopped
         if self.quiet:
             return
-        if sys.stderr.isatty():
-            self._draw(text, number, total)
-        elif text != self._told[0] or time.monotonic() > self._told[1] + SECONDS_BETWEEN_LINES:
-            self.say(f"{text} {number} of {total} ..." if number else f"{text} ...")
-            self._told = text, time.monotonic()
+        if not sys.stderr.isatty():
+            if text != self._told[0] or time.monotonic() > self._told[1] + SECONDS_BETWEEN_LINES:
+                self.say(f"{text} {number} of {total} ..." if number else f"{text} ...")
+                self._told = text, time.monotonic()
+            return
+        if self._bar is None or self._bar.tasks[0].description != text:
+            self.close()
+            # The default columns: description, bar, share and time left.
+            self._bar = Progress(console=Console(stderr=True), transient=True)
+            self._bar.add_task(text, total=total or None)
+            self._bar.start()
+        self._bar.update(self._bar.task_ids[0], completed=max(number - 1, 0))
 
     def listen(self, event: Event) -> None:
         """The library's progress as steps: for ``verbose=``."""
@@ -133,7 +142,9 @@ class Screen:
         """What came of it: text for people, wrapped in a terminal, or one object."""
         self.close()
         if self.as_json:
-            print(json.dumps(facts, allow_nan=False, default=_plain))
+            # JSON has no NaN: what is not known is null.
+            plain = json.loads(json.dumps(facts, default=_plain), parse_constant=lambda _: None)
+            print(json.dumps(plain))
         elif text and not self.quiet:
             console = Console(highlight=False)
             console.print(text, markup=False, soft_wrap=not console.is_terminal)
@@ -143,15 +154,6 @@ class Screen:
         if self._bar is not None:
             self._bar.stop()
             self._bar = None
-
-    def _draw(self, text: str, number: int, total: int) -> None:
-        if self._bar is None or self._bar.tasks[0].description != text:
-            self.close()
-            # The default columns: description, bar, share and time left.
-            self._bar = Progress(console=Console(stderr=True), transient=True)
-            self._bar.add_task(text, total=total or None)
-            self._bar.start()
-        self._bar.update(self._bar.task_ids[0], completed=max(number - 1, 0))
 
 
 def command(function: Callable[..., None]) -> Callable[..., None]:
@@ -212,17 +214,16 @@ def _told(error: BaseException) -> tuple[str, int]:
         return "interrupted; nothing was left half-written.", 128 + (Stopped.came or signal.SIGINT)
     if isinstance(error, CommandError):
         return str(error), error.code
+    if isinstance(error, MemoryError):
+        return "there is not enough memory for this.", ExitCode.BAD_INPUT
     if isinstance(error, ModuleNotFoundError):  # the library's own say what to install
         name = str(error.name).partition(".")[0]
         told = f"this needs {name}, which is not installed; run: pip install 'sparsebag[cli]'"
     if isinstance(error, ImportError):
         return told, ExitCode.MISSING_EXTRA
-    if isinstance(error, OSError):
-        full = error.errno in (errno.ENOSPC, errno.EFBIG, errno.EDQUOT, errno.EROFS, errno.EACCES)
-        return told, ExitCode.CANNOT_WRITE if full else ExitCode.BAD_INPUT
-    if isinstance(error, MemoryError):
-        return "there is not enough memory for this.", ExitCode.BAD_INPUT
-    if isinstance(error, (ValueError, TypeError)):
+    if isinstance(error, OSError) and error.errno in CANNOT_WRITE:
+        return told, ExitCode.CANNOT_WRITE
+    if isinstance(error, (OSError, ValueError, TypeError)):
         return told, ExitCode.BAD_INPUT
     told = f"this should not happen ({type(error).__name__}: {told}); please report it, with what "
     return f"{told}SPARSEBAG_DEBUG=1 prints.", ExitCode.BUG

@@ -12,9 +12,8 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from typer import Option
 
+from sparsebag.cli import models, tables
 from sparsebag.cli.command import Data, Model, Screen, TrustPickle
-from sparsebag.cli.data import Table, Written, as_numbers, check_columns, shown
-from sparsebag.cli.models import check_can_be_written, read_compiled, read_ensemble_file
 from sparsebag.deploy.artifact import VERSION
 from sparsebag.deploy.compiled import CompiledEnsemble
 from sparsebag.deploy.trees import FlatTrees
@@ -40,7 +39,7 @@ def inspect(model: Model, screen: Screen, trust_pickle: TrustPickle = False) -> 
 
     Example: sparsebag inspect small.sbag
     """
-    facts = _facts(read_compiled(model, trust_pickle=trust_pickle))
+    facts = _facts(models.read_compiled(model, trust_pickle=trust_pickle))
     facts |= {"file": str(model), "file_bytes": model.stat().st_size, "format_version": VERSION}
     lines = [
         f"{name.replace('_', ' '):<22}{_in_words(value)}"
@@ -81,7 +80,7 @@ def _in_words(value: Any) -> str:
         }
         return ", ".join(f"{name} {words}" for name, words in told.items())
     if isinstance(value, (list, tuple)):
-        return f"{len(value)}: {shown(value)}"
+        return f"{len(value)}: {tables.shown(value)}"
     if isinstance(value, float):
         return f"{value:.4g}"
     return f"{value:,}" if type(value) is int else str(value)
@@ -102,8 +101,8 @@ def export(
     Example: sparsebag export small.sbag --to onnx
     """
     path = output or model.with_suffix(SUFFIXES[to])
-    check_can_be_written(path, unlike=(model,))
-    compiled = read_compiled(model, trust_pickle=trust_pickle)
+    models.check_can_be_written(path, unlike=(model,))
+    compiled = models.read_compiled(model, trust_pickle=trust_pickle)
     content, note = _exported(compiled, to, as_skops=path.suffix.lower() == ".skops")
     if compiled.categories:
         note = f"{note} {TEXT_AS_CODES.format(model=model)}".strip()
@@ -141,36 +140,36 @@ def _exported(compiled: CompiledEnsemble, to: str, *, as_skops: bool) -> tuple[b
 def bench(
     model: Model,
     data: Data,
-    written: Written,
+    written: tables.Written,
     screen: Screen,
-    against: Annotated[
-        Path | None, Option(help="The ensemble it was made of (skops, or a pickle).")
-    ] = None,
+    against: Annotated[Path | None, Option(help="The ensemble it was made of.")] = None,
     trust_pickle: TrustPickle = False,
 ) -> None:
     """Time a model on your rows: one row, and a thousand, one thread.
 
     Example: sparsebag bench small.sbag data.csv --against forest.skops
     """
-    compiled = read_compiled(model, trust_pickle=trust_pickle)
-    rows = Table(data, written).read()
-    names = list(compiled.feature_names or rows.columns)
-    check_columns(names, rows.columns, data)
-    X = as_numbers(data, rows[names], compiled.categories)
+    compiled = models.read_compiled(model, trust_pickle=trust_pickle)
+    X = tables.Table(data, written).read()
+    names = tables.columns_of(data, X.columns, compiled.feature_names, compiled.n_features)
+    X = tables.as_numbers(data, X[names], compiled.categories)
     X = X.iloc[np.resize(np.arange(len(X)), 1000)].reset_index(drop=True)
     batch = X.to_numpy(dtype=np.float32)
     regression = compiled.classes is None
     one = compiled.predict_one if regression else compiled.predict_proba_one
     many = compiled.predict if regression else compiled.predict_proba
-    screen.step(f"timing {model}")
-    found = {model.name: _times(lambda: one(batch[0]), lambda: many(batch))}
+    calls: dict[Path, tuple[Callable[[], Any], Callable[[], Any]]]
+    calls = {model: (lambda: one(batch[0]), lambda: many(batch))}
     if against is not None:
-        ensemble = read_ensemble_file(against, trust_pickle=trust_pickle)
+        ensemble = models.read_ensemble_file(against, trust_pickle=trust_pickle)
         ensemble = ensemble.set_params(n_jobs=1) if hasattr(ensemble, "n_jobs") else ensemble
         its_rows: Any = X if hasattr(ensemble, "feature_names_in_") else batch
         call = ensemble.predict if regression else ensemble.predict_proba
-        screen.step(f"timing {against}")
-        found[against.name] = _times(lambda: call(its_rows[:1]), lambda: call(its_rows))
+        calls[against] = (lambda: call(its_rows[:1]), lambda: call(its_rows))
+    found = {}
+    for path, (of_one, of_many) in calls.items():
+        screen.step(f"timing {path}")
+        found[path.name] = {"one_row_us": 1e6 * _best(of_one), "batch_ms": 1e3 * _best(of_many)}
     width = max(map(len, found))
     lines = [f"{'':<{width}}  {'one row':>12}  {'1000 rows':>12}"]
     lines += [
@@ -178,10 +177,6 @@ def bench(
         for name, took in found.items()
     ]
     screen.result(found, "\n".join(lines))
-
-
-def _times(one: Callable[[], Any], many: Callable[[], Any]) -> dict[str, float]:
-    return {"one_row_us": 1e6 * _best(one), "batch_ms": 1e3 * _best(many)}
 
 
 def _best(call: Callable[[], Any]) -> float:

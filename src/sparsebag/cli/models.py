@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+import contextlib
 import zipfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -11,9 +11,10 @@ from typing import Any
 import numpy as np
 
 from sparsebag.cli.command import CommandError, ExitCode, one_line
-from sparsebag.cli.data import check_readable
+from sparsebag.cli.tables import check_readable
 from sparsebag.deploy.artifact import MAGIC, ArtifactError, load
 from sparsebag.deploy.compiled import CompiledEnsemble
+from sparsebag.deploy.whole_file import whole_file
 
 CHECKED_HERE = ["sklearn.tree._tree.Tree", "numpy.dtype"]
 """Not trusted by skops: a forged tree could read outside its arrays. `check_trees` looks."""
@@ -33,15 +34,12 @@ def read_ensemble_file(path: Path, *, trust_pickle: bool, trusted: Sequence[str]
     check_readable(path)
     with open(path, "rb") as file:
         if file.read(len(MAGIC)) == MAGIC:
-            raise CommandError(
-                f"'{path}' is a compressed model already; give the ensemble it was made of."
-            )
+            raise CommandError(f"'{path}' is a compressed model already; give the original one.")
     is_skops = zipfile.is_zipfile(path)
     if not is_skops and not trust_pickle:
         raise CommandError(
-            f"'{path}' is not a skops file; loading a pickle can run any code, so "
-            "it is only read with --trust-pickle, for files you made yourself (skops.io.dump "
-            "writes files that need no trust)."
+            f"'{path}' is not a skops file; loading a pickle can run any code: add --trust-pickle "
+            "if you made it yourself (skops.io.dump writes files that need no trust)."
         )
     try:
         if is_skops:
@@ -112,11 +110,11 @@ def _inside(model: Any) -> Iterator[Any]:
 
 
 def _check_nodes(tree: Any) -> None:
-    at, inner = np.arange(tree.node_count), tree.children_left != -1
-    sound = np.array_equal(inner, tree.children_right != -1)
-    for child in (tree.children_left[inner], tree.children_right[inner]):
-        sound = sound and bool(np.all((child > at[inner]) & (child < len(at))))
-    feature = tree.feature[inner]
+    at = np.flatnonzero(tree.children_left != -1)
+    left, right, feature = (a[at] for a in (tree.children_left, tree.children_right, tree.feature))
+    sound = np.array_equal(at, np.flatnonzero(tree.children_right != -1))
+    for below in (left, right):
+        sound = sound and bool(np.all((below > at) & (below < tree.node_count)))
     if not sound or np.any((feature < 0) | (feature >= tree.n_features)):
         raise ValueError("a tree's nodes lead outside it")
 
@@ -200,27 +198,31 @@ def read_compiled(path: Path, *, trust_pickle: bool) -> CompiledEnsemble:
     return model
 
 
-def check_can_be_written(path: Path, *, unlike: tuple[Path | None, ...]) -> None:
+class _OnlyTried(Exception):
+    """Ends the writing of a file, which leaves nothing behind."""
+
+
+def check_can_be_written(
+    path: Path, *, unlike: Sequence[Path | None], suffixes: Sequence[str] = ()
+) -> None:
     """Refuse a path that cannot be written, before hours are spent on what belongs there.
 
     Parameters
     ----------
     path : Path
-    unlike : tuple of Path
+    unlike : sequence of Path
         Files that are read, or written too.
+    suffixes : sequence of str
+        What its name may end in; anything where there are none.
     """
-    folder = path.absolute().parent
-    if path.is_dir():
-        wrong = "is a folder; name a file in it"
-    elif path.exists() and not path.is_file():
-        wrong = "is a device or a pipe; name a file"
-    elif not folder.is_dir():
-        wrong = f"cannot be written: the folder '{folder}' does not exist"
-    elif not os.access(folder, os.W_OK):
-        wrong = f"cannot be written: the folder '{folder}' may not be written to"
-    elif path.resolve() in [other.resolve() for other in unlike if other is not None]:
-        wrong = f"'{path}' is named twice, and one would overwrite the other; name another file."
-        raise CommandError(wrong, ExitCode.USAGE)
-    else:
-        return
-    raise CommandError(f"'{path}' {wrong}.", ExitCode.CANNOT_WRITE)
+    if path.resolve() in [other.resolve() for other in unlike if other is not None]:
+        told = f"'{path}' is named twice, and one would overwrite the other; name another file."
+        raise CommandError(told, ExitCode.USAGE)
+    if suffixes and path.suffix.lower() not in suffixes:
+        told = f"'{path}' cannot be written; use {' or '.join(filter(None, suffixes))}."
+        raise CommandError(told, ExitCode.USAGE)
+    try:
+        with contextlib.suppress(_OnlyTried), whole_file(path):
+            raise _OnlyTried
+    except OSError as error:
+        raise CommandError(str(error), ExitCode.CANNOT_WRITE) from None

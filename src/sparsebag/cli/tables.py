@@ -27,6 +27,9 @@ from sparsebag.cli.command import CommandError, one_line
 from sparsebag.deploy.rows import Categories, encoded
 
 PARQUET = (".parquet", ".pq")
+UNSOUND = (pa.ArrowException, pd.errors.ParserError, csv.Error, EOFError, zlib.error)
+NO_SUCH = (LookupError, TypeError)
+"""What readers raise: of tables that are none, and of encodings and separators that are none."""
 STDIN = Path("-")
 BATCH_ROWS = 10_000
 """Rows read at a time: predicting needs the memory of these, whatever the file's size."""
@@ -76,9 +79,8 @@ class Table:
             raise CommandError(f"'{self.path}' is empty.")
         other = next((mark for mark in (";", "\t", "|") if mark in self.columns[0]), None)
         if len(self.columns) == 1 and other is not None:
-            raise CommandError(
-                f"'{self.path}' seems to separate its columns by {other!r}: add --sep {other!r}."
-            )
+            told = f"seems to separate its columns by {other!r}: add --sep {other!r}"
+            raise CommandError(f"'{self.path}' {told}.")
         twice = next((name for name in self.columns if self.columns.count(name) > 1), None)
         if twice is not None:
             raise CommandError(f"'{self.path}' has two columns named '{twice}'; rename one.")
@@ -106,9 +108,7 @@ class Table:
                 some = {"usecols": list(columns), "chunksize": BATCH_ROWS}
                 yield from self._read_csv(as_written, texts, **some)
 
-    def _read_csv(
-        self, as_written: Sequence[str], texts: Sequence[str] = (), **options: Any
-    ) -> Any:
+    def _read_csv(self, as_written: Sequence[str], texts: Sequence[str] = (), **how: Any) -> Any:
         return pd.read_csv(
             self._source,
             sep=self._sep,
@@ -120,26 +120,23 @@ class Table:
             dtype={name: str for name in (*as_written, *texts)},
             low_memory=False,  # one type a column
             **EXACT,
-            **options,
+            **how,
         )
 
     @contextlib.contextmanager
     def _one_sentence(self) -> Iterator[None]:
         """Whatever is wrong with a table is one sentence."""
-        unsound = (pa.ArrowException, pd.errors.ParserError, csv.Error, EOFError, zlib.error)
-        no_such = (LookupError, TypeError)  # encoding or separator
         try:
-            yield
+            return (yield)
         except UnicodeDecodeError:
             told = f"is no text in {self._encoding}; name its encoding: --encoding latin-1"
-            raise CommandError(f"'{self.path}' {told}.") from None
-        except (*unsound, *no_such) as error:
+        except (*UNSOUND, *NO_SUCH) as error:
             kind = "Parquet" if self.is_parquet else "CSV"
             told = f"is not a valid {kind} table: {one_line(error).rstrip('.')[:300]}"
-            raise CommandError(f"'{self.path}' {told}.") from None
         except OSError as error:
             why = os.strerror(error.errno).lower() if error.errno else one_line(error)
-            raise CommandError(f"'{self.path}' cannot be read ({why}).") from None
+            told = f"cannot be read ({why})"
+        raise CommandError(f"'{self.path}' {told}.")
 
 
 class _CsvRows(io.TextIOBase):
@@ -170,12 +167,13 @@ class _CsvRows(io.TextIOBase):
         return text
 
     def _lines(self, path: Path, encoding: str) -> Iterator[str]:
-        opened: Any = sys.stdin.buffer if path == STDIN else open(path, "rb")  # noqa: SIM115
-        with opened as raw:
+        source: Any = sys.stdin.fileno() if path == STDIN else path
+        with open(source, "rb", closefd=path != STDIN) as raw:
             packed: Any = gzip.GzipFile(fileobj=raw) if raw.peek(2)[:2] == b"\x1f\x8b" else raw
-            for line in io.TextIOWrapper(packed, encoding=encoding, newline=""):
-                self._taken.append(line)
-                yield line
+            with io.TextIOWrapper(packed, encoding=encoding, newline="") as lines:
+                for line in lines:
+                    self._taken.append(line)
+                    yield line
 
 
 def check_readable(path: Path) -> None:
@@ -263,22 +261,41 @@ def as_numbers(path: Path, X: pd.DataFrame, categories: Categories | None = None
         others = f" (and in {shown(wrong[1:])})" if wrong[1:] else ""
         raise CommandError(
             f"column '{wrong[0]}', row {text.index[0] + 1}, of '{path}' holds "
-            f"{str(text.iloc[0])!r}, which is no number, and the model reads "
-            f"numbers there{others}; pass the encoded table it was trained on, or train with "
-            "`sparsebag fit`, which encodes text itself."
+            f"{str(text.iloc[0])!r}, which is no number{others}; pass the encoded table the model "
+            "was trained on, or train with `sparsebag fit`, which encodes text itself."
         )
     return X.astype(float)
 
 
-def check_columns(wanted: Sequence[str], found: Sequence[str], path: Path) -> None:
-    """Refuse a table that lacks columns the model was trained on."""
+def columns_of(
+    path: Path, found: Sequence[str], names: Sequence[str] | None, n_features: int | None = None
+) -> list[str]:
+    """The columns a model reads, in its order; refuses a table that is not as it was trained on.
+
+    Parameters
+    ----------
+    path : Path
+        Of the table, for the error.
+    found : sequence of str
+        Its columns.
+    names : sequence of str or None
+        Columns the model was trained on, where it knows them.
+    n_features : int, optional
+        How many they are.
+    """
+    wanted = list(found if names is None else names)
     missing = [name for name in wanted if name not in set(found)]
     if missing:
-        verb = "is" if len(missing) == 1 else "are"
         raise CommandError(
-            f"the model was trained on other columns: {shown(missing)} {verb} not in '{path}', "
-            f"which has {shown(found)}."
+            f"the model was trained on other columns: '{path}' lacks {shown(missing)} and has "
+            f"{shown(found)}."
         )
+    if names is None and n_features not in (None, len(wanted)):
+        raise CommandError(
+            f"the model was trained on {n_features} columns without names, but '{path}' has "
+            f"{len(wanted)} beside those of --target and --keep; leave the others out."
+        )
+    return wanted
 
 
 def find_categories(path: Path, X: pd.DataFrame) -> Categories:
