@@ -70,7 +70,9 @@ def test_options_are_the_librarys(given, passed, files, compress):
     table = pd.read_csv(files.train)
     X, y = table.drop(columns="target"), table["target"].to_numpy()
     small = sb.compress(joblib.load(files.joblib), X, y, **passed)
-    assert told(compress(*given, "--json", most=None))["nodes"] == small.n_nodes_
+    done = compress(*given, "--json", most=None)
+    assert told(done)["nodes"] == small.n_nodes_
+    assert "NaN" not in done.out, "JSON has none"
     assert (sb.load("small.sbag").predict_proba(X) == small.predict_proba(X)).all()
 
 
@@ -357,7 +359,8 @@ def test_bench_times_a_model_beside_the_ensemble(files, run, monkeypatch):
     facts = told(done)
     assert set(facts) == {"small.sbag", "forest.skops"}
     assert all(value > 0 for figures in facts.values() for value in figures.values())
-    assert "1000 rows" in run("bench", files.small, files.test).out
+    files.frame.to_csv("semicolons.csv", sep=";")
+    assert "1000 rows" in run("bench", files.small, "semicolons.csv", "--sep", ";").out
 
 
 COMMANDS = ["demo", "fit", "compress", "predict", "inspect", "export", "bench"]

@@ -34,7 +34,6 @@ TABLE = "A table: CSV with a header (.gz too) or Parquet; - is CSV on standard i
 TrustPickle = Annotated[bool, Option("--trust-pickle", help=TRUST)]
 Model = Annotated[Path, Argument(help="A .sbag file.")]
 Data = Annotated[Path, Argument(help=TABLE)]
-Names = list[str] | None
 CANNOT_WRITE = (errno.ENOSPC, errno.EFBIG, errno.EDQUOT, errno.EROFS, errno.EACCES)
 Jobs = Annotated[int, Option("--jobs", help="Threads; -1 uses all processors.")]
 
@@ -133,8 +132,7 @@ class Screen:
     def noting(self) -> Iterator[list[str]]:
         """Say the library's warnings as notes, each once; gives a list of them at the end."""
         notes: list[str] = []
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always")
+        with warnings.catch_warnings(record=True, action="always") as caught:
             yield notes
         notes += self.notes(list(dict.fromkeys(one_line(warning.message) for warning in caught)))
 

@@ -17,7 +17,7 @@ import pandas as pd
 from typer import Argument, BadParameter, Option
 
 from sparsebag.cli import models, tables
-from sparsebag.cli.command import CommandError, Data, Jobs, Names, Screen, TrustPickle
+from sparsebag.cli.command import CommandError, Data, Jobs, Screen, TrustPickle
 from sparsebag.deploy.artifact import save
 from sparsebag.deploy.rows import Categories
 from sparsebag.report.compression_report import COMPILED, SPEED
@@ -134,7 +134,7 @@ def compress(
     evidence: Annotated[Literal["oob", "holdout"], Option(help=EVIDENCE)] = "oob",
     trust_pickle: TrustPickle = False,
     trust_type: Annotated[
-        Names, Option(help="A type in a skops file to trust; repeatable.")
+        tables.Names, Option(help="A type in a skops file to trust; repeatable.")
     ] = None,
 ) -> None:
     """Make a fitted ensemble smaller, from the rows it was trained on.
@@ -155,18 +155,17 @@ def compress(
     paths = [path for path in (data, where.test) if path is not None]
     read = [(path, *tables.read_rows(path, target, written)) for path in paths]
     screen.step(f"reading {model}")
+    trusted = trust_type or ()
     with screen.noting():
-        ensemble = models.read_ensemble_file(
-            model, trust_pickle=trust_pickle, trusted=trust_type or ()
-        )
-    ensemble = unfrozen(ensemble)
+        loaded = models.read_ensemble_file(model, trust_pickle=trust_pickle, trusted=trusted)
+    ensemble = unfrozen(loaded)
     models.check_can_be_compressed(ensemble, trust_pickle=trust_pickle)
     rows, *test = (_as_trained(ensemble, *each) for each in read)
     how = method.compressor(evidence)
-    facts, text = compress_and_write(
+    told = compress_and_write(
         ensemble, rows, test[0] if test else None, where, screen, how, allow_pickle=trust_pickle
     )
-    screen.result(facts, text)
+    screen.result(*told)
 
 
 def _as_trained(ensemble: Any, path: Path, X: pd.DataFrame, y: pd.Series) -> Rows:
@@ -213,7 +212,7 @@ def fit(
     written: tables.Written,
     screen: Screen,
     holdout: Annotated[float, Option(help=HOLDOUT, min=0.0, max=0.9)] = 0.2,
-    drop: Annotated[Names, Option(help="A column to leave out; repeatable.")] = None,
+    drop: Annotated[tables.Names, Option(help="A column to leave out; repeatable.")] = None,
 ) -> None:
     """Train a random forest on a table and make it small, in one go.
 

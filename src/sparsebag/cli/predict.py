@@ -16,16 +16,7 @@ import pyarrow.parquet
 from typer import Option
 
 from sparsebag.cli import models, tables
-from sparsebag.cli.command import (
-    CommandError,
-    Data,
-    ExitCode,
-    Jobs,
-    Model,
-    Names,
-    Screen,
-    TrustPickle,
-)
+from sparsebag.cli.command import CommandError, Data, ExitCode, Jobs, Model, Screen, TrustPickle
 from sparsebag.deploy.compiled import CompiledEnsemble
 from sparsebag.deploy.whole_file import whole_file
 
@@ -41,7 +32,9 @@ def predict(
         Path, Option("--output", "-o", help=".csv or .parquet; - is standard output (CSV).")
     ] = STDOUT,
     proba: Annotated[bool, Option(help="Also write the probability of every class.")] = True,
-    keep: Annotated[Names, Option(help="A column to copy to the output; repeatable.")] = None,
+    keep: Annotated[
+        tables.Names, Option(help="A column to copy to the output; repeatable.")
+    ] = None,
     trust_pickle: TrustPickle = False,
     jobs: Jobs = -1,
 ) -> None:

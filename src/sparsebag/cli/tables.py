@@ -26,6 +26,7 @@ from typer import Option
 from sparsebag.cli.command import CommandError, one_line
 from sparsebag.deploy.rows import Categories, encoded
 
+Names = list[str] | None
 PARQUET = (".parquet", ".pq")
 UNSOUND = (pa.ArrowException, pd.errors.ParserError, csv.Error, EOFError, zlib.error)
 NO_SUCH = (LookupError, TypeError)
