@@ -32,8 +32,8 @@ from sparsebag.progress import SECONDS_BETWEEN_LINES, Event
 TRUST = "Read and write pickles, which can run any code: only for files you made yourself."
 TABLE = "A table: CSV with a header (.gz too) or Parquet; - is CSV on standard input."
 TrustPickle = Annotated[bool, Option("--trust-pickle", help=TRUST)]
-Model = Annotated[Path, Argument(help="A .sbag file.")]
-Data = Annotated[Path, Argument(help=TABLE)]
+Model = Annotated[Path, Argument(help="A .sbag file.", metavar="MODEL")]
+Data = Annotated[Path, Argument(help=TABLE, metavar="DATA")]
 CANNOT_WRITE = (errno.ENOSPC, errno.EFBIG, errno.EDQUOT, errno.EROFS, errno.EACCES)
 Jobs = Annotated[int, Option("--jobs", help="Threads; -1 uses all processors.")]
 

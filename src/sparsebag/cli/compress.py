@@ -124,7 +124,9 @@ class Destination:
 
 
 def compress(
-    model: Annotated[Path, Argument(help="The fitted ensemble: skops, or a pickle.")],
+    model: Annotated[
+        Path, Argument(help="The fitted ensemble: skops, or a pickle.", metavar="MODEL")
+    ],
     data: Data,
     target: Target,
     where: Destination,
@@ -261,7 +263,9 @@ def fit(
 
 def demo(
     screen: Screen,
-    folder: Annotated[Path, Argument(help="Where files go.", file_okay=False)] = Path(),
+    folder: Annotated[
+        Path, Argument(help="Where files go.", file_okay=False, metavar="FOLDER")
+    ] = Path(),
     open_report: Annotated[bool, Option("--open", help="Open the report in a browser.")] = False,
 ) -> None:
     """Compress a forest of 300 trees on generated data with noisy labels.

@@ -142,7 +142,7 @@ def bench(
     data: Data,
     written: tables.Written,
     screen: Screen,
-    against: Annotated[Path | None, Option(help="The ensemble it was made of.")] = None,
+    against: Annotated[Path | None, Option(help="What it was made of: skops, or a pickle.")] = None,
     trust_pickle: TrustPickle = False,
 ) -> None:
     """Time a model on your rows: one row, and a thousand, one thread.
