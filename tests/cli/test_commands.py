@@ -13,7 +13,8 @@ from sklearn.ensemble import RandomForestClassifier, VotingClassifier
 from sklearn.tree import DecisionTreeClassifier
 
 import sparsebag as sb
-from sparsebag.cli import data
+from sparsebag.cli import tables
+from sparsebag.cli.app import app
 
 QUICK = ("--trees", 30, "--max-estimators", 6)
 
@@ -69,7 +70,9 @@ def test_options_are_the_librarys(given, passed, files, compress):
     table = pd.read_csv(files.train)
     X, y = table.drop(columns="target"), table["target"].to_numpy()
     small = sb.compress(joblib.load(files.joblib), X, y, **passed)
-    assert told(compress(*given, "--json", most=None))["nodes"] == small.n_nodes_
+    done = compress(*given, "--json", most=None)
+    assert told(done)["nodes"] == small.n_nodes_
+    assert "NaN" not in done.out, "JSON has none"
     assert (sb.load("small.sbag").predict_proba(X) == small.predict_proba(X)).all()
 
 
@@ -252,13 +255,14 @@ def test_predictions_from_text_are_those_from_codes(model, paints, run):
     assert right > 0.85, "the text is what decides"
 
 
-def test_a_text_nobody_saw_is_missing_and_said(model, paints, run):
+def test_a_text_nobody_saw_is_missing_and_said(model, paints, run, capfd):
     X = paints.drop(columns="sold")
     X.loc[:4, "colour"] = "mauve"
     X.to_csv("new.csv", index=False)
     words = "texts the model never saw, such as 'mauve' (5 rows); they are read as missing"
     assert words in run("predict", "m.sbag", "new.csv", "-o", "out.csv").err
-    assert words in run("predict", "m.sbag", "new.csv").err
+    app(["predict", "m.sbag", "new.csv"], standalone_mode=False)
+    assert words in capfd.readouterr().err
     done = run("predict", "m.sbag", "new.csv", "-o", "out.csv", "--json")
     assert words in told(done)["warnings"][0]
     gaps = X.assign(colour=X["colour"].replace("mauve", ""))
@@ -296,7 +300,7 @@ def test_auto_says_why_there_is_no_gate(run, compress):
 
 
 def test_predictions_are_the_models(files, run, monkeypatch):
-    monkeypatch.setattr(data, "BATCH_ROWS", 9)  # several batches
+    monkeypatch.setattr(tables, "BATCH_ROWS", 9)  # several batches
     done = run("predict", files.small, files.test, "-o", "out.csv", "--keep", "target", "--json")
     assert told(done)["rows"] == len(files.frame)
     assert done.left == ["out.csv"]
@@ -355,7 +359,8 @@ def test_bench_times_a_model_beside_the_ensemble(files, run, monkeypatch):
     facts = told(done)
     assert set(facts) == {"small.sbag", "forest.skops"}
     assert all(value > 0 for figures in facts.values() for value in figures.values())
-    assert "1000 rows" in run("bench", files.small, files.test).out
+    files.frame.to_csv("semicolons.csv", sep=";")
+    assert "1000 rows" in run("bench", files.small, "semicolons.csv", "--sep", ";").out
 
 
 COMMANDS = ["demo", "fit", "compress", "predict", "inspect", "export", "bench"]

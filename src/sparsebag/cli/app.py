@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from typing import Annotated, Any, cast
 
@@ -10,9 +9,8 @@ import typer
 from typer import rich_utils
 
 import sparsebag
-from sparsebag.cli.command import ExitCode, command, end_on_signals, one_line
-from sparsebag.cli.compress import compress
-from sparsebag.cli.fit import demo, fit
+from sparsebag.cli.command import ExitCode, command, end_on_signals, one_line, print_error
+from sparsebag.cli.compress import compress, demo, fit
 from sparsebag.cli.inspect import bench, export, inspect
 from sparsebag.cli.predict import predict
 
@@ -60,9 +58,7 @@ def run() -> None:
         if code is None or not hasattr(error, "format_message"):
             raise
         if "--json" in sys.argv and error.format_message():
-            sentence = one_line(error.format_message())
-            print(f"sparsebag: {sentence}", file=sys.stderr)
-            print(json.dumps({"error": sentence, "exit_code": int(code)}))
+            print_error(one_line(error.format_message()), code, as_json=True)
         else:
             rich_utils.rich_format_error(cast(Any, error))
     sys.exit(code if isinstance(code, int) else ExitCode.DONE)

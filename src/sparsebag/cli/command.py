@@ -23,30 +23,19 @@ from pathlib import Path
 from types import FrameType
 from typing import Annotated, Any
 
-import typer
 from rich.console import Console
 from rich.progress import Progress
+from typer import Argument, Exit, Option
 
 from sparsebag.progress import SECONDS_BETWEEN_LINES, Event
 
-TrustPickle = Annotated[
-    bool,
-    typer.Option(
-        "--trust-pickle",
-        help="Read and write pickles. Loading a pickle can run any code: only for files you made "
-        "yourself.",
-    ),
-]
-Model = Annotated[Path, typer.Argument(help="A .sbag file.", metavar="MODEL")]
-Data = Annotated[
-    Path,
-    typer.Argument(
-        help="A table: CSV with a header (.gz too) or Parquet; - is CSV on standard input.",
-        metavar="DATA",
-        allow_dash=True,
-    ),
-]
-Jobs = Annotated[int, typer.Option(help="Threads; -1 uses all processors.")]
+TRUST = "Read and write pickles, which can run any code: only for files you made yourself."
+TABLE = "A table: CSV with a header (.gz too) or Parquet; - is CSV on standard input."
+TrustPickle = Annotated[bool, Option("--trust-pickle", help=TRUST)]
+Model = Annotated[Path, Argument(help="A .sbag file.", metavar="MODEL")]
+Data = Annotated[Path, Argument(help=TABLE, metavar="DATA")]
+CANNOT_WRITE = (errno.ENOSPC, errno.EFBIG, errno.EDQUOT, errno.EROFS, errno.EACCES)
+Jobs = Annotated[int, Option("--jobs", help="Threads; -1 uses all processors.")]
 
 
 class ExitCode(IntEnum):
@@ -96,8 +85,8 @@ def end_on_signals() -> None:
 class Screen:
     """What is printed: progress on standard error, results on standard output."""
 
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print only errors.")] = False
+    as_json: Annotated[bool, Option("--json", help="Print one JSON object.")] = False
+    quiet: Annotated[bool, Option("--quiet", "-q", help="Print only errors.")] = False
 
     def __post_init__(self) -> None:
         self.quiet = self.quiet or self.as_json
@@ -110,11 +99,18 @@ class Screen:
             raise Stopped
         if self.quiet:
             return
-        if sys.stderr.isatty():
-            self._draw(text, number, total)
-        elif text != self._told[0] or time.monotonic() > self._told[1] + SECONDS_BETWEEN_LINES:
-            self.say(f"{text} {number} of {total} ..." if number else f"{text} ...")
-            self._told = text, time.monotonic()
+        if not sys.stderr.isatty():
+            if text != self._told[0] or time.monotonic() > self._told[1] + SECONDS_BETWEEN_LINES:
+                self.say(f"{text} {number} of {total} ..." if number else f"{text} ...")
+                self._told = text, time.monotonic()
+            return
+        if self._bar is None or self._bar.tasks[0].description != text:
+            self.close()
+            # The default columns: description, bar, share and time left.
+            self._bar = Progress(console=Console(stderr=True), transient=True)
+            self._bar.add_task(text, total=total or None)
+            self._bar.start()
+        self._bar.update(self._bar.task_ids[0], completed=max(number - 1, 0))
 
     def listen(self, event: Event) -> None:
         """The library's progress as steps: for ``verbose=``."""
@@ -126,22 +122,27 @@ class Screen:
             self.close()
             print(text, file=sys.stderr, flush=True)
 
+    def notes(self, sentences: list[str]) -> list[str]:
+        """Say what a user should know, and give it back for the result."""
+        for sentence in sentences:
+            self.say(f"note: {sentence}")
+        return sentences
+
     @contextlib.contextmanager
     def noting(self) -> Iterator[list[str]]:
         """Say the library's warnings as notes, each once; gives a list of them at the end."""
         notes: list[str] = []
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always")
+        with warnings.catch_warnings(record=True, action="always") as caught:
             yield notes
-        notes += dict.fromkeys(one_line(warning.message) for warning in caught)
-        for text in notes:
-            self.say(f"note: {text}")
+        notes += self.notes(list(dict.fromkeys(one_line(warning.message) for warning in caught)))
 
     def result(self, facts: dict[str, Any], text: str) -> None:
         """What came of it: text for people, wrapped in a terminal, or one object."""
         self.close()
         if self.as_json:
-            print(json.dumps(facts, allow_nan=False, default=_plain))
+            # JSON has no NaN: what is not known is null.
+            plain = json.loads(json.dumps(facts, default=_plain), parse_constant=lambda _: None)
+            print(json.dumps(plain))
         elif text and not self.quiet:
             console = Console(highlight=False)
             console.print(text, markup=False, soft_wrap=not console.is_terminal)
@@ -152,15 +153,6 @@ class Screen:
             self._bar.stop()
             self._bar = None
 
-    def _draw(self, text: str, number: int, total: int) -> None:
-        if self._bar is None or self._bar.tasks[0].description != text:
-            self.close()
-            # The default columns: description, bar, share and time left.
-            self._bar = Progress(console=Console(stderr=True), transient=True)
-            self._bar.add_task(text, total=total or None)
-            self._bar.start()
-        self._bar.update(self._bar.task_ids[0], completed=max(number - 1, 0))
-
 
 def command(function: Callable[..., None]) -> Callable[..., None]:
     """A command for typer: its groups become options, its errors one sentence and an exit code.
@@ -169,40 +161,35 @@ def command(function: Callable[..., None]) -> Callable[..., None]:
     written for users. With ``--json`` the sentence is also an object on standard output.
     ``SPARSEBAG_DEBUG=1`` lets tracebacks through.
     """
-    groups: dict[str, tuple[Any, list[str]]] = {}
+    groups: dict[str, Any] = {}
     parameters: list[inspect.Parameter] = []
     for own in inspect.signature(function, eval_str=True).parameters.values():
         if dataclasses.is_dataclass(own.annotation):
             group: Any = own.annotation
-            inner = inspect.signature(group, eval_str=True).parameters
-            groups[own.name] = group, list(inner)
-            parameters += inner.values()
+            groups[own.name] = group
+            parameters += inspect.signature(group, eval_str=True).parameters.values()
         else:
             parameters.append(own)
 
     @functools.wraps(function)
     def run(**given: Any) -> None:
-        for name, (group, options) in groups.items():
-            given[name] = group(**{option: given.pop(option) for option in options})
+        for name, group in groups.items():
+            given[name] = group(**{f.name: given.pop(f.name) for f in dataclasses.fields(group)})
         screen = given["screen"]
         try:
             function(**given)
             sys.stdout.flush()
-        except (typer.Exit, typer.Abort, typer.BadParameter):
-            raise
         except BrokenPipeError:  # nobody reads: Python must not complain when it exits
             with contextlib.suppress(OSError):
                 os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            raise typer.Exit(ExitCode.CLOSED_PIPE) from None
+            raise Exit(ExitCode.CLOSED_PIPE) from None
         except (Exception, KeyboardInterrupt) as error:
             if os.environ.get("SPARSEBAG_DEBUG"):
                 raise
             sentence, code = _told(error)
             screen.close()
-            print(f"sparsebag: {sentence}", file=sys.stderr)
-            if screen.as_json:
-                print(json.dumps({"error": sentence, "exit_code": int(code)}))
-            raise typer.Exit(code) from None
+            print_error(sentence, code, as_json=screen.as_json)
+            raise Exit(code) from None
         finally:
             screen.close()
 
@@ -212,23 +199,29 @@ def command(function: Callable[..., None]) -> Callable[..., None]:
     return run
 
 
+def print_error(sentence: str, code: int, *, as_json: bool) -> None:
+    """What went wrong: a sentence for people, and an object for machines."""
+    print(f"sparsebag: {sentence}", file=sys.stderr)
+    if as_json:
+        print(json.dumps({"error": sentence, "exit_code": int(code)}))
+
+
 def _told(error: BaseException) -> tuple[str, int]:
     told = one_line(error)
     if isinstance(error, KeyboardInterrupt):
         return "interrupted; nothing was left half-written.", 128 + (Stopped.came or signal.SIGINT)
     if isinstance(error, CommandError):
         return str(error), error.code
+    if isinstance(error, MemoryError):
+        return "there is not enough memory for this.", ExitCode.BAD_INPUT
     if isinstance(error, ModuleNotFoundError):  # the library's own say what to install
         name = str(error.name).partition(".")[0]
         told = f"this needs {name}, which is not installed; run: pip install 'sparsebag[cli]'"
     if isinstance(error, ImportError):
         return told, ExitCode.MISSING_EXTRA
-    if isinstance(error, OSError):
-        full = error.errno in (errno.ENOSPC, errno.EFBIG, errno.EDQUOT, errno.EROFS, errno.EACCES)
-        return told, ExitCode.CANNOT_WRITE if full else ExitCode.BAD_INPUT
-    if isinstance(error, MemoryError):
-        return "there is not enough memory for this.", ExitCode.BAD_INPUT
-    if isinstance(error, (ValueError, TypeError)):
+    if isinstance(error, OSError) and error.errno in CANNOT_WRITE:
+        return told, ExitCode.CANNOT_WRITE
+    if isinstance(error, (OSError, ValueError, TypeError)):
         return told, ExitCode.BAD_INPUT
     told = f"this should not happen ({type(error).__name__}: {told}); please report it, with what "
     return f"{told}SPARSEBAG_DEBUG=1 prints.", ExitCode.BUG

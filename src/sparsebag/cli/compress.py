@@ -1,45 +1,53 @@
-"""``sparsebag compress``: a fitted ensemble and its training rows in, a small model out."""
+"""``sparsebag compress``, ``fit`` and ``demo``: small models of ensembles, or of tables alone."""
 
 from __future__ import annotations
 
 import re
 import textwrap
 import time
+import webbrowser
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from enum import StrEnum
+from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import pandas as pd
-import typer
+from typer import Argument, BadParameter, Option
 
-from sparsebag.cli.command import CommandError, Data, ExitCode, Jobs, Screen, TrustPickle
-from sparsebag.cli.data import Written, as_numbers, check_columns, check_readable, read_rows, typed
-from sparsebag.cli.models import check_can_be_stored, check_can_be_written, read_ensemble_file
+from sparsebag.cli import models, tables
+from sparsebag.cli.command import CommandError, Data, Jobs, Screen, TrustPickle
 from sparsebag.deploy.artifact import save
 from sparsebag.deploy.rows import Categories
+from sparsebag.report.compression_report import COMPILED, SPEED
 
-BYTES = {"b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9}
+WHOLE = {"": 1}
+BYTES = {"": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9}
+DEMO_ROWS = 12_000
+"""A forest of tens of MB, compressed and reported in half a minute."""
+Task = Literal["auto", "classification", "regression"]
+TASK = "auto: classes are text, or at most 20 different whole numbers."
+SEED = "Random seed of the forest and of the held-out rows."
+HOLDOUT = "Share of rows to hold out without --test; 0 for none."
+TOLERANCE = (
+    "Accepted relative increase of the expected Brier score or squared error; the smallest model "
+    "within it is kept. Default: 0.01, or none with a budget."
+)
+CONFIDENCE = "Stay within the tolerance with this confidence, such as 0.95."
+LOCAL = (
+    "Weights that depend on the row: where they gain (auto), or always. Default: the same for "
+    "every row."
+)
+EVIDENCE = (
+    "oob: DATA holds the rows it was trained on. holdout: DATA holds rows it has never seen, for "
+    "ensembles without bootstrap."
+)
 Rows = tuple[Any, Any]
-Target = Annotated[str, typer.Option("--target", "-t", help="Column to predict.")]
+Target = Annotated[str, Option("--target", "-t", help="Column to predict.")]
 
 
-class LocalWeights(StrEnum):
-    """Weights that depend on the row."""
-
-    AUTO = "auto"
-    ALWAYS = "always"
-
-
-class Evidence(StrEnum):
-    """Which rows judge the members."""
-
-    OOB = "oob"
-    HOLDOUT = "holdout"
-
-
-def limit(text: str, units: dict[str, int] | None = None) -> float:
+def limit(text: str, units: Mapping[str, int] = WHOLE) -> float:
     """The most to keep: a whole number, or a share as ``5%`` or ``0.05``.
 
     Examples
@@ -47,19 +55,17 @@ def limit(text: str, units: dict[str, int] | None = None) -> float:
     >>> limit("20000"), limit("5%"), limit("0.05"), limit("100kB", BYTES)
     (20000, 0.05, 0.05, 100000)
     """
-    found = re.fullmatch(r"(\d+\.?\d*|\.\d+)\s*(%|[kmg]?b)?", text.strip(), re.IGNORECASE)
-    unit = (found[2] or "").lower() if found else ""
-    factor = {"": 1.0, "%": 1.0, **(units or {})}.get(unit)
-    if found is None or factor is None:
-        wanted = "bytes (100kB)" if units else "a whole number (20000)"
-        raise typer.BadParameter(f"'{text}' is not {wanted} or a share (5%).")
-    number = float(found[1])
+    found = re.fullmatch(r"(\d+\.?\d*|\.\d+)\s*(%|[kmg]?b)?", text.strip().lower())
+    number, unit = (float(found[1]), found[2] or "") if found else (0.0, "nothing")
     if unit == "%" or (unit == "" and number < 1.0):
-        share = number / 100 if unit == "%" else number
+        share = number / 100 if unit else number
         if not 0.0 < share <= 1.0:
-            raise typer.BadParameter(f"'{text}' is not a share between 0 and 100%.")
+            raise BadParameter(f"'{text}' is not a share between 0 and 100%.")
         return share
-    return round(number * factor)
+    if unit not in units:
+        wanted = "bytes (100kB)" if units is BYTES else "a whole number (20000)"
+        raise BadParameter(f"'{text}' is not {wanted} or a share (5%).")
+    return round(number * units[unit])
 
 
 def byte_limit(text: str) -> float:
@@ -67,108 +73,71 @@ def byte_limit(text: str) -> float:
     return limit(text, BYTES)
 
 
-COUNT: dict[str, Any] = {"parser": limit, "metavar": "COUNT|SHARE"}
-FILE_SIZE: dict[str, Any] = {"parser": byte_limit, "metavar": "BYTES|SHARE"}
-
-
-def _size(help: str, **more: Any) -> Any:
-    return typer.Option(help=help, rich_help_panel="Size", **more)
+Size = partial(Option, rich_help_panel="Size")
+Count = partial(Size, parser=limit, metavar="COUNT|SHARE")
+FileSize = partial(Size, parser=byte_limit, metavar="BYTES|SHARE")
 
 
 @dataclass(frozen=True)
 class Method:
-    """Options of `sparsebag.compress`."""
+    """Options of `sparsebag.compress`, by its names."""
 
-    max_estimators: Annotated[float | None, _size("Most members: 30 or 10%.", **COUNT)] = None
-    max_nodes: Annotated[float | None, _size("Most nodes: 20000 or 5%.", **COUNT)] = None
-    max_bytes: Annotated[float | None, _size("Largest file: 100kB or 5%.", **FILE_SIZE)] = None
-    tolerance: Annotated[
-        float | None,
-        _size(
-            "Accepted relative increase of the expected Brier score or squared error; the smallest "
-            "model within it is kept. Default: 0.01, or none with a budget.",
-            min=0.0,
-        ),
-    ] = None
-    confidence: Annotated[
-        float | None,
-        _size("Stay within the tolerance with this confidence, such as 0.95.", min=0.5, max=0.9999),
-    ] = None
-    refine: Annotated[
-        bool, typer.Option(help="Prune trees and refit leaves; without, only select trees.")
-    ] = True
+    max_estimators: Annotated[float | None, Count(help="Most members: 30 or 10%.")] = None
+    max_nodes: Annotated[float | None, Count(help="Most nodes: 20000 or 5%.")] = None
+    max_bytes: Annotated[float | None, FileSize(help="Largest file: 100kB or 5%.")] = None
+    tolerance: Annotated[float | None, Size(help=TOLERANCE, min=0.0)] = None
+    confidence: Annotated[float | None, Size(help=CONFIDENCE, min=0.5, max=0.9999)] = None
+    refine: Annotated[bool, Option(help="Prune and refit trees; without, only select.")] = True
     rehearsal: Annotated[
-        bool, typer.Option(help="Estimate the loss of every size; without, quality is unknown.")
+        bool, Option(help="Estimate the loss of every size; without, quality is unknown.")
     ] = True
-    local: Annotated[
-        LocalWeights | None,
-        typer.Option(
-            help="Weights that depend on the row: where they gain (auto), or always. Default: the "
-            "same for every row."
-        ),
-    ] = None
-    jobs: Jobs = -1
+    local: Annotated[Literal["auto", "always"] | None, Option(help=LOCAL)] = None
+    n_jobs: Jobs = -1
 
-    def options(self) -> dict[str, Any]:
-        """As `sparsebag.compress` takes them."""
-        how = {name: value for name, value in vars(self).items() if value is not None}
-        how |= {"n_jobs": how.pop("jobs"), "refine": "auto" if self.refine else None}
-        how["rehearsal"] = "auto" if self.rehearsal else False
-        if self.local is not None:
-            how["local"] = True if self.local is LocalWeights.ALWAYS else "auto"
-        return how
+    def compressor(self, evidence: str = "oob") -> Callable[..., Any]:
+        """`sparsebag.compress` with these options."""
+        from sparsebag.compress import compress
+
+        switches = {
+            "refine": "auto" if self.refine else None,
+            "rehearsal": "auto" if self.rehearsal else False,
+            "local": True if self.local == "always" else self.local,
+        }
+        return partial(compress, evidence=evidence, **(vars(self) | switches))
 
 
 @dataclass(frozen=True)
 class Destination:
     """Where a model and its report go, and the rows the report is about."""
 
-    output: Annotated[
-        Path, typer.Option("--output", "-o", help="Where to write the small model.")
-    ] = Path("small.sbag")
-    report: Annotated[Path | None, typer.Option(help="The report: .html, or .md.")] = None
-    test: Annotated[
-        Path | None, typer.Option(help="Rows not used for training, to compare on.")
-    ] = None
+    output: Annotated[Path, Option("--output", "-o", help="The small model.")] = Path("small.sbag")
+    report: Annotated[Path | None, Option(help="The report: .html, or .md.")] = None
+    test: Annotated[Path | None, Option(help="Rows not used for training, to compare on.")] = None
 
     def check(self, *inputs: Path) -> None:
         """Refuse what cannot be written, or would overwrite an input, before the work."""
-        check_can_be_written(self.output, unlike=(*inputs, self.test))
-        check_can_be_written(self.report, unlike=(*inputs, self.test, self.output))
-        if self.report is not None and self.report.suffix.lower() not in (".html", ".md"):
-            raise CommandError(
-                f"a report cannot be written to '{self.report}'; use .html or .md.", ExitCode.USAGE
-            )
-
-
-@dataclass(frozen=True)
-class Trust:
-    """What a file may hold."""
-
-    trust_pickle: TrustPickle = False
-    trust_type: Annotated[
-        list[str] | None, typer.Option(help="A type in a skops file to trust; repeatable.")
-    ] = None
+        inputs_and_test = (*inputs, self.test)
+        models.check_can_be_written(self.output, unlike=inputs_and_test)
+        if self.report is not None:
+            others, suffixes = (*inputs_and_test, self.output), (".html", ".md")
+            models.check_can_be_written(self.report, unlike=others, suffixes=suffixes)
 
 
 def compress(
     model: Annotated[
-        Path, typer.Argument(help="The fitted ensemble: skops, or a pickle.", metavar="MODEL")
+        Path, Argument(help="The fitted ensemble: skops, or a pickle.", metavar="MODEL")
     ],
     data: Data,
     target: Target,
     where: Destination,
     method: Method,
-    trust: Trust,
-    written: Written,
+    written: tables.Written,
     screen: Screen,
-    evidence: Annotated[
-        Evidence,
-        typer.Option(
-            help="oob: DATA holds the rows it was trained on. holdout: DATA holds rows it has "
-            "never seen, for ensembles without bootstrap."
-        ),
-    ] = Evidence.OOB,
+    evidence: Annotated[Literal["oob", "holdout"], Option(help=EVIDENCE)] = "oob",
+    trust_pickle: TrustPickle = False,
+    trust_type: Annotated[
+        tables.Names, Option(help="A type in a skops file to trust; repeatable.")
+    ] = None,
 ) -> None:
     """Make a fitted ensemble smaller, from the rows it was trained on.
 
@@ -179,38 +148,26 @@ def compress(
     Example: sparsebag compress forest.skops train.csv --target y --test test.csv
     -o small.sbag --report report.html
     """
-    from sparsebag.evidence.wrappers import wrapper_of
-    from sparsebag.validation import check_ensemble, unfrozen
+    from sparsebag.validation import unfrozen
 
     where.check(model, data)
-    check_readable(model)
+    tables.check_readable(model)
     # Tables first: they are read in no time, and their faults are the common ones.
     screen.step(f"reading {data}")
-    rows = read_rows(data, target, written)
-    unseen = None if where.test is None else read_rows(where.test, target, written)
+    paths = [path for path in (data, where.test) if path is not None]
+    read = [(path, *tables.read_rows(path, target, written)) for path in paths]
     screen.step(f"reading {model}")
+    trusted = trust_type or ()
     with screen.noting():
-        ensemble = unfrozen(
-            read_ensemble_file(
-                model, trust_pickle=trust.trust_pickle, trusted=trust.trust_type or ()
-            )
-        )
-    if wrapper_of(ensemble) is None:
-        check_ensemble(ensemble)
-    if not trust.trust_pickle:
-        check_can_be_stored(ensemble)
-    facts, text = compress_and_write(
-        ensemble,
-        _as_trained(ensemble, data, *rows),
-        None
-        if unseen is None or where.test is None
-        else _as_trained(ensemble, where.test, *unseen),
-        where,
-        screen,
-        {**method.options(), "evidence": str(evidence)},
-        allow_pickle=trust.trust_pickle,
+        loaded = models.read_ensemble_file(model, trust_pickle=trust_pickle, trusted=trusted)
+    ensemble = unfrozen(loaded)
+    models.check_can_be_compressed(ensemble, trust_pickle=trust_pickle)
+    rows, *test = (_as_trained(ensemble, *each) for each in read)
+    how = method.compressor(evidence)
+    told = compress_and_write(
+        ensemble, rows, test[0] if test else None, where, screen, how, allow_pickle=trust_pickle
     )
-    screen.result(facts, text)
+    screen.result(*told)
 
 
 def _as_trained(ensemble: Any, path: Path, X: pd.DataFrame, y: pd.Series) -> Rows:
@@ -218,19 +175,160 @@ def _as_trained(ensemble: Any, path: Path, X: pd.DataFrame, y: pd.Series) -> Row
     from sparsebag.evidence.wrappers import wrapper_of
 
     names = getattr(ensemble, "feature_names_in_", None)
-    if names is not None:
-        wanted = [str(name) for name in names]
-        check_columns(wanted, list(X.columns), path)
-        if wrapper_of(ensemble) is not None:  # it may read text
-            return X[wanted], typed(y).to_numpy()
-        return as_numbers(path, X[wanted]), typed(y).to_numpy()
-    n_features = getattr(ensemble, "n_features_in_", X.shape[1])
-    if n_features != X.shape[1]:
-        raise CommandError(
-            f"the model was trained on {n_features} columns without names, but '{path}' has "
-            f"{X.shape[1]} beside the target; pass the table it was trained on."
-        )
-    return as_numbers(path, X).to_numpy(), typed(y).to_numpy()
+    width = getattr(ensemble, "n_features_in_", None)
+    X = X[tables.columns_of(path, X.columns, names, width)]
+    if names is None or wrapper_of(ensemble) is None:  # a wrapper may read text
+        X = tables.as_numbers(path, X)
+    return X if names is not None else X.to_numpy(), tables.typed(y).to_numpy()
+
+
+@dataclass(frozen=True)
+class Forest:
+    """Options of the forest."""
+
+    task: Annotated[Task, Option(help=TASK)] = "auto"
+    trees: Annotated[int, Option(help="Trees of the forest.", min=20)] = 300
+    seed: Annotated[int, Option(help=SEED)] = 0
+
+    def grow(self, X: Any, y: np.ndarray, task: Task, jobs: int, screen: Screen) -> Any:
+        """A random forest, grown a few trees at a time so that it can be interrupted.
+
+        scikit-learn grows the same trees in parts as in one go.
+        """
+        from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
+
+        kind = RandomForestClassifier if task == "classification" else RandomForestRegressor
+        forest = kind(warm_start=True, random_state=self.seed, n_jobs=jobs)
+        for grown in range(0, self.trees, 10):
+            screen.step("growing tree", grown + 1, self.trees)
+            forest.set_params(n_estimators=min(self.trees, grown + 10)).fit(X, y)
+        return forest.set_params(warm_start=False)
+
+
+def fit(
+    data: Data,
+    target: Target,
+    where: Destination,
+    forest: Forest,
+    method: Method,
+    written: tables.Written,
+    screen: Screen,
+    holdout: Annotated[float, Option(help=HOLDOUT, min=0.0, max=0.9)] = 0.2,
+    drop: Annotated[tables.Names, Option(help="A column to leave out; repeatable.")] = None,
+) -> None:
+    """Train a random forest on a table and make it small, in one go.
+
+    Columns are numbers or text; the model carries a code for every text, and one it never saw is
+    read as missing. Cells may be empty: trees route them. The target may be text.
+
+    Example: sparsebag fit data.csv --target y -o small.sbag --report report.html
+    """
+    from sklearn.model_selection import train_test_split
+
+    where.check(data)
+    screen.step(f"reading {data}")
+    X, y = tables.read_rows(data, target, written)
+    X = _wanted(data, X, drop or [], screen)
+    task, y = _task_of(y, forest.task)
+    categories = tables.find_categories(data, X)
+    X = tables.as_numbers(data, X, categories)
+    of_text = f", {len(categories)} of them text" if categories else ""
+    screen.say(f"target '{target}': {task}, {len(X)} rows, {X.shape[1]} columns{of_text}")
+    test = None
+    if where.test is not None:
+        screen.step(f"reading {where.test}")
+        X_test, y_test = tables.read_rows(where.test, target, written)
+        X_test = X_test[tables.columns_of(where.test, X_test.columns, X.columns)]
+        unknown = tables.UnknownTexts(categories)
+        unknown.count(X_test)
+        screen.notes(unknown.notes(where.test))
+        y_test = tables.typed(y_test) if tables.is_numeric(y) else y_test.astype(str)
+        test = tables.as_numbers(where.test, X_test, categories), y_test.to_numpy()
+    elif holdout > 0.0:
+        both = {"test_size": holdout, "random_state": forest.seed}
+        try:
+            by_class = y if task == "classification" else None
+            X, X_test, y, y_test = train_test_split(X, y, stratify=by_class, **both)
+        except ValueError:  # a class of one row, or very few rows
+            X, X_test, y, y_test = train_test_split(X, y, **both)
+        test = X_test, y_test.to_numpy()
+        screen.say(f"{len(X_test)} rows held out for the report, {len(X)} to learn from")
+    rows = X, y.to_numpy()
+    ensemble = forest.grow(*rows, task, method.n_jobs, screen)
+    facts, text = compress_and_write(
+        ensemble, rows, test, where, screen, method.compressor(), categories=categories
+    )
+    screen.result({**facts, "trees": forest.trees}, text)
+
+
+def demo(
+    screen: Screen,
+    folder: Annotated[
+        Path, Argument(help="Where files go.", file_okay=False, metavar="FOLDER")
+    ] = Path(),
+    open_report: Annotated[bool, Option("--open", help="Open the report in a browser.")] = False,
+) -> None:
+    """Compress a forest of 300 trees on generated data with noisy labels.
+
+    Takes less than a minute and writes the small model and a report.
+
+    Example: sparsebag demo --open
+    """
+    from sklearn.datasets import make_friedman1
+    from sklearn.model_selection import train_test_split
+
+    model, report = folder / "sparsebag_demo.sbag", folder / "sparsebag_report.html"
+    where, forest, method = Destination(model, report), Forest(), Method()
+    where.check()
+    X, signal = make_friedman1(DEMO_ROWS, noise=3.0, random_state=0)
+    y = np.where(signal > 18.0, "leaves", "stays")
+    X, X_test, y, y_test = train_test_split(X, y, test_size=0.3, random_state=0)
+    ensemble = forest.grow(X, y, "classification", method.n_jobs, screen)
+    facts, text = compress_and_write(
+        ensemble, (X, y), (X_test, y_test), where, screen, method.compressor()
+    )
+    text = (
+        f"Which customers leave? Generated data with noisy labels: {len(X):,} training rows,\n"
+        f"{len(X_test):,} test rows. A random forest of {forest.trees} trees, before → after:\n\n"
+        f"{text}\n\n"
+        f"Next:  open {report} in a browser\n"
+        f"       sparsebag inspect {model}\n"
+        "       sparsebag fit your_table.csv --target your_column --report report.html"
+    )
+    screen.result(facts, text)
+    if open_report:
+        webbrowser.open(report.absolute().as_uri())
+
+
+def _wanted(data: Path, X: pd.DataFrame, drop: list[str], screen: Screen) -> pd.DataFrame:
+    """The columns to learn from: without those named, and without a row number nobody named."""
+    unknown = [name for name in drop if name not in X.columns]
+    if unknown:
+        raise CommandError(f"'{data}' has no column {tables.shown(unknown)} to drop.")
+    if "" in X.columns and X[""].tolist() == list(range(len(X))):
+        screen.say("note: the column without a name counts the rows; it is left out.")
+        drop = [*drop, ""]
+    X = X.drop(columns=drop)
+    if not X.shape[1]:
+        raise CommandError(f"no column of '{data}' is left to learn from.")
+    return X
+
+
+def _task_of(written: pd.Series, task: Task) -> tuple[Task, pd.Series]:
+    """What to learn, and the targets for it: numbers stay text where they are written as 007."""
+    y = tables.typed(written)
+    if y.nunique() < 2:
+        raise CommandError(f"every row has the same target ({y.iloc[0]}); nothing to learn.")
+    numeric = tables.is_numeric(y) and not pd.api.types.is_bool_dtype(y)
+    if task == "regression" and not numeric:
+        raise CommandError(f"the target holds '{y.iloc[0]}', which is not a number.")
+    if task == "auto":
+        few = numeric and y.nunique() <= 20 and bool(np.all(np.mod(y, 1) == 0))
+        task = "classification" if few or not numeric else "regression"
+    if task == "classification" and numeric and not tables.is_numeric(written):
+        as_again = y.map(repr).tolist() == written.tolist()
+        y = y if as_again else written
+    return task, y
 
 
 def compress_and_write(
@@ -239,7 +337,7 @@ def compress_and_write(
     test: Rows | None,
     where: Destination,
     screen: Screen,
-    how: dict[str, Any],
+    how: Callable[..., Any],
     *,
     allow_pickle: bool = False,
     categories: Categories | None = None,
@@ -253,8 +351,8 @@ def compress_and_write(
         Its training rows, and rows nobody has trained on.
     where : Destination
     screen : Screen
-    how : dict
-        Options of `sparsebag.compress`.
+    how : callable
+        `sparsebag.compress`, its options set.
     allow_pickle : bool
     categories : mapping of str to tuple of str, optional
         Texts the columns of X are codes of; the file carries them.
@@ -266,13 +364,12 @@ def compress_and_write(
     text : str
         The same for people.
     """
-    from sparsebag.compress import compress as compress_ensemble
     from sparsebag.evidence.wrappers import innermost
     from sparsebag.report.wrapped import report_on
 
     started, report = time.perf_counter(), None
     with screen.noting() as notes:
-        made = compress_ensemble(ensemble, *rows, verbose=screen.listen, **how)
+        made = how(ensemble, *rows, verbose=screen.listen)
         small = innermost(made)[0][0].model
         seconds = time.perf_counter() - started
         if test is not None or where.report is not None:
@@ -286,66 +383,63 @@ def compress_and_write(
             report.save(where.report)
         except (OSError, ImportError) as error:
             raise type(error)(f"{error} The model is in '{where.output}'.") from None
-    facts = _facts(small, where) | {"seconds": round(seconds, 3), "warnings": notes}
-    if report is not None and report.n_rows:
-        changes = {change.name: change.as_dict() for change in report.changes}
-        facts["test"] = {"rows": report.n_rows, "models": report.rows, "changes": changes}
-        facts["warnings"] += report.cautions
-    if small.local_ is not None:
-        facts["local"] = {"gate": small.local_.gate is not None, "told": str(small.local_)}
-    return facts, _in_words(small, report, where, facts)
+    scored = report if report is not None and report.n_rows else None
+    facts = _facts(small, scored, where) | {"seconds": round(seconds, 3)}
+    facts["warnings"] = [*notes, *(() if scored is None else scored.cautions)]
+    return facts, _in_words(small, scored, where)
 
 
-def _facts(small: Any, where: Destination) -> dict[str, Any]:
-    chosen = small.selection_
-    ratio, *interval = (
-        float(value) if np.isfinite(value) else None for value in (chosen.ratio, *chosen.interval)
-    )
-    return {
-        "model": str(where.output),
-        "report": None if where.report is None else str(where.report),
+def _facts(small: Any, scored: Any, where: Destination) -> dict[str, Any]:
+    chosen, gated = small.selection_, small.local_
+    facts = {
+        "model": where.output,
+        "report": where.report,
         "task": "classification" if hasattr(small, "classes_") else "regression",
         "members": chosen.after.members,
         "of_members": chosen.before.members,
         "nodes": chosen.after.nodes,
         "of_nodes": chosen.before.nodes,
         "file_bytes": where.output.stat().st_size,
-        "expected_risk": None if ratio is None else float(chosen.expected_risk),
-        "ratio": ratio,
-        "interval": interval,
+        "expected_risk": chosen.expected_risk,
+        "ratio": chosen.ratio,
+        "interval": chosen.interval,
         "tolerance": chosen.tolerance,
         "kept_whole": chosen.kept_whole,
         "rows_verified_by": small.verified_by_,
         "weights": small.weights_,
     }
+    if scored is not None:
+        changes = {change.name: change.as_dict() for change in scored.changes}
+        facts["test"] = {"rows": scored.n_rows, "models": scored.rows, "changes": changes}
+    if gated is not None:
+        facts["local"] = {"gate": gated.gate is not None, "told": str(gated)}
+    return facts
 
 
-def _in_words(small: Any, report: Any, where: Destination, facts: dict[str, Any]) -> str:
+def _in_words(small: Any, scored: Any, where: Destination) -> str:
     """Six lines: members, file, speed, expected quality, test scores, files written."""
+    chosen = small.selection_
     # Texts that columns are codes of are in the file, and sparsebag.compress knows none of them.
-    after = replace(small.selection_.after, nbytes=facts["file_bytes"])
-    named = {
-        line[:9].strip(): line[9:]
-        for line in str(replace(small.selection_, after=after)).splitlines()
-    }
-    nodes = f" ({named['nodes'].rpartition(' (')[0]} nodes)" if "nodes" in named else ""
-    noun = small.selection_.noun
-    lines = [(noun, named[noun] + nodes), ("file", named["file"])]
-    if report is not None and report.n_rows:
-        full, kept = list(report.rows.values())[:2]
-        before, now, compiled = full["ms / 1000 rows"], kept["ms / 1000 rows"], full["ms, compiled"]
-        whole = f"full ensemble compiled: {compiled:.3g} µs"
-        lines.append(("speed", f"{before:,.3g} → {now:.3g} µs per row ({whole})"))
-    elif "work" in named:
-        lines.append(("speed", named["work"]))
-    lines.append(("quality", named["quality"]))
-    if "local" in facts:
-        lines.append(("local", facts["local"]["told"].splitlines()[0]))
-    if report is not None and report.n_rows:
-        scores = [f"{c.in_words}, {c.verdict}" for c in report.changes if c.is_main]
-        label = "train" if report.rows_are.startswith("training") else "test"
-        lines.append((label, "; ".join(scores)))
-    lines.append(("written", ", ".join(str(p) for p in (where.output, where.report) if p)))
+    after = replace(chosen.after, nbytes=where.output.stat().st_size)
+    told = replace(chosen, after=after).in_words()
+    nodes = f" ({chosen.before.nodes:,} → {after.nodes:,} nodes)" if after.nodes else ""
+    lines = {chosen.noun: told[chosen.noun] + nodes, "file": told["file"]}
+    if scored is not None:
+        full, kept, *_ = scored.rows.values()
+        lines["speed"] = (
+            f"{full[SPEED]:,.3g} → {kept[SPEED]:.3g} µs per row "
+            f"(full ensemble compiled: {full[COMPILED]:.3g} µs)"
+        )
+    elif "work" in told:
+        lines["speed"] = told["work"]
+    lines["quality"] = told["quality"]
+    if small.local_ is not None:
+        lines["local"] = str(small.local_).splitlines()[0]
+    if scored is not None:
+        label = "train" if scored.rows_are.startswith("training") else "test"
+        main = (change for change in scored.changes if change.is_main)
+        lines[label] = "; ".join(f"{change.in_words}, {change.verdict}" for change in main)
+    lines["written"] = ", ".join(str(path) for path in (where.output, where.report) if path)
     # Under the words, beside their label.
-    shown = (f"{label:<9}{text}" for label, text in lines)
+    shown = (f"{label:<9}{text}" for label, text in lines.items())
     return "\n".join(textwrap.fill(line, 80, subsequent_indent=" " * 9) for line in shown)

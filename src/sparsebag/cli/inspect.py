@@ -6,19 +6,16 @@ import io
 import time
 import zipfile
 from collections.abc import Callable
-from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import numpy as np
-import typer
+from typer import Option
 
+from sparsebag.cli import models, tables
 from sparsebag.cli.command import Data, Model, Screen, TrustPickle
-from sparsebag.cli.data import Table, as_numbers, check_columns, shown
-from sparsebag.cli.models import check_can_be_written, read_compiled, read_ensemble_file
 from sparsebag.deploy.artifact import VERSION
 from sparsebag.deploy.compiled import CompiledEnsemble
-from sparsebag.deploy.rows import encoded
 from sparsebag.deploy.trees import FlatTrees
 from sparsebag.deploy.whole_file import write_whole
 
@@ -30,13 +27,19 @@ TEXT_AS_CODES = (
 )
 
 
+SUFFIXES = {"onnx": ".onnx", "treelite": ".treelite", "sklearn": ".skops"}
+OUTPUT = (
+    "Default: MODEL with the suffix .onnx, .treelite or .skops (.joblib for sklearn writes a "
+    "pickle)."
+)
+
+
 def inspect(model: Model, screen: Screen, trust_pickle: TrustPickle = False) -> None:
     """Show what a compressed model holds; the file's checksum is verified on the way.
 
     Example: sparsebag inspect small.sbag
     """
-    compiled = read_compiled(model, trust_pickle=trust_pickle)
-    facts = _facts(compiled)
+    facts = _facts(models.read_compiled(model, trust_pickle=trust_pickle))
     facts |= {"file": str(model), "file_bytes": model.stat().st_size, "format_version": VERSION}
     lines = [
         f"{name.replace('_', ' '):<22}{_in_words(value)}"
@@ -47,27 +50,24 @@ def inspect(model: Model, screen: Screen, trust_pickle: TrustPickle = False) -> 
 
 
 def _facts(compiled: CompiledEnsemble) -> dict[str, Any]:
-    found = None
-    if compiled.calibrator is not None:
-        numbers = compiled.calibrator.params.items()
-        found = {name: np.squeeze(value).tolist() for name, value in numbers}
-        found = {"kind": compiled.calibrator.kind, **found}
-    trees = [group for group in compiled.groups if isinstance(group, FlatTrees)]
+    classes, calibrator, gate = compiled.classes, compiled.calibrator, compiled.gate
+    if calibrator is not None:
+        numbers = {name: np.squeeze(value).tolist() for name, value in calibrator.params.items()}
     return {
-        "task": "regression" if compiled.classes is None else "classification",
-        "classes": None if compiled.classes is None else compiled.classes.tolist(),
+        "task": "regression" if classes is None else "classification",
+        "classes": None if classes is None else classes.tolist(),
         "members": len(compiled.paths),
         "models_evaluated": compiled.n_models,
         "paths": {path: compiled.paths.count(path) for path in dict.fromkeys(compiled.paths)},
-        "inner_nodes": sum(len(group.threshold) for group in trees),
+        "inner_nodes": sum(len(g.threshold) for g in compiled.groups if isinstance(g, FlatTrees)),
         "memory_bytes": compiled.nbytes,
         "columns": compiled.n_features,
         "column_names": compiled.feature_names,
         "categories": compiled.categories,
         "takes_missing_values": compiled.allow_nan,
         "floor": compiled.floor,
-        "calibrator": found,
-        "gate": None if compiled.gate is None else str(compiled.gate).removeprefix("gate "),
+        "calibrator": None if calibrator is None else {"kind": calibrator.kind, **numbers},
+        "gate": None if gate is None else str(gate).removeprefix("gate "),
     }
 
 
@@ -80,36 +80,17 @@ def _in_words(value: Any) -> str:
         }
         return ", ".join(f"{name} {words}" for name, words in told.items())
     if isinstance(value, (list, tuple)):
-        return f"{len(value)}: {shown(value)}"
+        return f"{len(value)}: {tables.shown(value)}"
     if isinstance(value, float):
         return f"{value:.4g}"
     return f"{value:,}" if type(value) is int else str(value)
 
 
-class Form(StrEnum):
-    """What a model can be exported to."""
-
-    ONNX = "onnx"
-    TREELITE = "treelite"
-    SKLEARN = "sklearn"
-
-
-SUFFIXES = {Form.ONNX: ".onnx", Form.TREELITE: ".treelite", Form.SKLEARN: ".skops"}
-
-
 def export(
     model: Model,
-    to: Annotated[Form, typer.Option(help="The form to write.")],
+    to: Annotated[Literal["onnx", "treelite", "sklearn"], Option(help="The form to write.")],
     screen: Screen,
-    output: Annotated[
-        Path | None,
-        typer.Option(
-            "--output",
-            "-o",
-            help="Default: MODEL with the suffix .onnx, .treelite or .skops (.joblib for sklearn "
-            "writes a pickle).",
-        ),
-    ] = None,
+    output: Annotated[Path | None, Option("--output", "-o", help=OUTPUT)] = None,
     trust_pickle: TrustPickle = False,
 ) -> None:
     """Write a compressed model for ONNX Runtime, treelite or scikit-learn.
@@ -120,9 +101,9 @@ def export(
     Example: sparsebag export small.sbag --to onnx
     """
     path = output or model.with_suffix(SUFFIXES[to])
-    check_can_be_written(path, unlike=(model,))
-    compiled = read_compiled(model, trust_pickle=trust_pickle)
-    content, note = _exported(compiled, to, path.suffix.lower())
+    models.check_can_be_written(path, unlike=(model,))
+    compiled = models.read_compiled(model, trust_pickle=trust_pickle)
+    content, note = _exported(compiled, to, as_skops=path.suffix.lower() == ".skops")
     if compiled.categories:
         note = f"{note} {TEXT_AS_CODES.format(model=model)}".strip()
     write_whole(path, content)
@@ -131,13 +112,13 @@ def export(
     screen.result(facts, f"{written}\n{note}".strip())
 
 
-def _exported(compiled: CompiledEnsemble, to: Form, suffix: str) -> tuple[bytes, str]:
+def _exported(compiled: CompiledEnsemble, to: str, *, as_skops: bool) -> tuple[bytes, str]:
     """The content of the file, and what to say about it."""
-    if to is Form.ONNX:
+    if to == "onnx":
         from sparsebag.deploy.export_onnx import export_onnx
 
         return bytes(export_onnx(compiled).graph.SerializeToString()), ""
-    if to is Form.TREELITE:
+    if to == "treelite":
         from sparsebag.deploy.export_treelite import export_treelite
 
         exported = export_treelite(compiled)
@@ -145,49 +126,50 @@ def _exported(compiled: CompiledEnsemble, to: Form, suffix: str) -> tuple[bytes,
     from sparsebag.deploy.export_sklearn import export_sklearn
 
     ensemble, file = export_sklearn(compiled), io.BytesIO()
-    if suffix != ".skops":
-        import joblib
+    if as_skops:
+        import skops.io
 
-        joblib.dump(ensemble, file)
-        return file.getvalue(), "A pickle: only load it where you trust the file."
-    import skops.io
+        skops.io.dump(ensemble, file, compression=zipfile.ZIP_DEFLATED)  # a twentieth of stored
+        return file.getvalue(), ""
+    import joblib
 
-    skops.io.dump(ensemble, file, compression=zipfile.ZIP_DEFLATED)  # a twentieth of stored
-    return file.getvalue(), ""
+    joblib.dump(ensemble, file)
+    return file.getvalue(), "A pickle: only load it where you trust the file."
 
 
 def bench(
     model: Model,
     data: Data,
+    written: tables.Written,
     screen: Screen,
-    against: Annotated[
-        Path | None, typer.Option(help="The ensemble it was made of (skops, or a pickle).")
-    ] = None,
+    against: Annotated[Path | None, Option(help="What it was made of: skops, or a pickle.")] = None,
     trust_pickle: TrustPickle = False,
 ) -> None:
     """Time a model on your rows: one row, and a thousand, one thread.
 
     Example: sparsebag bench small.sbag data.csv --against forest.skops
     """
-    compiled = read_compiled(model, trust_pickle=trust_pickle)
-    rows = Table(data).read()
-    names = list(compiled.feature_names or rows.columns)
-    check_columns(names, list(rows.columns), data)
-    X = as_numbers(data, encoded(rows[names], compiled.categories, names))
+    compiled = models.read_compiled(model, trust_pickle=trust_pickle)
+    X = tables.Table(data, written).read()
+    names = tables.columns_of(data, X.columns, compiled.feature_names, compiled.n_features)
+    X = tables.as_numbers(data, X[names], compiled.categories)
     X = X.iloc[np.resize(np.arange(len(X)), 1000)].reset_index(drop=True)
     batch = X.to_numpy(dtype=np.float32)
     regression = compiled.classes is None
     one = compiled.predict_one if regression else compiled.predict_proba_one
     many = compiled.predict if regression else compiled.predict_proba
-    screen.step(f"timing {model}")
-    found = {model.name: _times(lambda: one(batch[0]), lambda: many(batch))}
+    calls: dict[Path, tuple[Callable[[], Any], Callable[[], Any]]]
+    calls = {model: (lambda: one(batch[0]), lambda: many(batch))}
     if against is not None:
-        ensemble = read_ensemble_file(against, trust_pickle=trust_pickle)
+        ensemble = models.read_ensemble_file(against, trust_pickle=trust_pickle)
         ensemble = ensemble.set_params(n_jobs=1) if hasattr(ensemble, "n_jobs") else ensemble
         its_rows: Any = X if hasattr(ensemble, "feature_names_in_") else batch
         call = ensemble.predict if regression else ensemble.predict_proba
-        screen.step(f"timing {against}")
-        found[against.name] = _times(lambda: call(its_rows[:1]), lambda: call(its_rows))
+        calls[against] = (lambda: call(its_rows[:1]), lambda: call(its_rows))
+    found = {}
+    for path, (of_one, of_many) in calls.items():
+        screen.step(f"timing {path}")
+        found[path.name] = {"one_row_us": 1e6 * _best(of_one), "batch_ms": 1e3 * _best(of_many)}
     width = max(map(len, found))
     lines = [f"{'':<{width}}  {'one row':>12}  {'1000 rows':>12}"]
     lines += [
@@ -195,10 +177,6 @@ def bench(
         for name, took in found.items()
     ]
     screen.result(found, "\n".join(lines))
-
-
-def _times(one: Callable[[], Any], many: Callable[[], Any]) -> dict[str, float]:
-    return {"one_row_us": 1e6 * _best(one), "batch_ms": 1e3 * _best(many)}
 
 
 def _best(call: Callable[[], Any]) -> float:

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import os
+import contextlib
 import zipfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 
 from sparsebag.cli.command import CommandError, ExitCode, one_line
-from sparsebag.cli.data import check_readable
+from sparsebag.cli.tables import check_readable
 from sparsebag.deploy.artifact import MAGIC, ArtifactError, load
 from sparsebag.deploy.compiled import CompiledEnsemble
+from sparsebag.deploy.whole_file import whole_file
 
 CHECKED_HERE = ["sklearn.tree._tree.Tree", "numpy.dtype"]
 """Not trusted by skops: a forged tree could read outside its arrays. `check_trees` looks."""
@@ -34,46 +34,40 @@ def read_ensemble_file(path: Path, *, trust_pickle: bool, trusted: Sequence[str]
     check_readable(path)
     with open(path, "rb") as file:
         if file.read(len(MAGIC)) == MAGIC:
-            raise CommandError(
-                f"'{path}' is a compressed model already; give the ensemble it was made of."
-            )
-    if zipfile.is_zipfile(path):
-        return _from_skops(path, [*CHECKED_HERE, *trusted])
-    if not trust_pickle:
+            raise CommandError(f"'{path}' is a compressed model already; give the original one.")
+    is_skops = zipfile.is_zipfile(path)
+    if not is_skops and not trust_pickle:
         raise CommandError(
-            f"'{path}' is not a skops file; loading a pickle can run any code, so "
-            "it is only read with --trust-pickle, for files you made yourself (skops.io.dump "
-            "writes files that need no trust)."
+            f"'{path}' is not a skops file; loading a pickle can run any code: add --trust-pickle "
+            "if you made it yourself (skops.io.dump writes files that need no trust)."
         )
     try:
+        if is_skops:
+            return _from_skops(path, [*CHECKED_HERE, *trusted])
         import joblib
 
         return joblib.load(path)
-    except Exception as error:  # a pickle may raise anything
-        kind = type(error).__name__
-        raise CommandError(
-            f"'{path}' cannot be loaded as a pickle ({kind}: {one_line(error)[:200]})."
-        ) from None
+    except CommandError:
+        raise
+    except Exception as error:  # a pickle, or a damaged file, may raise anything
+        wrong = "is not a valid skops file" if is_skops else "cannot be loaded as a pickle"
+        told = f"'{path}' {wrong} ({type(error).__name__}: {one_line(error)[:200]})."
+        raise CommandError(told) from None
 
 
 def _from_skops(path: Path, trusted: list[str]) -> Any:
     import skops.io as sio
 
-    try:
-        unknown = [t for t in sio.get_untrusted_types(file=path) if t not in trusted]
-        if not unknown:
-            model = sio.load(path, trusted=trusted)
-            check_trees(model)
-            return model
-    except Exception as error:
+    unknown = [kind for kind in sio.get_untrusted_types(file=path) if kind not in trusted]
+    if unknown:
+        flags = " ".join(f"--trust-type {name}" for name in unknown[:5])
         raise CommandError(
-            f"'{path}' is not a valid skops file ({type(error).__name__}: {one_line(error)[:200]})."
-        ) from None
-    flags = " ".join(f"--trust-type {name}" for name in unknown[:5])
-    raise CommandError(
-        f"'{path}' holds {len(unknown)} types skops does not know to be harmless; if you made the "
-        f"file yourself, add {flags}."
-    )
+            f"'{path}' holds {len(unknown)} types skops does not know to be harmless; if you made "
+            f"the file yourself, add {flags}."
+        )
+    model = sio.load(path, trusted=trusted)
+    check_trees(model)
+    return model
 
 
 def check_trees(model: Any) -> None:
@@ -116,11 +110,11 @@ def _inside(model: Any) -> Iterator[Any]:
 
 
 def _check_nodes(tree: Any) -> None:
-    at, inner = np.arange(tree.node_count), tree.children_left != -1
-    sound = np.array_equal(inner, tree.children_right != -1)
-    for child in (tree.children_left[inner], tree.children_right[inner]):
-        sound = sound and bool(np.all((child > at[inner]) & (child < len(at))))
-    feature = tree.feature[inner]
+    at = np.flatnonzero(tree.children_left != -1)
+    left, right, feature = (a[at] for a in (tree.children_left, tree.children_right, tree.feature))
+    sound = np.array_equal(at, np.flatnonzero(tree.children_right != -1))
+    for below in (left, right):
+        sound = sound and bool(np.all((below > at) & (below < tree.node_count)))
     if not sound or np.any((feature < 0) | (feature >= tree.n_features)):
         raise ValueError("a tree's nodes lead outside it")
 
@@ -156,77 +150,79 @@ def _check_members(ensemble: Any, *, is_forest: bool) -> None:
             raise ValueError("a tree votes for other classes than its forest")
 
 
-def check_can_be_stored(ensemble: Any) -> None:
-    """Refuse members a file could only hold as pickles, before they are compressed in vain."""
+def check_can_be_compressed(model: Any, *, trust_pickle: bool) -> None:
+    """Refuse what is no ensemble, and members a file could only hold as pickles, before the work.
+
+    Parameters
+    ----------
+    model : fitted ensemble, or a model around one
+    trust_pickle : bool
+        Whether the file may hold pickles.
+    """
     from sparsebag.deploy.from_members import compile_members
-    from sparsebag.deploy.votes import OtherMembers
     from sparsebag.evidence.from_ensemble import read_ensemble
-    from sparsebag.evidence.wrappers import innermost, wrapper_of
+    from sparsebag.evidence.wrappers import innermost
+    from sparsebag.validation import check_ensemble
 
-    if wrapper_of(ensemble) is not None:
-        for part, _ in innermost(ensemble):
-            check_can_be_stored(part.model)
-        return
-    pool = read_ensemble(ensemble)
-    others = [member for member in pool.members if not member.is_tree]
-    weights = np.full(len(pool.members), 1 / len(pool.members))
-    if others and any(
-        isinstance(group, OtherMembers) for group in compile_members(pool, weights).groups
-    ):
-        raise CommandError(
-            f"members such as {type(others[0].estimator).__name__} can only be "
-            "stored as a pickle, which runs code when it is loaded; add --trust-pickle to do so."
-        )
+    for part, _ in innermost(model):
+        check_ensemble(part.model)
+        if trust_pickle:
+            continue
+        pool = read_ensemble(part.model)
+        others = [member for member in pool.members if not member.is_tree]
+        weights = np.full(len(pool.members), 1 / len(pool.members))
+        if others and "other" in compile_members(pool, weights).paths:
+            raise CommandError(
+                f"members such as {type(others[0].estimator).__name__} can only be stored as a "
+                "pickle, which runs code when it is loaded; add --trust-pickle to do so."
+            )
 
 
-def read_compiled(path: Path, *, trust_pickle: bool = False, whole: bool = False) -> Any:
-    """A compressed model from its ``.sbag`` file; pickled members only where they are trusted."""
+def read_model(path: Path, *, trust_pickle: bool) -> Any:
+    """A model from a ``.sbag`` file, compiled or whole; pickled members only if trusted."""
     check_readable(path)
     try:
-        model = load(path, allow_pickle=trust_pickle)
+        return load(path, allow_pickle=trust_pickle)
     except ArtifactError as error:
         raise CommandError(f"'{path}': {one_line(error)}") from None
-    if isinstance(model, CompiledEnsemble):
-        return model
-    if not whole:
+
+
+def read_compiled(path: Path, *, trust_pickle: bool) -> CompiledEnsemble:
+    """A compressed ensemble from its ``.sbag`` file."""
+    model = read_model(path, trust_pickle=trust_pickle)
+    if not isinstance(model, CompiledEnsemble):
         raise CommandError(
             f"'{path}' holds a whole {type(model).__name__}, which only `sparsebag predict` and "
             "sparsebag.load in Python read."
         )
-    return SimpleNamespace(
-        is_whole=True,
-        classes=getattr(model, "classes_", None),
-        feature_names=getattr(model, "feature_names_in_", None),
-        n_features=getattr(model, "n_features_in_", None),
-        categories=None,
-        predict=lambda X, n_jobs: model.predict(X),
-        predict_proba=lambda X, n_jobs: model.predict_proba(X),
-    )
+    return model
 
 
-def check_can_be_written(path: Path | None, *, unlike: tuple[Path | None, ...] = ()) -> None:
+class _OnlyTried(Exception):
+    """Ends the writing of a file, which leaves nothing behind."""
+
+
+def check_can_be_written(
+    path: Path, *, unlike: Sequence[Path | None], suffixes: Sequence[str] = ()
+) -> None:
     """Refuse a path that cannot be written, before hours are spent on what belongs there.
 
     Parameters
     ----------
-    path : Path or None
-    unlike : tuple of Path
+    path : Path
+    unlike : sequence of Path
         Files that are read, or written too.
+    suffixes : sequence of str
+        What its name may end in; anything where there are none.
     """
-    if path is None:
-        return
-    folder = path.absolute().parent
-    if path.is_dir():
-        wrong = f"'{path}' is a folder; name a file in it."
-    elif path.exists() and not path.is_file():
-        wrong = f"'{path}' is a device or a pipe; name a file."
-    elif not folder.is_dir():
-        wrong = f"'{path}' cannot be written: the folder '{folder}' does not exist."
-    elif not os.access(folder, os.W_OK):
-        wrong = f"'{path}' cannot be written: the folder '{folder}' may not be written to."
-    elif any(other is not None and path.resolve() == other.resolve() for other in unlike):
-        wrong = f"'{path}' is named twice, and one would overwrite the other; name another file."
-        raise CommandError(wrong, ExitCode.USAGE)
-    else:
-        return
-    raise CommandError(wrong, ExitCode.CANNOT_WRITE)
+    if path.resolve() in [other.resolve() for other in unlike if other is not None]:
+        told = f"'{path}' is named twice, and one would overwrite the other; name another file."
+        raise CommandError(told, ExitCode.USAGE)
+    if suffixes and path.suffix.lower() not in suffixes:
+        told = f"'{path}' cannot be written; use {' or '.join(filter(None, suffixes))}."
+        raise CommandError(told, ExitCode.USAGE)
+    try:
+        with contextlib.suppress(_OnlyTried), whole_file(path):
+            raise _OnlyTried
+    except OSError as error:
+        raise CommandError(str(error), ExitCode.CANNOT_WRITE) from None

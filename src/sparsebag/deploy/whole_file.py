@@ -40,7 +40,8 @@ def whole_file(path: Any) -> Iterator[Any]:
     target = Path(os.path.realpath(os.fsdecode(path)))
     partial = target.with_name(f".{secrets.token_hex(8)}.part")  # names have a longest length
     try:
-        mode = _mode_to_keep(target)
+        _check_ordinary(Path(os.fsdecode(path)))
+        mode = stat.S_IMODE(target.stat().st_mode) if target.exists() else None
         # A new file is as the umask has it; in place of a private one it is private from the start.
         with _new_file(partial, 0o666 if mode is None else 0o600) as file:
             if mode is not None:
@@ -80,7 +81,7 @@ def read_whole(path: Any, *, n_first: int, check: Callable[[bytes, int], None]) 
     bytes
     """
     name = os.fsdecode(path)
-    _check_ordinary(Path(name), "loaded")
+    _check_ordinary(Path(name))
     try:
         with open(name, "rb") as file:
             first = file.read(n_first)
@@ -101,17 +102,12 @@ def _new_file(path: Path, mode: int) -> Any:
     return os.fdopen(os.open(path, flags, mode), "wb")
 
 
-def _mode_to_keep(target: Path) -> int | None:
-    _check_ordinary(target, "written")
-    return stat.S_IMODE(target.stat().st_mode) if target.exists() else None
-
-
-def _check_ordinary(path: Path, what: str) -> None:
+def _check_ordinary(path: Path) -> None:
     """A folder, a device or a pipe is no file; replacing a device would even remove it."""
     if path.is_dir():
-        raise IsADirectoryError(f"{str(path)!r} is a folder; a model is {what} as a file.")
+        raise IsADirectoryError(f"{str(path)!r} is a folder; name a file.")
     if path.exists() and not path.is_file():
-        raise OSError(f"{str(path)!r} is a device or a pipe; a model is {what} as a file.")
+        raise OSError(f"{str(path)!r} is a device or a pipe; name a file.")
 
 
 def _told(error: OSError, sentence: str) -> OSError:

@@ -81,24 +81,30 @@ class Selection:
         """Whether every member was kept as it is."""
         return self.curve is not None and self.position == len(self.curve) - 1
 
-    def __str__(self) -> str:
+    def in_words(self) -> dict[str, str]:
+        """What was kept and what to expect, by a label each.
+
+        Returns
+        -------
+        dict
+        """
         a, b = self.before, self.after
-        lines = [f"{self.noun:<9}{a.members:,} → {b.members:,}"]
+        told = {self.noun: f"{a.members:,} → {b.members:,}"}
         if b.nodes:
             kept = 100.0 * b.nodes / a.nodes
             share = f"{kept:.0f}%" if kept >= 10.0 else f"{kept:.2g}%"
-            lines.append(f"{'nodes':<9}{a.nodes:,} → {b.nodes:,} ({share})")
+            told["nodes"] = f"{a.nodes:,} → {b.nodes:,} ({share})"
         was = f"{in_bytes(a.nbytes)} (pickle) → " if a.nbytes else ""
-        lines.append(f"{'file':<9}{was}{in_bytes(b.nbytes)}")
+        told["file"] = was + in_bytes(b.nbytes)
         if b.comparisons:
-            lines.append(
-                f"{'work':<9}{a.comparisons:,.0f} → {b.comparisons:,.0f} comparisons per row"
-            )
-        lines.append(f"{'quality':<9}{self._quality()}")
-        lines.append(f"{'method':<9}{self.done}")
+            told["work"] = f"{a.comparisons:,.0f} → {b.comparisons:,.0f} comparisons per row"
+        told |= {"quality": self._quality(), "method": self.done}
         if self.curve is not None:
-            lines.append(f"{'next':<9}{self._next()}")
-        return "\n".join(line[:90] for line in lines)
+            told["next"] = self._next()
+        return told
+
+    def __str__(self) -> str:
+        return "\n".join(f"{label:<9}{text}"[:90] for label, text in self.in_words().items())
 
     def _quality(self) -> str:
         if self.curve is None:

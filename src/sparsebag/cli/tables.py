@@ -7,6 +7,7 @@ import csv
 import difflib
 import gzip
 import io
+import itertools
 import os
 import sys
 import zlib
@@ -20,12 +21,16 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet
-import typer
+from typer import Option
 
 from sparsebag.cli.command import CommandError, one_line
-from sparsebag.deploy.rows import Categories
+from sparsebag.deploy.rows import Categories, encoded
 
+Names = list[str] | None
 PARQUET = (".parquet", ".pq")
+UNSOUND = (pa.ArrowException, pd.errors.ParserError, csv.Error, EOFError, zlib.error)
+NO_SUCH = (LookupError, TypeError)
+"""What readers raise: of tables that are none, and of encodings and separators that are none."""
 STDIN = Path("-")
 BATCH_ROWS = 10_000
 """Rows read at a time: predicting needs the memory of these, whatever the file's size."""
@@ -42,12 +47,8 @@ these it is none."""
 class Written:
     """How CSV files are written."""
 
-    sep: Annotated[str, typer.Option(help="What separates columns of CSV: ';' or '\\t'.")] = ","
-    encoding: Annotated[str, typer.Option(help="Of CSV, such as latin-1.")] = "utf-8"
-
-    def rows(self, path: Path) -> _CsvRows:
-        """The rows of a file."""
-        return _CsvRows(path, self)
+    sep: Annotated[str, Option(help="What separates columns of CSV: ';' or '\\t'.")] = ","
+    encoding: Annotated[str, Option(help="Of CSV, such as latin-1.")] = "utf-8"
 
 
 class Table:
@@ -57,19 +58,21 @@ class Table:
     ----------
     path : Path
         Parquet by its suffix, else CSV with a header; ``-`` is standard input.
-    written : Written, optional
+    written : Written
     """
 
-    def __init__(self, path: Path, written: Written | None = None) -> None:
+    def __init__(self, path: Path, written: Written) -> None:
         check_readable(path)
-        self._written = written or Written()
         self.path, self.is_parquet = path, path.suffix.lower() in PARQUET
+        self._sep, self._encoding = written.sep.replace("\\t", "\t"), written.encoding
         self._source: Any = None
         with self._one_sentence():
-            opened: Any = pyarrow.parquet.ParquetFile if self.is_parquet else self._written.rows
-            self._source = opened(path)
-            names = self._source.schema_arrow.names if self.is_parquet else self._source.columns
-            self.columns: list[str] = [str(name) for name in names]
+            if self.is_parquet:
+                self._source = pyarrow.parquet.ParquetFile(path)
+                self.columns = [str(name) for name in self._source.schema_arrow.names]
+            else:
+                self._source = _CsvRows(path, self._sep, self._encoding)
+                self.columns = self._source.columns
             self._check_names()
 
     def _check_names(self) -> None:
@@ -77,20 +80,19 @@ class Table:
             raise CommandError(f"'{self.path}' is empty.")
         other = next((mark for mark in (";", "\t", "|") if mark in self.columns[0]), None)
         if len(self.columns) == 1 and other is not None:
-            raise CommandError(
-                f"'{self.path}' seems to separate its columns by {other!r}: add --sep {other!r}."
-            )
+            told = f"seems to separate its columns by {other!r}: add --sep {other!r}"
+            raise CommandError(f"'{self.path}' {told}.")
         twice = next((name for name in self.columns if self.columns.count(name) > 1), None)
         if twice is not None:
             raise CommandError(f"'{self.path}' has two columns named '{twice}'; rename one.")
 
-    def read(self, target: str | None = None) -> pd.DataFrame:
-        """The whole table; the target of a CSV file as it is written."""
+    def read(self, *, as_written: Sequence[str] = ()) -> pd.DataFrame:
+        """The whole table; some columns of a CSV file as they are written."""
         with self._one_sentence():
             if self.is_parquet:
                 table = self._source.read().to_pandas()
             else:
-                table = self._read_csv(as_written=[target] if target in self.columns else [])
+                table = self._read_csv(as_written)
         if not len(table):
             raise CommandError(f"'{self.path}' has a header but no rows.")
         return table
@@ -104,43 +106,38 @@ class Table:
                 for batch in self._source.iter_batches(BATCH_ROWS, columns=list(columns)):
                     yield batch.to_pandas()
             else:
-                options = {"usecols": list(columns), "chunksize": BATCH_ROWS}
-                yield from self._read_csv(as_written=as_written, texts=texts, **options)
+                some = {"usecols": list(columns), "chunksize": BATCH_ROWS}
+                yield from self._read_csv(as_written, texts, **some)
 
-    def _read_csv(
-        self, *, as_written: Sequence[str], texts: Sequence[str] = (), **options: Any
-    ) -> Any:
+    def _read_csv(self, as_written: Sequence[str], texts: Sequence[str] = (), **how: Any) -> Any:
         return pd.read_csv(
             self._source,
-            sep=self._written.sep.replace("\\t", "\t"),
+            sep=self._sep,
             header=None,
             names=self.columns,
             index_col=False,
             keep_default_na=False,
             na_values={name: MISSING for name in self.columns if name not in as_written},
             dtype={name: str for name in (*as_written, *texts)},
-            **EXACT,
             low_memory=False,  # one type a column
-            **options,
+            **EXACT,
+            **how,
         )
 
     @contextlib.contextmanager
     def _one_sentence(self) -> Iterator[None]:
         """Whatever is wrong with a table is one sentence."""
-        unsound = (pa.ArrowException, pd.errors.ParserError, csv.Error, EOFError, zlib.error)
-        no_such = (LookupError, TypeError)  # encoding or separator
         try:
-            yield
+            return (yield)
         except UnicodeDecodeError:
-            told = f"is no text in {self._written.encoding}; name its encoding: --encoding latin-1"
-            raise CommandError(f"'{self.path}' {told}.") from None
-        except (*unsound, *no_such) as error:
+            told = f"is no text in {self._encoding}; name its encoding: --encoding latin-1"
+        except (*UNSOUND, *NO_SUCH) as error:
             kind = "Parquet" if self.is_parquet else "CSV"
             told = f"is not a valid {kind} table: {one_line(error).rstrip('.')[:300]}"
-            raise CommandError(f"'{self.path}' {told}.") from None
         except OSError as error:
             why = os.strerror(error.errno).lower() if error.errno else one_line(error)
-            raise CommandError(f"'{self.path}' cannot be read ({why}).") from None
+            told = f"cannot be read ({why})"
+        raise CommandError(f"'{self.path}' {told}.")
 
 
 class _CsvRows(io.TextIOBase):
@@ -149,38 +146,34 @@ class _CsvRows(io.TextIOBase):
     pandas itself fills short lines up, and would so take half a file for a whole one.
     """
 
-    def __init__(self, path: Path, written: Written) -> None:
+    def __init__(self, path: Path, sep: str, encoding: str) -> None:
         self._taken: list[str] = []
-        self._length = 0
         # A byte-order mark is no part of the first column's name.
-        encoding = {"utf-8": "utf-8-sig", "utf8": "utf-8-sig"}.get(written.encoding.lower())
-        self._encoding = encoding or written.encoding
-        self._rows = csv.reader(self._lines(path), delimiter=written.sep.replace("\\t", "\t"))
+        is_utf8 = encoding.lower() in ("utf-8", "utf8")
+        lines = self._lines(path, "utf-8-sig" if is_utf8 else encoding)
+        self._rows = csv.reader(lines, delimiter=sep)
         self.columns = next(self._rows, [])
         self._taken.clear()
 
     def read(self, size: int | None = -1) -> str:
-        """Whole rows, about as many characters as wanted."""
-        self._length, n = 0, len(self.columns)
-        for row in self._rows:
-            if len(row) != n and row:
+        """Some rows, whole ones."""
+        n = len(self.columns)
+        for row in itertools.islice(self._rows, 100):
+            if row and len(row) != n:
                 raise csv.Error(
                     f"line {self._rows.line_num} has {len(row)} fields where the header has {n}"
                 )
-            if size is not None and 0 <= size <= self._length:
-                break
         text = "".join(self._taken)
         self._taken.clear()
         return text
 
-    def _lines(self, path: Path) -> Iterator[str]:
-        opened: Any = sys.stdin.buffer if path == STDIN else open(path, "rb")  # noqa: SIM115
-        with opened as raw:
+    def _lines(self, path: Path, encoding: str) -> Iterator[str]:
+        source: Any = sys.stdin.fileno() if path == STDIN else path
+        with open(source, "rb", closefd=path != STDIN) as raw:
             packed: Any = gzip.GzipFile(fileobj=raw) if raw.peek(2)[:2] == b"\x1f\x8b" else raw
-            with io.TextIOWrapper(packed, encoding=self._encoding, newline="") as lines:
+            with io.TextIOWrapper(packed, encoding=encoding, newline="") as lines:
                 for line in lines:
                     self._taken.append(line)
-                    self._length += len(line)
                     yield line
 
 
@@ -198,9 +191,7 @@ def check_readable(path: Path) -> None:
         raise CommandError(f"'{path}' is empty.")
 
 
-def read_rows(
-    path: Path, target: str, written: Written | None = None
-) -> tuple[pd.DataFrame, pd.Series]:
+def read_rows(path: Path, target: str, written: Written) -> tuple[pd.DataFrame, pd.Series]:
     """Features and targets of a table; those of a CSV file as they are written."""
     table = Table(path, written)
     if target not in table.columns:
@@ -209,10 +200,10 @@ def read_rows(
         raise CommandError(f"'{path}' has no column '{target}' to predict; {hint}")
     if len(table.columns) == 1:
         raise CommandError(f"'{path}' has no column but '{target}'; there is nothing to learn.")
-    X = table.read(target)
+    X = table.read(as_written=[target])
     y = X.pop(target)
-    if not is_numeric(y):
-        y = y.str.strip() if pd.api.types.is_string_dtype(y) else y
+    if not is_numeric(y) and pd.api.types.is_string_dtype(y):
+        y = y.str.strip()
     missing = (y.isna() | (y == "")).to_numpy(dtype=bool)
     if missing.any():
         raise CommandError(
@@ -232,12 +223,9 @@ def typed(y: pd.Series) -> pd.Series:
     """
     if is_numeric(y):
         return y
-    texts = y.astype(object)
     for kind in (int, float):
-        try:
-            return pd.Series([kind(text) for text in texts], index=y.index, name=y.name)
-        except ValueError:
-            continue
+        with contextlib.suppress(ValueError):
+            return y.astype(object).map(kind)
     flags = y.str.lower().map({"true": True, "false": False})
     return y if flags.isna().any() else flags.astype(bool)
 
@@ -255,8 +243,18 @@ def is_numeric(column: pd.Series) -> bool:
     return all(isinstance(value, (bool, np.bool_)) for value in column.dropna())
 
 
-def as_numbers(path: Path, X: pd.DataFrame) -> pd.DataFrame:
-    """Features as the members read them; one sentence for all columns of text or dates."""
+def as_numbers(path: Path, X: pd.DataFrame, categories: Categories | None = None) -> pd.DataFrame:
+    """Features as the members read them; one sentence for all columns of text or dates.
+
+    Parameters
+    ----------
+    path : Path
+        Of the table, for the error.
+    X : DataFrame
+    categories : mapping of str to tuple of str, optional
+        Texts that become their codes.
+    """
+    X = encoded(X, categories, list(X.columns))
     wrong = [name for name in X.columns if not is_numeric(X[name])]
     if wrong:
         values = X[wrong[0]]
@@ -264,22 +262,41 @@ def as_numbers(path: Path, X: pd.DataFrame) -> pd.DataFrame:
         others = f" (and in {shown(wrong[1:])})" if wrong[1:] else ""
         raise CommandError(
             f"column '{wrong[0]}', row {text.index[0] + 1}, of '{path}' holds "
-            f"{str(text.iloc[0])!r}, which is no number, and the model reads "
-            f"numbers there{others}; pass the encoded table it was trained on, or train with "
-            "`sparsebag fit`, which encodes text itself."
+            f"{str(text.iloc[0])!r}, which is no number{others}; pass the encoded table the model "
+            "was trained on, or train with `sparsebag fit`, which encodes text itself."
         )
     return X.astype(float)
 
 
-def check_columns(wanted: Sequence[str], found: Sequence[str], path: Path) -> None:
-    """Refuse a table that lacks columns the model was trained on."""
+def columns_of(
+    path: Path, found: Sequence[str], names: Sequence[str] | None, n_features: int | None = None
+) -> list[str]:
+    """The columns a model reads, in its order; refuses a table that is not as it was trained on.
+
+    Parameters
+    ----------
+    path : Path
+        Of the table, for the error.
+    found : sequence of str
+        Its columns.
+    names : sequence of str or None
+        Columns the model was trained on, where it knows them.
+    n_features : int, optional
+        How many they are.
+    """
+    wanted = list(found if names is None else names)
     missing = [name for name in wanted if name not in set(found)]
     if missing:
-        verb = "is" if len(missing) == 1 else "are"
         raise CommandError(
-            f"the model was trained on other columns: {shown(missing)} {verb} not in '{path}', "
-            f"which has {shown(found)}."
+            f"the model was trained on other columns: '{path}' lacks {shown(missing)} and has "
+            f"{shown(found)}."
         )
+    if names is None and n_features not in (None, len(wanted)):
+        raise CommandError(
+            f"the model was trained on {n_features} columns without names, but '{path}' has "
+            f"{len(wanted)} beside those of --target and --keep; leave the others out."
+        )
+    return wanted
 
 
 def find_categories(path: Path, X: pd.DataFrame) -> Categories:
@@ -292,13 +309,13 @@ def find_categories(path: Path, X: pd.DataFrame) -> Categories:
         if not isinstance(values.iloc[0], str):
             wrong[name] = f"holds {str(values.iloc[0])!r}, which is neither a number nor text"
             continue
-        texts = sorted({str(value) for value in values} - {""})
-        if len(texts) > MOST_TEXTS or (len(texts) > FEW_TEXTS and 2 * len(texts) > len(values)):
+        found[name] = tuple(sorted(set(map(str, values)) - {""}))
+        n = len(found[name])
+        if n > MOST_TEXTS or (n > FEW_TEXTS and 2 * n > len(values)):
             wrong[name] = (
-                f"has {len(texts):,} different texts in {len(X):,} rows, so it is a date, a key or "
-                "prose and no category"
+                f"has {n:,} different texts in {len(X):,} rows, so it is a date, a key or prose "
+                "and no category"
             )
-        found[name] = tuple(texts)
     if wrong:
         told = "; ".join(f"column '{name}' of '{path}' {why}" for name, why in wrong.items())
         flags = " ".join(f"--drop '{name}'" for name in wrong)
