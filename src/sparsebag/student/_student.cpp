@@ -498,6 +498,7 @@ void backfit(In<std::int32_t, 2> leaf, In<double, 1> weight, In<std::int64_t, 1>
 }  // namespace
 
 NB_MODULE(_student, m) {
+    nb::set_leak_warnings(false);  // threads that outlive the interpreter hold models: no leak
     using Free = nb::call_guard<nb::gil_scoped_release>;
     nb::class_<Trees>(m, "Trees")
         .def(nb::init<In<std::int32_t, 1>, In<std::int32_t, 1>, In<std::int32_t, 1>, In<double, 1>,

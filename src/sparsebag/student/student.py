@@ -1,7 +1,7 @@
 """Students of every size: trees pruned inside, their leaves refitted to the teacher's vote.
 
 From one size to the next, three things happen. Trees that vary least are dropped, so that the
-others keep some 25 leaves. Subtrees collapse where that changes the vote least per leaf, over all
+others keep enough leaves. Subtrees collapse where that changes the vote least per leaf, over all
 trees at once (cost-complexity pruning)::
 
     minimise   Σ_leaves mass · (value - value of the collapsed node)²  +  price · leaves
