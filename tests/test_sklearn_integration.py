@@ -197,11 +197,6 @@ def compressed(ensemble):
     return small
 
 
-def test_without_routing_other_fit_parameters_are_refused():
-    with pytest.raises(ValueError, match=r"fit got colour.*enable_metadata_routing=True"):
-        SparseBaggingClassifier(small_forest(), tolerance=0.5).fit(*IRIS, colour="red")
-
-
 @pytest.mark.usefixtures("metadata_routing")
 class TestMetadataRouting:
     def requesting(self):

@@ -94,11 +94,6 @@ class Unwell(RegressorMixin, BaseEstimator):
         return np.full(len(X), self.answer)
 
 
-class Overconfident(Spy):
-    def predict_proba(self, X):
-        return np.tile([1.5, -0.5], (len(X), 1))
-
-
 @pytest.mark.parametrize("n_jobs", [1, 2])
 @pytest.mark.parametrize(
     ("answer", "said"),
@@ -118,13 +113,6 @@ def test_what_a_member_gets_wrong_surfaces_and_names_it(answer, said, n_jobs):
         evidence_of([*lines, Unwell(answer)], X, y, source="holdout", n_jobs=n_jobs)
     if error is not KeyboardInterrupt:
         assert caught.value.__notes__ == ["(raised by member 2, a Unwell)"]
-
-
-def test_probabilities_outside_zero_and_one_are_errors():
-    X, y = classes(2)
-    models = [Overconfident().fit(X, y)] * 2
-    with pytest.raises(ValueError, match=r"goes from -0\.5 to 1\.5; probabilities must lie"):
-        evidence_of(models, X, y, source="holdout")
 
 
 def test_members_in_threads_see_the_callers_configuration():

@@ -12,7 +12,7 @@ from sklearn.datasets import load_diabetes
 import sparsebag as sb
 from models import KINDS, RF, XGB, of, rare
 from sparsebag.evidence.from_ensemble import read_ensemble
-from sparsebag.evidence.readers import library_reader, optional_import
+from sparsebag.evidence.readers import optional_import
 from sparsebag.evidence.readers.from_arrays import Leaf, built_tree, category_split
 from sparsebag.evidence.training_rows import prove_training_rows
 
@@ -107,12 +107,3 @@ def test_a_library_that_is_not_installed_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "skops.io", None)
     with pytest.raises(ImportError, match=r"needs skops; pip install 'sparsebag\[cli\]'"):
         optional_import("skops.io", "cli", "saving a Pipeline")
-
-
-def test_a_library_without_a_reader_is_named():
-    class Stranger:
-        pass
-
-    assert library_reader(Stranger()) is None
-    with pytest.raises(TypeError, match="cannot compress a Stranger; pass"):
-        sb.compress(Stranger(), *rare())

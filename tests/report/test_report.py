@@ -109,19 +109,6 @@ def test_a_voters_own_weights_are_its_before():
     assert full["log-loss"] == pytest.approx(log_loss(y_test, voter.predict_proba(X_test)))
 
 
-def test_bad_rows_and_baselines(classification):
-    _, small, X, y, _ = classification
-    fewer, other = RandomForestClassifier(7).fit(X, y), GaussianNB().fit(X, y)
-    for rows, labels, baseline, message in (
-        (X, y[:-1], None, "X has 38 rows but y has 37"),
-        (X[:, :2], y, None, "expecting 4 features"),
-        (X, y, fewer, "baseline has 7 members but 40 were weighted"),
-        (X, y, other, "cannot read a GaussianNB"),
-    ):
-        with pytest.raises((ValueError, TypeError), match=message):
-            small.report(rows, labels, baseline=baseline)
-
-
 def test_frame_and_markdown_hold_the_same_figures(classification):
     *_, report = classification
     frame = report.to_frame()

@@ -1,6 +1,5 @@
 """Streams: the same rows whatever they come from, read block by block, and the same weights."""
 
-import re
 import tracemalloc
 
 import numpy as np
@@ -10,7 +9,6 @@ import sparsebag as sb
 from problems import evidence
 from sparsebag.evidence.evidence import concatenate
 from sparsebag.evidence.from_predictions import from_predictions
-from sparsebag.solvers.mirror import Mirror
 from sparsebag.sources import stream as stream_module
 from sparsebag.sources.readers import NpyFile, ZarrChunks
 from sparsebag.sources.sampling import Reservoir, draw_by_weight
@@ -323,104 +321,6 @@ RNG = np.random.default_rng(0)
 Y = RNG.normal(size=90)
 VOTES = Y[:, None] + RNG.normal(size=(90, 5))
 MASK = RNG.random((90, 5)) < 0.7
-BLOCK = (VOTES, MASK, Y)
-
-
-stream = sb.stream_rows
-
-
-def regression(*blocks):
-    return sb.stream_rows(list(blocks), task="regression")
-
-
-MISTAKES = [
-    (
-        lambda: stream(lambda: iter([BLOCK]), labels=[0, 1], block_rows=9),
-        "pass none of them beside it, nor block_rows",
-    ),
-    (
-        lambda: stream(VOTES, MASK, Y, task="regresion"),
-        "task='regresion' is not known; use 'classification' or 'regression'.",
-    ),
-    (
-        lambda: stream(VOTES, MASK, Y, labels=2),
-        "labels must hold all classes, such as [0, 1], got 2.",
-    ),
-    (lambda: stream([BLOCK]), "labels= is needed"),
-    (
-        lambda: stream(iter([BLOCK]), task="regression"),
-        "which can be read once; pass the function that starts it.",
-    ),
-    (
-        lambda: stream(lambda: lambda: 0, task="regression"),
-        "the function gave a function, not blocks of rows",
-    ),
-    (lambda: stream(lambda: iter([]), task="regression"), "the stream gave no rows"),
-    (lambda: stream(VOTES, MASK), "y is missing"),
-    (lambda: stream(VOTES, MASK[:, 1:], Y), "oob_mask has shape (90, 4)"),
-    (lambda: stream(VOTES, MASK, np.stack([Y, Y], axis=1)), "pass one target a row"),
-    (
-        lambda: stream("missing.npy", None, Y),
-        "missing.npy does not exist; pass the path of a file that numpy.save wrote.",
-    ),
-    (lambda: stream(".", None, Y), "is a folder, and a path names a file"),
-    (
-        lambda: regression((VOTES[0], MASK[0], Y[0])),
-        "regression predictions must have shape (rows, members), got (5,)",
-    ),
-    (lambda: regression(BLOCK, (VOTES, Y)), "got 2 entries"),
-    (lambda: regression(BLOCK, VOTES), "got ndarray"),
-    (
-        lambda: regression(BLOCK, (VOTES[:, 1:], MASK[:, 1:], Y)),
-        "block 1 has 4 members but the first had 5",
-    ),
-    (
-        lambda: regression(BLOCK, (VOTES, None, Y)),
-        "either every block carries an oob_mask or none does",
-    ),
-    (lambda: regression((*BLOCK, -np.ones(90))), "block 0: sample_weight must not be negative"),
-    (
-        lambda: regression(BLOCK, (np.where(MASK, np.nan, VOTES), MASK, Y)),
-        "block 1: predictions hold NaN",
-    ),
-    (lambda: (regression(BLOCK), MASK, Y), "a stream carries its mask"),
-    (
-        lambda: (regression(BLOCK), {"solver": Mirror}),
-        "solver is the class Mirror; pass an object of it, such as Mirror().",
-    ),
-    (lambda: Mirror(max_passes="3"), "max_passes must be a whole number, at least 1, got '3'."),
-    (lambda: Mirror(max_passes=0), "max_passes must be a whole number, at least 1, got 0."),
-    (
-        lambda: (regression(BLOCK), {"memory_limit": 3}),
-        "memory_limit must be a whole number of bytes",
-    ),
-    (
-        lambda: (regression(BLOCK), {"memory_limit": 2e9 + 0.5}),
-        "memory_limit must be a whole number of bytes",
-    ),
-    (lambda: (*BLOCK, {"memory_limit": MEMORY}), "memory_limit and checkpoint are for streams"),
-    (lambda: (lambda: iter([BLOCK]),), "pass sparsebag.stream_rows(...)"),
-    (
-        lambda: (stream(VOTES, MASK, Y > 0), {"loss": "squared_error"}),
-        "sparsebag.stream_rows(..., task='regression')",
-    ),
-    (
-        lambda: (stream(VOTES, MASK, Y > 0),),
-        "for regression pass sparsebag.stream_rows(..., task='regression')",
-    ),
-]
-
-
-@pytest.mark.parametrize(("make", "said"), MISTAKES, ids=[said[:40] for _, said in MISTAKES])
-def test_one_sentence(make, said):
-    def call():
-        given = make()
-        given = given if isinstance(given, tuple) else (given,)
-        how = given[-1] if isinstance(given[-1], dict) else {}
-        sb.fit_weights(*given[: len(given) - bool(how)], **how)
-
-    with pytest.raises((ValueError, TypeError, FileNotFoundError), match=re.escape(said)):
-        call()
 
 
 def test_rows_that_change_between_passes():
