@@ -3,7 +3,6 @@
 import pickle
 import warnings
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -328,10 +327,3 @@ def test_sklearn_keeps_the_names_of_columns(calibration):
     assert np.abs(small.predict_proba(X) - exported.predict_proba(X)).max() < 1e-12
     with pytest.raises(ValueError, match="feature names"):
         exported.predict_proba(X[X.columns[::-1]])
-
-
-def test_the_example_of_the_docs_runs(to_onnx, to_treelite, tmp_path, monkeypatch, capsys):
-    page = (Path(__file__).parents[2] / "docs" / "deploy.md").read_text(encoding="utf-8")
-    monkeypatch.chdir(tmp_path)
-    exec(page.partition("```python\n")[2].partition("```")[0], {})
-    assert capsys.readouterr().out.startswith("150 rows: largest difference")
