@@ -1,5 +1,6 @@
 """Streams: the same rows and objective whatever they come from, read block by block."""
 
+import itertools
 import tracemalloc
 from dataclasses import replace
 
@@ -7,7 +8,8 @@ import numpy as np
 import pytest
 
 import sparsebag as sb
-from problems import evidence, interior_point, objective, streamed
+from problems import evidence, interior_point, objective
+from problems import streamed as streamed_objective
 from sparsebag.evidence.evidence import concatenate
 from sparsebag.evidence.from_predictions import from_predictions
 from sparsebag.objective.objective import NoWeightError, Objective
@@ -35,10 +37,10 @@ def from_arrays(e, folder):
 
 def from_npy(e, folder):
     names = {"votes": e.votes, "mask": e.oob_mask, "y": e.target, "weight": e.sample_weight}
+    paths = {name: None if v is None else folder / f"{name}.npy" for name, v in names.items()}
     for name, values in names.items():
         if values is not None:
-            np.save(folder / f"{name}.npy", values)
-    paths = {name: None if v is None else folder / f"{name}.npy" for name, v in names.items()}
+            np.save(paths[name], values)
     how = {"task": e.task, "labels": e.classes, "sample_weight": paths["weight"]}
     return sb.stream_rows(paths["votes"], paths["mask"], paths["y"], **how)
 
@@ -49,14 +51,8 @@ def from_zarr(e, folder):
     def stored(values):
         if values is None:
             return None
-        array = zarr.create_array(
-            str(folder / f"{id(values)}.zarr"),
-            shape=values.shape,
-            chunks=(16, *values.shape[1:]),
-            dtype=values.dtype,
-        )
-        array[:] = values
-        return array
+        path, chunks = str(folder / f"{id(values)}.zarr"), (16, *values.shape[1:])
+        return zarr.create_array(path, data=values, chunks=chunks)
 
     how = {"task": e.task, "labels": e.classes, "sample_weight": stored(e.sample_weight)}
     return sb.stream_rows(stored(e.votes), stored(e.oob_mask), stored(e.target), **how)
@@ -308,31 +304,24 @@ def test_checkpoints_that_cannot_be_used(rows, tmp_path, monkeypatch):
     stream, path = streamed(rows), tmp_path / "solve.npz"
     sb.fit_weights(stream, checkpoint="~/solve.npz")
     assert path.exists()
-    for changed in ({"lam": 0.01}, {"floor": 0.1}):
-        with pytest.raises(ValueError, match="belongs to other evidence or other settings"):
-            sb.fit_weights(stream, checkpoint=path, **changed)
-    path.write_bytes(path.read_bytes()[:50])
-    with pytest.raises(ValueError, match="is damaged, or was not written by fit_weights"):
-        sb.fit_weights(stream, checkpoint=path)
-    with pytest.raises(ValueError, match="is a folder; pass the name of a file"):
-        sb.fit_weights(stream, checkpoint=tmp_path)
-    with pytest.raises(ValueError, match="in a folder that does not exist"):
-        sb.fit_weights(stream, checkpoint=tmp_path / "no" / "solve.npz")
-
-
-RNG = np.random.default_rng(0)
-Y = RNG.normal(size=90)
-VOTES = Y[:, None] + RNG.normal(size=(90, 5))
-MASK = RNG.random((90, 5)) < 0.7
+    cut = tmp_path / "cut.npz"
+    cut.write_bytes(path.read_bytes()[:50])
+    for place, changed, said in (
+        (path, {"lam": 0.01}, "belongs to other evidence or other settings"),
+        (path, {"floor": 0.1}, "belongs to other evidence or other settings"),
+        (cut, {}, "is damaged, or was not written by fit_weights"),
+        (tmp_path, {}, "is a folder; pass the name of a file"),
+        (tmp_path / "no" / "solve.npz", {}, "in a folder that does not exist"),
+    ):
+        with pytest.raises(ValueError, match=said):
+            sb.fit_weights(stream, checkpoint=place, **changed)
 
 
 def test_rows_that_change_between_passes():
-    n_calls = [0]
+    e, n_calls = evidence("squared_error"), itertools.count()
 
     def shrinking():
-        n_calls[0] += 1
-        n_rows = 90 if n_calls[0] < 3 else 80
-        yield VOTES[:n_rows], MASK[:n_rows], Y[:n_rows]
+        yield from parts_of(e.take(slice(90 if next(n_calls) < 2 else 80)), 90)
 
     stream = sb.stream_rows(shrinking, task="regression")
     with pytest.raises(ValueError, match="has 80 rows and had 90 before; every pass must give the"):
@@ -370,9 +359,9 @@ def on_dask(f, size=64):
 
 
 WAYS = {
-    "stream": lambda f: streamed(f, block_rows=50),
-    "little memory": lambda f: streamed(f, block_rows=50, memory=LITTLE),
-    "generator": lambda f: streamed(f, generated=True),
+    "stream": lambda f: streamed_objective(f, block_rows=50),
+    "little memory": lambda f: streamed_objective(f, block_rows=50, memory=LITTLE),
+    "generator": lambda f: streamed_objective(f, generated=True),
     "dask": on_dask,
 }
 
