@@ -5,7 +5,6 @@ from functools import cache
 
 import numpy as np
 from sklearn.base import clone, is_classifier
-from sklearn.datasets import load_breast_cancer, load_diabetes, load_iris
 from sklearn.ensemble import (
     BaggingClassifier,
     BaggingRegressor,
@@ -33,12 +32,10 @@ from made_up_gates import linear_gate
 from sparsebag.deploy.from_members import compile_members
 from sparsebag.deploy.weighted_vote import WeightedVote
 from sparsebag.evidence.from_ensemble import read_ensemble
+from toy import CANCER, DIABETES, IRIS
 
-IRIS = load_iris(return_X_y=True)
 NAMED = (IRIS[0], np.array(["setosa", "versicolor", "virginica"])[IRIS[1]])
 TWO = (IRIS[0][:100] + np.random.default_rng(0).normal(size=(100, 4)), IRIS[1][:100])
-CANCER = load_breast_cancer(return_X_y=True)
-DIABETES = load_diabetes(return_X_y=True)
 FOREST = RandomForestClassifier(6, random_state=0)
 NUMBERS = RandomForestRegressor(6, random_state=0)
 TREE, LINE = DecisionTreeClassifier(random_state=0), LogisticRegression()

@@ -5,21 +5,22 @@ import warnings
 from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 import pytest
 import scipy.sparse as sp
 from sklearn.base import clone
-from sklearn.datasets import load_breast_cancer
 from sklearn.ensemble import BaggingClassifier, RandomForestClassifier, RandomForestRegressor
 from sklearn.svm import LinearSVC
 
 import sparsebag as sb
-from deploy.ensembles import CASES, DIABETES, IRIS, OF_ARRAYS, OF_TREES, fitted, made, pool_of
+from deploy.ensembles import CASES, OF_ARRAYS, OF_TREES, fitted, made, pool_of
 from sparsebag.calibration.temperature import Temperature
 from sparsebag.deploy.artifact import dumps, loads
 from sparsebag.deploy.export_sklearn import export_sklearn
 from sparsebag.deploy.from_members import compile_members
 from sparsebag.deploy.verification import ExportMismatch, NotExportable, probe_rows, verify
 from sparsebag.evidence.from_ensemble import read_ensemble
+from toy import CANCER, DIABETES, IRIS
 from tree_leaves import with_leaves
 
 
@@ -319,7 +320,7 @@ def test_rows_of_exports_are_those_of_the_model(to_onnx, to_treelite):
 
 @pytest.mark.parametrize("calibration", [None, "temperature"])
 def test_sklearn_keeps_the_names_of_columns(calibration):
-    X, y = load_breast_cancer(return_X_y=True, as_frame=True)
+    X, y = pd.DataFrame(CANCER[0]).add_prefix("f"), CANCER[1]
     forest = RandomForestClassifier(30, random_state=0).fit(X, y)
     small = sb.compress(forest, X, y, calibration=calibration)
     exported = small.to_sklearn()
