@@ -6,15 +6,11 @@ import numpy as np
 import pytest
 
 import sparsebag as sb
-from problems import LOSSES, evidence, interior_point
-from sparsebag.objective.objective import Objective
-from sparsebag.objective.penalties import ConcaveQuadratic
+from problems import LOSSES, evidence, interior_point, objective_on
 from sparsebag.solvers.auto import SOLVERS
 
-NAMESPACES = ("array_api_strict", "torch")
 
-
-@pytest.fixture(params=NAMESPACES)
+@pytest.fixture(params=["array_api_strict", "torch"])
 def xp(request):
     return pytest.importorskip(
         request.param, reason=f"{request.param} is not installed (make test-all installs it)"
@@ -26,23 +22,16 @@ def to(xp, values):
 
 
 def moved(xp, e):
-    return replace(
-        e,
-        votes=to(xp, e.votes),
-        oob_mask=to(xp, e.oob_mask),
-        target=to(xp, e.target),
-        sample_weight=to(xp, e.sample_weight),
-        class_votes=None if e.class_votes is None else tuple(to(xp, v) for v in e.class_votes),
-    )
+    names = ("votes", "oob_mask", "target", "sample_weight")
+    planes = None if e.class_votes is None else tuple(to(xp, v) for v in e.class_votes)
+    return replace(e, class_votes=planes, **{name: to(xp, getattr(e, name)) for name in names})
 
 
 @pytest.mark.parametrize("loss", sorted(LOSSES))
 @pytest.mark.parametrize("holdout", [False, True])
 def test_objective_equals_numpys(xp, loss, holdout):
     e = evidence(loss, weighted=True, holdout=holdout)
-    settings = {"floor": 1e-3, "prior_mass": 0.02}
-    ours = Objective(moved(xp, e), LOSSES[loss], ConcaveQuadratic(0.05), **settings)
-    numpys = Objective(e, LOSSES[loss], ConcaveQuadratic(0.05), **settings)
+    ours, numpys = objective_on(moved(xp, e), loss), objective_on(e, loss)
     w, v = interior_point(e.n_members), interior_point(e.n_members, 1)
     value, gradient = ours.value_and_gradient(to(xp, w))
     assert isinstance(gradient, type(to(xp, w)))
@@ -56,13 +45,7 @@ def test_objective_equals_numpys(xp, loss, holdout):
 def test_every_solver_runs_on_torch(solver):
     torch = pytest.importorskip("torch", reason="torch is not installed (make test-all)")
     e = evidence(n_members=30, n_rows=300)
-    settings = {"floor": 1e-3, "prior_mass": 0.02}
-    ours, numpys = (
-        SOLVERS[solver]().solve(
-            Objective(x, LOSSES["log_loss"], ConcaveQuadratic(0.05), **settings)
-        )
-        for x in (moved(torch, e), e)
-    )
+    ours, numpys = (SOLVERS[solver]().solve(objective_on(x)) for x in (moved(torch, e), e))
     assert isinstance(ours.weights, torch.Tensor)
     assert ours.objective == pytest.approx(numpys.objective, abs=1e-7)
     kept = [np.flatnonzero(np.asarray(s.weights) > 1e-5).tolist() for s in (ours, numpys)]

@@ -1,6 +1,6 @@
 """The objective is its definition, and its derivatives are those of finite differences."""
 
-import itertools
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -8,12 +8,8 @@ import scipy.sparse as sp
 from hypothesis import given
 from hypothesis import strategies as st
 
-from problems import LOSSES, evidence, interior_point, objective
+from problems import LOSSES, evidence, interior_point, objective, objective_on
 from sparsebag.evidence import arrays
-from sparsebag.evidence.evidence import OOBEvidence
-from sparsebag.objective.losses import Brier, LogLoss
-from sparsebag.objective.objective import Objective
-from sparsebag.objective.penalties import ConcaveQuadratic
 
 
 def naive_value(e, w, lam, floor, tau):
@@ -35,7 +31,7 @@ def naive_value(e, w, lam, floor, tau):
 def test_value_is_the_definition(weighted, holdout):
     e = evidence(weighted=weighted, holdout=holdout, n_members=5)  # few members: empty rows too
     w = interior_point(5)
-    f = Objective(e, LogLoss(), ConcaveQuadratic(0.05), floor=0.01, prior_mass=0.02)
+    f = objective_on(e, floor=0.01)
     assert f.value(w) == pytest.approx(naive_value(e, w, 0.05, 0.01, 0.02), rel=1e-12)
 
 
@@ -65,19 +61,9 @@ def test_blocks_do_not_matter_and_a_restriction_is_the_same_function(loss, monke
 
 def test_sparse_class_votes_equal_dense_ones():
     e = evidence("brier")
-    sparse = OOBEvidence(
-        e.votes,
-        e.oob_mask,
-        e.target,
-        e.task,
-        classes=e.classes,
-        class_votes=tuple(sp.csr_array(v) for v in e.class_votes),
-    )
+    sparse = replace(e, class_votes=tuple(sp.csr_array(v) for v in e.class_votes))
     w = interior_point(e.n_members)
-    dense_f, sparse_f = (
-        Objective(x, Brier(), ConcaveQuadratic(0.05), floor=1e-3, prior_mass=0.02)
-        for x in (e, sparse)
-    )
+    dense_f, sparse_f = objective_on(e, "brier"), objective_on(sparse, "brier")
     assert sparse_f.value(w) == pytest.approx(dense_f.value(w), rel=1e-12)
     np.testing.assert_allclose(sparse_f.gradient(w), dense_f.gradient(w), rtol=1e-10)
     np.testing.assert_allclose(sparse_f.hessian(w), dense_f.hessian(w), rtol=1e-9, atol=1e-12)
@@ -90,28 +76,21 @@ def test_binary_brier_needs_the_true_class_only():
     assert two.value(w) == pytest.approx(np.mean(2 * (1 - p) ** 2), rel=1e-12)
 
 
-CASES = list(
-    itertools.product(LOSSES, (2, 3), (False, True), (0.0, 1e-3, 0.2), (0.0, 0.02), (False, True))
-)
 STEP = 1e-6
 
 
-@pytest.fixture(params=CASES, ids=lambda c: "-".join(map(str, c)))
-def f(request):
-    loss, n_classes, weighted, floor, prior_mass, holdout = request.param
-    return objective(
-        loss,
-        n_classes=n_classes,
-        weighted=weighted,
-        floor=floor,
-        prior_mass=prior_mass,
-        holdout=holdout,
-        n_rows=60,
-        n_members=7,
-    )
-
-
-def test_derivatives_are_those_of_finite_differences(f):
+@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize("n_classes", [2, 3])
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("floor", [0.0, 1e-3, 0.2])
+@pytest.mark.parametrize("prior_mass", [0.0, 0.02])
+@pytest.mark.parametrize("holdout", [False, True])
+def test_derivatives_are_those_of_finite_differences(
+    loss, n_classes, weighted, floor, prior_mass, holdout
+):
+    how = {"n_classes": n_classes, "weighted": weighted, "holdout": holdout}
+    how |= {"floor": floor, "prior_mass": prior_mass}
+    f = objective(loss, n_rows=60, n_members=7, **how)
     w, v = interior_point(7), np.random.default_rng(1).normal(size=7)
     value, gradient = f.value_and_gradient(w)
     assert value == pytest.approx(f.value(w), rel=1e-14)

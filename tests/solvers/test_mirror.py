@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import sparsebag as sb
-from problems import LOSSES, evidence
+from problems import evidence, objective_on
 from sparsebag.objective.objective import Objective
 from sparsebag.objective.penalties import ConcaveQuadratic, Tilted
 from sparsebag.solvers import mirror
@@ -32,15 +32,10 @@ def _small_samples(monkeypatch):
     monkeypatch.setattr(mirror, "FEWEST_ROWS", 256)
 
 
-def objective(e, loss, lam):
-    floor = 1e-3 if e.task == "classification" else 0.0
-    return Objective(e, LOSSES[loss], ConcaveQuadratic(lam), floor=floor, prior_mass=0.02)
-
-
 @pytest.mark.parametrize("loss", ["log_loss", "squared_error"])
 @pytest.mark.parametrize("lam", [0.0, 0.02])
 def test_the_exact_objective_in_five_passes(large, loss, lam):
-    f = objective(large[loss], loss, lam)
+    f = objective_on(large[loss], loss, lam=lam)
     exact = ProjectedGradient().solve(f)
     found = Mirror(sample_bytes=SAMPLE_BYTES, max_passes=5).solve(f)
     assert found.n_evaluations <= 5
@@ -53,7 +48,7 @@ def test_the_exact_objective_in_five_passes(large, loss, lam):
 
 def test_rounds_on_the_sample_alone_converge(large, monkeypatch):
     """Where no face fits the memory, the tilted sample alone must do it."""
-    f = objective(large["log_loss"], "log_loss", 0.0)
+    f = objective_on(large["log_loss"], lam=0.0)
     monkeypatch.setattr(Objective, "can_hold", lambda self, n_members: False)
     found = Mirror(sample_bytes=SAMPLE_BYTES).solve(f)
     assert found.status is Status.CONVERGED

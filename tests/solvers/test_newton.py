@@ -6,15 +6,20 @@ import numpy as np
 import pytest
 
 import sparsebag as sb
-from problems import streamed
+from problems import objective_on, streamed
 from sparsebag.evidence.evidence import OOBEvidence
 from sparsebag.objective.losses import Brier, LogLoss, SquaredError
-from sparsebag.objective.objective import Objective
 from sparsebag.objective.penalties import ConcaveQuadratic
 from sparsebag.solvers import newton
 from sparsebag.solvers.base import Point, SolveLog
 from sparsebag.solvers.mirror import Mirror
 from sparsebag.solvers.projected_gradient import ProjectedGradient
+
+
+def assert_on_the_simplex(weights):
+    assert np.isfinite(weights).all()
+    assert (weights >= 0).all()
+    assert weights.sum() == pytest.approx(1.0, abs=1e-12)
 
 
 def flat_objective(order=slice(None), lam=0.01):
@@ -28,7 +33,7 @@ def flat_objective(order=slice(None), lam=0.01):
     e = OOBEvidence(
         votes[order], mask[order], target[order], "classification", classes=np.arange(2)
     )
-    return Objective(e, LogLoss(), ConcaveQuadratic(lam), floor=1e-3, prior_mass=0.02)
+    return objective_on(e, lam=lam)
 
 
 @pytest.mark.parametrize("lam", [0.0, 0.01])
@@ -135,12 +140,9 @@ def hostile(family, seed, loss, dtype, n_members=None):
     if rng.random() < 0.4:
         weight = rng.choice([0.0, 1e-12, 1.0, 1e12], n_rows)
         weight[0] = 1.0
-    kind = {"task": "regression"} if is_regression else {"task": "classification"}
-    if not is_regression:
-        kind["classes"] = np.arange(2)
-    e = OOBEvidence(votes.astype(dtype), mask, target, sample_weight=weight, **kind)
-    floor = 0.0 if is_regression else 1e-3
-    return Objective(e, loss, ConcaveQuadratic(0.0), floor=floor, prior_mass=0.02)
+    task, classes = ("regression", None) if is_regression else ("classification", np.arange(2))
+    e = OOBEvidence(votes.astype(dtype), mask, target, task, weight, classes=classes)
+    return objective_on(e, loss, lam=0.0, floor=0.0 if is_regression else 1e-3)
 
 
 @pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
@@ -153,9 +155,7 @@ def test_the_end_is_finite_no_worse_and_no_less_sparse(family, loss, dtype):
         without = ProjectedGradient(newton_end=False).solve(f)
         found = ProjectedGradient().solve(f)
         weights = found.weights
-        assert np.isfinite(weights).all()
-        assert (weights >= 0).all()
-        assert weights.sum() == pytest.approx(1.0, abs=1e-12)
+        assert_on_the_simplex(weights)
         assert found.objective <= without.objective + f.rounding
         assert found.status is without.status
         if family in LIKE_ONE and (dtype != np.float64 or family != "copies to 1e-7"):
@@ -200,9 +200,7 @@ def test_any_hessian_leaves_a_point_that_is_no_worse(scale, shape):
         hessian = scale * unit.get(shape, a + a.T)
     start = Point.at(f, np.full(6, 1 / 6), SolveLog(""))
     ended = newton.newton_end(Bent(f, hessian), start, SolveLog(""), np.inf)
-    assert np.isfinite(ended.weights).all()
-    assert ended.weights.sum() == pytest.approx(1.0, abs=1e-12)
-    assert (ended.weights >= 0).all()
+    assert_on_the_simplex(ended.weights)
     assert ended.value <= start.value + f.rounding
 
 

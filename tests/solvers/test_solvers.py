@@ -15,11 +15,10 @@ from sklearn.exceptions import ConvergenceWarning
 from threadpoolctl import threadpool_info
 
 import sparsebag as sb
-from problems import LOSSES, evidence, objective
+from problems import LOSSES, evidence, objective, objective_on
 from sparsebag.evidence.from_predictions import from_predictions
-from sparsebag.objective.losses import Brier, LogLoss, SquaredError
+from sparsebag.objective.losses import Brier, SquaredError
 from sparsebag.objective.objective import Objective
-from sparsebag.objective.penalties import ConcaveQuadratic
 from sparsebag.solvers.active_set import ActiveSet
 from sparsebag.solvers.auto import SOLVERS, resolve_solver, select_solver
 from sparsebag.solvers.base import Status, check_compatible, drop_small_weights, judged
@@ -79,7 +78,8 @@ def test_without_prior_mass_active_set_beats_slsqp_on_most_problems():
     wins = []
     for seed in range(20):
         e = evidence(n_members=25, n_rows=200, seed=seed)
-        hard = Objective(replace(e, votes=(e.votes > 0.5) * 1.0), LogLoss(), ConcaveQuadratic(0.05))
+        hard = replace(e, votes=(e.votes > 0.5) * 1.0)
+        hard = objective_on(hard, floor=0.0, prior_mass=0.0)
         raw = [solver.solve(hard) for solver in (ActiveSet(), SLSQP())]
         assert raw[0].weights[raw[0].weights > 0].min() > 1e-5  # no dust
         ours, theirs = (drop_small_weights(solution, hard, 1e-5) for solution in raw)
@@ -163,7 +163,7 @@ class FirstOrderOnly:
 
 def test_a_solver_that_needs_what_the_objective_lacks_and_the_rule_of_auto():
     e = objective("squared_error").evidence
-    f = Objective(e, FirstOrderOnly(), ConcaveQuadratic(0.01), prior_mass=0.02)
+    f = objective_on(e, FirstOrderOnly(), lam=0.01, floor=0.0)
     with pytest.raises(ValueError, match=r"'active_set' needs .* hessian.*'pseudo_huber'"):
         check_compatible(ActiveSet(), f)
     assert select_solver(f).name == "projected_gradient"
@@ -210,9 +210,7 @@ def test_the_targets_unit_does_not_matter(name, unit):
     e = evidence("squared_error", n_members=30, n_rows=300)
     scaled = replace(e, votes=unit * e.votes, target=unit * e.target)
     left, right = (
-        SOLVERS[name]().solve(
-            Objective(x, LOSSES["squared_error"], ConcaveQuadratic(0.0), prior_mass=0.02)
-        )
+        SOLVERS[name]().solve(objective_on(x, "squared_error", lam=0.0, floor=0.0))
         for x in (e, scaled)
     )
     assert left.status is right.status is Status.CONVERGED
@@ -226,7 +224,7 @@ def test_members_that_cannot_be_told_apart_leave_one(name, lam):
     """The centre is stationary there, and with a concave penalty the worst point of all."""
     e = evidence(n_rows=50, n_members=10)
     same = replace(e, votes=np.full_like(e.votes, 0.7) * e.oob_mask)
-    f = Objective(same, LogLoss(), ConcaveQuadratic(lam), prior_mass=0.02)
+    f = objective_on(same, lam=lam, floor=0.0)
     assert SOLVERS[name]().solve(f).n_active == 1
 
 
@@ -286,7 +284,7 @@ def rows_of(n_rows, n_members, seed, masked=True):
 
 def objective_of(votes, mask, target, lam=0.02):
     evidence = from_predictions(votes, mask, target, task="regression")
-    return Objective(evidence, SquaredError(), ConcaveQuadratic(lam), prior_mass=0.02)
+    return objective_on(evidence, "squared_error", lam=lam, floor=0.0)
 
 
 @pytest.mark.parametrize(("n_rows", "n_members", "seed"), [(1295, 50, 7), (3199, 65, 0)])
@@ -313,7 +311,7 @@ def test_active_set_ends_at_the_minimum_without_a_mask(loss, lam):
         evidence = from_predictions(
             votes, None, rng.integers(0, 2, 2500), task="classification", every_class=True
         )
-        f = Objective(evidence, loss, ConcaveQuadratic(lam), floor=1e-3, prior_mass=0.02)
+        f = objective_on(evidence, loss, lam=lam)
     else:
         f = objective_of(*rows_of(2500, 40, 3, masked=False), lam=lam)
     ended = ActiveSet().solve(f)
