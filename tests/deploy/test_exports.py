@@ -13,7 +13,7 @@ from sklearn.ensemble import BaggingClassifier, RandomForestClassifier, RandomFo
 from sklearn.svm import LinearSVC
 
 import sparsebag as sb
-from deploy.ensembles import CASES, OF_ARRAYS, OF_TREES, fitted, made, pool_of
+from deploy.ensembles import CASES, OF_ARRAYS, OF_TREES, fitted, made, pool_of, with_leaves
 from sparsebag.calibration.temperature import Temperature
 from sparsebag.deploy.artifact import dumps, loads
 from sparsebag.deploy.export_sklearn import export_sklearn
@@ -21,7 +21,6 @@ from sparsebag.deploy.from_members import compile_members
 from sparsebag.deploy.verification import ExportMismatch, NotExportable, probe_rows, verify
 from sparsebag.evidence.from_ensemble import read_ensemble
 from toy import CANCER, DIABETES, IRIS
-from tree_leaves import with_leaves
 
 
 @pytest.fixture

@@ -1,7 +1,5 @@
 """Evidence from a user's own matrices: taken as they are, or refused in one sentence."""
 
-import tracemalloc
-
 import hypothesis
 import numpy as np
 import pandas as pd
@@ -10,16 +8,13 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 import sparsebag as sb
+from problems import objective_on
+from processes import peak_memory
 from sparsebag.evidence import from_predictions as evidence_of_matrices
 from sparsebag.evidence.evidence import OOBEvidence, zero_in_bag
 from sparsebag.evidence.from_predictions import from_predictions
-from sparsebag.objective.losses import LogLoss
-from sparsebag.objective.objective import Objective
-from sparsebag.objective.penalties import ConcaveQuadratic
 
 ROWS, MEMBERS, CLASSES = 12, 4, 3
-
-
 rng = np.random.default_rng(0)
 mask, proba = rng.random((ROWS, MEMBERS)) < 0.4, rng.random((ROWS, MEMBERS))
 tensor = rng.dirichlet(np.ones(CLASSES), size=(ROWS, MEMBERS))
@@ -34,12 +29,6 @@ def regression(predictions, mask, y, **options):
     return from_predictions(predictions, mask, y, task="regression", **options)
 
 
-def test_no_mask_means_every_row_is_unseen():
-    evidence = classification(proba, None, y)
-    assert evidence.oob_mask is None
-    assert evidence.votes is proba
-
-
 @pytest.mark.parametrize("given", ["f2", "f4", "f8", ">f8", "i8", "u1", "?", "O"])
 def test_precision(given):
     votes = (np.arange(ROWS * MEMBERS).reshape(ROWS, MEMBERS) % 2).astype(given)
@@ -51,6 +40,9 @@ def test_precision(given):
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_nothing_is_copied_when_nothing_must_change(dtype):
+    unseen = classification(proba, None, y)  # no mask: every row is unseen
+    assert unseen.oob_mask is None
+    assert unseen.votes is proba
     clean = np.where(mask, proba, 0).astype(dtype)
     for make in (classification, regression):
         evidence = make(clean, mask, y)
@@ -211,14 +203,13 @@ def test_peak_memory_of_a_matrix_with_votes_in_the_bag(too_large):
     rng = np.random.default_rng(0)
     votes = rng.random((20_000, 300), dtype=np.float32)
     oob = rng.random(votes.shape) < 0.37
-    tracemalloc.start()
-    try:
+
+    def a_gradient():
         evidence = classification(votes, oob, np.arange(len(votes)) % 2)
-        objective = Objective(evidence, LogLoss(), ConcaveQuadratic(0.0))
-        objective.gradient(objective.uniform_weights())
-        peak = tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
+        objective = objective_on(evidence, lam=0.0, floor=0.0, prior_mass=0.0)
+        return objective.gradient(objective.uniform_weights())
+
+    _, peak = peak_memory(a_gradient)
     assert peak < 0.5 * votes.nbytes  # beside the caller's own matrix
 
 

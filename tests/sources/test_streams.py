@@ -1,7 +1,6 @@
 """Streams: the same rows and objective whatever they come from, read block by block."""
 
 import itertools
-import tracemalloc
 from dataclasses import replace
 
 import numpy as np
@@ -10,6 +9,7 @@ import pytest
 import sparsebag as sb
 from problems import evidence, interior_point, objective
 from problems import streamed as streamed_objective
+from processes import peak_memory
 from sparsebag.evidence.evidence import concatenate
 from sparsebag.evidence.from_predictions import from_predictions
 from sparsebag.objective.objective import NoWeightError, Objective
@@ -250,12 +250,7 @@ def test_memory_stays_within_the_limit(tmp_path):
     expected = sb.fit_weights(e.votes, e.oob_mask, e.target)
     del e
     sb.fit_weights(stream, memory_limit=limit)  # what is imported is not counted
-    tracemalloc.start()
-    try:
-        found = sb.fit_weights(stream, memory_limit=limit)
-        peak = tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
+    found, peak = peak_memory(lambda: sb.fit_weights(stream, memory_limit=limit))
     assert found.weights == pytest.approx(expected.weights, abs=1e-5)
     assert peak < limit
 
