@@ -100,8 +100,6 @@ def vote_by_hand(small, bag, X, floor):
     """(1 - ε) Σ w_j P_j + ε / C, member by member, columns and classes put where they belong."""
     features = getattr(bag, "estimators_features_", [slice(None)] * len(small.weights_))
     said = zip(small.weights_, bag.estimators_, features, strict=True)
-    if not hasattr(small, "classes_"):
-        return sum(w * member.predict(X[:, columns]) for w, member, columns in said)
     n_classes = len(small.classes_)
     total = np.zeros((len(X), n_classes))
     for weight, member, columns in said:
@@ -129,14 +127,6 @@ def test_probabilities_are_the_survivors_weighted_mean(name, loss, floor):
     assert_allclose(proba.sum(axis=1), 1, rtol=1e-15)
     assert_array_equal(small.predict(X), small.classes_[proba.argmax(axis=1)])
     assert_allclose(np.exp(small.predict_log_proba(X)), proba, atol=1e-15)
-
-
-def test_regression_is_the_survivors_weighted_mean():
-    X, y = DIABETES
-    bag = BaggingRegressor(n_estimators=N, max_features=0.5, random_state=0).fit(X, y)
-    small = SparseBaggingRegressor(FrozenEstimator(bag), max_estimators=9, refine=None).fit(X, y)
-    assert small.n_active_ <= 9
-    assert_allclose(small.predict(X), vote_by_hand(small, bag, X, 0.0), rtol=1e-12)
 
 
 def test_a_zero_probability_has_a_logarithm_without_a_warning():
