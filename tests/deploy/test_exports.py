@@ -15,6 +15,7 @@ from sklearn.svm import LinearSVC
 import sparsebag as sb
 from deploy.ensembles import CASES, OF_ARRAYS, OF_TREES, fitted, made, pool_of, with_leaves
 from sparsebag.calibration.temperature import Temperature
+from sparsebag.deploy import export_onnx, export_treelite
 from sparsebag.deploy.artifact import dumps, loads
 from sparsebag.deploy.export_sklearn import export_sklearn
 from sparsebag.deploy.from_members import compile_members
@@ -26,17 +27,13 @@ from toy import CANCER, DIABETES, IRIS
 @pytest.fixture
 def to_onnx():
     pytest.importorskip("onnxruntime")
-    from sparsebag.deploy.export_onnx import export_onnx
-
-    return export_onnx
+    return export_onnx.export_onnx
 
 
 @pytest.fixture
 def to_treelite():
     pytest.importorskip("treelite")
-    from sparsebag.deploy.export_treelite import export_treelite
-
-    return export_treelite
+    return export_treelite.export_treelite
 
 
 @pytest.mark.parametrize("calibrator", [None, Temperature(0.6)], ids=["as is", "calibrated"])
@@ -205,8 +202,6 @@ def test_what_has_no_such_form_gets_a_sentence(form, name, change, sentence, to_
 def test_leaves_of_several_classes(name, to_onnx, monkeypatch):
     """In the leaves of the one node; where that is too much, in a table, a tree at a time."""
     from onnx import numpy_helper
-
-    from sparsebag.deploy import export_onnx
 
     model, _, X = made(name)
     (trees,) = model.groups
