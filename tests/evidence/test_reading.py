@@ -1,4 +1,4 @@
-"""Readers."""
+"""Reading forests, bags, voters, lists and other libraries: what members say of unseen rows."""
 
 from __future__ import annotations
 
@@ -434,10 +434,6 @@ def with_gaps(categories=False):
     return X, y
 
 
-def mean_vote(pool, X):
-    return np.mean([member.predict(pool.prepare(X)) for member in pool.members], axis=0)
-
-
 @pytest.mark.parametrize("categories", [False, True], ids=["numbers", "categories"])
 @pytest.mark.parametrize("library", ["xgboost", "lightgbm"])
 def test_regression_forests_are_read_exactly(library, categories):
@@ -450,7 +446,8 @@ def test_regression_forests_are_read_exactly(library, categories):
         how = {"categorical_feature": [1]} if categories else {}
         model = of(library, "LGBMRegressor", **RF)().fit(X, y, **how)
     pool = read_ensemble(model)
-    assert_allclose(mean_vote(pool, X), model.predict(X), rtol=1e-4)
+    mean_vote = np.mean([member.predict(pool.prepare(X)) for member in pool.members], axis=0)
+    assert_allclose(mean_vote, model.predict(X), rtol=1e-4)
     assert pool.in_bag is None
 
 

@@ -47,10 +47,6 @@ def one_pass(monkeypatch):
     return lambda: f.value_and_gradient(weights)
 
 
-def _is_as(found, expected):
-    return found[0] == expected[0] and np.array_equal(found[1], expected[1])
-
-
 def test_threads_that_make_passes_at_a_time_do_not_disturb_each_other(one_pass):
     expected, found = one_pass(), []
     workers = [
@@ -62,7 +58,9 @@ def test_threads_that_make_passes_at_a_time_do_not_disturb_each_other(one_pass):
     for worker in workers:
         worker.join()
     assert len(found) == 120
-    assert all(_is_as(one, expected) for one in found)
+    for value, gradient in found:
+        assert value == expected[0]
+        assert np.array_equal(gradient, expected[1])
 
 
 @pytest.mark.parametrize(

@@ -44,15 +44,12 @@ def classification():
     return forest, small, X_test, y_test, small.report(X_test, y_test)
 
 
-def one_hot(y, classes):
-    return (np.asarray(y)[:, None] == classes).astype(float)
-
-
 def expected_scores(y, proba, classes):
+    truth = np.asarray(y)[:, None] == classes
     return {
         "log-loss": log_loss(y, proba, labels=classes),
         "ECE": metrics.expected_calibration_error(y, proba, labels=classes),
-        "Brier": np.mean(np.sum((proba - one_hot(y, classes)) ** 2, axis=1)),
+        "Brier": np.mean(np.sum((proba - truth) ** 2, axis=1)),
         "accuracy": accuracy_score(y, classes[proba.argmax(axis=1)]),
     }
 
