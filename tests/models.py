@@ -13,30 +13,20 @@ import pytest
 from sklearn.base import BaseEstimator, is_classifier
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.compose import TransformedTargetRegressor, make_column_transformer
-from sklearn.datasets import (
-    load_breast_cancer,
-    load_diabetes,
-    load_digits,
-    load_iris,
-    make_classification,
-)
+from sklearn.datasets import make_classification
 from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
 from sklearn.experimental import enable_halving_search_cv  # noqa: F401
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.frozen import FrozenEstimator
 from sklearn.impute import SimpleImputer
-from sklearn.model_selection import (
-    GridSearchCV,
-    HalvingGridSearchCV,
-    RandomizedSearchCV,
-    train_test_split,
-)
+from sklearn.model_selection import GridSearchCV, HalvingGridSearchCV, RandomizedSearchCV
 from sklearn.multiclass import OneVsRestClassifier
 from sklearn.multioutput import MultiOutputClassifier, MultiOutputRegressor
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 import sparsebag as sb
+from toy import CANCER, DIABETES, DIGITS, IRIS, halves
 
 
 def forest(n=40):
@@ -72,19 +62,15 @@ def texts(n=400):
 
 
 def cancer():
-    return load_breast_cancer(return_X_y=True)
+    return CANCER
 
 
 def diabetes():
-    return load_diabetes(return_X_y=True)
-
-
-def iris():
-    return load_iris(return_X_y=True)
+    return DIABETES
 
 
 def digits():
-    X, y = load_digits(return_X_y=True)
+    X, y = DIGITS
     return X[y < 4], y[y < 4]
 
 
@@ -193,7 +179,7 @@ KINDS = {
     "`MultiOutputClassifier`": Kind(lambda: MultiOutputClassifier(forest()), two_classes),
     "multi-output `RandomForestRegressor`": Kind(regressor, two_numbers),
     "multi-output `RandomForestClassifier`": Kind(forest, two_classes),
-    "`OneVsRestClassifier`": Kind(lambda: OneVsRestClassifier(forest()), iris),
+    "`OneVsRestClassifier`": Kind(lambda: OneVsRestClassifier(forest()), lambda: IRIS),
     "`XGBRFClassifier`": Kind(of("xgboost", "XGBRFClassifier", **XGB), digits, True),
     "`XGBRFRegressor`": Kind(of("xgboost", "XGBRFRegressor", **XGB), diabetes, True),
     '`LGBMClassifier("rf")`': Kind(of("lightgbm", "LGBMClassifier", **RF), digits, True),
@@ -221,7 +207,7 @@ KINDS = {
 
 
 def _train(data: Callable[[], Any]) -> Any:
-    X, _, y, _ = train_test_split(*data(), random_state=0, test_size=0.5)
+    X, _, y, _ = halves(data(), test_size=0.5)
     return X, y
 
 
@@ -238,8 +224,8 @@ class Made:
 
 def made(kind: Kind) -> Made:
     """Fit and compress."""
-    X, X_rest, y, y_rest = train_test_split(*kind.data(), random_state=0, test_size=0.5)
-    X_new, X_test, y_new, y_test = train_test_split(X_rest, y_rest, random_state=0, test_size=0.5)
+    X, X_rest, y, y_rest = halves(kind.data(), test_size=0.5)
+    X_new, X_test, y_new, y_test = halves((X_rest, y_rest), test_size=0.5)
     model = kind.make().fit(X, y)
     given = getattr(model, "given", model)
     model = getattr(model, "forest", model)

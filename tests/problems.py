@@ -36,10 +36,16 @@ def evidence(loss="log_loss", *, n_rows=120, n_members=12, n_classes=3, seed=0,
     return OOBEvidence(votes.astype(dtype), mask, target, "classification", sample_weight, **how)
 
 
+def objective_on(e, loss="log_loss", *, lam=0.05, floor=1e-3, prior_mass=0.02):
+    """An objective on this evidence; a name means a loss of `LOSSES`."""
+    loss = LOSSES[loss] if isinstance(loss, str) else loss
+    return Objective(e, loss, ConcaveQuadratic(lam), floor=floor, prior_mass=prior_mass)
+
+
 def objective(loss="log_loss", *, lam=0.05, floor=1e-3, prior_mass=0.02, **settings):
     """An objective on random evidence."""
-    penalty, how = ConcaveQuadratic(lam), {"floor": floor, "prior_mass": prior_mass}
-    return Objective(evidence(loss, **settings), LOSSES[loss], penalty, **how)
+    e = evidence(loss, **settings)
+    return objective_on(e, loss, lam=lam, floor=floor, prior_mass=prior_mass)
 
 
 def streamed(f, *, memory=1 << 30, block_rows=None, generated=False):

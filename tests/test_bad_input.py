@@ -4,6 +4,7 @@ import copy
 import pickle
 import re
 import warnings
+from functools import cache
 
 import numpy as np
 import pandas as pd
@@ -23,6 +24,7 @@ from sklearn.ensemble import (
 from sklearn.exceptions import NotFittedError
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LinearRegression, LogisticRegression, Ridge
+from sklearn.naive_bayes import GaussianNB
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
@@ -30,6 +32,7 @@ from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 import sparsebag as sb
 from sparsebag.objective.losses import SquaredError
 from sparsebag.settings import check_params
+from sparsebag.solvers.mirror import Mirror
 
 N = 200
 X, Y = (part[:N] for part in load_breast_cancer(return_X_y=True))
@@ -73,6 +76,11 @@ class ShortProbabilities(ClassifierMixin, BaseEstimator):
         return np.full((len(X), 3), 1 / 3)
 
 
+class Overconfident(ShortProbabilities):
+    def predict_proba(self, X):
+        return np.tile([1.5, -0.5], (len(X), 1))
+
+
 class NeverFitted(RandomForestClassifier):
     """Fails the test where an argument is found bad only after the ensemble was fitted."""
 
@@ -82,6 +90,11 @@ class NeverFitted(RandomForestClassifier):
 
 def compress(ensemble=FOREST, X=X, y=Y, **how):
     return lambda: sb.compress(ensemble, X, y, **how)
+
+
+@cache
+def small():
+    return sb.compress(FOREST, X, Y)
 
 
 def unfitted(X=X, y=Y, **how):
@@ -101,148 +114,168 @@ WEIGHTS = {"refine": None}
 NOT_TRAINING = "X, y are not the ensemble's training rows in their original order: "
 NO_OOB = "no out-of-bag rows ... evidence='holdout'"
 MULTI = "multi-output ensembles are not supported; fit and compress one ensemble an output."
+ONE_ALONE = "one member only; there is nothing to choose from."
 ONE_INDEX = "one array of row indices ... np.flatnonzero(mask)"
 FRACTION = " must be a fraction from 0 up to but not 1"
 
-# Of compress and the estimators; "..." stands for any words.
-ENSEMBLES = [
-    (compress(VOTER), "its members all saw every training row ... evidence='holdout'"),
-    (compress(EXTRA, **WEIGHTS), "no out-of-bag rows ... bootstrap=False ... evidence='holdout'"),
-    (compress(EXTRA, lam=0.0), NO_OOB),
-    (fitted_by(ExtraTreesClassifier(10), **WEIGHTS), NO_OOB),
-    (fitted_by(BaggingClassifier(None, 5, bootstrap=False), lam=0.0), "no row is out of bag"),
-    (compress(TREES), "a list of models does not say; pass estimators_samples=, the rows of each."),
-    (compress(warm_bag(), **WEIGHTS), "5 members and remembers the bootstrap of the last 2"),
-    (compress(warm_forest()), NOT_TRAINING),
-    (compress(warm_forest(), X[ORDER], Y[ORDER]), NOT_TRAINING),
-    (
-        compress(OTHER_VERSION, **WEIGHTS),
-        "RandomForestClassifier cannot be redrawn ... another version",
-    ),
-    (
-        compress(FOREST, X[ORDER], Y[ORDER]),
-        NOT_TRAINING + "for member 0, routing its bagged rows does not give its leaf counts. Pass "
-        "the arrays it was fitted on, or rows it has never seen with evidence='holdout'.",
-    ),
-    (compress(FOREST, X, 1 - Y), NOT_TRAINING),
-    (compress(FOREST, X[:, ::-1], Y), NOT_TRAINING),
-    (compress(FOREST, X[1:], Y[1:]), NOT_TRAINING + "it has 199 rows and the ensemble was fitted"),
-    (compress(LINE, X_NUMBERS[1:], Y_NUMBERS[1:]), NOT_TRAINING + "it has 199 rows and the"),
-    (compress(FOREST, X[:, 1:]), "X has 29 columns but the ensemble was fitted on 30; pass the"),
-    (compress(FOREST, np.c_[X, Y]), "X has 31 columns but the ensemble was fitted on 30; pass the"),
-    (compress(NAMED, FRAME.add_prefix("g")), "column names differ ... ('gf0' in place of 'f0')"),
-    (compress(NAMED, FRAME.iloc[:, ::-1]), "column names differ ... ('f29' in place of 'f0')"),
-    (compress(FOREST, X[:, 0]), "X must have two axes ... got shape (200,)"),
-    (compress(FOREST, np.where(X > 900, np.inf, X)), "Input X contains infinity"),
-    (compress(FOREST, X[:0], Y[:0]), "there are no rows: y is empty"),
-    (compress(FOREST, X[:0], Y[:0], evidence="holdout"), "there are no rows: y is empty"),
-    (compress(evidence="holdout"), "these are its training rows"),
-    (compress(RandomForestRegressor(3).fit(X, X[:, :2])), "pass 2 columns, one an output"),
-    (compress(RandomForestClassifier(3).fit(X, np.c_[Y, Y])), "pass 2 columns, one an output"),
-    (compress(BaggingRegressor(LinearRegression(), 3).fit(X, X[:, :2])), MULTI),
-    (compress(RandomForestClassifier(3).fit(X, 0 * Y)), "one class only (0); classification needs"),
-    (compress(BaggingClassifier(None, 3).fit(X, 0 * Y)), "one class only (0); classification need"),
-    (fitted_by(RandomForestClassifier(1)), "one member only"),
-    (
+# What is said of which calls of compress and the estimators; "..." stands for any words.
+ENSEMBLES = {
+    "its members all saw every training row ... evidence='holdout'": [compress(VOTER)],
+    "no out-of-bag rows ... bootstrap=False ... evidence='holdout'": [compress(EXTRA, **WEIGHTS)],
+    NO_OOB: [compress(EXTRA, lam=0.0), fitted_by(ExtraTreesClassifier(10), **WEIGHTS)],
+    "no row is out of bag": [fitted_by(BaggingClassifier(None, 5, bootstrap=False), lam=0.0)],
+    "a list of models does not say; pass estimators_samples=, the rows of each.": [compress(TREES)],
+    "5 members and remembers the bootstrap of the last 2": [compress(warm_bag(), **WEIGHTS)],
+    "RandomForestClassifier cannot be redrawn ... another version": [
+        compress(OTHER_VERSION, **WEIGHTS)
+    ],
+    NOT_TRAINING: [
+        *(compress(warm_forest(), *rows) for rows in ((X, Y), (X[ORDER], Y[ORDER]))),
+        *(compress(FOREST, *rows) for rows in ((X, 1 - Y), (X[:, ::-1], Y))),
+    ],
+    NOT_TRAINING + "for member 0, routing its bagged rows does not give its leaf counts. Pass "
+    "the arrays it was fitted on, or rows it has never seen with evidence='holdout'.": [
+        compress(FOREST, X[ORDER], Y[ORDER])
+    ],
+    NOT_TRAINING + "it has 199 rows and the ensemble was fitted": [
+        compress(FOREST, X[1:], Y[1:]),
+        compress(LINE, X_NUMBERS[1:], Y_NUMBERS[1:]),
+    ],
+    "X has 29 columns but the ensemble was fitted on 30; pass the": [compress(FOREST, X[:, 1:])],
+    "X has 31 columns but the ensemble was fitted on 30; pass the": [compress(X=np.c_[X, Y])],
+    "column names differ ... ('gf0' in place of 'f0')": [compress(NAMED, FRAME.add_prefix("g"))],
+    "column names differ ... ('f29' in place of 'f0')": [
+        compress(NAMED, FRAME.iloc[:, ::-1]),
+        listed(*[DecisionTreeClassifier().fit(FRAME, Y)] * 2, X=FRAME.iloc[:, ::-1]),
+    ],
+    "X must have two axes ... got shape (200,)": [compress(FOREST, X[:, 0])],
+    "Input X contains infinity": [compress(FOREST, np.where(X > 900, np.inf, X))],
+    "there are no rows: y is empty": [
+        compress(FOREST, X[:0], Y[:0]),
+        compress(FOREST, X[:0], Y[:0], evidence="holdout"),
+    ],
+    "these are its training rows": [compress(evidence="holdout")],
+    "pass 2 columns, one an output": [
+        compress(RandomForestRegressor(3).fit(X, X[:, :2])),
+        compress(RandomForestClassifier(3).fit(X, np.c_[Y, Y])),
+    ],
+    MULTI: [
+        compress(BaggingRegressor(LinearRegression(), 3).fit(X, X[:, :2])),
+        listed(TREES[0], DecisionTreeClassifier().fit(X, np.c_[Y, Y])),
+        listed(*[DecisionTreeRegressor().fit(X, X[:, :2])] * 2),
+        listed(*[LinearRegression().fit(X, X[:, :2])] * 2),
+    ],
+    "one class only (0); classification needs": [
+        compress(RandomForestClassifier(3).fit(X, 0 * Y)),
+        compress(BaggingClassifier(None, 3).fit(X, 0 * Y)),
+        fitted_by(RandomForestClassifier(3), (X, 0 * Y)),
+    ],
+    ONE_ALONE: [
+        fitted_by(RandomForestClassifier(1)),
         compress(RandomForestClassifier(1).fit(X, Y)),
-        "one member only; there is nothing to choose from.",
-    ),
-    (compress(BaggingClassifier(ShortProbabilities(), 3).fit(X, Y)), "has 3 columns ... has 2"),
-    (compress(y=np.where(Y == 0, 5, Y)), "y holds a class the ensemble was not trained on ("),
-    (compress(y=Y.astype(str)), "y holds a class the ensemble was not trained on ("),
-    (compress(y=np.where(Y == 0, np.nan, Y)), "y holds NaN or infinity; drop those rows"),
-    (compress(NUMBERS, X_NUMBERS, np.full(N, "a")), "could not convert string to float"),
-    (compress(NUMBERS, X_NUMBERS, Y_NUMBERS * np.inf), "y holds NaN or infinity"),
-    (
-        compress(RandomForestRegressor(3).fit(X, Y * 1e200), y=Y * 1e200),
-        "y holds numbers above 1e+36, ... scale the targets",
-    ),
-    (compress(y=np.c_[Y, Y]), "y has shape (200, 2); multi-output problems are not supported"),
-    (compress(y=None), "requires y to be passed, but the target y is None: members are judged"),
-    (compress(y=Y[1:]), "X has 200 rows but y has 199"),
-    (compress(VOTER, y=Y[1:], evidence="holdout"), "X has 200 rows but y has 199; pass one target"),
-    (compress(estimators_samples=[ROWS[0]] * 10), "belong to a plain list of models; Random"),
-    (compress(estimators_features=[ROWS[0]] * 10), "belong to a plain list of models; Random"),
+        listed(TREES[0]),
+    ],
+    "has 3 columns ... has 2": [compress(BaggingClassifier(ShortProbabilities(), 3).fit(X, Y))],
+    "goes from -0.5 to 1.5; probabilities must lie": [listed(*[Overconfident().fit(X, Y)] * 2)],
+    "y holds a class the ensemble was not trained on (": [
+        compress(y=np.where(Y == 0, 5, Y)),
+        compress(y=Y.astype(str)),
+    ],
+    "y holds NaN or infinity; drop those rows": [compress(y=np.where(Y == 0, np.nan, Y))],
+    "y holds NaN or infinity": [
+        compress(NUMBERS, X_NUMBERS, Y_NUMBERS * np.inf),
+        unfitted(y=np.where(Y == 0, np.nan, Y)),
+    ],
+    "could not convert string to float": [compress(NUMBERS, X_NUMBERS, np.full(N, "a"))],
+    "y holds numbers above 1e+36, ... scale the targets": [
+        compress(RandomForestRegressor(3).fit(X, Y * 1e200), y=Y * 1e200)
+    ],
+    "y has shape (200, 2); multi-output problems are not supported": [
+        compress(y=np.c_[Y, Y]),
+        unfitted(y=np.c_[Y, Y]),
+    ],
+    "requires y to be passed, but the target y is None": [unfitted(y=None)],
+    "requires y to be passed, but the target y is None: members are judged": [compress(y=None)],
+    "X has 200 rows but y has 199": [
+        compress(y=Y[1:]),
+        lambda: small().report(X, Y[1:]),
+    ],
+    "X has 200 rows but y has 199; pass one target": [compress(VOTER, y=Y[1:], evidence="holdout")],
+    "belong to a plain list of models; Random": [
+        compress(estimators_samples=[ROWS[0]] * 10),
+        compress(estimators_features=[ROWS[0]] * 10),
+    ],
     # -- lists -----------------------------------------------------------------------------------
-    (listed(), "the list of models is empty"),
-    (listed(TREES[0]), "one member only"),
-    (listed(TREES[0], Ridge().fit(X, Y)), "mixes classifiers and regressors"),
-    (
-        listed(TREES[0], DecisionTreeClassifier().fit(X, Y.astype(str))),
-        "string classes and some have numbers",
-    ),
-    (listed(TREES[0], DecisionTreeClassifier().fit(X, np.c_[Y, Y])), MULTI),
-    (listed(*[DecisionTreeRegressor().fit(X, X[:, :2])] * 2), MULTI),
-    (listed(*[LinearRegression().fit(X, X[:, :2])] * 2), MULTI),
-    (listed(*TREES, samples=[*ROWS, ROWS[0]]), "estimators_samples has 3 entries for 2 mod"),
-    *[
-        (listed(*TREES, samples=[ROWS[0], rows]), ONE_INDEX)
+    "the list of models is empty": [listed()],
+    "mixes classifiers and regressors": [listed(TREES[0], Ridge().fit(X, Y))],
+    "string classes and some have numbers": [
+        listed(TREES[0], DecisionTreeClassifier().fit(X, Y.astype(str)))
+    ],
+    "estimators_samples has 3 entries for 2 mod": [listed(*TREES, samples=[*ROWS, ROWS[0]])],
+    ONE_INDEX: [
+        listed(*TREES, samples=[ROWS[0], rows])
         for rows in (Y > 0, np.ones(3), np.array([-1, 2]), np.ones((2, 2), int))
     ],
-    (listed(*TREES, samples=[ROWS[0], [N]]), "was trained on row 200 and X has 200 rows"),
-    (listed(*TREES, features=[np.arange(30)]), "estimators_features has 1 entries for 2 models"),
-    (
-        listed(*TREES, features=[np.arange(3)] * 2),
-        "names 3 columns for model 0, which was fitted on 30",
-    ),
-    (
-        listed(*TREES, samples=ROWS, features=[np.arange(3, 33)] * 2),
-        "member 0 was trained on column 32 and X has 30 columns",
-    ),
-    (
-        listed(TREES[0], DecisionTreeClassifier().fit(X[:, :4], Y)),
-        "different numbers of columns (30, 4); pass estimators_features=",
-    ),
-    (
-        listed(*[DecisionTreeClassifier().fit(FRAME, Y)] * 2, X=FRAME.iloc[:, ::-1]),
-        "column names differ ... 'f29' in place of 'f0'",
-    ),
+    "was trained on row 200 and X has 200 rows": [listed(*TREES, samples=[ROWS[0], [N]])],
+    "estimators_features has 1 entries for 2 models": [listed(*TREES, features=[np.arange(30)])],
+    "names 3 columns for model 0, which was fitted on 30": [
+        listed(*TREES, features=[np.arange(3)] * 2)
+    ],
+    "member 0 was trained on column 32 and X has 30 columns": [
+        listed(*TREES, samples=ROWS, features=[np.arange(3, 33)] * 2)
+    ],
+    "different numbers of columns (30, 4); pass estimators_features=": [
+        listed(TREES[0], DecisionTreeClassifier().fit(X[:, :4], Y))
+    ],
     # Single precision skips scikit-learn's checks, which would be a read out of bounds here.
-    (
-        listed(TREES[0], LogisticRegression(C=1e-6).fit(X, Y), X=X[:, :4].astype("f4")),
-        "X has 4 features, but DecisionTreeClassifier",
-    ),
+    "X has 4 features, but DecisionTreeClassifier": [
+        listed(TREES[0], LogisticRegression(C=1e-6).fit(X, Y), X=X[:, :4].astype("f4"))
+    ],
     # -- settings, before the ensemble is fitted ---------------------------------------------------
-    (unfitted(lam=-0.1), "The 'lam' parameter of SparseBaggingClassifier must be"),
-    (unfitted(loss="hinge"), "loss='hinge' is not known; use 'auto' or one of"),
-    (compress(NUMBERS, X_NUMBERS, Y_NUMBERS, loss="log_loss"), "does not fit regression"),
-    (unfitted(loss="squared_error"), "loss='squared_error' does not fit classification; use one"),
-    (unfitted(loss=SquaredError()), "loss='squared_error' does not fit classification; use one of"),
-    (unfitted(solver="simplex"), "solver='simplex' is not known; use one of ['auto', 'active_set'"),
-    (unfitted(tolerance=-0.01), "tolerance=-0.01" + FRACTION),
-    (unfitted(tolerance=np.nan), "tolerance=nan" + FRACTION),
-    (unfitted(tolerance=1.0), "tolerance=1.0" + FRACTION),
-    (unfitted(tolerance=True), "tolerance=True" + FRACTION),
-    (unfitted(tolerance="1%"), "tolerance='1%'" + FRACTION),
-    (unfitted(calibration="isotonic"), "calibration='isotonic' is not known; use 'auto', 'temp"),
-    (unfitted(calibration=3), "calibration=3 cannot calibrate: it needs fit, and predict"),
-    (
-        unfitted(max_estimators=5, lam=0.1),
-        "max_estimators=5 sets the size and lam=0.1 the penalty; use one of the two",
-    ),
-    (
-        unfitted(max_nodes=50, preset="paper"),
-        "max_nodes=50 sets the size and lam=0.05 the penalty; use one of the two",
-    ),
-    (unfitted(evidence="holdout"), "evidence='holdout' needs a fitted ensemble, because the rows"),
-    (unfitted(y=None), "requires y to be passed, but the target y is None"),
-    (unfitted(y=np.c_[Y, Y]), "y has shape (200, 2); multi-output problems are not"),
-    (unfitted(X[:1], Y[:1]), "there is one sample only"),
-    (unfitted(y=np.where(Y == 0, np.nan, Y)), "y holds NaN or infinity"),
-    (unfitted(y=Y + 0.5), "Unknown label type"),
-    (fitted_by(RandomForestClassifier(3), (X, 0 * Y)), "one class only (0); classification needs"),
-    (fitted_by(RandomForestRegressor(3)), "does regression; use SparseBaggingRegressor for it"),
-    (fitted_by(FrozenEstimator(NUMBERS), (X_NUMBERS, Y_NUMBERS)), "does regression; use SparseBag"),
-    (
-        fitted_by(RandomForestClassifier(3), kind=sb.SparseBaggingRegressor),
-        "does classification; use SparseBaggingClassifier for it",
-    ),
-]
+    "The 'lam' parameter of SparseBaggingClassifier must be": [unfitted(lam=-0.1)],
+    "loss='hinge' is not known; use 'auto' or one of": [unfitted(loss="hinge")],
+    "does not fit regression": [compress(NUMBERS, X_NUMBERS, Y_NUMBERS, loss="log_loss")],
+    "loss='squared_error' does not fit classification; use one of": [
+        unfitted(loss="squared_error"),
+        unfitted(loss=SquaredError()),
+    ],
+    "solver='simplex' is not known; use one of ['auto', 'active_set'": [unfitted(solver="simplex")],
+    **{
+        f"tolerance={value!r}{FRACTION}": [unfitted(tolerance=value)]
+        for value in (-0.01, np.nan, 1.0, True, "1%")
+    },
+    "calibration='isotonic' is not known; use 'auto', 'temp": [unfitted(calibration="isotonic")],
+    "calibration=3 cannot calibrate: it needs fit, and predict": [unfitted(calibration=3)],
+    "max_estimators=5 sets the size and lam=0.1 the penalty; use one of the two": [
+        unfitted(max_estimators=5, lam=0.1)
+    ],
+    "max_nodes=50 sets the size and lam=0.05 the penalty; use one of the two": [
+        unfitted(max_nodes=50, preset="paper")
+    ],
+    "evidence='holdout' needs a fitted ensemble, because the rows": [unfitted(evidence="holdout")],
+    "there is one sample only": [unfitted(X[:1], Y[:1])],
+    "Unknown label type": [unfitted(y=Y + 0.5)],
+    "does regression; use SparseBaggingRegressor for it": [
+        fitted_by(RandomForestRegressor(3)),
+        fitted_by(FrozenEstimator(NUMBERS), (X_NUMBERS, Y_NUMBERS)),
+    ],
+    "does classification; use SparseBaggingClassifier for it": [
+        fitted_by(RandomForestClassifier(3), kind=sb.SparseBaggingRegressor)
+    ],
+    "fit got colour ... enable_metadata_routing=True": [
+        lambda: sb.SparseBaggingClassifier(FOREST).fit(X, Y, colour="red")
+    ],
+    # -- reports -----------------------------------------------------------------------------------
+    "expecting 30 features": [lambda: small().report(X[:, :2], Y)],
+    "baseline has 3 members but 10 were weighted": [lambda: small().report(X, Y, baseline=EXTRA)],
+}
 RNG = np.random.default_rng(0)
 PROBA = RNG.uniform(0.1, 0.9, (50, 4))
 TENSOR = RNG.dirichlet(np.ones(3), size=(50, 4))
 MASK = RNG.random((50, 4)) < 0.5
 MASK[3, 2] = True
+VOTES = RNG.normal(size=(50, 4))
+BLOCK = (VOTES, MASK, VOTES[:, 0])
 TWO, THREE = np.arange(50) % 2, np.arange(50) % 3
 
 
@@ -256,152 +289,226 @@ def with_entry(values, value, *place):
     return changed
 
 
+def stream(*given, solve=None, **how):
+    """Of the rows; ``solve`` are settings of the fit."""
+    return lambda: sb.fit_weights(sb.stream_rows(*given, **how), **(solve or {}))
+
+
+def blocks(*given, **solve):
+    return stream(list(given), task="regression", solve=solve)
+
+
 REGRESSION = {"loss": "squared_error"}
 NAN = "predictions hold NaN or infinity where the mask says out of bag, first in row 3 of member 2"
-ZERO = "every member gives every row's true class probability zero"
 MULTI_OUTPUT = "multi-output problems are not supported."
 ONE_VALUE = "must have one value a row, got shape "
+NO_PROBABILITY = (
+    "classification predictions must be probabilities between 0 and 1 (the first that is none is "
+    "{}, in row 3 of member 2); for regression pass loss='squared_error'."
+)
 WRONG_CLASS = np.zeros((50, 4, 3))
 WRONG_CLASS[np.arange(50), :, (THREE + 1) % 3] = 1.0
 
-MATRICES = [
-    (fit(None), "predictions are missing; pass what the members predict"),
-    (lambda: sb.stream_rows(None, MASK, TWO), "predictions are missing; pass what the members"),
-    (fit(PROBA[:, 0], None), "(rows, members) or ... classes), got (50,)"),
-    (fit(TENSOR, **REGRESSION), "must have shape (rows, members), got (50, 4, 3)"),
-    (fit(PROBA[:, :0], None), "predictions are empty (shape (50, 0))"),
-    (fit(PROBA[:0], None, TWO[:0], **REGRESSION), "predictions are empty"),
-    (fit(PROBA[:, :1], MASK[:, :1]), "one member only"),
-    (fit(np.full((50, 4), "high")), "predictions must be numbers"),
-    (
+MATRICES = {
+    "predictions are missing; pass what the members predict": [fit(None), stream(None, MASK, TWO)],
+    "(rows, members) or ... classes), got (50,)": [fit(PROBA[:, 0], None)],
+    "must have shape (rows, members), got (50, 4, 3)": [fit(TENSOR, **REGRESSION)],
+    "predictions are empty (shape (50, 0))": [fit(PROBA[:, :0], None)],
+    "predictions are empty": [fit(PROBA[:0], None, TWO[:0], **REGRESSION)],
+    "one member only": [fit(PROBA[:, :1], MASK[:, :1])],
+    "predictions must be numbers": [fit(np.full((50, 4), "high"))],
+    "oob_mask has shape (50, 3) but predictions have (50, 4) (rows, members)": [
         fit(oob_mask=MASK[:, 1:]),
-        "oob_mask has shape (50, 3) but predictions have (50, 4) (rows, members)",
-    ),
-    (fit(PROBA.T), "oob_mask has shape (50, 4) but predictions have (4, 50) (rows, members"),
-    (fit(TENSOR, MASK[1:], THREE), "oob_mask has shape (49, 4) but predictions have (50"),
-    (fit(oob_mask=np.ones(())), "oob_mask has shape () but predictions have (50, 4)"),
-    (fit(oob_mask=[]), "oob_mask has shape (0 ... or None if no member was"),
-    (fit(oob_mask=np.zeros((0, 4))), "oob_mask has shape (0 ... or None if no member was"),
-    (
-        fit(oob_mask=0 * MASK),
-        "no row is out of bag for any member, so there is nothing to judge the members by ... None",
-    ),
-    (fit(oob_mask=0 * MASK, **REGRESSION), "no row is out of bag for any member"),
-    (
-        fit(sample_weight=np.where(MASK.any(axis=1), 0.0, 1.0)),
-        "every row that some member has out of bag has sample_weight zero",
-    ),
-    *[(fit(with_entry(PROBA, bad)), NAN) for bad in (np.nan, np.inf, -np.inf)],
-    (fit(with_entry(PROBA, np.nan), None), NAN),
-    (fit(with_entry(PROBA, np.nan), None, **REGRESSION), "NaN or infinity"),
-    (fit(with_entry(TENSOR, np.nan, 1), MASK, THREE), NAN),  # not even the true class
-    *[
-        (
-            fit(given, None, y),
-            f"classification predictions must be probabilities between 0 and 1 (the first that is "
-            f"none is {bad}, in row 3 of member 2); for regression pass loss='squared_error'.",
-        )
-        for bad in (-0.1, 1.1)
-        for given, y in ((with_entry(PROBA, bad), TWO), (with_entry(TENSOR, bad, 1), THREE))
+        stream(PROBA, MASK[:, 1:], TWO),
     ],
-    *[
-        (
-            fit(with_entry(TENSOR, TENSOR[3, 2] / 2).astype(dtype), MASK, THREE, loss=loss),
-            "must sum to 1 (to within 0.001); some are off by 0.5; divide them by their sum",
-        )
+    "oob_mask has shape (50, 4) but predictions have (4, 50) (rows, members": [fit(PROBA.T)],
+    "oob_mask has shape (49, 4) but predictions have (50": [fit(TENSOR, MASK[1:], THREE)],
+    "oob_mask has shape () but predictions have (50, 4)": [fit(oob_mask=np.ones(()))],
+    "oob_mask has shape (0 ... or None if no member was": [
+        fit(oob_mask=[]),
+        fit(oob_mask=np.zeros((0, 4))),
+    ],
+    "no row is out of bag for any member, so there is nothing to judge the members by ... None": [
+        fit(oob_mask=0 * MASK),
+        fit(oob_mask=0 * MASK, **REGRESSION),
+    ],
+    "every row that some member has out of bag has sample_weight zero": [
+        fit(sample_weight=np.where(MASK.any(axis=1), 0.0, 1.0))
+    ],
+    NAN: [
+        *(fit(with_entry(PROBA, bad)) for bad in (np.nan, np.inf, -np.inf)),
+        fit(with_entry(PROBA, np.nan), None),
+        fit(with_entry(PROBA, np.nan), None, **REGRESSION),
+        fit(with_entry(TENSOR, np.nan, 1), MASK, THREE),  # not even the true class
+    ],
+    **{
+        NO_PROBABILITY.format(bad): [
+            fit(with_entry(PROBA, bad), None, TWO),
+            fit(with_entry(TENSOR, bad, 1), None, THREE),
+        ]
+        for bad in (-0.1, 1.1)
+    },
+    "must sum to 1 (to within 0.001); some are off by 0.5; divide them by their sum": [
+        fit(with_entry(TENSOR, TENSOR[3, 2] / 2).astype(dtype), MASK, THREE, loss=loss)
         for dtype in (np.float16, np.float32, np.float64)
         for loss in ("log_loss", "brier")
     ],
-    (fit(0 * PROBA), ZERO),
-    (fit(np.where(MASK, 0.0, 0.9)), ZERO),
-    (fit(WRONG_CLASS, None, THREE), "true class probability zero ... in the order of lab"),
-    (fit(loss="brier", y=THREE), "reads every class; pass predictions of shape (rows"),
-    (fit(y=np.ones(50)), "y has one class only ([1.0]); classification needs"),
-    (fit(y=np.c_[TWO, TWO]), f"y {ONE_VALUE}(50, 2); {MULTI_OUTPUT}"),
-    (fit(y=np.c_[TWO, TWO], **REGRESSION), f"y {ONE_VALUE}(50, 2); {MULTI_OUTPUT}"),
-    (fit(y=TWO[1:]), "y has 49 values for 50 rows; pass 50, one a row."),
-    (fit(y=TWO[1:], **REGRESSION), "y has 49 values for 50 rows; pass 50, one a row."),
-    (fit(y=TWO.astype(str), **REGRESSION), "y must hold one number a row"),
-    (fit(y=np.where(TWO, np.nan, 1), **REGRESSION), "y holds NaN or infinity; leave those"),
-    (fit(y=np.where(TWO, np.inf, 1), **REGRESSION), "y holds NaN or infinity"),
-    (fit(y=TWO + 0.5), "y is not made of classes ... loss='squared_error'"),
-    (fit(y=np.where(TWO, np.nan, 1)), "y is not made of classes ... loss='squared_error'"),
-    (fit(y=np.array([1, "a"] * 25, dtype=object)), "y mixes labels that cannot be sorted"),
-    (fit(y=THREE, labels=[0, 1]), "a class that labels= does not name (2"),
-    (fit(labels=["0", "1"]), "labels= does not name"),
-    (fit(TENSOR, MASK, THREE, labels=[0, 1, 2, 2]), "labels= names a class twice"),
-    (
-        fit(TENSOR, MASK, THREE, labels=[0, 1, 2, 3]),
-        "predictions have 3 classes but y and labels have 4",
-    ),
-    (fit(TENSOR), "predictions have 3 classes but y and labels have 2"),
-    (fit(lam="auto"), "lam='auto' needs an ensemble"),
-    *[
-        (call, "is a SciPy sparse ... pass " + name + ".toarray()")
-        for kind in (sp.csr_array, sp.coo_matrix)
-        for call, name in (
-            (fit(oob_mask=kind(MASK)), "oob_mask"),
-            (fit(kind(PROBA)), "predictions"),
-        )
+    "every member gives every row's true class probability zero": [
+        fit(0 * PROBA),
+        fit(np.where(MASK, 0.0, 0.9)),
     ],
-]
+    "true class probability zero ... in the order of lab": [fit(WRONG_CLASS, None, THREE)],
+    "reads every class; pass predictions of shape (rows": [fit(loss="brier", y=THREE)],
+    "y has one class only ([1.0]); classification needs": [fit(y=np.ones(50))],
+    f"y {ONE_VALUE}(50, 2); {MULTI_OUTPUT}": [
+        fit(y=np.c_[TWO, TWO]),
+        fit(y=np.c_[TWO, TWO], **REGRESSION),
+    ],
+    "y has 49 values for 50 rows; pass 50, one a row.": [
+        fit(y=TWO[1:]),
+        fit(y=TWO[1:], **REGRESSION),
+    ],
+    "y must hold one number a row": [fit(y=TWO.astype(str), **REGRESSION)],
+    "y holds NaN or infinity; leave those": [
+        fit(y=np.where(TWO, bad, 1), **REGRESSION) for bad in (np.nan, np.inf)
+    ],
+    "y is not made of classes ... loss='squared_error'": [
+        fit(y=TWO + 0.5),
+        fit(y=np.where(TWO, np.nan, 1)),
+    ],
+    "y mixes labels that cannot be sorted": [fit(y=np.array([1, "a"] * 25, dtype=object))],
+    "a class that labels= does not name (2": [fit(y=THREE, labels=[0, 1])],
+    "labels= does not name": [fit(labels=["0", "1"])],
+    "labels= names a class twice": [fit(TENSOR, MASK, THREE, labels=[0, 1, 2, 2])],
+    "predictions have 3 classes but y and labels have 4": [
+        fit(TENSOR, MASK, THREE, labels=[0, 1, 2, 3])
+    ],
+    "predictions have 3 classes but y and labels have 2": [fit(TENSOR)],
+    "lam='auto' needs an ensemble": [fit(lam="auto")],
+    **{
+        f"{name} is a SciPy sparse ... pass {name}.toarray()": [
+            fit(**{name: kind(values)}) for kind in (sp.csr_array, sp.coo_matrix)
+        ]
+        for name, values in (("predictions", PROBA), ("oob_mask", MASK))
+    },
+    # -- streams ---------------------------------------------------------------------------------
+    "pass none of them beside it, nor block_rows": [
+        stream(lambda: iter([BLOCK]), labels=[0, 1], block_rows=9)
+    ],
+    "task='regresion' is not known; use 'classification' or 'regression'.": [
+        stream(*BLOCK, task="regresion")
+    ],
+    "labels must hold all classes, such as [0, 1], got 2.": [stream(*BLOCK, labels=2)],
+    "labels= is needed": [stream([BLOCK])],
+    "which can be read once; pass the function that starts it.": [
+        stream(iter([BLOCK]), task="regression")
+    ],
+    "the stream gave no rows": [stream(lambda: iter([]), task="regression")],
+    "y is missing": [stream(VOTES, MASK)],
+    "pass one target a row": [stream(VOTES, MASK, VOTES[:, :2])],
+    "is a folder, and a path names a file": [stream(".", None, TWO)],
+    "regression predictions must have shape (rows, members), got (4,)": [
+        blocks((VOTES[0], MASK[0], VOTES[0, 0]))
+    ],
+    "block 1 has 3 members but the first had 4": [
+        blocks(BLOCK, (VOTES[:, 1:], MASK[:, 1:], BLOCK[2]))
+    ],
+    "either every block carries an oob_mask or none does": [blocks(BLOCK, (VOTES, None, BLOCK[2]))],
+    "block 0: sample_weight must not be negative": [blocks((*BLOCK, -np.ones(50)))],
+    "block 1: predictions hold NaN": [blocks(BLOCK, (np.where(MASK, np.nan, VOTES), *BLOCK[1:]))],
+    "got 2 entries": [blocks(BLOCK, (VOTES, BLOCK[2]))],
+    "got ndarray": [blocks(BLOCK, VOTES)],
+    "pass sparsebag.stream_rows(...)": [fit(lambda: iter([BLOCK]), None, None)],
+    "a stream carries its mask": [blocks(BLOCK, oob_mask=MASK, y=TWO)],
+    "memory_limit must be a whole number of bytes": [
+        blocks(BLOCK, memory_limit=limit) for limit in (3, 2e9 + 0.5)
+    ],
+    "memory_limit and checkpoint are for streams": [fit(memory_limit=1 << 21)],
+    **{
+        f"max_passes must be a whole number, at least 1, got {n!r}.": [
+            lambda n=n: Mirror(max_passes=n)
+        ]
+        for n in ("3", 0)
+    },
+    "sparsebag.stream_rows(..., task='regression')": [stream(VOTES, MASK, TWO, solve=REGRESSION)],
+    "for regression pass sparsebag.stream_rows(..., task='regression')": [stream(VOTES, MASK, TWO)],
+}
 
 BAGGING = "; pass a BaggingClassifier/Regressor, RandomForest*"
-TYPE_ERRORS = [
-    (compress(LogisticRegression()), "cannot compress a LogisticRegression" + BAGGING),
-    (compress(LogisticRegression(), evidence="holdout"), "cannot compress a LogisticRegression"),
-    (compress(X), "cannot compress a ndarray" + BAGGING),
-    (lambda: sb.compress(sb.compress(FOREST, X, Y), X, Y), "compress a SparseBaggingClassifier"),
-    (fitted_by(GradientBoostingClassifier()), "cannot compress a GradientBoostingClassifier; pass"),
-    (fitted_by(FrozenEstimator(GradientBoostingClassifier())), "a GradientBoostingClassifier; pa"),
-    (fitted_by(RandomForestClassifier), "cannot compress the class RandomForestClassifier; pass"),
-    (fitted_by("forest"), "cannot compress a str" + BAGGING),
-    (fitted_by(PIPE), "a Pipeline is compressed when it is fitted"),
-    (fit(loss=3), "loss must be a name or an object"),
-    (fit(solver=3), "solver must be a name or an object"),
-    (listed(TREES[0], ("tree", TREES[0])), "entry 1 of the list is a tuple, not a model"),
-    (listed(DecisionTreeClassifier, TREES[0]), "entry 0 of the list is a ABCMeta, not a model"),
-    *[
-        (lambda call=call, given=given: call(given, X, Y), "call sparsebag.compress")
+TYPE_ERRORS = {
+    "cannot compress a LogisticRegression" + BAGGING: [
+        compress(LogisticRegression()),
+        compress(LogisticRegression(), evidence="holdout"),
+    ],
+    "cannot compress a ndarray" + BAGGING: [compress(X)],
+    "cannot compress a object; pass": [compress(object())],  # of no library that has a reader
+    "compress a SparseBaggingClassifier": [lambda: sb.compress(small(), X, Y)],
+    "cannot compress a GradientBoostingClassifier; pass": [
+        fitted_by(GradientBoostingClassifier()),
+        fitted_by(FrozenEstimator(GradientBoostingClassifier())),
+    ],
+    "cannot compress the class RandomForestClassifier; pass": [fitted_by(RandomForestClassifier)],
+    "cannot compress a str" + BAGGING: [fitted_by("forest")],
+    "a Pipeline is compressed when it is fitted": [fitted_by(PIPE)],
+    "loss must be a name or an object": [fit(loss=3)],
+    "solver must be a name or an object": [fit(solver=3)],
+    "solver is the class Mirror; pass an object of it, such as Mirror().": [
+        blocks(BLOCK, solver=Mirror)
+    ],
+    "entry 1 of the list is a tuple, not a model": [listed(TREES[0], ("tree", TREES[0]))],
+    "entry 0 of the list is a ABCMeta, not a model": [listed(DecisionTreeClassifier, TREES[0])],
+    "call sparsebag.compress": [
+        lambda call=call, given=given: call(given, X, Y)
         for call in (sb.fit_weights, sb.stream_rows)
         for given in (FOREST, TREES, LogisticRegression())
     ],
-]
-NOT_FITTED = [
-    (
-        compress(RandomForestClassifier()),
-        "this RandomForestClassifier is not fitted; fit it first, or let "
-        "SparseBaggingClassifier/Regressor fit it.",
-    ),
-    (
-        compress(VotingClassifier([]), evidence="holdout"),
-        "this VotingClassifier is not fitted; fit",
-    ),
-    (fitted_by(FrozenEstimator(RandomForestClassifier())), "RandomForestClassifier is not fitted"),
-    (compress(PIPE), "This Pipeline instance is not fitted yet"),
-    (listed(TREES[0], LogisticRegression()), "this LogisticRegression is not fitted; fit it"),
-    (
-        lambda: sb.compress(pickle.loads(pickle.dumps(sb.compress(FOREST, X, Y))).estimator, X, Y),
-        "this RandomForestClassifier is not fitted; fit it first",
-    ),
-    (lambda: sb.SparseBaggingRegressor().predict(X), "is not fitted yet. Call 'fit'"),
-    (lambda: sb.SparseBaggingClassifier().report(X, Y), "is not fitted yet. Call 'fit'"),
-    *[
-        (lambda m=m: getattr(sb.SparseBaggingClassifier(), m)(X), "is not fitted yet. Call 'fit'")
-        for m in ("predict", "predict_proba", "predict_log_proba")
+    "the function gave a function, not blocks of rows": [
+        stream(lambda: lambda: 0, task="regression")
     ],
+    "cannot read a GaussianNB": [lambda: small().report(X, Y, baseline=GaussianNB().fit(X, Y))],
+}
+NOT_FITTED = {
+    "this RandomForestClassifier is not fitted; fit it first, or let "
+    "SparseBaggingClassifier/Regressor fit it.": [
+        compress(RandomForestClassifier()),
+        lambda: sb.compress(pickle.loads(pickle.dumps(small())).estimator, X, Y),
+    ],
+    "this VotingClassifier is not fitted; fit": [
+        compress(VotingClassifier([]), evidence="holdout")
+    ],
+    "RandomForestClassifier is not fitted": [fitted_by(FrozenEstimator(RandomForestClassifier()))],
+    "This Pipeline instance is not fitted yet": [compress(PIPE)],
+    "this LogisticRegression is not fitted; fit it": [listed(TREES[0], LogisticRegression())],
+    "is not fitted yet. Call 'fit'": [
+        lambda: sb.SparseBaggingRegressor().predict(X),
+        lambda: sb.SparseBaggingClassifier().report(X, Y),
+        *(
+            lambda m=m: getattr(sb.SparseBaggingClassifier(), m)(X)
+            for m in ("predict", "predict_proba", "predict_log_proba")
+        ),
+    ],
+}
+NO_FILE = {
+    "missing.npy does not exist; pass the path of a file that numpy.save wrote.": [
+        stream("missing.npy", None, TWO)
+    ]
+}
+TABLES = {
+    ValueError: ENSEMBLES | MATRICES,
+    TypeError: TYPE_ERRORS,
+    NotFittedError: NOT_FITTED,
+    FileNotFoundError: NO_FILE,
+}
+CASES = [
+    pytest.param(call, error, sentence, id=sentence[:40])
+    for error, table in TABLES.items()
+    for sentence, calls in table.items()
+    for call in calls
 ]
-
-
-def cases():
-    tables = {ValueError: ENSEMBLES + MATRICES, TypeError: TYPE_ERRORS, NotFittedError: NOT_FITTED}
-    for error, table in tables.items():
-        for call, sentence in table:
-            yield pytest.param(call, error, sentence, id=sentence[:40])
 
 
 @pytest.mark.filterwarnings("ignore::sparsebag.UncoveredRowsWarning")
-@pytest.mark.parametrize(("call", "error", "sentence"), list(cases()))
+@pytest.mark.parametrize(("call", "error", "sentence"), CASES)
 def test_the_mistake_is_named(call, error, sentence):
     with pytest.raises(error, match=re.escape(sentence).replace(r"\ \.\.\.\ ", ".*")):
         call()

@@ -1,7 +1,8 @@
-"""The estimators and `compress`: learned attributes, predictions, settings, rows of every kind."""
+"""The estimators and `compress`: what is learned and printed, predictions, settings, rows."""
 
 import functools
 import inspect
+import os
 import pickle
 import warnings
 from dataclasses import replace
@@ -12,7 +13,7 @@ import pytest
 import scipy.sparse as sp
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.base import clone
-from sklearn.datasets import load_breast_cancer, load_diabetes, load_iris, make_classification
+from sklearn.datasets import make_classification
 from sklearn.ensemble import (
     BaggingClassifier,
     BaggingRegressor,
@@ -32,16 +33,17 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeClassifier
 
+import sparsebag as sb
 from evidence.votes import bootstrapped
 from sparsebag import SparseBaggingClassifier, SparseBaggingRegressor, compress
+from sparsebag.deploy.from_members import compile_members
+from sparsebag.evidence.from_ensemble import read_ensemble
 from sparsebag.objective.losses import Brier
 from sparsebag.settings import DEFAULT_FLOOR
 from sparsebag.solvers.active_set import ActiveSet
 from sparsebag.solvers.projected_gradient import ProjectedGradient
+from toy import CANCER, DIABETES, DIGITS, IRIS
 
-CANCER = load_breast_cancer(return_X_y=True)
-IRIS = load_iris(return_X_y=True)
-DIABETES = load_diabetes(return_X_y=True)
 N = 30
 
 
@@ -49,22 +51,20 @@ def small_forest(**settings):
     return RandomForestClassifier(N, random_state=0, **settings)
 
 
-# Iris has too few rows to be sure of much less than tolerance=0.5.
+def fitted(X, y, **how):
+    """Iris has too few rows to be sure of much less than tolerance=0.5."""
+    return SparseBaggingClassifier(small_forest(), tolerance=0.5).fit(X, y, **how)
 
 
 @pytest.fixture(scope="module")
 def classifier():
-    return SparseBaggingClassifier(small_forest(), tolerance=0.5).fit(*IRIS)
+    return fitted(*IRIS)
 
 
-@pytest.fixture(scope="module")
-def regressor():
-    return SparseBaggingRegressor(RandomForestRegressor(N, random_state=0)).fit(*DIABETES)
-
-
-@pytest.mark.parametrize("name", ["classifier", "regressor"])
-def test_weights_are_on_the_simplex_with_exact_zeros(name, request):
-    small = request.getfixturevalue(name)
+@pytest.mark.parametrize("is_regressor", [False, True])
+def test_weights_are_on_the_simplex_with_exact_zeros(is_regressor, classifier):
+    regressor = SparseBaggingRegressor(RandomForestRegressor(N, random_state=0))
+    small = regressor.fit(*DIABETES) if is_regressor else classifier
     assert small.weights_.shape == (N,)
     assert small.weights_.min() >= 0
     assert small.weights_.sum() == pytest.approx(1, abs=1e-12)
@@ -98,15 +98,16 @@ def fitted_bag(name):
 
 def vote_by_hand(small, bag, X, floor):
     """(1 - ε) Σ w_j P_j + ε / C, member by member, columns and classes put where they belong."""
+    features = getattr(bag, "estimators_features_", [slice(None)] * len(small.weights_))
+    said = zip(small.weights_, bag.estimators_, features, strict=True)
     n_classes = len(small.classes_)
     total = np.zeros((len(X), n_classes))
-    features = getattr(bag, "estimators_features_", [slice(None)] * len(small.weights_))
-    for j, weight in enumerate(small.weights_):
-        member, block = bag.estimators_[j], X[:, features[j]]
+    for weight, member, columns in said:
         if hasattr(member, "predict_proba"):
-            total[:, member.classes_.astype(int)] += weight * member.predict_proba(block)
+            proba = member.predict_proba(X[:, columns])
+            total[:, member.classes_.astype(int)] += weight * proba
         else:
-            total[np.arange(len(X)), member.predict(block).astype(int)] += weight
+            total[np.arange(len(X)), member.predict(X[:, columns]).astype(int)] += weight
     return (1 - floor) * total + floor / n_classes
 
 
@@ -128,20 +129,6 @@ def test_probabilities_are_the_survivors_weighted_mean(name, loss, floor):
     assert_allclose(np.exp(small.predict_log_proba(X)), proba, atol=1e-15)
 
 
-def test_regression_is_the_survivors_weighted_mean():
-    X, y = DIABETES
-    bag = BaggingRegressor(n_estimators=N, max_features=0.5, random_state=0).fit(X, y)
-    small = SparseBaggingRegressor(FrozenEstimator(bag), max_estimators=9, refine=None).fit(X, y)
-    assert small.n_active_ <= 9
-    expected = sum(
-        w * member.predict(X[:, columns])
-        for w, member, columns in zip(
-            small.weights_, bag.estimators_, bag.estimators_features_, strict=True
-        )
-    )
-    assert_allclose(small.predict(X), expected, rtol=1e-12)
-
-
 def test_a_zero_probability_has_a_logarithm_without_a_warning():
     X, y = IRIS
     plain = {"refine": None, "calibration": None}
@@ -152,14 +139,11 @@ def test_a_zero_probability_has_a_logarithm_without_a_warning():
 def test_string_labels():
     X, y = IRIS
     names = np.array(["setosa", "versicolor", "virginica"])
-    small = SparseBaggingClassifier(small_forest(), tolerance=0.5).fit(X, names[y])
-    number = SparseBaggingClassifier(small_forest(), tolerance=0.5).fit(X, y)
+    small, number = fitted(X, names[y]), fitted(X, y)
     assert_array_equal(small.classes_, names)
     assert_array_equal(small.weights_, number.weights_)
     assert_array_equal(small.predict(X), names[number.predict(X)])
-    category = SparseBaggingClassifier(small_forest(), tolerance=0.5).fit(
-        X, pd.Series(names[y], dtype="category")
-    )
+    category = fitted(X, pd.Series(names[y], dtype="category"))
     assert_array_equal(category.predict(X), small.predict(X))
     small.fit(*CANCER)  # forgets the former fit
     assert small.n_features_in_ == CANCER[0].shape[1]
@@ -181,10 +165,10 @@ def test_lists_and_pandas_give_the_arrays_weights(classifier):
     X, y = IRIS
     frame = pd.DataFrame(X, columns=list("abcd"), index=np.arange(len(X))[::-1])
     labels = pd.Series(y, index=frame.index)
-    named = SparseBaggingClassifier(small_forest(), tolerance=0.5).fit(frame, labels)
+    named = fitted(frame, labels)
     assert_array_equal(named.weights_, classifier.weights_)
     assert_array_equal(named.feature_names_in_, list("abcd"))
-    listed = SparseBaggingClassifier(small_forest(), tolerance=0.5).fit(X.tolist(), y.tolist())
+    listed = fitted(X.tolist(), y.tolist())
     assert_array_equal(listed.weights_, classifier.weights_)
     assert_array_equal(listed.predict(X.tolist()), classifier.predict(X))
 
@@ -193,7 +177,7 @@ def test_missing_values_where_the_trees_take_them():
     X, y = IRIS
     gaps = X.copy()
     gaps[::7, 0] = np.nan
-    small = SparseBaggingClassifier(small_forest(), tolerance=0.5).fit(gaps, y)
+    small = fitted(gaps, y)
     assert np.isfinite(small.predict_proba(gaps)).all()
     with pytest.raises(ValueError, match="contains NaN"):  # scikit-learn's trees: dense only
         small.predict(sp.csr_array(gaps))
@@ -288,7 +272,7 @@ def test_doubling_a_weight_is_repeating_the_row_and_their_scale_does_not_matter(
 def test_sample_weight_reaches_both_the_ensemble_and_the_loss():
     X, y = CANCER
     weight = np.where(y == 0, 2.0, 1.0)
-    small = SparseBaggingClassifier(small_forest(), tolerance=0.5).fit(X, y, sample_weight=weight)
+    small = fitted(X, y, sample_weight=weight)
     forest = small_forest().fit(X, y, sample_weight=weight)
     frozen = SparseBaggingClassifier(FrozenEstimator(forest), tolerance=0.5)
     both = clone(frozen).fit(X, y, sample_weight=weight)
@@ -356,42 +340,35 @@ def test_both_take_the_same_settings_with_the_same_defaults():
         assert ours[name].default == estimators[name].default
 
 
-@pytest.fixture(scope="module")
-def penalised(forest):
-    """Weights of the penalised way as it is."""
-    return compress(forest, *CANCER, lam=0.0).weights_
-
-
-@pytest.fixture(scope="module")
-def selected(forest):
-    """Probabilities of a small model as it is."""
-    return compress(forest, *CANCER, tolerance=0.2).predict_proba(CANCER[0])
-
-
 PENALISED = {"lam": [0.2], "loss": ["brier", Brier()], "floor": [0.1], "prior_mass": [0.5]}
 PENALISED |= {"solver": ["active_set", ActiveSet(tol=1e-4)], "n_jobs": [2]}
 SELECTED = {"tolerance": [0.0], "confidence": [0.99], "max_estimators": [4], "max_nodes": [100]}
 SELECTED |= {"max_bytes": [1_200], "calibration": [None], "refine": [None], "floor": [0.3]}
 SELECTED |= {"rehearsal": [2, False], "lam": [0.0], "n_jobs": [2], "solver": ["active_set"]}
+BASES = {"lam": (0.0, PENALISED), "tolerance": (0.2, SELECTED)}
+SETTINGS = [
+    (base, name, value)
+    for base, (_, table) in BASES.items()
+    for name, values in table.items()
+    for value in values
+]
 
 
-def each(table):
-    return [(name, value) for name, values in table.items() for value in values]
+@functools.cache
+def as_it_is(base, forest):
+    return compress(forest, *CANCER, **{base: BASES[base][0]})
 
 
-@pytest.mark.parametrize(("name", "value"), each(PENALISED))
-def test_every_setting_of_the_penalised_way_reaches_the_estimator(name, value, forest, penalised):
-    small = compress(forest, *CANCER, **{"lam": 0.0, name: value})
+@pytest.mark.parametrize(("base", "name", "value"), SETTINGS)
+def test_every_setting_reaches_the_estimator(base, name, value, forest):
+    plain = as_it_is(base, forest)
+    small = compress(forest, *CANCER, **{base: BASES[base][0], name: value})
     assert small.get_params()[name] == value
-    assert np.array_equal(small.weights_, penalised) == (name == "n_jobs")
-
-
-@pytest.mark.parametrize(("name", "value"), each(SELECTED))
-def test_every_setting_of_the_selection_reaches_the_estimator(name, value, forest, selected):
-    small = compress(forest, *CANCER, **{"tolerance": 0.2, name: value})
-    assert small.get_params()[name] == value
-    same = np.array_equal(small.predict_proba(CANCER[0]), selected)
-    assert same == (name in ("n_jobs", "solver"))
+    if base == "lam":  # weights of the penalised way
+        assert np.array_equal(small.weights_, plain.weights_) == (name == "n_jobs")
+    else:
+        same = np.array_equal(small.predict_proba(CANCER[0]), plain.predict_proba(CANCER[0]))
+        assert same == (name in ("n_jobs", "solver"))
 
 
 @pytest.mark.parametrize("refine", [None, "auto"])
@@ -515,7 +492,7 @@ def test_models_of_other_libraries_go_to_the_estimator_of_their_task(kind, estim
 
 
 def test_without_a_tolerance_the_budget_is_spent():
-    X, y = load_breast_cancer(return_X_y=True)
+    X, y = CANCER
     forest = RandomForestClassifier(60, random_state=0).fit(X, y)
     lenient = compress(forest, X, y, max_nodes=0.2, tolerance=0.5)
     spent = compress(forest, X, y, max_nodes=0.2)
@@ -540,3 +517,92 @@ def test_linear_regressors_lose_nothing_for_being_one():
     assert small.n_active_ == 40
     np.testing.assert_allclose(small.predict(X), bag.predict(X), rtol=1e-10)
     assert small.compile().n_models == 1
+
+
+GAPS = np.where(np.random.default_rng(0).random(CANCER[0].shape) < 0.1, np.nan, CANCER[0])
+FORESTS = {
+    "two classes": (RandomForestClassifier(30, random_state=0), CANCER),
+    "ten classes": (RandomForestClassifier(20, random_state=0), (DIGITS[0][:600], DIGITS[1][:600])),
+    "regression": (RandomForestRegressor(30, random_state=0), DIABETES),
+    "missing values": (RandomForestClassifier(30, random_state=0), (GAPS, CANCER[1])),
+    "small": (RandomForestClassifier(30, random_state=0), IRIS),
+}
+CALLS = [
+    {},
+    {"tolerance": 0.0},
+    {"tolerance": 0.5, "confidence": 0.95},
+    *({"max_nodes": nodes} for nodes in (0.05, 0.1, 1, 3)),
+    {"max_estimators": 5, "max_nodes": 300, "max_bytes": 50_000},
+    {"max_bytes": 2000},
+    {"rehearsal": False},
+    {"refine": None},
+    {"calibration": None},
+    {"lam": 0.05},
+]
+
+
+@pytest.fixture(scope="module", params=FORESTS)
+def problem(request):
+    ensemble, (X, y) = FORESTS[request.param]
+    return ensemble.fit(X, y), X, y
+
+
+def fits_a_screen(text):
+    lines = text.splitlines()
+    assert len(lines) <= 8
+    assert max(map(len, lines)) < 90  # none ends in the middle of a word because of its length
+    assert all(line == line.rstrip() for line in lines)
+    assert "nan" not in text.replace("finance", "")
+    return lines
+
+
+@pytest.mark.parametrize("how", CALLS, ids=str)
+def test_what_was_chosen_is_printed_drawn_and_saved(problem, how, tmp_path):
+    _, X, _ = problem
+    small = compress(*problem, **how)
+    lines = fits_a_screen(str(small.selection_))
+    heads = [line.split()[0] for line in lines]
+    assert heads[0] == "trees"
+    assert {"file", "quality", "method"} <= set(heads)
+    curve = small.path_
+    from_others = how.keys().isdisjoint({"lam", "rehearsal"})  # a size was chosen from others
+    assert ("next" in heads) == (curve is not None) == from_others
+    assert "max_nodes=" not in lines[-1]  # the model may be smaller than any size named there
+    if curve is not None:
+        frame, html = curve.to_frame(), curve._repr_html_()
+        assert len(frame) == len(curve)
+        assert np.all(np.diff(frame["share"]) >= 0)
+        assert frame["share"].iloc[-1] == 1.0
+        assert np.all(np.isfinite(frame.to_numpy(dtype=float)))
+        assert html.startswith("<svg")
+        assert "nan" not in html
+        assert small.selection_.curve is curve
+    path = tmp_path / "small.sbag"
+    small.save(path)
+    assert os.path.getsize(path) == small.nbytes_
+    loaded = sb.load(path)  # bit for bit
+    assert_array_equal(loaded.predict(X), small.predict(X))
+    if hasattr(small, "classes_"):
+        assert_array_equal(loaded.predict_proba(X), small.predict_proba(X))
+        assert_array_equal(loaded.predict_proba_one(X[3]), small.predict_proba(X[3:4])[0])
+
+
+@pytest.mark.filterwarnings("ignore::sparsebag.UncoveredRowsWarning")
+def test_of_members_that_are_no_trees():
+    bag = BaggingClassifier(LogisticRegression(C=0.1), 20, random_state=0).fit(*IRIS)
+    text = str(compress(bag, *IRIS).selection_)
+    lines = fits_a_screen(text)
+    assert lines[0].startswith("members  20 → ")
+    assert "nodes" not in text  # there are none, so none are spoken of
+    assert "0 bytes" not in text
+
+
+def test_a_file_is_never_larger_than_the_whole_ensembles(problem):
+    ensemble, X, y = problem
+    pool = read_ensemble(ensemble)
+    n = len(pool.members)
+    for calibrated in (None, "auto"):
+        small = compress(ensemble, X, y, calibration=calibrated)
+        calibrator = None if small.calibration_ is None else small.calibration_.calibrator
+        whole = compile_members(pool, np.full(n, 1.0 / n), small.compile().floor, calibrator)
+        assert small.nbytes_ <= whole.file_bytes

@@ -19,7 +19,7 @@ import numpy as np
 import pytest
 import sklearn
 from sklearn.base import is_classifier
-from sklearn.datasets import load_breast_cancer, load_diabetes, load_digits, load_wine
+from sklearn.datasets import load_wine
 from sklearn.ensemble import (
     BaggingClassifier,
     BaggingRegressor,
@@ -33,6 +33,7 @@ from sklearn.tree import DecisionTreeClassifier
 from threadpoolctl import threadpool_limits
 
 import sparsebag as sb
+from toy import CANCER, DIABETES, DIGITS
 
 PATH = Path(__file__).with_name("goldens.json")
 
@@ -47,34 +48,22 @@ FLOOR, PRIOR_MASS = 1e-3, 0.02  # of a λ that is a number; the paper's preset h
 PAPER_CLIP = 1e-15
 
 
-def cancer():
-    return load_breast_cancer(return_X_y=True)
+def with_missing(data):
+    X, y = data
+    return np.where(np.random.default_rng(0).random(X.shape) < 0.1, np.nan, X), y
 
 
-def wine():
-    X, y = load_wine(return_X_y=True)
-    return X, np.array(["nebbiolo", "barbera", "grignolino"])[y]  # not in the numbers' order
-
-
-def digits():
-    X, y = load_digits(return_X_y=True)
-    return X[:300], y[:300]
-
-
-def four_digits():
-    X, y = load_digits(return_X_y=True)
-    chosen = np.flatnonzero(np.isin(y, [1, 3, 8, 9]))[:300]
-    return X[chosen] / 16.0, y[chosen]
-
-
-def diabetes():
+def standardised(X, y):
     """Columns and target of unit variance: λ = 0.02 means something then."""
-    X, y = load_diabetes(return_X_y=True)
     return (X - X.mean(axis=0)) / X.std(axis=0), (y - y.mean()) / y.std()
 
 
-def with_missing(X, y):
-    return np.where(np.random.default_rng(0).random(X.shape) < 0.1, np.nan, X), y
+GRAPES, REGIONS = load_wine(return_X_y=True)
+WINE = GRAPES, np.array(["nebbiolo", "barbera", "grignolino"])[REGIONS]  # not in numbers' order
+TEN_DIGITS = DIGITS[0][:300], DIGITS[1][:300]
+CHOSEN = np.flatnonzero(np.isin(DIGITS[1], [1, 3, 8, 9]))[:300]
+FOUR_DIGITS = DIGITS[0][CHOSEN] / 16.0, DIGITS[1][CHOSEN]
+PROGRESS = standardised(*DIABETES)
 
 
 def of(kind, data, *given, **how):
@@ -86,21 +75,19 @@ DRAWN = {"bootstrap": True, **THIRD}
 STUMP = DecisionTreeClassifier(max_depth=3)
 LINE = LogisticRegression(C=10.0, tol=1e-10, solver="newton-cholesky")
 CASES = {
-    "forest": of(RandomForestClassifier, cancer, 30, min_samples_leaf=2, **FEW),
-    "extra trees, ten classes": of(ExtraTreesClassifier, digits, 30, max_depth=6, **DRAWN),
-    "bagged trees, named classes": of(BaggingClassifier, wine, STUMP, 30, max_features=0.5, **FEW),
+    "forest": of(RandomForestClassifier, CANCER, 30, min_samples_leaf=2, **FEW),
+    "extra trees, ten classes": of(ExtraTreesClassifier, TEN_DIGITS, 30, max_depth=6, **DRAWN),
+    "bagged trees, named classes": of(BaggingClassifier, WINE, STUMP, 30, max_features=0.5, **FEW),
     "bagged logistic": of(
-        BaggingClassifier, four_digits, LINE, 24, max_samples=0.2, max_features=0.2
+        BaggingClassifier, FOUR_DIGITS, LINE, 24, max_samples=0.2, max_features=0.2
     ),
-    "missing values": of(
-        RandomForestClassifier, lambda: with_missing(*cancer()), 30, max_depth=3, **FEW
-    ),
-    "full bootstrap": of(RandomForestClassifier, cancer, 30),
-    "forest, regression": of(RandomForestRegressor, diabetes, 30, min_samples_leaf=5, **THIRD),
-    "extra trees, regression": of(ExtraTreesRegressor, diabetes, 30, max_depth=5, **DRAWN),
-    "bagged ridge": of(BaggingRegressor, diabetes, Ridge(), 24, max_samples=0.1, max_features=0.2),
+    "missing values": of(RandomForestClassifier, with_missing(CANCER), 30, max_depth=3, **FEW),
+    "full bootstrap": of(RandomForestClassifier, CANCER, 30),
+    "forest, regression": of(RandomForestRegressor, PROGRESS, 30, min_samples_leaf=5, **THIRD),
+    "extra trees, regression": of(ExtraTreesRegressor, PROGRESS, 30, max_depth=5, **DRAWN),
+    "bagged ridge": of(BaggingRegressor, PROGRESS, Ridge(), 24, max_samples=0.1, max_features=0.2),
     "missing values, regression": of(
-        RandomForestRegressor, lambda: with_missing(*diabetes()), 30, min_samples_leaf=5, **THIRD
+        RandomForestRegressor, with_missing(PROGRESS), 30, min_samples_leaf=5, **THIRD
     ),
 }
 LINEAR = ("bagged logistic", "bagged ridge")
@@ -119,8 +106,7 @@ KEPT_FILES = [
 
 @functools.cache
 def fitted(name):
-    ensemble, data = CASES[name]
-    X, y = data()
+    ensemble, (X, y) = CASES[name]
     with threadpool_limits(1):  # threads would wait for one another in many small fits
         return ensemble.fit(X, y), X, y
 
@@ -364,7 +350,7 @@ def test_files_of_before_are_read(name, tmp_path):
     expected = goldens()["files"][name]
     (tmp_path / "model.sbag").write_bytes(zlib.decompress(base64.b64decode(expected["content"])))
     loaded = sb.load(tmp_path / "model.sbag")
-    X, _ = CASES[name][1]()
+    X, _ = CASES[name][1]
     rows = pinned_rows(rows_to_try(name, X))
     close(numbers(loaded, rows), expected["predictions"], FILE_TOLERANCE)
     if not is_classifier(CASES[name][0]):

@@ -11,7 +11,6 @@ import pytest
 import sklearn
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.base import clone, is_classifier, is_regressor
-from sklearn.datasets import load_breast_cancer, load_iris
 from sklearn.ensemble import (
     BaggingClassifier,
     BaggingRegressor,
@@ -30,20 +29,13 @@ from sklearn.utils import estimator_checks, get_tags
 from sklearn.utils.estimator_checks import check_estimator, parametrize_with_checks
 
 from sparsebag import SparseBaggingClassifier, SparseBaggingRegressor, compress
+from toy import CANCER, IRIS
 
-IRIS = load_iris(return_X_y=True)
-CANCER = load_breast_cancer(return_X_y=True)
 WEIGHT = np.random.default_rng(0).uniform(0.5, 1.5, len(IRIS[1]))
 
 
 def small_forest():
     return RandomForestClassifier(40, random_state=0)
-
-
-@pytest.fixture
-def metadata_routing():
-    with sklearn.config_context(enable_metadata_routing=True):
-        yield
 
 
 STAGES = {
@@ -99,18 +91,17 @@ def test_copies_predict_the_same(copied, frozen):
     assert_array_equal(copied.weights_, small.weights_)
     assert_array_equal(copied.active_, small.active_)
     assert copied.score(X, y) == small.score(X, y)
+    unfitted = SparseBaggingClassifier(forest, tolerance=0.5)
+    for again in (pickle.loads(pickle.dumps(unfitted)), *([] if frozen else [copied])):
+        assert_array_equal(again.fit(X, y).weights_, small.weights_)
 
 
 @pytest.mark.parametrize("how", ["frozen", "fitted here", "given fitted but not frozen"])
 def test_a_pickle_carries_the_survivors_only(how):
     X, y = CANCER
     forest = RandomForestClassifier(200, random_state=0).fit(X, y)
-    estimator = {
-        "frozen": FrozenEstimator(forest),
-        "fitted here": clone(forest),
-        "given fitted but not frozen": forest,
-    }[how]
-    small = SparseBaggingClassifier(estimator, tolerance=0.1).fit(X, y)
+    given = {"frozen": FrozenEstimator, "fitted here": clone}.get(how, lambda forest: forest)
+    small = SparseBaggingClassifier(given(forest), tolerance=0.1).fit(X, y)
     size = len(pickle.dumps(small))
     parts = (small.estimators_, small.solution_, small.selection_, small.compile())
     survivors, solution, selection, compiled = (len(pickle.dumps(part)) for part in parts)
@@ -135,23 +126,12 @@ def test_what_a_pickle_left_out_is_said_when_it_is_missed():
     assert copied.report(X, y, baseline=FrozenEstimator(forest)).n_rows == len(y)
 
 
-def test_pickles_that_can_be_fitted():
-    """One that was not fitted, with its frozen ensemble; one that fitted its ensemble itself."""
-    X, y = IRIS
-    frozen = SparseBaggingClassifier(FrozenEstimator(small_forest().fit(X, y)), tolerance=0.5)
-    own = SparseBaggingClassifier(small_forest(), tolerance=0.5).fit(X, y)
-    for small in (frozen, own):
-        travelled = pickle.loads(pickle.dumps(small))
-        assert_array_equal(travelled.fit(X, y).weights_, own.weights_)
-
-
 @pytest.mark.parametrize("n_jobs", [None, pytest.param(2, marks=pytest.mark.slow)])
 def test_grid_search_over_lam(n_jobs):
     X, y = IRIS
     grid = {"lam": [0.0, 0.05, np.float64(0.2)], "estimator__max_depth": [2, None]}
     small = SparseBaggingClassifier(small_forest(), refine=None, calibration=None)
-    search = GridSearchCV(small, grid, cv=2, n_jobs=n_jobs)
-    search.fit(X, y)
+    search = GridSearchCV(small, grid, cv=2, n_jobs=n_jobs).fit(X, y)
     assert len(search.cv_results_["params"]) == 6
     assert search.best_score_ > 0.9
     assert search.best_estimator_.lam == search.best_params_["lam"]
@@ -176,8 +156,7 @@ def test_feature_names_are_kept_and_compared(ensemble):
     else:
         small = SparseBaggingClassifier(ensemble).fit(FRAME, y)
     assert_array_equal(small.feature_names_in_, FRAME.columns)
-    small.predict(FRAME)  # warnings are errors here
-    own = small.predict(FRAME)
+    own = small.predict(FRAME)  # warnings are errors here
     assert_array_equal(small.predict(FRAME[["b", "a", "c", "d"]]), own)  # matched by name
     assert_array_equal(small.predict(FRAME.assign(e=1.0)), own)
     with pytest.raises(ValueError, match="unseen at fit time"):
@@ -186,40 +165,30 @@ def test_feature_names_are_kept_and_compared(ensemble):
         small.predict(FRAME[["a", "b", "c"]])
 
 
-@pytest.fixture(scope="module")
-def weighted():
-    return SparseBaggingClassifier(small_forest(), tolerance=0.5).fit(*IRIS, sample_weight=WEIGHT)
-
-
 def compressed(ensemble):
     small = compress(ensemble, *IRIS, sample_weight=WEIGHT, tolerance=0.5)
     assert small.n_active_ < len(ensemble.estimators_), "equal weights would equal anything"
     return small
 
 
-def test_without_routing_other_fit_parameters_are_refused():
-    with pytest.raises(ValueError, match=r"fit got colour.*enable_metadata_routing=True"):
-        SparseBaggingClassifier(small_forest(), tolerance=0.5).fit(*IRIS, colour="red")
-
-
-@pytest.mark.usefixtures("metadata_routing")
 class TestMetadataRouting:
+    @pytest.fixture(autouse=True)
+    def _routing(self):
+        with sklearn.config_context(enable_metadata_routing=True):
+            yield
+
     def requesting(self):
         forest = small_forest().set_fit_request(sample_weight=True)
-        small = SparseBaggingClassifier(forest, tolerance=0.5)
-        return small.set_fit_request(sample_weight=True)
+        small = SparseBaggingClassifier(forest, tolerance=0.5).set_fit_request(sample_weight=True)
+        return small.set_score_request(sample_weight=True)
 
-    def test_grid_search(self, weighted):
-        search = GridSearchCV(
-            self.requesting().set_score_request(sample_weight=True), {"tolerance": [0.5]}, cv=2
-        ).fit(*IRIS, sample_weight=WEIGHT)
-        assert_array_equal(search.best_estimator_.weights_, weighted.weights_)
-        scores = cross_val_score(
-            self.requesting().set_score_request(sample_weight=True),
-            *IRIS,
-            params={"sample_weight": WEIGHT},
-            cv=2,
-        )
+    def test_grid_search(self):
+        search = GridSearchCV(self.requesting(), {"tolerance": [0.5]}, cv=2)
+        search.fit(*IRIS, sample_weight=WEIGHT)
+        weighted = small_forest().fit(*IRIS, sample_weight=WEIGHT)
+        assert_array_equal(search.best_estimator_.weights_, compressed(weighted).weights_)
+        how = {"params": {"sample_weight": WEIGHT}, "cv": 2}
+        scores = cross_val_score(self.requesting(), *IRIS, **how)
         assert_allclose(scores.mean(), search.best_score_)
 
     def test_the_default_ensemble_requests_sample_weight(self):
@@ -273,13 +242,16 @@ EXPECTED_FAILURES = {
 ignore_uncovered = pytest.mark.filterwarnings("ignore::sparsebag.UncoveredRowsWarning")
 
 
+def checks_of(*estimators):
+    return parametrize_with_checks(
+        list(estimators), expected_failed_checks=lambda estimator: EXPECTED_FAILURES
+    )
+
+
 @ignore_uncovered
-@parametrize_with_checks(
-    [
-        SparseBaggingClassifier(RandomForestClassifier(20)),  # enough trees to refit their leaves
-        SparseBaggingRegressor(BaggingRegressor(n_estimators=10)),
-    ],
-    expected_failed_checks=lambda estimator: EXPECTED_FAILURES,
+@checks_of(
+    SparseBaggingClassifier(RandomForestClassifier(20)),  # enough trees to refit their leaves
+    SparseBaggingRegressor(BaggingRegressor(n_estimators=10)),
 )
 def test_small_ensembles(estimator, check):
     check(estimator)
@@ -287,12 +259,9 @@ def test_small_ensembles(estimator, check):
 
 @pytest.mark.slow
 @ignore_uncovered
-@parametrize_with_checks(
-    [
-        SparseBaggingClassifier(BaggingClassifier(n_estimators=10)),
-        SparseBaggingRegressor(RandomForestRegressor(10)),
-    ],
-    expected_failed_checks=lambda estimator: EXPECTED_FAILURES,
+@checks_of(
+    SparseBaggingClassifier(BaggingClassifier(n_estimators=10)),
+    SparseBaggingRegressor(RandomForestRegressor(10)),
 )
 def test_small_ensembles_the_other_way_round(estimator, check):
     check(estimator)

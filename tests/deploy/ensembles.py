@@ -5,7 +5,6 @@ from functools import cache
 
 import numpy as np
 from sklearn.base import clone, is_classifier
-from sklearn.datasets import load_breast_cancer, load_diabetes, load_iris
 from sklearn.ensemble import (
     BaggingClassifier,
     BaggingRegressor,
@@ -33,12 +32,12 @@ from made_up_gates import linear_gate
 from sparsebag.deploy.from_members import compile_members
 from sparsebag.deploy.weighted_vote import WeightedVote
 from sparsebag.evidence.from_ensemble import read_ensemble
+from sparsebag.evidence.members import Member
+from sparsebag.student.trees import pruned_tree
+from toy import CANCER, DIABETES, IRIS
 
-IRIS = load_iris(return_X_y=True)
 NAMED = (IRIS[0], np.array(["setosa", "versicolor", "virginica"])[IRIS[1]])
 TWO = (IRIS[0][:100] + np.random.default_rng(0).normal(size=(100, 4)), IRIS[1][:100])
-CANCER = load_breast_cancer(return_X_y=True)
-DIABETES = load_diabetes(return_X_y=True)
 FOREST = RandomForestClassifier(6, random_state=0)
 NUMBERS = RandomForestRegressor(6, random_state=0)
 TREE, LINE = DecisionTreeClassifier(random_state=0), LogisticRegression()
@@ -153,3 +152,13 @@ def one_of(model):
 def assert_same(ours, theirs):
     assert ours.shape == theirs.shape
     assert np.abs(ours - theirs).max() <= 1e-12 * max(1.0, np.abs(theirs).max())
+
+
+def with_leaves(member: Member, values: np.ndarray, *, is_vote: bool) -> Member:
+    """A copy of a tree whose nodes say ``values``: numbers, or shares of every class."""
+    tree = member.estimator.tree_
+    every, leaf = np.arange(tree.node_count), tree.children_left < 0
+    n_features = tree.n_features if member.features is None else int(member.features.max()) + 1
+    other = pruned_tree(member, every, leaf, values, is_vote, n_features)
+    columns = np.arange(values.shape[1]) if is_vote else None
+    return Member(other, None, columns)

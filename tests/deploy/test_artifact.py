@@ -1,8 +1,10 @@
 """A file holds the model exactly, safely, and without scikit-learn."""
 
+import copy
 import errno
 import json
 import os
+import pickle
 import stat
 import struct
 import zlib
@@ -13,12 +15,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.base import clone
-from sklearn.datasets import load_iris
 from sklearn.ensemble import BaggingClassifier, RandomForestClassifier
 from sklearn.svm import SVC
 
 import sparsebag as sb
-from deploy.ensembles import CASES, IRIS, OF_ARRAYS, made, outputs
+from deploy.ensembles import CASES, OF_ARRAYS, made, outputs
 from fuzz_files import mutated, parts, sealed, seeds, try_out, uncompressed_seeds
 from processes import ran
 from sparsebag.calibration.temperature import Temperature
@@ -27,21 +28,32 @@ from sparsebag.deploy.artifact import PREAMBLE, dumps, loads
 from sparsebag.deploy.from_members import compile_members
 from sparsebag.deploy.trees import FlatTrees
 from sparsebag.evidence.from_ensemble import read_ensemble
+from toy import IRIS
 
 LABELS = {"floats": [0.5, 2.0], "bools": [False, True], "integers": [-1, 2**40]}
 LABELS["half a character"] = ["a", "\ud800"]
 
 
-@pytest.mark.parametrize("name", [*OF_ARRAYS, *LABELS])
-def test_a_loaded_model_predicts_the_same_bits(name, tmp_path):
-    model, _, X = made("two classes" if name in LABELS else name, Temperature(0.7))
+GATED = ["three classes", "two classes", "regression", "ridge", "networks"]
+
+
+@pytest.mark.parametrize(
+    ("name", "gate"),
+    [*((name, None) for name in [*OF_ARRAYS, *LABELS]), *((name, 2) for name in GATED)],
+)
+def test_files_and_copies_predict_the_same_bits(name, gate, tmp_path):
+    calibrator = None if gate else Temperature(0.7)
+    model, _, X = made("two classes" if name in LABELS else name, calibrator, gate=gate)
     if name in LABELS:
         model = replace(model, classes=np.array(LABELS[name]))
     path = tmp_path / "model.sbag"
     path.write_bytes(dumps(model))
     again = sb.load(path)
     assert again.paths == model.paths
-    assert np.array_equal(outputs(again, X), outputs(model, X))
+    assert repr(again) == repr(model)
+    for same in (again, pickle.loads(pickle.dumps(model)), copy.deepcopy(model)):
+        assert np.array_equal(outputs(same, X), outputs(model, X))
+    assert (b"gate" in parts(path.read_bytes())[0]) == (gate is not None)
     if model.classes is not None:
         assert again.classes.tolist() == model.classes.tolist()
         assert again.classes.dtype.kind == model.classes.dtype.kind
@@ -107,12 +119,12 @@ def rewritten(name, change, encode=json.dumps):
     return sealed(text if isinstance(text, bytes) else text.encode(), body)
 
 
-def setting(**values):
-    return lambda table: table["groups"][0]["settings"].update(values)
-
-
 def top(**values):
     return lambda table: table.update(values)
+
+
+def setting(**values):
+    return lambda table: table["groups"][0]["settings"].update(values)
 
 
 def members(n, paths):
@@ -378,13 +390,12 @@ def test_mutated_files_are_refused_or_predict():
     assert set(results["predicted"]) == set(files)
 
 
-X, Y = load_iris(return_X_y=True)
 posix = pytest.mark.skipif(os.name != "posix", reason="permissions, links and pipes of POSIX")
 
 
 @pytest.fixture(scope="module")
 def small():
-    return sb.compress(RandomForestClassifier(30, random_state=0).fit(X, Y), X, Y)
+    return sb.compress(RandomForestClassifier(30, random_state=0).fit(*IRIS), *IRIS)
 
 
 # What is done, where, and how the sentence about it goes.

@@ -1,20 +1,16 @@
 """The compiled vote equals the members' own, by whatever path each of them goes."""
 
-import copy
 import pickle
 from dataclasses import replace
 
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from sklearn.datasets import load_digits
 from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
 
 import sparsebag as sb
 from deploy.ensembles import (
     CASES,
-    DIABETES,
-    IRIS,
     TWO,
     assert_same,
     fitted,
@@ -23,11 +19,9 @@ from deploy.ensembles import (
     outputs,
     pool_of,
 )
-from fuzz_files import parts
 from made_up_gates import linear_gate
 from sparsebag.calibration.temperature import Temperature
 from sparsebag.deploy import compiled as compiled_module
-from sparsebag.deploy.artifact import dumps
 from sparsebag.deploy.compiled import CompiledEnsemble
 from sparsebag.deploy.export_onnx import export_onnx
 from sparsebag.deploy.export_sklearn import export_sklearn
@@ -36,15 +30,13 @@ from sparsebag.deploy.from_members import compile_members
 from sparsebag.deploy.verification import NotExportable
 from sparsebag.deploy.weighted_vote import WeightedVote
 from sparsebag.evidence.from_ensemble import read_ensemble
+from toy import DIABETES, DIGITS, IRIS
 
 SCIKIT_LEARNS = [case for case in CASES if not isinstance(CASES[case][1], list)]
-DIGITS = load_digits(return_X_y=True)
 
 
-def digits(n_trees=9, *, missing=False):
+def digits(n_trees):
     X, y = DIGITS
-    if missing:
-        X = np.where(np.random.default_rng(0).random(X.shape) < 0.01, np.nan, X)
     pool = read_ensemble(RandomForestClassifier(n_trees, random_state=0).fit(X, y))
     weights = np.random.default_rng(0).dirichlet(np.ones(n_trees))
     return compile_members(pool, weights, 1e-3), WeightedVote(pool, weights, 1e-3), X
@@ -246,21 +238,6 @@ def test_a_row_gets_the_same_bits_alone_and_among_others(case, rank):
         np.testing.assert_array_equal(outputs(model, rows[:n]), together[:n])
     np.testing.assert_array_equal(outputs(model, np.asfortranarray(rows)), together)
     np.testing.assert_array_equal(outputs(model, rows, n_jobs=3), together)
-
-
-@pytest.mark.parametrize(
-    "case", ["three classes", "two classes", "regression", "ridge", "networks"]
-)
-def test_copies_and_files_predict_the_same_bits(case, tmp_path):
-    model, _, X = made(case, gate=2)
-    path = tmp_path / "model.sbag"
-    path.write_bytes(dumps(model))
-    loaded = sb.load(path)
-    for again in (loaded, pickle.loads(pickle.dumps(model)), copy.deepcopy(model)):
-        np.testing.assert_array_equal(outputs(again, X), outputs(model, X))
-    assert dumps(loaded) == path.read_bytes()
-    assert repr(loaded) == repr(model)
-    assert b"gate" not in parts(dumps(made(case)[0]))[0]
 
 
 def test_what_does_not_fit_a_gate_is_refused():

@@ -3,41 +3,37 @@
 import pickle
 import warnings
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 import scipy.sparse as sp
 from sklearn.base import clone
-from sklearn.datasets import load_breast_cancer
 from sklearn.ensemble import BaggingClassifier, RandomForestClassifier, RandomForestRegressor
 from sklearn.svm import LinearSVC
 
 import sparsebag as sb
-from deploy.ensembles import CASES, DIABETES, IRIS, OF_ARRAYS, OF_TREES, fitted, made, pool_of
+from deploy.ensembles import CASES, OF_ARRAYS, OF_TREES, fitted, made, pool_of, with_leaves
 from sparsebag.calibration.temperature import Temperature
+from sparsebag.deploy import export_onnx, export_treelite
 from sparsebag.deploy.artifact import dumps, loads
 from sparsebag.deploy.export_sklearn import export_sklearn
 from sparsebag.deploy.from_members import compile_members
 from sparsebag.deploy.verification import ExportMismatch, NotExportable, probe_rows, verify
 from sparsebag.evidence.from_ensemble import read_ensemble
-from tree_leaves import with_leaves
+from toy import CANCER, DIABETES, IRIS
 
 
 @pytest.fixture
 def to_onnx():
     pytest.importorskip("onnxruntime")
-    from sparsebag.deploy.export_onnx import export_onnx
-
-    return export_onnx
+    return export_onnx.export_onnx
 
 
 @pytest.fixture
 def to_treelite():
     pytest.importorskip("treelite")
-    from sparsebag.deploy.export_treelite import export_treelite
-
-    return export_treelite
+    return export_treelite.export_treelite
 
 
 @pytest.mark.parametrize("calibrator", [None, Temperature(0.6)], ids=["as is", "calibrated"])
@@ -208,8 +204,6 @@ def test_leaves_of_several_classes(name, to_onnx, monkeypatch):
     """In the leaves of the one node; where that is too much, in a table, a tree at a time."""
     from onnx import numpy_helper
 
-    from sparsebag.deploy import export_onnx
-
     model, _, X = made(name)
     (trees,) = model.groups
     for limit in (export_onnx.MAX_LEAVES, 0):
@@ -321,7 +315,7 @@ def test_rows_of_exports_are_those_of_the_model(to_onnx, to_treelite):
 
 @pytest.mark.parametrize("calibration", [None, "temperature"])
 def test_sklearn_keeps_the_names_of_columns(calibration):
-    X, y = load_breast_cancer(return_X_y=True, as_frame=True)
+    X, y = pd.DataFrame(CANCER[0]).add_prefix("f"), CANCER[1]
     forest = RandomForestClassifier(30, random_state=0).fit(X, y)
     small = sb.compress(forest, X, y, calibration=calibration)
     exported = small.to_sklearn()
@@ -329,10 +323,3 @@ def test_sklearn_keeps_the_names_of_columns(calibration):
     assert np.abs(small.predict_proba(X) - exported.predict_proba(X)).max() < 1e-12
     with pytest.raises(ValueError, match="feature names"):
         exported.predict_proba(X[X.columns[::-1]])
-
-
-def test_the_example_of_the_docs_runs(to_onnx, to_treelite, tmp_path, monkeypatch, capsys):
-    page = (Path(__file__).parents[2] / "docs" / "deploy.md").read_text(encoding="utf-8")
-    monkeypatch.chdir(tmp_path)
-    exec(page.partition("```python\n")[2].partition("```")[0], {})
-    assert capsys.readouterr().out.startswith("150 rows: largest difference")

@@ -12,13 +12,12 @@ from sklearn.ensemble import (
     RandomForestRegressor,
 )
 
-from deploy.ensembles import outputs
+from deploy.ensembles import outputs, with_leaves
 from sparsebag.deploy._forest import instruction_sets, use_instructions
 from sparsebag.deploy.from_members import compile_members
 from sparsebag.deploy.trees import FlatTrees, round_down
 from sparsebag.deploy.weighted_vote import WeightedVote
 from sparsebag.evidence.from_ensemble import read_ensemble
-from tree_leaves import with_leaves
 
 FORESTS = (RandomForestClassifier, RandomForestRegressor, ExtraTreesClassifier, ExtraTreesRegressor)
 SPECIAL = np.array(

@@ -11,14 +11,14 @@ import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse as sp
-from sklearn.datasets import load_digits, load_iris
 from sklearn.ensemble import RandomForestClassifier
 
 import sparsebag as sb
 from processes import ran
 from sparsebag.deploy.artifact import dumps, loads
+from toy import DIGITS, IRIS
 
-X, Y = load_iris(return_X_y=True)
+X, Y = IRIS
 NAMES = ["length", "width", "petal length", "petal width"]
 TABLE = pd.DataFrame(X, columns=NAMES)
 
@@ -31,7 +31,7 @@ def named():
 
 @pytest.fixture(scope="module")
 def digits():
-    rows, y = load_digits(return_X_y=True)
+    rows, y = DIGITS
     rows = np.where(np.random.default_rng(0).random(rows.shape) < 0.05, np.nan, rows)
     small = sb.compress(RandomForestClassifier(30, random_state=0).fit(rows, y), rows, y)
     return small.compile(), rows

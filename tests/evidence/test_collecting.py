@@ -1,6 +1,6 @@
-"""Members predict the rows they have not seen, block by block; every class where it is needed."""
+"""Members predict the rows they have not seen, block by block; what is warned of, once."""
 
-import tracemalloc
+import warnings
 
 import numpy as np
 import pandas as pd
@@ -10,6 +10,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.compose import make_column_transformer
 from sklearn.ensemble import BaggingClassifier, RandomForestClassifier
 from sklearn.linear_model import LinearRegression, LogisticRegression
+from sklearn.model_selection import GridSearchCV
 from sklearn.naive_bayes import GaussianNB
 from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import make_pipeline
@@ -18,10 +19,14 @@ from sklearn.svm import SVC
 
 import sparsebag as sb
 from evidence.votes import classes, evidence_of, numbers
-from sparsebag.evidence import collect
+from processes import peak_memory
+from sparsebag.evidence import callers_warning, collect
+from sparsebag.evidence.evidence import OOBEvidence
 from sparsebag.evidence.on_demand import OnDemandVotes
 from sparsebag.judge.out_of_bag import row_risks
 from sparsebag.objective.full_vote_risk import pair_moments, pair_row_weight
+from sparsebag.sources.sampling import Reservoir
+from toy import IRIS
 
 
 class Spy(ClassifierMixin, BaseEstimator):
@@ -94,11 +99,6 @@ class Unwell(RegressorMixin, BaseEstimator):
         return np.full(len(X), self.answer)
 
 
-class Overconfident(Spy):
-    def predict_proba(self, X):
-        return np.tile([1.5, -0.5], (len(X), 1))
-
-
 @pytest.mark.parametrize("n_jobs", [1, 2])
 @pytest.mark.parametrize(
     ("answer", "said"),
@@ -118,13 +118,6 @@ def test_what_a_member_gets_wrong_surfaces_and_names_it(answer, said, n_jobs):
         evidence_of([*lines, Unwell(answer)], X, y, source="holdout", n_jobs=n_jobs)
     if error is not KeyboardInterrupt:
         assert caught.value.__notes__ == ["(raised by member 2, a Unwell)"]
-
-
-def test_probabilities_outside_zero_and_one_are_errors():
-    X, y = classes(2)
-    models = [Overconfident().fit(X, y)] * 2
-    with pytest.raises(ValueError, match=r"goes from -0\.5 to 1\.5; probabilities must lie"):
-        evidence_of(models, X, y, source="holdout")
 
 
 def test_members_in_threads_see_the_callers_configuration():
@@ -183,11 +176,82 @@ def test_compress_never_holds_the_tensor(monkeypatch):
     X, y = classes(n_classes, n_rows=20_000)
     model = BaggingClassifier(GaussianNB(), n_members, max_features=0.5, random_state=0).fit(X, y)
     tensor = len(y) * n_members * n_classes * 4
-    tracemalloc.start()
-    try:
-        small = sb.compress(model, X, y, max_estimators=5, tolerance=None)
-        peak = tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
+    small, peak = peak_memory(lambda: sb.compress(model, X, y, max_estimators=5, tolerance=None))
     assert small.n_active_ <= 5
     assert peak < tensor, f"{peak / tensor:.2f} of the tensor"
+
+
+def test_the_line_is_the_callers():
+    forest = RandomForestClassifier(3, random_state=0).fit(*IRIS)
+    bag = BaggingClassifier(LogisticRegression(max_iter=2000), 5, random_state=0).fit(*IRIS)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        sb.compress(forest, *IRIS, max_estimators=2, refine=None)
+        sb.compress(bag, *IRIS)
+    assert {w.filename for w in caught} == {__file__}
+    assert {w.category for w in caught} == {sb.UncoveredRowsWarning, sb.UnverifiedRowsWarning}
+
+
+def test_a_grid_search_says_it_once(monkeypatch):
+    monkeypatch.setattr(callers_warning, "_said_in_a_search", set())
+    forest = RandomForestClassifier(6, random_state=0)
+    clf = sb.SparseBaggingClassifier(forest, refine=None, random_state=0)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        GridSearchCV(clf, {"max_estimators": [1, 2]}, cv=3).fit(*IRIS)
+    assert [w.category for w in caught] == [sb.UncoveredRowsWarning]
+
+
+def two_thousand_rows():
+    rng = np.random.default_rng(0)
+    votes, y = rng.random((2000, 5), dtype=np.float32), rng.integers(0, 2, 2000)
+    return votes, rng.random(votes.shape) < 0.9, y
+
+
+def test_weights_that_let_few_rows_decide_are_named():
+    votes, mask, y = two_thousand_rows()
+    weight = np.where(np.arange(2000) % 100 == 7, 1e9, 1.0)
+    rows = [votes, mask, y, weight]
+
+    def blocks():
+        for s in range(0, 2000, 250):
+            yield tuple(a[s : s + 250] for a in rows)
+
+    words = "2000 rows count for no more than 20 of equal weight"
+    with pytest.warns(UserWarning, match=words):
+        sb.fit_weights(votes, mask, y, sample_weight=weight)
+    for stream in (
+        sb.stream_rows(votes, mask, y, sample_weight=weight, block_rows=300),
+        sb.stream_rows(blocks, labels=[0, 1]),
+    ):
+        with pytest.warns(UserWarning, match=words):
+            sb.fit_weights(stream)
+    rows[3] = np.linspace(0.1, 3.0, 2000)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        sb.fit_weights(votes, mask, y, sample_weight=rows[3])
+        sb.fit_weights(sb.stream_rows(blocks, labels=[0, 1]))
+        rows[3] = np.where(np.arange(2000) < 1000, 1e-310, 1.0)  # as good as none beside others
+        here = sb.fit_weights(votes, mask, y, sample_weight=rows[3])
+        there = sb.fit_weights(sb.stream_rows(blocks, labels=[0, 1]))
+    assert np.allclose(there.weights, here.weights, atol=1e-6)
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("size", [5e-324, 1e308])
+def test_weights_that_cannot_be_added_up_as_they_come(size):
+    """In memory they are divided by the largest first."""
+    votes, mask, y = two_thousand_rows()
+    weight = np.full(2000, size)
+    alike = sb.fit_weights(votes, mask, y)
+    same = sb.fit_weights(votes, mask, y, sample_weight=weight)
+    assert np.allclose(same.weights, alike.weights, atol=1e-6)
+    words = "too small or too large to be added up over a stream; divide sample_weight by its mean"
+    with pytest.raises(ValueError, match=words):
+        sb.fit_weights(sb.stream_rows(votes, mask, y, sample_weight=weight))
+    light = np.full(2000, 1e-310)  # their sum is none too small
+    stream = sb.stream_rows(votes, mask, y, sample_weight=light)
+    assert np.allclose(sb.fit_weights(stream).weights, alike.weights, atol=1e-6)
+    least = OOBEvidence(votes, mask, y, "regression", sample_weight=np.full(2000, 5e-324))
+    with pytest.raises(ValueError, match=words):
+        Reservoir(5).add(least)

@@ -1,13 +1,15 @@
-"""The proof of training rows: they always pass, others never do, and the error says why."""
+"""Evidence of training rows: scikit-learn's out-of-bag estimate, and the proof that they are."""
 
 import warnings
+from functools import cache
+from itertools import product
 
 import numpy as np
 import pytest
 import sklearn
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from sklearn.base import clone
+from sklearn.base import clone, is_classifier
 from sklearn.ensemble import (
     BaggingClassifier,
     BaggingRegressor,
@@ -21,18 +23,118 @@ from sklearn.neighbors import KNeighborsClassifier, KNeighborsRegressor
 from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
-from sklearn.svm import LinearSVC
-from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
+from sklearn.svm import SVC, SVR, LinearSVC
+from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor, ExtraTreeClassifier
 
 import sparsebag as sb
-from evidence.votes import classes, evidence_of, numbers
+from evidence.votes import classes, evidence_of, numbers, uniform_class_votes, uniform_vote
 from sparsebag.evidence.collect import encode_target
 from sparsebag.evidence.from_ensemble import read_ensemble
 from sparsebag.evidence.members import FittedMembers
 from sparsebag.evidence.training_rows import prove_training_rows
 
+CLOSE = {"rtol": 0, "atol": 1e-12}
 MANY = {"n_estimators": 30, "random_state": 1}
 KEEP = {**MANY, "oob_score": True}
+
+CLASSIFIER_BAGS = [
+    (DecisionTreeClassifier(), {}),
+    (ExtraTreeClassifier(), {}),
+    (DecisionTreeClassifier(), {"max_samples": 0.5}),
+    (DecisionTreeClassifier(), {"max_samples": 40}),
+    (DecisionTreeClassifier(), {"max_features": 0.5}),
+    (DecisionTreeClassifier(), {"bootstrap_features": True}),
+    (LogisticRegression(), {"max_samples": 0.7, "max_features": 0.7, "bootstrap_features": True}),
+    (LogisticRegression(), {}),
+    (LinearSVC(), {}),
+    (SVC(), {}),
+    (KNeighborsClassifier(), {}),
+    (MLPClassifier((5,), solver="lbfgs", max_iter=300, max_fun=30), {}),
+    (make_pipeline(StandardScaler(), LogisticRegression()), {}),
+    (make_pipeline(StandardScaler(), LinearSVC()), {"max_features": 0.6}),
+    (RandomForestClassifier(3), {}),
+]
+REGRESSOR_BAGS = [
+    (DecisionTreeRegressor(), {}),
+    (DecisionTreeRegressor(), {"max_samples": 0.6, "max_features": 0.5}),
+    (Ridge(), {"max_features": 0.7}),
+    (SVR(C=100.0), {}),
+    (KNeighborsRegressor(), {}),
+    (make_pipeline(StandardScaler(), Ridge()), {"bootstrap_features": True}),
+]
+SHAPES = [{}, {"max_samples": 0.4}, {"max_depth": 2}, {"min_samples_leaf": 7}]
+CLASS_WEIGHTS = (None, "balanced", "balanced_subsample", {0: 5.0, 1: 1.0, 2: 0.1})
+CRITERIA = ("squared_error", "absolute_error", "poisson")
+ALIKE = [
+    *(BaggingClassifier(base, **KEEP, **how) for base, how in CLASSIFIER_BAGS),
+    *(BaggingRegressor(base, **KEEP, **how) for base, how in REGRESSOR_BAGS),
+    *(
+        forest(bootstrap=True, class_weight=weight, **KEEP, **shape)
+        for forest in (RandomForestClassifier, ExtraTreesClassifier)
+        for shape, weight in product(SHAPES, CLASS_WEIGHTS)
+    ),
+    *(
+        forest(bootstrap=True, criterion=criterion, **KEEP, **shape)
+        for forest in (RandomForestRegressor, ExtraTreesRegressor)
+        for shape, criterion in product(SHAPES, CRITERIA)
+    ),
+]
+WEIGHTED = [
+    RandomForestClassifier(**KEEP),
+    RandomForestRegressor(**KEEP),
+    BaggingClassifier(DecisionTreeClassifier(), **KEEP),
+    BaggingClassifier(LogisticRegression(), **KEEP),
+]
+
+
+@pytest.mark.parametrize(
+    ("model", "weighted"),
+    [*((model, False) for model in ALIKE), *((model, True) for model in WEIGHTED)],
+    ids=str,
+)
+def test_the_uniform_vote_is_scikit_learns(model, weighted):
+    X, y = classes() if is_classifier(model) else numbers()
+    y = y if is_classifier(model) else np.abs(y)  # Poisson's are not negative
+    weight = np.random.default_rng(0).integers(0, 4, len(y)) * 1.0 if weighted else None
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of convergence, and of rows in every bag
+        model.fit(X, y, sample_weight=weight)
+    evidence = evidence_of(model, X, y, class_votes=True, dtype=np.float64)
+    assert evidence.votes.dtype == np.float64
+    rows = evidence.covered()
+    if is_classifier(model):
+        assert rows.mean() > 0.8
+        kept = model.oob_decision_function_
+        kept_true = kept[np.arange(len(y)), y]
+        np.testing.assert_allclose(uniform_vote(evidence)[rows], kept_true[rows], **CLOSE)
+        np.testing.assert_allclose(uniform_class_votes(evidence)[rows], kept[rows], **CLOSE)
+    else:
+        assert weighted or rows.all()
+        kept = model.oob_prediction_[rows]
+        np.testing.assert_allclose(uniform_vote(evidence)[rows], kept, rtol=1e-12)
+    if not weighted:
+        trees = "Tree" in type(model.estimator).__name__
+        assert evidence.verified_by == ("leaf counts" if trees else "out-of-bag predictions")
+
+
+@pytest.mark.parametrize("kind", ["forest", "bag"])
+def test_uncovered_rows_are_the_ones_sklearn_cannot_score(kind):
+    X, y = classes(2)
+    few = {"n_estimators": 4, "oob_score": True, "random_state": 0}
+    make = RandomForestClassifier if kind == "forest" else BaggingClassifier
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # scikit-learn warns of the same rows
+        model = make(**few).fit(X, y)
+    evidence = evidence_of(model, X, y, dtype=np.float64)
+    kept = model.oob_decision_function_[np.arange(len(y)), y]
+    covered = evidence.covered()
+    assert 0 < np.count_nonzero(~covered) < len(y)
+    np.testing.assert_allclose(uniform_vote(evidence)[covered], kept[covered], **CLOSE)
+    rows = model.oob_decision_function_[~covered]
+    assert np.all(np.isnan(rows)) or not rows.any()  # NaN in a bag, zeros in a forest
+    assert np.all(evidence.votes[~covered] == 0)
+
+
 CLASSIFIERS = {
     "forest": RandomForestClassifier(**MANY),
     "weighted forest": RandomForestClassifier(**MANY, class_weight="balanced_subsample"),
@@ -62,19 +164,21 @@ REGRESSORS = {
 }
 MODELS = [("classifier", name) for name in CLASSIFIERS]
 MODELS += [("regressor", name) for name in REGRESSORS]
-FITTED: dict = {}
 
 
+@cache
 def fitted(kind, name):
-    """Each model once, with its rows; the tests below only read it."""
-    if (kind, name) not in FITTED:
-        X, y = classes(2, n_rows=200) if kind == "classifier" else numbers(200)
-        y = y if kind == "classifier" else np.abs(y)
-        model = (CLASSIFIERS if kind == "classifier" else REGRESSORS)[name]
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of convergence
-            FITTED[kind, name] = model.fit(X, y), X, y
-    return FITTED[kind, name]
+    """Each model once, with its rows, which pass; the tests below only read it."""
+    X, y = classes(2, n_rows=200) if kind == "classifier" else numbers(200)
+    y = y if kind == "classifier" else np.abs(y)
+    model = (CLASSIFIERS if kind == "classifier" else REGRESSORS)[name]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of convergence
+        model.fit(X, y)
+    trees = "forest" in name or "tree" in name or name in ("stumps", "large leaves")
+    expected = "leaf counts" if trees else "out-of-bag predictions"
+    assert evidence_of(model, X, y).verified_by == expected
+    return model, X, y
 
 
 PERMUTED = np.random.default_rng(0).permutation(200)
@@ -91,17 +195,9 @@ WRONG = {
 reordered, other_targets = WRONG["reordered"], WRONG["other targets"]
 
 
-@pytest.mark.parametrize(("kind", "name"), MODELS)
-def test_the_training_rows_pass(kind, name):
-    model, X, y = fitted(kind, name)
-    trees = "forest" in name or "tree" in name or name in ("stumps", "large leaves")
-    expected = "leaf counts" if trees else "out-of-bag predictions"
-    assert evidence_of(model, X, y).verified_by == expected
-
-
 @pytest.mark.parametrize("wrong", WRONG)
 @pytest.mark.parametrize(("kind", "name"), MODELS)
-def test_other_rows_do_not(kind, name, wrong):
+def test_the_training_rows_pass_and_others_do_not(kind, name, wrong):
     model, X, y = fitted(kind, name)
     with pytest.raises(
         ValueError,
@@ -251,14 +347,10 @@ def tree_ensembles(draw):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of small bootstraps
         if family in ("forest", "extra"):
-            kinds = {
-                ("forest", True): RandomForestClassifier,
-                ("forest", False): RandomForestRegressor,
-                ("extra", True): ExtraTreesClassifier,
-                ("extra", False): ExtraTreesRegressor,
-            }
+            forests = RandomForestRegressor, RandomForestClassifier
+            kinds = forests if family == "forest" else (ExtraTreesRegressor, ExtraTreesClassifier)
             seeds["max_samples"] = draw(st.sampled_from([None, 0.5, 12]))
-            model = kinds[family, classification](5, bootstrap=True, **shape, **seeds)
+            model = kinds[classification](5, bootstrap=True, **shape, **seeds)
             return model.fit(X, y, sample_weight=weight), X, y
         tree = DecisionTreeClassifier(**shape) if classification else DecisionTreeRegressor(**shape)
         if family == "list":

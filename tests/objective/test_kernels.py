@@ -7,19 +7,21 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from problems import LOSSES, evidence, general, interior_point, is_native
+from problems import evidence, general, interior_point, is_native, objective_on
 from sparsebag.evidence.evidence import OOBEvidence
 from sparsebag.objective import _passes
 from sparsebag.objective.losses import LogLoss
-from sparsebag.objective.objective import Objective
 from sparsebag.objective.passes import ArrayPasses, NativePasses, make_passes
-from sparsebag.objective.penalties import ConcaveQuadratic
 
 CASES = [("log_loss", 3), ("squared_error", 3), ("brier", 2)]
 
 
+def plain(e, clip=1e-15):
+    return objective_on(e, LogLoss(clip=clip), lam=0.0, floor=0.0, prior_mass=0.0)
+
+
 def both(e, loss, weights):
-    f = Objective(e, LOSSES[loss], ConcaveQuadratic(0.02), floor=1e-3, prior_mass=0.02)
+    f = objective_on(e, loss)
     assert is_native(f)
     return f.value_and_gradient(weights), general(f).value_and_gradient(weights)
 
@@ -48,7 +50,7 @@ def test_as_the_general_way(kernel, loss, n_classes, weighted, n_members, n_rows
     found, _ = both(e, loss, weights)
     # In doubles: of thousands of members both ways' single precision shows.
     wide = replace(e, votes=e.votes.astype(np.float64))
-    f = Objective(wide, LOSSES[loss], ConcaveQuadratic(0.02), floor=1e-3, prior_mass=0.02)
+    f = objective_on(wide, loss)
     assert not is_native(f)
     agree(found, f.value_and_gradient(weights))
     # Nothing else than a mask that is set everywhere, whose bytes are not read.
@@ -62,10 +64,8 @@ def test_equal_weights_of_thousands_are_summed_as_in_doubles(kernel, n_members):
     rng = np.random.default_rng(n_members)
     e = evidence(n_rows=128, n_members=n_members, dtype=np.float32)
     e = replace(e, votes=((rng.random(e.votes.shape) < 0.8) & e.oob_mask).astype(np.float32))
-    narrow, wide = (
-        Objective(x, LOSSES["log_loss"], ConcaveQuadratic(0.0), floor=1e-3, prior_mass=0.02)
-        for x in (e, replace(e, votes=e.votes.astype(np.float64)))
-    )
+    narrow = objective_on(e, lam=0.0)
+    wide = objective_on(replace(e, votes=e.votes.astype(np.float64)), lam=0.0)
     assert is_native(narrow)
     assert not is_native(wide)
     value, gradient = narrow.value_and_gradient(narrow.uniform_weights())
@@ -81,13 +81,9 @@ def test_rows_without_a_voter_change_nothing(kernel, clip):
     mask[::7] = False
     e = replace(e, oob_mask=mask, votes=np.where(mask, e.votes, np.float32(0)))
     covered = np.flatnonzero(mask.any(axis=1))
-    both_ways = [
-        Objective(rows, LogLoss(clip=clip), ConcaveQuadratic(0.0)).value_and_gradient(
-            interior_point(9)
-        )
-        for rows in (e, e.take(covered))
-    ]
-    (value, gradient), (without, slope) = both_ways
+    (value, gradient), (without, slope) = (
+        plain(rows, clip).value_and_gradient(interior_point(9)) for rows in (e, e.take(covered))
+    )
     assert np.isfinite(value)
     assert value == pytest.approx(without, rel=1e-12)
     assert gradient == pytest.approx(slope, rel=1e-5)
@@ -115,7 +111,7 @@ def log_loss(votes, row_weight=None, clip=1e-15):
     matrix[:, 0] = votes
     mask, y = np.ones(matrix.shape, bool), np.zeros(len(votes), int)
     e = OOBEvidence(matrix, mask, y, "classification", row_weight, classes=np.array([0, 1]))
-    f = Objective(e, LogLoss(clip=clip), ConcaveQuadratic(0.0))
+    f = plain(e, clip)
     assert is_native(f)
     return f.value_and_gradient(ONE_ALONE)[0]
 
@@ -179,14 +175,10 @@ def test_the_compiled_products_are_used_where_they_apply():
     assert isinstance(make_passes((votes,), None, np, np.float32), ArrayPasses)
     assert isinstance(make_passes((votes, votes), mask, np, np.float32), ArrayPasses)
     assert isinstance(make_passes((votes[:, ::2],), mask[:, ::2], np, np.float32), ArrayPasses)
-
-
-def test_a_true_that_is_not_one_byte_is_still_true():
-    votes, mask = np.ones((3, 4)), np.ones((3, 4), bool)
-    odd = (mask.astype(np.uint8) * 255).view(bool)
-    w = np.full(4, 0.25)
-    assert np.array_equal(NativePasses(votes, odd).forward(w)[1], [1.0, 1.0, 1.0])
-    assert np.array_equal(NativePasses(votes, mask).forward(w)[1], [1.0, 1.0, 1.0])
+    odd = (mask.astype(np.uint8) * 255).view(bool)  # a true may be any byte
+    for oob in (mask, odd):
+        passes = NativePasses(np.ones((3, 4)), oob)
+        assert np.array_equal(passes.forward(np.full(4, 0.25))[1], [1.0, 1.0, 1.0])
 
 
 def test_shapes_are_checked_before_the_kernel_runs():
@@ -202,7 +194,7 @@ def test_shapes_are_checked_before_the_kernel_runs():
 
 @pytest.mark.parametrize("shape", [(1, 9), (119, 9), (120, 8), (0, 8)])
 def test_masks_of_another_shape_are_refused(shape):
-    f = Objective(evidence(n_members=9, dtype=np.float32), LogLoss(), ConcaveQuadratic(0.0))
+    f = plain(evidence(n_members=9, dtype=np.float32))
     votes, _, *rest = f._parts.block._native
     f._parts.block._native = (votes, np.ones(shape, np.uint8), *rest)
     with pytest.raises(ValueError, match="shapes disagree"):

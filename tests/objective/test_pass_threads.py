@@ -8,11 +8,9 @@ from functools import cache
 import numpy as np
 import pytest
 
-from problems import LOSSES, evidence, general, interior_point
+from problems import evidence, general, interior_point, objective_on
 from processes import ran
 from sparsebag.objective import _passes, block_loss, passes
-from sparsebag.objective.objective import Objective
-from sparsebag.objective.penalties import ConcaveQuadratic
 
 SHAPES = [(26_000, 70), (200_003, 9), (517, 4200), (60_000, 33)]
 
@@ -24,7 +22,7 @@ shared_evidence = cache(evidence)  # one for all kernels; for tests that do not 
 def test_evidence_in_memory_has_the_same_sums(kernel, shape, holdout, monkeypatch):
     e = shared_evidence(n_rows=shape[0], n_members=shape[1], holdout=holdout, dtype=np.float32)
     assert _passes.threads_taken(*shape, 64) > 1
-    f = Objective(e, LOSSES["log_loss"], ConcaveQuadratic(0.02), prior_mass=0.02)
+    f = objective_on(e, lam=0.02, floor=0.0)
     weights = interior_point(shape[1])
     found = []
     for n_threads in (1, 2, 5, 64):
@@ -42,15 +40,11 @@ def test_evidence_in_memory_has_the_same_sums(kernel, shape, holdout, monkeypatc
 def one_pass(monkeypatch):
     """A pass over evidence worth five threads, by four of them; its value and gradient."""
     e = evidence(n_rows=30_000, n_members=40, dtype=np.float32)
-    f = Objective(e, LOSSES["log_loss"], ConcaveQuadratic(0.0), prior_mass=0.02)
+    f = objective_on(e, lam=0.0, floor=0.0)
     weights = interior_point(40)
     monkeypatch.setattr(block_loss, "pass_threads", lambda: 4)
     assert _passes.threads_taken(30_000, 40, 4) == 4
     return lambda: f.value_and_gradient(weights)
-
-
-def _is_as(found, expected):
-    return found[0] == expected[0] and np.array_equal(found[1], expected[1])
 
 
 def test_threads_that_make_passes_at_a_time_do_not_disturb_each_other(one_pass):
@@ -64,7 +58,9 @@ def test_threads_that_make_passes_at_a_time_do_not_disturb_each_other(one_pass):
     for worker in workers:
         worker.join()
     assert len(found) == 120
-    assert all(_is_as(one, expected) for one in found)
+    for value, gradient in found:
+        assert value == expected[0]
+        assert np.array_equal(gradient, expected[1])
 
 
 @pytest.mark.parametrize(

@@ -7,11 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from problems import LOSSES, evidence, interior_point, objective
+from problems import LOSSES, evidence, interior_point, objective, objective_on
 from sparsebag.evidence.evidence import OOBEvidence
-from sparsebag.objective.losses import LogLoss, SquaredError
-from sparsebag.objective.objective import Objective
-from sparsebag.objective.penalties import ConcaveQuadratic
 from sparsebag.solvers.projected_gradient import ProjectedGradient
 
 # 3 ‖w‖₁ is constant on the simplex, hence useless there (the L1-simplex paradox).
@@ -26,8 +23,8 @@ LASSO = SimpleNamespace(
 @pytest.mark.parametrize("loss", sorted(LOSSES))
 def test_a_lasso_term_does_not_move_the_minimiser(loss):
     e = evidence(loss)
-    plain = Objective(e, LOSSES[loss], ConcaveQuadratic(0.0), prior_mass=0.02)
-    lasso = Objective(e, LOSSES[loss], LASSO, prior_mass=0.02)
+    plain = objective_on(e, loss, lam=0.0, floor=0.0)
+    lasso = plain.with_penalty(LASSO)
     left, right = ProjectedGradient(tol=1e-9).solve(plain), ProjectedGradient(tol=1e-9).solve(lasso)
     np.testing.assert_allclose(left.weights, right.weights, atol=1e-5)
     assert right.objective - 3.0 == pytest.approx(left.objective, abs=1e-8)
@@ -41,7 +38,7 @@ def test_a_strictly_concave_objective_ends_at_a_vertex(seed, n):
     votes = rng.uniform(0.2, 0.9, (50, n))
     e = OOBEvidence(votes, None, np.zeros(50, int), "classification", classes=np.arange(2))
     largest = np.linalg.eigvalsh(votes.T @ votes / 50).max() / votes.min() ** 2
-    f = Objective(e, LogLoss(), ConcaveQuadratic(float(largest)))
+    f = objective_on(e, lam=float(largest), floor=0.0, prior_mass=0.0)
     start = rng.dirichlet(np.ones(n))
     assert np.linalg.eigvalsh(f.hessian(start)).max() < 0, "the problem must be concave"
     solution = ProjectedGradient().solve(f, start)
@@ -52,15 +49,9 @@ def test_a_strictly_concave_objective_ends_at_a_vertex(seed, n):
 
 def test_the_oob_ratio_is_not_convex_even_without_penalty():
     """The paper calls its loss convex; with out-of-bag denominators it is not."""
-    smallest = min(
-        np.linalg.eigvalsh(
-            objective(lam=0.0, floor=0.0, prior_mass=0.0, seed=seed).hessian(
-                interior_point(12, seed)
-            )
-        ).min()
-        for seed in range(5)
-    )
-    assert smallest < -1e-3
+    problems = [objective(lam=0.0, floor=0.0, prior_mass=0.0, seed=seed) for seed in range(5)]
+    hessians = [f.hessian(interior_point(12, seed)) for seed, f in enumerate(problems)]
+    assert np.linalg.eigvalsh(hessians).min() < -1e-3
 
 
 @pytest.mark.parametrize("loss", ["log_loss", "squared_error"])
@@ -81,9 +72,7 @@ def test_lam_means_nothing_without_a_scale():
     e = evidence("squared_error")
     scaled = OOBEvidence(1000 * e.votes, e.oob_mask, 1000 * e.target, e.task)
     left, right = (
-        ProjectedGradient().solve(
-            Objective(x, SquaredError(), ConcaveQuadratic(0.5), prior_mass=0.02)
-        )
+        ProjectedGradient().solve(objective_on(x, "squared_error", lam=0.5, floor=0.0))
         for x in (e, scaled)
     )
     assert left.n_active < right.n_active

@@ -1,12 +1,20 @@
-"""The before/after table: its figures are scikit-learn's, and it is written whole or not at all."""
+"""The report: figures are scikit-learn's, the page is sound HTML and fetches nothing."""
 
+import base64
+import hashlib
+import html
+import json
 import pickle
+import re
 import sys
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
-from sklearn.datasets import load_breast_cancer, load_diabetes, load_iris
 from sklearn.ensemble import (
     BaggingClassifier,
     BaggingRegressor,
@@ -16,36 +24,32 @@ from sklearn.ensemble import (
 )
 from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.metrics import accuracy_score, log_loss, mean_squared_error, r2_score
-from sklearn.model_selection import train_test_split
 from sklearn.naive_bayes import GaussianNB
 from sklearn.tree import DecisionTreeClassifier
 
-from sparsebag import CompressionReport, compress
+import sparsebag as sb
 from sparsebag.report import compression_report, metrics
+from toy import CANCER, DIABETES, IRIS, halves
 
 N = 40
 
 
 @pytest.fixture(scope="module")
 def classification():
-    X, y = load_iris(return_X_y=True)
-    names = np.array(["setosa", "versicolor", "virginica"])[y]
-    X, X_test, y, y_test = train_test_split(X, names, random_state=0)
+    names = np.array(["setosa", "versicolor", "virginica"])[IRIS[1]]
+    X, X_test, y, y_test = halves((IRIS[0], names))
     # Leaves of five rows hold no zero probabilities where it matters, so no clip is compared.
     forest = RandomForestClassifier(N, min_samples_leaf=5, random_state=0).fit(X, y)
-    small = compress(forest, X, y)
+    small = sb.compress(forest, X, y)
     return forest, small, X_test, y_test, small.report(X_test, y_test)
 
 
-def one_hot(y, classes):
-    return (np.asarray(y)[:, None] == classes).astype(float)
-
-
 def expected_scores(y, proba, classes):
+    truth = np.asarray(y)[:, None] == classes
     return {
         "log-loss": log_loss(y, proba, labels=classes),
         "ECE": metrics.expected_calibration_error(y, proba, labels=classes),
-        "Brier": np.mean(np.sum((proba - one_hot(y, classes)) ** 2, axis=1)),
+        "Brier": np.mean(np.sum((proba - truth) ** 2, axis=1)),
         "accuracy": accuracy_score(y, classes[proba.argmax(axis=1)]),
     }
 
@@ -89,8 +93,8 @@ def test_the_random_row_is_the_mean_over_draws_of_as_many_members(classification
     ids=["trees", "linear models"],
 )
 def test_regression_figures(ensemble):
-    X, X_test, y, y_test = train_test_split(*load_diabetes(return_X_y=True), random_state=0)
-    small = compress(ensemble.fit(X, y), X, y)
+    X, X_test, y, y_test = halves(DIABETES)
+    small = sb.compress(ensemble.fit(X, y), X, y)
     report = small.report(X_test, y_test)
     full, sparse, *_ = report.rows.values()
     for row, model in ((full, ensemble), (sparse, small)):
@@ -101,25 +105,12 @@ def test_regression_figures(ensemble):
 
 
 def test_a_voters_own_weights_are_its_before():
-    X, X_test, y, y_test = train_test_split(*load_breast_cancer(return_X_y=True), random_state=0)
+    X, X_test, y, y_test = halves(CANCER)
     members = [("nb", GaussianNB()), ("out", "drop"), ("tree", DecisionTreeClassifier(max_depth=3))]
     voter = VotingClassifier(members, voting="soft", weights=[3, 9, 1]).fit(X, y)
-    small = compress(voter, X_test, y_test, evidence="holdout")
+    small = sb.compress(voter, X_test, y_test, evidence="holdout")
     full = next(iter(small.report(X_test, y_test).rows.values()))
     assert full["log-loss"] == pytest.approx(log_loss(y_test, voter.predict_proba(X_test)))
-
-
-def test_bad_rows_and_baselines(classification):
-    _, small, X, y, _ = classification
-    fewer, other = RandomForestClassifier(7).fit(X, y), GaussianNB().fit(X, y)
-    for rows, labels, baseline, message in (
-        (X, y[:-1], None, "X has 38 rows but y has 37"),
-        (X[:, :2], y, None, "expecting 4 features"),
-        (X, y, fewer, "baseline has 7 members but 40 were weighted"),
-        (X, y, other, "cannot read a GaussianNB"),
-    ):
-        with pytest.raises((ValueError, TypeError), match=message):
-            small.report(rows, labels, baseline=baseline)
 
 
 def test_frame_and_markdown_hold_the_same_figures(classification):
@@ -137,7 +128,7 @@ def test_frame_and_markdown_hold_the_same_figures(classification):
 def test_speed_is_also_compared_with_the_whole_ensemble_compiled():
     full = {"members": 1500.0, "ms / 1000 rows": 43.2, "ms, compiled": 2.25}
     small = {"members": 30.0, "ms / 1000 rows": 0.09, "ms, compiled": 0.09}
-    report = CompressionReport({"full (1500)": full, "sparsebag (30)": small}, n_rows=9)
+    report = sb.CompressionReport({"full (1500)": full, "sparsebag (30)": small}, n_rows=9)
     assert "480x faster (25x against the full ensemble compiled)" in report.sentence()
 
 
@@ -178,9 +169,9 @@ def test_save(name, classification, tmp_path):
 
 
 def test_linear_regressors_are_reported_as_one():
-    X, X_test, y, y_test = train_test_split(*load_diabetes(return_X_y=True), random_state=0)
+    X, X_test, y, y_test = halves(DIABETES)
     bag = BaggingRegressor(LinearRegression(), 20, max_features=0.5, random_state=0).fit(X, y)
-    small = compress(bag, X, y)
+    small = sb.compress(bag, X, y)
     report = small.report(X_test, y_test)
     assert small.n_active_ > 1
     assert small.compile().n_models == 1
@@ -195,16 +186,350 @@ def test_linear_regressors_are_reported_as_one():
 
 
 def test_what_is_no_regressor_and_no_tree_is_not_reported_as_one(tmp_path):
-    X, y = load_breast_cancer(return_X_y=True)
+    X, y = CANCER
     members = [("tree", DecisionTreeClassifier(max_depth=3)), ("nb", GaussianNB())]
     voter = VotingClassifier(members, voting="soft").fit(X[::2], y[::2])
-    small = compress(voter, X[1::2], y[1::2], evidence="holdout", max_estimators=1)
+    small = sb.compress(voter, X[1::2], y[1::2], evidence="holdout", max_estimators=1)
     report = small.report(X[1::2], y[1::2])
     assert "nodes" not in str(report)
     assert {len(row) for row in report.rows.values()} == {len(report.columns)}
     report.save(tmp_path / "report.html")
-    X, y = load_iris(return_X_y=True)
+    X, y = IRIS
     bag = BaggingClassifier(LogisticRegression(max_iter=1000), 30, random_state=0).fit(X, y)
-    small = compress(bag, X, y, lam=0.0)
+    small = sb.compress(bag, X, y, lam=0.0)
     assert small.compile().n_models == small.n_active_
     assert "collapsed" not in str(small.report(X, y))
+
+
+BARE = sb.CompressionReport({"full (200)": {"members": 2.0}, "small (1)": {"members": 1.0}}, 0)
+VOID = {"meta", "input", "link", "br", "img"}
+
+
+class Checker(HTMLParser):
+    """Every tag is closed in order, ids are unique, references lead somewhere."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.stack, self.ids, self.refs, self.headings = [], [], [], []
+        self.feed(text)
+        self.close()
+        assert not self.stack
+        assert len(self.ids) == len(set(self.ids))
+        assert set(self.refs) <= set(self.ids)
+
+    def handle_starttag(self, tag, attrs):
+        found = dict(attrs)
+        if tag not in VOID:
+            self.stack.append(tag)
+        if "id" in found:
+            self.ids.append(found["id"])
+        for name in ("aria-labelledby", "aria-describedby", "for"):
+            self.refs += (found.get(name) or "").split()
+        if (found.get("href") or "").startswith("#"):
+            self.refs.append(found["href"][1:])
+        if re.fullmatch(r"h\d", tag):
+            self.headings.append(int(tag[1]))
+        assert "src" not in found
+        assert tag != "link"
+
+    def handle_startendtag(self, tag, attrs):
+        self.handle_starttag(tag, attrs)
+        if tag not in VOID:
+            self.stack.pop()
+
+    def handle_endtag(self, tag):
+        assert self.stack.pop() == tag
+
+
+@pytest.fixture(scope="module")
+def classified():
+    names = np.array(["<malignant>", "benign & well"])[CANCER[1]]
+    X, X_test, y, y_test = halves((CANCER[0], names))
+    forest = RandomForestClassifier(40, random_state=0).fit(X, y)
+    small = sb.compress(forest, X, y, max_estimators=8)
+    return small, X_test, y_test, small.report(X_test, y_test)
+
+
+@pytest.fixture(scope="module")
+def regressed():
+    X, X_test, y, y_test = halves(DIABETES)
+    forest = RandomForestRegressor(40, random_state=0).fit(X, y)
+    small = sb.compress(forest, X, y, tolerance=0.1)
+    return small, X_test, y_test, small.report(X_test, y_test)
+
+
+@pytest.fixture(scope="module")
+def logistic():
+    X, y = CANCER
+    X = (X - X.mean(axis=0)) / X.std(axis=0)
+    bag = BaggingClassifier(LogisticRegression(max_iter=5000), 25, random_state=0)
+    bag.fit(X[::2], y[::2])
+    with pytest.warns(UserWarning, match="nothing shows whether"):
+        small = sb.compress(bag, X[::2], y[::2], lam=0.0)
+    return small.report(X[1::2], y[1::2])
+
+
+@pytest.mark.parametrize("kind", ["classified", "regressed", "untested", "logistic", "bare"])
+def test_every_page_is_sound(kind, classified, regressed, logistic):
+    report = {
+        "classified": classified[3],
+        "regressed": regressed[3],
+        "untested": classified[0].report(),
+        "logistic": logistic,
+        "bare": BARE,
+    }[kind]
+    page = report.to_html()
+    checked = Checker(page)
+    assert not re.search("https?:", page), "self-contained: nothing is fetched"
+    assert "url(" not in page.replace("url(#", "")
+    assert checked.headings[0] == 1
+    assert all(b <= a + 1 for a, b in zip(checked.headings, checked.headings[1:], strict=False))
+    cell = report._repr_html_()
+    assert "<style" not in cell
+    assert "<script" not in cell
+    Checker(cell + report._repr_html_())  # reports in one notebook share no id
+    for svg in re.findall(r'<svg class="sb-chart".*?</svg>', page, flags=re.S):
+        tree = ElementTree.fromstring(svg)
+        assert tree.get("role") == "img"
+        assert tree[0].tag == "title"
+        assert tree[1].tag == "desc"
+        assert "nan" not in svg
+
+
+def test_the_sentence_says_what_was_kept_and_what_it_cost(classified, regressed):
+    small, _, y, report = classified
+    told = report.sentence()
+    full, sparse = list(report.rows.values())[:2]
+    assert told.startswith(f"{small.n_active_} of 40 trees kept: ")
+    assert re.search(r"log-loss \S+ → \S+ \(.*\) and accuracy", told)
+    assert f"on {len(y)} test rows" in told
+    assert "MSE " in regressed[3].sentence()
+    assert "expected Brier score " in small.report().sentence()
+    assert f"On {len(y)} test rows, log-loss" in html.unescape(report.to_html())
+    assert told in html.unescape(report._repr_html_())
+    assert sparse["file (kB)"] < full["file (kB)"] < full["pickled (kB)"]
+
+
+def test_the_page_may_run_its_own_script_and_fetch_nothing(classified):
+    page = classified[3].to_html()
+    allowed = html.unescape(re.search(r'Content-Security-Policy" content="(.*?)"', page)[1])
+    assert "default-src 'none'" in allowed
+    for tag in ("script", "style"):
+        (body,) = re.findall(f"<{tag}>(.*?)</{tag}>", page, flags=re.S)
+        digest = base64.b64encode(hashlib.sha256(body.encode()).digest()).decode()
+        assert f"'sha256-{digest}'" in allowed, tag
+    assert "'unsafe-eval'" not in allowed
+    assert "script-src 'unsafe-inline'" not in allowed
+    controls = re.search(r'<div id="sb-controls" hidden>(.*?)</div>', page)[1]
+    assert "<input" in controls  # what needs the script is hidden without it
+    assert "<button" in controls
+    assert page.count("<input") == page.count("<button") == 1
+
+
+def test_tables_that_scroll_are_reached_by_the_tab_key(classified):
+    page = classified[3].to_html()
+    boxes = re.findall(r'<div class="sb-scroll"([^>]*)><table><caption>(.*?)</caption>', page)
+    assert len(boxes) == page.count("<table>") >= 5
+    for attributes, caption in boxes:
+        assert 'role="region" tabindex="0"' in attributes
+        assert f'aria-label="{caption}"' in attributes
+
+
+def test_what_people_wrote_is_escaped(classified):
+    page = classified[3].to_html()
+    assert "<malignant>" not in page
+    assert "&lt;malignant&gt;" in page
+    rows = {"<b>": {"members": 2.0}, "&": {"members": 1.0}}
+    assert "<b>" not in sb.CompressionReport(rows, n_rows=1).to_html()
+
+
+def test_the_page_has_the_figures_and_the_selections_words(classified):
+    small, *_, report = classified
+    page = html.unescape(report.to_html())
+    assert str(small.selection_) in page
+    for name, row in report.rows.items():
+        assert name in page
+        assert f"{row['Brier']:.4g}" in page
+    for change in report.changes:
+        assert f">{change.verdict}</td>" in page
+    assert len(re.findall(r"\d to \d\.\d\d</th>", page)) == len(
+        {tuple(edge) for curve in report.reliability for edge in curve.edges.tolist()}
+    )
+
+
+def curve_of(n_nodes, ratio):
+    n_nodes, ratio = np.asarray(n_nodes, dtype=float), np.asarray(ratio, dtype=float)
+    error = np.append(np.full(len(ratio) - 1, 0.02), 0.0)
+    members, share = np.maximum(n_nodes // 100, 1), n_nodes / n_nodes[-1]
+    return sb.RiskCurve(
+        share, n_nodes, members, ratio, error, ratio, error, 0.2, "Brier score", "rehearsal"
+    )
+
+
+CURVE = curve_of([100, 400, 1600, 6400, 20000], [1.9, 1.2, 1.01, 0.99, 1.0])
+
+
+def shown(selection, curve, kept):
+    """The chart, where its marker can go, and what the slider shows, from the page."""
+    chosen = replace(selection, curve=curve, position=kept)
+    page = replace(BARE, selection=chosen).to_html()
+    svg = ElementTree.fromstring(re.search(r'<svg class="sb-chart".*?</svg>', page, re.S)[0])
+    marks = {m.get("class"): m for m in svg.findall("circle")}
+    path = json.loads(marks["sb-marker"].get("data-path"))
+    for name in ("sb-marker", "sb-chosen"):
+        at = float(marks[name].get("cx")), float(marks[name].get("cy"))
+        assert at == (path["x"][kept], path["y"][kept])
+    points = json.loads(re.search(r'id="sb-curve-data">(.*?)</script>', page, re.S)[1])
+    assert f'max="{len(curve) - 1}" step="1" value="{kept}"' in page
+    return svg, path, points
+
+
+@pytest.mark.parametrize("kept", [0, 2, 4])
+def test_the_kept_size_is_marked_where_it_is(kept, classified):
+    svg, path, points = shown(classified[0].selection_, CURVE, kept)
+    assert len(path["x"]) == len(path["y"]) == len(points) == len(CURVE)
+    assert np.all(np.diff(path["x"]) > 0)
+    assert np.argsort(path["y"]).tolist() == np.argsort(-CURVE.ratio).tolist()
+    assert f"Kept: {CURVE.n_nodes[kept]:,.0f} of 20,000 nodes" in svg.find("desc").text
+    assert [p["share"].endswith("(kept)") for p in points] == [i == kept for i in range(5)]
+
+
+def test_the_slider_has_the_figures_of_every_size(classified):
+    _, _, points = shown(classified[0].selection_, CURVE, 2)
+    assert [p["nodes"] for p in points] == ["100", "400", "1,600", "6,400", "20,000"]
+    assert [p["share"] for p in points] == ["0.5 %", "2 %", "8 % (kept)", "32 %", "100 %"]
+    expected = {"ratio": "1.010 ± 0.020", "change": "+1.0%", "risk": "0.202"}
+    assert expected.items() <= points[2].items()
+    for point in points:  # a screen reader hears the slider's value; what is not in it is not heard
+        for name in ("share", "nodes", "members", "ratio", "change", "risk"):
+            assert point[name] in point["words"], name
+    assert "1 member," in points[0]["words"]
+    assert "200 members," in points[-1]["words"]
+    svg, _, points = shown(classified[0].selection_, replace(CURVE, n_nodes=np.zeros(5)), 1)
+    assert "of 200 members" in svg.find("desc").text  # those that are no trees
+    assert points[1]["nodes"] == "–"
+    assert "nodes" not in points[1]["words"]
+
+
+def test_sizes_that_lose_far_more_do_not_flatten_the_others(classified):
+    curve = curve_of([10, 100, 1000, 10000], [np.inf, 40.0, 1.1, 1.0])
+    svg, path, _ = shown(classified[0].selection_, curve, 2)
+    assert path["y"][0] == path["y"][1] == 12.0, "at the upper edge"
+    assert path["y"][3] - path["y"][2] > 50.0
+    assert "nan" not in ElementTree.tostring(svg).decode()
+    _, path, _ = shown(classified[0].selection_, curve_of([1000, 10000], [5.0, 1.0]), 0)
+    assert 12.0 < path["y"][0] < 250.0, "a size that was kept is in sight whatever it loses"
+
+
+@pytest.mark.parametrize("largest", [300, 1500, 100_000])
+def test_ticks_are_round_and_no_label_is_cut(largest, classified):
+    svg, *_ = shown(classified[0].selection_, curve_of([1, 10, largest], [1.3, 1.1, 1.0]), 2)
+    labels = [t for t in svg.findall("text") if t.get("y") == "273"]
+    assert all(re.fullmatch(r"[125]0*k?", label.text) for label in labels)
+    if largest == 300:
+        assert [t.text for t in labels] == ["1", "2", "5", "10", "20", "50", "100", "200"]
+    for label in labels:
+        width = 0.0 if label.get("text-anchor") == "end" else 3.6 * len(label.text)
+        assert float(label.get("x")) + width <= 560.0
+
+
+def test_before_and_after_are_told_apart_without_colour(classified):
+    before, after = classified[3].reliability
+    page = classified[3].to_html()
+    drawn = ElementTree.fromstring(re.findall(r'<svg class="sb-chart".*?</svg>', page, re.S)[1])
+    assert len(drawn.findall("rect")) == len(before.count)
+    assert len(drawn.findall("circle")) == len(after.count)
+    for text in (page, classified[3]._repr_html_()):  # the key is there too
+        assert "full ensemble: open" in text
+        assert "sparsebag: filled" in text
+
+
+def test_print_has_a_colour_of_its_own_for_all_that_dark_mode_changes():
+    """Or a dark-mode reader's pale green is printed on white paper."""
+    css = (Path(sb.metrics.__file__).parent / "page.css").read_text()
+    dark, printed = css.split("prefers-color-scheme: dark")[1], css.split("@media print")[1]
+    changed = set(re.findall(r"(--sb-[a-z-]+):", dark.split("}")[0]))
+    assert changed - {"--sb-shade"} <= set(re.findall(r"(--sb-[a-z-]+):", printed.split("}")[0]))
+    assert "color-scheme: light" in printed
+    assert len(changed) > 10
+
+
+def test_changed_predictions_are_counted(classified):
+    small, X, y, report = classified
+    before, after = small._full.predict(X), small.predict(X)
+    found = report.changed
+    assert found.n_changed == np.sum(before != after)
+    assert found.mended == np.sum((before != y) & (after == y))
+    assert found.broken == np.sum((before == y) & (after != y))
+    assert sum(c.n_rows for c in found.classes) == len(y)
+    assert sum(c.right_after for c in found.classes) == np.sum(after == y)
+    for row in found.rows:
+        assert row.before.startswith(f"{before[row.row]} (")
+        assert row.after.startswith(f"{after[row.row]} (")
+        assert row.truth == y[row.row]
+    assert f"{found.n_changed} of {len(y)} rows" in report.to_html()
+
+
+def test_changed_numbers_are_counted(regressed):
+    small, X, y, report = regressed
+    moved = np.abs(small._full.predict(X) - small.predict(X))
+    found = report.changed
+    assert found.n_changed == np.sum(moved > 0.1 * np.std(y))
+    assert found.mended + found.broken == found.n_changed
+    name, largest = found.quantiles[-1]
+    assert name == "largest"
+    assert float(largest) == pytest.approx(moved.max(), rel=1e-3)  # four digits
+    assert found.rows[0].row == moved.argmax()
+    assert f"{found.n_changed} of {len(y)} predictions" in report.to_html()
+
+
+def test_of_many_classes_those_that_changed_most_are_shown(classified):
+    found = classified[3].changed
+    one = found.classes[0]
+    classes = tuple(one._replace(label=f"class {c}", changed=300 - c) for c in range(300))
+    many = replace(classified[3], changed=replace(found, classes=classes)).to_html()
+    section = many[many.index('<section id="changed"') : many.index('<section id="settings"')]
+    open_part, _, folded = section.partition("<details>")
+    assert re.findall(r">(class \d+)</th>", open_part) == [f"class {c}" for c in range(20)]
+    assert "The other 280 classes" in folded
+    assert len(re.findall(r">(class \d+)</th>", folded)) == 280
+    assert "The other" not in classified[3].to_html()
+
+
+def test_few_test_rows_and_what_nothing_proved_are_warnings(classified, logistic):
+    assert any("Nothing proved" in text for text in logistic.cautions)
+    small, X, y, report = classified
+    assert any("only 143 test rows" in text for text in report.cautions)
+    assert "There are only 143 test rows" in report.to_html()
+    assert any("No test rows were given" in text for text in small.report().cautions)
+    same = small.report(X[:1], y[:1])
+    assert same.changed.n_changed in (0, 1)
+
+
+def test_training_rows_are_no_test_rows():
+    X, y = CANCER
+    forest = RandomForestClassifier(20, random_state=0).fit(X, y)
+    small = sb.compress(forest, X, y, max_nodes=0.1)
+    report = small.report(X, y)
+    assert report.rows_are == "training rows"
+    for text in (str(report), report.to_html(), report.to_markdown()):
+        assert "trained on: every score is too good" in text
+    changed = small.report(X[::-1], y[::-1])  # what is not proved is not claimed
+    assert changed.rows_are == "test rows"
+
+
+def test_a_budget_that_breaks_the_tolerance_is_a_warning(classified):
+    X, y = CANCER
+    forest = RandomForestClassifier(40, random_state=0).fit(X, y)
+    small = sb.compress(forest, X, y, max_estimators=1, tolerance=0.0)
+    told = "no model within the budget is within the tolerance"
+    assert any(told in text for text in small.report().cautions)
+    assert not any(told in text for text in classified[0].report().cautions)
+
+
+def test_settings_and_versions_are_told(classified):
+    report = classified[3]
+    assert report.settings["max_estimators"] == "8"
+    assert report.settings["estimator"] == "RandomForestClassifier"
+    assert report.versions["sparsebag"] == sb.__version__
+    assert set(report.settings) == set(classified[0].get_params(deep=False))

@@ -1,16 +1,17 @@
-"""Simplex SGD: few passes, exact zeros, the exact solver's objective."""
+"""Simplex SGD: few passes and never more than its limit, exact zeros, the exact objective."""
 
 import numpy as np
 import pytest
 
 import sparsebag as sb
-from problems import LOSSES, evidence
+from problems import evidence, objective_on
 from sparsebag.objective.objective import Objective
 from sparsebag.objective.penalties import ConcaveQuadratic, Tilted
 from sparsebag.solvers import mirror
 from sparsebag.solvers.base import Status
 from sparsebag.solvers.mirror import Mirror
 from sparsebag.solvers.projected_gradient import ProjectedGradient
+from sparsebag.sources.readers import ArrayRows
 from sparsebag.sources.stream import COUNTED_SHARE
 
 N_ROWS, N_MEMBERS = 20_000, 60
@@ -31,15 +32,10 @@ def _small_samples(monkeypatch):
     monkeypatch.setattr(mirror, "FEWEST_ROWS", 256)
 
 
-def objective(e, loss, lam):
-    floor = 1e-3 if e.task == "classification" else 0.0
-    return Objective(e, LOSSES[loss], ConcaveQuadratic(lam), floor=floor, prior_mass=0.02)
-
-
 @pytest.mark.parametrize("loss", ["log_loss", "squared_error"])
 @pytest.mark.parametrize("lam", [0.0, 0.02])
 def test_the_exact_objective_in_five_passes(large, loss, lam):
-    f = objective(large[loss], loss, lam)
+    f = objective_on(large[loss], loss, lam=lam)
     exact = ProjectedGradient().solve(f)
     found = Mirror(sample_bytes=SAMPLE_BYTES, max_passes=5).solve(f)
     assert found.n_evaluations <= 5
@@ -52,7 +48,7 @@ def test_the_exact_objective_in_five_passes(large, loss, lam):
 
 def test_rounds_on_the_sample_alone_converge(large, monkeypatch):
     """Where no face fits the memory, the tilted sample alone must do it."""
-    f = objective(large["log_loss"], "log_loss", 0.0)
+    f = objective_on(large["log_loss"], lam=0.0)
     monkeypatch.setattr(Objective, "can_hold", lambda self, n_members: False)
     found = Mirror(sample_bytes=SAMPLE_BYTES).solve(f)
     assert found.status is Status.CONVERGED
@@ -135,3 +131,92 @@ def test_a_gap_the_sample_cannot_tell_is_judged_by_all_rows():
     assert found.status is Status.CONVERGED
     assert np.array_equal(found.active, exact.active)
     assert found.weights == pytest.approx(exact.weights, abs=1e-6)
+
+
+SCARCE, SOME, PLENTY = 1 << 20, 5 << 20, 1 << 28
+"""Memory without room for members' columns, with room for those, and for all rows at once."""
+
+
+@pytest.fixture(scope="module")
+def rows():
+    return evidence(n_rows=6000, n_members=40, n_classes=2, dtype=np.float32)
+
+
+@pytest.fixture
+def much_to_drop(monkeypatch):
+    """Weights that are dropped on any day."""
+    monkeypatch.setattr("sparsebag.settings.DROP_THRESHOLD", 0.02)
+
+
+class Counted:
+    """Blocks from a function that counts the rows it gave."""
+
+    def __init__(self, e):
+        self.e, self.n_given = e, 0
+
+    def __call__(self):
+        for first in range(0, 6000, 500):
+            some = slice(first, first + 500)
+            self.n_given += 500
+            yield self.e.votes[some], self.e.oob_mask[some], self.e.target[some].astype(int)
+
+
+def stream_of(e, kind, monkeypatch):
+    """A stream, and a function that says how many passes it was read; small samples are none."""
+    if kind == "generator":
+        given = Counted(e)
+        stream = sb.stream_rows(given, labels=[0, 1])
+        given.n_given = 0  # the first block is looked at when the stream is made
+        return stream, lambda: given.n_given / 6000
+    n_read = [0]
+    blocks, take = ArrayRows.blocks, ArrayRows.take
+
+    def counted_blocks(self, block_bytes=None):
+        for block in blocks(self, block_bytes):
+            n_read[0] += block.n_rows
+            yield block
+
+    def counted_take(self, wanted):
+        n_read[0] += 6000 if len(wanted) == 6000 else 0
+        return take(self, wanted)
+
+    monkeypatch.setattr(ArrayRows, "blocks", counted_blocks)
+    monkeypatch.setattr(ArrayRows, "take", counted_take)
+    stream = sb.stream_rows(e.votes, e.oob_mask, e.target, task=e.task)
+    return stream, lambda: n_read[0] / 6000
+
+
+@pytest.mark.usefixtures("much_to_drop")
+@pytest.mark.filterwarnings("ignore:solver '.*' stopped early")
+@pytest.mark.parametrize("memory_limit", [SCARCE, SOME, PLENTY])
+@pytest.mark.parametrize("max_passes", [1, 2, 3, 4])
+@pytest.mark.parametrize("kind", ["generator", "arrays"])
+def test_no_more_passes_than_allowed(rows, monkeypatch, kind, max_passes, memory_limit):
+    stream, n_passes = stream_of(rows, kind, monkeypatch)
+    how = Mirror(max_passes=max_passes)
+    found = sb.fit_weights(stream, solver=how, memory_limit=memory_limit)
+    assert n_passes() <= max_passes
+    assert found.n_passes < max_passes + (1 if kind == "arrays" else 1e-9)  # a sample on top
+    if max_passes == 1:
+        assert found.n_passes == 1.0
+    assert found.weights.sum() == pytest.approx(1.0)
+    if max_passes > 1:
+        assert found.objective < sb.fit_weights(stream, solver=Mirror(max_passes=1)).objective
+
+
+@pytest.mark.usefixtures("much_to_drop")
+@pytest.mark.filterwarnings("ignore:solver 'mirror' stopped early")
+@pytest.mark.parametrize("kind", ["generator", "arrays"])
+def test_small_weights_are_dropped_where_a_pass_is_left(rows, monkeypatch, kind):
+    start = np.full(40, 0.001)
+    start[0] += 1.0 - start.sum()
+    stream, n_passes = stream_of(rows, kind, monkeypatch)
+    one = sb.fit_weights(stream, solver=Mirror(max_passes=1), start=start)
+    assert n_passes() == 1
+    assert one.weights == pytest.approx(start, abs=1e-15)
+    assert one.status is Status.MAX_ITERATIONS
+    assert not one.has_pass_left
+    if kind == "generator":  # a goal that is met at once: the second pass is the one that drops
+        two = sb.fit_weights(stream, solver=Mirror(max_passes=2, tol=1e3), start=start)
+        assert n_passes() == 3
+        assert two.active.tolist() == [0]

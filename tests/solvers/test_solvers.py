@@ -1,4 +1,4 @@
-"""Solvers × problems, judged on objective and gap, never on the minimiser."""
+"""Solvers × problems, judged on objective and gap; Newton steps at the end do no harm."""
 
 import itertools
 from concurrent.futures import ThreadPoolExecutor
@@ -15,14 +15,24 @@ from sklearn.exceptions import ConvergenceWarning
 from threadpoolctl import threadpool_info
 
 import sparsebag as sb
-from problems import LOSSES, evidence, objective
+from problems import LOSSES, evidence, objective, objective_on, streamed
+from sparsebag.evidence.evidence import OOBEvidence
 from sparsebag.evidence.from_predictions import from_predictions
 from sparsebag.objective.losses import Brier, LogLoss, SquaredError
 from sparsebag.objective.objective import Objective
 from sparsebag.objective.penalties import ConcaveQuadratic
+from sparsebag.solvers import newton
 from sparsebag.solvers.active_set import ActiveSet
 from sparsebag.solvers.auto import SOLVERS, resolve_solver, select_solver
-from sparsebag.solvers.base import Status, check_compatible, drop_small_weights, judged
+from sparsebag.solvers.base import (
+    Point,
+    SolveLog,
+    Status,
+    check_compatible,
+    drop_small_weights,
+    judged,
+)
+from sparsebag.solvers.mirror import Mirror
 from sparsebag.solvers.newton import LARGEST_FACE
 from sparsebag.solvers.projected_gradient import ProjectedGradient
 from sparsebag.solvers.simplex import project_to_simplex, simplex_qp, stationarity_gap
@@ -79,7 +89,8 @@ def test_without_prior_mass_active_set_beats_slsqp_on_most_problems():
     wins = []
     for seed in range(20):
         e = evidence(n_members=25, n_rows=200, seed=seed)
-        hard = Objective(replace(e, votes=(e.votes > 0.5) * 1.0), LogLoss(), ConcaveQuadratic(0.05))
+        hard = replace(e, votes=(e.votes > 0.5) * 1.0)
+        hard = objective_on(hard, floor=0.0, prior_mass=0.0)
         raw = [solver.solve(hard) for solver in (ActiveSet(), SLSQP())]
         assert raw[0].weights[raw[0].weights > 0].min() > 1e-5  # no dust
         ours, theirs = (drop_small_weights(solution, hard, 1e-5) for solution in raw)
@@ -163,7 +174,7 @@ class FirstOrderOnly:
 
 def test_a_solver_that_needs_what_the_objective_lacks_and_the_rule_of_auto():
     e = objective("squared_error").evidence
-    f = Objective(e, FirstOrderOnly(), ConcaveQuadratic(0.01), prior_mass=0.02)
+    f = objective_on(e, FirstOrderOnly(), lam=0.01, floor=0.0)
     with pytest.raises(ValueError, match=r"'active_set' needs .* hessian.*'pseudo_huber'"):
         check_compatible(ActiveSet(), f)
     assert select_solver(f).name == "projected_gradient"
@@ -210,9 +221,7 @@ def test_the_targets_unit_does_not_matter(name, unit):
     e = evidence("squared_error", n_members=30, n_rows=300)
     scaled = replace(e, votes=unit * e.votes, target=unit * e.target)
     left, right = (
-        SOLVERS[name]().solve(
-            Objective(x, LOSSES["squared_error"], ConcaveQuadratic(0.0), prior_mass=0.02)
-        )
+        SOLVERS[name]().solve(objective_on(x, "squared_error", lam=0.0, floor=0.0))
         for x in (e, scaled)
     )
     assert left.status is right.status is Status.CONVERGED
@@ -226,7 +235,7 @@ def test_members_that_cannot_be_told_apart_leave_one(name, lam):
     """The centre is stationary there, and with a concave penalty the worst point of all."""
     e = evidence(n_rows=50, n_members=10)
     same = replace(e, votes=np.full_like(e.votes, 0.7) * e.oob_mask)
-    f = Objective(same, LogLoss(), ConcaveQuadratic(lam), prior_mass=0.02)
+    f = objective_on(same, lam=lam, floor=0.0)
     assert SOLVERS[name]().solve(f).n_active == 1
 
 
@@ -286,7 +295,7 @@ def rows_of(n_rows, n_members, seed, masked=True):
 
 def objective_of(votes, mask, target, lam=0.02):
     evidence = from_predictions(votes, mask, target, task="regression")
-    return Objective(evidence, SquaredError(), ConcaveQuadratic(lam), prior_mass=0.02)
+    return objective_on(evidence, "squared_error", lam=lam, floor=0.0)
 
 
 @pytest.mark.parametrize(("n_rows", "n_members", "seed"), [(1295, 50, 7), (3199, 65, 0)])
@@ -313,7 +322,7 @@ def test_active_set_ends_at_the_minimum_without_a_mask(loss, lam):
         evidence = from_predictions(
             votes, None, rng.integers(0, 2, 2500), task="classification", every_class=True
         )
-        f = Objective(evidence, loss, ConcaveQuadratic(lam), floor=1e-3, prior_mass=0.02)
+        f = objective_on(evidence, loss, lam=lam)
     else:
         f = objective_of(*rows_of(2500, 40, 3, masked=False), lam=lam)
     ended = ActiveSet().solve(f)
@@ -362,3 +371,242 @@ def test_huge_targets_are_solved_or_refused_in_a_sentence():
             FloatingPointError, match=r"divide targets and predictions|rescale them"
         ):
             fit()
+
+
+def needed_dust(n_rows=2000):
+    """Two members, the second so wild that its best weight is 5e-6; no less will do."""
+    rng = np.random.default_rng(0)
+    errors = rng.normal(size=(n_rows, 2))
+    errors = np.linalg.qr(errors)[0] * np.sqrt(n_rows)  # their products are 1 and 0 exactly
+    return errors * [1.0, 447.2], np.zeros(n_rows)
+
+
+def gap_of(votes, weights):
+    vote = votes @ weights
+    gradient = 2 * votes.T @ vote / len(votes)
+    return weights @ gradient - gradient.min()
+
+
+REGRESSION = {"loss": "squared_error", "prior_mass": 0.0}
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+def test_a_converged_solve_keeps_the_small_weights_it_needs_and_the_papers_preset_none(streamed):
+    votes, y = needed_dust()
+    given = (sb.stream_rows(votes, None, y, task="regression"),) if streamed else (votes, None, y)
+    solution = sb.fit_weights(*given, **REGRESSION)
+    scale = np.mean(votes.mean(axis=1) ** 2)
+    assert solution.status is Status.CONVERGED
+    assert 1e-6 < solution.weights[1] < 1e-5
+    assert solution.stationarity_gap <= 1e-5 * scale
+    assert solution.stationarity_gap == pytest.approx(gap_of(votes, solution.weights), abs=1e-6)
+    how = {"preset": "paper", "lam": 0.0, "solver": "active_set"}
+    solution = sb.fit_weights(*given, **REGRESSION, **how)
+    assert solution.weights.tolist() == [1.0, 0.0]
+    assert solution.status is Status.OWN_TEST  # it says no more than is true
+    assert solution.stationarity_gap == pytest.approx(gap_of(votes, solution.weights), rel=1e-6)
+
+
+def test_harmless_dust_is_dropped():
+    votes, y = needed_dust()
+    votes = np.column_stack([votes[:, 0], 1.0 + votes[:, 0], votes[:, 0] + 1e-9])
+    how = {"start": np.array([1.0 - 2e-6, 1e-6, 1e-6]), "solver": ActiveSet(tol=1e-2)}
+    solution = sb.fit_weights(votes, None, y, **REGRESSION, **how)
+    assert solution.status is Status.CONVERGED
+    assert solution.weights[solution.weights > 0].min() > 1e-5
+
+
+def assert_on_the_simplex(weights):
+    assert np.isfinite(weights).all()
+    assert (weights >= 0).all()
+    assert weights.sum() == pytest.approx(1.0, abs=1e-12)
+
+
+def flat_objective(order=slice(None), lam=0.01):
+    """Members that differ little: a gap of 1e-5 leaves their weights' fifth digit open."""
+    rng = np.random.default_rng(3)
+    mask = rng.random((6000, 40)) < 0.37
+    logit = 1.5 * rng.standard_normal((6000, 40)) + rng.normal(1.0, 0.3, 40)
+    logit += 1.5 * rng.standard_normal((6000, 1))
+    votes = np.where(mask, 1 / (1 + np.exp(-logit)), 0).astype(np.float32)
+    target = np.arange(6000) % 2
+    e = OOBEvidence(
+        votes[order], mask[order], target[order], "classification", classes=np.arange(2)
+    )
+    return objective_on(e, lam=lam)
+
+
+@pytest.mark.parametrize("lam", [0.0, 0.01])
+def test_weights_do_not_depend_on_the_order_of_the_rows_nor_on_blocks(lam):
+    order = np.random.default_rng(0).permutation(6000)
+    given, shuffled = flat_objective(lam=lam), flat_objective(order, lam)
+    one, other = (ProjectedGradient().solve(f) for f in (given, shuffled))
+    assert np.array_equal(one.active, other.active)
+    assert np.abs(one.weights - other.weights).max() < 1e-6
+    loose = [ProjectedGradient(newton_end=False).solve(f) for f in (given, shuffled)]
+    assert one.objective <= loose[0].objective + given.rounding
+    assert one.stationarity_gap < loose[0].stationarity_gap
+    f, e = given, given.evidence
+    # A quarter of the memory holds half the columns: the sample is small, the polish exact.
+    stream = streamed(f, memory=2 * e.nbytes, block_rows=500)
+    found = Mirror(sample_bytes=e.nbytes // 4).solve(stream)
+    assert found.status.success
+    assert stream.n_passes <= 6
+    assert np.abs(found.weights - one.weights).max() < 1e-6
+    value, gradient = f.value_and_gradient(found.weights)
+    assert found.objective == pytest.approx(value, abs=1e-6)
+    # Whether a pass or the sample had the last word, the gap told is the true one.
+    gap = float(found.weights @ gradient - gradient.min())
+    assert gap <= f.goal(1e-5)
+
+
+@pytest.mark.parametrize("solver", [ProjectedGradient(), Mirror()])
+@pytest.mark.parametrize("lam", [0.0, 0.01])
+def test_weights_are_those_in_memory_where_no_column_fits(lam, solver):
+    f = flat_objective(lam=lam)
+    e = f.evidence
+    stream = streamed(f, memory=e.nbytes, block_rows=500)
+    assert not stream.can_hold(12)  # some twenty keep weight
+    found = solver.solve(stream)
+    here = ProjectedGradient().solve(f)
+    assert found.status.success
+    assert np.abs(found.weights - here.weights).max() < 1e-6
+    if lam > 0.0 and solver == ProjectedGradient():
+        streams = [streamed(f, memory=e.nbytes, block_rows=500) for _ in range(2)]
+        for stream, has_end in zip(streams, (False, True), strict=True):
+            found = ProjectedGradient(newton_end=has_end).solve(stream)
+            assert found.n_evaluations == stream.n_passes
+        # The end takes a Hessian and two or three passes.
+        assert 3 <= streams[1].n_passes - streams[0].n_passes <= 4
+
+
+@pytest.mark.parametrize("seed", [900, 902, 905])
+@pytest.mark.parametrize("loss", ["log_loss", "brier"])
+def test_weights_in_single_precision_are_those_of_double_precision(loss, seed):
+    """Long sums of float32 cost the sixth digit on PyTorch, and of sparse votes in memory."""
+    torch = pytest.importorskip("torch", reason="torch is not installed (make test-all)")
+    rng = np.random.default_rng(seed)
+    mask, y = rng.random((3000, 40)) < 0.37, rng.integers(0, 3, 3000)
+    votes = rng.dirichlet(np.ones(3), size=mask.shape) * np.linspace(0.2, 0.6, 40)[:, None]
+    votes[np.arange(3000), :, y] += 1 - votes.sum(axis=2)
+    if loss == "log_loss":
+        votes = rng.beta(4 * np.linspace(0.5, 1.1, 40), 2, size=mask.shape)
+    votes = votes.astype(np.float32)
+    exact = sb.fit_weights(votes.astype(np.float64), mask, y, loss=loss).weights
+    here = sb.fit_weights(votes, mask, y, loss=loss).weights
+    tensors = (torch.asarray(values) for values in (votes, mask, y))
+    there = sb.fit_weights(*tensors, loss=loss).weights.numpy()
+    stream = sb.stream_rows(votes, mask, y, every_class=loss == "brier")
+    streamed = sb.fit_weights(stream, loss=loss, memory_limit=1 << 21).weights
+    for found in (here, there):
+        assert np.abs(found - exact).max() < 3e-7
+    assert np.abs(streamed - exact).max() < 1e-6  # a pass is not made for the seventh digit
+
+
+FAMILIES = {
+    "copies": lambda base, rng: np.repeat(base[:, :1], base.shape[1], axis=1),
+    "copies to 1e-7": lambda base, rng: base[:, :1] * (1 + 1e-7 * rng.normal(size=base.shape[1])),
+    "copies and one worse": lambda base, rng: np.concatenate(
+        [np.repeat(base[:, :1], base.shape[1] - 1, axis=1), 0.5 * base[:, :1]], axis=1
+    ),
+    "two groups": lambda base, rng: base[:, np.arange(base.shape[1]) % 2 % base.shape[1]],
+    "constant": lambda base, rng: np.full(base.shape, 0.7),
+    "a constant each": lambda base, rng: np.zeros(base.shape) + np.linspace(0.3, 0.9, len(base.T)),
+    "hard": lambda base, rng: np.where(base > 0.5, 1.0, 0.0),
+    "perfect but for a row": lambda base, rng: np.where(base == base[0], 0.5, 1.0),
+    "different": lambda base, rng: base,
+}
+LIKE_ONE = ("copies", "copies to 1e-7", "constant", "perfect but for a row")
+"""Families whose members cannot be told apart, not even those alike to 1e-7, but in doubles."""
+
+
+def hostile(family, seed, loss, dtype, n_members=None):
+    """An objective of members of one family, without penalty."""
+    rng = np.random.default_rng(seed)
+    n_rows = int(rng.choice([30, 300, 1500]))
+    n_members = n_members or int(rng.choice([1, 2, 3, 10, 40]))
+    votes = FAMILIES[family](rng.beta(4, 2, (n_rows, n_members)), rng)
+    is_regression = loss.channel == "prediction"
+    target = rng.normal(size=n_rows) if is_regression else rng.integers(0, 2, n_rows)
+    if is_regression:
+        # Squares of float32 end at 1e38; half precision ends at 65504.
+        unit = 1.0 if dtype == np.float16 else float(rng.choice([1e-12, 1.0, 1e12]))
+        votes, target = unit * votes, unit * target
+    mask = rng.random(votes.shape) < 0.37 if rng.random() < 0.7 else None
+    if mask is not None:
+        mask[0] = True  # a row of weight, whatever was drawn
+        votes = np.where(mask, votes, 0.0)
+    weight = None
+    if rng.random() < 0.4:
+        weight = rng.choice([0.0, 1e-12, 1.0, 1e12], n_rows)
+        weight[0] = 1.0
+    task, classes = ("regression", None) if is_regression else ("classification", np.arange(2))
+    e = OOBEvidence(votes.astype(dtype), mask, target, task, weight, classes=classes)
+    return objective_on(e, loss, lam=0.0, floor=0.0 if is_regression else 1e-3)
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+@pytest.mark.parametrize("loss", [LogLoss(), Brier(), SquaredError()], ids=lambda loss: loss.name)
+@pytest.mark.parametrize("family", FAMILIES)
+def test_the_end_is_finite_no_worse_and_no_less_sparse(family, loss, dtype):
+    for seed, lam in itertools.product(range(4), (0.0, 0.02)):
+        f = hostile(family, seed, loss, dtype)
+        f = f.with_penalty(ConcaveQuadratic(lam * f.scale))
+        without = ProjectedGradient(newton_end=False).solve(f)
+        found = ProjectedGradient().solve(f)
+        weights = found.weights
+        assert_on_the_simplex(weights)
+        assert found.objective <= without.objective + f.rounding
+        assert found.status is without.status
+        if family in LIKE_ONE and (dtype != np.float64 or family != "copies to 1e-7"):
+            assert found.n_active <= without.n_active
+        small = weights[weights > 0]
+        assert (small > 1e-12).all(), "a zero that is not exact"
+
+
+@pytest.mark.parametrize(("rows", "prior_mass"), [(slice(None), 0.0), (slice(40), 0.02)])
+def test_a_loss_that_jumps_and_members_too_many_are_left_as_they_are(rows, prior_mass, monkeypatch):
+    monkeypatch.setattr(newton, "LARGEST_FACE", 300 if prior_mass == 0.0 else 5)
+    f = flat_objective(rows).with_prior_mass(prior_mass)
+    log = SolveLog("")
+    point = Point.at(f, f.uniform_weights(), log)
+    assert newton.newton_end(f, point, log, np.inf) is point
+    assert log.n_evaluations == 1
+
+
+class Bent:
+    """An objective whose Hessian is whatever the test says."""
+
+    def __init__(self, f, hessian):
+        self.f, self.given = f, hessian
+
+    def __getattr__(self, name):
+        return getattr(self.f, name)
+
+    def restrict(self, face):
+        return Bent(self.f.restrict(face), self.given[np.ix_(face, face)])
+
+    def hessian(self, weights):
+        return self.given
+
+
+@pytest.mark.parametrize("scale", [0.0, 1e-320, 1e-160, 1e150, 1e308, np.inf, np.nan])
+@pytest.mark.parametrize("shape", ["zero rank", "rank one", "negative", "random"])
+def test_any_hessian_leaves_a_point_that_is_no_worse(scale, shape):
+    f = hostile("different", 3, LogLoss(), np.float32, n_members=6)
+    a = np.random.default_rng(0).normal(size=(6, 6))
+    unit = {"zero rank": 0 * a, "rank one": np.outer(a[0], a[0]), "negative": -a @ a.T}
+    with np.errstate(all="ignore"):
+        hessian = scale * unit.get(shape, a + a.T)
+    start = Point.at(f, np.full(6, 1 / 6), SolveLog(""))
+    ended = newton.newton_end(Bent(f, hessian), start, SolveLog(""), np.inf)
+    assert_on_the_simplex(ended.weights)
+    assert ended.value <= start.value + f.rounding
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_copies_end_as_one_member_by_every_solver(seed):
+    for solver in (ProjectedGradient(), Mirror()):
+        found = solver.solve(hostile("copies", seed, LogLoss(), np.float32, n_members=20))
+        assert found.status.success
+        assert found.n_active == 1

@@ -1,17 +1,20 @@
-"""Streams: the same rows whatever they come from, read block by block, and the same weights."""
+"""Streams: the same rows and objective whatever they come from, read block by block."""
 
-import re
-import tracemalloc
+import itertools
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 import sparsebag as sb
-from problems import evidence
+from problems import evidence, interior_point, objective
+from problems import streamed as streamed_objective
+from processes import peak_memory
 from sparsebag.evidence.evidence import concatenate
 from sparsebag.evidence.from_predictions import from_predictions
-from sparsebag.solvers.mirror import Mirror
+from sparsebag.objective.objective import NoWeightError, Objective
 from sparsebag.sources import stream as stream_module
+from sparsebag.sources.dask import DaskRows
 from sparsebag.sources.readers import NpyFile, ZarrChunks
 from sparsebag.sources.sampling import Reservoir, draw_by_weight
 
@@ -34,10 +37,10 @@ def from_arrays(e, folder):
 
 def from_npy(e, folder):
     names = {"votes": e.votes, "mask": e.oob_mask, "y": e.target, "weight": e.sample_weight}
+    paths = {name: None if v is None else folder / f"{name}.npy" for name, v in names.items()}
     for name, values in names.items():
         if values is not None:
-            np.save(folder / f"{name}.npy", values)
-    paths = {name: None if v is None else folder / f"{name}.npy" for name, v in names.items()}
+            np.save(paths[name], values)
     how = {"task": e.task, "labels": e.classes, "sample_weight": paths["weight"]}
     return sb.stream_rows(paths["votes"], paths["mask"], paths["y"], **how)
 
@@ -48,14 +51,8 @@ def from_zarr(e, folder):
     def stored(values):
         if values is None:
             return None
-        array = zarr.create_array(
-            str(folder / f"{id(values)}.zarr"),
-            shape=values.shape,
-            chunks=(16, *values.shape[1:]),
-            dtype=values.dtype,
-        )
-        array[:] = values
-        return array
+        path, chunks = str(folder / f"{id(values)}.zarr"), (16, *values.shape[1:])
+        return zarr.create_array(path, data=values, chunks=chunks)
 
     how = {"task": e.task, "labels": e.classes, "sample_weight": stored(e.sample_weight)}
     return sb.stream_rows(stored(e.votes), stored(e.oob_mask), stored(e.target), **how)
@@ -253,12 +250,7 @@ def test_memory_stays_within_the_limit(tmp_path):
     expected = sb.fit_weights(e.votes, e.oob_mask, e.target)
     del e
     sb.fit_weights(stream, memory_limit=limit)  # what is imported is not counted
-    tracemalloc.start()
-    try:
-        found = sb.fit_weights(stream, memory_limit=limit)
-        peak = tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
+    found, peak = peak_memory(lambda: sb.fit_weights(stream, memory_limit=limit))
     assert found.weights == pytest.approx(expected.weights, abs=1e-5)
     assert peak < limit
 
@@ -307,129 +299,24 @@ def test_checkpoints_that_cannot_be_used(rows, tmp_path, monkeypatch):
     stream, path = streamed(rows), tmp_path / "solve.npz"
     sb.fit_weights(stream, checkpoint="~/solve.npz")
     assert path.exists()
-    for changed in ({"lam": 0.01}, {"floor": 0.1}):
-        with pytest.raises(ValueError, match="belongs to other evidence or other settings"):
-            sb.fit_weights(stream, checkpoint=path, **changed)
-    path.write_bytes(path.read_bytes()[:50])
-    with pytest.raises(ValueError, match="is damaged, or was not written by fit_weights"):
-        sb.fit_weights(stream, checkpoint=path)
-    with pytest.raises(ValueError, match="is a folder; pass the name of a file"):
-        sb.fit_weights(stream, checkpoint=tmp_path)
-    with pytest.raises(ValueError, match="in a folder that does not exist"):
-        sb.fit_weights(stream, checkpoint=tmp_path / "no" / "solve.npz")
-
-
-RNG = np.random.default_rng(0)
-Y = RNG.normal(size=90)
-VOTES = Y[:, None] + RNG.normal(size=(90, 5))
-MASK = RNG.random((90, 5)) < 0.7
-BLOCK = (VOTES, MASK, Y)
-
-
-stream = sb.stream_rows
-
-
-def regression(*blocks):
-    return sb.stream_rows(list(blocks), task="regression")
-
-
-MISTAKES = [
-    (
-        lambda: stream(lambda: iter([BLOCK]), labels=[0, 1], block_rows=9),
-        "pass none of them beside it, nor block_rows",
-    ),
-    (
-        lambda: stream(VOTES, MASK, Y, task="regresion"),
-        "task='regresion' is not known; use 'classification' or 'regression'.",
-    ),
-    (
-        lambda: stream(VOTES, MASK, Y, labels=2),
-        "labels must hold all classes, such as [0, 1], got 2.",
-    ),
-    (lambda: stream([BLOCK]), "labels= is needed"),
-    (
-        lambda: stream(iter([BLOCK]), task="regression"),
-        "which can be read once; pass the function that starts it.",
-    ),
-    (
-        lambda: stream(lambda: lambda: 0, task="regression"),
-        "the function gave a function, not blocks of rows",
-    ),
-    (lambda: stream(lambda: iter([]), task="regression"), "the stream gave no rows"),
-    (lambda: stream(VOTES, MASK), "y is missing"),
-    (lambda: stream(VOTES, MASK[:, 1:], Y), "oob_mask has shape (90, 4)"),
-    (lambda: stream(VOTES, MASK, np.stack([Y, Y], axis=1)), "pass one target a row"),
-    (
-        lambda: stream("missing.npy", None, Y),
-        "missing.npy does not exist; pass the path of a file that numpy.save wrote.",
-    ),
-    (lambda: stream(".", None, Y), "is a folder, and a path names a file"),
-    (
-        lambda: regression((VOTES[0], MASK[0], Y[0])),
-        "regression predictions must have shape (rows, members), got (5,)",
-    ),
-    (lambda: regression(BLOCK, (VOTES, Y)), "got 2 entries"),
-    (lambda: regression(BLOCK, VOTES), "got ndarray"),
-    (
-        lambda: regression(BLOCK, (VOTES[:, 1:], MASK[:, 1:], Y)),
-        "block 1 has 4 members but the first had 5",
-    ),
-    (
-        lambda: regression(BLOCK, (VOTES, None, Y)),
-        "either every block carries an oob_mask or none does",
-    ),
-    (lambda: regression((*BLOCK, -np.ones(90))), "block 0: sample_weight must not be negative"),
-    (
-        lambda: regression(BLOCK, (np.where(MASK, np.nan, VOTES), MASK, Y)),
-        "block 1: predictions hold NaN",
-    ),
-    (lambda: (regression(BLOCK), MASK, Y), "a stream carries its mask"),
-    (
-        lambda: (regression(BLOCK), {"solver": Mirror}),
-        "solver is the class Mirror; pass an object of it, such as Mirror().",
-    ),
-    (lambda: Mirror(max_passes="3"), "max_passes must be a whole number, at least 1, got '3'."),
-    (lambda: Mirror(max_passes=0), "max_passes must be a whole number, at least 1, got 0."),
-    (
-        lambda: (regression(BLOCK), {"memory_limit": 3}),
-        "memory_limit must be a whole number of bytes",
-    ),
-    (
-        lambda: (regression(BLOCK), {"memory_limit": 2e9 + 0.5}),
-        "memory_limit must be a whole number of bytes",
-    ),
-    (lambda: (*BLOCK, {"memory_limit": MEMORY}), "memory_limit and checkpoint are for streams"),
-    (lambda: (lambda: iter([BLOCK]),), "pass sparsebag.stream_rows(...)"),
-    (
-        lambda: (stream(VOTES, MASK, Y > 0), {"loss": "squared_error"}),
-        "sparsebag.stream_rows(..., task='regression')",
-    ),
-    (
-        lambda: (stream(VOTES, MASK, Y > 0),),
-        "for regression pass sparsebag.stream_rows(..., task='regression')",
-    ),
-]
-
-
-@pytest.mark.parametrize(("make", "said"), MISTAKES, ids=[said[:40] for _, said in MISTAKES])
-def test_one_sentence(make, said):
-    def call():
-        given = make()
-        given = given if isinstance(given, tuple) else (given,)
-        how = given[-1] if isinstance(given[-1], dict) else {}
-        sb.fit_weights(*given[: len(given) - bool(how)], **how)
-
-    with pytest.raises((ValueError, TypeError, FileNotFoundError), match=re.escape(said)):
-        call()
+    cut = tmp_path / "cut.npz"
+    cut.write_bytes(path.read_bytes()[:50])
+    for place, changed, said in (
+        (path, {"lam": 0.01}, "belongs to other evidence or other settings"),
+        (path, {"floor": 0.1}, "belongs to other evidence or other settings"),
+        (cut, {}, "is damaged, or was not written by fit_weights"),
+        (tmp_path, {}, "is a folder; pass the name of a file"),
+        (tmp_path / "no" / "solve.npz", {}, "in a folder that does not exist"),
+    ):
+        with pytest.raises(ValueError, match=said):
+            sb.fit_weights(stream, checkpoint=place, **changed)
 
 
 def test_rows_that_change_between_passes():
-    n_calls = [0]
+    e, n_calls = evidence("squared_error"), itertools.count()
 
     def shrinking():
-        n_calls[0] += 1
-        n_rows = 90 if n_calls[0] < 3 else 80
-        yield VOTES[:n_rows], MASK[:n_rows], Y[:n_rows]
+        yield from parts_of(e.take(slice(90 if next(n_calls) < 2 else 80)), 90)
 
     stream = sb.stream_rows(shrinking, task="regression")
     with pytest.raises(ValueError, match="has 80 rows and had 90 before; every pass must give the"):
@@ -450,3 +337,107 @@ def test_a_parquet_file_that_cannot_be_read(tmp_path):
         pq.write_table(pa.table(columns), path)
         with pytest.raises(ValueError, match=said):
             sb.fit_weights(sb.stream_rows(path))
+
+
+LITTLE = 1000
+"""Memory without room for any column."""
+
+
+def on_dask(f, size=64):
+    dask = pytest.importorskip("dask", reason="needs the dask extra")
+    e = replace(f.evidence, prior=None)
+    parts = [e.take(slice(i, i + size)) for i in range(0, e.n_rows, size)]
+    tasks = [dask.delayed(part, traverse=False) for part in parts]
+    with dask.config.set(scheduler="sync"):
+        rows = DaskRows(tasks, e.n_members, e.task, e.classes, has_mask=e.oob_mask is not None)
+        return Objective(rows, f.loss, f.penalty, floor=f.floor, prior_mass=f.prior_mass)
+
+
+WAYS = {
+    "stream": lambda f: streamed_objective(f, block_rows=50),
+    "little memory": lambda f: streamed_objective(f, block_rows=50, memory=LITTLE),
+    "generator": lambda f: streamed_objective(f, generated=True),
+    "dask": on_dask,
+}
+
+
+def pair(way, loss="log_loss", **how):
+    n_classes = 2 if loss == "brier" else 3
+    f = objective(loss, n_rows=230, n_members=9, n_classes=n_classes, **how)
+    return f, WAYS[way](f)
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("loss", ["log_loss", "squared_error", "brier"])
+@pytest.mark.parametrize(
+    "how",
+    [{}, {"weighted": True}, {"holdout": True}, {"weighted": True, "dtype": np.float32}],
+    ids=str,
+)
+def test_every_quantity_is_the_same(way, loss, how):
+    here, there = pair(way, loss, **how)
+    w, v = interior_point(9), interior_point(9, 1)
+    close = 1e-12 if "dtype" not in how else 1e-6
+    value, gradient = here.value_and_gradient(w)
+    for _ in range(2):  # what is known of rows is found in the first pass and kept
+        ours = there.value_and_gradient(w)
+        assert ours[0] == pytest.approx(value, rel=close)
+        assert ours[1] == pytest.approx(gradient, abs=10 * close)
+    assert there.hessian(w) == pytest.approx(here.hessian(w), abs=1e3 * close)
+    product = here.hessian_product(w, v)
+    assert there.hessian_product(w, v) == pytest.approx(product, abs=1e3 * close)
+    assert np.array_equal(there.rows_won(), here.rows_won())
+    for name in ("scale", "rounding", "n_rows", "n_members", "total_weight", "nbytes_per_pass"):
+        assert getattr(there, name) == pytest.approx(getattr(here, name)), name
+    for name in ("provides", "is_convex", "is_well_posed", "has_mask"):
+        assert getattr(there, name) == getattr(here, name), name
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("weighted", [False, True])
+def test_samples_are_rows_of_the_whole(way, weighted):
+    here, there = pair(way, weighted=weighted)
+    w = interior_point(9)
+    if way != "little memory":
+        assert there.row_sample(10**6, 0).value(w) == pytest.approx(here.value(w), rel=1e-12)
+        sample = there.row_sample(150, 3)
+        assert sample.n_rows == 150
+        assert sample.value(w) == pytest.approx(here.value(w), rel=0.3)
+        if way != "generator":
+            assert sample.value(w) == pytest.approx(here.row_sample(150, 3).value(w), rel=1e-12)
+    face = there.restrict(np.array([3, 7, 8])).row_sample(20, 0)
+    assert (face.n_members, face.n_rows <= 20) == (3, True)
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("weighted", [False, True])
+def test_rows_no_member_has_out_of_bag(way, weighted):
+    f = objective(n_rows=230, n_members=6, weighted=weighted)
+    mask = f.evidence.oob_mask.copy()
+    mask[40:170] = False  # whole blocks, and parts of two
+    e = replace(f.evidence, oob_mask=mask, votes=f.evidence.votes * mask, prior=None)
+    here = Objective(e, f.loss, f.penalty, floor=f.floor, prior_mass=f.prior_mass)
+    raw = Objective(e, f.loss, f.penalty, floor=f.floor, prior_mass=f.prior_mass)
+    raw._rows.block = e  # weights as the user gave them
+    there = WAYS[way](raw)
+    w = interior_point(6)
+    for _ in range(2):
+        assert there.value(w) == pytest.approx(here.value(w), rel=1e-12)
+    assert there.survey.n_covered == int(mask.any(axis=1).sum())
+    with pytest.warns(UserWarning, match="rows are out of bag for no member and are left out"):
+        there.warn_of_rows()
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_nothing_to_judge_by(way):
+    f = objective(n_rows=120, n_members=6)
+    e = replace(f.evidence, prior=None, sample_weight=None)
+    none = replace(e, oob_mask=np.zeros_like(e.oob_mask), votes=np.zeros_like(e.votes))
+    for rows, said in (
+        (none, "no row is out of bag for any member"),
+        (replace(e, sample_weight=np.where(e.covered(), 0.0, 1.0)), "sample_weight zero"),
+        (replace(e, votes=np.zeros_like(e.votes)), "true class probability zero"),
+    ):
+        f._rows.block = rows
+        with pytest.raises((ValueError, NoWeightError), match=said):
+            WAYS[way](f).value(interior_point(6))
