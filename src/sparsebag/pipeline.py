@@ -17,6 +17,7 @@ from sparsebag.deploy.rows import as_numbers
 from sparsebag.evidence.collect import (
     GivenRows,
     collect_evidence,
+    evenly_out_of_bag,
     read_training_rows,
     row_weights,
 )
@@ -45,6 +46,8 @@ SURELY_SMALLER = 0.02
 """Share of the nodes below which a file cannot be larger than the whole ensemble's."""
 BEYOND_NOISE = 2.0
 """Standard errors by which weights must beat the ensemble's own where they save nothing."""
+SURE = 0.95
+"""Confidence of the choice where one class is rarely out of bag."""
 
 
 @dataclass(frozen=True)
@@ -372,7 +375,10 @@ def _weigh(
         target = np.asarray(evidence.target)
         held_out = evidence.oob_mask is None
         weight = row_weights(pool, target, evidence.sample_weight, held_out=held_out)
-        evidence = replace(evidence, sample_weight=weight)
+        every = replace(evidence, sample_weight=weight)
+        evidence = evenly_out_of_bag(every)
+        if evidence is not every:  # few rows judge: a size must do well beyond their noise
+            settings = replace(settings, confidence=settings.confidence or SURE)
         nodes = np.array([_nodes(member) for member in pool.members])
         if settings.budget.max_nodes is not None and not nodes.any():
             raise ValueError(

@@ -398,6 +398,51 @@ def row_weights(
     return np.asarray(weight / weight.mean())
 
 
+def evenly_out_of_bag(evidence: OOBEvidence) -> OOBEvidence:
+    """Evidence in which every class is as often out of bag.
+
+    Members are judged by the rows that they have out of bag. Bags that are drawn by class weight
+    hold most of a rare class: members would be judged by the other classes alone. As many of
+    these classes' votes, picked at random, are left out.
+
+    Parameters
+    ----------
+    evidence : OOBEvidence
+
+    Returns
+    -------
+    OOBEvidence
+
+    Examples
+    --------
+    >>> mask = np.array([[True] * 8] * 600 + [[True, False] * 4] * 400)
+    >>> target = np.repeat([0, 1], [600, 400])
+    >>> known = {"classes": np.arange(2), "task": "classification"}
+    >>> even = evenly_out_of_bag(OOBEvidence(np.ones(mask.shape), mask, target, **known))
+    >>> bool(0.45 < even.oob_mask[:600].mean() < 0.55), even.oob_mask[600:].mean()
+    (True, np.float64(0.5))
+    """
+    if evidence.classes is None or evidence.oob_mask is None:
+        return evidence
+    mask = np.array(evidence.oob_mask, dtype=bool)
+    present, at, rows = np.unique(evidence.target, return_inverse=True, return_counts=True)
+    share = np.bincount(at, mask.mean(axis=1)) / rows
+    rare, n_members = int(np.argmin(share)), mask.shape[1]
+    slack = max(LEAST_CHANGE, ERRORS / np.sqrt(rows.min() * n_members))
+    if share[rare] >= (1.0 - slack) * share.max():
+        return evidence
+    if share[rare] * n_members < 2.0:  # no two of them hear a row, on average
+        raise ValueError(
+            f"rows of class {evidence.classes[int(present[rare])]} are in nearly every bag, as "
+            "class weights draw them, so that nothing judges members as they are by them; leave "
+            "refine at 'auto', or pass held-out rows with evidence='holdout'."
+        )
+    rng, kept = np.random.default_rng(0), share[rare] / share[at]
+    for column in mask.T:
+        column &= rng.random(len(at)) < kept
+    return replace(evidence, oob_mask=mask, is_zeroed=False)
+
+
 def _seen_shares(
     pool: MemberPool, target: np.ndarray, given: np.ndarray, held_out: bool
 ) -> np.ndarray:
