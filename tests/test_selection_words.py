@@ -76,6 +76,37 @@ def test_of_members_that_are_no_trees():
     assert "0 bytes" not in text
 
 
+@pytest.mark.parametrize("how", [{}, {"refine": None}], ids=str)
+def test_weights_are_told_of(how):
+    forest = RandomForestClassifier(30, max_depth=4, class_weight="balanced", random_state=0)
+    small = sb.compress(forest.fit(*CANCER), *CANCER, **how)
+    line = fits_a_screen(str(small.selection_))[4]
+    assert line.startswith("quality  class-weighted Brier score ")
+    assert line.endswith("%)")
+    weight = np.where(CANCER[1] == 1, 5.0, 1.0)
+    forest = RandomForestClassifier(30, random_state=0).fit(*CANCER, sample_weight=weight)
+    small = sb.compress(forest, *CANCER, sample_weight=weight, **how)
+    assert small.path_.score == "weighted Brier score"
+
+
+@pytest.mark.parametrize("how", [{}, {"rehearsal": 2}, {"refine": None}], ids=str)
+@pytest.mark.parametrize("budget", [{"max_nodes": 0.2}, {"max_nodes": 0.00312}, {}])
+def test_no_size_is_shown_twice(problem, how, budget):
+    if how == {"refine": None} and budget == {"max_nodes": 0.00312}:
+        pytest.skip("no whole tree is that small")
+    lines = str(sb.compress(*problem, **how, **budget).path_).splitlines()
+    sizes = [line.split()[0] for line in lines]
+    assert len(set(sizes)) == len(sizes), lines
+
+
+@pytest.mark.parametrize("how", [{"tolerance": 0.01}, {"confidence": 0.95}], ids=str)
+def test_what_nothing_judges_cannot_be_promised(problem, how):
+    said = f"{next(iter(how))}=.* needs a rehearsal, .* leave rehearsal at 'auto', or name a budget"
+    with pytest.raises(ValueError, match=said):
+        sb.compress(*problem, rehearsal=False, **how)
+    sb.compress(*problem, rehearsal=False, refine=None, **how)  # out-of-bag rows judge
+
+
 @pytest.mark.parametrize("how", [{}, {"max_nodes": 0.05}, {"refine": None}], ids=str)
 def test_the_path_is_a_table_and_a_picture(problem, how):
     small = sb.compress(*problem, **how)

@@ -25,7 +25,7 @@ from sparsebag.evidence.evidence import OOBEvidence, warn_uncovered
 from sparsebag.evidence.members import MemberPool
 from sparsebag.fit_weights import solve_weights
 from sparsebag.judge.choose import SHARES, Judged, choose_size, judge_rehearsal
-from sparsebag.judge.curve import RiskCurve
+from sparsebag.judge.curve import SAME_SIZE, RiskCurve
 from sparsebag.judge.out_of_bag import calibrate_members, judge_members
 from sparsebag.judge.rehearsal import TrainingRows, rehearse
 from sparsebag.judge.selection import SKLEARN_NODE, Selection, Size
@@ -155,7 +155,7 @@ def _teach(
     judged = None
     if settings.rehearsal is not False:
         # The same sizes whatever the budget, so that all budgets are judged by one curve.
-        is_smaller = limit.share < SHARES[-1]
+        is_smaller = limit.share < (1.0 - SAME_SIZE) * SHARES[-1]
         made = rehearse(
             pool,
             rows,
@@ -168,6 +168,7 @@ def _teach(
             progress=progress,
         )
         judged = judge_rehearsal(made, settings.calibration, settings.floor, len(pool.members))
+        judged = replace(judged, curve=_said_weighted(judged.curve, rows.weight, given))
     share = _choose(judged, limit, settings)
     if judged is not None and share == 1.0:
         return _whole(pool, settings, judged, given.verified_by)
@@ -372,7 +373,7 @@ def _weigh(
             raise ValueError("there is one member only; there is nothing to choose from.")
         warn_uncovered(evidence)
         progress.say("fitting and judging weights at every size")
-        target = np.asarray(evidence.target)
+        target, as_given = np.asarray(evidence.target), evidence
         held_out = evidence.oob_mask is None
         weight = row_weights(pool, target, evidence.sample_weight, held_out=held_out)
         every = replace(evidence, sample_weight=weight)
@@ -391,6 +392,7 @@ def _weigh(
         )
         curve = path.curve
         position = _choose_members(pool, path.weights, curve, settings)
+        curve = _said_weighted(curve, weight, as_given)
         weights = path.weights[position]
         done = "equal votes" if equal else "simplex weights"
         if pool.wrapping is not None and pool.wrapping.fitted().targets:
@@ -420,6 +422,16 @@ def _weigh(
         verified_by=evidence.verified_by,
         local=local,
     )
+
+
+def _said_weighted(
+    curve: RiskCurve, weight: np.ndarray, given: GivenRows | OOBEvidence
+) -> RiskCurve:
+    """A report's scores are not weighted, and these may be."""
+    if np.ptp(weight) == 0.0:
+        return curve
+    kind = "class-weighted" if given.sample_weight is None else "weighted"
+    return replace(curve, score=f"{kind} {curve.score}")
 
 
 def _are_alike(pool: MemberPool) -> bool:
@@ -568,7 +580,8 @@ def _finished(
         comparisons=_comparisons(kept),
     )
     noun = "trees" if all(member.is_tree for member in pool.members) else "members"
-    selection = Selection(before, after, curve, position, settings.tolerance, done, noun)
+    is_part = pool.wrapping is not None
+    selection = Selection(before, after, curve, position, settings.tolerance, done, noun, is_part)
     return Compressed(kept, weights, compiled, selection, calibration, **how)
 
 
