@@ -160,6 +160,32 @@ def test_functions_of_the_user_must_be_trusted(tmp_path):
         sb.save(pipe, tmp_path / "m.sbag")
 
 
+def test_sizes_are_those_of_the_ensemble():
+    pipe = make_pipeline(head(), forest()).fit(X, Y)
+    small = sb.compress(pipe, X, Y)
+    lines = str(small[-1].selection_).splitlines()
+    assert lines[2].startswith("file ")
+    assert lines[2].endswith(", the ensemble alone")
+    alone = sb.compress(pipe[-1], pipe[:-1].transform(X), Y)
+    assert "alone" not in str(alone.selection_)
+
+
+@pytest.mark.parametrize("name", ["`Pipeline`", "`FrozenEstimator`"])
+def test_what_was_read_from_a_file(name, tmp_path):
+    one = made(KINDS[name])
+    for path, model in (("whole", one.small), ("part", getattr(one.small, "estimator", None))):
+        if model is None:
+            continue
+        sb.save(model, tmp_path / path)
+        again, rows = sb.load(tmp_path / path), one.test[0]
+        with pytest.raises(TypeError, match="a file does not hold the full ensemble.*before sav"):
+            sb.report_on(again, *one.test)
+        assert_allclose(sb.to_onnx(again, rows).predict(rows), again.predict_proba(rows), atol=1e-3)
+        assert_allclose(
+            sb.to_sklearn(again).predict_proba(rows), again.predict_proba(rows), atol=1e-9
+        )
+
+
 def test_scikit_learns_tools_and_set_output():
     with sklearn.config_context(transform_output="pandas"):
         columns = head().set_params(onehotencoder__sparse_output=False)
