@@ -113,5 +113,5 @@ def test_a_class_in_nearly_every_bag_is_told_of(rare):
     forest.fit(X[keep], y[keep])
     if not in_every_bag(forest, y[keep]):
         pytest.skip("this scikit-learn does not draw bags by class weight")
-    with pytest.warns(sb.UncoveredRowsWarning), pytest.raises(ValueError, match="refine at 'auto'"):
+    with pytest.raises(ValueError, match="leave refine at 'auto'"):
         sb.compress(forest, X[keep], y[keep], refine=None)

@@ -388,7 +388,8 @@ def test_every_setting_of_the_penalised_way_reaches_the_estimator(name, value, f
 
 @pytest.mark.parametrize(("name", "value"), each(SELECTED))
 def test_every_setting_of_the_selection_reaches_the_estimator(name, value, forest, selected):
-    small = compress(forest, *CANCER, **{"tolerance": 0.2, name: value})
+    tolerance = {} if value is False else {"tolerance": 0.2}
+    small = compress(forest, *CANCER, **{**tolerance, name: value})
     assert small.get_params()[name] == value
     same = np.array_equal(small.predict_proba(CANCER[0]), selected)
     assert same == (name in ("n_jobs", "solver"))

@@ -9,14 +9,14 @@ import pytest
 import sklearn
 import skops.io
 from numpy.testing import assert_allclose, assert_array_equal
-from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.base import BaseEstimator, TransformerMixin, clone
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.compose import TransformedTargetRegressor
 from sklearn.ensemble import BaggingRegressor
 from sklearn.exceptions import NotFittedError
 from sklearn.inspection import partial_dependence, permutation_importance
-from sklearn.linear_model import Ridge
 from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.neighbors import KNeighborsRegressor
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, StandardScaler
 from typer.testing import CliRunner
@@ -68,12 +68,19 @@ def test_a_transformed_target_is_judged_in_its_own_units():
 
 
 @pytest.mark.filterwarnings("ignore:nothing shows whether X, y")
-def test_members_that_are_no_trees_are_judged_on_the_transformed_scale():
-    X, y = diabetes()
-    bag = BaggingRegressor(Ridge(), n_estimators=20, random_state=0)
-    target = TransformedTargetRegressor(bag, func=np.log, inverse_func=np.exp).fit(X, y)
-    small = sb.compress(target, X, y)
-    assert "judged on the transformed scale" in str(small.regressor_.selection_)
+@pytest.mark.parametrize(("func", "inverse"), [(np.log, np.exp), (np.sqrt, np.square)])
+def test_members_that_are_no_trees_are_judged_in_its_units_too(func, inverse):
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1.0, 1.0, (3000, 4))
+    y = np.exp(2.0 + 1.5 * X[:, 0] + X[:, 1] * X[:, 2] + 0.4 * rng.normal(size=3000))
+    bag = BaggingRegressor(KNeighborsRegressor(3), 20, max_samples=0.3, random_state=0)
+    target = TransformedTargetRegressor(bag, func=func, inverse_func=inverse)
+    target.fit(X[:1000], y[:1000])
+    small = sb.compress(target, X[:1000], y[:1000], max_estimators=5)
+    error = np.mean((small.predict(X[1000:]) - y[1000:]) ** 2)
+    assert 0.6 * error < small.regressor_.selection_.expected_risk < 1.6 * error
+    ratio = error / np.mean((target.predict(X[1000:]) - y[1000:]) ** 2)
+    assert abs(small.regressor_.selection_.ratio - ratio) < 0.1
 
 
 @pytest.mark.parametrize(
@@ -116,6 +123,17 @@ def test_the_forests_of_folds_can_be_judged_by_held_out_rows():
     small = sb.compress(model, X[900:], y[900:], evidence="holdout")
     assert small.selection_.before.members == 60
     assert small.score(X[900:], y[900:]) > 0.9
+
+
+def test_a_clone_of_folds_is_one_forest():
+    X, y = rare()
+    small = sb.compress(
+        CalibratedClassifierCV(forest(20), cv=3).fit(X[:900], y[:900]), X[:900], y[:900]
+    )
+    again = clone(small).fit(X[:700], y[:700])
+    assert again.selection_.before.members == 20
+    assert again.score(X[900:], y[900:]) > 0.9
+    assert np.min(cross_val_score(small, X, y, cv=2)) > 0.85
 
 
 def test_resampling_belongs_to_training():
@@ -178,7 +196,7 @@ def test_what_was_read_from_a_file(name, tmp_path):
             continue
         sb.save(model, tmp_path / path)
         again, rows = sb.load(tmp_path / path), one.test[0]
-        with pytest.raises(TypeError, match="a file does not hold the full ensemble.*before sav"):
+        with pytest.raises(TypeError, match=r"a file does not hold the full ensemble.*before sav"):
             sb.report_on(again, *one.test)
         assert_allclose(sb.to_onnx(again, rows).predict(rows), again.predict_proba(rows), atol=1e-3)
         assert_allclose(

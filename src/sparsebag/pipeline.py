@@ -371,16 +371,17 @@ def _weigh(
     else:
         if evidence.n_members < 2:
             raise ValueError("there is one member only; there is nothing to choose from.")
-        warn_uncovered(evidence)
         progress.say("fitting and judging weights at every size")
         target, as_given = np.asarray(evidence.target), evidence
         held_out = evidence.oob_mask is None
+        nodes = np.array([_nodes(member) for member in pool.members])
         weight = row_weights(pool, target, evidence.sample_weight, held_out=held_out)
-        every = replace(evidence, sample_weight=weight)
+        in_units = weight * _squared_units(pool, evidence)
+        every = replace(evidence, sample_weight=in_units)
         evidence = evenly_out_of_bag(every)
+        warn_uncovered(replace(every, sample_weight=as_given.sample_weight))
         if evidence is not every:  # few rows judge: a size must do well beyond their noise
             settings = replace(settings, confidence=settings.confidence or SURE)
-        nodes = np.array([_nodes(member) for member in pool.members])
         if settings.budget.max_nodes is not None and not nodes.any():
             raise ValueError(
                 "max_nodes counts the nodes of trees, and these members have none; use "
@@ -390,13 +391,11 @@ def _weigh(
         path = judge_members(
             evidence, settings.floor, pool.own_weights, nodes, most=most, equal=equal
         )
-        curve = path.curve
+        curve = replace(path.curve, whole_risk=path.curve.whole_risk * float(in_units.mean()))
         position = _choose_members(pool, path.weights, curve, settings)
         curve = _said_weighted(curve, weight, as_given)
         weights = path.weights[position]
         done = "equal votes" if equal else "simplex weights"
-        if pool.wrapping is not None and pool.wrapping.fitted().targets:
-            done += "; judged on the transformed scale"
     progress.say("calibrating")
     calibration = calibrate_members(settings.calibration, evidence, weights, settings.floor)
     if curve is not None and calibration is not None:  # judged without it, and deployed with it
@@ -422,6 +421,17 @@ def _weigh(
         verified_by=evidence.verified_by,
         local=local,
     )
+
+
+def _squared_units(pool: MemberPool, evidence: OOBEvidence) -> np.ndarray:
+    """Of each row, a squared error in the user's units over that of the vote as it is."""
+    target = np.asarray(evidence.target)
+    if pool.wrapping is None or pool.classes is not None:
+        return np.ones(len(target))
+    mask: Any = np.ones_like(evidence.votes) if evidence.oob_mask is None else evidence.oob_mask
+    heard = mask.sum(axis=1)
+    vote = np.where(heard > 0, evidence.votes.sum(axis=1) / np.maximum(heard, 1), target)
+    return np.asarray(pool.wrapping.fitted().slope(target, vote) ** 2)
 
 
 def _said_weighted(

@@ -32,6 +32,8 @@ SPREAD_OF_TARGETS_KEPT = 1e-3
 """Votes must resolve the targets' standard deviation this finely, or they are kept in float64."""
 MOST_CLASS_VOTES = 64 << 20
 """Bytes of class votes that are kept rather than predicted again, for members that are no trees."""
+FEWEST_ROWS = 30
+"""Of a class that two members have out of bag: fewer say nothing for sure."""
 LEAST_CHANGE, ERRORS = 0.05, 4.0
 """Balanced classes change a class's share by more; and so many standard errors of bootstraps."""
 
@@ -427,15 +429,16 @@ def evenly_out_of_bag(evidence: OOBEvidence) -> OOBEvidence:
     mask = np.array(evidence.oob_mask, dtype=bool)
     present, at, rows = np.unique(evidence.target, return_inverse=True, return_counts=True)
     share = np.bincount(at, mask.mean(axis=1)) / rows
-    rare, n_members = int(np.argmin(share)), mask.shape[1]
-    slack = max(LEAST_CHANGE, ERRORS / np.sqrt(rows.min() * n_members))
+    rare = int(np.argmin(share))
+    slack = max(LEAST_CHANGE, ERRORS / np.sqrt(rows.min() * mask.shape[1]))
     if share[rare] >= (1.0 - slack) * share.max():
         return evidence
-    if share[rare] * n_members < 2.0:  # no two of them hear a row, on average
+    if np.count_nonzero(mask[at == rare].sum(axis=1) >= 2) < FEWEST_ROWS:
         raise ValueError(
-            f"rows of class {evidence.classes[int(present[rare])]} are in nearly every bag, as "
-            "class weights draw them, so that nothing judges members as they are by them; leave "
-            "refine at 'auto', or pass held-out rows with evidence='holdout'."
+            f"rows of class {evidence.classes[int(present[rare])]} are in nearly every bag, and "
+            "members as they are are judged by rows out of it. Pass rows it has never seen: "
+            "sparsebag.compress(model, X_new, y_new, evidence='holdout'); or, of trees, leave "
+            "refine at 'auto'."
         )
     rng, kept = np.random.default_rng(0), share[rare] / share[at]
     for column in mask.T:

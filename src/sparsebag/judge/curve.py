@@ -10,7 +10,7 @@ from sklearn.isotonic import isotonic_regression
 
 FEWEST_ROWS = 30
 """Fewer rows say nothing for sure, whatever they agree on."""
-SAME_SIZE = 0.02
+SAME_SIZE = 0.01
 """Relative difference of shares that are one size: a budget counts whole nodes."""
 NO_RATIO = 1e6
 """Of a loss to none: beyond every tolerance, and finite, so that neighbours can be averaged."""
