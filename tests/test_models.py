@@ -10,12 +10,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from numpy.testing import assert_array_equal
+from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.base import clone, is_classifier
 from sklearn.datasets import load_iris
 
 import sparsebag as sb
 from models import KINDS, RF, XGB, made, of, says, table
+from sparsebag.evidence.from_ensemble import read_ensemble
 
 PAGE = Path(__file__).parents[1] / "docs" / "models.md"
 
@@ -151,6 +152,20 @@ def test_a_clone_is_fitted_and_compressed_anew(name):
     assert type(again) is type(one.small)
     same = again.predict(one.test[0]) == one.small.predict(one.test[0])
     assert np.mean(same) > 0.85
+
+
+@pytest.mark.parametrize("name", ['`LGBMClassifier("rf")`', "`treelite.Model`"])
+def test_splits_between_missing_values_and_all_others(name):
+    X, y = KINDS[name].data()
+    X = np.array(X, dtype=float)
+    X[np.random.default_rng(0).random(X.shape) < 0.2] = np.nan
+    model = KINDS[name].make().fit(X[:400], y[:400])
+    given, model = getattr(model, "given", model), getattr(model, "forest", model)
+    pool = read_ensemble(given)
+    vote = np.mean([m.predict_proba(X, len(pool.classes)) for m in pool.members], axis=0)
+    if name == "`treelite.Model`":  # the mean of LightGBM's scores is not that of its shares
+        assert_allclose(vote, model.predict_proba(X), atol=1e-6)
+    assert np.mean(vote.argmax(axis=1) == model.predict(X)) > 0.95
 
 
 def test_columns_as_lightgbm_names_them():
