@@ -101,7 +101,7 @@ def test_no_size_is_shown_twice(problem, how, budget):
 
 @pytest.mark.parametrize("how", [{"tolerance": 0.01}, {"confidence": 0.95}], ids=str)
 def test_what_nothing_judges_cannot_be_promised(problem, how):
-    said = f"{next(iter(how))}=.* needs a rehearsal, .* leave rehearsal at 'auto', or name a budget"
+    said = f"{next(iter(how))}= .*need a rehearsal, .* leave rehearsal at 'auto', or name a budget"
     with pytest.raises(ValueError, match=said):
         sb.compress(*problem, rehearsal=False, **how)
     sb.compress(*problem, rehearsal=False, refine=None, **how)  # out-of-bag rows judge

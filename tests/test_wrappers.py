@@ -125,6 +125,25 @@ def test_the_forests_of_folds_can_be_judged_by_held_out_rows():
     assert small.score(X[900:], y[900:]) > 0.9
 
 
+def test_rows_the_folds_were_not_fitted_on_are_told():
+    X, y = rare()
+    model = CalibratedClassifierCV(forest(20), cv=3).fit(X[:900], y[:900])
+    for n in (600, 3):
+        with pytest.raises(ValueError, match="these are not the rows it was fitted on. Pass rows"):
+            sb.compress(model, X[:n], y[:n])
+
+
+def test_missing_targets_are_told():
+    X, y = diabetes()
+    target = TransformedTargetRegressor(regressor(), func=np.log, inverse_func=np.exp).fit(X, y)
+    with pytest.raises(ValueError, match="y holds NaN or infinity; drop those rows"):
+        sb.compress(target, X, np.where(np.arange(len(y)) == 0, np.nan, y))
+    table_X, table_y = table()
+    pipe = make_pipeline(head(), forest()).fit(table_X, table_y)
+    with pytest.raises(ValueError, match="y holds NaN or infinity; drop those rows"):
+        sb.compress(pipe, table_X, [None, *table_y[1:]])
+
+
 def test_a_clone_of_folds_is_one_forest():
     X, y = rare()
     small = sb.compress(

@@ -138,26 +138,8 @@ def compress(
     >>> small.predict_proba(X).shape
     (569, 2)
     """
-    options: dict[str, Any] = dict(
-        lam=lam,
-        max_estimators=max_estimators,
-        max_nodes=max_nodes,
-        max_bytes=max_bytes,
-        tolerance=tolerance,
-        confidence=confidence,
-        loss=loss,
-        solver=solver,
-        floor=floor,
-        prior_mass=prior_mass,
-        calibration=calibration,
-        refine=refine,
-        rehearsal=rehearsal,
-        local=local,
-        preset=preset,
-        evidence=evidence,
-        n_jobs=n_jobs,
-        verbose=verbose,
-    )
+    own = locals()  # under the names that the estimators give them
+    options = {n: own[n] for n in SparseBaggingClassifier().get_params() if n in own}
     given = with_bags(ensemble, estimators_samples, estimators_features)
 
     def compressed(part: Part, around: Wrapping) -> Any:
