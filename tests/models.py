@@ -19,7 +19,12 @@ from sklearn.experimental import enable_halving_search_cv  # noqa: F401
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.frozen import FrozenEstimator
 from sklearn.impute import SimpleImputer
-from sklearn.model_selection import GridSearchCV, HalvingGridSearchCV, RandomizedSearchCV
+from sklearn.model_selection import (
+    GridSearchCV,
+    HalvingGridSearchCV,
+    RandomizedSearchCV,
+    train_test_split,
+)
 from sklearn.multiclass import OneVsRestClassifier
 from sklearn.multioutput import MultiOutputClassifier, MultiOutputRegressor
 from sklearn.pipeline import make_pipeline
@@ -174,7 +179,7 @@ KINDS = {
         lambda: TransformedTargetRegressor(regressor(), func=np.log, inverse_func=np.exp), diabetes
     ),
     "`CalibratedClassifierCV`": Kind(lambda: CalibratedClassifierCV(forest(), cv=3), cancer),
-    "`FrozenEstimator`": Kind(lambda: FrozenEstimator(forest().fit(*_train(cancer))), cancer),
+    "`FrozenEstimator`": Kind(lambda: FrozenEstimator(forest()), cancer),
     "`MultiOutputRegressor`": Kind(lambda: MultiOutputRegressor(regressor()), two_numbers),
     "`MultiOutputClassifier`": Kind(lambda: MultiOutputClassifier(forest()), two_classes),
     "multi-output `RandomForestRegressor`": Kind(regressor, two_numbers),
@@ -192,7 +197,9 @@ KINDS = {
         of("imblearn.ensemble", "BalancedBaggingClassifier", n_estimators=40, random_state=0), rare
     ),
     "`EasyEnsembleClassifier`": Kind(
-        of("imblearn.ensemble", "EasyEnsembleClassifier", n_estimators=6, random_state=0), rare
+        of("imblearn.ensemble", "EasyEnsembleClassifier", n_estimators=6, random_state=0),
+        rare,
+        True,
     ),
     "`RandomForestQuantileRegressor`": Kind(
         of("quantile_forest", "RandomForestQuantileRegressor", n_estimators=40, random_state=0),
@@ -206,11 +213,6 @@ KINDS = {
 }
 
 
-def _train(data: Callable[[], Any]) -> Any:
-    X, _, y, _ = halves(data(), test_size=0.5)
-    return X, y
-
-
 @dataclass(frozen=True)
 class Made:
     """A model, what was given to `compress`, what came of it, and rows that none of it has seen."""
@@ -218,15 +220,17 @@ class Made:
     model: Any
     given: Any
     small: Any
+    train: Any
     rows: Any
     test: Any
 
 
-def made(kind: Kind) -> Made:
+def made(kind: Kind, split: int = 0) -> Made:
     """Fit and compress."""
-    X, X_rest, y, y_rest = halves(kind.data(), test_size=0.5)
+    X, X_rest, y, y_rest = train_test_split(*kind.data(), random_state=split, test_size=0.5)
     X_new, X_test, y_new, y_test = halves((X_rest, y_rest), test_size=0.5)
-    model = kind.make().fit(X, y)
+    model = kind.make()
+    (model.estimator if isinstance(model, FrozenEstimator) else model).fit(X, y)
     given = getattr(model, "given", model)
     model = getattr(model, "forest", model)
     rows = (X_new, y_new) if kind.holdout else (X, y)
@@ -234,7 +238,7 @@ def made(kind: Kind) -> Made:
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "the small model predicts the mean")
         small = sb.compress(given, *rows, **how)
-    return Made(model, given, small, rows, (X_test, y_test))
+    return Made(model, given, small, (X, y), rows, (X_test, y_test))
 
 
 def says(model: Any, X: Any) -> Any:

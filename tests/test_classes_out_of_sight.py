@@ -90,3 +90,28 @@ def test_a_class_that_is_in_every_bag(rare):
     small = sb.compress(forest, X, y)
     found, before = (np.count_nonzero(m.predict(X_test)) for m in (small, forest))
     assert found >= 0.8 * before > 0
+
+
+def test_members_as_they_are_find_each_class_as_often():
+    """Bags drawn by class weight leave out one row in nine of the rare class, half of the other."""
+    X, y = make_classification(
+        9000, 12, n_informative=6, weights=[0.85], flip_y=0.1, class_sep=0.6, random_state=1
+    )
+    forest = RandomForestClassifier(100, max_depth=6, class_weight="balanced", random_state=0)
+    forest.fit(X[:4000], y[:4000])
+    small = sb.compress(forest, X[:4000], y[:4000], refine=None)
+    before, after = (
+        recall_score(y[4000:], model.predict(X[4000:]), average=None) for model in (forest, small)
+    )
+    assert np.abs(after - before).max() <= 0.03, (before, after)
+
+
+def test_a_class_in_nearly_every_bag_is_told_of(rare):
+    X, y, *_ = rare
+    keep = np.concatenate([np.flatnonzero(y == 0), np.flatnonzero(y == 1)[:40]])
+    forest = RandomForestClassifier(40, class_weight="balanced", random_state=0)
+    forest.fit(X[keep], y[keep])
+    if not in_every_bag(forest, y[keep]):
+        pytest.skip("this scikit-learn does not draw bags by class weight")
+    with pytest.raises(ValueError, match="leave refine at 'auto'"):
+        sb.compress(forest, X[keep], y[keep], refine=None)

@@ -362,7 +362,8 @@ def as_it_is(base, forest):
 @pytest.mark.parametrize(("base", "name", "value"), SETTINGS)
 def test_every_setting_reaches_the_estimator(base, name, value, forest):
     plain = as_it_is(base, forest)
-    small = compress(forest, *CANCER, **{base: BASES[base][0], name: value})
+    given = {} if value is False else {base: BASES[base][0]}  # a tolerance needs a judge
+    small = compress(forest, *CANCER, **{**given, name: value})
     assert small.get_params()[name] == value
     if base == "lam":  # weights of the penalised way
         assert np.array_equal(small.weights_, plain.weights_) == (name == "n_jobs")
@@ -606,3 +607,34 @@ def test_a_file_is_never_larger_than_the_whole_ensembles(problem):
         calibrator = None if small.calibration_ is None else small.calibration_.calibrator
         whole = compile_members(pool, np.full(n, 1.0 / n), small.compile().floor, calibrator)
         assert small.nbytes_ <= whole.file_bytes
+
+
+@pytest.mark.parametrize("how", [{}, {"refine": None}], ids=str)
+def test_weights_are_told_of(how):
+    forest = RandomForestClassifier(30, max_depth=4, class_weight="balanced", random_state=0)
+    small = sb.compress(forest.fit(*CANCER), *CANCER, **how)
+    line = fits_a_screen(str(small.selection_))[4]
+    assert line.startswith("quality  class-weighted Brier score ")
+    assert line.endswith("%)")
+    weight = np.where(CANCER[1] == 1, 5.0, 1.0)
+    forest = RandomForestClassifier(30, random_state=0).fit(*CANCER, sample_weight=weight)
+    small = sb.compress(forest, *CANCER, sample_weight=weight, **how)
+    assert small.path_.score == "weighted Brier score"
+
+
+@pytest.mark.parametrize("how", [{}, {"rehearsal": 2}, {"refine": None}], ids=str)
+@pytest.mark.parametrize("budget", [{"max_nodes": 0.2}, {"max_nodes": 0.0125}, {}])
+def test_no_size_is_shown_twice(problem, how, budget):
+    if how == {"refine": None} and budget == {"max_nodes": 0.0125}:
+        pytest.skip("no whole tree is that small")
+    lines = str(sb.compress(*problem, **how, **budget).path_).splitlines()
+    sizes = [line.split()[0] for line in lines]
+    assert len(set(sizes)) == len(sizes), lines
+
+
+@pytest.mark.parametrize("how", [{"tolerance": 0.01}, {"confidence": 0.95}], ids=str)
+def test_what_nothing_judges_cannot_be_promised(problem, how):
+    said = f"{next(iter(how))}= .*need a rehearsal, .* leave rehearsal at 'auto', or name a budget"
+    with pytest.raises(ValueError, match=said):
+        sb.compress(*problem, rehearsal=False, **how)
+    sb.compress(*problem, rehearsal=False, refine=None, **how)  # out-of-bag rows judge

@@ -9,14 +9,14 @@ import pytest
 import sklearn
 import skops.io
 from numpy.testing import assert_allclose, assert_array_equal
-from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.base import BaseEstimator, TransformerMixin, clone
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.compose import TransformedTargetRegressor
 from sklearn.ensemble import BaggingRegressor
 from sklearn.exceptions import NotFittedError
 from sklearn.inspection import partial_dependence, permutation_importance
-from sklearn.linear_model import Ridge
 from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.neighbors import KNeighborsRegressor
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, StandardScaler
 from typer.testing import CliRunner
@@ -68,12 +68,19 @@ def test_a_transformed_target_is_judged_in_its_own_units():
 
 
 @pytest.mark.filterwarnings("ignore:nothing shows whether X, y")
-def test_members_that_are_no_trees_are_judged_on_the_transformed_scale():
-    X, y = diabetes()
-    bag = BaggingRegressor(Ridge(), n_estimators=20, random_state=0)
-    target = TransformedTargetRegressor(bag, func=np.log, inverse_func=np.exp).fit(X, y)
-    small = sb.compress(target, X, y)
-    assert "judged on the transformed scale" in str(small.regressor_.selection_)
+@pytest.mark.parametrize(("func", "inverse"), [(np.log, np.exp), (np.sqrt, np.square)])
+def test_members_that_are_no_trees_are_judged_in_its_units_too(func, inverse):
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1.0, 1.0, (3000, 4))
+    y = np.exp(2.0 + 1.5 * X[:, 0] + X[:, 1] * X[:, 2] + 0.4 * rng.normal(size=3000))
+    bag = BaggingRegressor(KNeighborsRegressor(3), 20, max_samples=0.3, random_state=0)
+    target = TransformedTargetRegressor(bag, func=func, inverse_func=inverse)
+    target.fit(X[:1000], y[:1000])
+    small = sb.compress(target, X[:1000], y[:1000], max_estimators=5)
+    error = np.mean((small.predict(X[1000:]) - y[1000:]) ** 2)
+    assert 0.6 * error < small.regressor_.selection_.expected_risk < 1.6 * error
+    ratio = error / np.mean((target.predict(X[1000:]) - y[1000:]) ** 2)
+    assert abs(small.regressor_.selection_.ratio - ratio) < 0.1
 
 
 @pytest.mark.parametrize(
@@ -118,6 +125,38 @@ def test_the_forests_of_folds_can_be_judged_by_held_out_rows():
     assert small.score(X[900:], y[900:]) > 0.9
 
 
+def test_rows_the_folds_were_not_fitted_on_are_told():
+    X, y = rare()
+    model = CalibratedClassifierCV(forest(20), cv=3).fit(X[:900], y[:900])
+    for n in (600, 3):
+        with pytest.raises(
+            ValueError, match=r"these are not the rows it was fitted on\. Pass rows"
+        ):
+            sb.compress(model, X[:n], y[:n])
+
+
+def test_missing_targets_are_told():
+    X, y = diabetes()
+    target = TransformedTargetRegressor(regressor(), func=np.log, inverse_func=np.exp).fit(X, y)
+    with pytest.raises(ValueError, match="y holds NaN or infinity; drop those rows"):
+        sb.compress(target, X, np.where(np.arange(len(y)) == 0, np.nan, y))
+    table_X, table_y = table()
+    pipe = make_pipeline(head(), forest()).fit(table_X, table_y)
+    with pytest.raises(ValueError, match="y holds NaN or infinity; drop those rows"):
+        sb.compress(pipe, table_X, [None, *table_y[1:]])
+
+
+def test_a_clone_of_folds_is_one_forest():
+    X, y = rare()
+    small = sb.compress(
+        CalibratedClassifierCV(forest(20), cv=3).fit(X[:900], y[:900]), X[:900], y[:900]
+    )
+    again = clone(small).fit(X[:700], y[:700])
+    assert again.selection_.before.members == 20
+    assert again.score(X[900:], y[900:]) > 0.9
+    assert np.min(cross_val_score(small, X, y, cv=2)) > 0.85
+
+
 def test_resampling_belongs_to_training():
     pytest.importorskip("imblearn", reason="imbalanced-learn is optional")
     from imblearn.over_sampling import RandomOverSampler
@@ -158,6 +197,32 @@ def test_functions_of_the_user_must_be_trusted(tmp_path):
         sb.load(tmp_path / "bad.sbag")
     with pytest.raises(TypeError, match="this RandomForestRegressor is not compressed; pass what"):
         sb.save(pipe, tmp_path / "m.sbag")
+
+
+def test_sizes_are_those_of_the_ensemble():
+    pipe = make_pipeline(head(), forest()).fit(X, Y)
+    small = sb.compress(pipe, X, Y)
+    lines = str(small[-1].selection_).splitlines()
+    assert lines[2].startswith("file ")
+    assert lines[2].endswith(", the ensemble alone")
+    alone = sb.compress(pipe[-1], pipe[:-1].transform(X), Y)
+    assert "alone" not in str(alone.selection_)
+
+
+@pytest.mark.parametrize("name", ["`Pipeline`", "`FrozenEstimator`"])
+def test_what_was_read_from_a_file(name, tmp_path):
+    one = made(KINDS[name])
+    for path, model in (("whole", one.small), ("part", getattr(one.small, "estimator", None))):
+        if model is None:
+            continue
+        sb.save(model, tmp_path / path)
+        again, rows = sb.load(tmp_path / path), one.test[0]
+        with pytest.raises(TypeError, match=r"a file does not hold the full ensemble.*before sav"):
+            sb.report_on(again, *one.test)
+        assert_allclose(sb.to_onnx(again, rows).predict(rows), again.predict_proba(rows), atol=1e-3)
+        assert_allclose(
+            sb.to_sklearn(again).predict_proba(rows), again.predict_proba(rows), atol=1e-9
+        )
 
 
 def test_scikit_learns_tools_and_set_output():

@@ -11,7 +11,7 @@ from sklearn.frozen import FrozenEstimator
 from sparsebag.estimators import SparseBaggingClassifier, SparseBaggingRegressor
 from sparsebag.evidence.from_ensemble import read_ensemble
 from sparsebag.evidence.members import with_bags
-from sparsebag.evidence.wrappers import Part, Wrapping, rewrapped, wrapper_of
+from sparsebag.evidence.wrappers import Part, Wrapping, rewrapped
 from sparsebag.objective.losses import Loss
 from sparsebag.progress import Listener
 from sparsebag.solvers.base import Solver
@@ -138,48 +138,19 @@ def compress(
     >>> small.predict_proba(X).shape
     (569, 2)
     """
-    options: dict[str, Any] = dict(
-        lam=lam,
-        max_estimators=max_estimators,
-        max_nodes=max_nodes,
-        max_bytes=max_bytes,
-        tolerance=tolerance,
-        confidence=confidence,
-        loss=loss,
-        solver=solver,
-        floor=floor,
-        prior_mass=prior_mass,
-        calibration=calibration,
-        refine=refine,
-        rehearsal=rehearsal,
-        local=local,
-        preset=preset,
-        evidence=evidence,
-        n_jobs=n_jobs,
-        verbose=verbose,
-    )
+    own = locals()  # under the names that the estimators give them
+    options = {n: own[n] for n in SparseBaggingClassifier().get_params() if n in own}
     given = with_bags(ensemble, estimators_samples, estimators_features)
 
-    def unfitted(part: Part, around: Wrapping) -> Any:
+    def compressed(part: Part, around: Wrapping) -> Any:
         check_ensemble(part.model)
         pool = read_ensemble(part.model)
         kind = SparseBaggingRegressor if pool.classes is None else SparseBaggingClassifier
         small = kind(FrozenEstimator(part.model), **options)
         small._pool = replace(pool, wrapping=around if around.layers else None)
+        small.fit(part.X, part.y, sample_weight=sample_weight)
+        if evidence == "oob" and pool.can_be_refitted:  # clones fit and compress anew
+            small.estimator = pool.source
         return small
 
-    def compressed(part: Part, around: Wrapping) -> Any:
-        small = unfitted(part, around).fit(part.X, part.y, sample_weight=sample_weight)
-        return _can_be_cloned(small)
-
-    if wrapper_of(given) is not None:
-        return rewrapped(given, compressed, X, y)
-    small = unfitted(Part(given, X, y), Wrapping(X, y)).fit(X, y, sample_weight=sample_weight)
-    return _can_be_cloned(small)
-
-
-def _can_be_cloned(small: Any) -> Any:
-    """With the ensemble itself where it can be refitted: clones fit and compress anew."""
-    if small.evidence == "oob" and small._vote.pool.can_be_refitted:
-        small.estimator = small._full
-    return small
+    return rewrapped(given, compressed, X, y)

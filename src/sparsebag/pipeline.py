@@ -17,6 +17,7 @@ from sparsebag.deploy.rows import as_numbers
 from sparsebag.evidence.collect import (
     GivenRows,
     collect_evidence,
+    evenly_out_of_bag,
     read_training_rows,
     row_weights,
 )
@@ -24,7 +25,7 @@ from sparsebag.evidence.evidence import OOBEvidence, warn_uncovered
 from sparsebag.evidence.members import MemberPool
 from sparsebag.fit_weights import solve_weights
 from sparsebag.judge.choose import SHARES, Judged, choose_size, judge_rehearsal
-from sparsebag.judge.curve import RiskCurve
+from sparsebag.judge.curve import SAME_SIZE, RiskCurve
 from sparsebag.judge.out_of_bag import calibrate_members, judge_members
 from sparsebag.judge.rehearsal import TrainingRows, rehearse
 from sparsebag.judge.selection import SKLEARN_NODE, Selection, Size
@@ -45,6 +46,8 @@ LEAST_BYTES_A_NODE = 0.5
 """Of any ensemble's file: a model of fewer bytes is smaller, whatever the whole's file has."""
 BEYOND_NOISE = 2.0
 """Standard errors by which weights must beat the ensemble's own where they save nothing."""
+SURE = 0.95
+"""Confidence of the choice where one class is rarely out of bag."""
 
 
 @dataclass(frozen=True)
@@ -152,7 +155,7 @@ def _teach(
     judged = None
     if settings.rehearsal is not False:
         # The same sizes whatever the budget, so that all budgets are judged by one curve.
-        is_smaller = limit.share < SHARES[-1]
+        is_smaller = limit.share < (1.0 - SAME_SIZE) * SHARES[-1]
         made = rehearse(
             pool,
             rows,
@@ -165,6 +168,7 @@ def _teach(
             progress=progress,
         )
         judged = judge_rehearsal(made, settings.calibration, settings.floor, len(pool.members))
+        judged = replace(judged, curve=_said_weighted(judged.curve, rows.weight, given))
     share = _choose(judged, limit, settings)
     if judged is not None and share == 1.0:
         return _whole(pool, settings, judged, given.verified_by)
@@ -367,13 +371,17 @@ def _weigh(
     else:
         if evidence.n_members < 2:
             raise ValueError("there is one member only; there is nothing to choose from.")
-        warn_uncovered(evidence)
         progress.say("fitting and judging weights at every size")
-        target = np.asarray(evidence.target)
+        target, as_given = np.asarray(evidence.target), evidence
         held_out = evidence.oob_mask is None
-        weight = row_weights(pool, target, evidence.sample_weight, held_out=held_out)
-        evidence = replace(evidence, sample_weight=weight)
         nodes = np.array([_nodes(member) for member in pool.members])
+        weight = row_weights(pool, target, evidence.sample_weight, held_out=held_out)
+        in_units = weight * _squared_units(pool, evidence)
+        every = replace(evidence, sample_weight=in_units)
+        evidence = evenly_out_of_bag(every)
+        warn_uncovered(replace(every, sample_weight=as_given.sample_weight))
+        if evidence is not every:  # few rows judge: a size must do well beyond their noise
+            settings = replace(settings, confidence=settings.confidence or SURE)
         if settings.budget.max_nodes is not None and not nodes.any():
             raise ValueError(
                 "max_nodes counts the nodes of trees, and these members have none; use "
@@ -383,12 +391,11 @@ def _weigh(
         path = judge_members(
             evidence, settings.floor, pool.own_weights, nodes, most=most, equal=equal
         )
-        curve = path.curve
+        curve = replace(path.curve, whole_risk=path.curve.whole_risk * float(in_units.mean()))
         position = _choose_members(pool, path.weights, curve, settings)
+        curve = _said_weighted(curve, weight, as_given)
         weights = path.weights[position]
         done = "equal votes" if equal else "simplex weights"
-        if pool.wrapping is not None and pool.wrapping.fitted().targets:
-            done += "; judged on the transformed scale"
     progress.say("calibrating")
     calibration = calibrate_members(settings.calibration, evidence, weights, settings.floor)
     if curve is not None and calibration is not None:  # judged without it, and deployed with it
@@ -414,6 +421,27 @@ def _weigh(
         verified_by=evidence.verified_by,
         local=local,
     )
+
+
+def _squared_units(pool: MemberPool, evidence: OOBEvidence) -> np.ndarray:
+    """Of each row, a squared error in the user's units over that of the vote as it is."""
+    target = np.asarray(evidence.target)
+    if pool.wrapping is None or pool.classes is not None:
+        return np.ones(len(target))
+    mask: Any = np.ones_like(evidence.votes) if evidence.oob_mask is None else evidence.oob_mask
+    heard = mask.sum(axis=1)
+    vote = np.where(heard > 0, evidence.votes.sum(axis=1) / np.maximum(heard, 1), target)
+    return np.asarray(pool.wrapping.fitted().slope(target, vote) ** 2)
+
+
+def _said_weighted(
+    curve: RiskCurve, weight: np.ndarray, given: GivenRows | OOBEvidence
+) -> RiskCurve:
+    """A report's scores are not weighted, and these may be."""
+    if np.ptp(weight) == 0.0:
+        return curve
+    kind = "class-weighted" if given.sample_weight is None else "weighted"
+    return replace(curve, score=f"{kind} {curve.score}")
 
 
 def _are_alike(pool: MemberPool) -> bool:
@@ -562,7 +590,8 @@ def _finished(
         comparisons=_comparisons(kept),
     )
     noun = "trees" if all(member.is_tree for member in pool.members) else "members"
-    selection = Selection(before, after, curve, position, settings.tolerance, done, noun)
+    is_part = pool.wrapping is not None
+    selection = Selection(before, after, curve, position, settings.tolerance, done, noun, is_part)
     return Compressed(kept, weights, compiled, selection, calibration, **how)
 
 

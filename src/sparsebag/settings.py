@@ -213,6 +213,12 @@ def settings_of(estimator: Any, task: str, *, is_frozen: bool) -> Settings:
             f"{budget} sets the size and lam={settings.lam:g} the penalty; use one of the two "
             "(a budget goes with lam='auto' and no preset)."
         )
+    unjudged = estimator.rehearsal is False and estimator.refine and not estimator.local
+    if unjudged and (estimator.tolerance, estimator.confidence) != (None, None):
+        raise ValueError(
+            "tolerance= and confidence= need a rehearsal, which tells what each size costs; leave "
+            "rehearsal at 'auto', or name a budget such as max_nodes=0.1."
+        )
     refine, calibration = estimator.refine, check_calibration(estimator.calibration, task)
     if settings.lam is not None:  # the paper stops at the weights, unless more is named
         refine = None

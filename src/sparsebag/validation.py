@@ -13,7 +13,12 @@ from sklearn.utils import get_tags
 from sklearn.utils.multiclass import check_classification_targets
 
 from sparsebag.evidence.from_ensemble import READERS
-from sparsebag.evidence.members import FittedMembers, Task, does_classification
+from sparsebag.evidence.members import (
+    FittedMembers,
+    Task,
+    check_present,
+    does_classification,
+)
 from sparsebag.evidence.readers import library_reader
 from sparsebag.evidence.wrappers import wrapper_of
 
@@ -126,11 +131,7 @@ def check_targets(y: Any, task: Task) -> None:
         )
     if shape and shape[0] == 1:
         raise ValueError("there is one sample only; members are judged by rows they have not seen.")
-    missing = values != values if values.dtype == object else np.zeros(shape, dtype=bool)
-    if np.issubdtype(values.dtype, np.floating):
-        missing = ~np.isfinite(values)
-    if np.any(missing):
-        raise ValueError("y holds NaN or infinity; drop those rows before fitting the ensemble.")
+    check_present(values)
     if task == "classification":
         check_classification_targets(y)
     elif np.abs(values.astype(np.float64)).max(initial=0.0) > LARGEST_TARGET:

@@ -16,10 +16,11 @@ from sparsebag.deploy.artifact import ArtifactError, dumps, loads
 from sparsebag.deploy.compiled import CompiledEnsemble
 from sparsebag.deploy.deployable import Deployable
 from sparsebag.deploy.export_onnx import IR_VERSION, OPSET, OnnxExport, export_onnx
+from sparsebag.deploy.export_sklearn import export_sklearn
 from sparsebag.deploy.verification import NotExportable
 from sparsebag.deploy.whole_file import read_whole, write_whole
 from sparsebag.evidence.readers import optional_import
-from sparsebag.evidence.wrappers import innermost, rewrapped, wrapper_of
+from sparsebag.evidence.wrappers import innermost, rewrapped
 
 
 class _Deployed(BaseEstimator):  # type: ignore[misc]
@@ -64,8 +65,8 @@ TRUSTED = ["numpy.dtype", *(f"{__name__}.Deployed{kind}" for kind in ("Classifie
 """Types in a file beside those that skops knows to be harmless."""
 
 
-def checked(model: Any) -> Any:
-    """A compressed ensemble; one sentence for any other model.
+def compiled_in(model: Any) -> CompiledEnsemble:
+    """The predictor of a compressed ensemble, read from a file or not; else one sentence.
 
     Parameters
     ----------
@@ -73,10 +74,12 @@ def checked(model: Any) -> Any:
 
     Returns
     -------
-    SparseBaggingClassifier or SparseBaggingRegressor
+    CompiledEnsemble
     """
-    if isinstance(model, Deployable):
-        return model
+    found = model.model if isinstance(model, _Deployed) else model
+    found = found.compile() if isinstance(found, Deployable) else found
+    if isinstance(found, CompiledEnsemble):
+        return found
     name = type(model).__name__
     raise TypeError(f"this {name} is not compressed; pass what sparsebag.compress returned.")
 
@@ -96,7 +99,7 @@ def save_wrapped(model: Any, path: Any, *, allow_pickle: bool = False) -> None:
     compiled: list[CompiledEnsemble] = []
 
     def numbered(part: Any, around: Any) -> Any:
-        compiled.append(checked(part.model).compile())
+        compiled.append(compiled_in(part.model))
         kind = DeployedRegressor if compiled[-1].classes is None else DeployedClassifier
         return kind(len(compiled) - 1)
 
@@ -169,7 +172,7 @@ def to_sklearn(model: Any) -> Any:
     >>> type(sb.to_sklearn(sb.compress(pipe, X, y))[-1]).__name__
     'RandomForestRegressor'
     """
-    return rewrapped(model, lambda part, around: checked(part.model).to_sklearn())
+    return rewrapped(model, lambda part, around: export_sklearn(compiled_in(part.model)))
 
 
 class PipelineOnnx(OnnxExport):
@@ -215,8 +218,6 @@ def to_onnx(model: Any, X: Any = None, path: Any = None) -> Any:
     >>> bool(np.allclose(sb.to_onnx(small).predict(X), small.predict(X)))
     True
     """
-    if wrapper_of(model) is None:
-        return checked(model).to_onnx(path)
     parts = innermost(model)
     heads = [layer for axis, layer in parts[0][1].layers if axis == "X"]
     if len(parts) > 1 or len(heads) < len(parts[0][1].layers):
@@ -224,7 +225,7 @@ def to_onnx(model: Any, X: Any = None, path: Any = None) -> Any:
             f"a {type(model).__name__} has no ONNX form; export the parts that "
             "sparsebag.compress returned in it, one by one."
         )
-    ensemble = export_onnx(checked(parts[0][0].model).compile())
+    ensemble = export_onnx(compiled_in(parts[0][0].model))
     export = ensemble
     if heads:
         if X is None:

@@ -32,6 +32,8 @@ SPREAD_OF_TARGETS_KEPT = 1e-3
 """Votes must resolve the targets' standard deviation this finely, or they are kept in float64."""
 MOST_CLASS_VOTES = 64 << 20
 """Bytes of class votes that are kept rather than predicted again, for members that are no trees."""
+FEWEST_ROWS = 30
+"""Of a class that two members have out of bag: fewer say nothing for sure."""
 LEAST_CHANGE, ERRORS = 0.05, 4.0
 """Balanced classes change a class's share by more; and so many standard errors of bootstraps."""
 
@@ -396,6 +398,52 @@ def row_weights(
         if np.any(np.abs(factor - 1.0) > least):
             weight = weight * factor[target]
     return np.asarray(weight / weight.mean())
+
+
+def evenly_out_of_bag(evidence: OOBEvidence) -> OOBEvidence:
+    """Evidence in which every class is as often out of bag.
+
+    Members are judged by the rows that they have out of bag. Bags that are drawn by class weight
+    hold most of a rare class: members would be judged by the other classes alone. As many of
+    these classes' votes, picked at random, are left out.
+
+    Parameters
+    ----------
+    evidence : OOBEvidence
+
+    Returns
+    -------
+    OOBEvidence
+
+    Examples
+    --------
+    >>> mask = np.array([[True] * 8] * 600 + [[True, False] * 4] * 400)
+    >>> target = np.repeat([0, 1], [600, 400])
+    >>> known = {"classes": np.arange(2), "task": "classification"}
+    >>> even = evenly_out_of_bag(OOBEvidence(np.ones(mask.shape), mask, target, **known))
+    >>> bool(0.45 < even.oob_mask[:600].mean() < 0.55), even.oob_mask[600:].mean()
+    (True, np.float64(0.5))
+    """
+    if evidence.classes is None or evidence.oob_mask is None:
+        return evidence
+    mask = np.array(evidence.oob_mask, dtype=bool)
+    present, at, rows = np.unique(evidence.target, return_inverse=True, return_counts=True)
+    share = np.bincount(at, mask.mean(axis=1)) / rows
+    rare = int(np.argmin(share))
+    slack = max(LEAST_CHANGE, ERRORS / np.sqrt(rows.min() * mask.shape[1]))
+    if share[rare] >= (1.0 - slack) * share.max():
+        return evidence
+    if np.count_nonzero(mask[at == rare].sum(axis=1) >= 2) < FEWEST_ROWS:
+        raise ValueError(
+            f"rows of class {evidence.classes[int(present[rare])]} are in nearly every bag, and "
+            "members as they are are judged by rows out of it. Pass rows it has never seen: "
+            "sparsebag.compress(model, X_new, y_new, evidence='holdout'); or, of trees, leave "
+            "refine at 'auto'."
+        )
+    rng, kept = np.random.default_rng(0), share[rare] / share[at]
+    for column in mask.T:
+        column &= rng.random(len(at)) < kept
+    return replace(evidence, oob_mask=mask, is_zeroed=False)
 
 
 def _seen_shares(

@@ -154,8 +154,10 @@ def _read_folds(folds: FoldForests) -> MemberPool:
             for j in range(len(pool.members))
         ]
     members = tuple(member for pool in pools for member in pool.members)
-    told = "the rows of the folds are unknown"
-    return replace(pools[0], members=members, in_bag=in_bag, no_in_bag=told, n_rows=None)
+    is_other = in_bag is None and folds.rows is not None
+    told = "these are not the rows it was fitted on" if is_other else "its folds are unknown"
+    pool = replace(pools[0], members=members, in_bag=in_bag, no_in_bag=told, n_rows=None)
+    return replace(pool, can_be_refitted=not is_other)
 
 
 def _read_voter(voter: Any) -> MemberPool:

@@ -312,6 +312,29 @@ def with_bags(
     return ensemble
 
 
+def check_present(y: Any) -> None:
+    """One sentence where a target is missing or infinite.
+
+    Parameters
+    ----------
+    y : array-like
+
+    Examples
+    --------
+    >>> check_present(["a", None])
+    Traceback (most recent call last):
+    ...
+    ValueError: y holds NaN or infinity; drop those rows before fitting the ensemble.
+    """
+    values = np.asarray(y)
+    none: Any = None
+    missing: Any = values.dtype == object and ((values != values) | (values == none))
+    if np.issubdtype(values.dtype, np.floating):
+        missing = ~np.isfinite(values)
+    if np.any(missing):
+        raise ValueError("y holds NaN or infinity; drop those rows before fitting the ensemble.")
+
+
 def take_rows(X: Any, rows: Any) -> Any:
     """Rows of an array, sparse matrix, DataFrame or list.
 

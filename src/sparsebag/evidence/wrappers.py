@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from contextlib import suppress
 from copy import copy, deepcopy
 from dataclasses import dataclass, replace
 from typing import Any
@@ -25,7 +26,7 @@ from sklearn.pipeline import Pipeline
 from sklearn.tree._tree import Tree
 
 from sparsebag.evidence.from_ensemble import FORESTS, check_fitted
-from sparsebag.evidence.members import FoldForests, take_rows
+from sparsebag.evidence.members import FoldForests, check_present, take_rows
 
 Transformers = tuple[tuple[str, Any], ...]
 """Of ``"X"`` or of ``"y"``, outermost first."""
@@ -111,6 +112,13 @@ class Fold:
         for transformer in self.targets:
             out = np.asarray(transformer.inverse_transform(out))
         return out.reshape(predictions.shape)
+
+    def slope(self, target: np.ndarray, vote: np.ndarray) -> np.ndarray:
+        """Errors on the user's scale over those of a vote on the transformed one."""
+        step = 1e-3 * max(float(np.std(target)), 1e-12)
+        near = np.abs(vote - target) < step
+        vote = np.where(near, target + step, vote)
+        return np.asarray((self.back(vote) - self.back(target)) / (vote - target))
 
 
 @dataclass(frozen=True)
@@ -248,6 +256,7 @@ def _open_search(part: Part) -> list[Part]:
 def _open_target(part: Part) -> list[Part]:
     transformer, y = part.model.transformer_, part.y
     if y is not None:
+        check_present(y)
         if np.ndim(y) != 1:
             raise ValueError(
                 "a TransformedTargetRegressor of several outputs cannot be compressed; fit one an "
@@ -290,10 +299,13 @@ def _open_calibrated(part: Part) -> list[Part]:
             "one that is fitted to all rows, sparsebag.compress(clone(model.estimator).fit(X, y), "
             "X, y), which is calibrated too."
         )
-    rows, cv = None, check_cv(model.cv, part.y, classifier=True)
+    rows: Any = None
+    cv = check_cv(model.cv, part.y, classifier=True)
     is_known = not getattr(cv, "shuffle", False) or isinstance(cv.random_state, int)
     if part.X is not None and is_known:
-        rows = tuple(train for train, _ in cv.split(part.X, part.y))
+        rows = ()  # where there are too few for the folds
+        with suppress(ValueError):
+            rows = tuple(train for train, _ in cv.split(part.X, part.y))
     return [replace(part, model=FoldForests(tuple(inner), rows))]
 
 

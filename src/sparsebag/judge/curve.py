@@ -10,6 +10,8 @@ from sklearn.isotonic import isotonic_regression
 
 FEWEST_ROWS = 30
 """Fewer rows say nothing for sure, whatever they agree on."""
+SAME_SIZE = 0.01
+"""Relative difference of shares that are one size: a budget counts whole nodes."""
 NO_RATIO = 1e6
 """Of a loss to none: beyond every tolerance, and finite, so that neighbours can be averaged."""
 
@@ -34,7 +36,8 @@ class RiskCurve:
         calibrated.
     whole_risk : float
         Risk of the ensemble as it is.
-    score : {"Brier score", "squared error"}
+    score : str
+        "Brier score" or "squared error"; before it "class-weighted" or "weighted", where rows are.
     judged_by : {"rehearsal", "held-out rows", "out-of-bag rows"}
 
     Examples
@@ -78,7 +81,7 @@ class RiskCurve:
         curve : RiskCurve
         position : int
         """
-        near = np.isclose(self.share, share, rtol=1e-6)
+        near = np.isclose(self.share, share, rtol=SAME_SIZE)
         if near.any():
             return self, int(np.argmax(near))
         position = min(int(np.searchsorted(self.share, share)), len(self) - 1)
@@ -115,7 +118,7 @@ class RiskCurve:
         ):
             share, nodes, members, ratio, error = row
             lines.append(f"{share:>7.2%} {nodes:>9,.0f} {members:>7.0f}  {ratio:.3f} ± {error:.3f}")
-        return "\n".join(lines)
+        return "\n".join(dict.fromkeys(lines))  # halves of the members may be the same ones
 
     def _repr_html_(self) -> str:
         """A small picture and the table, for notebooks."""

@@ -48,6 +48,8 @@ class Selection:
     done : str
         What was done, in a few words.
     noun : {"trees", "members"}
+    is_part : bool
+        Whether a Pipeline or another model is around the ensemble, which sizes leave out.
     """
 
     before: Size
@@ -57,6 +59,7 @@ class Selection:
     tolerance: float | None
     done: str
     noun: str
+    is_part: bool = False
 
     @property
     def ratio(self) -> float:
@@ -95,7 +98,7 @@ class Selection:
             share = f"{kept:.0f}%" if kept >= 10.0 else f"{kept:.2g}%"
             told["nodes"] = f"{a.nodes:,} → {b.nodes:,} ({share})"
         was = f"{in_bytes(a.nbytes)} (pickle) → " if a.nbytes else ""
-        told["file"] = was + in_bytes(b.nbytes)
+        told["file"] = was + in_bytes(b.nbytes) + ", the ensemble alone" * self.is_part
         if b.comparisons:
             told["work"] = f"{a.comparisons:,.0f} → {b.comparisons:,.0f} comparisons per row"
         told |= {"quality": self._quality(), "method": self.done}
@@ -116,7 +119,8 @@ class Selection:
             return "unchanged" if is_smaller else "unchanged: no smaller model within the tolerance"
         low, high = (f"{end - 1.0:+.1%}" for end in self.interval)
         change = f"{self.curve.score} {self.ratio - 1.0:+.1%}"
-        return f"{change} expected on new rows (95% interval {low} to {high})"
+        rows = "" if "weighted" in change else " on new rows"
+        return f"{change} expected{rows} (95% interval {low} to {high})"
 
     def _next(self) -> str:
         if self.tolerance is None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from sparsebag.deploy.wrapped import checked
+from sparsebag.deploy.wrapped import compiled_in
 from sparsebag.evidence.wrappers import innermost
 
 
@@ -41,5 +41,11 @@ def report_on(model: Any, X: Any = None, y: Any = None) -> Any:
     for part, around in innermost(model, X, y):
         fold = around.fitted()
         back = fold.back if fold.targets else None
-        found.append(checked(part.model)._report(part.X, around.y, None, back))
+        compiled_in(part.model)
+        if not hasattr(part.model, "_report"):
+            raise TypeError(
+                "a file does not hold the full ensemble, to which a report compares; make the "
+                "report before saving, of what sparsebag.compress returned."
+            )
+        found.append(part.model._report(part.X, around.y, None, back))
     return found[0] if len(found) == 1 else found

@@ -49,7 +49,9 @@ def read(
     if not hasattr(model, "dump_as_json"):
         raise TypeError(f"cannot read treelite's {type(model).__name__}; pass a treelite.Model.")
     source = model if source is None else source
-    dump = json.loads(model.dump_as_json(pretty_print=False))
+    # treelite leaves infinity out: where a split is between missing values and all others.
+    text = model.dump_as_json(pretty_print=False).replace('"threshold":,', '"threshold":Infinity,')
+    dump = json.loads(text)
     trees, column, averages = dump["trees"], np.array(dump["class_id"]), dump["average_tree_output"]
     if not (averages or is_forest):
         raise TypeError(
