@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.special import expit, softmax
 
 from sparsebag.student._student import (
     Trees,
@@ -18,7 +17,6 @@ from sparsebag.student._student import (
     add_up,
     add_votes,
     backfit,
-    fit_scores,
     prune,
     shrink_to_parent,
 )
@@ -171,32 +169,6 @@ def test_refitted_leaves_solve_the_ridge_regression(width, ridge):
     slope = design.T @ (weight[:, None] * error) + ridge * (start - clipped)
     np.testing.assert_allclose(slope, 0.0, atol=1e-4)
     assert (design @ clipped).min() < -0.01  # or clipping would not have been tried
-
-
-@pytest.mark.parametrize("width", [1, 3])
-def test_scores_have_the_least_cross_entropy_to_the_goal(width):
-    rng = np.random.default_rng(0)
-    n_rows, n_trees, leaves, ridge = 400, 3, 4, 2.0
-    leaf = rng.integers(0, leaves, (n_trees, n_rows)).astype(np.int32)
-    leaf += leaves * np.arange(n_trees, dtype=np.int32)[:, None]
-    offset = leaves * np.arange(n_trees + 1)
-    weight, goal = rng.uniform(0.5, 2.0, n_rows), rng.dirichlet(np.ones(max(width, 2)), n_rows)
-    goal = np.ascontiguousarray(goal[:, -width:])
-    start = rng.normal(size=(leaves * n_trees, width))
-    design = np.zeros((n_rows, leaves * n_trees))
-    for of_tree in leaf:
-        design[np.arange(n_rows), of_tree] = 1.0
-
-    def odds(value):
-        scores = design @ value
-        return expit(scores) if width == 1 else softmax(scores, axis=1)
-
-    value = start.copy()
-    fit_scores(leaf, weight, offset, goal, ridge, 3000, value)
-    # The ridge counts rows of the mean curvature at the start.
-    curvature = np.average(odds(start) * (1.0 - odds(start)), axis=0, weights=weight).mean()
-    slope = design.T @ (weight[:, None] * (goal - odds(value)))
-    np.testing.assert_allclose(slope + ridge * curvature * (start - value), 0.0, atol=2e-3)
 
 
 def test_leaves_without_rows_stay_where_they_are():

@@ -145,6 +145,18 @@ def test_leaves_of_small_classifiers_are_scores(n_classes):
     assert scales[0] > scales[1] == 0.0
 
 
+@pytest.mark.parametrize("name", ["two classes", "three classes"])
+def test_scores_end_where_the_cross_entropy_is_least(name, monkeypatch):
+    teacher = teacher_of(name)
+    lesson = teacher.lesson(RECIPES[0])
+    [student] = students(lesson, [0.2 * teacher.table.n_nodes])
+    monkeypatch.setattr("sparsebag.student.student.SCORE_SWEEPS", 500)
+    error = lesson.weight[:, None] * (lesson.goal - student.scored(lesson).vote(lesson.leaf))
+    for leaf in student.leaf_of[lesson.leaf[student.trees]]:
+        slope = [np.bincount(leaf, column, student.n_nodes) for column in error.T]
+        assert_allclose(slope, 0.0, atol=0.05)
+
+
 # -- monotonic constraints --------------------------------------------------------------------
 
 

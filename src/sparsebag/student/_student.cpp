@@ -386,110 +386,19 @@ struct Refit {
     }
 };
 
-// Leaves as scores, which add up to logarithms of odds: cross-entropy to the goal is lowered by
-// Newton's steps, tree after tree. Odds are taken anew a few times a sweep; in between slopes follow
-// the moves by the curvature.
-template <bool ONE>
-struct ScoreFit {
-    In<std::int32_t, 2> leaf;
-    In<std::int64_t, 1> offset;
-    std::vector<float> weight, goal;
-    const std::size_t n = weight.size(), k = leaf.shape(0), width = ONE ? 1 : goal.size() / n;
-    std::vector<float> total = std::vector<float>(n * width), slope = total, curve = total;
-
-    void run(double ridge, int sweeps, Out<double, 2> value) {
-        const std::vector<float> start(value.data(), value.data() + value.size());
-        for (std::size_t t = 0; t < k; ++t) add(t, start);
-        take_odds();
-        const double mass = std::accumulate(weight.begin(), weight.end(), 0.0);
-        ridge *= std::accumulate(curve.begin(), curve.end(), 0.0) / (mass * static_cast<double>(width));
-        // Classes share their odds, so that together they would go too far.
-        const double step = ONE ? 1.0 : 1.0 - 1.0 / static_cast<double>(width);
-        std::vector<float> move(value.size()), down(value.size()), bend(value.size());
-        for (std::size_t turn = 0; turn < k * static_cast<std::size_t>(sweeps); ++turn) {
-            const std::size_t t = turn % k, every = (k + ODDS_A_SWEEP - 1) / ODDS_A_SWEEP;
-            if (turn > 0 && t % every == 0) take_odds();
-            const std::int32_t *at = leaf.data() + t * n;
-            const auto low = static_cast<std::size_t>(offset.data()[t]) * width;
-            const auto high = static_cast<std::size_t>(offset.data()[t + 1]) * width;
-            std::fill(down.begin() + low, down.begin() + high, 0.0f);
-            std::fill(bend.begin() + low, bend.begin() + high, 0.0f);
-            for (std::size_t i = 0; i < n; ++i) {
-                float *d = down.data() + at[i] * width, *b = bend.data() + at[i] * width;
-                for (std::size_t c = 0; c < width; ++c) {
-                    d[c] += slope[i * width + c];
-                    b[c] += curve[i * width + c];
-                }
-            }
-            for (std::size_t j = low; j < high; ++j) {
-                const double pull = ridge * (start[j] - value.data()[j]);
-                const double far = step * (down[j] + pull) / (bend[j] + ridge);
-                move[j] = static_cast<float>(std::clamp(far, -FARTHEST, FARTHEST));
-                value.data()[j] += move[j];
-            }
-            add(t, move);
-        }
-    }
-
-  private:
-    static constexpr float LEAST_CURVE = 1e-3f;  // rows that are sure have none, and would leap
-    static constexpr double FARTHEST = 2.0;
-    static constexpr std::size_t ODDS_A_SWEEP = 8;
-
-    void take_odds() {
-        std::vector<float> p(width);
-        for (std::size_t i = 0; i < n; ++i) {
-            const float *z = total.data() + i * width;
-            const float top = ONE ? std::max(z[0], 0.0f) : *std::max_element(z, z + width);
-            float sum = ONE ? std::exp(-top) : 0.0f;  // of one column the other's score is zero
-            for (std::size_t c = 0; c < width; ++c) sum += p[c] = std::exp(z[c] - top);
-            for (std::size_t c = 0; c < width; ++c) {
-                const float q = p[c] / sum;
-                slope[i * width + c] = weight[i] * (goal[i * width + c] - q);
-                curve[i * width + c] = weight[i] * std::max(q * (1.0f - q), LEAST_CURVE);
-            }
-        }
-    }
-
-    void add(std::size_t t, const std::vector<float> &moved) {
-        const std::int32_t *at = leaf.data() + t * n;
-        for (std::size_t i = 0; i < n; ++i) {
-            const float *m = moved.data() + at[i] * width;
-            for (std::size_t c = 0; c < width; ++c) {
-                total[i * width + c] += m[c];
-                slope[i * width + c] -= curve[i * width + c] * m[c];
-            }
-        }
-    }
-};
-
-void check_leaves(In<std::int32_t, 2> leaf, In<double, 1> weight, In<std::int64_t, 1> offset,
-                  In<double, 2> goal, Out<double, 2> value) {
-    const std::size_t n = leaf.shape(1), k = leaf.shape(0);
+void backfit(In<std::int32_t, 2> leaf, In<double, 1> weight, In<std::int64_t, 1> offset,
+             In<double, 2> goal, double ridge, int sweeps, bool clipped, Out<double, 2> value) {
+    const std::size_t n = leaf.shape(1), k = leaf.shape(0), n_nodes = value.shape(0);
     check(weight.size() == n && goal.shape(0) == n && goal.shape(1) == value.shape(1) &&
               offset.size() == k + 1,
           "rows, goal and leaves do not fit together");
-    check_offset(offset, value.shape(0));
-    for (std::size_t t = 0; t < k; ++t)
-        check_nodes(leaf.data() + t * n, n, offset.data()[t], offset.data()[t + 1]);
-}
-
-void fit_scores(In<std::int32_t, 2> leaf, In<double, 1> weight, In<std::int64_t, 1> offset,
-                In<double, 2> goal, double ridge, int sweeps, Out<double, 2> value) {
-    check_leaves(leaf, weight, offset, goal, value);
-    const std::vector<float> w(weight.data(), weight.data() + weight.size());
-    const std::vector<float> wanted(goal.data(), goal.data() + goal.size());
-    if (value.shape(1) == 1) ScoreFit<true>{leaf, offset, w, wanted}.run(ridge, sweeps, value);
-    else ScoreFit<false>{leaf, offset, w, wanted}.run(ridge, sweeps, value);
-}
-
-void backfit(In<std::int32_t, 2> leaf, In<double, 1> weight, In<std::int64_t, 1> offset,
-             In<double, 2> goal, double ridge, int sweeps, bool clipped, Out<double, 2> value) {
-    check_leaves(leaf, weight, offset, goal, value);
-    const std::size_t n = leaf.shape(1);
-    std::vector<double> count(value.shape(0));
-    for (std::size_t t = 0; t < leaf.shape(0); ++t)
-        for (std::size_t i = 0; i < n; ++i) count[leaf.data()[t * n + i]] += weight.data()[i];
+    check_offset(offset, n_nodes);
+    std::vector<double> count(n_nodes);
+    for (std::size_t t = 0; t < k; ++t) {
+        const std::int32_t *at = leaf.data() + t * n;
+        check_nodes(at, n, offset.data()[t], offset.data()[t + 1]);
+        for (std::size_t i = 0; i < n; ++i) count[at[i]] += weight.data()[i];
+    }
     const double *w = weight.data();
     if (clipped) Refit<true>{leaf, offset, goal, ridge, sweeps, value, {w, w + n}, count}.all_columns();
     else Refit<false>{leaf, offset, goal, ridge, sweeps, value, {w, w + n}, count}.all_columns();
@@ -510,5 +419,4 @@ NB_MODULE(_student, m) {
     m.def("shrink_to_parent", &shrink_to_parent, Free());
     m.def("prune", &prune, Free());
     m.def("backfit", &backfit, Free());
-    m.def("fit_scores", &fit_scores, Free());
 }

@@ -49,13 +49,3 @@ def backfit(
     value: ndarray,
     /,
 ) -> None: ...
-def fit_scores(
-    leaf: ndarray,
-    weight: ndarray,
-    offset: ndarray,
-    goal: ndarray,
-    ridge: float,
-    sweeps: int,
-    value: ndarray,
-    /,
-) -> None: ...

@@ -25,7 +25,7 @@ from scipy.optimize import minimize_scalar
 from scipy.special import expit, log_softmax, softmax
 
 from sparsebag.evidence.members import Member, MemberPool
-from sparsebag.student._student import add_up, backfit, fit_scores, prune
+from sparsebag.student._student import add_up, backfit, prune
 from sparsebag.student.teacher import MOST_TREES, Lesson
 from sparsebag.student.trees import TreeTable, pruned_tree, votes
 
@@ -38,6 +38,8 @@ SWEEPS = 6
 """Passes over the trees at each size; each starts from the size before."""
 SCORES_BELOW, SCORE_SWEEPS = 0.05, 3
 """Share of the trees' nodes up to which leaves are scores, and passes over the trees for them."""
+FARTHEST = 2.0
+"""Of a row's step: rows that are sure have no curvature, and would leap."""
 SLOPE_ROWS = 500
 """Rows that tell how steep scores start."""
 TINY_MASS = 1e-9
@@ -179,9 +181,19 @@ class Student:
         k, columns = len(self.trees), self.value.shape[1]
         n_classes, leaf = max(2, columns), self.leaf_of[lesson.leaf[self.trees]]
         slope = _slope(votes(leaf, self.value), lesson.goal, lesson.weight)
-        value = slope * (self.value - 1.0 / (n_classes * k))
-        how = (lesson.weight, self.offset, lesson.goal, RIDGE, SCORE_SWEEPS)
-        fit_scores(leaf, *how, value)
+        value = np.asfortranarray(slope * (self.value - 1.0 / (n_classes * k)))
+        # Classes share their odds, so that together they would go too far.
+        step = 1.0 if columns == 1 else 1.0 - 1.0 / columns
+        for _ in range(SCORE_SWEEPS):  # Newton's steps: least squares, weighted by the curvature
+            score = votes(leaf, value)
+            odds = expit(score) if columns == 1 else softmax(score, axis=1)
+            error = lesson.goal - odds
+            curve = np.maximum(odds * (1.0 - odds), np.abs(error) / FARTHEST) + TINY_MASS
+            ridge = RIDGE * float(np.average(curve.mean(axis=1), weights=lesson.weight))
+            wanted = score + step * error / curve
+            for c in range(columns):
+                how = (lesson.weight * curve[:, c], self.offset, wanted[:, c, None].copy())
+                backfit(leaf, *how, ridge, 1, False, value[:, c, None])
         if columns > 1:  # what all classes gain alike changes nothing
             value -= value.mean(axis=1, keepdims=True)
         # Shares of a leaf must not fall below zero; half of a score for one class is against the
