@@ -499,10 +499,13 @@ def test_without_a_tolerance_the_budget_is_spent():
     spent = compress(forest, X, y, max_nodes=0.2)
     assert lenient.n_nodes_ < spent.n_nodes_ <= 0.2 * spent.selection_.before.nodes
     assert spent.selection_.expected_risk <= lenient.selection_.expected_risk
-    # calibration comes last: without it the rest is the same
-    plain = compress(forest, X, y, max_nodes=0.2, calibration=None)
-    assert np.array_equal(plain.weights_, spent.weights_)
-    uncalibrated = replace(spent.compile(), calibrator=None)
+    # calibration comes last: without it the rest is the same, recipes apart, which it judges
+    plain, unjudged = (
+        compress(forest, X, y, max_nodes=0.2, rehearsal=False, calibration=calibration)
+        for calibration in (None, "auto")
+    )
+    assert np.array_equal(plain.weights_, unjudged.weights_)
+    uncalibrated = replace(unjudged.compile(), calibrator=None)
     assert np.array_equal(plain.predict_proba(X), uncalibrated.predict_proba(X))
 
 

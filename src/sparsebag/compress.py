@@ -95,7 +95,7 @@ def compress(
         out-of-bag votes.
     rehearsal : {"auto", False} or int, default "auto"
         Copies of the ensemble are fitted on part of the rows, compressed, and scored on the rest.
-        "auto": four folds and 40 trees; one split and 25 trees from 20,000 rows. An int: folds.
+        "auto": four folds and 32 trees; one split and 25 trees from 20,000 rows. An int: folds.
         False: none; the budget, or 10 % of the nodes, is kept, and no quality is estimated.
     local : {None, "auto", True}, default None
         Weights that depend on the row, over members as they are. "auto": where held-out rows show

@@ -181,17 +181,19 @@ class Student:
         k, columns = len(self.trees), self.value.shape[1]
         n_classes, leaf = max(2, columns), self.leaf_of[lesson.leaf[self.trees]]
         slope = _slope(votes(leaf, self.value), lesson.goal, lesson.weight)
-        value = slope * (self.value - 1.0 / (n_classes * k))
+        value = np.asfortranarray(slope * (self.value - 1.0 / (n_classes * k)))
+        # Classes share their odds, so that together they would go too far.
+        step = 1.0 if columns == 1 else 1.0 - 1.0 / columns
         for _ in range(SCORE_SWEEPS):  # Newton's steps: least squares, weighted by the curvature
             score = votes(leaf, value)
             odds = expit(score) if columns == 1 else softmax(score, axis=1)
             error = lesson.goal - odds
-            curve = (odds * (1.0 - odds)).max(axis=1)
-            curve = np.maximum(curve, np.abs(error).max(axis=1) / FARTHEST) + TINY_MASS
-            weight = lesson.weight * curve
-            ridge = RIDGE * float(weight.sum() / lesson.weight.sum())
-            wanted = score + error / curve[:, None]
-            backfit(leaf, weight, self.offset, wanted, ridge, 1, False, value)
+            curve = np.maximum(odds * (1.0 - odds), np.abs(error) / FARTHEST) + TINY_MASS
+            ridge = RIDGE * float(np.average(curve.mean(axis=1), weights=lesson.weight))
+            wanted = score + step * error / curve
+            for c in range(columns):
+                how = (lesson.weight * curve[:, c], self.offset, wanted[:, c, None].copy())
+                backfit(leaf, *how, ridge, 1, False, value[:, c, None])
         if columns > 1:  # what all classes gain alike changes nothing
             value -= value.mean(axis=1, keepdims=True)
         # Shares of a leaf must not fall below zero; half of a score for one class is against the
