@@ -26,6 +26,8 @@ FOLDS, TREES = 4, 32
 """Of the rehearsal: together no more than the ensemble's own fit costs, at 100 trees."""
 MANY_ROWS, FEW_TREES, MOST_HELD_OUT = 20_000, 25, 20_000
 """From so many rows one split into training and held-out rows, and fewer trees, say enough."""
+ENOUGH_NODES = 0.5
+"""Share of its nodes with which a student still says what its teacher says."""
 
 
 @dataclass(frozen=True)
@@ -79,8 +81,8 @@ class Rehearsal:
         By how much the copies' squared errors are above those of an ensemble with all trees: the
         variance of one tree's vote over their number, less that over the number of all.
     retained : ndarray of shape (S,)
-        Share of the copies' nodes in a student of that size. As much of the excess is the
-        student's too: unpruned it says what its teacher says, a small one smooths it away.
+        Share of the excess that is the student's too: a large one says what its teacher says, a
+        small one smooths it away.
     votes : tuple of tuple of ndarray of shape (R, n_outputs)
         By recipe, then by size.
     widening : float
@@ -163,6 +165,7 @@ def rehearse(
     nodes_a_tree = np.mean([member.estimator.tree_.node_count for member in pool.members])
     whole_nodes = nodes_a_tree * len(pool.members)
     most = min(len(pool.members), MOST_TREES, most_trees or MOST_TREES)
+    copied = min(n_trees, len(pool.members))
     held = np.concatenate(splits)
     judged = rows.take(held)
     by_recipe = zip(*(part.votes for part in parts), strict=True)
@@ -176,7 +179,7 @@ def rehearse(
         weight=judged.weight,
         whole=np.concatenate([part.whole for part in parts]),
         excess=np.concatenate([part.excess for part in parts]),
-        retained=np.minimum(share * len(pool.members) / min(n_trees, len(pool.members)), 1.0),
+        retained=np.minimum(share * len(pool.members) / copied / ENOUGH_NODES, 1.0),
         votes=tuple(
             tuple(np.concatenate(size) for size in zip(*of_recipe, strict=True))
             for of_recipe in by_recipe
