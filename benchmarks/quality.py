@@ -400,7 +400,8 @@ def run_all(args: argparse.Namespace) -> None:
     if of > 1:
         path = path.with_name(f"{path.stem}_{part}_of_{of}.csv")
     store = ResultsStore(path, COLUMNS, KEY)
-    names, seeds = args.data or list({**PAPER, **SUITE}), range(args.seeds)
+    names = args.data or list({**PAPER, **SUITE})
+    seeds = range(args.first_seed, args.first_seed + args.seeds)
     jobs = [(name, kind, seed) for seed in seeds for name in names for kind in args.kinds]
     # One more after every seed: else all bags would fall to one of two shards.
     mine = [job for i, job in enumerate(jobs) if (i // 2 + i + job[2]) % of == part - 1]
@@ -439,6 +440,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--data-dir", default=os.environ.get("SPARSEBAG_DATA"))
     parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--first-seed", type=int, default=0, help="100: splits to develop on")
     parser.add_argument("--data", nargs="*", choices=[*PAPER, *SUITE], help="only these data sets")
     parser.add_argument("--kinds", nargs="*", choices=KINDS, default=KINDS)
     parser.add_argument("--only", type=methods, default=list(METHODS), help="default,k10")

@@ -23,6 +23,7 @@ from sklearn.ensemble import (
 )
 from sklearn.exceptions import NotFittedError
 from sklearn.frozen import FrozenEstimator
+from sklearn.isotonic import IsotonicRegression
 from sklearn.linear_model import LinearRegression, LogisticRegression, Ridge
 from sklearn.naive_bayes import GaussianNB
 from sklearn.pipeline import make_pipeline
@@ -123,6 +124,9 @@ ENSEMBLES = {
     "its members all saw every training row ... evidence='holdout'": [compress(VOTER)],
     "no out-of-bag rows ... bootstrap=False ... evidence='holdout'": [compress(EXTRA, **WEIGHTS)],
     NO_OOB: [compress(EXTRA, lam=0.0), fitted_by(ExtraTreesClassifier(10), **WEIGHTS)],
+    "a calibrator of your own cannot be saved in one; use max_nodes=": [
+        compress(FOREST, max_bytes=1000, calibration=IsotonicRegression())
+    ],
     "no row is out of bag": [fitted_by(BaggingClassifier(None, 5, bootstrap=False), lam=0.0)],
     "a list of models does not say; pass estimators_samples=, the rows of each.": [compress(TREES)],
     "5 members and remembers the bootstrap of the last 2": [compress(warm_bag(), **WEIGHTS)],

@@ -263,7 +263,8 @@ def _student(
     def nbytes(kept: MemberPool, calibration: Calibration | None) -> int:
         calibrator = None if calibration is None else calibration.calibrator
         equal = np.full(len(kept.members), 1.0 / len(kept.members))
-        return _named(compile_members(kept, equal, settings.floor, calibrator), pool).file_bytes
+        compiled = compile_members(kept, equal, _floor(settings, calibrator), calibrator)
+        return _named(compiled, pool).file_bytes
 
     found = made(allowed)
     if most_bytes is None:
@@ -572,7 +573,7 @@ def _finished(
     share = np.full(len(share), 1.0 / len(share)) if is_equal else share / share.sum()
     calibrator = None if calibration is None else calibration.calibrator
     gate = None if how.get("local") is None else how["local"].gate
-    compiled = compile_members(kept, share, settings.floor, calibrator, gate)
+    compiled = compile_members(kept, share, _floor(settings, calibrator), calibrator, gate)
     if calibration is not None and calibrator is not None:
         done += f"; {calibration.name}"
     outputs = 1 if pool.classes is None else len(pool.classes)
@@ -593,6 +594,11 @@ def _finished(
     is_part = pool.wrapping is not None
     selection = Selection(before, after, curve, position, settings.tolerance, done, noun, is_part)
     return Compressed(kept, weights, compiled, selection, calibration, **how)
+
+
+def _floor(settings: Settings, calibrator: Any) -> float:
+    """Of the vote; scores need none."""
+    return 0.0 if getattr(calibrator, "scale", 0.0) else settings.floor
 
 
 def _comparisons(pool: MemberPool) -> float:

@@ -16,6 +16,7 @@ from sklearn.utils._param_validation import (
 )
 
 from sparsebag.calibration.fit import check_calibration
+from sparsebag.calibration.own import is_calibrator
 from sparsebag.deploy.compiled import resolve_threads
 from sparsebag.judge.choose import Budget, check_tolerance
 from sparsebag.objective.losses import Loss, resolve_loss
@@ -220,6 +221,11 @@ def settings_of(estimator: Any, task: str, *, is_frozen: bool) -> Settings:
             "rehearsal at 'auto', or name a budget such as max_nodes=0.1."
         )
     refine, calibration = estimator.refine, check_calibration(estimator.calibration, task)
+    if budget.max_bytes is not None and is_calibrator(calibration):
+        raise ValueError(
+            "max_bytes= counts the saved file, and a calibrator of your own cannot be saved in "
+            "one; use max_nodes=, or calibration='auto'."
+        )
     if settings.lam is not None:  # the paper stops at the weights, unless more is named
         refine = None
         is_auto = isinstance(calibration, str) and calibration == "auto"

@@ -138,11 +138,11 @@ def test_leaves_of_small_classifiers_are_scores(n_classes):
     said = Temperature(1.0, scale=scored.scale).transform(votes)
     expected = of_classes(scored.vote(lesson.leaf))[: len(y)]
     assert_allclose(said, expected, atol=0.02)
-    scales = [
-        sb.compress(forest, X, y, max_nodes=share).calibration_.calibrator.scale
-        for share in (0.05, 0.3)
-    ]
-    assert scales[0] > scales[1] == 0.0
+    small, large = (sb.compress(forest, X, y, max_nodes=share, floor=0.1) for share in (0.05, 0.3))
+    assert small.calibration_.calibrator.scale > 0.0 == small.compile().floor  # scores need none
+    assert large.calibration_.calibrator.scale == 0.0 < large.compile().floor
+    leaves = np.stack([tree["values"].max(axis=0) for tree in small.to_shap()["trees"]]).sum(axis=0)
+    assert leaves.max() > 1.0  # scores, not shares of a vote
 
 
 @pytest.mark.parametrize("name", ["two classes", "three classes"])

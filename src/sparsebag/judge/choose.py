@@ -22,6 +22,10 @@ DEFAULT_TOLERANCE = 0.01
 ERRORS_FOR_PICKING = 0.65
 """The smallest size that seems good enough seems so a little by luck: this many standard errors."""
 
+OVERRATED_BELOW, OVERRATED_BY = 0.025, 0.05
+"""Small students look better beside copies of fewer rows than they will: by so much of the risk for
+each halving below this share of the nodes, times the logarithm of the rows' growth."""
+
 
 @dataclass(frozen=True)
 class Budget:
@@ -135,7 +139,9 @@ def judge_rehearsal(made: Rehearsal, calibration: Any, floor: float, n_members: 
     def losses(votes: np.ndarray) -> np.ndarray:
         return np.asarray(np.sum((votes - made.target) ** 2, axis=1))
 
-    def finished(votes: np.ndarray, start: Any) -> tuple[np.ndarray, Calibration | None]:
+    def finished(
+        votes: np.ndarray, start: Any, floor: float = floor
+    ) -> tuple[np.ndarray, Calibration | None]:
         if not is_vote:
             return votes, None
         if calibration is None:
@@ -169,9 +175,10 @@ def judge_rehearsal(made: Rehearsal, calibration: Any, floor: float, n_members: 
     by_recipe: list[list[tuple[np.ndarray, Calibration | None]]] = []
     for sizes in made.votes:
         start, column = of_whole, []
-        for votes in sizes:
+        for votes, is_score in zip(sizes, made.scored, strict=True):
             known = None if start is None else start.calibrator
-            proba, start = finished(votes, known if isinstance(known, Temperature) else None)
+            known = known if isinstance(known, Temperature) else None
+            proba, start = finished(votes, known, 0.0 if is_score else floor)
             column.append((proba, start))
         by_recipe.append(column)
     scores = np.array([[score(proba) for proba, _ in column] for column in by_recipe])
@@ -181,15 +188,17 @@ def judge_rehearsal(made: Rehearsal, calibration: Any, floor: float, n_members: 
     risks = [*(credited(losses(proba), part) for (proba, _), part in parts), best_whole]
     ratio, error = expected(risks, as_is, made.weight)
     ratio_calibrated, error_calibrated = expected(risks, best_whole, made.weight)
+    halvings = np.maximum(np.log2(OVERRATED_BELOW / made.share[::-1]), 0.0)
+    overrated = np.append(OVERRATED_BY * made.growth * halvings, 0.0)
     whole_nodes = made.n_nodes[0] / made.share[0]
     return Judged(
         curve=RiskCurve(
             share=np.append(made.share[::-1], 1.0),
             n_nodes=np.append(made.n_nodes[::-1], whole_nodes),
             n_members=np.append(made.n_trees[::-1], n_members),
-            ratio=ratio,
+            ratio=ratio + overrated,
             error=made.widening * error,
-            ratio_calibrated=ratio_calibrated,
+            ratio_calibrated=ratio_calibrated + overrated,
             error_calibrated=made.widening * error_calibrated,
             whole_risk=float(share @ as_is),
             score="Brier score" if is_vote else "squared error",

@@ -85,6 +85,10 @@ class Rehearsal:
         small one smooths it away.
     votes : tuple of tuple of ndarray of shape (R, n_outputs)
         By recipe, then by size.
+    scored : bool ndarray of shape (S,)
+        Whether students of that size have scores, which need no floor.
+    growth : float
+        Logarithm of the ensemble's rows over a copy's.
     widening : float
         Of standard errors over rows: other training rows would have made another model. As in
         Nadeau and Bengio (2003), ``sqrt(1 + J · held-out rows / training rows)`` for J splits.
@@ -101,6 +105,8 @@ class Rehearsal:
     excess: np.ndarray
     retained: np.ndarray
     votes: tuple[tuple[np.ndarray, ...], ...]
+    scored: np.ndarray
+    growth: float
     widening: float
 
 
@@ -167,6 +173,7 @@ def rehearse(
     most = min(len(pool.members), MOST_TREES, most_trees or MOST_TREES)
     copied = min(n_trees, len(pool.members))
     held = np.concatenate(splits)
+    n_train = len(rows.target) - len(held) / len(splits)
     judged = rows.take(held)
     by_recipe = zip(*(part.votes for part in parts), strict=True)
     return Rehearsal(
@@ -184,7 +191,9 @@ def rehearse(
             tuple(np.concatenate(size) for size in zip(*of_recipe, strict=True))
             for of_recipe in by_recipe
         ),
-        widening=float(np.sqrt(1.0 + len(held) / (len(rows.target) - len(held) / len(splits)))),
+        scored=np.array([scores and are_scores(one, len(pool.members)) for one in share]),
+        growth=0.0 if rows.held_out else float(np.log(len(rows.target) / n_train)),
+        widening=float(np.sqrt(1.0 + len(held) / n_train)),
     )
 
 
@@ -307,13 +316,14 @@ def _copy(
     weights = {} if train.sample_weight is None else {"sample_weight": train.sample_weight}
     try:
         copy.fit(train.X, y, **weights)
+        made = read_ensemble(copy)
     except Exception as error:
         error.add_note("(while fitting a copy for the rehearsal; rehearsal=False skips it)")
         raise
     columns = np.arange(1)
     if pool.classes is not None:
         columns = np.flatnonzero(np.isin(pool.classes, copy.classes_))
-    return read_ensemble(copy), columns
+    return made, columns
 
 
 def _splits(target: np.ndarray, folds: int | None, *, is_classification: bool) -> list[np.ndarray]:

@@ -199,7 +199,7 @@ class Student:
         # Shares of a leaf must not fall below zero; half of a score for one class is against the
         # other.
         largest = np.abs(value).max() / 2.0 if columns == 1 else -value.min()
-        scale = 2.0 ** np.ceil(np.log2(max(n_classes * k * float(largest), 1.0)))
+        scale = float(2.0 ** np.ceil(np.log2(max(n_classes * k * float(largest), 1.0))))
         return replace(self, value=value, scale=scale)
 
     def _shares(self) -> np.ndarray:

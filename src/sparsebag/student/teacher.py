@@ -61,8 +61,9 @@ RECIPES = (Recipe(3.0, 0.0), Recipe(1.0, 0.5), Recipe(1.0, 1.0))
 """From noisy data to clean."""
 RECIPES_AS_IS = (Recipe(None, 0.0),)
 """Where classes are weighted: shrinking would move the decisions the weights were chosen for."""
-RECIPES_WITHOUT_BAGS = (Recipe(3.0, 0.0), Recipe(0.1, 0.0))
-"""Where nobody knows which rows were out of bag, there is no residual to add."""
+RECIPES_WITHOUT_BAGS = (Recipe(3.0, 0.0), *RECIPES_AS_IS, Recipe(0.1, 0.0))
+"""Where nobody knows which rows were out of bag, there is no residual to add; few rows do not tell
+every node's value, and the trees' own may be better."""
 
 
 def recipes_for(
