@@ -11,7 +11,7 @@ TORCH ?= torch==2.13.0
 # Two tests at a time, each with one BLAS thread: CI and the smallest laptops have two cores.
 PYTEST = OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal
 
-.PHONY: help install demo test test-all lint bench-solvers bench-passes bench-scale bench-quality bench-ablation bench-cost bench-local bench-members bench-latency bench-exports bench-paper bench-paper-seeds paper-page fuzz docs screenshot clean
+.PHONY: help install demo test test-all lint bench-solvers bench-passes bench-scale bench-quality bench-ablation bench-cost bench-local bench-members bench-latency bench-exports bench-paper bench-paper-seeds results figures check-figures fuzz docs screenshot clean
 
 help:  ## Show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
@@ -53,7 +53,8 @@ bench-scale: $(STAMP)  ## Growth with rows and members, Simplex SGD, evidence on
 	$(BIN)/python -m benchmarks.scale
 
 bench-quality: $(BENCH)  ## Compressed trees of every size beside every baseline; expected against deployed
-	$(BIN)/python -m benchmarks.quality
+	$(BIN)/python -m benchmarks.quality --shard 1/2 & $(BIN)/python -m benchmarks.quality --shard 2/2; wait
+	$(BIN)/python -m benchmarks.quality --summary
 
 bench-ablation: $(BENCH)  ## The same budget without smoothing, refit, pruning, mixtures
 	$(BIN)/python -m benchmarks.ablation
@@ -67,23 +68,31 @@ bench-local: $(BENCH)  ## Weights that depend on the row, on experts made for th
 bench-members: $(BENCH)  ## Simplex weights beside equal votes and random members: trees, linear models, networks
 	$(BIN)/python -m benchmarks.members
 
-bench-paper: $(BENCH)  ## The paper's tables and solver on its split, then docs/paper.md (needs its data: SPARSEBAG_DATA)
+bench-paper: $(BENCH)  ## The paper's tables and solver on its split (needs its data: SPARSEBAG_DATA)
 	$(BIN)/python -m benchmarks.paper
 	$(BIN)/python -m benchmarks.paper_experiments
-	$(BIN)/python -m benchmarks.paper_page
 
 bench-paper-seeds: $(BENCH)  ## The same tables over ten splits, ten times as long
 	$(BIN)/python -m benchmarks.paper --seeds 10
-	$(BIN)/python -m benchmarks.paper_page
-
-paper-page: $(BENCH)  ## docs/paper.md and its tables from the kept results
-	$(BIN)/python -m benchmarks.paper_page
 
 bench-latency: $(BENCH)  ## The compiled predictor beside scikit-learn, ONNX Runtime, treelite, XGBoost
 	$(BIN)/python -m benchmarks.latency
 
 bench-exports: $(BENCH)  ## Every export beside the model on the paper's data: pruned trees, calibrators, missing values
 	$(BIN)/python -m benchmarks.exports
+
+# What is timed by the clock has the machine to itself.
+results: $(BENCH)  ## Every figure of README and docs, by this source: three hours on two cores (needs SPARSEBAG_DATA)
+	$(MAKE) --jobs 2 bench-paper-seeds bench-quality bench-paper bench-members bench-exports
+	$(MAKE) fuzz bench-cost bench-latency bench-scale bench-solvers
+	$(MAKE) figures check-figures
+
+figures: $(BENCH)  ## README's figures and picture, docs/paper.md and its tables, from the kept results
+	$(BIN)/python -m benchmarks.picture
+	$(BIN)/python -m benchmarks.paper_page
+
+check-figures: $(BENCH)  ## Fails where a figure, page or picture is of another source than the code
+	$(BIN)/python -m benchmarks.check_figures
 
 fuzz: $(STAMP)  ## A million mutated model files: no crash, no hang
 	$(BIN)/python tests/fuzz_files.py

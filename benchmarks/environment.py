@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 import hashlib
 import os
 import platform
+import re
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
@@ -34,9 +36,9 @@ def environment() -> dict[str, str]:
 
 
 def source_hash(folder: Path | None = None) -> str:
-    """Which code this is: a hash of the source files, their names included.
+    """Which code this is: a hash of the files' names and code, without docstrings and comments.
 
-    A version number stays the same from edit to edit; this does not.
+    A version number stays the same from edit to edit; this changes with what is computed.
 
     Parameters
     ----------
@@ -52,8 +54,23 @@ def source_hash(folder: Path | None = None) -> str:
     digest = hashlib.sha256()
     for path in sorted(p for p in folder.rglob("*") if p.suffix in SOURCE_SUFFIXES):
         digest.update(path.relative_to(folder).as_posix().encode() + b"\0")
-        digest.update(path.read_bytes() + b"\0")
+        digest.update(_code(path).encode() + b"\0")
     return digest.hexdigest()[:SOURCE_DIGITS]
+
+
+class _Undocumented(ast.NodeTransformer):
+    """Drops strings that stand alone: docstrings of modules, classes, functions and constants."""
+
+    def visit_Expr(self, node: ast.Expr) -> ast.Expr | None:
+        return None if isinstance(node.value, ast.Constant) else node
+
+
+def _code(path: Path) -> str:
+    text = path.read_text(encoding="utf-8")
+    if path.suffix == ".py":
+        return ast.unparse(_Undocumented().visit(ast.parse(text)))
+    text = re.sub(r'("(?:\\.|[^"\\\n])*")|//[^\n]*|/\*.*?\*/', r"\1", text, flags=re.DOTALL)
+    return " ".join(text.split())
 
 
 def _version(*names: str) -> str:

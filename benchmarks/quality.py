@@ -355,7 +355,7 @@ def rows_of(run: Run, methods: list[str], source: str) -> Iterator[Row]:
     common = {
         **{"dataset": p.name, "ensemble": run.kind, "seed": p.seed, "task": p.task},
         **{"train_rows": len(p.y), "test_rows": len(p.y_test), "fit_seconds": run.fit_seconds},
-        **{"whole_nodes": run.whole_nodes, "whole_bytes": run.whole_bytes, "source": source},
+        **{"whole_nodes": run.whole_nodes, "whole_bytes": run.whole_bytes},
     }
     rehearse = remembering(pipeline.rehearse)  # times but the default's, which is first, are less
     for method in methods:
@@ -365,7 +365,8 @@ def rows_of(run: Run, methods: list[str], source: str) -> Iterator[Row]:
         except Exception as error:  # one failure must not end a run of hours
             found = {"status": FAILED, "reason": f"{type(error).__name__}: {error}"[:300]}
             print(f"{p.name} {run.kind} {p.seed} {method}: {found['reason']}", flush=True)
-        yield {**common, "method": method, "status": OK, **found}
+        by = source if method in OURS else ""  # rivals are of no source
+        yield {**common, "method": method, "status": OK, "source": by, **found}
 
 
 def results_files(path: Path) -> list[Path]:

@@ -14,11 +14,11 @@ from __future__ import annotations
 
 import argparse
 import os
-import platform
 import time
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import numpy as np
 from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
@@ -27,6 +27,8 @@ import sparsebag as sb
 from benchmarks import large_evidence, mixsqp
 from benchmarks.datasets import Unavailable
 from benchmarks.datasets.suite import load
+from benchmarks.environment import environment
+from benchmarks.kept_output import kept_output
 from sparsebag.evidence.collect import collect_evidence
 from sparsebag.evidence.from_ensemble import read_ensemble
 from sparsebag.objective.losses import resolve_loss
@@ -39,6 +41,7 @@ from sparsebag.solvers.base import Solution, Solver, drop_small_weights, one_bla
 from sparsebag.solvers.projected_gradient import ProjectedGradient
 from sparsebag.solvers.slsqp import SLSQP
 
+RESULTS = Path(__file__).parent / "results" / "solvers.txt"
 MOST_ROWS = 20_000
 ALLOWED_EXCESS = 1e-6
 REPEATS = 3
@@ -172,8 +175,13 @@ def main() -> None:
     parser.add_argument("--only", nargs="*", choices=sections, default=sections)
     args = parser.parse_args()
     warnings.filterwarnings("ignore", category=sb.UncoveredRowsWarning)
-    print(f"sparsebag {sb.__version__}, numpy {np.__version__}, Python {platform.python_version()}")
-    print(f"{platform.machine()}, {os.cpu_count()} cores")
+    everything = args.only is sections and not (args.quick or args.members)
+    with kept_output(RESULTS if everything else None):
+        run(args)
+
+
+def run(args: argparse.Namespace) -> None:
+    print(", ".join(f"{name} {value}" for name, value in environment().items()))
     grid = QUICK_GRID if args.quick else GRID
     if args.members:
         grid = [row for row in grid if row[1] in args.members]

@@ -24,7 +24,7 @@ from sklearn.datasets import load_breast_cancer
 from sklearn.ensemble import BaggingClassifier
 
 import sparsebag as sb
-from benchmarks import exports, quality, quality_summary
+from benchmarks import check_figures, exports, quality, quality_summary
 from sparsebag.deploy.export_sklearn import export_sklearn
 from sparsebag.deploy.from_members import compile_members
 from sparsebag.deploy.verification import NotExportable
@@ -129,18 +129,52 @@ def test_a_line_cut_short_is_dropped_and_a_file_of_other_columns_is_not_written_
     assert rounded({"a": [1 / 3, 2], "b": "c"}) == {"a": [0.333333, 2], "b": "c"}
 
 
-@pytest.mark.parametrize("name", ["a.py", "walk.h"])
-def test_an_edit_or_a_renamed_file_is_other_source(name, tmp_path):
-    (tmp_path / name).write_text("x = 1")
+@pytest.mark.parametrize(("name", "mark"), [("a.py", "#"), ("walk.h", "//")])
+def test_other_code_or_another_name_is_other_source_and_comments_are_not(name, mark, tmp_path):
+    (tmp_path / name).write_text('x = "1"')
     first = source_hash(tmp_path)
     (tmp_path / "notes.txt").write_text("not source")
+    (tmp_path / name).write_text(f'{mark} why\nx =  "1"  {mark} one\n')
     assert source_hash(tmp_path) == first
-    (tmp_path / name).write_text("x = 2")
+    (tmp_path / name).write_text(f'x = "1 {mark}"')
     second = source_hash(tmp_path)
     (tmp_path / name).rename(tmp_path / f"b_{name}")
     assert len({first, second, source_hash(tmp_path)}) == 3
     assert environment()["source"] == source_hash()
     assert len(source_hash()) == 12
+
+
+def test_docstrings_are_no_source(tmp_path):
+    code = '"""{0}"""\nA = 1\n"""{0}"""\ndef f():\n    """{0}"""\n    return "{1}"\n'
+    found = []
+    for docs, text in (("one", "same"), ("two", "same"), ("two", "other")):
+        (tmp_path / "a.py").write_text(code.format(docs, text))
+        found.append(source_hash(tmp_path))
+    assert found[0] == found[1] != found[2]
+
+
+def test_stale_figures_are_found(tmp_path, monkeypatch, capsys):
+    today, older = "0123456789ab", "ba9876543210"
+    texts = {
+        "a.txt": f"sparsebag 0.1.0, source {today}, numpy 2",
+        "b.txt": f"source: {older}",
+        "c.csv": f"method,source\nwhole,\ndefault,{today}\n",
+        "d.csv": f"method,source\nn5,{older}\ndefault,{today}\n",
+        "e.json": f'{{"environment": {{"source": "{older}"}}}}',
+        "f_gpu.txt": f"source {older}",
+        "g.txt": "no word of it",
+    }
+    for name, text in texts.items():
+        (tmp_path / name).write_text(text)
+    assert list(check_figures.stale_results(tmp_path, today)) == [
+        f"b.txt is of source {older}",
+        f"d.csv is of source {today}, {older}",
+        f"e.json is of source {older}",
+        "g.txt names no source",
+    ]
+    monkeypatch.setattr(check_figures.picture, "picture", lambda table: "<svg/>")
+    assert check_figures.main() == 1
+    assert "size_against_loss.svg is not what `make figures` writes" in capsys.readouterr().out
 
 
 X, Y = load_breast_cancer(return_X_y=True)

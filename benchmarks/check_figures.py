@@ -1,0 +1,73 @@
+"""Whether every figure in the repository is of the code that is in it.
+
+    python -m benchmarks.check_figures
+
+A results file names the source of its figures, `benchmarks.environment.source_hash`, in a column
+of a CSV and in words elsewhere. It must be today's: ``make results`` runs them all. Pages, tables
+and pictures made from results are made again and must be the same.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import redirect_stdout
+from pathlib import Path
+
+from benchmarks import paper_page, picture
+from benchmarks.environment import source_hash
+
+DOCS = picture.ROOT / "docs"
+ELSEWHERE = re.compile(r".*_gpu\.\w+|quality_before\.csv")
+"""Figures of another machine, or of another source on purpose."""
+
+
+def sources(path: Path) -> set[str]:
+    """Every source that a results file names; rows of rivals, which run no sparsebag, name none."""
+    text = path.read_text(encoding="utf-8")
+    if path.suffix == ".csv":
+        return {row["source"] for row in csv.DictReader(io.StringIO(text))} - {""}
+    return set(re.findall(r'\bsource"?:? "?([0-9a-f]{12})\b', text))
+
+
+def stale_results(folder: Path, today: str) -> Iterator[str]:
+    """A line for each results file that is not of this source."""
+    for path in sorted(p for p in folder.iterdir() if p.suffix in (".csv", ".json", ".txt")):
+        found = sources(path)
+        if not found:
+            yield f"{path.name} names no source"
+        elif found != {today} and not ELSEWHERE.fullmatch(path.name):
+            yield f"{path.name} is of source {', '.join(sorted(found))}"
+
+
+def stale_pages() -> Iterator[str]:
+    """A line for each page or picture that is not what the results make of it."""
+    table = picture.results()
+    made = {
+        picture.README: picture.with_figures(picture.README.read_text(encoding="utf-8"), table),
+        picture.PICTURE: picture.picture(table) + "\n",
+    }
+    with tempfile.TemporaryDirectory() as folder:
+        with redirect_stdout(io.StringIO()):
+            paper_page.main(["--out", folder])
+        made |= {DOCS / p.name: p.read_text(encoding="utf-8") for p in Path(folder).iterdir()}
+    for path, text in made.items():
+        if path.read_text(encoding="utf-8") != text:
+            yield f"{path.relative_to(picture.ROOT)} is not what `make figures` writes"
+
+
+def main() -> int:
+    """Print what is stale; the exit status says whether anything is."""
+    today = source_hash()
+    found = [*stale_results(picture.RESULTS, today), *stale_pages()]
+    print("\n".join([f"source {today}", *found]))
+    print(f"{len(found)} stale" if found else "Every figure is of this source.")
+    return bool(found)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
