@@ -16,7 +16,7 @@ import struct
 import zipfile
 import zlib
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
@@ -27,7 +27,7 @@ from sparsebag.calibration.temperature import Temperature
 from sparsebag.deploy.compiled import CompiledEnsemble, Group
 from sparsebag.deploy.trees import FlatTrees
 from sparsebag.deploy.verification import NotExportable, name_of
-from sparsebag.deploy.votes import LinearVotes, OtherMembers, StackedNetworks
+from sparsebag.deploy.votes import LayeredVotes, OtherMembers
 from sparsebag.deploy.whole_file import read_whole, write_whole
 from sparsebag.local.gate import LinearGate
 
@@ -353,17 +353,15 @@ def _group(entry: Any, arrays: list[np.ndarray], allow_pickle: bool) -> Group:
                 "made the file yourself, pass allow_pickle=True"
             )
         return _unpickled(with_keys(named, ("pickle",))["pickle"])
-    for made in (FlatTrees, LinearVotes, StackedNetworks):
-        if kind == made.kind:
-            types = made.SETTINGS
-            given = with_keys(entry["settings"], tuple(types))
-            settings = {name: SETTING[kind](given[name]) for name, kind in types.items()}
-            rebuilt: FlatTrees | LinearVotes | StackedNetworks
-            rebuilt = made.rebuild(_typed(kind, named), settings)
-            stored = FlatTrees.STORED if isinstance(rebuilt, FlatTrees) else rebuilt.arrays()
-            with_keys(named, tuple(stored))
-            return rebuilt
-    raise ArtifactError(f"it holds members of a kind, {kind[:20]!r}, that is not known")
+    made = next((each for each in (FlatTrees, LayeredVotes) if kind in each.SETTINGS), None)
+    if made is None:
+        raise ArtifactError(f"it holds members of a kind, {kind[:20]!r}, that is not known")
+    types = made.SETTINGS[kind]
+    given = with_keys(entry["settings"], tuple(types))
+    settings = {name: SETTING[type_](given[name]) for name, type_ in types.items()}
+    rebuilt: FlatTrees | LayeredVotes = made.rebuild(_typed(kind, named), settings)
+    with_keys(named, FlatTrees.STORED if isinstance(rebuilt, FlatTrees) else rebuilt.arrays())
+    return rebuilt
 
 
 def _unpickled(stored: np.ndarray) -> OtherMembers:
@@ -634,7 +632,7 @@ def listed(value: Any) -> list[Any]:
     return list(_checked(value, type(value) is list, "a list"))
 
 
-def with_keys(value: Any, keys: tuple[str, ...]) -> Mapping[str, Any]:
+def with_keys(value: Any, keys: Iterable[str]) -> Mapping[str, Any]:
     """A table with these keys and no others."""
     if type(value) is not dict or set(value) != set(keys):
         raise ArtifactError(f"its header has no table of {', '.join(keys)}, where one should be")

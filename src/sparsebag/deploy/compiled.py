@@ -20,10 +20,10 @@ from sparsebag.calibration.temperature import Temperature
 from sparsebag.deploy._forest import finish_votes
 from sparsebag.deploy.rows import Categories, as_numbers, by_name, encoded
 from sparsebag.deploy.trees import RAW, Finish, FlatTrees, readable
-from sparsebag.deploy.votes import LinearVotes, OtherMembers, StackedNetworks
+from sparsebag.deploy.votes import LayeredVotes, OtherMembers
 from sparsebag.local.gate import LinearGate
 
-Group = FlatTrees | LinearVotes | StackedNetworks | OtherMembers
+Group = FlatTrees | LayeredVotes | OtherMembers
 BLOCK_WEIGHTS = 2**22
 """Weights of a gate that are held at a time (32 MiB)."""
 
@@ -70,7 +70,7 @@ class CompiledEnsemble:
 
     Attributes
     ----------
-    groups : tuple of FlatTrees, LinearVotes, StackedNetworks or OtherMembers
+    groups : tuple of FlatTrees, LayeredVotes or OtherMembers
     paths : tuple of str
         Which kind of group each member went to, in the members' order.
     classes : ndarray or None
@@ -143,9 +143,7 @@ class CompiledEnsemble:
     @property
     def n_models(self) -> int:
         """Models that are evaluated for a prediction: linear regressors have become one."""
-        return sum(
-            len(g.weights) if isinstance(g, LinearVotes) else g.n_members for g in self.groups
-        )
+        return sum(g.n_members if isinstance(g, FlatTrees) else len(g.weights) for g in self.groups)
 
     @property
     def nbytes(self) -> int:

@@ -25,7 +25,7 @@ from sparsebag.deploy.verification import (
     probe_rows,
     width_of_rows,
 )
-from sparsebag.deploy.votes import LinearVotes, StackedNetworks
+from sparsebag.deploy.votes import LayeredVotes
 from sparsebag.deploy.whole_file import write_whole
 
 OPSET, ML_OPSET, IR_VERSION = 18, 5, 10
@@ -124,21 +124,17 @@ def _scores(graph: Graph, group: Any) -> str:
     """The name of a group's scores."""
     if isinstance(group, FlatTrees):
         return _trees(graph, group)
-    if isinstance(group, LinearVotes):
+    if isinstance(group, LayeredVotes):
         z = graph.add("MatMul", graph.cast("X", np.float64), graph.constant(group.coef))
         z = graph.add("Add", z, graph.constant(group.intercept))
         per_member = graph.ints([0, len(group.weights), -1])
         z = graph.add("Transpose", graph.add("Reshape", z, per_member), perm=[1, 0, 2])
-        return _weighted(graph, _link(graph, z, group.link, _n_votes(group)), group)
-    if isinstance(group, StackedNetworks):
-        # (rows, features) against (members, features, width) broadcasts to (members, rows, width)
-        z = graph.cast("X", np.float64)
-        for i, (layer, bias) in enumerate(zip(group.layers, group.biases, strict=True)):
-            if i and group.activation in ACTIVATION_NODES:
+        for layer, bias in zip(group.layers, group.biases, strict=True):
+            if group.activation in ACTIVATION_NODES:
                 z = graph.add(ACTIVATION_NODES[group.activation], z)
             z = graph.add("MatMul", z, graph.constant(layer))
             z = graph.add("Add", z, graph.constant(bias))
-        return _weighted(graph, _link(graph, z, group.link, _n_votes(group)), group)
+        return _weighted(graph, _link(graph, z, group), group)
     raise NotExportable(
         f"{group.n_members} members predict for themselves and have no ONNX form; only trees, "
         "linear models and scikit-learn's networks can be exported."
@@ -208,8 +204,9 @@ def _trees(graph: Graph, trees: FlatTrees) -> str:
     return graph.add("Concat", rest, out, axis=1)
 
 
-def _link(graph: Graph, z: str, link: str, n_votes: int) -> str:
-    """Scores of shape (members, rows, q) to votes, as `linear.LINKS` does."""
+def _link(graph: Graph, z: str, group: LayeredVotes) -> str:
+    """Scores of shape (members, rows, q) to votes, as `votes.LINKS` does."""
+    link = group.link
     if link == "identity":
         return z
     if link == "softmax":
@@ -223,7 +220,7 @@ def _link(graph: Graph, z: str, link: str, n_votes: int) -> str:
     if link == "largest":
         # Not "equal to the largest": of equal scores the first alone gets the vote.
         best = graph.add("ArgMax", z, axis=-1, keepdims=1)
-        columns = graph.ints(list(range(n_votes)))
+        columns = graph.ints(list(range(group.class_columns.shape[1])))
         return graph.cast(graph.add("Equal", best, columns), np.float64)
     if link == "sign":
         p = graph.cast(graph.add("Greater", z, graph.constant(0.0)), np.float64)
@@ -232,12 +229,7 @@ def _link(graph: Graph, z: str, link: str, n_votes: int) -> str:
     return graph.add("Concat", graph.add("Sub", graph.constant(1.0), p), p, axis=-1)
 
 
-def _n_votes(group: LinearVotes | StackedNetworks) -> int:
-    """Classes a member votes for."""
-    return int(group.class_columns.shape[1])
-
-
-def _weighted(graph: Graph, votes: str, group: LinearVotes | StackedNetworks) -> str:
+def _weighted(graph: Graph, votes: str, group: LayeredVotes) -> str:
     """Each member's votes into its classes, times its weight, summed."""
     members, columns = group.class_columns.shape
     into = np.zeros((members, columns, group.n_outputs))

@@ -46,7 +46,7 @@ from sparsebag.deploy.verification import (
     verify,
     width_of_rows,
 )
-from sparsebag.deploy.votes import LinearVotes, OtherMembers, StackedNetworks
+from sparsebag.deploy.votes import LayeredVotes, OtherMembers
 from sparsebag.evidence.readers.from_arrays import Leaf, Split, built_tree
 
 LEAST_VOTE = 1e-300
@@ -136,13 +136,13 @@ def _voters(model: CompiledEnsemble) -> list[Voter]:
             found.append((_forest(group, model, 0.0, group.total), group.total))
         elif isinstance(group, OtherMembers):
             found += _others(group, model)
-        elif group.link == "identity" and isinstance(group, LinearVotes):
+        elif group.kind == "linear" and group.link == "identity":
             collapsed = group
         else:
             columns, every = group.class_columns, np.arange(model.n_outputs)
             if columns.shape[-1] != len(every) or not np.all(columns == every):
                 raise _without_some_class("linear model or network")
-            made = _linear(group) if isinstance(group, LinearVotes) else _networks(group)
+            made = _networks(group) if group.layers else _linear(group)
             found += zip(made, map(float, group.weights), strict=True)
     if collapsed is not None:  # it has its members' weights in it: what the others leave
         rest = 1.0 - sum(weight for _, weight in found)
@@ -179,7 +179,7 @@ def _forest(flat: FlatTrees, model: CompiledEnsemble, floor: float, total: float
     return forest
 
 
-def _linear(group: LinearVotes) -> list[Any]:
+def _linear(group: LayeredVotes) -> list[Any]:
     if group.link not in ("sigmoid", "softmax", "one_vs_rest"):
         raise NotExportable(
             "linear members without predict_proba vote for one class, which scikit-learn's soft "
@@ -205,16 +205,18 @@ def _one_vs_rest(coef: np.ndarray, intercept: np.ndarray) -> Any:
     return out
 
 
-def _networks(group: StackedNetworks) -> list[Any]:
-    is_vote, found = group.link != "identity", []
-    for j in range(group.n_members):
+def _networks(group: LayeredVotes) -> list[Any]:
+    m, is_vote, found = group.n_members, group.link != "identity", []
+    first = group.coef.reshape(group.n_features, m, -1).transpose(1, 0, 2)
+    layers, biases = (first, *group.layers), (group.intercept.reshape(m, 1, -1), *group.biases)
+    for j in range(m):
         out = (MLPClassifier if is_vote else MLPRegressor)(
-            hidden_layer_sizes=tuple(layer.shape[2] for layer in group.layers[:-1]),
+            hidden_layer_sizes=tuple(layer.shape[2] for layer in layers[:-1]),
             activation=group.activation,
         )
-        out.coefs_ = [layer[j] for layer in group.layers]
-        out.intercepts_ = [bias[j, 0] for bias in group.biases]
-        out.n_layers_, out.n_outputs_ = len(group.layers) + 1, group.layers[-1].shape[2]
+        out.coefs_ = [layer[j] for layer in layers]
+        out.intercepts_ = [bias[j, 0] for bias in biases]
+        out.n_layers_, out.n_outputs_ = len(layers) + 1, layers[-1].shape[2]
         out.out_activation_, out.n_features_in_ = OUT_ACTIVATIONS[group.link], group.n_features
         if is_vote:
             out.classes_ = np.arange(group.n_outputs)

@@ -15,13 +15,7 @@ from sklearn.utils import get_tags
 from sparsebag.calibration.calibrator import Calibrator
 from sparsebag.deploy.compiled import CompiledEnsemble, Group
 from sparsebag.deploy.trees import FlatTrees, distinct_rows, round_down
-from sparsebag.deploy.votes import (
-    ACTIVATIONS,
-    LINKS,
-    LinearVotes,
-    OtherMembers,
-    StackedNetworks,
-)
+from sparsebag.deploy.votes import ACTIVATIONS, LINKS, LayeredVotes, OtherMembers
 from sparsebag.evidence.members import Member, MemberPool
 from sparsebag.local.gate import LinearGate
 
@@ -84,7 +78,7 @@ def compile_members(
         width = n_features or max(_width(m) for m in members)
         build = _BUILDERS[key[0]]
         if gate is not None and key[0] == "linear":
-            build = partial(_linear_votes, collapse=False)
+            build = partial(_layered_votes, collapse=False)
         groups.append(build(members, weights[chosen], n_outputs, width))
         order += chosen
     return CompiledEnsemble(
@@ -148,11 +142,10 @@ def _path(member: Member) -> tuple[Any, ...]:
         votes = 1 if member.class_columns is None else len(member.class_columns)
         once = shapes[-1] == votes or (shapes[-1], votes) == (1, 2)
         if net.activation in ACTIVATIONS and link in LINKS and once:
-            return ("mlp", net.activation, link, shapes)
+            return ("mlp" if len(shapes) > 1 else "linear", link, net.activation, shapes)
     link = _linear_link(member)
     if link is not None:
-        votes = 0 if member.class_columns is None else len(member.class_columns)
-        return ("linear", link, votes)
+        return ("linear", link, "identity", (len(_linear_arrays(member.estimator)[0]),))
     return ("other",)
 
 
@@ -256,33 +249,41 @@ def _linear_link(member: Member) -> str | None:
     return None
 
 
-def _linear_votes(
+def _layers(estimator: Any) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Coefficients (inputs, outputs) and intercepts (outputs,), layer by layer."""
+    if isinstance(estimator, MLPClassifier | MLPRegressor):
+        return list(zip(estimator.coefs_, estimator.intercepts_, strict=True))
+    coef, intercept = _linear_arrays(estimator)
+    return [(coef.T, intercept)]
+
+
+def _layered_votes(
     members: list[Member],
     weights: np.ndarray,
     n_outputs: int,
     n_features: int,
     *,
     collapse: bool = True,
-) -> LinearVotes:
-    link = _linear_link(members[0])
-    assert link is not None
-    coefs, intercepts = [], []
-    for member in members:
-        own, offset = _linear_arrays(member.estimator)
-        wide = np.zeros((len(own), n_features))
-        wide[:, _read(member)] = own
-        coefs.append(wide)
-        intercepts.append(offset)
-    coef, intercept = np.concatenate(coefs).T, np.concatenate(intercepts)
-    columns = _class_columns(members)
-    if link == "identity" and collapse:  # a weighted sum of affine maps is one affine map
+) -> LayeredVotes:
+    kind, link, activation, shapes = _path(members[0])
+    first, *others = zip(*(_layers(member.estimator) for member in members), strict=True)
+    coef = np.zeros((n_features, len(members), shapes[0]))
+    for j, (member, (own, _)) in enumerate(zip(members, first, strict=True)):
+        np.add.at(coef[:, j], _read(member), own)  # bags may draw a column twice
+    coef, intercept = coef.reshape(n_features, -1), np.concatenate([b for _, b in first])
+    columns = [[0] if m.class_columns is None else m.class_columns for m in members]
+    if kind == "linear" and link == "identity" and collapse:
+        # A weighted sum of affine maps is one affine map.
         coef, intercept = (coef @ weights)[:, None], np.array([intercept @ weights])
         weights, columns = np.ones(1), columns[:1]
-    return LinearVotes(
+    return LayeredVotes(
         coef=np.ascontiguousarray(coef),
-        intercept=intercept,
+        intercept=np.asarray(intercept, dtype=np.float64),
+        layers=tuple(np.array([w for w, _ in layer], dtype=np.float64) for layer in others),
+        biases=tuple(np.array([[b] for _, b in layer], dtype=np.float64) for layer in others),
         weights=np.asarray(weights, dtype=np.float64),
-        class_columns=columns,
+        class_columns=np.array(columns, dtype=np.int32),
+        activation=activation,
         link=link,
         n_outputs=n_outputs,
         n_members=len(members),
@@ -292,33 +293,6 @@ def _linear_votes(
 def _read(member: Member) -> Any:
     """An index of the columns a member reads."""
     return slice(None) if member.features is None else member.features
-
-
-def _class_columns(members: list[Member]) -> np.ndarray:
-    columns = [[0] if m.class_columns is None else m.class_columns for m in members]
-    return np.array(columns, dtype=np.int32)
-
-
-def _networks(
-    members: list[Member], weights: np.ndarray, n_outputs: int, n_features: int
-) -> StackedNetworks:
-    _, activation, link, shapes = _path(members[0])
-    nets = [member.estimator for member in members]
-    first = np.zeros((len(members), n_features, shapes[0]))
-    for layer, member in zip(first, members, strict=True):
-        layer[_read(member)] = member.estimator.coefs_[0]
-    depth = range(len(shapes))
-    others = (np.array([net.coefs_[i] for net in nets], dtype=np.float64) for i in depth[1:])
-    biases = (np.array([[net.intercepts_[i]] for net in nets], dtype=np.float64) for i in depth)
-    return StackedNetworks(
-        layers=(first, *others),
-        biases=tuple(biases),
-        weights=np.asarray(weights, dtype=np.float64),
-        class_columns=_class_columns(members),
-        activation=activation,
-        link=link,
-        n_outputs=n_outputs,
-    )
 
 
 def _others(
@@ -335,7 +309,7 @@ def _others(
 
 _BUILDERS: dict[str, Callable[[list[Member], np.ndarray, int, int], Group]] = {
     "trees": _flat_trees,
-    "linear": _linear_votes,
-    "mlp": _networks,
+    "linear": _layered_votes,
+    "mlp": _layered_votes,
     "other": _others,
 }

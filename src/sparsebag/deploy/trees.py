@@ -78,11 +78,8 @@ class FlatTrees:
         "values": ("<f8", *SIGNED),
     }
 
-    SETTINGS: ClassVar[dict[str, type]] = {
-        "n_features": int,
-        "complement": bool,
-        "total": float,
-        "step": float,
+    SETTINGS: ClassVar[dict[str, dict[str, type]]] = {
+        "trees": {"n_features": int, "complement": bool, "total": float, "step": float}
     }
 
     def __post_init__(self) -> None:

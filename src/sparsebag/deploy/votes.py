@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -100,66 +99,6 @@ ACTIVATIONS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
 }
 
 
-class _ArrayVotes(ABC):
-    """What linear models and networks share."""
-
-    weights: np.ndarray
-    class_columns: np.ndarray
-    n_outputs: int
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of the arrays."""
-        return sum(array.nbytes for array in self.arrays().values())
-
-    @abstractmethod
-    def arrays(self) -> dict[str, np.ndarray]:
-        """The arrays by name, as files hold them."""
-
-    @abstractmethod
-    def _votes(self, X: Any) -> np.ndarray:
-        """Of shape (members, rows, classes a member)."""
-
-    @abstractmethod
-    def _width(self) -> int:
-        """Numbers a row takes on the way."""
-
-    def _check(self, votes: int) -> None:
-        """Each member votes once for each of its classes, which exist, by finite numbers."""
-        if self.class_columns.shape != (len(self.weights), votes) or votes == 0:
-            raise ValueError("the arrays of the members do not fit together.")
-        if self.class_columns.min() < 0 or self.class_columns.max() >= self.n_outputs:
-            raise ValueError("a member votes for a class that does not exist.")
-        if np.any(np.diff(np.sort(self.class_columns, axis=1), axis=1) == 0):
-            raise ValueError("a member votes twice for one class.")
-        if not all(np.all(np.isfinite(array)) for array in self.arrays().values()):
-            raise ValueError("a member has a coefficient that is not finite.")
-
-    def scores(self, X: Any, row_weights: np.ndarray | None = None) -> np.ndarray:
-        """Weighted sum of the members' votes, some rows at a time.
-
-        Parameters
-        ----------
-        X : ndarray or sparse matrix of shape (rows, n_features)
-        row_weights : ndarray of shape (rows, members), optional
-            A gate's, in place of the members' own.
-
-        Returns
-        -------
-        ndarray of shape (rows, n_outputs)
-        """
-        X = finite_numbers(X)
-        out = np.empty((X.shape[0], self.n_outputs))
-        step = max(1, BLOCK_ELEMENTS // self._width())
-        for start in range(0, X.shape[0], step):
-            rows = slice(start, start + step)
-            weights = self.weights if row_weights is None else row_weights[rows]
-            out[rows] = weighted_votes(
-                self._votes(X[rows]), weights, self.class_columns, self.n_outputs
-            )
-        return out
-
-
 def weighted_votes(
     votes: np.ndarray, weights: np.ndarray, class_columns: np.ndarray, n_outputs: int
 ) -> np.ndarray:
@@ -194,100 +133,32 @@ def weighted_votes(
 
 
 @dataclass(frozen=True, eq=False)
-class LinearVotes(_ArrayVotes):
-    """Linear members with one link: regressors as one vector, classifiers as one matrix.
+class LayeredVotes:
+    """Linear members of one link; or networks of one shape, of which they are the first layer.
 
     Attributes
     ----------
     coef : float64 ndarray of shape (n_features, members * q)
-        Zero where a member does not read a column.
+        One product for all members; zero where a member does not read a column.
     intercept : float64 ndarray of shape (members * q,)
+    layers : tuple of float64 ndarrays of shape (members, inputs, outputs)
+        Further layers of networks; none of linear models.
+    biases : tuple of float64 ndarrays of shape (members, 1, outputs)
     weights : float64 ndarray of shape (members,)
     class_columns : int32 ndarray of shape (members, classes a member)
         Position of each vote in the ensemble's classes.
+    activation : str
+        Key of `ACTIVATIONS`: between the layers.
     link : str
-        Key of `LINKS`.
+        Key of `LINKS`: after the last layer.
     n_outputs : int
         Classes, or one for regression.
     n_members : int
-        How many there were: regressors collapse into one.
+        How many there were: linear regressors collapse into one.
     """
 
     coef: np.ndarray
     intercept: np.ndarray
-    weights: np.ndarray
-    class_columns: np.ndarray
-    link: str
-    n_outputs: int
-    n_members: int
-    kind: ClassVar[str] = "linear"
-    ARRAYS: ClassVar[tuple[str, ...]] = ("coef", "intercept", "weights", "class_columns")
-    SETTINGS: ClassVar[dict[str, type]] = {"link": str, "n_outputs": int, "n_members": int}
-
-    def __post_init__(self) -> None:
-        if self.link not in LINKS:
-            raise ValueError(f"link {self.link!r} is not known.")
-        dimensions = [getattr(self, name).ndim for name in self.ARRAYS]
-        members = len(self.weights) if dimensions == [2, 1, 1, 2] else 0
-        q = self.coef.shape[1] // members if members else 0
-        two = self.link in TWO_CLASS_LINKS
-        if (
-            q == 0
-            or (two and q != 1)
-            or self.coef.shape[1] != members * q
-            or self.intercept.shape != (members * q,)
-        ):
-            raise ValueError("the arrays of the linear members do not fit together.")
-        one_each = self.link != "identity"  # regressors collapse into one
-        if self.n_members < members or (one_each and self.n_members != members):
-            raise ValueError("the number of linear members is wrong.")
-        self._check(2 if two else q)
-
-    @property
-    def n_features(self) -> int:
-        """Columns of X."""
-        return int(self.coef.shape[0])
-
-    def arrays(self) -> dict[str, np.ndarray]:
-        """The arrays by name, as files hold them."""
-        return {name: getattr(self, name) for name in self.ARRAYS}
-
-    def settings(self) -> dict[str, Any]:
-        """The rest, as files hold it."""
-        return {name: getattr(self, name) for name in self.SETTINGS}
-
-    @classmethod
-    def rebuild(cls, arrays: Mapping[str, np.ndarray], settings: Mapping[str, Any]) -> Self:
-        """From what a file holds; raises ValueError where it cannot be."""
-        named: dict[str, Any] = {name: arrays[name] for name in cls.ARRAYS}
-        return cls(**named, **settings)
-
-    def _width(self) -> int:
-        return int(self.coef.shape[1])
-
-    def _votes(self, X: Any) -> np.ndarray:
-        z = np.asarray(X @ self.coef) + self.intercept
-        return LINKS[self.link](z.reshape(len(z), len(self.weights), -1).transpose(1, 0, 2))
-
-
-@dataclass(frozen=True, eq=False)
-class StackedNetworks(_ArrayVotes):
-    """scikit-learn's multi-layer perceptrons of one shape, stacked into batched products.
-
-    Attributes
-    ----------
-    layers : tuple of float64 ndarrays of shape (members, inputs, outputs)
-        Weights; the first reads every column of X, with zeros where a member does not.
-    biases : tuple of float64 ndarrays of shape (members, 1, outputs)
-    weights : float64 ndarray of shape (members,)
-    class_columns : int32 ndarray of shape (members, classes a member)
-    activation : str
-        Key of `ACTIVATIONS`.
-    link : {"identity", "sigmoid", "softmax"}
-        Key of `LINKS`.
-    n_outputs : int
-    """
-
     layers: tuple[np.ndarray, ...]
     biases: tuple[np.ndarray, ...]
     weights: np.ndarray
@@ -295,71 +166,123 @@ class StackedNetworks(_ArrayVotes):
     activation: str
     link: str
     n_outputs: int
-    kind: ClassVar[str] = "mlp"
-    SETTINGS: ClassVar[dict[str, type]] = {
-        "n_layers": int,
-        "activation": str,
-        "link": str,
-        "n_outputs": int,
+    n_members: int
+    SETTINGS: ClassVar[dict[str, dict[str, type]]] = {
+        "linear": {"link": str, "n_outputs": int, "n_members": int},
+        "mlp": {"n_layers": int, "activation": str, "link": str, "n_outputs": int},
     }
 
     def __post_init__(self) -> None:
         if self.activation not in ACTIVATIONS or self.link not in LINKS:
-            raise ValueError("the activation or link of a network is not known.")
-        m = self.n_members
-        fits = self.weights.ndim == 1 and m > 0 and len(self.layers) > 0
-        width = self.layers[0].shape[1] if fits and self.layers[0].ndim == 3 else 0
+            raise ValueError("the activation or link of a member is not known.")
+        if self.weights.ndim != 1 or self.coef.ndim != 2:
+            raise ValueError("the arrays of the members do not fit together.")
+        m = len(self.weights)
+        width = self.coef.shape[1] // m if m else 0
+        fits = width > 0 and self.coef.shape[1:] == self.intercept.shape == (m * width,)
         for layer, bias in zip(self.layers, self.biases, strict=True):
             out = layer.shape[-1] if layer.ndim else 0
             fits = fits and layer.shape == (m, width, out) and bias.shape == (m, 1, out)
             width = out
         two = self.link in TWO_CLASS_LINKS
-        if not fits or width == 0 or (two and width != 1):
-            raise ValueError("the arrays of the networks do not fit together.")
-        self._check(2 if two else width)
+        votes = 2 if two else width
+        fits = fits and self.class_columns.shape == (m, votes)
+        if not fits or votes == 0 or (two and width != 1):
+            raise ValueError("the arrays of the members do not fit together.")
+        collapses = self.kind == "linear" and self.link == "identity"
+        if self.n_members < m or (self.n_members > m and not collapses):
+            raise ValueError("the number of members is wrong.")
+        if self.class_columns.min() < 0 or self.class_columns.max() >= self.n_outputs:
+            raise ValueError("a member votes for a class that does not exist.")
+        if np.any(np.diff(np.sort(self.class_columns, axis=1), axis=1) == 0):
+            raise ValueError("a member votes twice for one class.")
+        if not all(np.all(np.isfinite(array)) for array in self.arrays().values()):
+            raise ValueError("a member has a coefficient that is not finite.")
 
     @property
-    def n_members(self) -> int:
-        """How many networks there are."""
-        return len(self.weights)
+    def kind(self) -> str:
+        """Of the members, as files and `paths` name it."""
+        return "mlp" if self.layers else "linear"
 
     @property
     def n_features(self) -> int:
         """Columns of X."""
-        return int(self.layers[0].shape[1])
+        return int(self.coef.shape[0])
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the arrays."""
+        return sum(array.nbytes for array in self.arrays().values())
 
     def arrays(self) -> dict[str, np.ndarray]:
         """The arrays by name, as files hold them."""
-        named = {f"layer_{i}": layer for i, layer in enumerate(self.layers)}
-        named |= {f"bias_{i}": bias for i, bias in enumerate(self.biases)}
+        named = {"coef": self.coef, "intercept": self.intercept}
+        if self.layers:
+            m = len(self.weights)
+            first = self.coef.reshape(self.n_features, m, -1).transpose(1, 0, 2)
+            layers, biases = (first, *self.layers), (self.intercept.reshape(m, 1, -1), *self.biases)
+            named = {f"layer_{i}": layer for i, layer in enumerate(layers)}
+            named |= {f"bias_{i}": bias for i, bias in enumerate(biases)}
         return {**named, "weights": self.weights, "class_columns": self.class_columns}
 
     def settings(self) -> dict[str, Any]:
         """The rest, as files hold it."""
-        named = {name: getattr(self, name) for name in self.SETTINGS if name != "n_layers"}
-        return {"n_layers": len(self.layers), **named}
+        known = {**vars(self), "n_layers": 1 + len(self.layers)}
+        return {name: known[name] for name in self.SETTINGS[self.kind]}
 
     @classmethod
     def rebuild(cls, arrays: Mapping[str, np.ndarray], settings: Mapping[str, Any]) -> Self:
         """From what a file holds; raises ValueError where it cannot be."""
+        if "n_layers" not in settings:
+            named: dict[str, Any] = {**arrays, **settings}
+            return cls(**named, layers=(), biases=(), activation="identity")
         depth = range(min(settings["n_layers"], len(arrays)))
+        first, *layers = (arrays[f"layer_{i}"] for i in depth)
+        bias, *biases = (arrays[f"bias_{i}"] for i in depth)
+        weights = arrays["weights"]
+        if first.ndim != 3 or bias.shape != (len(first), 1, first.shape[2]) or not layers:
+            raise ValueError("the arrays of the members do not fit together.")
         return cls(
-            layers=tuple(arrays[f"layer_{i}"] for i in depth),
-            biases=tuple(arrays[f"bias_{i}"] for i in depth),
-            weights=arrays["weights"],
+            coef=first.transpose(1, 0, 2).reshape(first.shape[1], -1),
+            intercept=bias.reshape(-1),
+            layers=tuple(layers),
+            biases=tuple(biases),
+            weights=weights,
             class_columns=arrays["class_columns"],
+            n_members=weights.size,
             **{name: value for name, value in settings.items() if name != "n_layers"},
         )
 
-    def _width(self) -> int:
-        return max(int(layer.shape[2]) for layer in self.layers) * self.n_members
+    def scores(self, X: Any, row_weights: np.ndarray | None = None) -> np.ndarray:
+        """Weighted sum of the members' votes, some rows at a time.
+
+        Parameters
+        ----------
+        X : ndarray or sparse matrix of shape (rows, n_features)
+        row_weights : ndarray of shape (rows, members), optional
+            A gate's, in place of the members' own.
+
+        Returns
+        -------
+        ndarray of shape (rows, n_outputs)
+        """
+        X = finite_numbers(X)
+        out = np.empty((X.shape[0], self.n_outputs))
+        widest = max(bias.size for bias in (self.intercept, *self.biases))
+        step = max(1, BLOCK_ELEMENTS // widest)
+        for start in range(0, X.shape[0], step):
+            rows = slice(start, start + step)
+            weights = self.weights if row_weights is None else row_weights[rows]
+            out[rows] = weighted_votes(
+                self._votes(X[rows]), weights, self.class_columns, self.n_outputs
+            )
+        return out
 
     def _votes(self, X: Any) -> np.ndarray:
-        # One product for all first layers: X is read once, and may be sparse.
-        m, inputs, width = self.layers[0].shape
-        first = self.layers[0].transpose(1, 0, 2).reshape(inputs, m * width)
-        z = np.asarray(X @ first).reshape(-1, m, width).transpose(1, 0, 2) + self.biases[0]
-        for layer, bias in zip(self.layers[1:], self.biases[1:], strict=True):
+        """Of shape (members, rows, classes a member)."""
+        z = np.asarray(X @ self.coef) + self.intercept
+        z = z.reshape(len(z), len(self.weights), -1).transpose(1, 0, 2)
+        for layer, bias in zip(self.layers, self.biases, strict=True):
             z = np.matmul(ACTIVATIONS[self.activation](z), layer) + bias
         return LINKS[self.link](z)
 
@@ -387,7 +310,6 @@ class OtherMembers:
     n_outputs: int
     is_vote: bool
     kind: ClassVar[str] = "other"
-    SETTINGS: ClassVar[dict[str, type]] = {}
 
     @property
     def n_members(self) -> int:
