@@ -168,3 +168,15 @@ def test_processes_get_a_model(how, named):
     expected = model.predict_proba(X)
     with multiprocessing.get_context(how).Pool(1) as pool:
         assert np.array_equal(pool.apply(model.predict_proba, (X,)), expected)
+
+
+def test_sub_interpreters_are_refused():
+    code = """
+try:
+    import _xxsubinterpreters as interpreters
+except ImportError:
+    import _interpreters as interpreters
+print(interpreters.run_string(interpreters.create(), "import sparsebag.deploy._forest"))
+"""
+    run = ran("-W", "ignore", "-c", code)
+    assert "sub-interpreters" in run.stdout + run.stderr or "subinterpreters" in run.stdout

@@ -468,6 +468,7 @@ void use_instructions(const std::string &name) {
 }  // namespace
 
 NB_MODULE(_forest, m) {
+    sparsebag::check_interpreter();
     nb::set_leak_warnings(false);  // threads that outlive the interpreter hold models: no leak
     m.doc() = "The weighted vote of flat decision trees.";
     // noconvert: a converted output would be a copy, and the result lost with it.

@@ -328,6 +328,7 @@ double loss_and_gradient(Matrix<float> votes, Matrix<std::uint8_t> mask, Vector<
 }  // namespace
 
 NB_MODULE(_passes, m) {
+    sparsebag::check_interpreter();
     nb::set_leak_warnings(false);  // threads that outlive the interpreter hold models: no leak
     m.doc() = "Products of a block of votes and its byte mask with one vector each.";
     // noconvert: a converted output would be a copy, and the result lost with it.

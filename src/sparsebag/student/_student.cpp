@@ -8,18 +8,16 @@
 #include <nanobind/ndarray.h>
 
 #include <algorithm>
-#include <atomic>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
-#include <exception>
 #include <functional>
-#include <mutex>
 #include <numeric>
 #include <stdexcept>
-#include <thread>
 #include <type_traits>
 #include <vector>
+
+#include "../objective/kernel/threads.h"
 
 namespace nb = nanobind;
 
@@ -62,26 +60,9 @@ void check_children(std::int64_t l, std::int64_t r, std::int64_t parent, std::in
 
 template <typename F>
 void each(std::size_t n, int n_threads, F &&work) {
-    std::atomic<std::size_t> next{0};
-    std::exception_ptr failed;
-    std::mutex lock;
-    auto run = [&] {
-        try {
-            for (std::size_t i; (i = next.fetch_add(1)) < n;) work(i);
-        } catch (...) {  // no thread may be left running, and none may throw
-            const std::lock_guard<std::mutex> guard(lock);
-            failed = std::current_exception();
-        }
-    };
-    std::vector<std::thread> others;
-    const auto most = static_cast<int>(std::min<std::size_t>(n, 1024));
-    try {
-        for (int t = 1; t < std::min(n_threads, most); ++t) others.emplace_back(run);
-    } catch (const std::exception &) {  // no more threads: those there are do it all
-    }
-    run();
-    for (auto &thread : others) thread.join();
-    if (failed) std::rethrow_exception(failed);
+    const std::size_t most = std::min<std::size_t>(n, 1024);
+    const std::size_t threads = n_threads < 1 ? 1 : std::min<std::size_t>(n_threads, most);
+    sparsebag::share(n, threads, [&](std::size_t part, std::size_t) { work(part); });
 }
 
 struct Node {
@@ -407,8 +388,9 @@ void backfit(In<std::int32_t, 2> leaf, In<double, 1> weight, In<std::int64_t, 1>
 }  // namespace
 
 NB_MODULE(_student, m) {
+    sparsebag::check_interpreter();
     nb::set_leak_warnings(false);  // threads that outlive the interpreter hold models: no leak
-    using Free = nb::call_guard<nb::gil_scoped_release>;
+    using Free = nb::call_guard<sparsebag::WithoutGil>;
     nb::class_<Trees>(m, "Trees")
         .def(nb::init<In<std::int32_t, 1>, In<std::int32_t, 1>, In<std::int32_t, 1>, In<double, 1>,
                       In<std::uint8_t, 1>, In<std::int64_t, 1>, std::int64_t>())
