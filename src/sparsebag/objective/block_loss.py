@@ -99,42 +99,36 @@ class BlockLoss:
     loss : Loss
     floor : float
         ε; zero for regression.
-    total : float, optional
-        Weight of all rows, where these are part of them; default: these rows' own.
 
     Attributes
     ----------
     mass : float
         What the rows weigh.
     row_weight : array of shape (M,)
-        s: the weights divided by ``total``.
+        s: the weights divided by their sum.
     """
 
-    def __init__(
-        self, evidence: OOBEvidence, loss: Loss, floor: float, total: float | None = None
-    ) -> None:
+    def __init__(self, evidence: OOBEvidence, loss: Loss, floor: float) -> None:
         self.evidence, self.loss, self.floor = evidence, loss, floor
         self.xp, self.device = array_namespace(evidence.votes), device(evidence.votes)
         self.channels = evidence.channels(loss.channel)
         self.dtype = working_dtype(evidence.votes)
         clip = getattr(loss, "clip", None)
         self._smallest_vote = None if clip is None else self.asarray(clip)
-        self.row_weight, self.mass = self._weigh(total)
+        self.row_weight, self.mass = self._weigh()
         self._kept: list[_Slice] | None = None
         self._native = self._native_arguments()
 
-    def _weigh(self, total: float | None) -> tuple[Array, float]:
+    def _weigh(self) -> tuple[Array, float]:
         xp, weight = self.xp, self.evidence.sample_weight
         if weight is None:
             n_rows = self.evidence.n_rows
             weight = xp.ones(n_rows, dtype=xp.float64, device=self.device)
-            return weight / (total or n_rows), float(n_rows)
+            return weight / max(n_rows, 1), float(n_rows)
         largest = float(xp.max(weight)) or 1.0
         share = weight / largest  # huge ones would overflow their sum
         own = float(xp.sum(share))
-        if total is None:
-            return share / (own or 1.0), own * largest
-        return weight / total, own * largest
+        return share / (own or 1.0), own * largest
 
     def asarray(self, values: Array) -> Array:
         """Values as float64 on the evidence's device."""

@@ -1,6 +1,6 @@
 """The objective on the simplex: weighted out-of-bag loss plus penalty, over rows wherever they are.
 
-Value, gradient and Hessian are sums over row blocks, each a `BlockLoss`. With W_b the weight
+Value, gradient and Hessian are means over row blocks, each a `BlockLoss`. With W_b the weight
 of a block's rows and f_b their mean loss::
 
     f(w) = Σ_b (W_b / Σ W) f_b(w) + penalty(w)
@@ -9,7 +9,7 @@ of a block's rows and f_b their mean loss::
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -100,19 +100,11 @@ class Objective:
         self.floor = floor if source.classes is not None else 0.0
         self.is_streamed, self.xp, self.device = source.is_streamed, source.xp, source.device
         self.n_members = self._n_all = source.n_members
-        self._known = _Known()
+        self._known: list[Survey] = []  # one, after a first pass; shared with faces
         self._rows = source.derived(with_prior, loss.channel)
-        # Blocks on a cluster weigh what they weigh of all rows, to the last bit as in memory.
-        self._total: float | None = None
-        if not (self.is_streamed or isinstance(source, MemoryRows)):
-            self._known.survey = self._checked(self._rows.sum(_survey, loss, self.floor))
-            self._total = self._known.survey.total
-        self._make_parts()
-        if isinstance(source, MemoryRows) and not self.total_weight:
-            raise NoWeightError
-
-    def _make_parts(self) -> None:
-        self._parts = self._rows.derived(BlockLoss, self.loss, self.floor, self._total)
+        self._parts = self._rows.derived(BlockLoss, loss, self.floor)
+        if isinstance(self._parts, MemoryRows) and not self._parts.block.mass:
+            raise ValueError(WEIGHTLESS)
 
     # -- what it is --------------------------------------------------------------------------
 
@@ -124,23 +116,14 @@ class Objective:
         return found
 
     @property
-    def total_weight(self) -> float:
-        """What all rows weigh together."""
-        if isinstance(self._parts, MemoryRows):
-            return float(self._parts.block.mass)
-        return self.survey.total
-
-    @property
     def survey(self) -> Survey:
-        """What is known of all rows; of a stream after its first pass."""
-        if self._known.survey is None:
-            if self.is_streamed:
-                assert self.n_members == self._n_all  # a face is made of rows that were read
-                self.value_and_gradient(self.uniform_weights())
-            else:
-                self._known.survey = self._parts.sum(_survey_of)
-        assert self._known.survey is not None
-        return self._known.survey
+        """What is known of all rows, after a first pass."""
+        if isinstance(self._parts, MemoryRows) and not self._known:
+            self._known.append(_survey_in_memory(self._parts.block))
+        if not self._known:
+            assert self.n_members == self._n_all  # a face is made of rows that were read
+            self.value_and_gradient(self.uniform_weights())
+        return self._known[0]
 
     @property
     def n_rows(self) -> int:
@@ -233,16 +216,11 @@ class Objective:
 
     def value_and_gradient(self, weights: Array) -> tuple[float, Array]:
         """Objective and gradient, in one pass over the evidence."""
-        looks = self.is_streamed and self._known.survey is None
-        sums = self._parts.sum(_evaluate, weights, self.prior_mass, self.is_streamed, looks)
-        if self.is_streamed:
-            if looks:
-                self._known.survey = self._checked(sums and sums.survey)
-            sums = sums.mean()
-        value = sums.loss + float(self.penalty.value(weights))
+        loss, gradient = self._mean(BlockLoss.value_and_gradient, weights)
+        value = loss + float(self.penalty.value(weights))
         if self.on_pass is not None and self.n_members == self._n_all:
             self.on_pass(weights, value)
-        return value, sums.gradient + self.penalty.gradient(weights)
+        return value, gradient + self.penalty.gradient(weights)
 
     def value(self, weights: Array) -> float:
         """Objective at the weights."""
@@ -255,21 +233,26 @@ class Objective:
     def hessian_product(self, weights: Array, direction: Array) -> Array:
         """Hessian times a direction."""
         mine = self.penalty.hessian_product(weights, direction)
-        return self._second(_hessian_product, weights, direction) + mine
+        return self._mean(BlockLoss.hessian_product, weights, direction)[0] + mine
 
     def hessian(self, weights: Array) -> Array:
         """Dense Hessian (N × N). Meant for restricted objectives: it costs M N² operations."""
         eye = self.xp.eye(self.n_members, dtype=self.xp.float64, device=self.device)
         columns = [self.penalty.hessian_product(weights, eye[:, j]) for j in range(self.n_members)]
-        return self._second(_hessian, weights) + self.xp.stack(columns, axis=1)
+        return self._mean(BlockLoss.hessian, weights)[0] + self.xp.stack(columns, axis=1)
 
     def rows_won(self) -> Array:
         """For each member, the number of rows on which its own vote has the least loss."""
         return self._parts.sum(BlockLoss.rows_won)
 
-    def _second(self, function: Callable[..., Any], *at: Array) -> Array:
-        total = self._parts.sum(function, self.prior_mass, self.is_streamed, *at)
-        return total / self.survey.total if self.is_streamed else total
+    def _mean(self, quantity: Callable[..., Any], *at: Array) -> tuple[Any, ...]:
+        """A block's quantities, over all rows; the first pass finds what is known of them, too."""
+        surveys = not (self._known or isinstance(self._parts, MemoryRows))
+        mean = self._parts.sum(_mean_of, quantity, surveys, *at, self.prior_mass)
+        if surveys:
+            self._known.append(self._checked(mean and mean.survey))
+        values: tuple[Any, ...] = mean.values
+        return values
 
     # -- other objectives of the same rows -----------------------------------------------------
 
@@ -341,7 +324,7 @@ class Objective:
         face._rows = self._rows.derived(OOBEvidence.take_members, members)
         face.n_members = len(members)
         face.penalty = restrict_penalty(self.penalty, members)
-        face._make_parts()
+        face._parts = face._rows.derived(BlockLoss, self.loss, self.floor)
         return face
 
     def _in_memory(self, rows: OOBEvidence) -> Objective:
@@ -358,32 +341,13 @@ class Objective:
         if survey is None:
             raise ValueError("there are no rows; there is nothing to judge the members by.")
         if survey.total == 0.0:
-            raise NoWeightError(survey.n_covered)
+            raise ValueError(WEIGHTLESS if survey.n_covered else NOT_COVERED)
         # Weights of a stream are added up as they come: smaller sums have not all their digits.
         if not np.finfo(float).tiny <= survey.total < np.inf:
             raise ValueError(NOT_TO_BE_SUMMED)
         if not survey.has_votes:
             raise ValueError(ALL_ZERO)
         return survey
-
-
-class NoWeightError(ValueError):
-    """No row with weight is out of bag for any member.
-
-    Parameters
-    ----------
-    n_covered : int, optional
-        Rows some member has out of bag, where they were counted: which of the two is amiss.
-    """
-
-    def __init__(self, n_covered: int | None = None) -> None:
-        words = (
-            "no row of weight is out of bag for any member, so there is nothing to judge the "
-            "members by."
-        )
-        if n_covered is not None:
-            words = WEIGHTLESS if n_covered else NOT_COVERED
-        super().__init__(words)
 
 
 @dataclass(frozen=True)
@@ -432,88 +396,52 @@ class Survey:
         )
 
 
-@dataclass
-class _Known:
-    """What objectives of the same rows know of them, all together."""
-
-    survey: Survey | None = None
-
-
 @dataclass(frozen=True)
-class _Sums:
-    """Loss and gradient of some blocks; weighted by mass in a stream, whose total is not known."""
+class _Mean:
+    """Means over the rows of some blocks, which weigh so much; those of disjoint blocks add."""
 
-    loss: float
-    gradient: Array
     mass: float
+    values: tuple[Any, ...]
     survey: Survey | None
 
-    def __add__(self, other: _Sums) -> _Sums:
-        survey = self.survey
-        if survey is not None and other.survey is not None:
-            survey = survey + other.survey
-        return _Sums(
-            self.loss + other.loss,
-            self.gradient + other.gradient,
-            self.mass + other.mass,
-            survey,
-        )
-
-    def mean(self) -> _Sums:
-        return _Sums(self.loss / self.mass, self.gradient / self.mass, 1.0, self.survey)
+    def __add__(self, other: _Mean) -> _Mean:
+        mass = self.mass + other.mass
+        mine, theirs = (part.mass / mass if mass else 0.0 for part in (self, other))
+        values = (mine * a + theirs * b for a, b in zip(self.values, other.values, strict=True))
+        survey = self.survey and other.survey and self.survey + other.survey
+        return _Mean(mass, tuple(values), survey)
 
 
-# -- what is done where the rows are -----------------------------------------------------------
+def _mean_of(part: BlockLoss, quantity: Callable[..., Any], surveys: bool, *at: Any) -> _Mean:
+    found = quantity(part, *at)
+    values = found if isinstance(found, tuple) else (found,)
+    return _Mean(part.mass, values, _survey(part) if surveys else None)
 
 
-def _evaluate(
-    part: BlockLoss, weights: Array, prior_mass: float, by_mass: bool, looks: bool
-) -> _Sums | None:
-    survey = _survey_of(part, counts=True) if looks else None
-    if not part.mass:
-        return None if survey is None else _Sums(0.0, 0.0 * weights, 0.0, survey)
-    loss, gradient = part.value_and_gradient(weights, prior_mass)
-    if by_mass:
-        loss, gradient = part.mass * loss, part.mass * gradient
-    return _Sums(loss, gradient, part.mass, survey)
+def _survey(part: BlockLoss) -> Survey:
+    rows = part.evidence
+    return replace(
+        _survey_in_memory(part),
+        n_covered=int(np.count_nonzero(on_host(rows.covered()))),
+        has_votes=rows.source != "matrices" or has_votes(rows),
+    )
 
 
-def _hessian(part: BlockLoss, prior_mass: float, by_mass: bool, weights: Array) -> Array:
-    if not part.mass:
-        return None
-    found = part.hessian(weights, prior_mass)
-    return part.mass * found if by_mass else found
-
-
-def _hessian_product(
-    part: BlockLoss, prior_mass: float, by_mass: bool, weights: Array, direction: Array
-) -> Array:
-    if not part.mass:
-        return None
-    found = part.hessian_product(weights, direction, prior_mass)
-    return part.mass * found if by_mass else found
-
-
-def _survey(rows: OOBEvidence, loss: Loss, floor: float) -> Survey:
-    return _survey_of(BlockLoss(rows, loss, floor), counts=True)
-
-
-def _survey_of(part: BlockLoss, *, counts: bool = False) -> Survey:
-    """Without counts, which take another read of the mask, rows count as covered."""
+def _survey_in_memory(part: BlockLoss) -> Survey:
+    """Without another read of votes and mask."""
     rows, xp = part.evidence, part.xp
     square = uniform_loss = 0.0
     if rows.task == "regression":
         uniform_loss = part.uniform_loss()
         square = float(xp.sum(part.row_weight * part.channels.targets[0, :] ** 2))
-    is_own = counts and rows.source == "matrices"
     return Survey(
         n_rows=rows.n_rows,
-        n_covered=int(np.count_nonzero(on_host(rows.covered()))) if counts else rows.n_rows,
+        n_covered=rows.n_rows,
         nbytes=rows.nbytes,
         total=part.mass,
         squared_weight=part.mass * (part.mass * float(xp.sum(part.row_weight**2))),
         uniform_loss=uniform_loss,
         square=square,
         eps=float(xp.finfo(part.dtype).eps),
-        has_votes=not is_own or has_votes(rows),
+        has_votes=True,
     )
