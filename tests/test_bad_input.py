@@ -308,7 +308,8 @@ MULTI_OUTPUT = "multi-output problems are not supported."
 ONE_VALUE = "must have one value a row, got shape "
 NO_PROBABILITY = (
     "classification predictions must be probabilities between 0 and 1 (the first that is none is "
-    "{}, in row 3 of member 2); for regression pass loss='squared_error'."
+    "{}, in row 3 of member 2); for regression pass loss='squared_error' (task='regression' "
+    "of a stream)."
 )
 WRONG_CLASS = np.zeros((50, 4, 3))
 WRONG_CLASS[np.arange(50), :, (THREE + 1) % 3] = 1.0
@@ -434,8 +435,10 @@ MATRICES = {
         ]
         for n in ("3", 0)
     },
-    "sparsebag.stream_rows(..., task='regression')": [stream(VOTES, MASK, TWO, solve=REGRESSION)],
-    "for regression pass sparsebag.stream_rows(..., task='regression')": [stream(VOTES, MASK, TWO)],
+    "loss='squared_error' does not fit classification": [
+        stream(VOTES, MASK, TWO, solve=REGRESSION)
+    ],
+    "task='regression' of a stream": [stream(VOTES, MASK, TWO)],
 }
 
 BAGGING = "; pass a BaggingClassifier/Regressor, RandomForest*"

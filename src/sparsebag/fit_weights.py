@@ -185,7 +185,6 @@ def fit_weights(
             )
         if loss == "log_loss" and predictions.task == "regression":
             settings = replace(settings, loss="auto")
-        _check_loss(settings.loss, predictions.task)
         rows = StreamRows(predictions, _check_memory(memory_limit), verbose)
         return solve_weights(rows, settings, start=start, checkpoint=checkpoint, verbose=verbose)
     if memory_limit is not None or checkpoint is not None:
@@ -214,22 +213,6 @@ def fit_weights(
         every_class=chosen.channel == "every_class",
     )
     return solve_weights(evidence, replace(settings, loss=chosen), start=start, verbose=verbose)
-
-
-def _check_loss(loss: str | Loss, task: Task) -> None:
-    """The loss fits what the stream says its rows are about; else one sentence."""
-    try:
-        resolve_loss(loss, task)
-    except ValueError as error:
-        other: Task = "regression" if task == "classification" else "classification"
-        try:
-            resolve_loss(loss, other)
-        except ValueError:
-            raise error from None
-        raise ValueError(
-            f"{str(error)[:-1]}, or say of the stream what its rows are about: "
-            f"sparsebag.stream_rows(..., task={other!r})."
-        ) from None
 
 
 def _check_memory(memory_limit: Any) -> int:

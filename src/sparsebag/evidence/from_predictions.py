@@ -29,7 +29,7 @@ LARGEST_COPY_BYTES = 256 << 20
 solver's passes are then as fast as can be. A larger one is read as it is and zeroed block by
 block in every pass over all members, so that peak memory stays near the matrix itself."""
 
-FOR_REGRESSION = "for regression pass loss='squared_error'"
+FOR_REGRESSION = "for regression pass loss='squared_error' (task='regression' of a stream)"
 """What to do about targets or predictions that are none of classes."""
 ELSE_ZERO = "pass 1 where the row is out of bag, else 0."
 ALL_ZERO = (

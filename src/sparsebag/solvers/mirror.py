@@ -69,8 +69,7 @@ class Mirror:
         Most iterations on the sample between two passes.
     max_passes : int, default 30
         Most passes over all rows, whatever for; the first is always made. Small weights are dropped
-        afterwards where a pass is left to see what that does, and stay where none is. Rows of a
-        stream that the sample takes from where they lie come on top, unless it is all of them.
+        afterwards where a pass is left to see what that does, and stay where none is.
     sample_bytes : int, default 256 MiB
         Evidence of the rows held in memory between passes.
     seed : int, default 0
@@ -125,7 +124,8 @@ class _Rounds:
         status = Status.MAX_ITERATIONS
         failures, n_rounds = 0, 0
         try:
-            sample = self._draw_sample() if self._may_go_on() and best.gap > self.goal else None
+            goes_on = self._may_go_on() and best.gap > self.goal
+            sample = self.solver.sample_of(self.objective) if goes_on else None
             is_whole = sample is not None and self.surrogate.is_whole(sample)
             while sample is not None and best.gap > self.goal:
                 # A stream that was read whole needs no pass to say what all its rows say.
@@ -171,11 +171,6 @@ class _Rounds:
 
     def _may_go_on(self) -> bool:
         return self.n_passes < self.solver.max_passes
-
-    def _draw_sample(self) -> Objective:
-        sample = self.solver.sample_of(self.objective)
-        self.n_passes += self.objective.is_streamed and self.surrogate.is_whole(sample)
-        return sample
 
     def _last_digits(self, best: Point) -> Point:
         """Newton steps over all rows where the last round was not exact: two passes, or three."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from itertools import chain
 from typing import Any
 
@@ -11,11 +12,7 @@ import numpy as np
 
 from sparsebag.evidence.arrays import on_host, tensors_on_host, vote_dtype
 from sparsebag.evidence.evidence import OOBEvidence
-from sparsebag.evidence.from_predictions import (
-    FOR_REGRESSION,
-    check_sample_weight,
-    from_predictions,
-)
+from sparsebag.evidence.from_predictions import check_sample_weight, from_predictions
 from sparsebag.evidence.members import Task, check_labels
 from sparsebag.evidence.readable import check_given, check_readable
 from sparsebag.sources.dask import is_dask
@@ -128,10 +125,7 @@ class _About:
                 first_row=first_row,
             )
         except ValueError as error:
-            # A stream says itself what its rows are about, whatever the loss.
-            cure = "for regression pass sparsebag.stream_rows(..., task='regression')"
-            told = str(error).replace(FOR_REGRESSION, cure)
-            raise ValueError(f"{where}: {told}" if where else told) from error
+            raise ValueError(f"{where}: {error}" if where else str(error)) from error
 
 
 class ArrayRows(RowStream):
@@ -147,8 +141,6 @@ class ArrayRows(RowStream):
     block_rows : int, optional
         Most rows a block.
     """
-
-    can_take = True
 
     def __init__(
         self,
@@ -179,8 +171,7 @@ class ArrayRows(RowStream):
                 f"y has shape {target.shape} for {shape[0]} rows; pass one target a row."
             )
         self._votes, self._mask, self._target, self._about = votes, mask, target, about
-        width = int(np.prod(shape[1:]))
-        self.bytes_a_row = width * (_vote_bytes(votes) + (mask is not None))
+        self.bytes_a_row = _bytes_a_row((votes, mask))
         check_readable(sample_weight, "sample_weight")
         weight = tensors_on_host(sample_weight)
         self._weight = check_sample_weight(weight, np.broadcast_to(0.0, shape[:1]))
@@ -190,16 +181,8 @@ class ArrayRows(RowStream):
             about.labels = np.unique(target)
         self.task, self.classes, self.has_mask = about.task, about.labels, mask is not None
         self.n_rows, self.n_members = shape[0], shape[1]
-        # Blocks are checked when they are first read; then whether they hold zeros in the bag, and
-        # their rows' classes, are known.
-        self._is_zeroed: dict[tuple[int, int], bool] = {}
-        n_classes = 0 if self.classes is None else len(self.classes)
-        self._positions = np.zeros(shape[0], dtype=np.min_scalar_type(max(n_classes, 1)))
-
-    @property
-    def row_weight(self) -> np.ndarray | None:
-        """All rows' weights."""
-        return self._weight
+        # Blocks are checked when they are first read; what is kept are their targets.
+        self._known: dict[tuple[int, int], OOBEvidence] = {}
 
     def blocks(self, block_bytes: int | None = None) -> Iterator[OOBEvidence]:
         """All rows in order."""
@@ -209,40 +192,24 @@ class ArrayRows(RowStream):
         for first in range(0, self.n_rows, rows):
             yield self._block(first, min(first + rows, self.n_rows))
 
-    def take(self, rows: np.ndarray) -> OOBEvidence:
-        """Some rows, wherever they stand; of a memory map no others are read."""
-        given = [_gather(self._votes, rows), None, self._target[rows]]
-        if self._mask is not None:
-            given[1] = _gather(self._mask, rows)
-        if self._weight is not None:
-            given.append(self._weight[rows])
-        return self._about.block(tuple(given), "")
-
     def _block(self, first: int, last: int) -> OOBEvidence:
         rows = slice(first, last)
         votes = self._read(self._votes, rows, "predictions")
         mask = None if self._mask is None else self._read(self._mask, rows, "oob_mask")
         weight = None if self._weight is None else self._weight[rows]
-        known = self._is_zeroed.get((first, last))
+        known = self._known.get((first, last))
         if known is not None:
-            regression = self.task == "regression"
-            target = self._target[rows] if regression else self._positions[rows]
-            return OOBEvidence(
-                votes=votes.astype(vote_dtype(votes.dtype), copy=False),
-                oob_mask=mask if mask is None or mask.dtype == np.bool_ else mask != 0,
-                target=target.astype(np.float64 if regression else np.intp),
-                task=self.task,
-                sample_weight=weight,
-                classes=self.classes,
-                is_zeroed=known,
-            )
+            votes = votes.astype(vote_dtype(votes.dtype), copy=False)
+            mask = mask if mask is None or mask.dtype == np.bool_ else mask != 0
+            return replace(known, votes=votes, oob_mask=mask)
         where = "" if (first, last) == (0, self.n_rows) else f"rows {first} to {last - 1}"
         block = self._about.block((votes, mask, self._target[rows], weight), where, first)
         if votes.ndim == 2 and not self._about.every_class:
             # A large block is not copied, and holds anything where rows were in the bag.
-            self._is_zeroed[first, last] = block.votes is votes and block.is_zeroed
-            if self.task == "classification":
-                self._positions[rows] = block.target
+            is_zeroed = block.votes is votes and block.is_zeroed
+            self._known[first, last] = replace(
+                block, votes=None, oob_mask=None, is_zeroed=is_zeroed
+            )
         return block
 
     def _read(self, array: Array, rows: slice, name: str) -> np.ndarray:
@@ -498,19 +465,6 @@ def _vector(given: Any) -> Any:
     return given[:] if isinstance(given, (NpyFile, ZarrChunks)) else given
 
 
-def _gather(array: Array, rows: np.ndarray) -> np.ndarray:
-    """Rows of an array that may only be sliced."""
-    if isinstance(array, np.ndarray):
-        return on_host(array[rows])
-    each = _rows_of(_bytes_a_row((array, None)), BLOCK_BYTES // 8)
-    firsts = np.unique(rows // each) * each
-    parts = (
-        on_host(array[first : first + each])[rows[(rows >= first) & (rows < first + each)] - first]
-        for first in map(int, firsts)
-    )
-    return np.concatenate(list(parts))
-
-
 def _cut(given: tuple[Any, ...], block_bytes: int | None) -> Iterator[tuple[Any, ...]]:
     """A block as it came, or in pieces."""
     shape = _shape(given[0])
@@ -531,16 +485,12 @@ def _rows_of(bytes_a_row: int, block_bytes: int) -> int:
 
 def _bytes_a_row(given: tuple[Any, ...]) -> int:
     """What votes and mask of a row take."""
-    itemsize = int(getattr(getattr(given[0], "dtype", None), "itemsize", 8))
-    return max(1, int(np.prod(_shape(given[0])[1:])) * (itemsize + (given[1] is not None)))
-
-
-def _vote_bytes(votes: Array) -> int:
-    """Bytes a vote takes in a block, whatever it takes where it is stored."""
-    try:
-        return vote_dtype(votes.dtype).itemsize
+    dtype = getattr(given[0], "dtype", float)
+    try:  # whatever a vote takes where it is stored
+        each = vote_dtype(dtype).itemsize
     except TypeError:  # another library's
-        return max(4, int(getattr(votes.dtype, "itemsize", 4)))
+        each = max(4, int(getattr(dtype, "itemsize", 4)))
+    return max(1, int(np.prod(_shape(given[0])[1:])) * (each + (given[1] is not None)))
 
 
 def _is_blocks(given: Any) -> bool:

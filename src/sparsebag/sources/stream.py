@@ -1,7 +1,7 @@
 """Rows that are read block by block: larger than memory, or made on the way.
 
 A pass holds one block at a time. One number a row and channel, the whole ensemble's vote, is kept
-from the first pass on, and a sample of the rows where single rows cannot be asked for.
+from the first pass on, and a sample of the rows.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from sparsebag.evidence.evidence import OOBEvidence, concatenate
 from sparsebag.evidence.members import Task
 from sparsebag.progress import SECONDS_BETWEEN_LINES
 from sparsebag.sources.base import MemoryRows, Source
-from sparsebag.sources.sampling import Reservoir, draw_rows
+from sparsebag.sources.sampling import Reservoir
 
 DEFAULT_MEMORY, SMALLEST_MEMORY = 1 << 30, 1 << 20
 COUNTED_SHARE = 0.6
@@ -49,8 +49,6 @@ class RowStream(ABC):
     classes : ndarray or None
     has_mask : bool
         Whether blocks carry an out-of-bag mask; without one every row is held out.
-    can_take : bool
-        Whether single rows can be asked for, not only all in order.
     bytes_a_row : int
         What votes and mask of a row take in a block.
     reading_bytes : int
@@ -64,7 +62,6 @@ class RowStream(ABC):
     [3, 1]
     """
 
-    can_take: bool = False
     reading_bytes: int = 0
     bytes_a_row: int
     n_members: int
@@ -86,24 +83,6 @@ class RowStream(ABC):
         -------
         iterator of OOBEvidence
         """
-
-    def take(self, rows: np.ndarray) -> OOBEvidence:
-        """Some rows, read where they lie.
-
-        Parameters
-        ----------
-        rows : ndarray of ascending indices
-
-        Returns
-        -------
-        OOBEvidence
-        """
-        raise NotImplementedError("these rows only come in order.")
-
-    @property
-    def row_weight(self) -> np.ndarray | None:
-        """All rows' weights, where they are known beforehand."""
-        return None
 
     def __repr__(self) -> str:
         rows = "unknown" if self.n_rows is None else f"{self.n_rows:,}"
@@ -198,19 +177,11 @@ class StreamRows(Source):
         return share * nbytes <= self.held_bytes
 
     def sample(self, n_rows: int, seed: int) -> OOBEvidence:
-        """Rows drawn at random: read where they lie, kept from the first pass, or from one more."""
-        total, weight = self.stream.n_rows, self.stream.row_weight
-        if total is not None and self.stream.can_take:
-            rows, counts = draw_rows(total, weight, n_rows, np.random.default_rng(seed))
-            self._reads.n_passes += len(rows) / total
-            drawn = self.stream.take(rows)
-            drawn = drawn if counts is None else replace(drawn, sample_weight=counts)
-        else:
-            if self._reads.reservoir is None:
-                self._sample_in_a_pass()
-            reservoir, self._reads.reservoir = self._reads.reservoir, None
-            assert reservoir is not None
-            drawn = MemoryRows(reservoir.evidence()).sample(n_rows, seed)
+        """Rows drawn at random, of those that were kept from the first pass."""
+        if self._reads.reservoir is None:
+            self.sum(lambda block: None)
+        assert self._reads.reservoir is not None
+        drawn = MemoryRows(self._reads.reservoir.evidence()).sample(n_rows, seed)
         for function, args in self._functions:
             drawn = function(drawn, *args)
         return drawn
@@ -232,22 +203,13 @@ class StreamRows(Source):
             reservoir.add(block)
         return reservoir.evidence()
 
-    def _sample_in_a_pass(self) -> None:
-        plain = object.__new__(StreamRows)
-        plain.__dict__.update(self.__dict__, _functions=())
-        for _ in plain._blocks(samples=True):
-            pass
-
-    def _blocks(self, samples: bool | None = None) -> Iterator[Any]:
+    def _blocks(self) -> Iterator[Any]:
         reads = self._reads
         first = reads.n_blocks is None
-        if samples is None:  # rows that come in order alone are sampled when they first come
-            samples = first and not self.stream.can_take
-        reservoir: Reservoir | None = None
+        reservoir = Reservoir(self.most_rows) if first else None
         number, told = 0, time.monotonic()
         for number, block in enumerate(self.stream.blocks(self.memory // BLOCK_SHARE), start=1):
-            if samples:
-                reservoir = reservoir or Reservoir(self.most_rows)
+            if reservoir is not None:
                 reservoir.add(block)
             yield self._derive(block, number)
             if self.verbose and time.monotonic() - told >= SECONDS_BETWEEN_LINES:
