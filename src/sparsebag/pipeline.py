@@ -252,6 +252,7 @@ def _student(
 
     def made(allowed: np.ndarray) -> tuple[Student, MemberPool, Calibration | None]:
         *_, student = students(lesson, allowed, most_trees)
+        student = student.polished(lesson, max(1, int(allowed[-1])))
         student = student.scored(lesson) if scores else student
         kept = replace(pool.keep(np.arange(0)), members=student.members(pool, lesson))
         if calibration is None or student.scale is None:

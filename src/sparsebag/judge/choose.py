@@ -19,12 +19,8 @@ from sparsebag.student.teacher import Recipe
 SHARES = 0.4 * 0.5 ** np.arange(8)
 """Sizes that are rehearsed, as shares of the ensemble's nodes."""
 DEFAULT_TOLERANCE = 0.01
-ERRORS_FOR_PICKING = 0.65
+ERRORS_FOR_PICKING = 1.0
 """The smallest size that seems good enough seems so a little by luck: this many standard errors."""
-
-OVERRATED_BELOW, OVERRATED_BY = 0.025, 0.05
-"""Small students look better beside copies of fewer rows than they will: by so much of the risk for
-each halving below this share of the nodes, times the logarithm of the rows' growth."""
 
 
 @dataclass(frozen=True)
@@ -184,21 +180,18 @@ def judge_rehearsal(made: Rehearsal, calibration: Any, floor: float, n_members: 
     scores = np.array([[score(proba) for proba, _ in column] for column in by_recipe])
     recipe = tuple(int(r) for r in _with_neighbours(scores).argmin(axis=0))
     chosen = [by_recipe[r][size] for size, r in enumerate(recipe)][::-1]
-    parts = zip(chosen, made.retained[::-1], strict=True)
-    risks = [*(credited(losses(proba), part) for (proba, _), part in parts), best_whole]
+    risks = [*(credited(losses(proba), made.retained) for proba, _ in chosen), best_whole]
     ratio, error = expected(risks, as_is, made.weight)
     ratio_calibrated, error_calibrated = expected(risks, best_whole, made.weight)
-    halvings = np.maximum(np.log2(OVERRATED_BELOW / made.share[::-1]), 0.0)
-    overrated = np.append(OVERRATED_BY * made.growth * halvings, 0.0)
     whole_nodes = made.n_nodes[0] / made.share[0]
     return Judged(
         curve=RiskCurve(
             share=np.append(made.share[::-1], 1.0),
             n_nodes=np.append(made.n_nodes[::-1], whole_nodes),
             n_members=np.append(made.n_trees[::-1], n_members),
-            ratio=ratio + overrated,
+            ratio=ratio,
             error=made.widening * error,
-            ratio_calibrated=ratio_calibrated + overrated,
+            ratio_calibrated=ratio_calibrated,
             error_calibrated=made.widening * error_calibrated,
             whole_risk=float(share @ as_is),
             score="Brier score" if is_vote else "squared error",

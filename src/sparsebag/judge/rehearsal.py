@@ -26,8 +26,6 @@ FOLDS, TREES = 4, 32
 """Of the rehearsal: together no more than the ensemble's own fit costs, at 100 trees."""
 MANY_ROWS, FEW_TREES, MOST_HELD_OUT = 20_000, 25, 20_000
 """From so many rows one split into training and held-out rows, and fewer trees, say enough."""
-ENOUGH_NODES = 0.5
-"""Share of its nodes with which a student still says what its teacher says."""
 
 
 @dataclass(frozen=True)
@@ -80,15 +78,13 @@ class Rehearsal:
     excess : ndarray of shape (R,)
         By how much the copies' squared errors are above those of an ensemble with all trees: the
         variance of one tree's vote over their number, less that over the number of all.
-    retained : ndarray of shape (S,)
-        Share of the excess that is the student's too: a large one says what its teacher says, a
-        small one smooths it away.
+    retained : float
+        Share of the excess that is the students' too. With more trees they have a better teacher
+        and more places for their nodes; under a limit of trees only the teacher is better.
     votes : tuple of tuple of ndarray of shape (R, n_outputs)
         By recipe, then by size.
     scored : bool ndarray of shape (S,)
         Whether students of that size have scores, which need no floor.
-    growth : float
-        Logarithm of the ensemble's rows over a copy's.
     widening : float
         Of standard errors over rows: other training rows would have made another model. As in
         Nadeau and Bengio (2003), ``sqrt(1 + J · held-out rows / training rows)`` for J splits.
@@ -103,10 +99,9 @@ class Rehearsal:
     weight: np.ndarray
     whole: np.ndarray
     excess: np.ndarray
-    retained: np.ndarray
+    retained: float
     votes: tuple[tuple[np.ndarray, ...], ...]
     scored: np.ndarray
-    growth: float
     widening: float
 
 
@@ -171,7 +166,6 @@ def rehearse(
     nodes_a_tree = np.mean([member.estimator.tree_.node_count for member in pool.members])
     whole_nodes = nodes_a_tree * len(pool.members)
     most = min(len(pool.members), MOST_TREES, most_trees or MOST_TREES)
-    copied = min(n_trees, len(pool.members))
     held = np.concatenate(splits)
     n_train = len(rows.target) - len(held) / len(splits)
     judged = rows.take(held)
@@ -186,13 +180,12 @@ def rehearse(
         weight=judged.weight,
         whole=np.concatenate([part.whole for part in parts]),
         excess=np.concatenate([part.excess for part in parts]),
-        retained=np.minimum(share * len(pool.members) / copied / ENOUGH_NODES, 1.0),
+        retained=1.0 if most_trees is None else 0.5,
         votes=tuple(
             tuple(np.concatenate(size) for size in zip(*of_recipe, strict=True))
             for of_recipe in by_recipe
         ),
         scored=np.array([scores and are_scores(one, len(pool.members)) for one in share]),
-        growth=0.0 if rows.held_out else float(np.log(len(rows.target) / n_train)),
         widening=float(np.sqrt(1.0 + len(held) / n_train)),
     )
 

@@ -221,59 +221,155 @@ void shrink_to_parent(In<std::int32_t, 1> left, In<std::int32_t, 1> right, In<do
     }
 }
 
-// Cost-complexity pruning of all trees at once, to at most so many nodes.
-//
-// lost: what is lost where a subtree becomes one leaf. At a price per leaf a subtree is kept where
-// its leaves cost less than its loss; the price is bisected. ends: where a row that was in a node
-// is then, the node itself where it is left.
-std::int64_t prune(In<std::int32_t, 1> left, In<std::int32_t, 1> right, In<std::int64_t, 1> offset,
-                   In<double, 1> lost, std::int64_t most, Out<std::int32_t, 1> ends) {
-    const std::size_t n = left.size();
-    check(right.size() == n && lost.size() == n && ends.size() == n, "sizes differ");
-    check_offset(offset, n);
-    std::vector<double> cost(n);
-    std::vector<std::uint8_t> kept(n);
-    double largest = 0.0;
-    for (std::size_t i = 0; i < n; ++i) {
-        largest = std::max(largest, lost.data()[i]);
-        if (left.data()[i] >= 0) check_children(left.data()[i], right.data()[i], i, n);
+// Cost-complexity pruning: at a price per leaf a subtree is kept where its leaves cost less than what
+// is lost where it becomes one leaf. ends: where a row that was in a node is then, the node itself
+// where it is left.
+struct Cuts {
+    In<std::int32_t, 1> left, right;
+    In<std::int64_t, 1> offset;
+    Out<std::int32_t, 1> ends;
+    std::vector<double> lost, cost;
+    std::vector<std::uint8_t> kept;
+    std::int64_t count = 0;  // of all trees, after all()
+
+    Cuts(In<std::int32_t, 1> left, In<std::int32_t, 1> right, In<std::int64_t, 1> offset,
+         Out<std::int32_t, 1> ends)
+        : left(left), right(right), offset(offset), ends(ends), lost(ends.size()),
+          cost(ends.size()), kept(ends.size()) {
+        const std::size_t n = ends.size();
+        check(left.size() == n && right.size() == n, "sizes differ");
+        check_offset(offset, n);
+        for (std::size_t t = 0; t + 1 < offset.size(); ++t)
+            for (std::int64_t i = offset.data()[t]; i < offset.data()[t + 1]; ++i)
+                if (left.data()[i] >= 0)
+                    check_children(left.data()[i], right.data()[i], i, offset.data()[t + 1]);
     }
-    auto at_price = [&](double price) {
-        for (std::size_t i = n; i-- > 0;) {
-            kept[i] = 0;
-            cost[i] = price;
-            if (left.data()[i] < 0) continue;
-            const double below = cost[left.data()[i]] + cost[right.data()[i]];
-            kept[i] = below < lost.data()[i] + price;
-            cost[i] = kept[i] ? below : lost.data()[i] + price;
+
+    // Prunes one tree, and says how many of its nodes are left.
+    std::int64_t one(std::size_t t, double price) {
+        const std::int64_t root = offset.data()[t], end = offset.data()[t + 1];
+        for (std::int64_t i = end; i-- > root;) {
+            const std::int32_t l = left.data()[i], r = right.data()[i];
+            const double below = l < 0 ? INFINITY : cost[l] + cost[r];
+            kept[i] = below < lost[i] + price;
+            cost[i] = kept[i] ? below : lost[i] + price;
         }
-        std::int64_t count = 0;
-        for (std::size_t t = 0; t + 1 < offset.size(); ++t) ends.data()[offset.data()[t]] =
-            static_cast<std::int32_t>(offset.data()[t]);
-        for (std::size_t i = 0; i < n; ++i) {
-            const bool here = ends.data()[i] == static_cast<std::int32_t>(i);
-            count += here;
+        std::int64_t nodes = 0;
+        ends.data()[root] = static_cast<std::int32_t>(root);
+        for (std::int64_t i = root; i < end; ++i) {
+            const bool here = ends.data()[i] == i;
+            nodes += here;
             if (left.data()[i] < 0) continue;
             for (const std::int32_t child : {left.data()[i], right.data()[i]})
                 ends.data()[child] = here && kept[i] ? child : ends.data()[i];
         }
-        return count;
-    };
-    // The number of nodes falls about as a power of the price: two steps of three go where that says.
-    double low = std::log(1e-12 * largest + 1e-300), high = std::log(2.0 * largest + 1e-299);
-    double more = std::log(static_cast<double>(n));
-    double fewer = std::log(static_cast<double>(offset.size() - 1));
-    const double wanted = std::log(0.99 * static_cast<double>(most));
-    for (int step = 0; step < 60; ++step) {
-        double part = 0.5;
-        if (step % 3 != 2 && more > fewer) part = (more - wanted) / (more - fewer);
-        const double middle = low + std::clamp(part, 0.05, 0.95) * (high - low);
-        const std::int64_t count = at_price(std::exp(middle));
-        if (count <= most && count >= most - most / 50) return count;  // 2 % below is near enough
-        (count > most ? low : high) = middle;
-        (count > most ? more : fewer) = std::log(static_cast<double>(count));
+        return nodes;
     }
-    return at_price(std::exp(high));
+
+    // Prunes all trees to about so many nodes together and not more, and says at what price.
+    double all(std::int64_t most) {
+        auto prune_at = [&](double price) {
+            count = 0;
+            for (std::size_t t = 0; t + 1 < offset.size(); ++t) count += one(t, price);
+            return price;
+        };
+        double largest = 0.0;
+        for (const double x : lost) largest = std::max(largest, std::abs(x));
+        // The number of nodes falls about as a power of the price: two steps of three go where that
+        // says.
+        double low = std::log(1e-12 * largest + 1e-300), high = std::log(2.0 * largest + 1e-299);
+        double more = std::log(static_cast<double>(lost.size()));
+        double fewer = std::log(static_cast<double>(offset.size() - 1));
+        const double wanted = std::log(0.99 * static_cast<double>(most));
+        for (int step = 0; step < 60; ++step) {
+            double part = 0.5;
+            if (step % 3 != 2 && more > fewer) part = (more - wanted) / (more - fewer);
+            const double middle = low + std::clamp(part, 0.05, 0.95) * (high - low);
+            const double price = prune_at(std::exp(middle));
+            if (count <= most && count >= most - most / 50) return price;  // 2 % below is near enough
+            (count > most ? low : high) = middle;
+            (count > most ? more : fewer) = std::log(static_cast<double>(count));
+        }
+        return prune_at(std::exp(high));
+    }
+};
+
+std::int64_t prune(In<std::int32_t, 1> left, In<std::int32_t, 1> right,
+                   In<std::int64_t, 1> offset, In<double, 1> lost, std::int64_t most,
+                   Out<std::int32_t, 1> ends) {
+    Cuts cuts(left, right, offset, ends);
+    check(lost.size() == ends.size(), "sizes differ");
+    cuts.lost.assign(lost.data(), lost.data() + lost.size());
+    cuts.all(most);
+    return cuts.count;
+}
+
+// Each tree in turn is pruned again by what the others leave over of the goal. value: what rows are
+// told at the leaves of the whole trees; then what the nodes that are left tell them.
+void prune_jointly(In<std::int32_t, 2> leaf, In<double, 1> weight, In<double, 2> goal,
+                   In<std::int32_t, 1> left, In<std::int32_t, 1> right,
+                   In<std::int64_t, 1> offset, In<double, 2> start, double ridge, bool clipped,
+                   std::int64_t most, Out<double, 2> value, Out<std::int32_t, 1> ends) {
+    const std::size_t n = leaf.shape(1), k = leaf.shape(0), width = value.shape(1);
+    const std::size_t n_nodes = value.shape(0);
+    check(weight.size() == n && goal.shape(0) == n && goal.shape(1) == width &&
+              offset.size() == k + 1 && ends.size() == n_nodes && start.shape(0) == n_nodes &&
+              start.shape(1) == width,
+          "rows, goal and leaves do not fit together");
+    Cuts cuts(left, right, offset, ends);
+    std::vector<double> residual(goal.data(), goal.data() + n * width), mass(n_nodes);
+    std::vector<double> sum(n_nodes * width), move(value.data(), value.data() + n_nodes * width);
+    auto take_away = [&](std::size_t t) {
+        const std::int32_t *at = leaf.data() + t * n;
+        for (std::size_t i = 0; i < n; ++i)
+            for (std::size_t c = 0; c < width; ++c)
+                residual[i * width + c] -= move[at[i] * width + c];
+    };
+    for (std::size_t t = 0; t < k; ++t) {
+        const std::int32_t *at = leaf.data() + t * n;
+        check_nodes(at, n, offset.data()[t], offset.data()[t + 1]);
+        for (std::size_t i = 0; i < n; ++i) mass[at[i]] += weight.data()[i];
+        take_away(t);
+    }
+    for (std::size_t j = n_nodes; j-- > 0;)
+        if (left.data()[j] >= 0) mass[j] = mass[left.data()[j]] + mass[right.data()[j]];
+    // Each node's sum of what the tree should say there, and minus what one value explains of it.
+    auto weigh = [&](std::size_t t) {
+        const std::int32_t *at = leaf.data() + t * n;
+        const std::int64_t root = offset.data()[t], end = offset.data()[t + 1];
+        for (std::size_t x = root * width; x < end * width; ++x)
+            sum[x] = left.data()[x / width] < 0 ? mass[x / width] * value.data()[x] : 0.0;
+        for (std::size_t i = 0; i < n; ++i)
+            for (std::size_t c = 0; c < width; ++c) {
+                const double wanted = goal.data()[i * width + c], error = residual[i * width + c];
+                sum[at[i] * width + c] +=
+                    weight.data()[i] * (clipped ? std::clamp(error, wanted - 1.0, wanted) : error);
+            }
+        for (std::int64_t j = end; j-- > root;) {
+            const std::int32_t l = left.data()[j], r = right.data()[j];
+            cuts.lost[j] = 0.0;
+            for (std::size_t c = 0; c < width; ++c) {
+                double &here = sum[j * width + c];
+                if (l >= 0) here = sum[l * width + c] + sum[r * width + c];
+                const double from = start.data()[j * width + c], pulled = here + ridge * from;
+                cuts.lost[j] += ridge * from * from - pulled * pulled / (mass[j] + ridge);
+            }
+        }
+    };
+    for (std::size_t t = 0; t < k; ++t) weigh(t);
+    const double price = cuts.all(most);
+    for (std::size_t t = 0; t < k; ++t) {
+        weigh(t);
+        cuts.one(t, price);
+        for (std::int64_t j = offset.data()[t]; j < offset.data()[t + 1]; ++j)
+            for (std::size_t c = 0; c < width; ++c) {
+                const std::size_t end = ends.data()[j], at = end * width + c;
+                const double now = (sum[at] + ridge * start.data()[at]) / (mass[end] + ridge);
+                move[j * width + c] = now - value.data()[j * width + c];
+                value.data()[j * width + c] = now;
+            }
+        take_away(t);
+    }
 }
 
 // Rows of one tree: what the tree before moved is taken from the residual, and what is left of it is
@@ -400,5 +496,6 @@ NB_MODULE(_student, m) {
     m.def("add_up", &add_up, Free());
     m.def("shrink_to_parent", &shrink_to_parent, Free());
     m.def("prune", &prune, Free());
+    m.def("prune_jointly", &prune_jointly, Free());
     m.def("backfit", &backfit, Free());
 }

@@ -25,7 +25,7 @@ from scipy.optimize import minimize_scalar
 from scipy.special import expit, log_softmax, softmax
 
 from sparsebag.evidence.members import Member, MemberPool
-from sparsebag.student._student import add_up, backfit, prune
+from sparsebag.student._student import add_up, backfit, prune, prune_jointly
 from sparsebag.student.teacher import MOST_TREES, Lesson
 from sparsebag.student.trees import TreeTable, pruned_tree, votes
 
@@ -36,6 +36,8 @@ RIDGE = 12.0
 """Training rows' worth of a leaf's start in its fitted value."""
 SWEEPS = 6
 """Passes over the trees at each size; each starts from the size before."""
+POLISHES = 3
+"""Times that the trees of the finished student are pruned again."""
 SCORES_BELOW, SCORE_SWEEPS = 0.05, 3
 """Share of the trees' nodes up to which leaves are scores, and passes over the trees for them."""
 FARTHEST = 2.0
@@ -82,6 +84,24 @@ class Student:
     leaf_of: np.ndarray
     offset: np.ndarray
     scale: float | None = None
+
+    @classmethod
+    def of_whole_trees(cls, lesson: Lesson, trees: np.ndarray) -> Student:
+        """Some trees with the teacher's values, nothing pruned."""
+        table = lesson.table
+        node = np.concatenate([np.arange(*table.offset[t : t + 2]) for t in trees])
+        position = np.full(table.n_nodes + 1, -1, dtype=np.int32)  # the last is for -1
+        position[node] = np.arange(len(node))
+        return cls(
+            table=table,
+            trees=trees,
+            node=node,
+            left=position[table.left[node]],
+            right=position[table.right[node]],
+            value=lesson.value[node] / len(trees),
+            leaf_of=position[:-1],
+            offset=np.concatenate([[0], np.cumsum(np.diff(table.offset)[trees])]),
+        )
 
     @property
     def n_nodes(self) -> int:
@@ -148,14 +168,32 @@ class Student:
         -------
         Student
         """
+        if self.n_nodes <= most:
+            return self
         first, lost = self._collapsed(mass)
         ends = np.empty(self.n_nodes, dtype=np.int32)
         prune(self.left, self.right, self.offset, lost, most, ends)
-        chosen = np.flatnonzero(ends == np.arange(self.n_nodes))
         is_cut = (self.left >= 0) & (ends[self.left] != self.left)
-        value = np.where(is_cut[:, None], first, self.value)[chosen]
-        offset = np.searchsorted(chosen, self.offset).astype(np.int64)
-        return self._reindexed(chosen, offset=offset, value=value, ends=ends)
+        return self._cut(ends, np.where(is_cut[:, None], first, self.value))
+
+    def polished(self, lesson: Lesson, most: int) -> Student:
+        """As many nodes, better placed: where all trees together need them, not each for itself.
+
+        Every tree in turn is pruned again, from the whole tree, to what the others leave over.
+        Trees that keep most of their nodes, or must be monotonic one by one, stay as they are.
+        """
+        whole, student = Student.of_whole_trees(lesson, self.trees), self
+        if lesson.monotonic is not None or self.n_nodes > whole.n_nodes // 2:
+            return self
+        leaf = whole.leaf_of[lesson.leaf[self.trees]]
+        for _ in range(POLISHES):
+            value, ends = student.value[student.leaf_of[whole.node]], np.empty_like(whole.left)
+            prune_jointly(
+                *(leaf, lesson.weight, lesson.goal, whole.left, whole.right, whole.offset),
+                *(whole.value, RIDGE, lesson.is_vote, most, value, ends),
+            )
+            student = whole._cut(ends, value)
+        return student.pruned(most, lesson.mass[student.node]).refitted(lesson)
 
     def spread(self, mass: np.ndarray) -> np.ndarray:
         """How much each kept tree varies: what is lost where it becomes one leaf."""
@@ -283,6 +321,12 @@ class Student:
         lost = totals[:, -1] - totals[:, 0] * np.einsum("ic,ic->i", mean, mean)
         return mean, np.maximum(lost, 0.0)
 
+    def _cut(self, ends: np.ndarray, value: np.ndarray) -> Student:
+        """Without the nodes whose rows end elsewhere."""
+        chosen = np.flatnonzero(ends == np.arange(self.n_nodes))
+        offset = np.searchsorted(chosen, self.offset).astype(np.int64)
+        return self._reindexed(chosen, offset=offset, value=value[chosen], ends=ends)
+
     def _reindexed(self, chosen: np.ndarray, ends: np.ndarray | None = None, **new: Any) -> Student:
         position = np.full(len(self.node) + 1, -1, dtype=np.int32)  # the last is for -1
         position[chosen] = np.arange(len(chosen))
@@ -316,23 +360,13 @@ def students(
     Student
     """
     table = lesson.table
-    student = Student(
-        table=table,
-        trees=np.arange(table.n_trees),
-        node=np.arange(table.n_nodes),
-        left=table.left,
-        right=table.right,
-        value=lesson.value / table.n_trees,
-        leaf_of=np.arange(table.n_nodes, dtype=np.int32),
-        offset=table.offset,
-    )
+    student = Student.of_whole_trees(lesson, np.arange(table.n_trees))
     for most in allowed:
         k = trees_for(most, most_trees or table.n_trees, table.n_nodes / table.n_trees)
         if k < len(student.trees):
             order = np.argsort(-student.spread(lesson.mass[student.node]), kind="stable")
             student = student.take(np.sort(order[:k]))
-        if student.n_nodes > most:
-            student = student.pruned(max(1, int(most)), lesson.mass[student.node])
+        student = student.pruned(max(1, int(most)), lesson.mass[student.node])
         if lesson.monotonic is None:
             student = student.refitted(lesson)
         else:  # leaves that make up for each other's steps would not be monotonic one by one
