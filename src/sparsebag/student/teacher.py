@@ -31,7 +31,7 @@ BLOCK_ROWS = 16_384
 """Rows routed through all trees at a time."""
 MOST_ROWS = 15_000
 """Training rows that leaves are refitted on; node values are of all rows."""
-MIXTURES_A_ROW, MOST_MIXTURES = 4, 12_000
+MIXTURES_A_ROW, MOST_MIXTURES = 2, 12_000
 """Mixtures for each training row, and at most."""
 SHARE_OF_MIXTURES = 0.8
 """Weight of all mixtures together: training rows alone would teach the noise of their labels."""
