@@ -148,7 +148,7 @@ def compress(
     Example: sparsebag compress forest.skops train.csv --target y --test test.csv
     -o small.sbag --report report.html
     """
-    from sparsebag.validation import unfrozen
+    from sparsebag.evidence.from_ensemble import unfrozen
 
     where.check(model, data)
     tables.check_readable(model)
