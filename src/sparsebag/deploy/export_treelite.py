@@ -51,12 +51,9 @@ class TreeliteExport(Export):
         rows = np.asarray(dense(X), dtype=np.float32).astype(np.float64)
         # Sums: treelite's own softmax is in single precision.
         out = np.asarray(treelite.gtil.predict(self.trees, rows, nthread=1, pred_margin=True))
-        out = out.reshape(len(rows), self.model.n_outputs)
+        out = out.reshape(len(rows), self.model.n_outputs) / (_inverse(self.model) or 1.0)
         if self.model.classes is None:
             return np.asarray(out[:, 0])
-        if inverse := _inverse(self.model):
-            calibrator: Any = self.model.calibrator
-            return np.asarray(calibrator.transform(out / inverse))
         # The floor is in the trees' sum; refined leaves are clipped before it.
         floor = self.model.floor
         raw = (out - floor / self.model.n_outputs) / (1.0 - floor)
@@ -128,7 +125,7 @@ def export_treelite(model: CompiledEnsemble) -> TreeliteExport:
         postprocessor=tl.PostProcessorFunc(name=link),
         base_scores=_base_scores(model, trees),
     )
-    said = (inverse or 1.0 - model.floor) * trees.values
+    said = (inverse or 1.0) * (1.0 - model.floor) * trees.values
     if trees.complement:  # what the second class gains, the first one loses
         said = np.concatenate([-said, said], axis=1)
     for root in trees.roots:
@@ -143,16 +140,18 @@ def export_treelite(model: CompiledEnsemble) -> TreeliteExport:
 def _inverse(model: CompiledEnsemble) -> float:
     """What makes votes that stand for scores the arguments of a softmax; 0 for other votes."""
     calibrator: Any = model.calibrator
+    if any(trees.may_be_negative for trees in model.groups if isinstance(trees, FlatTrees)):
+        return 0.0  # they are clipped first
     return getattr(calibrator, "scale", 0.0) / getattr(calibrator, "temperature", 1.0)
 
 
 def _base_scores(model: CompiledEnsemble, trees: FlatTrees) -> list[float]:
     if model.classes is None:
         return [0.0]
-    scores = [model.floor / model.n_outputs] * model.n_outputs
+    scores = np.full(model.n_outputs, model.floor / model.n_outputs)
     if trees.complement:
-        scores[0] += (_inverse(model) or 1.0 - model.floor) * trees.total
-    return scores
+        scores[0] += (1.0 - model.floor) * trees.total
+    return list((_inverse(model) or 1.0) * scores)
 
 
 def _add_nodes(builder: Any, trees: FlatTrees, root: int, said: np.ndarray) -> None:

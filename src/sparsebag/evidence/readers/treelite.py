@@ -55,8 +55,8 @@ def read(
     trees, column, averages = dump["trees"], np.array(dump["class_id"]), dump["average_tree_output"]
     if not (averages or is_forest):
         raise TypeError(
-            f"this {type(source).__name__} adds up trees that correct each other and are no votes; "
-            "pass a random forest (XGBRFClassifier/Regressor, boosting_type='rf')."
+            f"this {type(source).__name__} adds up its trees, as boosting does; pass a random "
+            "forest itself (XGBRFClassifier/Regressor, boosting_type='rf')."
         )
     is_vote = dump["task_type"] != "kRegressor"
     links = (*AS_THEY_ARE, *SCORES) if is_vote else AS_THEY_ARE

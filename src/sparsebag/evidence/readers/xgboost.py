@@ -26,7 +26,7 @@ def read(model: Any) -> MemberPool:
     try:
         trees = frontend.from_xgboost(booster)
     except Exception as error:
-        told = str(error).splitlines()[0].rpartition(": ")[2].rstrip(".")
+        told = str(error).splitlines()[0].rpartition(": ")[2].rstrip(".") or "it has no trees"
         raise ValueError(
             f"treelite cannot read this {type(model).__name__} ({told}); of pandas categories, fit "
             "it on their codes with feature_types=['c', ...]."
