@@ -8,6 +8,7 @@ the forest's prediction exactly, of classifiers it is the mean of the trees' pro
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any, cast
 
 import numpy as np
@@ -108,6 +109,31 @@ def read(
         source=source,
         leaves_are_shares=counted and not are_scores,
     )
+
+
+def imported(convert: Callable[[Any], Any], booster: Any, model: Any, advice: str = "") -> Any:
+    """A library's booster as a treelite model; one sentence where treelite cannot read it.
+
+    Parameters
+    ----------
+    convert : function
+        Of treelite's frontend.
+    booster : object
+    model : object
+        What the user has.
+    advice : str, optional
+        Ends the sentence.
+
+    Returns
+    -------
+    treelite.Model
+    """
+    try:
+        return convert(booster)
+    except Exception as error:
+        told = str(error).splitlines()[0].rpartition(": ")[2].rstrip(".") or "it has no trees"
+        name = type(model).__name__
+        raise ValueError(f"treelite cannot read this {name} ({told}){advice}.") from None
 
 
 def _weight(node: dict[str, Any]) -> float:
