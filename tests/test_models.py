@@ -216,3 +216,10 @@ def test_what_lightgbm_has_and_cannot_be_read(how, said):
     model = of("lightgbm", "LGBMRegressor", **RF, **how)().fit(X, y)
     with pytest.raises(ValueError, match=said):
         sb.compress(model, X, y, evidence="holdout")
+
+
+def test_the_slope_of_lightgbms_sigmoid():
+    X, y = KINDS["`treelite.Model`"].data()
+    model = of("lightgbm", "LGBMClassifier", sigmoid=3.0, **RF)().fit(X, y)
+    vote = np.mean([m.predict_proba(X, 2) for m in read_ensemble(model).members], axis=0)
+    assert np.abs(vote - model.predict_proba(X)).max() < 0.1  # of the mean over trees

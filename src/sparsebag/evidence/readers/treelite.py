@@ -82,7 +82,7 @@ def read(
     def leaf(node: dict[str, Any], c: int) -> Leaf:
         value, weight = scale * np.atleast_1d(node["leaf_value"]), _weight(node)
         if are_scores:
-            score = float(value[0] + base[c])
+            score = dump["sigmoid_alpha"] * float(value[0] + base[c])
             return score_leaf(score, weight, c if len(base) > 1 else 1, others)
         value = value + base
         is_one_of_two = classes is not None and len(value) == 1
