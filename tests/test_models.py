@@ -196,6 +196,30 @@ def test_what_xgboost_has_and_cannot_be_read():
     model = of("xgboost", "XGBRFClassifier", enable_categorical=True, **XGB)().fit(X, y)
     with pytest.raises(ValueError, match=r"pandas categories, fit it on their codes with feature"):
         sb.compress(model, X, y, evidence="holdout")
+    model = of("xgboost", "XGBRFClassifier", missing=-1, **XGB)().fit(X[["pay"]], y)
+    with pytest.raises(ValueError, match=r"reads -1 as missing; write NaN in its place, here and"):
+        sb.compress(model, X[["pay"]], y, evidence="holdout")
     model = of("xgboost", "XGBRFRegressor", objective="reg:logistic", **XGB)().fit(X[["pay"]], y)
     with pytest.raises(ValueError, match="1 outputs and the link sigmoid cannot be read"):
         sb.compress(model, X[["pay"]], y, evidence="holdout")
+
+
+@pytest.mark.parametrize(
+    ("how", "said"),
+    [
+        ({"zero_as_missing": True}, "reads zeros as missing"),
+        ({"linear_tree": True}, "linear trees"),
+    ],
+)
+def test_what_lightgbm_has_and_cannot_be_read(how, said):
+    X, y = KINDS['`LGBMRegressor("rf")`'].data()
+    model = of("lightgbm", "LGBMRegressor", **RF, **how)().fit(X, y)
+    with pytest.raises(ValueError, match=said):
+        sb.compress(model, X, y, evidence="holdout")
+
+
+def test_the_slope_of_lightgbms_sigmoid():
+    X, y = KINDS["`treelite.Model`"].data()
+    model = of("lightgbm", "LGBMClassifier", sigmoid=3.0, **RF)().fit(X, y)
+    vote = np.mean([m.predict_proba(X, 2) for m in read_ensemble(model).members], axis=0)
+    assert np.abs(vote - model.predict_proba(X)).max() < 0.1  # of the mean over trees

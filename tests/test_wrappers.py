@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import joblib
 import numpy as np
 import pandas as pd
@@ -11,18 +13,20 @@ import skops.io
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.base import BaseEstimator, TransformerMixin, clone
 from sklearn.calibration import CalibratedClassifierCV
-from sklearn.compose import TransformedTargetRegressor
+from sklearn.compose import TransformedTargetRegressor, make_column_transformer
 from sklearn.ensemble import BaggingRegressor
 from sklearn.exceptions import NotFittedError
+from sklearn.feature_extraction.text import TfidfVectorizer
+from sklearn.frozen import FrozenEstimator
 from sklearn.inspection import partial_dependence, permutation_importance
-from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.model_selection import GridSearchCV, ShuffleSplit, cross_val_score
 from sklearn.neighbors import KNeighborsRegressor
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, StandardScaler
 from typer.testing import CliRunner
 
 import sparsebag as sb
-from models import KINDS, diabetes, forest, head, made, rare, regressor, table
+from models import KINDS, diabetes, forest, head, made, rare, regressor, table, texts
 from sparsebag.cli.app import app
 
 X, Y = table()
@@ -87,9 +91,32 @@ def test_members_that_are_no_trees_are_judged_in_its_units_too(func, inverse):
     "last",
     [GridSearchCV(forest(), {"max_depth": [4]}, cv=2), CalibratedClassifierCV(forest(), cv=2)],
 )
-def test_wrappers_inside_a_pipeline(last):
-    pipe = make_pipeline(head(), last).fit(X, Y)
-    assert np.mean(sb.compress(pipe, X, Y).predict(X) == pipe.predict(X)) > 0.8
+def test_wrappers_inside_a_pipeline(last, tmp_path):
+    pipe = make_pipeline("passthrough", head(), last).fit(X, Y)
+    small = sb.compress(pipe, X, Y)
+    assert np.mean(small.predict(X) == pipe.predict(X)) > 0.8
+    sb.save(small, tmp_path / "m.sbag")  # of a search its best estimator
+    again = sb.load(tmp_path / "m.sbag")
+    assert sb.verify(small, again, X).largest_difference == 0.0
+    assert sb.verify(small, sb.to_sklearn(small), X).largest_difference < 1e-9
+
+
+@pytest.mark.parametrize("ensemble", [False, True])
+def test_a_calibrated_frozen_forest_is_that_forest(ensemble):
+    X, y = rare()
+    frozen = FrozenEstimator(forest(20).fit(X[:900], y[:900]))
+    model = CalibratedClassifierCV(frozen, ensemble=ensemble).fit(X[900:1200], y[900:1200])
+    small = sb.compress(model, X[:900], y[:900])
+    assert small.selection_.before.members == 20
+    assert clone(small).estimator.n_estimators == 20
+    assert small.score(X[1200:], y[1200:]) > 0.9
+
+
+def test_folds_drawn_without_a_seed_are_not_guessed():
+    X, y = rare()
+    model = CalibratedClassifierCV(forest(20), cv=ShuffleSplit(2)).fit(X[:900], y[:900])
+    with pytest.warns(sb.UnverifiedRowsWarning):
+        assert sb.compress(model, X[:900], y[:900]).score(X[900:], y[900:]) > 0.9
 
 
 def test_the_users_pipeline_is_not_changed():
@@ -197,6 +224,9 @@ def test_functions_of_the_user_must_be_trusted(tmp_path):
         sb.load(tmp_path / "bad.sbag")
     with pytest.raises(TypeError, match="this RandomForestRegressor is not compressed; pass what"):
         sb.save(pipe, tmp_path / "m.sbag")
+    pipe = make_pipeline(FunctionTransformer(lambda X: X), regressor()).fit(X, y)
+    with pytest.raises(sb.ArtifactError, match=r"cannot save this Pipeline.*into a module"):
+        sb.save(sb.compress(pipe, X, y), tmp_path / "m.sbag")
 
 
 def test_sizes_are_those_of_the_ensemble():
@@ -250,6 +280,8 @@ def test_leaves_paths_and_importances():
     for j, start in enumerate(ends[:-1]):
         assert paths[0, start + leaves[0, j]] == 1
     assert_allclose(small.feature_importances_.sum(), 1.0)
+    with pytest.raises(NotFittedError):
+        clone(small).feature_importances_
     assert np.argmax(small.feature_importances_) in (2, 8)  # bmi and s5, as known of these data
 
 
@@ -275,11 +307,25 @@ def test_shap_adds_up_to_the_vote(name):
         core, rows = core[-1], core[:-1].transform(rows)
     explainer = shap.TreeExplainer(core.to_shap())
     added = explainer(np.asarray(rows)).values.sum(axis=1) + explainer.expected_value
+    if name == "`Pipeline`":  # of scores: all that is left is the temperature
+        found = core.calibration_.calibrator
+        assert found.scale > 0.0
+        vote = replace(found, scale=1.0).transform(added)
+        assert_allclose(vote, core.predict_proba(rows), atol=1e-9)
+        return
     vote = sum(
         weight * tree.tree_.predict(np.asarray(rows, dtype=np.float32)).reshape(len(rows), -1)
         for weight, tree in zip(core.weights_[core.active_], core.estimators_, strict=True)
     )
     assert_allclose(added.reshape(vote.shape), vote, atol=1e-9)
+
+
+def test_onnx_reads_true_and_false_and_categories():
+    pytest.importorskip("skl2onnx", reason="needs the onnx extra")
+    rows = X.assign(flag=X.pay > 0, size=pd.Categorical(X.city))[["flag", "size"]]
+    columns = make_column_transformer(("passthrough", ["flag"]), (OneHotEncoder(), ["size"]))
+    small = sb.compress(make_pipeline(columns, forest()).fit(rows, Y), rows, Y)
+    assert sb.verify(small, sb.to_onnx(small, rows), rows, 1e-5).label_flips == 0
 
 
 def test_exports_of_the_whole(tmp_path):
@@ -325,6 +371,35 @@ def test_a_saved_pipeline_on_the_command_line(kind, tmp_path):
     done = run("inspect", small)
     assert done.exit_code == 3
     assert "holds a whole Pipeline" in done.output
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+def test_a_pipeline_of_texts_on_the_command_line(kind, tmp_path):
+    rows, model, out = (tmp_path / name for name in (f"rows.{kind}", "m.joblib", "p.csv"))
+    text, y = texts()
+    frame = pd.DataFrame({"text": text, "y": y})
+    frame.to_csv(rows, index=False) if kind == "csv" else frame.to_parquet(rows)
+    joblib.dump(make_pipeline(TfidfVectorizer(), forest()).fit(text, y), model)
+    small = tmp_path / "small.sbag"
+    done = run("compress", model, rows, "-t", "y", "-o", small, "--trust-pickle")
+    assert done.exit_code == 0, done.output
+    assert f"; {small.stat().st_size / 1000:.3g} kB with the rest" in done.output
+    done = run("predict", small, rows, "-o", out)
+    assert done.exit_code == 3
+    assert "the model reads one column of text, and the table has 'text', 'y'" in done.output
+    assert run("predict", small, rows, "-o", out, "--keep", "y").exit_code == 0
+    assert_array_equal(pd.read_csv(out)["prediction"], sb.load(small).predict(text))
+    done = run("compress", small, rows, "-t", "y", "-o", tmp_path / "again.sbag")
+    assert "is a compressed model already" in done.output
+
+
+def test_several_ensembles_in_one_model_are_told(tmp_path):
+    frame = pd.DataFrame(diabetes()[0], columns=[f"c{j}" for j in range(10)])
+    frame.assign(y=diabetes()[1]).to_csv(tmp_path / "rows.csv", index=False)
+    joblib.dump(regressor().fit(frame, np.column_stack([diabetes()[1]] * 2)), tmp_path / "m")
+    done = run("compress", tmp_path / "m", tmp_path / "rows.csv", "-t", "y", "--trust-pickle")
+    assert done.exit_code == 3
+    assert "holds several ensembles; call sparsebag.compress in Python" in done.output
 
 
 def test_all_columns_that_cannot_be_used_are_listed(tmp_path):

@@ -67,8 +67,9 @@ def compress(
         "auto": the size follows from ``tolerance`` and the budgets. A number: the paper's
         weights only, on the out-of-bag loss with the penalty ``-lam * ||w||**2``.
     max_estimators, max_nodes, max_bytes : int or float, optional
-        Budgets: the most members, tree nodes, or bytes of the saved file. An int counts, a float
-        between 0 and 1 is a share of the whole ensemble. A budget without ``tolerance`` is spent.
+        Budgets: the most members, tree nodes, or bytes of the saved file (without what is around
+        the ensemble). An int counts, a float between 0 and 1 is a share of the whole ensemble. A
+        budget without ``tolerance`` is spent.
     tolerance : float, optional
         Accepted relative increase of the Brier score or squared error over the whole ensemble's,
         both calibrated: the smallest model within it is kept. A fraction, from 0 and below 1.

@@ -20,7 +20,7 @@ from sparsebag.deploy.deployable import Deployable
 from sparsebag.deploy.rows import by_name
 from sparsebag.deploy.weighted_vote import WeightedVote
 from sparsebag.evidence.evidence import warn_unverified
-from sparsebag.evidence.from_ensemble import read_ensemble
+from sparsebag.evidence.from_ensemble import read_ensemble, unfrozen
 from sparsebag.evidence.members import Task
 from sparsebag.evidence.readable import check_readable
 from sparsebag.objective.losses import Loss
@@ -34,7 +34,6 @@ from sparsebag.validation import (
     accepts,
     check_ensemble,
     check_targets,
-    unfrozen,
 )
 
 
@@ -356,8 +355,8 @@ class _SparseBagging(Deployable, MetaEstimatorMixin, BaseEstimator):  # type: ig
 
         Only where all members are trees.
         """
-        total = np.zeros(self.n_features_in_)
-        for member, weight in zip(self._kept_trees(), self._vote.weights, strict=True):
+        trees, total = self._kept_trees(), np.zeros(self.n_features_in_)
+        for member, weight in zip(trees, self._vote.weights, strict=True):
             own = member.estimator.tree_.compute_feature_importances()
             columns = np.arange(len(total)) if member.features is None else member.features
             np.add.at(total, columns, weight * own)

@@ -8,11 +8,10 @@ from typing import Any
 import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import NotFittedError
-from sklearn.frozen import FrozenEstimator
 from sklearn.utils import get_tags
 from sklearn.utils.multiclass import check_classification_targets
 
-from sparsebag.evidence.from_ensemble import READERS
+from sparsebag.evidence.from_ensemble import READERS, unfrozen
 from sparsebag.evidence.members import (
     FittedMembers,
     Task,
@@ -36,20 +35,6 @@ class Accepts:
 
     sparse: bool
     nan: bool
-
-
-def unfrozen(ensemble: Any) -> Any:
-    """The ensemble itself, where it comes in a ``FrozenEstimator``.
-
-    Parameters
-    ----------
-    ensemble : object
-
-    Returns
-    -------
-    object
-    """
-    return ensemble.estimator if isinstance(ensemble, FrozenEstimator) else ensemble
 
 
 def is_classification(ensemble: Any) -> bool:

@@ -467,7 +467,7 @@ def test_boosting_is_refused(library, name):
     quiet = {"verbose": -1} if library == "lightgbm" else {}
     model = of(library, name, n_estimators=3, n_jobs=1, **quiet)().fit(*rare())
     with pytest.raises(
-        TypeError, match="correct each other and are no votes; pass a random forest"
+        TypeError, match="adds up its trees, as boosting does; pass a random forest itself"
     ):
         sb.compress(model, *rare())
 

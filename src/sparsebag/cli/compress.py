@@ -20,6 +20,7 @@ from sparsebag.cli import models, tables
 from sparsebag.cli.command import CommandError, Data, Jobs, Screen, TrustPickle
 from sparsebag.deploy.artifact import save
 from sparsebag.deploy.rows import Categories
+from sparsebag.judge.selection import in_bytes
 from sparsebag.report.compression_report import COMPILED, SPEED
 
 WHOLE = {"": 1}
@@ -39,6 +40,7 @@ LOCAL = (
     "Weights that depend on the row: where they gain (auto), or always. Default: the same for "
     "every row."
 )
+BYTES_OF = "Largest file: 100kB or 5%. Of a Pipeline, its ensemble alone."
 EVIDENCE = (
     "oob: DATA holds the rows it was trained on. holdout: DATA holds rows it has never seen, for "
     "ensembles without bootstrap."
@@ -84,7 +86,7 @@ class Method:
 
     max_estimators: Annotated[float | None, Count(help="Most members: 30 or 10%.")] = None
     max_nodes: Annotated[float | None, Count(help="Most nodes: 20000 or 5%.")] = None
-    max_bytes: Annotated[float | None, FileSize(help="Largest file: 100kB or 5%.")] = None
+    max_bytes: Annotated[float | None, FileSize(help=BYTES_OF)] = None
     tolerance: Annotated[float | None, Size(help=TOLERANCE, min=0.0)] = None
     confidence: Annotated[float | None, Size(help=CONFIDENCE, min=0.5, max=0.9999)] = None
     refine: Annotated[bool, Option(help="Prune and refit trees; without, only select.")] = True
@@ -148,7 +150,7 @@ def compress(
     Example: sparsebag compress forest.skops train.csv --target y --test test.csv
     -o small.sbag --report report.html
     """
-    from sparsebag.validation import unfrozen
+    from sparsebag.evidence.from_ensemble import unfrozen
 
     where.check(model, data)
     tables.check_readable(model)
@@ -177,9 +179,9 @@ def _as_trained(ensemble: Any, path: Path, X: pd.DataFrame, y: pd.Series) -> Row
     names = getattr(ensemble, "feature_names_in_", None)
     width = getattr(ensemble, "n_features_in_", None)
     X = X[tables.columns_of(path, X.columns, names, width)]
-    if names is None or wrapper_of(ensemble) is None:  # a wrapper may read text
-        X = tables.as_numbers(path, X)
-    return X if names is not None else X.to_numpy(), tables.typed(y).to_numpy()
+    if wrapper_of(ensemble) is None:
+        X, width = tables.as_numbers(path, X), X.shape[1]
+    return tables.as_read(X, names, width), tables.typed(y).to_numpy()  # a wrapper may read text
 
 
 @dataclass(frozen=True)
@@ -419,9 +421,11 @@ def _facts(small: Any, scored: Any, where: Destination) -> dict[str, Any]:
 def _in_words(small: Any, scored: Any, where: Destination) -> str:
     """Six lines: members, file, speed, expected quality, test scores, files written."""
     chosen = small.selection_
-    # Texts that columns are codes of are in the file, and sparsebag.compress knows none of them.
-    after = replace(chosen.after, nbytes=where.output.stat().st_size)
+    # Texts that columns are codes of, and steps of a Pipeline, are in the file too.
+    whole, after = where.output.stat().st_size, chosen.after
+    after = after if chosen.is_part else replace(after, nbytes=whole)
     told = replace(chosen, after=after).in_words()
+    told["file"] += f"; {in_bytes(whole)} with the rest" * chosen.is_part
     nodes = f" ({chosen.before.nodes:,} → {after.nodes:,} nodes)" if after.nodes else ""
     lines = {chosen.noun: told[chosen.noun] + nodes, "file": told["file"]}
     if scored is not None:

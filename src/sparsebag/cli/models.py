@@ -32,10 +32,11 @@ def read_ensemble_file(path: Path, *, trust_pickle: bool, trusted: Sequence[str]
         Types in a skops file to trust beside those skops knows.
     """
     check_readable(path)
-    with open(path, "rb") as file:
-        if file.read(len(MAGIC)) == MAGIC:
-            raise CommandError(f"'{path}' is a compressed model already; give the original one.")
     is_skops = zipfile.is_zipfile(path)
+    with open(path, "rb") as file:
+        is_ours = file.read(len(MAGIC)) == MAGIC
+        if is_ours or (is_skops and "0.sbag" in zipfile.ZipFile(file).namelist()):
+            raise CommandError(f"'{path}' is a compressed model already; give the original one.")
     if not is_skops and not trust_pickle:
         raise CommandError(
             f"'{path}' is not a skops file; loading a pickle can run any code: add --trust-pickle "
@@ -164,7 +165,11 @@ def check_can_be_compressed(model: Any, *, trust_pickle: bool) -> None:
     from sparsebag.evidence.wrappers import innermost
     from sparsebag.validation import check_ensemble
 
-    for part, _ in innermost(model):
+    parts = innermost(model)
+    if len(parts) > 1:
+        told = "holds several ensembles; call sparsebag.compress in Python"
+        raise CommandError(f"this {type(model).__name__} {told}.")
+    for part, _ in parts:
         check_ensemble(part.model)
         if trust_pickle:
             continue

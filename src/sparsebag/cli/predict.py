@@ -97,13 +97,14 @@ def predict(
 
 def _as_compiled(model: Any) -> Any:
     """A Pipeline or another whole model, with a compiled ensemble's names."""
+    read = [getattr(model, name, None) for name in ("feature_names_in_", "n_features_in_")]
     return SimpleNamespace(
         classes=getattr(model, "classes_", None),
-        feature_names=getattr(model, "feature_names_in_", None),
-        n_features=getattr(model, "n_features_in_", None),
+        feature_names=read[0],
+        n_features=read[1],
         categories=None,
-        predict=lambda X, n_jobs: model.predict(X),
-        predict_proba=lambda X, n_jobs: model.predict_proba(X),
+        predict=lambda X, n_jobs: model.predict(tables.as_read(X, *read)),
+        predict_proba=lambda X, n_jobs: model.predict_proba(tables.as_read(X, *read)),
     )
 
 
@@ -124,6 +125,9 @@ def _predicted(
     if classes is None:
         return kept.assign(prediction=predictor.predict(X, n_jobs=jobs))
     shares = predictor.predict_proba(X, n_jobs=jobs)
+    if len(shares) != len(X):  # a vectorizer read the columns' names
+        told = f"the model reads one column of text, and the table has {tables.shown(list(X))}"
+        raise CommandError(f"{told}; leave the others out, or --keep them.")
     out = kept.assign(prediction=classes[np.argmax(shares, axis=1)])
     named = {f"p_{label}": share for label, share in zip(classes, shares.T, strict=True)}
     return out.assign(**named) if proba else out

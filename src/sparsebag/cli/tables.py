@@ -268,6 +268,28 @@ def as_numbers(path: Path, X: pd.DataFrame, categories: Categories | None = None
     return X.astype(float)
 
 
+def as_read(X: pd.DataFrame, names: Any, width: int | None) -> Any:
+    """A table as a model reads it: by names, as an array, or a column of texts for a vectorizer.
+
+    Parameters
+    ----------
+    X : DataFrame
+    names : sequence of str or None
+        Columns the model was trained on, where it knows them.
+    width : int or None
+        How many they are; a Pipeline that begins with a vectorizer does not know.
+
+    Examples
+    --------
+    >>> as_read(pd.DataFrame({"text": ["good day", "bad day"]}), None, None).tolist()
+    ['good day', 'bad day']
+    """
+    if names is None and width is not None:
+        return X.to_numpy()
+    is_text = names is None and X.shape[1] == 1 and not is_numeric(X.iloc[:, 0])
+    return X.iloc[:, 0].to_numpy(dtype=object) if is_text else X
+
+
 def columns_of(
     path: Path, found: Sequence[str], names: Sequence[str] | None, n_features: int | None = None
 ) -> list[str]:

@@ -57,6 +57,7 @@ class OnnxExport(Export):
 
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = 1
+        options.log_severity_level = 4  # what is wrong is raised
         content = self.graph.SerializeToString()
         return onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
 

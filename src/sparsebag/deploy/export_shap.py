@@ -30,13 +30,14 @@ def export_shap(vote: WeightedVote) -> dict[str, Any]:
             "shap.Explainer(small.predict, X) for other members and for local weights."
         )
     classes, trees = vote.pool.classes, []
-    scale = getattr(vote.calibrator, "scale", 0.0) or 1.0
+    scale = getattr(vote.calibrator, "scale", 0.0)
     outputs = 1 if classes is None else len(classes)
     for member, weight in zip(vote.pool.members, vote.weights, strict=True):
         tree = member.estimator.tree_
         left, right, feature = tree.children_left, tree.children_right, tree.feature
         if member.features is not None:
             feature = np.where(left < 0, feature, member.features[feature])
+        says = _leaf_table(member, outputs)
         trees.append(
             {
                 "children_left": left,
@@ -44,7 +45,7 @@ def export_shap(vote: WeightedVote) -> dict[str, Any]:
                 "children_default": np.where(tree.missing_go_to_left, left, right),
                 "features": feature,
                 "thresholds": tree.threshold,
-                "values": scale * weight * _leaf_table(member, outputs),
+                "values": weight * (scale * (says - 1.0 / outputs) if scale else says),
                 "node_sample_weight": tree.weighted_n_node_samples,
             }
         )

@@ -26,8 +26,8 @@ class TreeliteExport(Export):
     Attributes
     ----------
     trees : treelite.Model
-        The weighted vote, floor included; reads float32 values, given as float64. A calibrator
-        is not part of it: `predict` applies it, and `note` says so.
+        The weighted vote, floor included, or of scores their softmax; reads float32 values,
+        given as float64. `predict` does the rest of the calibration, and `note` says so.
     model : CompiledEnsemble
     """
 
@@ -49,8 +49,9 @@ class TreeliteExport(Export):
 
         # The trees compare float32 values, whatever precision the caller has.
         rows = np.asarray(dense(X), dtype=np.float32).astype(np.float64)
-        out = np.asarray(treelite.gtil.predict(self.trees, rows, nthread=1))
-        out = out.reshape(len(rows), self.model.n_outputs)
+        # Sums: treelite's own softmax is in single precision.
+        out = np.asarray(treelite.gtil.predict(self.trees, rows, nthread=1, pred_margin=True))
+        out = out.reshape(len(rows), self.model.n_outputs) / (_inverse(self.model) or 1.0)
         if self.model.classes is None:
             return np.asarray(out[:, 0])
         # The floor is in the trees' sum; refined leaves are clipped before it.
@@ -65,6 +66,11 @@ class TreeliteExport(Export):
         """What another engine that reads ``trees`` must do itself, in a sentence."""
         if self.model.classes is None:
             return "The trees' sum is the prediction."
+        if _inverse(self.model):
+            return (
+                "The softmax of the trees' sum is the probabilities, but for a share of the "
+                "uniform distribution, which export.predict mixes in."
+            )
         if self.model.calibrator is None:
             return "The trees' sum, clipped at the floor and normalised, is the probabilities."
         return (
@@ -98,7 +104,8 @@ def export_treelite(model: CompiledEnsemble) -> TreeliteExport:
             f"treelite holds trees only, and this ensemble has members of other kinds "
             f"({', '.join(sorted(set(model.paths) - {FlatTrees.kind}))}); use save."
         )
-    trees, n = model.groups[0], model.n_outputs
+    trees, n, inverse = model.groups[0], model.n_outputs, _inverse(model)
+    link = "identity" if model.classes is None else "softmax" if inverse else "identity_multiclass"
     builder: Any = tl.ModelBuilder(
         threshold_type="float64",
         leaf_output_type="float64",
@@ -115,12 +122,10 @@ def export_treelite(model: CompiledEnsemble) -> TreeliteExport:
             target_id=[0] * trees.n_members,
             class_id=[0 if model.classes is None else -1] * trees.n_members,
         ),
-        postprocessor=tl.PostProcessorFunc(
-            name="identity" if model.classes is None else "identity_multiclass"
-        ),
+        postprocessor=tl.PostProcessorFunc(name=link),
         base_scores=_base_scores(model, trees),
     )
-    said = (1.0 - model.floor) * trees.values
+    said = (inverse or 1.0) * (1.0 - model.floor) * trees.values
     if trees.complement:  # what the second class gains, the first one loses
         said = np.concatenate([-said, said], axis=1)
     for root in trees.roots:
@@ -132,13 +137,21 @@ def export_treelite(model: CompiledEnsemble) -> TreeliteExport:
     return export
 
 
+def _inverse(model: CompiledEnsemble) -> float:
+    """What makes votes that stand for scores the arguments of a softmax; 0 for other votes."""
+    calibrator: Any = model.calibrator
+    if any(trees.may_be_negative for trees in model.groups if isinstance(trees, FlatTrees)):
+        return 0.0  # they are clipped first
+    return getattr(calibrator, "scale", 0.0) / getattr(calibrator, "temperature", 1.0)
+
+
 def _base_scores(model: CompiledEnsemble, trees: FlatTrees) -> list[float]:
     if model.classes is None:
         return [0.0]
-    scores = [model.floor / model.n_outputs] * model.n_outputs
+    scores = np.full(model.n_outputs, model.floor / model.n_outputs)
     if trees.complement:
         scores[0] += (1.0 - model.floor) * trees.total
-    return scores
+    return list((_inverse(model) or 1.0) * scores)
 
 
 def _add_nodes(builder: Any, trees: FlatTrees, root: int, said: np.ndarray) -> None:

@@ -111,7 +111,7 @@ def verify(model: Any, export: Any, X: Any, tolerance: float = TOLERANCE) -> Ver
 
     Parameters
     ----------
-    model : fitted SparseBagging* or CompiledEnsemble
+    model : fitted SparseBagging*, Pipeline around one, or CompiledEnsemble
         What `sparsebag.compress` returns, or its ``compile()``, or a loaded file.
     export : OnnxExport, TreeliteExport, scikit-learn estimator, CompiledEnsemble or callable
         What ``to_onnx``, ``to_treelite``, ``to_sklearn`` and `sparsebag.load` return, or any
@@ -137,9 +137,10 @@ def verify(model: Any, export: Any, X: Any, tolerance: float = TOLERANCE) -> Ver
     (150, 0, True)
     """
     model = model.compile() if hasattr(model, "compile") else model
-    predict = _prediction(model, export)
+    classes = getattr(model, "classes", getattr(model, "classes_", None))
+    predict = _prediction(classes, export)
     X = dense(X)
-    ours = model.predict(X) if model.classes is None else model.predict_proba(X)
+    ours = model.predict(X) if classes is None else model.predict_proba(X)
     theirs = np.asarray(predict(X))
     if theirs.size != ours.size:
         raise ExportMismatch(
@@ -149,7 +150,7 @@ def verify(model: Any, export: Any, X: Any, tolerance: float = TOLERANCE) -> Ver
     theirs = theirs.reshape(ours.shape)
     scale: Any = 1.0
     flips = boundary = flips_elsewhere = 0
-    if model.classes is None:
+    if classes is None:
         scale = _row_scale(ours)
     else:
         best = np.sort(ours, axis=1)
@@ -164,18 +165,18 @@ def verify(model: Any, export: Any, X: Any, tolerance: float = TOLERANCE) -> Ver
     return found
 
 
-def _prediction(model: CompiledEnsemble, export: Any) -> Callable[[Any], Any]:
+def _prediction(classes: Any, export: Any) -> Callable[[Any], Any]:
     """The function of an export that gives what the model's probabilities or numbers are."""
     if isinstance(export, Export):
         return export.predict
-    classes = getattr(export, "classes_", None)
-    known = [] if model.classes is None else model.classes.tolist()
-    if classes is not None and list(classes) != known:
+    found = getattr(export, "classes_", None)
+    known = [] if classes is None else list(classes)
+    if found is not None and list(found) != known:
         raise ExportMismatch(
-            f"the export does not match the model: its classes are {list(classes)[:5]}, those of "
+            f"the export does not match the model: its classes are {list(found)[:5]}, those of "
             f"the model {known[:5]}."
         )
-    name = "predict" if model.classes is None else "predict_proba"
+    name = "predict" if classes is None else "predict_proba"
     predict = getattr(export, name, export)
     if not callable(predict):
         raise TypeError(

@@ -20,7 +20,7 @@ from sparsebag.deploy.export_sklearn import export_sklearn
 from sparsebag.deploy.verification import NotExportable
 from sparsebag.deploy.whole_file import read_whole, write_whole
 from sparsebag.evidence.readers import optional_import
-from sparsebag.evidence.wrappers import innermost, rewrapped
+from sparsebag.evidence.wrappers import closed, innermost, rewrapped
 
 
 class _Deployed(BaseEstimator):  # type: ignore[misc]
@@ -90,7 +90,7 @@ def save_wrapped(model: Any, path: Any, *, allow_pickle: bool = False) -> None:
     Parameters
     ----------
     model : Pipeline or other wrapper
-        Of a search, its best estimator.
+        Of searches, their best estimators.
     path : path-like
     allow_pickle : bool
         As of `sparsebag.save`.
@@ -103,10 +103,19 @@ def save_wrapped(model: Any, path: Any, *, allow_pickle: bool = False) -> None:
         kind = DeployedRegressor if compiled[-1].classes is None else DeployedClassifier
         return kind(len(compiled) - 1)
 
-    while isinstance(model, BaseSearchCV):
-        model = model.best_estimator_
-    file = io.BytesIO()
-    skops_io.dump(rewrapped(model, numbered), file, compression=zipfile.ZIP_DEFLATED)
+    def best(outer: Any, made: list[Any]) -> Any:
+        return made[0] if isinstance(outer, BaseSearchCV) else closed(outer, made)
+
+    whole, file = rewrapped(model, numbered, close=best), io.BytesIO()
+    try:
+        skops_io.dump(whole, file, compression=zipfile.ZIP_DEFLATED)
+        content = file.getvalue()
+        skops_io.loads(content, trusted=skops_io.get_untrusted_types(data=content))
+    except Exception as error:  # a lambda, a lock, an open file
+        raise ArtifactError(
+            f"skops cannot save this {type(model).__name__} ({_told(error)}); put functions of "
+            "your own into a module."
+        ) from None
     with zipfile.ZipFile(file, "a") as members:
         for i, ensemble in enumerate(compiled):
             members.writestr(f"{i}.sbag", dumps(ensemble, allow_pickle=allow_pickle))
@@ -182,7 +191,7 @@ class PipelineOnnx(OnnxExport):
         """Probabilities, or numbers (regression), by ONNX Runtime."""
         is_vote, feed = self.model.classes is not None, {}
         for each in self.session.get_inputs():
-            column = np.asarray(X[each.name] if hasattr(X, "columns") else X)
+            column = np.asarray(X[each.name] if each.name in getattr(X, "columns", ()) else X)
             is_text = each.type == "tensor(string)"
             column = column.astype(str).astype(object) if is_text else column.astype(np.float32)
             feed[each.name] = column.reshape(-1, 1) if column.ndim == 1 else column
@@ -221,9 +230,10 @@ def to_onnx(model: Any, X: Any = None, path: Any = None) -> Any:
     parts = innermost(model)
     heads = [layer for axis, layer in parts[0][1].layers if axis == "X"]
     if len(parts) > 1 or len(heads) < len(parts[0][1].layers):
+        what = "transformed targets" if len(parts) == 1 else "several ensembles in one model"
         raise NotExportable(
-            f"a {type(model).__name__} has no ONNX form; export the parts that "
-            "sparsebag.compress returned in it, one by one."
+            f"{what} have no ONNX form; export the parts of this {type(model).__name__} that "
+            "sparsebag.compress made, one by one."
         )
     ensemble = export_onnx(compiled_in(parts[0][0].model))
     export = ensemble
@@ -237,8 +247,8 @@ def to_onnx(model: Any, X: Any = None, path: Any = None) -> Any:
             export = PipelineOnnx(_merged(head, ensemble), ensemble.model)
             found = export.predict(X)
         except Exception as error:  # an operator that one of them lacks, a locale, anything
-            told = " ".join(str(error).split())[:200].rstrip(".")
-            raise NotExportable(f"the steps before the last have no ONNX form: {told}.") from None
+            told = f"the steps before the last have no ONNX form: {_told(error)}."
+            raise NotExportable(told) from None
         predict = model.predict if export.model.classes is None else model.predict_proba
         own = np.asarray(predict(X), dtype=float)
         near = np.isclose(found, own, rtol=1e-3, atol=1e-3).reshape(len(own), -1)
@@ -247,6 +257,10 @@ def to_onnx(model: Any, X: Any = None, path: Any = None) -> Any:
     if path is not None:
         write_whole(path, export.graph.SerializeToString())
     return export
+
+
+def _told(error: Exception) -> str:
+    return " ".join(str(error).split())[:200].rstrip(".")
 
 
 def _merged(head: Any, ensemble: OnnxExport) -> Any:
@@ -270,8 +284,9 @@ def _merged(head: Any, ensemble: OnnxExport) -> Any:
 
 def _as_single(X: Any) -> Any:
     """Rows with numbers in single precision, for which ONNX Runtime has all operators."""
-    if hasattr(X, "columns"):
-        return X.astype({name: np.float32 for name in X.select_dtypes("number").columns})
+    if all(isinstance(name, str) for name in getattr(X, "columns", [0])):
+        numbers, texts = X.select_dtypes(["number", "bool"]), X.select_dtypes("category")
+        return X.astype({**dict.fromkeys(numbers, np.float32), **dict.fromkeys(texts, object)})
     X = np.asarray(X)
     X = X.reshape(-1, 1) if X.ndim == 1 else X
     return X.astype(np.float32) if X.dtype.kind in "fiub" else X.astype(object)

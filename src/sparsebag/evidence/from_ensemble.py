@@ -70,8 +70,7 @@ def read_ensemble(ensemble: Any) -> MemberPool:
     >>> len(read_ensemble(forest).members)
     5
     """
-    if isinstance(ensemble, FrozenEstimator):
-        ensemble = ensemble.estimator
+    ensemble = unfrozen(ensemble)
     if isinstance(ensemble, (list, tuple)):
         ensemble = FittedMembers(ensemble)
     kinds = ((kinds, reader) for kinds, reader in READERS if isinstance(ensemble, kinds))
@@ -311,6 +310,20 @@ def _task(classes: np.ndarray | None) -> Task:
 def _remembered_rows(ensemble: Any) -> int | None:
     n_rows = getattr(ensemble, "_n_samples", None)
     return None if n_rows is None else int(n_rows)
+
+
+def unfrozen(ensemble: Any) -> Any:
+    """The ensemble itself, where it comes in a ``FrozenEstimator``.
+
+    Parameters
+    ----------
+    ensemble : object
+
+    Returns
+    -------
+    object
+    """
+    return ensemble.estimator if isinstance(ensemble, FrozenEstimator) else ensemble
 
 
 def check_fitted(model: Any) -> None:

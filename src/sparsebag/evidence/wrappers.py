@@ -25,7 +25,7 @@ from sklearn.multioutput import MultiOutputClassifier, MultiOutputRegressor
 from sklearn.pipeline import Pipeline
 from sklearn.tree._tree import Tree
 
-from sparsebag.evidence.from_ensemble import FORESTS, check_fitted
+from sparsebag.evidence.from_ensemble import FORESTS, check_fitted, unfrozen
 from sparsebag.evidence.members import FoldForests, check_present, take_rows
 
 Transformers = tuple[tuple[str, Any], ...]
@@ -162,7 +162,11 @@ def wrapper_of(model: Any) -> Any:
 
 
 def rewrapped(
-    model: Any, change: Callable[[Part, Wrapping], Any], X: Any = None, y: Any = None
+    model: Any,
+    change: Callable[[Part, Wrapping], Any],
+    X: Any = None,
+    y: Any = None,
+    close: Callable[[Any, list[Any]], Any] | None = None,
 ) -> Any:
     """A copy of a model in which every innermost part is replaced.
 
@@ -173,6 +177,8 @@ def rewrapped(
         Of an innermost part and what is around it.
     X, y : array-like, optional
         Rows, which are handed down to the parts.
+    close : function, optional
+        Of a model and its new parts. Default: a copy of the model around them.
 
     Returns
     -------
@@ -185,7 +191,29 @@ def rewrapped(
     >>> frozen.estimator.alpha
     2.0
     """
-    return _walked(Part(model, X, y), Wrapping(X, y), change, None)
+    return _walked(Part(model, X, y), Wrapping(X, y), change, close or closed)
+
+
+def closed(model: Any, made: list[Any]) -> Any:
+    """A copy of a model around other parts.
+
+    Parameters
+    ----------
+    model : fitted model
+    made : list of models
+        As many as it holds.
+
+    Returns
+    -------
+    Same kind as ``model``
+
+    Examples
+    --------
+    >>> from sklearn.linear_model import Ridge
+    >>> closed(FrozenEstimator(Ridge()), [Ridge(alpha=2.0)])
+    FrozenEstimator(estimator=Ridge(alpha=2.0))
+    """
+    return wrapper_of(model)[1](model, made)
 
 
 def innermost(model: Any, X: Any = None, y: Any = None) -> list[tuple[Part, Wrapping]]:
@@ -211,7 +239,7 @@ def innermost(model: Any, X: Any = None, y: Any = None) -> list[tuple[Part, Wrap
     def noted(part: Part, around: Wrapping) -> None:
         found.append((part, around))
 
-    _walked(Part(model, X, y), Wrapping(X, y), noted, lambda model, made: None)
+    rewrapped(model, noted, X, y, close=lambda model, made: None)
     return found
 
 
@@ -227,7 +255,7 @@ def _walked(part: Part, around: Wrapping, change: Any, close: Any) -> Any:
         y = around.y if inner.layer or inner.y is part.y else inner.y
         inside = replace(around, y=y, layers=(*around.layers, *inner.layer))
         made.append(_walked(replace(inner, layer=()), inside, change, close))
-    return (close or ways[1])(part.model, made)
+    return close(part.model, made)
 
 
 # -- each kind, opened and closed ---------------------------------------------------------------
@@ -236,7 +264,7 @@ def _walked(part: Part, around: Wrapping, change: Any, close: Any) -> Any:
 def _open_pipeline(part: Part) -> list[Part]:
     pipe, X = part.model, part.X
     # imbalanced-learn's samplers change rows in training alone.
-    steps = [step for step in pipe.steps[:-1] if not hasattr(step[1], "fit_resample")]
+    steps = [step for step in pipe.steps[:-1] if hasattr(step[1], "transform")]
     if not steps:
         return [Part(pipe[-1], X, part.y)]
     head = _with(pipe, steps=steps)
@@ -290,8 +318,8 @@ def _close_one_vs_rest(model: Any, made: list[Any]) -> Any:
 def _open_calibrated(part: Part) -> list[Part]:
     """One ensemble of the forests of all folds; sparsebag calibrates it anew."""
     model = part.model
-    inner = [each.estimator for each in model.calibrated_classifiers_]
-    if len(inner) == 1:
+    inner = [unfrozen(each.estimator) for each in model.calibrated_classifiers_]
+    if all(each is inner[0] for each in inner):
         return [replace(part, model=inner[0])]
     if not all(isinstance(forest, FORESTS) for forest in inner):
         raise TypeError(
@@ -301,7 +329,8 @@ def _open_calibrated(part: Part) -> list[Part]:
         )
     rows: Any = None
     cv = check_cv(model.cv, part.y, classifier=True)
-    is_known = not getattr(cv, "shuffle", False) or isinstance(cv.random_state, int)
+    is_random = getattr(cv, "shuffle", hasattr(cv, "random_state"))
+    is_known = not is_random or isinstance(cv.random_state, int)
     if part.X is not None and is_known:
         rows = ()  # where there are too few for the folds
         with suppress(ValueError):

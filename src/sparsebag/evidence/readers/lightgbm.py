@@ -21,4 +21,10 @@ def read(model: Any) -> MemberPool:
     """
     frontend = optional_import("treelite.frontend", "treelite", "reading LightGBM's forests")
     booster = getattr(model, "booster_", model)
-    return treelite.read(frontend.from_lightgbm(booster), getattr(model, "classes_", None), model)
+    if "[zero_as_missing: 1]" in booster.model_to_string():
+        raise ValueError(
+            f"this {type(model).__name__} reads zeros as missing, which treelite does not; fit it "
+            "without zero_as_missing to X with NaN in their place."
+        )
+    trees = treelite.imported(frontend.from_lightgbm, booster, model)
+    return treelite.read(trees, getattr(model, "classes_", None), model)

@@ -8,6 +8,7 @@ the forest's prediction exactly, of classifiers it is the mean of the trees' pro
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any, cast
 
 import numpy as np
@@ -55,8 +56,8 @@ def read(
     trees, column, averages = dump["trees"], np.array(dump["class_id"]), dump["average_tree_output"]
     if not (averages or is_forest):
         raise TypeError(
-            f"this {type(source).__name__} adds up trees that correct each other and are no votes; "
-            "pass a random forest (XGBRFClassifier/Regressor, boosting_type='rf')."
+            f"this {type(source).__name__} adds up its trees, as boosting does; pass a random "
+            "forest itself (XGBRFClassifier/Regressor, boosting_type='rf')."
         )
     is_vote = dump["task_type"] != "kRegressor"
     links = (*AS_THEY_ARE, *SCORES) if is_vote else AS_THEY_ARE
@@ -81,7 +82,7 @@ def read(
     def leaf(node: dict[str, Any], c: int) -> Leaf:
         value, weight = scale * np.atleast_1d(node["leaf_value"]), _weight(node)
         if are_scores:
-            score = float(value[0] + base[c])
+            score = dump["sigmoid_alpha"] * float(value[0] + base[c])
             return score_leaf(score, weight, c if len(base) > 1 else 1, others)
         value = value + base
         is_one_of_two = classes is not None and len(value) == 1
@@ -108,6 +109,31 @@ def read(
         source=source,
         leaves_are_shares=counted and not are_scores,
     )
+
+
+def imported(convert: Callable[[Any], Any], booster: Any, model: Any, advice: str = "") -> Any:
+    """A library's booster as a treelite model; one sentence where treelite cannot read it.
+
+    Parameters
+    ----------
+    convert : function
+        Of treelite's frontend.
+    booster : object
+    model : object
+        What the user has.
+    advice : str, optional
+        Ends the sentence.
+
+    Returns
+    -------
+    treelite.Model
+    """
+    try:
+        return convert(booster)
+    except Exception as error:
+        told = str(error).splitlines()[0].rpartition(": ")[2].rstrip(".") or "it has no trees"
+        name = type(model).__name__
+        raise ValueError(f"treelite cannot read this {name} ({told}){advice}.") from None
 
 
 def _weight(node: dict[str, Any]) -> float:

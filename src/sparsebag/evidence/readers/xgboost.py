@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from sparsebag.evidence.members import MemberPool
 from sparsebag.evidence.readers import optional_import, treelite
 
@@ -23,12 +25,12 @@ def read(model: Any) -> MemberPool:
     booster = model.get_booster() if hasattr(model, "get_booster") else model
     classes = getattr(model, "classes_", None)
     is_forest = booster.num_boosted_rounds() == 1
-    try:
-        trees = frontend.from_xgboost(booster)
-    except Exception as error:
-        told = str(error).splitlines()[0].rpartition(": ")[2].rstrip(".")
+    missing = float(getattr(model, "missing", np.nan))
+    if not np.isnan(missing):
         raise ValueError(
-            f"treelite cannot read this {type(model).__name__} ({told}); of pandas categories, fit "
-            "it on their codes with feature_types=['c', ...]."
-        ) from None
+            f"this {type(model).__name__} reads {missing:g} as missing; write NaN in its place, "
+            "here and to predict, and call model.set_params(missing=numpy.nan)."
+        )
+    advice = "; of pandas categories, fit it on their codes with feature_types=['c', ...]"
+    trees = treelite.imported(frontend.from_xgboost, booster, model, advice)
     return treelite.read(trees, classes, model, is_forest=is_forest)
