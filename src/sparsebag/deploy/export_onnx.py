@@ -175,6 +175,11 @@ def _trees(graph: Graph, trees: FlatTrees) -> str:
     roots = np.concatenate([roots.astype(np.int64) + c * len(feature) for c in range(copies)])
     feature, threshold, missing = (np.tile(a, copies) for a in (feature, threshold, missing))
     is_leaf = np.tile(is_leaf, (copies, 1))
+    # ONNX Runtime before 1.24 takes a root for a leaf if its children, a node and a leaf, have the
+    # same number (microsoft/onnxruntime#24679).
+    while np.any((index[roots, 0] == index[roots, 1]) & (is_leaf[roots, 0] != is_leaf[roots, 1])):
+        index[is_leaf] = (index[is_leaf] + 1) % len(targets)
+        leaf_weights, targets = np.roll(leaf_weights, 1), np.roll(targets, 1)
     tensor = graph.onnx.numpy_helper.from_array
     out = graph.add(
         "TreeEnsemble",
@@ -235,8 +240,9 @@ def _weighted(graph: Graph, votes: str, group: LayeredVotes) -> str:
     into = np.zeros((members, columns, group.n_outputs))
     rows = np.arange(members)[:, None]
     into[rows, np.arange(columns), group.class_columns] = group.weights[:, None]
-    votes = graph.add("MatMul", votes, graph.constant(into))
-    return graph.add("ReduceSum", votes, graph.ints([0]), keepdims=0)
+    votes = graph.add("Transpose", votes, perm=[1, 0, 2])
+    votes = graph.add("Reshape", votes, graph.ints([0, members * columns]))
+    return graph.add("MatMul", votes, graph.constant(into.reshape(-1, group.n_outputs)))
 
 
 # -- what finishes the vote ------------------------------------------------------------------
