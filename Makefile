@@ -11,7 +11,7 @@ TORCH ?= torch==2.13.0
 # Two tests at a time, each with one BLAS thread: CI and the smallest laptops have two cores.
 PYTEST = OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal
 
-.PHONY: help install demo test test-all lint bench-solvers bench-passes bench-scale bench-quality bench-ablation bench-cost bench-local bench-members bench-latency bench-exports bench-paper bench-paper-seeds results figures check-figures fuzz docs screenshot clean
+.PHONY: help install demo test test-all test-floor test-newest lint bench-solvers bench-passes bench-scale bench-quality bench-ablation bench-cost bench-local bench-members bench-latency bench-exports bench-paper bench-paper-seeds results figures check-figures fuzz docs screenshot clean
 
 help:  ## Show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
@@ -41,6 +41,24 @@ test: lint  ## Everything CI runs: lint, types, the fast tests, doctests
 test-all: lint $(DOCS)  ## The slow tests too: PyTorch, examples, the documentation, a browser if there is one
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[test,models]" "$(TORCH)" "playwright>=1.48" "scikit-survival>=0.24"
 	$(PYTEST)
+
+# uv is here for its --resolution. Old releases warn of newer ones they are beside, and NumPy 1.26 of
+# vector lanes it only fills up.
+OLD = -W default::DeprecationWarning -W default::PendingDeprecationWarning -W default::FutureWarning \
+  -W "default:overflow encountered in divide:RuntimeWarning"
+test-floor:  ## The fast tests with the lowest direct versions that pyproject.toml declares
+	$(call with-versions,.venv-floor,--resolution lowest-direct)
+	$(subst $(BIN),.venv-floor/bin,$(PYTEST)) -m "not slow" $(OLD)
+
+test-newest:  ## The fast tests with the newest releases, pre-releases too where there are wheels
+	$(call with-versions,.venv-newest,--prerelease allow --upgrade --only-binary :all: --no-binary sparsebag)
+	$(subst $(BIN),.venv-newest/bin,$(PYTEST)) -m "not slow" $(OLD)
+
+define with-versions
+test -x $(1)/bin/python || $(PYTHON) -m venv $(1)
+$(1)/bin/python -m pip install --quiet --disable-pip-version-check uv
+$(1)/bin/uv pip install --quiet --python $(1)/bin/python $(2) -e ".[test]"
+endef
 
 bench-solvers: $(STAMP)  ## Every solver against SLSQP, the bandwidth bound and R's mixsqp
 	$(BIN)/python -m benchmarks.solvers

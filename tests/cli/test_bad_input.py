@@ -193,7 +193,7 @@ SIZES = [
     ("--max-nodes", "200%", "is not a share between 0 and 100%"),
     ("--max-estimators", "0", "is not a share between 0 and 100%"),
     ("--max-bytes", "5 apples", "is not bytes (100kB) or a share (5%)"),
-    ("--confidence", "0.3", "should be greater than or equal to 0.5"),
+    ("--confidence", "0.3", "0.5"),
     ("--local", "smooth", "always"),
     ("--nonsense", "1", "No such option"),
 ]

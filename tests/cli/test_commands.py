@@ -304,7 +304,7 @@ def test_predictions_are_the_models(files, run, monkeypatch):
     done = run("predict", files.small, files.test, "-o", "out.csv", "--keep", "target", "--json")
     assert told(done)["rows"] == len(files.frame)
     assert done.left == ["out.csv"]
-    out = pd.read_csv("out.csv")
+    out = pd.read_csv("out.csv", float_precision="round_trip")
     X = files.frame.drop(columns="target")
     assert list(out["target"]) == list(files.frame["target"])
     assert list(out["prediction"]) == list(files.model.predict(X))

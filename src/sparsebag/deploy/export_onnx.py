@@ -127,8 +127,11 @@ def _scores(graph: Graph, group: Any) -> str:
     if isinstance(group, LayeredVotes):
         z = graph.add("MatMul", graph.cast("X", np.float64), graph.constant(group.coef))
         z = graph.add("Add", z, graph.constant(group.intercept))
-        per_member = graph.ints([0, len(group.weights), -1])
-        z = graph.add("Transpose", graph.add("Reshape", z, per_member), perm=[1, 0, 2])
+        if len(group.weights) == 1:  # ONNX Runtime before 1.26 has no product after a transposition
+            z = graph.add("Unsqueeze", z, graph.ints([0]))
+        else:
+            per_member = graph.ints([0, len(group.weights), -1])
+            z = graph.add("Transpose", graph.add("Reshape", z, per_member), perm=[1, 0, 2])
         for layer, bias in zip(group.layers, group.biases, strict=True):
             if group.activation in ACTIVATION_NODES:
                 z = graph.add(ACTIVATION_NODES[group.activation], z)
@@ -240,9 +243,8 @@ def _weighted(graph: Graph, votes: str, group: LayeredVotes) -> str:
     into = np.zeros((members, columns, group.n_outputs))
     rows = np.arange(members)[:, None]
     into[rows, np.arange(columns), group.class_columns] = group.weights[:, None]
-    votes = graph.add("Transpose", votes, perm=[1, 0, 2])
-    votes = graph.add("Reshape", votes, graph.ints([0, members * columns]))
-    return graph.add("MatMul", votes, graph.constant(into.reshape(-1, group.n_outputs)))
+    votes = graph.add("MatMul", votes, graph.constant(into))
+    return graph.add("ReduceSum", votes, graph.ints([0]), keepdims=0)
 
 
 # -- what finishes the vote ------------------------------------------------------------------
