@@ -10,6 +10,7 @@ case has a process of its own. Seconds are processor time; memory is how much th
 from __future__ import annotations
 
 import argparse
+import contextlib
 import gc
 import json
 import os
@@ -75,10 +76,8 @@ def stopped(forest: Any, X: np.ndarray, y: np.ndarray, wait: float) -> tuple[flo
     gc.collect()
     before, start = held_bytes(), time.process_time()
     signal.setitimer(signal.ITIMER_VIRTUAL, wait)
-    try:
+    with contextlib.suppress(KeyboardInterrupt):
         sb.compress(forest, X, y)
-    except KeyboardInterrupt:
-        pass
     signal.setitimer(signal.ITIMER_VIRTUAL, 0.0)
     heard = time.process_time() - start - wait
     gc.collect()
@@ -139,8 +138,8 @@ def on_dask(cut: int) -> None:
         seconds, grown = time.perf_counter() - start, peak_bytes() - before
     print(
         f"Dask, {WORKERS} workers of {limit / 1e6:.0f} MB, X of {nbytes / 1e6:.0f} MB, {DASK_TREES}"
-        f" trees, weights over all rows: {seconds:.0f} s, {small.n_active_} kept; the caller grew by "
-        f"{grown / 1e6:.0f} MB"
+        f" trees, weights over all rows: {seconds:.0f} s, {small.n_active_} kept; the caller grew "
+        f"by {grown / 1e6:.0f} MB"
     )
 
 
