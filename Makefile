@@ -11,7 +11,7 @@ TORCH ?= torch==2.13.0
 # Two tests at a time, each with one BLAS thread: CI and the smallest laptops have two cores.
 PYTEST = OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal
 
-.PHONY: help install demo test test-all test-floor test-newest lint bench-solvers bench-passes bench-scale bench-quality bench-ablation bench-cost bench-compress-scale bench-service bench-local bench-members bench-latency bench-exports bench-paper bench-paper-seeds results figures check-figures fuzz docs screenshot clean
+.PHONY: help install demo test test-all test-floor test-newest sanitize lint bench-solvers bench-passes bench-scale bench-quality bench-ablation bench-cost bench-compress-scale bench-service bench-local bench-members bench-latency bench-exports bench-paper bench-paper-seeds results figures check-figures fuzz docs screenshot clean
 
 help:  ## Show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
@@ -41,6 +41,11 @@ test: lint  ## Everything CI runs: lint, types, the fast tests, doctests
 test-all: lint $(DOCS)  ## The slow tests too: PyTorch, examples, the documentation, a browser if there is one
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[test,models]" "$(TORCH)" "playwright>=1.48" "scikit-survival>=0.24"
 	$(PYTEST)
+	$(MAKE) sanitize
+
+sanitize: $(STAMP)  ## The kernels' tests with address, undefined-behaviour and thread sanitizers (Linux, GCC)
+	$(BIN)/python tests/sanitized.py address,undefined
+	$(BIN)/python tests/sanitized.py thread
 
 # uv is here for its --resolution. Old releases warn of newer ones they are beside, and NumPy 1.26 of
 # vector lanes it only fills up.
