@@ -1,6 +1,6 @@
 """Cost and steadiness of the default `sparsebag.compress`: processor time, seeds, class weights.
 
-    SPARSEBAG_DATA=... python -m benchmarks.cost [--only small medium seeds balanced] [--large]
+    SPARSEBAG_DATA=... python -m benchmarks.cost [--only small medium seeds balanced]
 
 Processor time is that of all threads, with the rehearsal, over that of the ensemble's own fit.
 """
@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from sklearn.datasets import make_classification
 from sklearn.metrics import recall_score
 
 import sparsebag as sb
@@ -28,7 +27,7 @@ SMALL_SETS = (
     *("adult", "electricity", "magic", "mammography", "spambase", "satimage", "covertype_15k"),
     *("california_housing", "bike_sharing", "kin8nm", "wine_quality", "power_plant"),
 )
-SMALL, MEDIUM, LARGE = (3000, 100), (20_000, 500), (1_000_000, 100)
+SMALL, MEDIUM = (3000, 100), (20_000, 500)
 """Rows and trees."""
 SEED_ROWS, SEEDS = 9000, 10
 BALANCED_SETS = ("adult", "mammography", "churn")
@@ -76,14 +75,6 @@ def medium(data_dir: str | None) -> None:
         timed(X, y, task, trees)
 
 
-def large(data_dir: str | None) -> None:
-    rows, trees = LARGE
-    print(f"\n{rows} synthetic rows, {trees} trees")
-    X, y = make_classification(rows, n_features=20, n_informative=10, flip_y=0.05, random_state=0)
-    print(f"  {'make_classification':<20}", end="", flush=True)
-    timed(X.astype(np.float32), y, "classification", trees)
-
-
 def seeds(data_dir: str | None) -> None:
     """The same rows, forests that differ by their seed alone."""
     X, y, task = load("adult", SEED_ROWS, data_dir)
@@ -125,17 +116,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--data-dir", default=os.environ.get("SPARSEBAG_DATA"))
     parser.add_argument("--only", nargs="*", choices=STEPS, default=list(STEPS))
-    parser.add_argument("--large", action="store_true", help="a million rows too: minutes, 8 GB")
     args = parser.parse_args()
-    everything = args.large and set(args.only) == set(STEPS)
-    with kept_output(RESULTS if everything else None):
+    with kept_output(RESULTS if set(args.only) == set(STEPS) else None):
         print(", ".join(f"{name} {value}" for name, value in environment().items()))
         X, y, task = load("breast_cancer", 200, args.data_dir)  # imports are not timed
         sb.compress(new_ensemble(task, "forest", 5, 0).fit(X, y), X, y)
         for name in args.only:
             STEPS[name](args.data_dir)
-        if args.large:
-            large(args.data_dir)
 
 
 if __name__ == "__main__":

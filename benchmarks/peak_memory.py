@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 
-def held_bytes() -> int:
+def held_bytes(process: int | str = "self") -> int:
     """Resident now."""
-    return _status("VmRSS")
+    return _status("VmRSS", process)
 
 
 def peak_bytes() -> int:
@@ -20,7 +20,7 @@ def forget_peak() -> None:
     Path("/proc/self/clear_refs").write_text("5")
 
 
-def _status(field: str) -> int:
-    lines = Path("/proc/self/status").read_text().splitlines()
+def _status(field: str, process: int | str = "self") -> int:
+    lines = Path(f"/proc/{process}/status").read_text().splitlines()
     (found,) = (line.split()[1] for line in lines if line.startswith(f"{field}:"))
     return int(found) * 1024

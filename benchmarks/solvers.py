@@ -1,6 +1,6 @@
 """Every solver against SLSQP on real forests' evidence, and against the bandwidth bound.
 
-    SPARSEBAG_DATA=... python -m benchmarks.solvers [--quick] [--only well ill large mixsqp]
+    SPARSEBAG_DATA=... python -m benchmarks.solvers [--quick] [--only well ill mixsqp]
 
 Two objectives. *Well posed*: ours, floor ε = 0.001 and prior mass τ = 0.02. *Ill posed*: the
 paper's, ε = τ = 0 with the 1e-15 clip. Every solver runs on one thread. Times are the best of
@@ -24,7 +24,7 @@ import numpy as np
 from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
 
 import sparsebag as sb
-from benchmarks import large_evidence, mixsqp
+from benchmarks import mixsqp
 from benchmarks.datasets import Unavailable
 from benchmarks.datasets.suite import load
 from benchmarks.environment import environment
@@ -171,7 +171,7 @@ def main() -> None:
     parser.add_argument("--data-dir", default=os.environ.get("SPARSEBAG_DATA"))
     parser.add_argument("--quick", action="store_true", help="bundled data, minutes not hours")
     parser.add_argument("--members", nargs="*", type=int, help="only problems of these sizes")
-    sections = ("well", "ill", "large", "mixsqp")
+    sections = ("well", "ill", "mixsqp")
     parser.add_argument("--only", nargs="*", choices=sections, default=sections)
     args = parser.parse_args()
     warnings.filterwarnings("ignore", category=sb.UncoveredRowsWarning)
@@ -191,8 +191,6 @@ def run(args: argparse.Namespace) -> None:
         small = [row for row in grid if row[1] <= 300 or row[0] == "digits"]
         title = "Ill posed: the paper's objective, float64 evidence"
         compare(title, small, ILL_POSED_LAMS, False, args)
-    if "large" in args.only:
-        large_evidence.run(quick=args.quick)
     if "mixsqp" in args.only:
         mixsqp.run(quick=args.quick)
 

@@ -161,6 +161,10 @@ def test_splits_between_missing_values_and_all_others(name):
     X[np.random.default_rng(0).random(X.shape) < 0.2] = np.nan
     model = KINDS[name].make().fit(X[:400], y[:400])
     given, model = getattr(model, "given", model), getattr(model, "forest", model)
+    if name == "`treelite.Model`":
+        theirs = pytest.importorskip("treelite").gtil.predict(given, X.astype(np.float32))
+        if not np.allclose(np.squeeze(theirs), model.predict_proba(X), atol=1e-6):
+            pytest.skip("this treelite imports a forest that read NaN as another one")
     pool = read_ensemble(given)
     vote = np.mean([m.predict_proba(X, len(pool.classes)) for m in pool.members], axis=0)
     if name == "`treelite.Model`":  # the mean of LightGBM's scores is not that of its shares

@@ -101,7 +101,7 @@ def test_results_are_few_lines_of_eighty_columns_and_progress_is_elsewhere(files
     labels = [line[:9].strip() for line in lines if line[0] != " "]  # not of wrapped lines
     assert labels == ["trees", "file", "speed", "quality", "test", "written"]
     assert max(map(len, lines)) <= 80
-    for step in ("reading the ensemble", "rehearsal 1 of 4", "pruning and refitting"):
+    for step in ("reading the ensemble", "rehearsal 1 of 12", "pruning and refitting"):
         assert step in done.err
         assert step not in done.out
     quiet = compress(*options, "-q", most=None)
@@ -311,7 +311,7 @@ def test_predictions_are_the_models(files, run, monkeypatch):
     p = out[[f"p_{label}" for label in files.model.classes_]].to_numpy()
     assert np.allclose(p, files.model.predict_proba(X), rtol=1e-14)
     done = run("predict", files.small, files.test, "-o", "out.parquet", "--keep", "target")
-    assert pd.read_parquet("out.parquet").equals(out)
+    pd.testing.assert_frame_equal(pd.read_parquet("out.parquet"), out, rtol=1e-14)
 
 
 def test_inspect(files, run):
@@ -383,5 +383,5 @@ def test_progress_is_told_to_a_callback(files):
     forest, events = RandomForestClassifier(20, random_state=0).fit(X, y), []
     sb.compress(forest, X, y, max_nodes=0.5, verbose=events.append)
     assert [e.step for e in events[:2]] == ["reading the ensemble and its rows", "rehearsal"]
-    assert [(e.number, e.total) for e in events if e.step == "rehearsal"][-1] == (4, 4)
+    assert [(e.number, e.total) for e in events if e.step == "rehearsal"][-1] == (12, 12)
     assert sorted(event.seconds for event in events) == [event.seconds for event in events]

@@ -247,6 +247,7 @@ def test_what_does_not_fit_a_gate_is_refused():
     ):
         with pytest.raises(ValueError, match=message):
             compile_members(pool_of("three classes"), np.ones(6), 0.0, None, gate)
+    pytest.importorskip("treelite")
     for export in (export_onnx, export_treelite, export_sklearn):
         with pytest.raises(NotExportable, match="depend on the row"):
             export(made("three classes", gate=2)[0])

@@ -7,7 +7,7 @@ from itertools import product
 import numpy as np
 import pytest
 import sklearn
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from sklearn.base import clone, is_classifier
 from sklearn.ensemble import (
@@ -25,6 +25,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC, SVR, LinearSVC
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor, ExtraTreeClassifier
+from sklearn.utils import get_tags
 
 import sparsebag as sb
 from evidence.votes import classes, evidence_of, numbers, uniform_class_votes, uniform_vote
@@ -199,6 +200,9 @@ reordered, other_targets = WRONG["reordered"], WRONG["other targets"]
 @pytest.mark.parametrize(("kind", "name"), MODELS)
 def test_the_training_rows_pass_and_others_do_not(kind, name, wrong):
     model, X, y = fitted(kind, name)
+    few_leaves = kind == "classifier" and name in ("stumps", "large leaves")
+    if few_leaves and wrong == "other targets" and not hasattr(model, "_sample_weight"):
+        pytest.skip("this scikit-learn may have weighted the rows, which few leaves do not tell")
     with pytest.raises(
         ValueError,
         match=r"X, y are not the ensemble's training rows in their original order: .*"
@@ -340,6 +344,8 @@ def tree_ensembles(draw):
         y = np.exp(rng.normal(size=len(X))) * draw(st.sampled_from([1.0, 1e-8, 1e6]))
         y = y + draw(st.sampled_from([0.0, 1e4]))
         shape["criterion"] = draw(st.sampled_from(["squared_error", "absolute_error", "poisson"]))
+        reads_nan = get_tags(DecisionTreeRegressor(**shape)).input_tags.allow_nan
+        assume(reads_nan or not np.isnan(X.astype(float)).any())  # scikit-learn 1.6 by criterion
     constrained = draw(st.booleans()) and n_classes <= 2 and not np.isnan(X.astype(float)).any()
     if constrained:
         shape["monotonic_cst"] = rng.integers(-1, 2, X.shape[1]).tolist()

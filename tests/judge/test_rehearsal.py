@@ -32,7 +32,7 @@ def fits_of(kind):
 
     def fit(self, X, y, sample_weight=None, **how):
         calls.append((self, np.asarray(X), np.asarray(y), sample_weight))
-        return own(self, X, y, sample_weight, **how)
+        return own(self, X, y, sample_weight=sample_weight, **how)
 
     return calls, patch.object(kind, "fit", fit)
 

@@ -140,7 +140,7 @@ for passes_there in (True, False):
     child = os.fork()
     if child == 0:
         sys.exit(0 if not passes_there or one_pass() == expected else 3)
-    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
 print(one_pass() == expected)
 """
     assert _output(forks).split() == ["0", "0", "True"]

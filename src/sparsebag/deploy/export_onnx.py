@@ -128,8 +128,11 @@ def _scores(graph: Graph, group: Any) -> str:
     if isinstance(group, LayeredVotes):
         z = graph.add("MatMul", graph.cast("X", np.float64), graph.constant(group.coef))
         z = graph.add("Add", z, graph.constant(group.intercept))
-        per_member = graph.ints([0, len(group.weights), -1])
-        z = graph.add("Transpose", graph.add("Reshape", z, per_member), perm=[1, 0, 2])
+        if len(group.weights) == 1:  # ONNX Runtime before 1.26 has no product after a transposition
+            z = graph.add("Unsqueeze", z, graph.ints([0]))
+        else:
+            per_member = graph.ints([0, len(group.weights), -1])
+            z = graph.add("Transpose", graph.add("Reshape", z, per_member), perm=[1, 0, 2])
         for layer, bias in zip(group.layers, group.biases, strict=True):
             if group.activation in ACTIVATION_NODES:
                 z = graph.add(ACTIVATION_NODES[group.activation], z)
@@ -176,6 +179,11 @@ def _trees(graph: Graph, trees: FlatTrees) -> str:
     roots = np.concatenate([roots.astype(np.int64) + c * len(feature) for c in range(copies)])
     feature, threshold, missing = (np.tile(a, copies) for a in (feature, threshold, missing))
     is_leaf = np.tile(is_leaf, (copies, 1))
+    # ONNX Runtime before 1.24 takes a root for a leaf if its children, a node and a leaf, have the
+    # same number (microsoft/onnxruntime#24679).
+    while np.any((index[roots, 0] == index[roots, 1]) & (is_leaf[roots, 0] != is_leaf[roots, 1])):
+        index[is_leaf] = (index[is_leaf] + 1) % len(targets)
+        leaf_weights, targets = np.roll(leaf_weights, 1), np.roll(targets, 1)
     tensor = graph.onnx.numpy_helper.from_array
     out = graph.add(
         "TreeEnsemble",

@@ -26,6 +26,8 @@ FOLDS, TREES = 4, 32
 """Of the rehearsal: together no more than the ensemble's own fit costs, at 100 trees."""
 MANY_ROWS, FEW_TREES, MOST_HELD_OUT = 20_000, 25, 20_000
 """From so many rows one split into training and held-out rows, and fewer trees, say enough."""
+PARTS = 3
+"""Of a fold, for the bar: the copy is fitted, teaches, its students are judged."""
 
 
 @dataclass(frozen=True)
@@ -146,7 +148,8 @@ def rehearse(
     n_trees = TREES if len(rows.target) < MANY_ROWS else FEW_TREES
     parts: list[_Part] = []
     for number, held in enumerate(splits):
-        progress.say("rehearsal", number + 1, len(splits))
+        done, parts_of_all = PARTS * number, PARTS * len(splits)
+        progress.say("rehearsal", done + 1, parts_of_all)
         kept = np.setdiff1d(np.arange(len(rows.target)), held)
         train, test = rows.take(kept), rows.take(held)
         fold = _fold(pool, kept, held, held_out=rows.held_out)
@@ -156,7 +159,13 @@ def rehearse(
             if fold.targets:
                 train = replace(train, target=np.asarray(fold.y)[:, None])
         copy, columns = _copy(pool, train, n_trees, number, n_jobs)
-        split = _Split(copy, columns, train, test, len(pool.members), scores)
+        progress.say("rehearsal", done + 2, parts_of_all)
+        about = (train.X, train.target[:, columns], train.weight)
+        knows_bags = not rows.held_out
+        teacher = Teacher(copy, *about, knows_bags=knows_bags, n_threads=n_threads)
+        del train, about  # copies of almost all rows
+        progress.say("rehearsal", done + 3, parts_of_all)
+        split = _Split(teacher, columns, test, len(pool.members), scores)
         part = _scored(split, share, recipes, most_trees, n_threads)
         if fold is not None and fold.targets:
             part = _on_users_scale(part, fold, np.asarray(pool.wrapping.y, dtype=float)[held])
@@ -192,11 +201,10 @@ def rehearse(
 
 @dataclass(frozen=True)
 class _Split:
-    """A copy of an ensemble of ``n_members``, its classes, its rows, and rows it has not seen."""
+    """A copy of an ensemble of ``n_members``, its classes, and rows it has not seen."""
 
-    copy: MemberPool
+    teacher: Teacher
     columns: np.ndarray
-    train: TrainingRows
     test: TrainingRows
     n_members: int
     scores: bool
@@ -218,23 +226,15 @@ def _scored(
     n_threads: int,
 ) -> _Part:
     """A copy's and its students' votes on the rows it has not seen."""
-    copy, columns, train, test = split.copy, split.columns, split.train, split.test
-    n_outputs = train.target.shape[1]
-    teacher = Teacher(
-        copy,
-        train.X,
-        train.target[:, columns],
-        train.weight,
-        knows_bags=not train.held_out,
-        n_threads=n_threads,
-    )
+    teacher, columns, test = split.teacher, split.columns, split.test
+    n_outputs = test.target.shape[1]
     leaf = teacher.table.route(test.X, n_threads)
     n_trees = teacher.table.n_trees
     # A share is one of the whole ensemble's nodes, and the copy has fewer trees.
     allowed = share * split.n_members * teacher.table.n_nodes / n_trees
 
     def as_votes(one: np.ndarray) -> np.ndarray:
-        if copy.classes is not None and one.shape[1] == 1:
+        if teacher.pool.classes is not None and one.shape[1] == 1:
             one = np.concatenate([1.0 - one, one], axis=1)
         out = np.zeros((len(one), n_outputs))
         out[:, columns] = one

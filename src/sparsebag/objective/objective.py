@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from array_api_compat import is_numpy_namespace
 
 from sparsebag.evidence.arrays import detached, on_host
 from sparsebag.evidence.callers_warning import warn_caller
@@ -208,7 +209,7 @@ class Objective:
 
     def asarray(self, weights: Array) -> Array:
         """Weights as float64 on the evidence's device."""
-        if self.xp is np:
+        if is_numpy_namespace(self.xp):
             return np.asarray(on_host(weights), dtype=np.float64)
         return self.xp.asarray(detached(weights), dtype=self.xp.float64, device=self.device)
 

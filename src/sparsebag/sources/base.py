@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 from array_api_compat import array_namespace, device
+from array_api_compat import numpy as numpy_array_api
 
 from sparsebag.evidence.arrays import on_host
 from sparsebag.evidence.evidence import OOBEvidence
@@ -42,7 +43,7 @@ class Source(ABC):
     classes: np.ndarray | None
     has_mask: bool
     is_streamed: bool = False
-    xp: Any = np
+    xp: Any = numpy_array_api
     device: Any = "cpu"
 
     @abstractmethod

@@ -38,6 +38,21 @@ def shrink_to_parent(
 def prune(
     left: ndarray, right: ndarray, offset: ndarray, lost: ndarray, most: int, ends: ndarray, /
 ) -> int: ...
+def prune_jointly(
+    leaf: ndarray,
+    weight: ndarray,
+    goal: ndarray,
+    left: ndarray,
+    right: ndarray,
+    offset: ndarray,
+    start: ndarray,
+    ridge: float,
+    clipped: bool,
+    most: int,
+    value: ndarray,
+    ends: ndarray,
+    /,
+) -> None: ...
 def backfit(
     leaf: ndarray,
     weight: ndarray,

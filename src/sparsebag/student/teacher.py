@@ -237,7 +237,12 @@ class Teacher:
             rows = slice(start, start + BLOCK_ROWS)
             leaf = table.route(X[rows], self.n_threads)
             truth = target[rows, column]
-            vote = truth if unseen is None else _oob_vote(leaf, unseen[:, rows], own, truth)
+            vote = truth
+            if unseen is not None:
+                bits = np.unpackbits(
+                    unseen[:, start // 8 : rows.stop // 8], axis=1, count=len(truth)
+                )
+                vote = _oob_vote(leaf, bits.view(np.bool_), own, truth)
             said = votes(leaf, own) / table.n_trees if unseen is None else vote
             risk += float(np.sum(weight[rows] @ (truth - said) ** 2))
             added = np.concatenate([truth, vote, one[rows]], axis=1)
@@ -274,11 +279,13 @@ class Teacher:
 
 
 def _unseen(bags: Any, n_trees: int, n_rows: int) -> np.ndarray:
-    """Whether each row is out of each bag, shape (n_trees, rows)."""
-    unseen = np.ones((n_trees, n_rows), dtype=np.bool_)
+    """Whether each row is out of each bag, bits of shape (n_trees, rows / 8)."""
+    unseen = []
     for tree in range(n_trees):
-        unseen[tree, bags[tree]] = False
-    return unseen
+        mask = np.ones(n_rows, dtype=np.bool_)
+        mask[bags[tree]] = False
+        unseen.append(np.packbits(mask))
+    return np.stack(unseen)
 
 
 def _oob_vote(
