@@ -437,9 +437,13 @@ def _in_words(small: Any, scored: Any, where: Destination) -> str:
         lines["local"] = str(small.local_).splitlines()[0]
     if scored is not None:
         label = "train" if scored.rows_are.startswith("training") else "test"
-        main = (change for change in scored.changes if change.is_main)
-        lines[label] = "; ".join(f"{change.in_words}, {change.verdict}" for change in main)
+        main = [change for change in scored.changes if change.is_main]
+        words = [f"{change.name} {change.in_words} ({change.verdict})" for change in main]
+        if len({change.verdict for change in main}) == 1:  # said once
+            words[0] = words[0].rpartition(" (")[0]
+        lines[label] = ", ".join(words)
     lines["written"] = ", ".join(str(path) for path in (where.output, where.report) if path)
     # Under the words, beside their label.
     shown = (f"{label:<9}{text}" for label, text in lines.items())
-    return "\n".join(textwrap.fill(line, 80, subsequent_indent=" " * 9) for line in shown)
+    wrapped = textwrap.TextWrapper(80, subsequent_indent=" " * 9, break_long_words=False)
+    return "\n".join(map(wrapped.fill, shown))

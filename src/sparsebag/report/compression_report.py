@@ -10,7 +10,7 @@ from typing import Any
 
 from sparsebag.deploy.from_members import COLLAPSED
 from sparsebag.deploy.whole_file import write_whole
-from sparsebag.judge.selection import Selection, in_bytes
+from sparsebag.judge.selection import Selection
 from sparsebag.report.changes import PredictionChanges, ScoreChange
 from sparsebag.report.metrics import ReliabilityCurve
 
@@ -18,7 +18,7 @@ RANDOM_DRAWS = 5
 """Draws averaged for the random-members row: one draw is luck."""
 
 PICKLED, FILE = "pickled (kB)", "file (kB)"
-SPEED, COMPILED = "ms / 1000 rows", "ms, compiled"
+SPEED, COMPILED = "µs per row", "µs, compiled"
 """Sizes and times: first of the models as they are served, then of all in sparsebag's own form."""
 
 FORMATS = {
@@ -99,10 +99,11 @@ class CompressionReport:
         full, small = list(self.rows.values())[:2]
         if COLLAPSED in self.notes:
             return f"{full['members']:.0f} members collapsed into one linear model"
-        return f"{small['members']:.0f} of {full['members']:.0f} members kept"
+        of = "nodes" if "nodes" in full else "members"
+        return f"{small[of]:,.0f} of {full[of]:,.0f} {of} kept"
 
-    def sentence(self) -> str:
-        """What was kept and what it cost, in one sentence.
+    def verdict(self) -> str:
+        """What was gained and what it cost, in one sentence.
 
         Returns
         -------
@@ -112,29 +113,26 @@ class CompressionReport:
         --------
         >>> rows = {"full": {"members": 100.0, "pickled (kB)": 2000.0},
         ...         "sparsebag": {"members": 9.0, "file (kB)": 20.0}}
-        >>> CompressionReport(rows, n_rows=0).sentence()
-        '9 of 100 members kept: 2 MB → 20 kB.'
+        >>> CompressionReport(rows, n_rows=0).verdict()
+        '100× smaller.'
         """
         full, small = list(self.rows.values())[:2]
-        chosen, told = self.selection, []
-        if FILE in small and PICKLED in full:
-            told.append(f"{in_bytes(1000 * full[PICKLED])} → {in_bytes(1000 * small[FILE])}")
-        if SPEED in full:
-            told.append(
-                f"{_times(full[SPEED], small[SPEED])}x faster "
-                f"({_times(full[COMPILED], small[COMPILED])}x against the full ensemble compiled)"
-            )
-        if self.changes:
-            shown = [f"{c.in_words} ({c.verdict})" for c in self.changes if c.is_main]
-            told.append(f"{' and '.join(shown)} on {self.n_rows:,} {self.rows_are}")
-        elif chosen is not None and chosen.curve is not None:
-            low, high = (f"{end - 1.0:+.1%}" for end in chosen.interval)
-            told.append(
-                f"expected {chosen.curve.score} {chosen.ratio - 1.0:+.1%} ({low} to {high})"
-            )
-        noun = "members" if chosen is None else chosen.noun
-        head = f"{small['members']:.0f} of {full['members']:.0f} {noun} kept"
-        return f"{head}: {', '.join(told)}." if told else f"{head}."
+        gains = {"smaller": (PICKLED, FILE), "faster": (SPEED, SPEED)}
+        gained = [
+            f"{_times(full[before] / small[after])}× {gain}"
+            for gain, (before, after) in gains.items()
+            if full.get(before, 0.0) > 1.1 * small.get(after, float("inf"))
+        ]
+        told = [", ".join(gained)] if gained else []
+        curve, words = None if self.selection is None else self.selection.curve, []
+        for said in ("better", "worse", "no clear change in"):
+            of = [c.name for c in self.changes if c.is_main and said.startswith(c.verdict)]
+            words += [f"{said} {' and '.join(of)}"] if of else []
+        if words:
+            told.append(f"{', '.join(words)} on {self.n_rows:,} {self.rows_are}")
+        elif self.selection is not None and curve is not None:
+            told.append(f"{curve.score} {self.selection.ratio - 1.0:+.1%} expected on new rows")
+        return f"{'; '.join(told) or self.headline()}."
 
     def to_markdown(self) -> str:
         """The tables in Markdown.
@@ -219,8 +217,8 @@ class CompressionReport:
         return None
 
     def _change_lines(self) -> list[list[str]]:
-        head = ["full → sparsebag", "change", "95 % interval", ""]
-        return [head, *([c.name, *change_cells(c)] for c in self.changes)]
+        head = ["full → sparsebag", "95% interval of the change", ""]
+        return [head, *([c.name, c.interval, c.verdict] for c in self.changes)]
 
 
 def figure(name: str, value: float) -> str:
@@ -234,15 +232,8 @@ def figure(name: str, value: float) -> str:
     return format(value, FORMATS.get(name, ".4g"))
 
 
-def change_cells(change: ScoreChange) -> list[str]:
-    """Difference, interval and verdict as text."""
-    interval = f"{change.low:+.3g} to {change.high:+.3g}"
-    return [f"{change.difference:+.3g}", interval, change.verdict]
-
-
-def _times(before: float, after: float) -> str:
-    ratio = before / max(after, 1e-9)
-    return f"{ratio:.2g}" if ratio < 10 else f"{ratio:,.0f}"
+def _times(ratio: float) -> str:
+    return f"{ratio:.2g}" if ratio < 10 else f"{float(f'{ratio:.2g}'):,.0f}"
 
 
 def _aligned(lines: list[list[str]]) -> str:
