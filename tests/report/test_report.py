@@ -554,7 +554,7 @@ def test_scores_of_a_single_class_leave_the_auc_out():
 
 
 def test_few_test_rows_and_what_nothing_proved_are_warnings(classified, logistic):
-    assert any("Nothing proved" in text for text in logistic.cautions)
+    assert any("could not be verified" in text for text in logistic.cautions)
     small, X, y, report = classified
     assert any("only 143 test rows" in text for text in report.cautions)
     assert "There are only 143 test rows" in report.to_html()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import textwrap
 import time
 import webbrowser
 from collections.abc import Callable, Mapping
@@ -20,6 +19,7 @@ from sparsebag.cli import models, tables
 from sparsebag.cli.command import CommandError, Data, Jobs, Screen, TrustPickle
 from sparsebag.deploy.artifact import save
 from sparsebag.deploy.rows import Categories
+from sparsebag.judge.selection import in_lines
 from sparsebag.report.compression_report import COMPILED, SPEED
 
 WHOLE = {"": 1}
@@ -36,7 +36,7 @@ TOLERANCE = (
 )
 CONFIDENCE = "Stay within the tolerance with this confidence, such as 0.95."
 LOCAL = (
-    "Weights that depend on the row: where they gain (auto), or always. Default: the same for "
+    "Weights that depend on the row: if they help (auto), or always. Default: the same for "
     "every row."
 )
 EVIDENCE = (
@@ -82,14 +82,18 @@ FileSize = partial(Size, parser=byte_limit, metavar="BYTES|SHARE")
 class Method:
     """Options of `sparsebag.compress`, by its names."""
 
-    max_estimators: Annotated[float | None, Count(help="Most members: 30 or 10%.")] = None
-    max_nodes: Annotated[float | None, Count(help="Most nodes: 20000 or 5%.")] = None
-    max_bytes: Annotated[float | None, FileSize(help="Largest file: 100kB or 5%.")] = None
+    max_estimators: Annotated[float | None, Count(help="At most so many members: 30 or 10%.")] = (
+        None
+    )
+    max_nodes: Annotated[float | None, Count(help="At most so many nodes: 20000 or 5%.")] = None
+    max_bytes: Annotated[float | None, FileSize(help="At most so large a file: 100kB or 5%.")] = (
+        None
+    )
     tolerance: Annotated[float | None, Size(help=TOLERANCE, min=0.0)] = None
     confidence: Annotated[float | None, Size(help=CONFIDENCE, min=0.5, max=0.9999)] = None
     refine: Annotated[bool, Option(help="Prune and refit trees; without, only select.")] = True
     rehearsal: Annotated[
-        bool, Option(help="Estimate the loss of every size; without, quality is unknown.")
+        bool, Option(help="Estimate the loss of every size; without it, quality is unknown.")
     ] = True
     local: Annotated[Literal["auto", "always"] | None, Option(help=LOCAL)] = None
     n_jobs: Jobs = -1
@@ -218,8 +222,8 @@ def fit(
 ) -> None:
     """Train a random forest on a table and make it small, in one go.
 
-    Columns are numbers or text; the model carries a code for every text, and one it never saw is
-    read as missing. Cells may be empty: trees route them. The target may be text.
+    Columns hold numbers or text. Text is read as categories, which the model keeps; a text it has
+    not seen, and an empty cell, is a missing value. The target may be text.
 
     Example: sparsebag fit data.csv --target y -o small.sbag --report report.html
     """
@@ -443,7 +447,4 @@ def _in_words(small: Any, scored: Any, where: Destination) -> str:
             words[0] = words[0].rpartition(" (")[0]
         lines[label] = ", ".join(words)
     lines["written"] = ", ".join(str(path) for path in (where.output, where.report) if path)
-    # Under the words, beside their label.
-    shown = (f"{label:<9}{text}" for label, text in lines.items())
-    wrapped = textwrap.TextWrapper(80, subsequent_indent=" " * 9, break_long_words=False)
-    return "\n".join(map(wrapped.fill, shown))
+    return in_lines(lines)

@@ -88,7 +88,7 @@ def _in_words(value: Any) -> str:
 
 def export(
     model: Model,
-    to: Annotated[Literal["onnx", "treelite", "sklearn"], Option(help="The form to write.")],
+    to: Annotated[Literal["onnx", "treelite", "sklearn"], Option(help="Format to write.")],
     screen: Screen,
     output: Annotated[Path | None, Option("--output", "-o", help=OUTPUT)] = None,
     trust_pickle: TrustPickle = False,
@@ -142,7 +142,9 @@ def bench(
     data: Data,
     written: tables.Written,
     screen: Screen,
-    against: Annotated[Path | None, Option(help="What it was made of: skops, or a pickle.")] = None,
+    against: Annotated[
+        Path | None, Option(help="The original ensemble, timed beside it: skops, or a pickle.")
+    ] = None,
     trust_pickle: TrustPickle = False,
 ) -> None:
     """Time a model on your rows: one row, and a thousand, one thread.

@@ -199,8 +199,8 @@ def _cautions(
         )
     if is_unverified:
         found.append(
-            "Nothing proved that the rows given were the ensemble's training rows, in order; fit "
-            "the ensemble with oob_score=True to have it proved."
+            "It could not be verified that the rows given to compress were the training rows, in "
+            "order; fit the ensemble with oob_score=True to make sure."
         )
     if n_test_rows == 0:
         found.append(
