@@ -20,6 +20,7 @@ from sparsebag.cli.command import CommandError, Data, Jobs, Screen, TrustPickle
 from sparsebag.deploy.artifact import save
 from sparsebag.deploy.rows import Categories
 from sparsebag.judge.selection import in_lines
+from sparsebag.report.changes import UNCLEAR
 from sparsebag.report.compression_report import COMPILED, SPEED
 
 WHOLE = {"": 1}
@@ -442,9 +443,8 @@ def _in_words(small: Any, scored: Any, where: Destination) -> str:
     if scored is not None:
         label = "train" if scored.rows_are.startswith("training") else "test"
         main = [change for change in scored.changes if change.is_main]
-        words = [f"{change.name} {change.in_words} ({change.verdict})" for change in main]
-        if len({change.verdict for change in main}) == 1:  # said once
-            words[0] = words[0].rpartition(" (")[0]
-        lines[label] = ", ".join(words)
+        clear = [change for change in main if change.verdict != UNCLEAR]
+        words = [f"{c.name} {c.in_words}" + f" ({c.verdict})" * (c in clear) for c in main]
+        lines[label] = ", ".join(words) + ("" if clear else f" ({UNCLEAR})")
     lines["written"] = ", ".join(str(path) for path in (where.output, where.report) if path)
     return in_lines(lines)

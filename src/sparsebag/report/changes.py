@@ -25,6 +25,7 @@ REGRESSION = {"MSE": True, "R²": False, "MAE": True}
 """Names of the scores, and whether lower is better; AUC and F1 are means over classes."""
 MAIN = ("log-loss", "accuracy", "MSE", "R²")
 """What a summary tells: one score of the probabilities and one of the decisions."""
+UNCLEAR = "no clear change"
 
 
 @dataclass(frozen=True)
@@ -61,7 +62,7 @@ class ScoreChange:
     def verdict(self) -> str:
         """Better, worse, or no clear change: zero is inside the interval."""
         if self.low <= 0.0 <= self.high:
-            return "no clear change"
+            return UNCLEAR
         return "better" if (self.high < 0.0) == self.lower_is_better else "worse"
 
     @property

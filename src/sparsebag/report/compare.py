@@ -210,10 +210,7 @@ def _cautions(
     elif trained_on:
         found.append(TRAINING_ROWS)
     elif n_test_rows < FEW_TEST_ROWS:
-        found.append(
-            f"There are only {n_test_rows} test rows: the figures on them are uncertain, as the "
-            "intervals show."
-        )
+        found.append(f"There are only {n_test_rows} test rows: the figures on them are uncertain.")
     return tuple(found)
 
 

@@ -6,12 +6,11 @@ import contextlib
 import os
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from sparsebag.deploy.from_members import COLLAPSED
 from sparsebag.deploy.whole_file import write_whole
 from sparsebag.judge.selection import Selection
-from sparsebag.report.changes import PredictionChanges, ScoreChange
+from sparsebag.report.changes import UNCLEAR, PredictionChanges, ScoreChange
 from sparsebag.report.metrics import ReliabilityCurve
 
 RANDOM_DRAWS = 5
@@ -125,7 +124,7 @@ class CompressionReport:
         ]
         told = [", ".join(gained)] if gained else []
         curve, words = None if self.selection is None else self.selection.curve, []
-        for said in ("better", "worse", "no clear change in"):
+        for said in ("better", "worse", f"{UNCLEAR} in"):
             of = [c.name for c in self.changes if c.is_main and said.startswith(c.verdict)]
             words += [f"{said} {' and '.join(of)}"] if of else []
         if words:
@@ -147,19 +146,6 @@ class CompressionReport:
         if self.changes:
             parts.append(_markdown(self._change_lines()))
         return "\n\n".join([*parts, *self.notes])
-
-    def to_frame(self) -> Any:
-        """The table as a pandas DataFrame (needs pandas).
-
-        Returns
-        -------
-        pandas.DataFrame
-        """
-        try:
-            import pandas as pd
-        except ImportError as error:
-            raise ImportError("to_frame needs pandas; install it, or use to_markdown.") from error
-        return pd.DataFrame.from_dict(self.rows, orient="index")
 
     def to_html(self) -> str:
         """The report as one self-contained HTML page (needs jinja2): nothing is fetched.
