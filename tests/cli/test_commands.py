@@ -82,7 +82,7 @@ def test_reports_on_test_rows_and_without_sound_ones(files, compress):
     assert done.left == ["out.sbag", "report.html"]
     assert test["rows"] == len(files.frame)
     X, y = files.frame.drop(columns="target"), files.frame["target"]
-    small = test["models"][f"sparsebag ({files.model.n_active_})"]
+    small = test["models"]["sparsebag"]
     assert small["accuracy"] == pytest.approx(files.model.score(X, y))
     assert set(test["changes"]) == {"log-loss", "accuracy", "AUC", "F1", "Brier", "ECE"}
     done = compress("--report", "r.html")

@@ -430,7 +430,7 @@ def _in_words(small: Any, scored: Any, where: Destination) -> str:
     nodes = f" ({chosen.before.nodes:,} → {after.nodes:,} nodes)" if after.nodes else ""
     lines = {chosen.noun: told[chosen.noun] + nodes, "file": told["file"]}
     if scored is not None:
-        full, kept, *_ = scored.rows.values()
+        full, kept = scored.rows.values()
         lines["speed"] = (
             f"{full[SPEED]:,.3g} → {kept[SPEED]:.3g} µs per row "
             f"(full ensemble compiled: {full[COMPILED]:.3g} µs)"

@@ -118,8 +118,8 @@ class Selection:
         if self.kept_whole and np.isclose(self.ratio, 1.0):
             is_smaller = self.tolerance is None or self.after.members < self.before.members
             return "unchanged" if is_smaller else "unchanged: no smaller model within the tolerance"
-        low, high = (f"{end - 1.0:+.1%}" for end in self.interval)
-        change = f"{self.curve.score} {self.ratio - 1.0:+.1%}"
+        low, high = (_change(end) for end in self.interval)
+        change = f"{self.curve.score} {_change(self.ratio)}"
         rows = "" if "weighted" in change else " on new rows"
         return f"{change} expected{rows} (95% interval {low} to {high})"
 
@@ -131,6 +131,10 @@ class Selection:
         if curve is not None and curve.ratio_calibrated[self.position] > 1.0 + self.tolerance:
             return "raise the budget: no model within it keeps the tolerance"
         return f"for a smaller model raise tolerance or set {limit}; path_ lists sizes"
+
+
+def _change(ratio: float) -> str:
+    return f"{ratio - 1.0:+.1%}" if abs(ratio - 1.0) < 0.0995 else f"{ratio - 1.0:+.0%}"
 
 
 def in_lines(told: dict[str, str]) -> str:

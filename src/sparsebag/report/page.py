@@ -21,7 +21,6 @@ from sparsebag.report.compression_report import (
     COMPILED,
     FILE,
     PICKLED,
-    RANDOM_DRAWS,
     SPEED,
     CompressionReport,
     figure,
@@ -57,17 +56,9 @@ def render(report: CompressionReport, *, in_notebook: bool = False) -> str:
         vars(svg),
         report=report,
         in_notebook=in_notebook,
-        RANDOM_DRAWS=RANDOM_DRAWS,
         tiles=at_a_glance(report),
-        cells=[[name, *map(figure, row, row.values())] for name, row in report.rows.items()],
-        changes=[[c.name, c.interval, c.verdict] for c in report.changes],
         others=[
             [c.name, c.in_words, c.interval, c.verdict] for c in report.changes if not c.is_main
-        ],
-        random=[
-            [name, figure(name, value)]
-            for row in list(report.rows.values())[2:]
-            for name, value in row.items()
         ],
         charts={
             "curve": None if curve is None else svg.curve_chart(curve, kept, prefix),
