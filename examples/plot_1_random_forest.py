@@ -34,7 +34,7 @@ report
 
 path, chosen = small.path_, small.selection_.position
 figure, axis = plt.subplots(figsize=(6, 3.5), layout="constrained")
-axis.errorbar(path.n_nodes, path.ratio, 1.96 * path.error, label="rehearsal, 95 % interval")
+axis.errorbar(path.n_nodes, path.ratio, 1.96 * path.error, label="rehearsal, 95% interval")
 axis.plot(path.n_nodes[chosen], path.ratio[chosen], "o", markersize=9, label="kept")
 axis.axhline(1.0, linestyle="--", color="grey", label="whole forest, as it is")
 axis.set(xscale="log", xlabel="nodes", ylabel="Brier score over the forest's")

@@ -18,7 +18,8 @@ import pandas as pd
 import pytest
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.datasets import load_iris
-from sklearn.ensemble import RandomForestClassifier
+from sklearn.ensemble import BaggingClassifier, RandomForestClassifier, RandomForestRegressor
+from sklearn.linear_model import LogisticRegression
 from sklearn.tree import DecisionTreeClassifier
 from typer.testing import CliRunner
 
@@ -37,6 +38,9 @@ README, CONTRIBUTING = (FRONT[i].read_text(encoding="utf-8") for i in (0, 2))
 EXAMPLES = sorted((ROOT / "examples").glob("plot_*.py"))
 COMMANDS = ("demo", "fit", "compress", "predict", "inspect", "export", "bench")
 WORDS = r"likewise|\basked\b|\ballowed\b|survivor|\bvoters?\b|made-up|own leaves|taught|\bheard\b"
+WORDS += (
+    r"|these very|of the speed, most|\bno (?:whole )?number\b|half-written|to do as well|\bmet\b"
+)
 UNWANTED = re.compile(WORDS, re.IGNORECASE)
 
 
@@ -201,6 +205,25 @@ def test_pages_and_messages_use_plain_words():
     found += [(path.name, text) for path in (ROOT / "src").rglob("*.py") for text in messages(path)]
     assert len(found) > 300
     assert [(name, UNWANTED.findall(text)) for name, text in found if UNWANTED.search(text)] == []
+
+
+def test_what_is_printed_fits_eighty_columns(capsys):
+    """And says where progress is: of trees, of linear members with a gate, of regressors."""
+    X, y = load_iris(return_X_y=True)
+    X, y = np.tile(X, (4, 1)), np.tile(y, 4)
+    linear = BaggingClassifier(LogisticRegression(max_iter=1000), 20, oob_score=True)
+    for model in (RandomForestClassifier(300), RandomForestRegressor(300), linear):
+        model.set_params(random_state=0)
+        local = "auto" if model is linear else None
+        small = sb.compress(model.fit(X, y), X, y, local=local, verbose=2)
+        for kind in ("selection_", "path_", "local_", "calibration_", "refinement_", "solution_"):
+            print(getattr(small, kind, None))
+        print(small.compile(), small.report(X[::7], y[::7]), small.to_onnx().verify(X), sep="\n")
+        print(sb.compress(model, X, y, max_nodes=20 if model is not linear else None).selection_)
+    out, err = capsys.readouterr()
+    assert "rehearsal 1 of 4" in err
+    wide = [line for line in (out + err).splitlines() if len(line) > 80]
+    assert wide == []
 
 
 def test_help_fits_eighty_columns():

@@ -244,7 +244,7 @@ class _SparseBagging(Deployable, MetaEstimatorMixin, BaseEstimator):  # type: ig
         Returns
         -------
         CompressionReport
-            ``print`` it, or take ``.to_markdown()``, ``.to_frame()``, ``.save("report.html")``.
+            ``print`` it, or take ``.to_markdown()``, ``.rows``, ``.save("report.html")``.
         """
         return self._report(X, y, baseline, None)
 

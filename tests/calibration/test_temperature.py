@@ -149,7 +149,7 @@ def test_too_few_rows_are_not_calibrated_unless_a_temperature_is_named():
     left = fit_calibration(None, votes, target, ones)
     assert left.calibrator is None
     assert left.loss_after == left.loss_before
-    assert str(left) == "not calibrated: nothing gained on held-out rows"
+    assert str(left) == "not calibrated: no gain on held-out rows"
 
 
 @pytest.mark.parametrize(

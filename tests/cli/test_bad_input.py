@@ -48,18 +48,19 @@ TABLES = {
         "a,target\n1,x\n2, \n3,y\n",
         "no target in 1 of its rows (the first is row 2)",
     ),
-    "alone": ("target\n1\n0\n", "no column but 'target'"),
+    "alone": ("target\n1\n0\n", "only the column 'target'"),
     "constant": ("a,target\n1,x\n2,x\n", "every row has the same target"),
     "binary": (
         b"\x00\xff\xfe\x01" * 40,
-        "'bad.csv' is no text in utf-8; name its encoding: --encoding",
+        "'bad.csv' is not valid utf-8 text; pass its encoding, such as --encoding",
     ),
-    "latin-1": ("a,target\n1,é\n2,x\n".encode("latin-1"), "is no text in utf-8"),
+    "latin-1": ("a,target\n1,é\n2,x\n".encode("latin-1"), "is not valid utf-8 text"),
     "half gzip": (b"\x1f\x8b\x08\x00\x00\x00", "not a valid CSV table"),
     "semicolons": ("a;b;target\n1;2;0\n", "seems to separate its columns by ';'"),
     "prose": (
         "a,b,target\n" + "".join(f"name {i},{i},{i % 2}\n" for i in range(60)),
-        "60 different texts in 60 rows, so it is a date, a key or prose and no category. Turn",
+        "60 different texts in 60 rows, which looks like a date, an identifier or free text, not "
+        "a category. Turn",
     ),
 }
 
@@ -117,7 +118,7 @@ COMMANDS = [
     ("compress BAD/odd.skops TRAIN", OUT, 3, "add --trust-type fractions.Fraction"),
     ("compress SKOPS BAD/other.csv", OUT, 3, "lacks 'petal width' and has"),
     ("compress SKOPS BAD/text.csv", OUT, 3, "column 'petal width', row 1, of"),
-    ("compress SKOPS BAD/text.csv", OUT, 3, "holds 'wide', which is no number"),
+    ("compress SKOPS BAD/text.csv", OUT, 3, "holds 'wide', which is not a number"),
     ("compress SKOPS TEST", OUT, 3, "rows"),
     ("compress SKOPS TRAIN -t target -o no/such/out.sbag", (), 4, "does not exist"),
     ("compress SKOPS TRAIN -t target -o BAD/folder", (), 4, "is a folder"),

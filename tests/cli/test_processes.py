@@ -54,7 +54,7 @@ def test_ctrl_c_leaves_nothing(files, tmp_path):
         process.kill()  # a million trees are not for the next test to wait for
     assert process.returncode == 130, err
     assert out == ""
-    assert err.splitlines()[-1] == "sparsebag: interrupted; nothing was left half-written."
+    assert err.splitlines()[-1] == "sparsebag: interrupted; no partial file was left."
     assert list(tmp_path.iterdir()) == []
 
 
@@ -89,7 +89,7 @@ def test_whatever_stops_it_leaves_nothing(number, code, files, tmp_path):
         process.kill()
         process.stderr.close()
     assert process.returncode == code, err
-    assert "nothing was left half-written" in err
+    assert "no partial file was left" in err
     assert list(out.iterdir()) == []
 
 

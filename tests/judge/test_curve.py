@@ -131,5 +131,5 @@ def test_tables_and_pictures():
     html = curve._repr_html_()
     assert html.startswith("<svg")
     assert "nan" not in html.lower()
-    assert "1.500 ± 0.100" in str(curve)
+    assert "+50.0% ± 10.0%" in str(curve)
     assert len(str(curve).splitlines()) == 5

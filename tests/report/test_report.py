@@ -23,12 +23,24 @@ from sklearn.ensemble import (
     VotingClassifier,
 )
 from sklearn.linear_model import LinearRegression, LogisticRegression
-from sklearn.metrics import accuracy_score, log_loss, mean_squared_error, r2_score
+from sklearn.metrics import (
+    accuracy_score,
+    confusion_matrix,
+    f1_score,
+    log_loss,
+    mean_absolute_error,
+    mean_squared_error,
+    precision_score,
+    r2_score,
+    recall_score,
+    roc_auc_score,
+)
 from sklearn.naive_bayes import GaussianNB
 from sklearn.tree import DecisionTreeClassifier
 
 import sparsebag as sb
-from sparsebag.report import compression_report, metrics
+from sparsebag.report import metrics
+from sparsebag.report.changes import prediction_changes, score_changes
 from toy import CANCER, DIABETES, IRIS, halves
 
 N = 40
@@ -51,13 +63,15 @@ def expected_scores(y, proba, classes):
         "ECE": metrics.expected_calibration_error(y, proba, labels=classes),
         "Brier": np.mean(np.sum((proba - truth) ** 2, axis=1)),
         "accuracy": accuracy_score(y, classes[proba.argmax(axis=1)]),
+        "AUC": roc_auc_score(y, proba, multi_class="ovr"),
+        "F1": f1_score(y, classes[proba.argmax(axis=1)], average="macro"),
     }
 
 
 def test_rows_are_the_ensemble_and_the_compressed_estimator(classification):
     forest, small, X, y, report = classification
-    full, sparse, *_ = report.rows.values()
-    assert list(report.rows)[:2] == [f"full ensemble ({N})", f"sparsebag ({small.n_active_})"]
+    full, sparse = report.rows.values()
+    assert list(report.rows) == ["full ensemble", "sparsebag"]
     for row, model, trees in ((full, forest, forest), (sparse, small, small.estimators_)):
         for name, value in expected_scores(y, model.predict_proba(X), model.classes_).items():
             assert row[name] == pytest.approx(value, abs=1e-9), name
@@ -65,23 +79,9 @@ def test_rows_are_the_ensemble_and_the_compressed_estimator(classification):
         assert row["members"] == len(trees)
         assert row["nodes"] == sum(tree.tree_.node_count for tree in trees)
     assert full["pickled (kB)"] == pytest.approx(len(pickle.dumps(list(forest), protocol=5)) / 1000)
-    assert full["ms / 1000 rows"] > 0
-    assert full["ms, compiled"] > 0
+    assert full["µs per row"] > 0
+    assert full["µs, compiled"] > 0
     assert 0 < full["file (kB)"] < full["pickled (kB)"]
-
-
-def test_the_random_row_is_the_mean_over_draws_of_as_many_members(classification):
-    forest, small, X, y, report = classification
-    k = small.n_active_
-    losses = []
-    for seed in range(compression_report.RANDOM_DRAWS):
-        drawn = np.random.default_rng(seed).choice(N, k, replace=False)
-        votes = np.mean([forest.estimators_[j].predict_proba(X) for j in drawn], axis=0)
-        floored = 0.999 * votes + 0.001 / 3
-        losses.append(log_loss(y, floored, labels=forest.classes_))
-    row = report.rows[f"random ({k})"]
-    assert row["members"] == k
-    assert row["log-loss"] == pytest.approx(np.mean(losses), abs=1e-9)
 
 
 @pytest.mark.parametrize(
@@ -96,12 +96,13 @@ def test_regression_figures(ensemble):
     X, X_test, y, y_test = halves(DIABETES)
     small = sb.compress(ensemble.fit(X, y), X, y)
     report = small.report(X_test, y_test)
-    full, sparse, *_ = report.rows.values()
+    full, sparse = report.rows.values()
     for row, model in ((full, ensemble), (sparse, small)):
         predicted = model.predict(X_test)
         assert row["MSE"] == pytest.approx(mean_squared_error(y_test, predicted))
         assert row["R²"] == pytest.approx(r2_score(y_test, predicted))
-    assert ("nodes" in report.columns) == isinstance(ensemble, RandomForestRegressor)
+        assert row["MAE"] == pytest.approx(mean_absolute_error(y_test, predicted))
+    assert ("nodes" in report.rows["sparsebag"]) == isinstance(ensemble, RandomForestRegressor)
 
 
 def test_a_voters_own_weights_are_its_before():
@@ -113,45 +114,41 @@ def test_a_voters_own_weights_are_its_before():
     assert full["log-loss"] == pytest.approx(log_loss(y_test, voter.predict_proba(X_test)))
 
 
-def test_frame_and_markdown_hold_the_same_figures(classification):
+def test_markdown_holds_every_figure(classification):
     *_, report = classification
-    frame = report.to_frame()
-    assert list(frame.index) == list(report.rows)
-    assert list(frame.columns) == report.columns
-    assert_allclose(frame.to_numpy(), [list(row.values()) for row in report.rows.values()])
     lines = report.to_markdown().split("\n\n")[0].splitlines()
-    assert len(lines) == 2 + len(report.rows)
     assert len({len(line) for line in lines}) == 1, "columns are aligned"
-    assert [cell.strip() for cell in lines[0].strip("|").split("|")] == ["", *report.columns]
-
-
-def test_speed_is_also_compared_with_the_whole_ensemble_compiled():
-    full = {"members": 1500.0, "ms / 1000 rows": 43.2, "ms, compiled": 2.25}
-    small = {"members": 30.0, "ms / 1000 rows": 0.09, "ms, compiled": 0.09}
-    report = sb.CompressionReport({"full (1500)": full, "sparsebag (30)": small}, n_rows=9)
-    assert "480x faster (25x against the full ensemble compiled)" in report.sentence()
-
-
-def test_the_headline_says_what_was_kept(classification):
-    _, small, _, y, report = classification
-    assert report.headline() == f"{small.n_active_} of {N} members kept"
-    assert str(report).startswith(f"{report.headline()} ({len(y)} test rows)\n\n")
-    assert max(map(len, str(report).splitlines())) <= 80, "fits a terminal"
+    cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+    assert cells[:1] + cells[2:] == report.lines()
+    full, small = report.rows.values()
+    assert [cell[0] for cell in report.lines()[1:]] == list(full) == list(small)
 
 
 @pytest.mark.parametrize(
-    ("package", "form", "message"),
-    [
-        ("pandas", "to_frame", "to_frame needs pandas; install it, or use to_markdown"),
-        ("jinja2", "to_html", r"needs jinja2; run: pip install 'sparsebag\[report\]'"),
-    ],
+    ("file", "took", "expected"),
+    [(90.0, 0.09, "1,300× smaller, 480× faster."), (120_000.0, 50.0, "30 of 1,500 members kept.")],
 )
-def test_what_is_not_installed_is_named(package, form, message, classification, monkeypatch):
+def test_the_verdict_claims_no_gain_there_is_not(file, took, expected):
+    full = {"members": 1500.0, "pickled (kB)": 116_900.0, "µs per row": 43.2}
+    small = {"members": 30.0, "file (kB)": file, "µs per row": took}
+    report = sb.CompressionReport({"full ensemble": full, "sparsebag": small}, n_rows=9)
+    assert report.verdict() == expected
+
+
+def test_the_headline_says_what_was_kept(classification):
+    _, small, *_, report = classification
+    before, after = small.selection_.before, small.selection_.after
+    assert report.headline() == f"{after.nodes:,} of {before.nodes:,} nodes kept"
+    assert " ".join(str(report).split("\n\n")[0].split()) == report.verdict()
+    assert max(map(len, str(report).splitlines())) <= 80, "fits a terminal"
+
+
+def test_what_is_not_installed_is_named(classification, monkeypatch):
     *_, report = classification
-    monkeypatch.setitem(sys.modules, package, None)
-    with pytest.raises(ImportError, match=message):
-        getattr(report, form)()
-    assert (report._repr_html_() is None) == (package == "jinja2")  # a notebook shows the text
+    monkeypatch.setitem(sys.modules, "jinja2", None)
+    with pytest.raises(ImportError, match=r"needs jinja2; run: pip install 'sparsebag\[report\]'"):
+        report.to_html()
+    assert report._repr_html_() is None  # a notebook shows the text
     assert "full ensemble" in str(report)
 
 
@@ -192,7 +189,7 @@ def test_what_is_no_regressor_and_no_tree_is_not_reported_as_one(tmp_path):
     small = sb.compress(voter, X[1::2], y[1::2], evidence="holdout", max_estimators=1)
     report = small.report(X[1::2], y[1::2])
     assert "nodes" not in str(report)
-    assert {len(row) for row in report.rows.values()} == {len(report.columns)}
+    assert len({len(row) for row in report.rows.values()}) == 1
     report.save(tmp_path / "report.html")
     X, y = IRIS
     bag = BaggingClassifier(LogisticRegression(max_iter=1000), 30, random_state=0).fit(X, y)
@@ -296,18 +293,38 @@ def test_every_page_is_sound(kind, classified, regressed, logistic):
         assert "nan" not in svg
 
 
-def test_the_sentence_says_what_was_kept_and_what_it_cost(classified, regressed):
+def test_the_verdict_says_what_was_gained_and_what_it_cost(classified, regressed):
     small, _, y, report = classified
-    told = report.sentence()
+    told = report.verdict()
     full, sparse = list(report.rows.values())[:2]
-    assert told.startswith(f"{small.n_active_} of 40 trees kept: ")
-    assert re.search(r"log-loss \S+ → \S+ \(.*\) and accuracy", told)
-    assert f"on {len(y)} test rows" in told
-    assert "MSE " in regressed[3].sentence()
-    assert "expected Brier score " in small.report().sentence()
-    assert f"On {len(y)} test rows, log-loss" in html.unescape(report.to_html())
-    assert told in html.unescape(report._repr_html_())
+    assert re.match(r"[\d,.]+× smaller, [\d,.]+× faster; ", told)
+    for change in report.changes[:2]:
+        assert change.name in told
+        assert change.verdict in told
+    assert told.endswith(f" on {len(y)} test rows.")
+    assert " MSE" in regressed[3].verdict()
+    expected = f"Brier score {small.selection_.ratio - 1.0:+.1%} expected on new rows."
+    assert small.report().verdict().endswith(expected)
+    for text in (report.to_html(), report._repr_html_()):
+        assert html.unescape(text).count(told) == 1
     assert sparse["file (kB)"] < full["file (kB)"] < full["pickled (kB)"]
+
+
+def text_of(page):
+    """What a reader sees, without style, script and the charts' axes."""
+    text = re.sub(r"<(title|style|script|svg).*?</\1>", " ", page, flags=re.S)
+    return html.unescape(re.sub(r"<[^>]*>", " ", text))
+
+
+@pytest.mark.parametrize("kind", ["classified", "regressed"])
+def test_no_figure_is_told_twice(kind, classified, regressed):
+    small, *_, report = {"classified": classified, "regressed": regressed}[kind]
+    text = text_of(report.to_html())
+    for change in report.changes:
+        before, after = change.in_words.split(" → ")
+        assert len(re.findall(rf"{re.escape(before)} →\s+{re.escape(after)}", text)) == 1, change
+        assert text.count(change.interval) == 1, change
+    assert len(re.findall(rf"(?<![\d,]){small.selection_.before.nodes:,}(?![\d,])", text)) == 1
 
 
 def test_the_page_may_run_its_own_script_and_fetch_nothing(classified):
@@ -343,15 +360,19 @@ def test_what_people_wrote_is_escaped(classified):
     assert "<b>" not in sb.CompressionReport(rows, n_rows=1).to_html()
 
 
-def test_the_page_has_the_figures_and_the_selections_words(classified):
-    small, *_, report = classified
+def test_the_page_has_every_score_class_and_bin(classified):
+    small, X, y, report = classified
     page = html.unescape(report.to_html())
-    assert str(small.selection_) in page
-    for name, row in report.rows.items():
-        assert name in page
-        assert f"{row['Brier']:.4g}" in page
-    for change in report.changes:
+    for change in report.changes[2:]:
+        assert f">{change.in_words}</td><td>{change.interval}</td>" in page
         assert f">{change.verdict}</td>" in page
+    before, after = small._full.predict(X), small.predict(X)
+    assert_allclose(report.changed.confusion, [confusion_matrix(y, p) for p in (before, after)])
+    for at, score in enumerate((recall_score, precision_score, f1_score)):
+        expected = [score(y, p, average=None) for p in (before, after)]
+        assert_allclose([c[2 + at] for c in report.changed.classes], np.transpose(expected))
+    for of in ("recall", "precision", "F1", "Confusion matrix"):
+        assert of in page
     assert len(re.findall(r"\d to \d\.\d\d</th>", page)) == len(
         {tuple(edge) for curve in report.reliability for edge in curve.edges.tolist()}
     )
@@ -397,11 +418,11 @@ def test_the_kept_size_is_marked_where_it_is(kept, classified):
 def test_the_slider_has_the_figures_of_every_size(classified):
     _, _, points = shown(classified[0].selection_, CURVE, 2)
     assert [p["nodes"] for p in points] == ["100", "400", "1,600", "6,400", "20,000"]
-    assert [p["share"] for p in points] == ["0.5 %", "2 %", "8 % (kept)", "32 %", "100 %"]
-    expected = {"ratio": "1.010 ± 0.020", "change": "+1.0%", "risk": "0.202"}
+    assert [p["share"] for p in points] == ["0.5%", "2%", "8% (kept)", "32%", "100%"]
+    expected = {"change": "+1.0% ± 2.0%", "risk": "0.202"}
     assert expected.items() <= points[2].items()
     for point in points:  # a screen reader hears the slider's value; what is not in it is not heard
-        for name in ("share", "nodes", "members", "ratio", "change", "risk"):
+        for name in ("share", "nodes", "members", "change", "risk"):
             assert point[name] in point["words"], name
     assert "1 member," in points[0]["words"]
     assert "200 members," in points[-1]["words"]
@@ -462,12 +483,12 @@ def test_changed_predictions_are_counted(classified):
     assert found.mended == np.sum((before != y) & (after == y))
     assert found.broken == np.sum((before == y) & (after != y))
     assert sum(c.n_rows for c in found.classes) == len(y)
-    assert sum(c.right_after for c in found.classes) == np.sum(after == y)
+    assert found.confusion[1].trace() == np.sum(after == y)
     for row in found.rows:
         assert row.before.startswith(f"{before[row.row]} (")
         assert row.after.startswith(f"{after[row.row]} (")
         assert row.truth == y[row.row]
-    assert f"{found.n_changed} of {len(y)} rows" in report.to_html()
+    assert f"{found.n_changed} rows (" in report.to_html()
 
 
 def test_changed_numbers_are_counted(regressed):
@@ -480,24 +501,35 @@ def test_changed_numbers_are_counted(regressed):
     assert name == "largest"
     assert float(largest) == pytest.approx(moved.max(), rel=1e-3)  # four digits
     assert found.rows[0].row == moved.argmax()
-    assert f"{found.n_changed} of {len(y)} predictions" in report.to_html()
+    assert f"{found.n_changed} predictions (" in report.to_html()
 
 
 def test_of_many_classes_those_that_changed_most_are_shown(classified):
-    found = classified[3].changed
-    one = found.classes[0]
-    classes = tuple(one._replace(label=f"class {c}", changed=300 - c) for c in range(300))
-    many = replace(classified[3], changed=replace(found, classes=classes)).to_html()
-    section = many[many.index('<section id="changed"') : many.index('<section id="settings"')]
-    open_part, _, folded = section.partition("<details>")
-    assert re.findall(r">(class \d+)</th>", open_part) == [f"class {c}" for c in range(20)]
-    assert "The other 280 classes" in folded
-    assert len(re.findall(r">(class \d+)</th>", folded)) == 280
+    rng = np.random.default_rng(0)
+    target, before = rng.integers(30, size=900), rng.dirichlet(np.full(30, 0.1), 900)
+    after = before.copy()
+    after[target >= 25] = after[target >= 25][:, ::-1]  # what changes is the last five classes
+    found = prediction_changes(target, before, after, [f"class {c}" for c in range(30)])
+    assert found.confusion.shape == (2, 11, 11)
+    assert found.confusion.sum() == 2 * 900
+    assert {c.label for c in found.classes[:5]} == {f"class {c}" for c in range(25, 30)}
+    page = replace(classified[3], changed=found).to_html()
+    section = page[page.index('<section id="changed"') : page.index('<section id="details"')]
+    shown, folded = section.split("<details>")[:2]
+    assert re.findall(r">(class \d+)</th><td>", shown) == 2 * [c.label for c in found.classes[:10]]
+    assert ">others</th>" in shown
+    assert "The other 20 classes" in folded
+    assert len(re.findall(r">(class \d+)</th>", folded)) == 20
     assert "The other" not in classified[3].to_html()
 
 
+def test_scores_of_a_single_class_leave_the_auc_out():
+    said = np.full((9, 2), 0.5)
+    assert "AUC" not in [c.name for c in score_changes(np.zeros(9, int), said, said)]
+
+
 def test_few_test_rows_and_what_nothing_proved_are_warnings(classified, logistic):
-    assert any("Nothing proved" in text for text in logistic.cautions)
+    assert any("could not be verified" in text for text in logistic.cautions)
     small, X, y, report = classified
     assert any("only 143 test rows" in text for text in report.cautions)
     assert "There are only 143 test rows" in report.to_html()

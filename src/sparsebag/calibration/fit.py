@@ -49,7 +49,7 @@ class Calibration:
     def name(self) -> str:
         """The calibrator in a few words."""
         if self.calibrator is None:
-            return "not calibrated: nothing gained on held-out rows"
+            return "not calibrated: no gain on held-out rows"
         if self.temperature is None:
             return "calibrator of your own"
         return f"temperature {self.temperature:.3g}"

@@ -29,7 +29,7 @@ from typer import Argument, Exit, Option
 
 from sparsebag.progress import SECONDS_BETWEEN_LINES, Event
 
-TRUST = "Read and write pickles, which can run any code: only for files you made yourself."
+TRUST = "Allow pickles, which can run any code: only for files you made yourself."
 TABLE = "A table: CSV with a header (.gz too) or Parquet; - is CSV on standard input."
 TrustPickle = Annotated[bool, Option("--trust-pickle", help=TRUST)]
 Model = Annotated[Path, Argument(help="A .sbag file.", metavar="MODEL")]
@@ -209,11 +209,11 @@ def print_error(sentence: str, code: int, *, as_json: bool) -> None:
 def _told(error: BaseException) -> tuple[str, int]:
     told = one_line(error)
     if isinstance(error, KeyboardInterrupt):
-        return "interrupted; nothing was left half-written.", 128 + (Stopped.came or signal.SIGINT)
+        return "interrupted; no partial file was left.", 128 + (Stopped.came or signal.SIGINT)
     if isinstance(error, CommandError):
         return str(error), error.code
     if isinstance(error, MemoryError):
-        return "there is not enough memory for this.", ExitCode.BAD_INPUT
+        return "not enough memory.", ExitCode.BAD_INPUT
     if isinstance(error, ModuleNotFoundError):  # the library's own say what to install
         name = str(error.name).partition(".")[0]
         told = f"this needs {name}, which is not installed; run: pip install 'sparsebag[cli]'"
@@ -223,8 +223,8 @@ def _told(error: BaseException) -> tuple[str, int]:
         return told, ExitCode.CANNOT_WRITE
     if isinstance(error, (OSError, ValueError, TypeError)):
         return told, ExitCode.BAD_INPUT
-    told = f"this should not happen ({type(error).__name__}: {told}); please report it, with what "
-    return f"{told}SPARSEBAG_DEBUG=1 prints.", ExitCode.BUG
+    told = f"unexpected {type(error).__name__}: {told} (a bug: please report it with the output of "
+    return f"{told}SPARSEBAG_DEBUG=1)", ExitCode.BUG
 
 
 def one_line(message: Any) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import textwrap
 import time
 import webbrowser
 from collections.abc import Callable, Mapping
@@ -20,7 +19,8 @@ from sparsebag.cli import models, tables
 from sparsebag.cli.command import CommandError, Data, Jobs, Screen, TrustPickle
 from sparsebag.deploy.artifact import save
 from sparsebag.deploy.rows import Categories
-from sparsebag.judge.selection import in_bytes
+from sparsebag.judge.selection import in_bytes, in_lines
+from sparsebag.report.changes import UNCLEAR
 from sparsebag.report.compression_report import COMPILED, SPEED
 
 WHOLE = {"": 1}
@@ -37,7 +37,7 @@ TOLERANCE = (
 )
 CONFIDENCE = "Stay within the tolerance with this confidence, such as 0.95."
 LOCAL = (
-    "Weights that depend on the row: where they gain (auto), or always. Default: the same for "
+    "Weights that depend on the row: if they help (auto), or always. Default: the same for "
     "every row."
 )
 BYTES_OF = "Largest file: 100kB or 5%. Of a Pipeline, its ensemble alone."
@@ -91,7 +91,7 @@ class Method:
     confidence: Annotated[float | None, Size(help=CONFIDENCE, min=0.5, max=0.9999)] = None
     refine: Annotated[bool, Option(help="Prune and refit trees; without, only select.")] = True
     rehearsal: Annotated[
-        bool, Option(help="Estimate the loss of every size; without, quality is unknown.")
+        bool, Option(help="Estimate the loss of every size; without it, quality is unknown.")
     ] = True
     local: Annotated[Literal["auto", "always"] | None, Option(help=LOCAL)] = None
     n_jobs: Jobs = -1
@@ -220,8 +220,8 @@ def fit(
 ) -> None:
     """Train a random forest on a table and make it small, in one go.
 
-    Columns are numbers or text; the model carries a code for every text, and one it never saw is
-    read as missing. Cells may be empty: trees route them. The target may be text.
+    Columns hold numbers or text. Text is read as categories, which the model keeps; a text it has
+    not seen, and an empty cell, is a missing value. The target may be text.
 
     Example: sparsebag fit data.csv --target y -o small.sbag --report report.html
     """
@@ -429,7 +429,7 @@ def _in_words(small: Any, scored: Any, where: Destination) -> str:
     nodes = f" ({chosen.before.nodes:,} → {after.nodes:,} nodes)" if after.nodes else ""
     lines = {chosen.noun: told[chosen.noun] + nodes, "file": told["file"]}
     if scored is not None:
-        full, kept, *_ = scored.rows.values()
+        full, kept = scored.rows.values()
         lines["speed"] = (
             f"{full[SPEED]:,.3g} → {kept[SPEED]:.3g} µs per row "
             f"(full ensemble compiled: {full[COMPILED]:.3g} µs)"
@@ -441,9 +441,9 @@ def _in_words(small: Any, scored: Any, where: Destination) -> str:
         lines["local"] = str(small.local_).splitlines()[0]
     if scored is not None:
         label = "train" if scored.rows_are.startswith("training") else "test"
-        main = (change for change in scored.changes if change.is_main)
-        lines[label] = "; ".join(f"{change.in_words}, {change.verdict}" for change in main)
+        main = [change for change in scored.changes if change.is_main]
+        clear = [change for change in main if change.verdict != UNCLEAR]
+        words = [f"{c.name} {c.in_words}" + f" ({c.verdict})" * (c in clear) for c in main]
+        lines[label] = ", ".join(words) + ("" if clear else f" ({UNCLEAR})")
     lines["written"] = ", ".join(str(path) for path in (where.output, where.report) if path)
-    # Under the words, beside their label.
-    shown = (f"{label:<9}{text}" for label, text in lines.items())
-    return "\n".join(textwrap.fill(line, 80, subsequent_indent=" " * 9) for line in shown)
+    return in_lines(lines)

@@ -18,6 +18,7 @@ from sparsebag.deploy.artifact import VERSION
 from sparsebag.deploy.compiled import CompiledEnsemble
 from sparsebag.deploy.trees import FlatTrees
 from sparsebag.deploy.whole_file import write_whole
+from sparsebag.judge.selection import in_bytes
 
 SECONDS_EACH = 1.0
 """Time spent on each figure; the best call counts, because load only ever adds."""
@@ -40,12 +41,14 @@ def inspect(model: Model, screen: Screen, trust_pickle: TrustPickle = False) -> 
     Example: sparsebag inspect small.sbag
     """
     facts = _facts(models.read_compiled(model, trust_pickle=trust_pickle))
-    facts |= {"file": str(model), "file_bytes": model.stat().st_size, "format_version": VERSION}
+    facts["file_bytes"] = model.stat().st_size
     lines = [
-        f"{name.replace('_', ' '):<22}{_in_words(value)}"
+        f"{name.removesuffix('_bytes').replace('_', ' '):<22}"
+        f"{in_bytes(value) if name.endswith('_bytes') else _in_words(value)}"
         for name, value in facts.items()
         if value is not None
     ]
+    facts |= {"file": str(model), "format_version": VERSION}
     screen.result(facts, "\n".join([f"{model} (checksum ok, format {VERSION})", *lines]))
 
 
@@ -81,6 +84,8 @@ def _in_words(value: Any) -> str:
         return ", ".join(f"{name} {words}" for name, words in told.items())
     if isinstance(value, (list, tuple)):
         return f"{len(value)}: {tables.shown(value)}"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
     if isinstance(value, float):
         return f"{value:.4g}"
     return f"{value:,}" if type(value) is int else str(value)
@@ -88,7 +93,7 @@ def _in_words(value: Any) -> str:
 
 def export(
     model: Model,
-    to: Annotated[Literal["onnx", "treelite", "sklearn"], Option(help="The form to write.")],
+    to: Annotated[Literal["onnx", "treelite", "sklearn"], Option(help="Format to write.")],
     screen: Screen,
     output: Annotated[Path | None, Option("--output", "-o", help=OUTPUT)] = None,
     trust_pickle: TrustPickle = False,
@@ -108,7 +113,7 @@ def export(
         note = f"{note} {TEXT_AS_CODES.format(model=model)}".strip()
     write_whole(path, content)
     facts = {"output": str(path), "bytes": len(content), "to": to, "note": note}
-    written = f"Written to {path} ({len(content):,} bytes), verified against {model}."
+    written = f"Written to {path} ({in_bytes(len(content))}), verified against {model}."
     screen.result(facts, f"{written}\n{note}".strip())
 
 
@@ -142,7 +147,9 @@ def bench(
     data: Data,
     written: tables.Written,
     screen: Screen,
-    against: Annotated[Path | None, Option(help="What it was made of: skops, or a pickle.")] = None,
+    against: Annotated[
+        Path | None, Option(help="The original ensemble, timed beside it: skops, or a pickle.")
+    ] = None,
     trust_pickle: TrustPickle = False,
 ) -> None:
     """Time a model on your rows: one row, and a thousand, one thread.

@@ -63,8 +63,8 @@ def _from_skops(path: Path, trusted: list[str]) -> Any:
     if unknown:
         flags = " ".join(f"--trust-type {name}" for name in unknown[:5])
         raise CommandError(
-            f"'{path}' holds {len(unknown)} types skops does not know to be harmless; if you made "
-            f"the file yourself, add {flags}."
+            f"'{path}' holds {len(unknown)} types that skops does not trust; if you made the "
+            f"file yourself, add {flags}."
         )
     model = sio.load(path, trusted=trusted)
     check_trees(model)
@@ -117,7 +117,7 @@ def _check_nodes(tree: Any) -> None:
     for below in (left, right):
         sound = sound and bool(np.all((below > at) & (below < tree.node_count)))
     if not sound or np.any((feature < 0) | (feature >= tree.n_features)):
-        raise ValueError("a tree's nodes lead outside it")
+        raise ValueError("a tree's node indices are out of range")
 
 
 def _check_widths(model: Any) -> None:
@@ -130,7 +130,7 @@ def _check_widths(model: Any) -> None:
         and tree.value.shape[1:] == (1, n_classes)
     )
     if not sound:
-        raise ValueError("a tree reads or tells something else than its model says")
+        raise ValueError("a tree's shape is not that of its model")
 
 
 def _check_members(ensemble: Any, *, is_forest: bool) -> None:
@@ -144,11 +144,11 @@ def _check_members(ensemble: Any, *, is_forest: bool) -> None:
             columns = np.asarray(subsets[j])
             expected = len(columns)
             if width is not None and np.any((columns < 0) | (columns >= width)):
-                raise ValueError("a member reads columns its ensemble does not have")
+                raise ValueError("a member uses columns that its ensemble does not have")
         if None not in (reads, expected) and reads != expected:
-            raise ValueError("a member reads another number of columns than its ensemble")
+            raise ValueError("a member and its ensemble have different numbers of columns")
         if is_forest and len(getattr(member, "classes_", ())) != n_classes:
-            raise ValueError("a tree votes for other classes than its forest")
+            raise ValueError("a tree and its forest have different classes")
 
 
 def check_can_be_compressed(model: Any, *, trust_pickle: bool) -> None:
@@ -197,8 +197,8 @@ def read_compiled(path: Path, *, trust_pickle: bool) -> CompiledEnsemble:
     model = read_model(path, trust_pickle=trust_pickle)
     if not isinstance(model, CompiledEnsemble):
         raise CommandError(
-            f"'{path}' holds a whole {type(model).__name__}, which only `sparsebag predict` and "
-            "sparsebag.load in Python read."
+            f"'{path}' holds a {type(model).__name__} around an ensemble; only `sparsebag predict` "
+            "and sparsebag.load in Python read it."
         )
     return model
 

@@ -130,7 +130,9 @@ class Table:
         try:
             return (yield)
         except UnicodeDecodeError:
-            told = f"is no text in {self._encoding}; name its encoding: --encoding latin-1"
+            told = (
+                f"is not valid {self._encoding} text; pass its encoding, such as --encoding latin-1"
+            )
         except (*UNSOUND, *NO_SUCH) as error:
             kind = "Parquet" if self.is_parquet else "CSV"
             told = f"is not a valid {kind} table: {one_line(error).rstrip('.')[:300]}"
@@ -186,7 +188,7 @@ def check_readable(path: Path) -> None:
     if path.is_dir():
         raise CommandError(f"'{path}' is a folder; name a file.")
     if not os.access(path, os.R_OK):
-        raise CommandError(f"'{path}' may not be read: permission denied.")
+        raise CommandError(f"'{path}' cannot be read: permission denied.")
     if path.is_file() and path.stat().st_size == 0:
         raise CommandError(f"'{path}' is empty.")
 
@@ -199,7 +201,9 @@ def read_rows(path: Path, target: str, written: Written) -> tuple[pd.DataFrame, 
         hint = f"did you mean '{near[0]}'?" if near else f"it has {shown(table.columns)}."
         raise CommandError(f"'{path}' has no column '{target}' to predict; {hint}")
     if len(table.columns) == 1:
-        raise CommandError(f"'{path}' has no column but '{target}'; there is nothing to learn.")
+        raise CommandError(
+            f"'{path}' has only the column '{target}'; there is nothing to learn from."
+        )
     X = table.read(as_written=[target])
     y = X.pop(target)
     if not is_numeric(y) and pd.api.types.is_string_dtype(y):
@@ -262,8 +266,8 @@ def as_numbers(path: Path, X: pd.DataFrame, categories: Categories | None = None
         others = f" (and in {shown(wrong[1:])})" if wrong[1:] else ""
         raise CommandError(
             f"column '{wrong[0]}', row {text.index[0] + 1}, of '{path}' holds "
-            f"{str(text.iloc[0])!r}, which is no number{others}; pass the encoded table the model "
-            "was trained on, or train with `sparsebag fit`, which encodes text itself."
+            f"{str(text.iloc[0])!r}, which is not a number{others}; pass the encoded table the "
+            "model was trained on, or train with `sparsebag fit`, which encodes text itself."
         )
     return X.astype(float)
 
@@ -335,8 +339,8 @@ def find_categories(path: Path, X: pd.DataFrame) -> Categories:
         n = len(found[name])
         if n > MOST_TEXTS or (n > FEW_TEXTS and 2 * n > len(values)):
             wrong[name] = (
-                f"has {n:,} different texts in {len(X):,} rows, so it is a date, a key or prose "
-                "and no category"
+                f"has {n:,} different texts in {len(X):,} rows, which looks like a date, "
+                "an identifier or free text, not a category"
             )
     if wrong:
         told = "; ".join(f"column '{name}' of '{path}' {why}" for name, why in wrong.items())

@@ -282,7 +282,7 @@ class CompiledEnsemble:
         if self.n_models < len(self.paths):
             paths += f", collapsed into {self.n_models}"
         task = "regression" if self.classes is None else f"{len(self.classes)} classes"
-        calibrator = "" if self.calibrator is None else f", calibrator {self.calibrator.kind}"
+        calibrator = "" if self.calibrator is None else f", {self.calibrator.kind}"
         floor = f", floor {self.floor:g}" if self.classes is not None and self.floor else ""
         gate = "" if self.gate is None else f", {self.gate}"
         size = f"{self.nbytes / 1000:,.1f} kB"

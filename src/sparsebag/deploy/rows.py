@@ -52,7 +52,7 @@ def _not_a_number(array: np.ndarray, names: Sequence[str] | None) -> ValueError:
             if names is not None and column < len(names):
                 column = repr(names[column])
             told = repr(value if not isinstance(value, np.generic) else value.item())
-            return ValueError(f"column {column} holds {told[:40]}, which is no number.")
+            return ValueError(f"column {column} holds {told[:40]}, which is not a number.")
     return ValueError("X holds something else than numbers.")
 
 

@@ -81,7 +81,7 @@ def check_tolerance(tolerance: Any, budget: Budget) -> float | None:
     if not (_is_number(tolerance) and 0 <= tolerance < 1):
         raise ValueError(
             f"tolerance={tolerance!r} must be a fraction from 0 up to but not 1: the relative "
-            "increase of the loss that you accept (0.01 is 1 %)."
+            "increase of the loss that you accept (0.01 is 1%)."
         )
     return float(tolerance)
 

@@ -112,12 +112,14 @@ class RiskCurve:
         return pd.DataFrame(columns)
 
     def __str__(self) -> str:
-        lines = [f"{'share':>7} {'nodes':>9} {'members':>7}  {self.score} over the ensemble's"]
+        lines = [f"{'share':>7} {'nodes':>9} {'members':>7}  change of {self.score}"]
         for row in zip(
             self.share, self.n_nodes, self.n_members, self.ratio, self.error, strict=True
         ):
             share, nodes, members, ratio, error = row
-            lines.append(f"{share:>7.2%} {nodes:>9,.0f} {members:>7.0f}  {ratio:.3f} ± {error:.3f}")
+            lines.append(
+                f"{share:>7.2%} {nodes:>9,.0f} {members:>7.0f}  {ratio - 1.0:+.1%} ± {error:.1%}"
+            )
         return "\n".join(dict.fromkeys(lines))  # halves of the members may be the same ones
 
     def _repr_html_(self) -> str:

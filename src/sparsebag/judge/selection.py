@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from dataclasses import dataclass
 
 import numpy as np
@@ -68,7 +69,7 @@ class Selection:
 
     @property
     def interval(self) -> tuple[float, float]:
-        """Where ``ratio`` is with 95 % confidence."""
+        """Where ``ratio`` is with 95% confidence."""
         if self.curve is None:
             return float("nan"), float("nan")
         error = 1.96 * float(self.curve.error[self.position])
@@ -107,29 +108,46 @@ class Selection:
         return told
 
     def __str__(self) -> str:
-        return "\n".join(f"{label:<9}{text}"[:90] for label, text in self.in_words().items())
+        return in_lines(self.in_words())
 
     def _quality(self) -> str:
         if self.curve is None:
             return "not estimated; measure it with report(X_test, y_test)"
         if self.ratio >= NO_RATIO:
-            return "the ensemble made no mistake on held-out rows: there is nothing to compare"
+            return "not comparable: the ensemble made no error on held-out rows"
         if self.kept_whole and np.isclose(self.ratio, 1.0):
             is_smaller = self.tolerance is None or self.after.members < self.before.members
             return "unchanged" if is_smaller else "unchanged: no smaller model within the tolerance"
-        low, high = (f"{end - 1.0:+.1%}" for end in self.interval)
-        change = f"{self.curve.score} {self.ratio - 1.0:+.1%}"
+        low, high = (_change(end) for end in self.interval)
+        change = f"{self.curve.score} {_change(self.ratio)}"
         rows = "" if "weighted" in change else " on new rows"
         return f"{change} expected{rows} (95% interval {low} to {high})"
 
     def _next(self) -> str:
         if self.tolerance is None:
-            return "a larger budget for better quality; path_ has all sizes"
+            return "for better quality raise the budget; path_ lists all sizes"
         limit = "max_nodes" if self.noun == "trees" else "max_estimators"
         curve = self.curve
         if curve is not None and curve.ratio_calibrated[self.position] > 1.0 + self.tolerance:
-            return "a larger budget: within this one the tolerance is not kept"
-        return f"a larger tolerance or {limit} for a smaller model; path_ has all sizes"
+            return "raise the budget: no model within it keeps the tolerance"
+        return f"for a smaller model raise tolerance or set {limit}; path_ lists sizes"
+
+
+def _change(ratio: float) -> str:
+    return f"{ratio - 1.0:+.1%}" if abs(ratio - 1.0) < 0.0995 else f"{ratio - 1.0:+.0%}"
+
+
+def in_lines(told: dict[str, str]) -> str:
+    """Facts with a label each, in lines of eighty columns.
+
+    Examples
+    --------
+    >>> print(in_lines({"trees": "300 → 32", "work": "3,068 → 132 comparisons per row"}))
+    trees    300 → 32
+    work     3,068 → 132 comparisons per row
+    """
+    wrapped = textwrap.TextWrapper(80, subsequent_indent=" " * 9, break_long_words=False)
+    return "\n".join(wrapped.fill(f"{label:<9}{text}") for label, text in told.items())
 
 
 def in_bytes(n: float) -> str:

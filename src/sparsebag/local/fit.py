@@ -75,15 +75,15 @@ class Localisation:
         return self.gate is not None
 
     def __str__(self) -> str:
-        what = "Weights depend on the row" if self.used else "Every row has the same weights"
-        lines = [f"{what}: {self.reason}."]
+        what = "weights depend on the row" if self.used else "same weights for every row"
+        lines = [f"{what}: {self.reason}"]
         if self.gain is not None:
             lines.append(
-                f"{self.score}: {self.loss_before:.4g} with global weights, {self.loss_after:.4g} "
-                f"with a gate (gain {self.gain:.2g} ± {self.gain_error:.1g}). Cross-fitted."
+                f"{self.score}, cross-fitted: {self.loss_before:.4g} → {self.loss_after:.4g} with "
+                f"a gate (gain {self.gain:.2g} ± {self.gain_error:.1g})"
             )
         if self.gate is not None:
-            lines.append(f"Gate: {self.gate.n_members} members, {self.gate.nbytes:,} bytes.")
+            lines.append(f"gate: {self.gate.n_members} members, {self.gate.nbytes:,} bytes")
         return "\n".join(lines)
 
     def __repr__(self) -> str:
@@ -178,7 +178,7 @@ def _best_gate(rows: RowVotes, floor: float, *, forced: bool, seed: int) -> Loca
     gain, error, stretch, shape = max(tried, key=lambda found: found[0] - found[1])
     loss = float(share @ own_losses)
     sure = gain > max(ERRORS * error, 1e-6 * loss)  # less is the solver's tolerance
-    reason = "the gain is beyond chance" if sure else "no gain is beyond chance"
+    reason = "significant gain" if sure else "no significant gain"
     return Localisation(
         gate=GateProblem(rows, floor, *moments).fit(shape) if sure or forced else None,
         loss_before=loss,

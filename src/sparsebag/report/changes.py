@@ -11,12 +11,21 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
+from scipy.stats import rankdata
 
 DRAWS = 1000
 LISTED_ROWS = 20
-CLASSIFICATION = {"log-loss": True, "ECE": True, "Brier": True, "accuracy": False}
-REGRESSION = {"MSE": True, "R²": False}
-"""Names of the scores, and whether lower is better."""
+CONFUSED_CLASSES = 10
+"""Classes of the confusion matrix; more do not fit a page."""
+CLASSIFICATION = {
+    **{"log-loss": True, "accuracy": False},
+    **{"AUC": False, "F1": False, "Brier": True, "ECE": True},
+}
+REGRESSION = {"MSE": True, "R²": False, "MAE": True}
+"""Names of the scores, and whether lower is better; AUC and F1 are means over classes."""
+MAIN = ("log-loss", "accuracy", "MSE", "R²")
+"""What a summary tells: one score of the probabilities and one of the decisions."""
+UNCLEAR = "no clear change"
 
 
 @dataclass(frozen=True)
@@ -28,7 +37,7 @@ class ScoreChange:
     name : str
     before, after : float
     low, high : float
-        Where ``after - before`` is with 95 % confidence: paired bootstrap over the test rows.
+        Where ``after - before`` is with 95% confidence: paired bootstrap over the test rows.
     lower_is_better : bool
 
     Examples
@@ -53,18 +62,25 @@ class ScoreChange:
     def verdict(self) -> str:
         """Better, worse, or no clear change: zero is inside the interval."""
         if self.low <= 0.0 <= self.high:
-            return "no clear change"
+            return UNCLEAR
         return "better" if (self.high < 0.0) == self.lower_is_better else "worse"
 
     @property
     def is_main(self) -> bool:
-        """Whether a summary tells it: one score of the probabilities and one of the decisions."""
-        return self.name in ("log-loss", "accuracy", "MSE", "R²")
+        """Whether a summary tells it."""
+        return self.name in MAIN
 
     @property
     def in_words(self) -> str:
-        """The score before and after."""
-        return f"{self.name} {shown(self.name, self.before)} → {shown(self.name, self.after)}"
+        """Before and after: ``0.351 → 0.347``."""
+        return f"{shown(self.name, self.before)} → {shown(self.name, self.after)}"
+
+    @property
+    def interval(self) -> str:
+        """The 95% interval of the difference, in percentage points where the score is a share."""
+        unit, scale = (" points", 100.0) if self.name == "accuracy" else ("", 1.0)
+        low, high = (f"{float(f'{scale * end:.2g}'):+,.6g}" for end in (self.low, self.high))
+        return f"{low} to {high}{unit}"
 
     def as_dict(self) -> dict[str, float | str]:
         """The figures by name.
@@ -78,7 +94,7 @@ class ScoreChange:
 
 
 def shown(name: str, score: float) -> str:
-    """A score as text: three digits, accuracy in percent.
+    """A score as text: three digits, accuracy in percent; of what ends at 1, three decimals.
 
     Examples
     --------
@@ -87,11 +103,15 @@ def shown(name: str, score: float) -> str:
     """
     if name == "accuracy":
         return f"{score:.1%}"
+    if name in ("AUC", "F1", "R²"):
+        return f"{score:.3f}"
     return f"{score:.3g}" if abs(score) < 100.0 else f"{score:,.0f}"
 
 
 def scores(target: np.ndarray, said: np.ndarray) -> dict[str, float]:
-    """Every score of a model: log-loss, ECE, Brier, accuracy; or MSE and R².
+    """Every score of a model: log-loss, accuracy, AUC, F1, Brier, ECE; or MSE, R², MAE.
+
+    AUC and F1 are means over the classes there are; of a single class there is no AUC.
 
     Parameters
     ----------
@@ -106,10 +126,11 @@ def scores(target: np.ndarray, said: np.ndarray) -> dict[str, float]:
     Examples
     --------
     >>> scores(np.array([0.0, 2.0]), np.array([0.0, 1.0]))
-    {'MSE': 0.5, 'R²': 0.5}
+    {'MSE': 0.5, 'R²': 0.5, 'MAE': 0.5}
     """
     means = _row_figures(target, said).mean(axis=0)[None]
-    return dict(zip(_names(said), _from_means(means, said.ndim)[0].tolist(), strict=True))
+    found = dict(zip(_names(said), _from_means(means, said.ndim)[0].tolist(), strict=True))
+    return {name: value for name, value in found.items() if not np.isnan(value)}
 
 
 def score_changes(
@@ -131,7 +152,7 @@ def score_changes(
     Examples
     --------
     >>> y = np.array([0.0, 1.0, 2.0, 3.0] * 20)
-    >>> mse, r2 = score_changes(y, y + 1.0, y)
+    >>> mse, r2, mae = score_changes(y, y + 1.0, y)
     >>> mse.verdict, mse.low, mse.high
     ('better', -1.0, -1.0)
     """
@@ -143,12 +164,13 @@ def score_changes(
         drawn = np.stack([np.bincount(rng.integers(n, size=n), minlength=n) for _ in range(20)])
         old, new = (_from_means(drawn @ columns / n, before.ndim) for columns in figures)
         differences.append(new - old)
-    # 95 % of the draws lie between.
+    # 95% of the draws lie between.
     low, high = np.quantile(np.concatenate(differences), [0.025, 0.975], axis=0).tolist()
     old_scores, new_scores = scores(target, before), scores(target, after)
     return tuple(
         ScoreChange(name, old_scores[name], new_scores[name], low[i], high[i], lower)
         for i, (name, lower) in enumerate(_names(before).items())
+        if name in old_scores
     )
 
 
@@ -162,38 +184,67 @@ def _row_figures(target: np.ndarray, said: np.ndarray, n_bins: int = 15) -> np.n
     Bins are as `metrics.expected_calibration_error` has them by default.
     """
     if said.ndim == 1:
-        centred = target - target.mean()
-        return np.column_stack([(said - target) ** 2, centred, centred**2])
-    rows = np.arange(len(target))
+        error, centred = said - target, target - target.mean()
+        return np.column_stack([error**2, np.abs(error), centred, centred**2])
+    rows, predicted = np.arange(len(target)), said.argmax(axis=1)
     residual = said.copy()
     residual[rows, target] -= 1.0
-    correct, confidence = said.argmax(axis=1) == target, said.max(axis=1)
+    correct, confidence = predicted == target, said.max(axis=1)
     gaps = np.zeros((len(target), n_bins))
     inner = np.linspace(0.0, 1.0, n_bins + 1)[1:-1]
     gaps[rows, np.searchsorted(inner, confidence, side="left")] = correct - confidence
     log_loss = -np.log(np.maximum(said[rows, target], 1e-15))  # as metrics.log_loss clips
-    return np.column_stack([log_loss, np.square(residual).sum(axis=1), correct, gaps])
+    present = np.unique(target)
+    auc = np.mean([_auc_figures(target == c, said[:, c]) for c in present], axis=0)
+    f1 = np.mean([_f1_figures(target == c, predicted == c) for c in present], axis=0)
+    brier = np.square(residual).sum(axis=1)
+    return np.column_stack([log_loss, correct, auc, f1, brier, gaps])
+
+
+def _auc_figures(is_c: np.ndarray, score: np.ndarray) -> np.ndarray:
+    """A figure a row: their mean is the AUC of one class against the others.
+
+    A row's placement is the share of the rows of the other kind that it is ranked right against
+    (DeLong et al. 1988). The mean of a draw is the AUC of the draw to first order.
+    """
+    of, others = np.flatnonzero(is_c), np.flatnonzero(~is_c)
+    if not len(others):
+        return np.full(len(score), np.nan)
+    ranks, placement = rankdata(score), np.empty(len(score))
+    placement[of] = (ranks[of] - rankdata(score[of])) / len(others)
+    placement[others] = 1.0 - (ranks[others] - rankdata(score[others])) / len(of)
+    auc = float(placement[of].mean())
+    figures: np.ndarray = auc + (placement - auc) / np.where(is_c, is_c.mean(), 1.0 - is_c.mean())
+    return figures
+
+
+def _f1_figures(is_c: np.ndarray, predicted: np.ndarray) -> np.ndarray:
+    """A figure a row: their mean is the F1 of one class, that of a draw its F1 to first order."""
+    either, both = is_c.astype(float) + predicted, 2.0 * (is_c & predicted)
+    f1 = float(both.sum() / either.sum())
+    figures: np.ndarray = f1 + (both - f1 * either) / either.mean()
+    return figures
 
 
 def _from_means(means: np.ndarray, ndim: int) -> np.ndarray:
     """The scores of each line of means."""
     if ndim > 1:
-        ece = np.abs(means[:, 3:]).sum(axis=1)
-        return np.column_stack([means[:, 0], ece, means[:, 1], means[:, 2]])
-    mse, spread = means[:, 0], np.maximum(means[:, 2] - means[:, 1] ** 2, 0.0)
+        return np.column_stack([means[:, :5], np.abs(means[:, 5:]).sum(axis=1)])
+    mse, mae, centre, square = means.T
+    spread = np.maximum(square - centre**2, 0.0)
     # Of targets that do not vary: 1 for a perfect prediction and 0 else, as scikit-learn.
     ratio = np.divide(mse, spread, out=(mse > 0.0).astype(float), where=spread > 0.0)
-    return np.column_stack([mse, 1.0 - ratio])
+    return np.column_stack([mse, 1.0 - ratio, mae])
 
 
 class ClassChanges(NamedTuple):
-    """What became of the rows of one class."""
+    """One class: its rows, and its scores before and after (NaN: never predicted)."""
 
     label: str
     n_rows: int
-    right_before: int
-    right_after: int
-    changed: int
+    recall: tuple[float, float]
+    precision: tuple[float, float]
+    f1: tuple[float, float]
 
 
 class ChangedRow(NamedTuple):
@@ -205,7 +256,7 @@ class ChangedRow(NamedTuple):
     after: str
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class PredictionChanges:
     """How predictions moved, over all test rows.
 
@@ -218,7 +269,10 @@ class PredictionChanges:
     rows : tuple of ChangedRow
         Those that moved most.
     classes : tuple of ClassChanges
-        Those that changed most first; empty for regression.
+        In order; of many, those whose rows changed most first; empty for regression.
+    confusion : ndarray of shape (2, K, K)
+        Rows of each true class (a line) by predicted class, before and after, in the order of
+        ``classes``; of many classes, the last is all others together.
     quantiles : tuple of str and str
         Regression: names and values of quantiles of the absolute change.
     """
@@ -229,6 +283,7 @@ class PredictionChanges:
     broken: int
     rows: tuple[ChangedRow, ...]
     classes: tuple[ClassChanges, ...] = ()
+    confusion: np.ndarray | None = None
     quantiles: tuple[tuple[str, str], ...] = ()
 
 
@@ -255,24 +310,28 @@ def prediction_changes(
     >>> found = prediction_changes(np.array([0, 0]), sure, sure[:, ::-1], np.array(["a", "b"]))
     >>> found.n_changed, found.mended, found.broken
     (2, 1, 1)
+    >>> found.confusion[0]
+    array([[1, 1],
+           [0, 0]])
     """
     if classes is None:
         return _of_numbers(target, before, after)
     labels = [str(label) for label in np.asarray(classes).tolist()]
-    old, new = before.argmax(axis=1), after.argmax(axis=1)
-    changed, was, is_now = old != new, old == target, new == target
-    moved = np.flatnonzero(changed)
+    old, new, n = before.argmax(axis=1), after.argmax(axis=1), len(labels)
+    was, is_now, moved = old == target, new == target, np.flatnonzero(old != new)
     # The rows that matter most: those where the old label lost most of its probability.
     lost = before[moved, old[moved]] - after[moved, old[moved]]
-    counts = zip(
-        labels,
-        *(
-            np.bincount(target[kind], minlength=len(labels)).tolist()
-            for kind in (slice(None), was, is_now, changed)
-        ),
-        strict=True,
+    n_true, *counts = (
+        np.bincount(v, minlength=n) for v in (target, old, new, target[was], target[is_now])
     )
-    found = [ClassChanges(*count) for count in counts]
+    said, right = np.array(counts[:2], dtype=float), np.array(counts[2:], dtype=float)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        recall, precision, f1 = right / n_true, right / said, 2.0 * right / (said + n_true)
+    n_moved = np.bincount(target[moved], minlength=n) * (n > CONFUSED_CLASSES)
+    order = np.argsort(-n_moved, kind="stable")
+    place = np.minimum(np.argsort(order), CONFUSED_CLASSES)
+    k = min(n, CONFUSED_CLASSES + 1)
+    cells = (place[target] * k + place[v] for v in (old, new))
     return PredictionChanges(
         n_rows=len(target),
         n_changed=len(moved),
@@ -288,8 +347,14 @@ def prediction_changes(
             for i in moved[np.argsort(-lost, kind="stable")][:LISTED_ROWS]
         ),
         classes=tuple(
-            sorted(found, key=lambda c: (-c.changed, -abs(c.right_after - c.right_before)))
+            ClassChanges(
+                labels[c],
+                int(n_true[c]),
+                *((*pair[:, c].tolist(),) for pair in (recall, precision, f1)),
+            )
+            for c in order
         ),
+        confusion=np.stack([np.bincount(v, minlength=k * k).reshape(k, k) for v in cells]),
     )
 
 
@@ -297,7 +362,7 @@ def _of_numbers(target: np.ndarray, before: np.ndarray, after: np.ndarray) -> Pr
     moved = np.abs(after - before)
     is_large = moved > 0.1 * float(np.std(target))
     closer = np.abs(after - target) < np.abs(before - target)
-    shares = {"median": 0.5, "90 %": 0.9, "99 %": 0.99, "largest": 1.0}
+    shares = {"median": 0.5, "90%": 0.9, "99%": 0.99, "largest": 1.0}
     return PredictionChanges(
         n_rows=len(target),
         n_changed=int(is_large.sum()),

@@ -1,4 +1,4 @@
-"""Before and after on the same rows: the full ensemble, the small one, random members."""
+"""Before and after on the same rows: the full ensemble and the small one."""
 
 from __future__ import annotations
 
@@ -29,7 +29,6 @@ from sparsebag.report.compression_report import (
     COMPILED,
     FILE,
     PICKLED,
-    RANDOM_DRAWS,
     SPEED,
     CompressionReport,
 )
@@ -53,7 +52,7 @@ def compare(
     params: dict[str, Any],
     is_unverified: bool,
 ) -> CompressionReport:
-    """Score the full ensemble, the small one and random members of the same number.
+    """Score the full ensemble and the small one.
 
     Parameters
     ----------
@@ -73,10 +72,11 @@ def compare(
     -------
     CompressionReport
     """
-    k, n = len(small.weights), len(full.weights)
     whole, classes = compile_members(full.pool, full.weights), full.pool.classes
     before, after = _size(full, whole), _size(small, deployed)
-    rows = {f"full ensemble ({n})": before, f"sparsebag ({k})": after}
+    rows = {"full ensemble": before, "sparsebag": after}
+    if not before.keys() >= {"nodes"} <= after.keys():  # some members are no trees
+        before.pop("nodes", None), after.pop("nodes", None)
     notes: tuple[str, ...] = ()
     if collapses_into_one(small.pool) and small.gate is None:
         notes, after["members"] = (COLLAPSED,), 1.0
@@ -88,7 +88,7 @@ def compare(
     )
     if X is None:
         told = _cautions(selection, is_unverified, 0)
-        return report(_common_columns(rows), 0, notes, cautions=told)
+        return report(rows, 0, notes, cautions=told)
     target = encode_target(full.pool, y)
     X = X.tocsr() if sp.issparse(X) else X
     n_rows = X.shape[0] if hasattr(X, "shape") else len(X)
@@ -101,11 +101,10 @@ def compare(
     before |= scores(target, old)
     ms = _milliseconds(deployed, X)
     after |= {SPEED: ms, COMPILED: ms, **scores(target, new)}
-    rows[f"random ({k})"] = _random_members(full, small, X, target)
     labels = None if classes is None else np.arange(len(classes))
     curve = partial(metrics.reliability_curve, target, labels=labels)
     return report(
-        _common_columns(rows),
+        rows,
         n_rows,
         notes,
         score_changes(target, old, new),
@@ -114,22 +113,6 @@ def compare(
         reliability=None if labels is None else (curve(old), curve(new)),
         changed=prediction_changes(target, old, new, classes),
     )
-
-
-def _random_members(
-    full: WeightedVote, small: WeightedVote, X: Any, target: np.ndarray
-) -> dict[str, float]:
-    """As many members, equally weighted, with the same floor: the mean of a few draws."""
-    k, n = len(small.weights), len(full.weights)
-    equal, found = np.full(k, 1.0 / k), []
-    for seed in range(RANDOM_DRAWS):
-        members = np.sort(np.random.default_rng(seed).choice(n, k, replace=False))
-        drawn = WeightedVote(full.pool.keep(members), equal, small.floor, back=small.back)
-        found.append(scores(target, _says(drawn, X)))
-    compiled = compile_members(drawn.pool, equal)
-    times = {SPEED: _milliseconds(drawn, X), COMPILED: _milliseconds(compiled, X)}
-    mean = {name: float(np.mean([s[name] for s in found])) for name in found[0]}
-    return _size(drawn, compiled) | times | mean
 
 
 def _are_training_rows(full: WeightedVote, X: Any, target: np.ndarray) -> bool:
@@ -155,14 +138,6 @@ def _size(vote: WeightedVote, compiled: CompiledEnsemble) -> dict[str, float]:
     size[PICKLED] = len(pickle.dumps(estimators, protocol=5)) / 1000
     size[FILE] = compiled.file_bytes / 1000
     return size
-
-
-def _common_columns(rows: dict[str, dict[str, float]]) -> dict[str, dict[str, float]]:
-    """Without the column of nodes where some members are no trees."""
-    if not all("nodes" in row for row in rows.values()):
-        for row in rows.values():
-            row.pop("nodes", None)
-    return rows
 
 
 def _milliseconds(model: WeightedVote | CompiledEnsemble, X: Any) -> float:
@@ -199,8 +174,8 @@ def _cautions(
         )
     if is_unverified:
         found.append(
-            "Nothing proved that the rows given were the ensemble's training rows, in order; fit "
-            "the ensemble with oob_score=True to have it proved."
+            "It could not be verified that the rows given to compress were the training rows, in "
+            "order; fit the ensemble with oob_score=True to make sure."
         )
     if n_test_rows == 0:
         found.append(
@@ -210,10 +185,7 @@ def _cautions(
     elif trained_on:
         found.append(TRAINING_ROWS)
     elif n_test_rows < FEW_TEST_ROWS:
-        found.append(
-            f"There are only {n_test_rows} test rows: the figures on them are uncertain, as the "
-            "intervals show."
-        )
+        found.append(f"There are only {n_test_rows} test rows: the figures on them are uncertain.")
     return tuple(found)
 
 

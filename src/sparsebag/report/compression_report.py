@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
+import textwrap
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from sparsebag.deploy.from_members import COLLAPSED
 from sparsebag.deploy.whole_file import write_whole
-from sparsebag.judge.selection import Selection, in_bytes
-from sparsebag.report.changes import PredictionChanges, ScoreChange
+from sparsebag.judge.selection import Selection
+from sparsebag.report.changes import UNCLEAR, PredictionChanges, ScoreChange
 from sparsebag.report.metrics import ReliabilityCurve
 
-RANDOM_DRAWS = 5
-"""Draws averaged for the random-members row: one draw is luck."""
-
 PICKLED, FILE = "pickled (kB)", "file (kB)"
-SPEED, COMPILED = "ms / 1000 rows", "ms, compiled"
+SPEED, COMPILED = "µs per row", "µs, compiled"
 """Sizes and times: first of the models as they are served, then of all in sparsebag's own form."""
 
 FORMATS = {
@@ -29,7 +27,7 @@ FORMATS = {
 
 @dataclass(frozen=True, repr=False)
 class CompressionReport:
-    """Scores of the full ensemble, the small one, and as many random members.
+    """Sizes, times and scores of the full ensemble and of the small one.
 
     ``print`` it, leave it at the end of a notebook's cell, or ``save("report.html")``.
 
@@ -55,21 +53,20 @@ class CompressionReport:
 
     Examples
     --------
-    >>> rows = {"full ensemble (100)": {"members": 100.0, "log-loss": 0.3111},
-    ...         "sparsebag (9)": {"members": 9.0, "log-loss": 0.2875}}
+    >>> rows = {"full ensemble": {"members": 100.0, "log-loss": 0.3111},
+    ...         "sparsebag": {"members": 9.0, "log-loss": 0.2875}}
     >>> report = CompressionReport(rows, n_rows=500)
     >>> print(report)
-    9 of 100 members kept (500 test rows)
+    9 of 100 members kept.
     <BLANKLINE>
               full ensemble  sparsebag
-                      (100)        (9)
     members             100          9
     log-loss         0.3111     0.2875
     >>> print(report.to_markdown())
-    |                     | members | log-loss |
-    |---------------------|---------|----------|
-    | full ensemble (100) |     100 |   0.3111 |
-    | sparsebag (9)       |       9 |   0.2875 |
+    |          | full ensemble | sparsebag |
+    |----------|---------------|-----------|
+    | members  |           100 |         9 |
+    | log-loss |        0.3111 |    0.2875 |
     """
 
     rows: dict[str, dict[str, float]]
@@ -99,10 +96,11 @@ class CompressionReport:
         full, small = list(self.rows.values())[:2]
         if COLLAPSED in self.notes:
             return f"{full['members']:.0f} members collapsed into one linear model"
-        return f"{small['members']:.0f} of {full['members']:.0f} members kept"
+        of = "nodes" if "nodes" in full else "members"
+        return f"{small[of]:,.0f} of {full[of]:,.0f} {of} kept"
 
-    def sentence(self) -> str:
-        """What was kept and what it cost, in one sentence.
+    def verdict(self) -> str:
+        """What was gained and what it cost, in one sentence.
 
         Returns
         -------
@@ -112,56 +110,54 @@ class CompressionReport:
         --------
         >>> rows = {"full": {"members": 100.0, "pickled (kB)": 2000.0},
         ...         "sparsebag": {"members": 9.0, "file (kB)": 20.0}}
-        >>> CompressionReport(rows, n_rows=0).sentence()
-        '9 of 100 members kept: 2 MB → 20 kB.'
+        >>> CompressionReport(rows, n_rows=0).verdict()
+        '100× smaller.'
         """
         full, small = list(self.rows.values())[:2]
-        chosen, told = self.selection, []
-        if FILE in small and PICKLED in full:
-            told.append(f"{in_bytes(1000 * full[PICKLED])} → {in_bytes(1000 * small[FILE])}")
-        if SPEED in full:
-            told.append(
-                f"{_times(full[SPEED], small[SPEED])}x faster "
-                f"({_times(full[COMPILED], small[COMPILED])}x against the full ensemble compiled)"
-            )
-        if self.changes:
-            shown = [f"{c.in_words} ({c.verdict})" for c in self.changes if c.is_main]
-            told.append(f"{' and '.join(shown)} on {self.n_rows:,} {self.rows_are}")
-        elif chosen is not None and chosen.curve is not None:
-            low, high = (f"{end - 1.0:+.1%}" for end in chosen.interval)
-            told.append(
-                f"expected {chosen.curve.score} {chosen.ratio - 1.0:+.1%} ({low} to {high})"
-            )
-        noun = "members" if chosen is None else chosen.noun
-        head = f"{small['members']:.0f} of {full['members']:.0f} {noun} kept"
-        return f"{head}: {', '.join(told)}." if told else f"{head}."
+        gains = {"smaller": (PICKLED, FILE), "faster": (SPEED, SPEED)}
+        gained = [
+            f"{_times(full[before] / small[after])}× {gain}"
+            for gain, (before, after) in gains.items()
+            if full.get(before, 0.0) > 1.1 * small.get(after, float("inf"))
+        ]
+        told = [", ".join(gained)] if gained else []
+        curve, words = None if self.selection is None else self.selection.curve, []
+        for said in ("better", "worse", f"{UNCLEAR} in"):
+            of = [c.name for c in self.changes if c.is_main and said.startswith(c.verdict)]
+            words += [f"{said} {' and '.join(of)}"] if of else []
+        if words:
+            told.append(f"{', '.join(words)} on {self.n_rows:,} {self.rows_are}")
+        elif self.selection is not None and curve is not None:
+            told.append(f"{curve.score} {self.selection.ratio - 1.0:+.1%} expected on new rows")
+        return f"{'; '.join(told) or self.headline()}."
+
+    def lines(self) -> list[list[str]]:
+        """A figure a line, a model a column; the interval and verdict of a change beside it.
+
+        Returns
+        -------
+        list of list of str
+            The first is the head.
+        """
+        changes = {c.name: [c.interval, c.verdict] for c in self.changes}
+        head = ["", *self.rows, *(["95% interval of change", ""] if changes else [])]
+        body = (
+            [name, *(figure(name, row[name]) for row in self.rows.values())]
+            + (changes.get(name, ["", ""]) if changes else [])
+            for name in next(iter(self.rows.values()))
+        )
+        return [head, *body]
 
     def to_markdown(self) -> str:
-        """The tables in Markdown.
+        """The table in Markdown.
 
         Returns
         -------
         str
         """
-        head = ["", *self.columns]
-        body = [[name, *map(figure, row, row.values())] for name, row in self.rows.items()]
-        parts = [_markdown([head, *body])]
-        if self.changes:
-            parts.append(_markdown(self._change_lines()))
-        return "\n\n".join([*parts, *self.notes])
-
-    def to_frame(self) -> Any:
-        """The table as a pandas DataFrame (needs pandas).
-
-        Returns
-        -------
-        pandas.DataFrame
-        """
-        try:
-            import pandas as pd
-        except ImportError as error:
-            raise ImportError("to_frame needs pandas; install it, or use to_markdown.") from error
-        return pd.DataFrame.from_dict(self.rows, orient="index")
+        head, *body = (f"| {' | '.join(cells)} |" for cells in _padded(self.lines()))
+        rule = re.sub(r"[^|]", "-", head)
+        return "\n\n".join(["\n".join([head, rule, *body]), *self.notes])
 
     def to_html(self) -> str:
         """The report as one self-contained HTML page (needs jinja2): nothing is fetched.
@@ -195,20 +191,8 @@ class CompressionReport:
 
     def __str__(self) -> str:
         """A figure a line, a model a column: fits a terminal of eighty characters."""
-        head = self.headline()
-        if self.n_rows:
-            head += f" ({self.n_rows:,} {self.rows_are})"
-        names = [name.rpartition(" (") for name in self.rows]
-        lines = [
-            ["", *(a or c for a, _, c in names)],
-            ["", *(f"({c}" * bool(a) for a, _, c in names)],
-        ]
-        lines = lines if any(lines[1]) else lines[:1]
-        lines += [[c, *(figure(c, row[c]) for row in self.rows.values())] for c in self.columns]
-        tables = [_aligned(lines)]
-        if self.changes:
-            tables.append(_aligned(self._change_lines()))
-        return "\n\n".join([head, *tables, *self.notes])
+        table = "\n".join("  ".join(cells).rstrip() for cells in _padded(self.lines()))
+        return "\n\n".join([textwrap.fill(self.verdict(), 80), table, *self.notes])
 
     def _repr_html_(self) -> str | None:
         """For notebooks: without the page's style, which would restyle the whole notebook."""
@@ -217,10 +201,6 @@ class CompressionReport:
         with contextlib.suppress(ImportError):
             return render(self, in_notebook=True)
         return None
-
-    def _change_lines(self) -> list[list[str]]:
-        head = ["full → sparsebag", "change", "95 % interval", ""]
-        return [head, *([c.name, *change_cells(c)] for c in self.changes)]
 
 
 def figure(name: str, value: float) -> str:
@@ -234,29 +214,17 @@ def figure(name: str, value: float) -> str:
     return format(value, FORMATS.get(name, ".4g"))
 
 
-def change_cells(change: ScoreChange) -> list[str]:
-    """Difference, interval and verdict as text."""
-    interval = f"{change.low:+.3g} to {change.high:+.3g}"
-    return [f"{change.difference:+.3g}", interval, change.verdict]
+def _times(ratio: float) -> str:
+    return f"{ratio:.2g}" if ratio < 10 else f"{float(f'{ratio:.2g}'):,.0f}"
 
 
-def _times(before: float, after: float) -> str:
-    ratio = before / max(after, 1e-9)
-    return f"{ratio:.2g}" if ratio < 10 else f"{ratio:,.0f}"
-
-
-def _aligned(lines: list[list[str]]) -> str:
-    widths = [max(len(line[i]) for line in lines) for i in range(len(lines[0]))]
-    return "\n".join("  ".join(_justified(line, widths)).rstrip() for line in lines)
-
-
-def _markdown(lines: list[list[str]]) -> str:
-    widths = [max(len(line[i]) for line in lines) for i in range(len(lines[0]))]
-    shown = ["| " + " | ".join(_justified(line, widths)) + " |" for line in lines]
-    return "\n".join([shown[0], "|" + "|".join("-" * (w + 2) for w in widths) + "|", *shown[1:]])
-
-
-def _justified(cells: list[str], widths: list[int]) -> list[str]:
+def _padded(lines: list[list[str]]) -> list[list[str]]:
+    """Cells as wide as their column: labels and verdicts at its left, figures at its right."""
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     return [
-        c.rjust(w) if i else c.ljust(w) for i, (c, w) in enumerate(zip(cells, widths, strict=True))
+        [
+            c.ljust(w) if i in (0, 4) else c.rjust(w)
+            for i, (c, w) in enumerate(zip(line, widths, strict=True))
+        ]
+        for line in lines
     ]

@@ -16,14 +16,13 @@ import numpy as np
 from sparsebag.judge.curve import RiskCurve
 from sparsebag.judge.selection import in_bytes
 from sparsebag.report import svg
-from sparsebag.report.changes import shown
+from sparsebag.report.changes import PredictionChanges
 from sparsebag.report.compression_report import (
+    COMPILED,
     FILE,
     PICKLED,
-    RANDOM_DRAWS,
     SPEED,
     CompressionReport,
-    change_cells,
     figure,
 )
 from sparsebag.report.metrics import ReliabilityCurve
@@ -57,16 +56,17 @@ def render(report: CompressionReport, *, in_notebook: bool = False) -> str:
         vars(svg),
         report=report,
         in_notebook=in_notebook,
-        RANDOM_DRAWS=RANDOM_DRAWS,
         tiles=at_a_glance(report),
-        cells=[[name, *map(figure, row, row.values())] for name, row in report.rows.items()],
-        changes=[[c.name, *change_cells(c)] for c in report.changes],
+        others=[
+            [c.name, c.in_words, c.interval, c.verdict] for c in report.changes if not c.is_main
+        ],
         charts={
             "curve": None if curve is None else svg.curve_chart(curve, kept, prefix),
             "reliability": None if binned is None else svg.reliability_chart(*binned, prefix),
         },
         points=[] if curve is None else slider_points(curve, kept),
         bins=[] if binned is None else _bins(*binned),
+        **_of_classes(report.changed),
         style=style,
         script=script,
         policy=_policy(style, script),
@@ -74,18 +74,52 @@ def render(report: CompressionReport, *, in_notebook: bool = False) -> str:
     return page.strip()
 
 
-def at_a_glance(report: CompressionReport) -> list[tuple[str, str, str]]:
-    """Name, before and after of the five figures at the top of the page."""
+def at_a_glance(report: CompressionReport) -> list[tuple[str, str, str, str]]:
+    """Name, before, after and a note of the five figures at the top of the page."""
     full, small = list(report.rows.values())[:2]
     found = []
     if PICKLED in full and FILE in small:
-        found.append(("file", in_bytes(1000 * full[PICKLED]), in_bytes(1000 * small[FILE])))
+        note = f"full ensemble as .sbag: {in_bytes(1000 * full[FILE])}"
+        was, is_now = (in_bytes(1000 * kb) for kb in (full[PICKLED], small[FILE]))
+        found.append(("file", was, is_now, note))
     size = "nodes" if "nodes" in full else "members"
-    found.append((size, figure(size, full[size]), figure(size, small[size])))
-    if SPEED in full:  # milliseconds for a thousand rows are microseconds for one
-        found.append(("time per row", f"{full[SPEED]:,.3g} µs", f"{small[SPEED]:,.3g} µs"))
-    main = [change for change in report.changes if change.is_main]
-    return found + [(c.name, shown(c.name, c.before), shown(c.name, c.after)) for c in main]
+    found.append((size, figure(size, full[size]), figure(size, small[size]), ""))
+    if SPEED in full:
+        was, is_now, compiled = (
+            f"{took:,.3g} µs" for took in (full[SPEED], small[SPEED], full[COMPILED])
+        )
+        found.append(("time per row", was, is_now, f"full ensemble compiled: {compiled}"))
+    for change in report.changes:
+        if change.is_main:
+            before, _, after = change.in_words.partition(" → ")
+            found.append((change.name, before, after, f"change (95%): {change.interval}"))
+    return found
+
+
+def _of_classes(found: PredictionChanges | None) -> dict[str, Any]:
+    """The confusion matrix and the scores of each class, as text."""
+    if found is None or found.confusion is None:
+        return {}
+    names = [c.label for c in found.classes]
+    k = found.confusion.shape[1]
+    names = names if len(names) == k else [*names[: k - 1], "others"]
+    lines = [
+        [name, *(_arrow(f"{a:,}", f"{b:,}") for a, b in zip(*rows, strict=True))]
+        for name, rows in zip(names, found.confusion.swapaxes(0, 1).tolist(), strict=True)
+    ]
+    by_class = [
+        [c.label, c.n_rows, *(_arrow(*map(_share, v)) for v in (c.recall, c.precision, c.f1))]
+        for c in found.classes
+    ]
+    return {"confusion": {"names": names, "lines": lines}, "by_class": by_class}
+
+
+def _arrow(before: str, after: str) -> str:
+    return before if before == after else f"{before} → {after}"
+
+
+def _share(value: float) -> str:
+    return "–" if np.isnan(value) else f"{value:.1%}"
 
 
 def slider_points(curve: RiskCurve, kept: int) -> list[dict[str, str]]:
@@ -98,11 +132,10 @@ def slider_points(curve: RiskCurve, kept: int) -> list[dict[str, str]]:
             int(curve.n_members[i]),
         )
         point = {
-            "share": f"{100 * curve.share[i]:.3g} %{' (kept)' if i == kept else ''}",
+            "share": f"{100 * curve.share[i]:.3g}%{' (kept)' if i == kept else ''}",
             "nodes": f"{nodes:,}" if nodes else "–",
             "members": f"{members:,}",
-            "ratio": f"{ratio:.3f} ± {float(curve.error[i]):.3f}",
-            "change": f"{ratio - 1.0:+.1%}",
+            "change": f"{ratio - 1.0:+.1%} ± {float(curve.error[i]):.1%}",
             "risk": f"{ratio * curve.whole_risk:.4g}",
         }
         # A slider's value is read aloud when it moves. It holds every figure, so that the figures
@@ -110,7 +143,7 @@ def slider_points(curve: RiskCurve, kept: int) -> list[dict[str, str]]:
         point["words"] = (
             f"{point['share']} of the ensemble: {f'{nodes:,} nodes, ' if nodes else ''}{members:,} "
             f"member{'' if members == 1 else 's'}, expected {curve.score} {point['risk']}, "
-            f"{point['ratio']} times the full ensemble's ({point['change']})"
+            f"a change of {point['change']}"
         )
         points.append(point)
     return points

@@ -26,34 +26,32 @@ GRID = "var(--sb-grid, #d7dce2)"
 PAGE = "var(--sb-page, #fff)"
 MIDDLE = 'text-anchor="middle"'
 DASHED, FAINT = ";stroke-dasharray:6 4", ";stroke-width:1;stroke-opacity:.55"
-LEFT, RIGHT, TOP, BOTTOM = 56.0, 12.0, 12.0, 44.0
+LEFT, RIGHT, TOP, BOTTOM = 62.0, 12.0, 12.0, 44.0
 """Room for labels around a chart's area, in pixels."""
-HIGHEST_RATIO = 2.0
-"""Sizes that lose more are cut off at the top of the chart, lest they flatten the rest."""
+MOST_CHANGE = 100.0
+"""Percent: sizes that lose more are cut off at the top of the chart, lest they flatten the rest."""
 
 
 def curve_chart(curve: RiskCurve, kept: int, prefix: str = "sb") -> str:
-    """Expected loss over the full ensemble's against size, the kept size marked.
+    """Expected change of the loss in percent against size, the kept size marked.
 
     The marker of class ``sb-marker`` carries the coordinates of every size for the slider.
     """
     has_nodes = bool(np.all(curve.n_nodes > 0))
     x = (curve.n_nodes if has_nodes else curve.n_members).astype(float)
-    ratio, error = curve.ratio, curve.error
-    seen = np.isfinite(ratio) & (ratio <= HIGHEST_RATIO)
-    seen[kept] = np.isfinite(ratio[kept])
-    around = np.concatenate([(ratio - error)[seen], (ratio + error)[seen], [1.0]])
+    change, error = 100.0 * (curve.ratio - 1.0), 100.0 * curve.error
+    seen = np.isfinite(change) & (change <= MOST_CHANGE)
+    seen[kept] = np.isfinite(change[kept])
+    around = np.concatenate([(change - error)[seen], (change + error)[seen], [0.0]])
     room = 0.06 * (np.ptp(around) or 1.0)
     high = float(around.max() + room)
     chart = Chart(
         Axis("nodes" if has_nodes else "members", x.min(), x.max(), is_log=True),
-        Axis(f"{curve.score} over the ensemble's", max(float(around.min() - room), 0.0), high),
-        width=560.0,
-        height=300.0,
+        Axis(f"change of {curve.score}, %", float(around.min() - room), high),
     )
-    drawn = np.minimum(np.nan_to_num(ratio, posinf=2.0 * high), 2.0 * high)
+    drawn = np.minimum(np.nan_to_num(change, posinf=1e9), high + MOST_CHANGE)
     chart.band(x, drawn - error, drawn + error, AFTER)
-    chart.line(x[[0, -1]], [1.0, 1.0], BEFORE, DASHED)
+    chart.line(x[[0, -1]], [0.0, 0.0], BEFORE, DASHED)
     chart.line(x, drawn, AFTER)
     chart.dots(x, drawn, AFTER, radius=2.5)
     path = {"x": [chart.left(v) for v in x], "y": [max(chart.top(v), TOP) for v in drawn]}
@@ -65,18 +63,19 @@ def curve_chart(curve: RiskCurve, kept: int, prefix: str = "sb") -> str:
     )
     return chart.svg(
         f"{prefix}-curve",
-        f"Expected {curve.score} against size",
-        f"Kept: {x[kept]:,.0f} of {x[-1]:,.0f} {chart.x.label}, expected {curve.score} "
-        f"{ratio[kept]:.3f} ± {error[kept]:.3f} times the full ensemble's. The shaded band is one "
-        "standard error.",
+        f"Expected change of the {curve.score} against size",
+        f"Kept: {x[kept]:,.0f} of {x[-1]:,.0f} {chart.x.label}, {curve.score} {change[kept]:+.1f}% "
+        f"± {error[kept]:.1f}%. The shaded band is one standard error.",
     )
 
 
 def reliability_chart(before: ReliabilityCurve, after: ReliabilityCurve, prefix: str = "sb") -> str:
     """How often predictions come true against how sure they are, before and after."""
     least = min(float(np.min(v)) for c in (before, after) for v in (c.confidence, c.accuracy))
-    low = max(math.floor(10.0 * least - 1.0) / 10.0, 0.0)  # where predictions are
-    chart = Chart(Axis("predicted probability", low, 1.0), Axis("share correct", low, 1.0))
+    low = max(math.floor(10.0 * least - 0.01) / 10.0, 0.0)  # where predictions are
+    chart = Chart(
+        Axis("predicted probability", low, 1.0), Axis("share correct", low, 1.0), height=380.0
+    )
     chart.line([low, 1.0], [low, 1.0], DIAGONAL, DASHED)
     for curve, colour in ((before, BEFORE), (after, AFTER)):
         chart.line(curve.confidence, curve.accuracy, colour, FAINT)
@@ -89,13 +88,13 @@ def reliability_chart(before: ReliabilityCurve, after: ReliabilityCurve, prefix:
         "Reliability diagram",
         "A calibrated model lies on the diagonal: of predictions with probability p, a share p is "
         "correct. Above it a model is underconfident, below it overconfident. Larger points hold "
-        "more rows; the thin bars are 95 % intervals. Open squares: the full ensemble; filled "
+        "more rows; the thin bars are 95% intervals. Open squares: the full ensemble; filled "
         "discs: sparsebag. The table of bins has the figures.",
     )
 
 
 def share_interval(share: float, n: float, z: float = 1.96) -> tuple[float, float]:
-    """Wilson's 95 % interval of a share of ``n`` rows.
+    """Wilson's 95% interval of a share of ``n`` rows.
 
     Examples
     --------
@@ -155,8 +154,8 @@ class Chart:
 
     x: Axis
     y: Axis
-    width: float = 360.0
-    height: float = 260.0
+    width: float = 560.0
+    height: float = 300.0
     marks: list[str] = field(default_factory=list)
     clipped: list[str] = field(default_factory=list)
 
@@ -238,8 +237,8 @@ class Chart:
             'style="stroke:currentColor"/>'
             f'<text x="{(LEFT + right) / 2.0:g}" y="{self.height - 8:g}" {MIDDLE}>'
             f"{html.escape(self.x.label)}</text>"
-            f'<text x="13" y="{across:g}" {MIDDLE} '
-            f'transform="rotate(-90 13 {across:g})">{html.escape(self.y.label)}</text>'
+            f'<text x="18" y="{across:g}" {MIDDLE} '
+            f'transform="rotate(-90 18 {across:g})">{html.escape(self.y.label)}</text>'
         )
 
 

@@ -32,7 +32,7 @@ class Status(Enum):
     """How a solve ended; the value is the message."""
 
     CONVERGED = "the stationarity gap is below the tolerance"
-    OWN_TEST = "the solver's own stopping test was met; the stationarity gap may be larger"
+    OWN_TEST = "stopped by the solver's own test; the gap may be above the tolerance"
     CHOSEN = "members were chosen along a budget path; there is no stationarity gap"
     STALLED = "no step lowers the objective further in this precision"
     MAX_ITERATIONS = "the iteration limit, or the limit of passes, was reached"
@@ -113,13 +113,13 @@ class Solution:
         return len(self.active)
 
     def __str__(self) -> str:
-        how = f"{self.solver}, {self.n_iterations} iterations, {self.n_evaluations} evaluations"
-        if self.n_passes is not None:
-            how += f", {self.n_passes:.3g} passes"
+        passes = "" if self.n_passes is None else f", {self.n_passes:.3g} passes"
         return (
-            f"Weights of {self.n_active} of {len(self.weights)} members: objective "
-            f"{self.objective:.7g}, stationarity gap {self.stationarity_gap:.1e}; "
-            f"{self.status.name}: {self.status.value} ({how}, {self.seconds:.3g} s)."
+            f"members   {len(self.weights):,} → {self.n_active:,}\n"
+            f"objective {self.objective:.7g} (stationarity gap {self.stationarity_gap:.1e})\n"
+            f"status    {self.status.value}\n"
+            f"solver    {self.solver}: {self.n_iterations:,} iterations, {self.n_evaluations:,} "
+            f"evaluations{passes}, {self.seconds:.3g} s"
         )
 
 
