@@ -40,7 +40,7 @@ class SLSQP:
     >>> votes, y = np.array([[0.9, 2.0], [2.1, 1.0]]), np.array([1.0, 2.0])
     >>> solver = sb.SLSQP(tol=1e-9, max_iter=500)
     >>> sb.fit_weights(votes, None, y, loss="squared_error", solver=solver).weights.round(2)
-    array([0.9, 0.1])
+    array([0.92, 0.08])
     """
 
     tol: float = 1e-6
