@@ -104,7 +104,7 @@ def speed() -> str:
 
 def alternatives(table: Any) -> str:
     """When something else is better, with figures."""
-    boosted = ratios(table, "lightgbm", "n5")
+    boosted = ratios(table, "lightgbm tuned", "n5")
     tuned = ratios(table, "tuned out-of-fold", "at tuned nodes")
     return (
         "- **You are free to train gradient boosting.** With 5% of the forest's nodes each, "

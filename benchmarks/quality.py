@@ -30,16 +30,17 @@ from unittest.mock import patch
 import joblib
 import numpy as np
 from scipy.optimize import minimize_scalar
+from sklearn.base import clone
 from sklearn.model_selection import KFold, train_test_split
 
-from benchmarks import quality_summary
+from benchmarks import quality_summary, rivals
 from benchmarks.datasets import PAPER, Unavailable
 from benchmarks.datasets.suite import SUITE
 from benchmarks.environment import environment
 from benchmarks.kept_output import kept_output
 from benchmarks.problem import Problem
 from benchmarks.progress import Progress
-from benchmarks.results_store import FAILED, OK, ResultsStore, key_of, rounded
+from benchmarks.results_store import FAILED, OK, SKIPPED, ResultsStore, key_of, rounded
 from benchmarks.suite_problem import new_ensemble, split_rows
 from sparsebag import compress, pipeline, save
 
@@ -54,7 +55,6 @@ TUNED_GRID = [
     for leaf in (1, 2, 5, 10)
     for features in ("sqrt", 0.33, 0.67, 1.0)
 ]
-LIGHTGBM_LEAVES, LIGHTGBM_NODES, LIGHTGBM_RATES = 8, 0.05, (0.1, 0.3, 1.0)
 
 KEY = ("dataset", "ensemble", "seed", "method")
 COLUMNS = (
@@ -120,6 +120,16 @@ class Run:
             best = min(best, (found, params, held_out), key=lambda one: one[0])
         model = new_ensemble(p.task, self.kind, TUNED_TREES, p.seed, **best[1])
         return model.fit(p.X, p.y), best[2]
+
+    @cached_property
+    def split(self) -> tuple[rivals.Data, rivals.Data, np.ndarray, np.ndarray, float]:
+        """The ensemble, a copy that has not seen a fifth of its rows, and its time."""
+        p, start = self.problem, time.process_time()
+        X, X_held, y, y_held = train_test_split(p.X, p.y, test_size=0.2, random_state=p.seed)
+        given = rivals.Data(p.ensemble, p.X, p.y, self.kind, p.n_classes, p.seed)
+        refitted = replace(given, ensemble=clone(p.ensemble).fit(X, y), X=X, y=y, forests={})
+        refitted = replace(refitted, held=(X_held, y_held))
+        return given, refitted, X_held, y_held, time.process_time() - start
 
     @property
     def tuned_nodes(self) -> int:
@@ -216,11 +226,9 @@ def compressed(run: Run, **options: Any) -> Row:
     with tempfile.TemporaryDirectory() as folder:
         save(small, f"{folder}/model.sbag")
         file_bytes = os.path.getsize(f"{folder}/model.sbag")
-    # Without ``n_nodes_`` trees are kept whole: sparsebag before it pruned them.
-    trees = [p.ensemble.estimators_[j] for j in np.flatnonzero(small.weights_)]
     return {
         **{"seconds": seconds, "file_bytes": file_bytes},
-        **{"n_nodes": getattr(small, "n_nodes_", n_nodes(trees)), "n_members": small.n_active_},
+        **{"n_nodes": small.n_nodes_, "n_members": small.n_active_},
         **_expected(small),
         "warned": "; ".join(sorted({f"{w.category.__name__}: {w.message}" for w in said}))[:200],
         **run.scores(run.predict(small, p.X_test)),
@@ -228,8 +236,7 @@ def compressed(run: Run, **options: Any) -> Row:
 
 
 def _expected(small: Any) -> Row:
-    selection = small.selection_
-    curve = getattr(selection, "curve", None)
+    selection, curve = small.selection_, small.selection_.curve
     if curve is None:
         return {}
     path = np.column_stack([curve.share, curve.ratio, curve.error])
@@ -237,7 +244,7 @@ def _expected(small: Any) -> Row:
         "expected": selection.ratio,
         "expected_error": (selection.interval[1] - selection.ratio) / 1.96,
         "path": json.dumps([[float(f"{x:.5g}") for x in size] for size in path]),
-        "done": getattr(selection, "done", ""),
+        "done": selection.done,
     }
 
 
@@ -269,30 +276,41 @@ def tuned(run: Run, *, out_of_fold: bool) -> Row:
     return {**size, **run.scores(predicted)}
 
 
-def lightgbm(run: Run) -> Row:
-    """Boosting within 5 % of the nodes, stopped early on a fifth of the training rows."""
-    import lightgbm as lgb
+def rival(run: Run, make: Callable[..., Any], grid: Any) -> Row:
+    """A method of `benchmarks.rivals`, with the choice and the temperature of the held-out rows."""
+    given, refitted, X_held, y_held, fit_seconds = run.split
+    start, best = time.process_time(), (np.inf, {}, np.empty(0))
+    for choice in grid:
+        if (model := make(refitted, **choice)) is None:
+            continue
+        seen = votes_of(model, X_held)
+        warmed = tempered(seen, seen, y_held) if run.classify else seen
+        best = min(best, (losses(warmed, y_held).mean(), choice, seen), key=lambda one: one[0])
+    if not len(best[2]):
+        return {"status": SKIPPED, "reason": "the method is not for this task"}
+    # What was judged by the held-out rows at every step is not made again without them.
+    model = make(refitted if make is rivals.level_wise else given, **best[1])
+    seconds = fit_seconds + time.process_time() - start
+    predicted = votes_of(model, run.problem.X_test)
+    predicted = tempered(predicted, best[2], y_held) if run.classify else predicted
+    size = {"n_nodes": model.n_nodes, "n_members": model.n_members, "file_bytes": model.n_bytes}
+    return {**size, "seconds": seconds, "path": json.dumps(best[1]), **run.scores(predicted)}
 
-    p = run.problem
-    of_class = p.n_classes if p.n_classes > 2 else 1
-    most = int(LIGHTGBM_NODES * run.whole_nodes / (2 * LIGHTGBM_LEAVES - 1) / of_class)
-    objective = ("multiclass" if of_class > 1 else "binary") if run.classify else "regression"
-    X, X_held, y, y_held = train_test_split(p.X, p.y, test_size=0.2, random_state=p.seed)
 
-    models = []
-    for rate in LIGHTGBM_RATES:
-        params = {"objective": objective, "num_leaves": LIGHTGBM_LEAVES, "learning_rate": rate}
-        params |= {"num_class": of_class, "seed": p.seed, "num_threads": 1, "verbosity": -1}
-        data, held = lgb.Dataset(X, y), lgb.Dataset(X_held, y_held)
-        stop = [lgb.early_stopping(20, verbose=False)]
-        models.append(lgb.train(params, data, max(most, 1), valid_sets=[held], callbacks=stop))
-    model = min(models, key=lambda one: next(iter(one.best_score["valid_0"].values())))
-    trees = model.dump_model(num_iteration=model.best_iteration)["tree_info"]
-    predicted = model.predict(p.X_test, num_iteration=model.best_iteration)
-    if objective == "binary":
-        predicted = np.column_stack([1.0 - predicted, predicted])
-    nodes = sum(2 * tree["num_leaves"] - 1 for tree in trees)
-    return {"n_nodes": nodes, "n_members": len(trees), **run.scores(predicted)}
+def votes_of(model: Any, X: np.ndarray) -> np.ndarray:
+    """Class shares, which fitted weights may have led out of [0, 1], or numbers."""
+    votes = model.predict(X)
+    return votes.clip(0.0, 1.0) if votes.shape[1] > 1 else votes[:, 0]
+
+
+def slim_trees(run: Run) -> Row:
+    """The whole ensemble in slim-trees' file."""
+    from slim_trees import dump_sklearn_compressed, load_compressed
+
+    with tempfile.TemporaryDirectory() as folder:
+        dump_sklearn_compressed(run.problem.ensemble, path := Path(folder, "model.pkl.lzma"))
+        size = {"n_nodes": run.whole_nodes, "n_members": N_TREES, "file_bytes": path.stat().st_size}
+        return {**size, **run.scores(run.predict(load_compressed(path), run.problem.X_test))}
 
 
 def budget(**options: Any) -> Callable[[Run], Row]:
@@ -307,7 +325,8 @@ BASELINES: dict[str, Callable[[Run], Row]] = {
     "random20": partial(random_members, k=20),
     "tuned": partial(tuned, out_of_fold=False),
     "tuned out-of-fold": partial(tuned, out_of_fold=True),
-    "lightgbm": lightgbm,
+    "slim-trees": slim_trees,
+    **{name: partial(rival, make=make, grid=grid) for name, (make, grid) in rivals.RIVALS.items()},
 }
 """Methods that do not run sparsebag: their rows outlive its changes."""
 OURS: dict[str, Callable[[Run], Row]] = {
@@ -360,7 +379,8 @@ def rows_of(run: Run, methods: list[str], source: str) -> Iterator[Row]:
     rehearse = remembering(pipeline.rehearse)  # times but the default's, which is first, are less
     for method in methods:
         try:
-            with patch.object(pipeline, "rehearse", rehearse):
+            with patch.object(pipeline, "rehearse", rehearse), warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # solvers of rivals that stop early
                 found = METHODS[method](run)
         except Exception as error:  # one failure must not end a run of hours
             found = {"status": FAILED, "reason": f"{type(error).__name__}: {error}"[:300]}
@@ -380,7 +400,7 @@ def kept_rows(path: Path) -> dict[tuple[str, ...], dict[str, str]]:
         key: row
         for file in results_files(path)
         for key, row in ResultsStore(file, COLUMNS, KEY).rows.items()
-        if row["status"] == OK
+        if row["status"] != FAILED
     }
 
 

@@ -10,8 +10,6 @@ import numpy as np
 
 REFERENCE, FLOORED = "whole", "whole floored"
 TOLERANCE = 0.01
-BEFORE = "quality_before.csv"
-"""The same script run with sparsebag of commit b6d7648, which kept whole trees."""
 SET = ["dataset", "ensemble", "task"]
 BUDGETS = {
     "k20": ("20 trees", 0.92),
@@ -21,6 +19,18 @@ BUDGETS = {
     "n2.5": ("2.5 % of the nodes", 0.75),
     "n1.25": ("1.25 % of the nodes", 0.55),
 }
+RIVALS = {
+    "reduced error": "whole trees, reduced error",
+    "complementariness": "whole trees, complementariness",
+    "cost-complexity": "cost-complexity pruning",
+    "depth pruning": "depth pruning (ForestPrune)",
+    "level-wise L1": "level-wise L1 (LOP)",
+    "small forest": "a new forest, tuned",
+    "hierarchical shrinkage": "the same, shrunk (imodels)",
+    "lightgbm tuned": "LightGBM, tuned",
+    "ydf": "YDF, boosting",
+}
+SIZES = ("n_nodes", "file_bytes", "seconds")
 BESIDE = {
     "default": "default, no budget",
     "whole floored": "whole with the floor",
@@ -30,7 +40,6 @@ BESIDE = {
     "tuned": "20 tuned trees, OOB temperature",
     "tuned out-of-fold": "20 tuned trees, CV temperature",
     "at tuned nodes": "compressed to the nodes of these",
-    "lightgbm": "LightGBM, at most 5 % of the nodes",
     "n5 uncalibrated": "5 % of the nodes, no calibration",
     "n5 unrehearsed": "5 % of the nodes, no rehearsal",
     "k20 members": "20 trees as they are, weighted",
@@ -43,8 +52,6 @@ def run(paths: Sequence[Path], key: Sequence[str], machine: dict[str, str]) -> N
         print("There are no results yet.")
         return
     table = read(paths, key, machine["source"])
-    beside = paths[0].with_name(BEFORE)
-    before = read([beside], key, "") if beside.exists() and beside not in paths else None
     seeds = table.groupby(SET)["seed"].nunique()
     print(", ".join(f"{name} {value}" for name, value in machine.items()))
     print(f"{len(seeds)} data sets × ensembles, {seeds.min()} to {seeds.max()} seeds each")
@@ -61,27 +68,25 @@ def run(paths: Sequence[Path], key: Sequence[str], machine: dict[str, str]) -> N
     print("\nLog-loss or MSE over the whole ensemble's as it is, means over seeds:")
     print("share of ensembles with a ratio of at most 1.01 (median, largest);")
     print("floored: over the whole ensemble's with the floor 0.001 mixed in")
-    heading = ("all", "floored", "classification", "regression", "forests", "bags", "before")
+    heading = ("all", "floored", "classification", "regression", "forests", "bags")
     print(f"{'':<37}{'goal':>6}" + "".join(f"{name:>20}" for name in heading))
     for method, (label, goal) in BUDGETS.items():
-        _line(label, table, method, REFERENCE, 1.01, goal, before)
+        _line(label, table, method, REFERENCE, 1.01, goal)
     for method, label in BESIDE.items():
-        _line(label, table, method, REFERENCE, 1.01, before=before)
+        _line(label, table, method, REFERENCE, 1.01)
 
     print("\nLog-loss or MSE against each other: share below 1 (median, largest)")
     _line("at the nodes of tuned, OOB", table, "at tuned nodes", "tuned", 1.0, 0.75)
     _line("at the nodes of tuned, CV", table, "at tuned nodes", "tuned out-of-fold", 1.0)
-    _line("20 trees / 20 tuned, CV", table, "k20", "tuned out-of-fold", 1.0, before=before)
-    _line("5 % / LightGBM", table, "n5", "lightgbm", 1.0)
+    _line("20 trees / 20 tuned, CV", table, "k20", "tuned out-of-fold", 1.0)
     _line("calibrated / not, 5 %", table, "n5", "n5 uncalibrated", 1.0)
     _line("rehearsed / not, 5 %", table, "n5", "n5 unrehearsed", 1.0)
     print("share of at most 1.02:")
     classes = table[table["task"] == "classification"]
     _line("5 % / whole + temperature", classes, "n5", "whole temperature", 1.02, 0.60)
 
-    _default(table, "default")
-    if before is not None:
-        _default(before, "default before")
+    _rivals(table)
+    _default(table)
     _estimates(table)
     _worst(table, "n5")
 
@@ -113,7 +118,6 @@ def _line(
     reference: str,
     limit: float,
     goal: float | None = None,
-    before: Any = None,
 ) -> None:
     found = ratios(table, method, reference)
     if found is None:
@@ -121,10 +125,9 @@ def _line(
     task, kind = (found.index.get_level_values(name) for name in ("task", "ensemble"))
     parts = [found, found[task == "classification"], found[task == "regression"]]
     parts += [found[kind == "forest"], found[kind == "bag"]]
-    old = None if before is None else ratios(before, method, reference)
     if reference == REFERENCE:
         parts.insert(1, ratios(table, method, FLOORED))
-    cells = [_cell(part, limit) for part in (*parts, old)]
+    cells = [_cell(part, limit) for part in parts]
     print(f"{label:<37}{'' if goal is None else f'{goal:.0%}':>6}" + "".join(cells))
 
 
@@ -135,14 +138,39 @@ def _cell(ratio: Any, limit: float) -> str:
     return f"{text:>20}"
 
 
-def _default(table: Any, label: str) -> None:
+def _rivals(table: Any) -> None:
+    key = [*SET, "seed"]
+    ours = table[table["method"].isin(["n10", "n5", "n2.5", "n1.25"])].sort_values("file_bytes")
+    found = {method: table[table["method"] == method] for method in RIVALS}
+    print("\nAt most 5 % of the nodes: log-loss or MSE over that of rivals, as above")
+    for method, label in RIVALS.items():
+        _line(label, table, "n5", method, 1.0, 0.70)
+    print("their nodes, files (joblib's), processor time over the fit's (medians); by our largest")
+    print("budget whose file is no larger: runs that have one, share below 1 (median, largest)")
+    for method, rows in [*found.items(), ("slim-trees", table[table["method"] == "slim-trees"])]:
+        if not len(rows):
+            continue
+        pairs = rows.merge(ours, on=key, suffixes=("", "_ours"))
+        pairs = pairs[pairs["file_bytes_ours"] <= pairs["file_bytes"]].groupby(key).last()
+        nodes, file, time = (
+            (rows[one] / rows[of]).median()
+            for one, of in zip(SIZES, ("whole_nodes", "whole_bytes", "fit_seconds"), strict=True)
+        )
+        cell = _cell(pairs["score_ours"] / pairs["score"], 1.0)
+        label = RIVALS.get(method, method)
+        print(f"{label:<37}{nodes:6.1%}{file:9.2%}{time:7.1f}{len(pairs):6} of {len(rows)}{cell}")
+    files = (ours[ours["method"] == "n5"]["file_bytes"] / ours["whole_bytes"]).median()
+    print(f"5 % of the nodes in sparsebag's file: {files:.2%}")
+
+
+def _default(table: Any) -> None:
     rows = table[(table["method"] == "default") & (table["status"] == "ok")]
     if not len(rows):
         return
     kept, reach = rows["n_nodes"] / rows["whole_nodes"], 1.96 * rows["ratio_error"]
     file, cost = rows["file_bytes"] / rows["whole_bytes"], rows["seconds"] / rows["fit_seconds"]
     above, (low, high) = rows["ratio"] > 1.0 + TOLERANCE + reach, kept.quantile([0.25, 0.75])
-    print(f"\n{label}: {len(rows)} runs, tolerance {TOLERANCE}")
+    print(f"\ndefault: {len(rows)} runs, tolerance {TOLERANCE}")
     print(f"  nodes kept: median {kept.median():.1%}, quartiles {low:.1%} to {high:.1%}")
     print(f"  Brier score or MSE over the whole's: mean {rows['ratio'].mean():.3f}")
     print(f"    above the tolerance beyond the test rows' error: {above.mean():.1%} of runs")

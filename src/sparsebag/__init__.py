@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from sparsebag.report.wrapped import report_on
     from sparsebag.solvers.auto import select_solver
     from sparsebag.solvers.base import Solution, Status
+    from sparsebag.solvers.slsqp import SLSQP
     from sparsebag.sources.readers import stream_rows
     from sparsebag.sources.stream import RowStream
 
@@ -69,6 +70,7 @@ __all__ = [
     "Solution",
     "Status",
     "select_solver",
+    "SLSQP",
     "CompressionReport",
     "CompiledEnsemble",
     "load",
@@ -101,6 +103,7 @@ _HOMES = {
     "Solution": "solvers.base",
     "Status": "solvers.base",
     "select_solver": "solvers.auto",
+    "SLSQP": "solvers.slsqp",
     "CompressionReport": "report.compression_report",
     "CompiledEnsemble": "deploy.compiled",
     "load": "deploy.artifact",

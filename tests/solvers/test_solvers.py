@@ -57,7 +57,7 @@ def test_every_solver_solves_every_well_posed_problem(name, problem):
     assert solution.solver == name
     assert 0 <= solution.stationarity_gap <= (2e-2 if name == "slsqp" else 1e-5) * f.scale
     assert solution.objective <= f.value(f.uniform_weights())
-    reference = SLSQP(ftol=1e-12, max_iter=1000).solve(f)
+    reference = SLSQP(tol=1e-12, max_iter=1000).solve(f)
     assert solution.objective <= reference.objective + (2e-4 if name == "slsqp" else 1e-6)
 
 

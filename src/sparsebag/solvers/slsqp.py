@@ -26,22 +26,42 @@ class SLSQP:
 
     Parameters
     ----------
-    ftol : float, default 1e-6
+    tol : float, default 1e-6
         SciPy's stopping test on the objective.
     max_iter : int, default 100
         Iteration limit (SciPy's own default, and the paper's).
     verbose : int, default 0
         Progress on standard error.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import sparsebag as sb
+    >>> votes, y = np.array([[0.9, 2.0], [2.1, 1.0]]), np.array([1.0, 2.0])
+    >>> solver = sb.SLSQP(tol=1e-9, max_iter=500)
+    >>> sb.fit_weights(votes, None, y, loss="squared_error", solver=solver).weights.round(2)
+    array([0.92, 0.08])
     """
 
-    ftol: float = 1e-6
+    tol: float = 1e-6
     max_iter: int = 100
     verbose: int = 0
     name: str = "slsqp"
     requires: frozenset[str] = frozenset({"gradient"})
 
     def solve(self, objective: Objective, start: Array | None = None) -> Solution:
-        """Minimise the objective from ``start`` (default: the simplex's centre)."""
+        """Minimise the objective.
+
+        Parameters
+        ----------
+        objective : Objective
+        start : array of shape (n_members,), optional
+            Weights on the simplex; default: its centre.
+
+        Returns
+        -------
+        Solution
+        """
         log = SolveLog(self.name, self.verbose)
         given = objective.uniform_weights() if start is None else objective.asarray(start)
         begin = on_host(check_start(given, objective.n_members))
@@ -68,7 +88,7 @@ class SLSQP:
                 method="SLSQP",
                 bounds=[(0.0, 1.0)] * n,
                 constraints={"type": "eq", "fun": lambda w: w.sum() - 1.0, "jac": lambda w: ones},
-                options={"ftol": self.ftol, "maxiter": self.max_iter},
+                options={"ftol": self.tol, "maxiter": self.max_iter},
             )
             found, log.n_iterations = result.x, int(result.nit)
             if not result.success:
