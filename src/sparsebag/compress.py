@@ -138,15 +138,33 @@ def compress(
     >>> small.predict_proba(X).shape
     (569, 2)
     """
-    own = locals()  # under the names that the estimators give them
-    options = {n: own[n] for n in SparseBaggingClassifier().get_params() if n in own}
     given = with_bags(ensemble, estimators_samples, estimators_features)
 
     def compressed(part: Part, around: Wrapping) -> Any:
         check_ensemble(part.model)
         pool = read_ensemble(part.model)
         kind = SparseBaggingRegressor if pool.classes is None else SparseBaggingClassifier
-        small = kind(FrozenEstimator(part.model), **options)
+        small = kind(
+            FrozenEstimator(part.model),
+            lam=lam,
+            max_estimators=max_estimators,
+            max_nodes=max_nodes,
+            max_bytes=max_bytes,
+            tolerance=tolerance,
+            confidence=confidence,
+            loss=loss,
+            solver=solver,
+            floor=floor,
+            prior_mass=prior_mass,
+            calibration=calibration,
+            refine=refine,
+            rehearsal=rehearsal,
+            local=local,
+            preset=preset,
+            evidence=evidence,
+            n_jobs=n_jobs,
+            verbose=verbose,
+        )
         small._pool = replace(pool, wrapping=around if around.layers else None)
         small.fit(part.X, part.y, sample_weight=sample_weight)
         if evidence == "oob" and pool.can_be_refitted:  # clones fit and compress anew

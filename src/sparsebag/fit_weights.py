@@ -18,7 +18,7 @@ from sparsebag.objective.penalties import ConcaveQuadratic
 from sparsebag.settings import Settings, check_params, resolve_settings
 from sparsebag.solvers.auto import resolve_solver
 from sparsebag.solvers.base import Solution, Solver, judged_solve, one_blas_thread
-from sparsebag.solvers.simplex import check_given_start
+from sparsebag.solvers.simplex import given_start
 from sparsebag.sources.base import Source
 from sparsebag.sources.dask import is_dask, rows_of_matrices
 from sparsebag.sources.stream import (
@@ -57,16 +57,18 @@ def solve_weights(
     """
     if rows.n_members < 2:
         raise ValueError("there is one member only; there is nothing to choose from.")
+    start = None if start is None else given_start(start, rows.n_members)
     loss, penalty = resolve_loss(settings.loss, rows.task), ConcaveQuadratic(settings.lam or 0.0)
     if isinstance(rows, OOBEvidence):
         warn_uncovered(rows)
-    how = {"floor": settings.floor, "prior_mass": settings.prior_mass}
+    floor, prior_mass = settings.floor, settings.prior_mass
     saved = None
     if checkpoint is not None:
-        saved = Checkpoint(checkpoint, repr((rows.n_members, rows.task, loss.name, penalty, how)))
+        about = repr((rows.n_members, rows.task, loss.name, penalty, floor, prior_mass))
+        saved = Checkpoint(checkpoint, about)
         start = saved.weights if saved.weights is not None else start
     with one_blas_thread():
-        objective = Objective(rows, loss, penalty, **how)
+        objective = Objective(rows, loss, penalty, floor=floor, prior_mass=prior_mass)
         if saved is not None:
             objective.on_pass = saved.save
         solution = judged_solve(
@@ -173,7 +175,6 @@ def fit_weights(
             "or use sparsebag.compress, which chooses the size by itself."
         )
     check_given(predictions)
-    check_given_start(start, predictions)
     settings = resolve_settings(
         lam=lam, loss=loss, solver=solver, floor=floor, prior_mass=prior_mass, preset=preset
     )

@@ -120,12 +120,11 @@ class Settings:
         return resolve_threads(self.n_jobs)
 
     @property
-    def class_votes(self) -> bool | Literal["on_demand"]:
-        """How every class's votes are needed: at each of a solver's steps, a few times, or not."""
-        if self.lam is not None and getattr(self.loss, "channel", "") == "every_class":
-            return True
-        needed = self.lam is None or self.calibration is not None or self.local is not None
-        return "on_demand" if needed else False
+    def class_votes(self) -> bool:
+        """Whether every class's votes are needed."""
+        solver_reads = getattr(self.loss, "channel", "") == "every_class"
+        others_read = self.calibration is not None or self.local is not None
+        return self.lam is None or solver_reads or others_read
 
 
 def resolve_settings(

@@ -11,10 +11,8 @@ from array_api_compat import array_namespace, device, is_array_api_obj, is_numpy
 from sparsebag.evidence.arrays import (
     CPU_CHECKED_ENTRIES,
     detached,
-    is_on_cuda,
     on_host,
     row_blocks,
-    working_dtype,
 )
 from sparsebag.evidence.evidence import PROBABILITY_TOLERANCE, OOBEvidence, zero_in_bag
 from sparsebag.evidence.members import Task, UnknownLabelError, check_labels, class_positions
@@ -196,8 +194,6 @@ def _check_predictions(predictions: Array, task: Task, *, is_part: bool) -> Arra
     if out.dtype in (xp.float32, xp.float64):
         return out
     half = xp.isdtype(out.dtype, "real floating") and out.dtype.itemsize == 2
-    if half and is_on_cuda(out):
-        return out  # the kernels there read it as it is, and multiply in float32
     try:
         return xp.astype(out, xp.float32 if half else xp.float64)
     except (TypeError, ValueError) as error:
@@ -390,7 +386,7 @@ def _true_class(
         unseen = None if mask is None else mask[rows, ...]
         block = zero_in_bag(predictions[rows, ...], unseen)
         _check_block(block, first_row + (rows.start or 0), probabilities=True)
-        excess = zero_in_bag(xp.sum(block, axis=2, dtype=working_dtype(block)) - 1.0, unseen)
+        excess = zero_in_bag(xp.sum(block, axis=2) - 1.0, unseen)
         off = max(off, float(xp.max(xp.abs(excess))))
         index = xp.broadcast_to(target[rows][:, None, None], (block.shape[0], n_members, 1))
         votes[rows, ...] = xp.take_along_axis(block, index, axis=2)[:, :, 0]

@@ -27,7 +27,7 @@ from typing import Any
 import numpy as np
 from array_api_compat import array_namespace, device, is_numpy_array
 
-from sparsebag.evidence.arrays import detached, row_blocks, working_dtype
+from sparsebag.evidence.arrays import detached, row_blocks
 from sparsebag.evidence.evidence import OOBEvidence
 from sparsebag.objective import _passes
 from sparsebag.objective.losses import (
@@ -112,7 +112,7 @@ class BlockLoss:
         self.evidence, self.loss, self.floor = evidence, loss, floor
         self.xp, self.device = array_namespace(evidence.votes), device(evidence.votes)
         self.channels = evidence.channels(loss.channel)
-        self.dtype = working_dtype(evidence.votes)
+        self.dtype = evidence.votes.dtype
         clip = getattr(loss, "clip", None)
         self._smallest_vote = None if clip is None else self.asarray(clip)
         self.row_weight, self.mass = self._weigh()

@@ -15,13 +15,12 @@ from typing import Any
 import numpy as np
 
 from sparsebag.evidence.arrays import detached, on_host
-from sparsebag.evidence.callers_warning import warn_caller
 from sparsebag.evidence.evidence import (
     NOT_COVERED,
     NOT_TO_BE_SUMMED,
     WEIGHTLESS,
     OOBEvidence,
-    UncoveredRowsWarning,
+    warn_of_uncovered,
     warn_of_uneven,
 )
 from sparsebag.evidence.from_predictions import ALL_ZERO, has_votes
@@ -312,11 +311,7 @@ class Objective:
         survey = self.survey
         missing = survey.n_rows - survey.n_covered
         if missing:
-            warn_caller(
-                f"{missing} of {survey.n_rows} rows are out of bag for no member and are left out; "
-                "more members, or a smaller max_samples, would cover them.",
-                UncoveredRowsWarning,
-            )
+            warn_of_uncovered(missing, survey.n_rows)
         warn_of_uneven(survey.total, survey.squared_weight, survey.n_covered)
 
     def _face(self, members: Array) -> Objective:
@@ -328,8 +323,9 @@ class Objective:
         return face
 
     def _in_memory(self, rows: OOBEvidence) -> Objective:
-        how = {"floor": self.floor, "prior_mass": self.prior_mass}
-        return Objective(rows, self.loss, self.penalty, **how)
+        return Objective(
+            rows, self.loss, self.penalty, floor=self.floor, prior_mass=self.prior_mass
+        )
 
     def _copy(self) -> Objective:
         other = object.__new__(Objective)

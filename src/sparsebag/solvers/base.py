@@ -33,7 +33,6 @@ class Status(Enum):
 
     CONVERGED = "the stationarity gap is below the tolerance"
     OWN_TEST = "the solver's own stopping test was met; the stationarity gap may be larger"
-    CHOSEN = "members were chosen along a budget path; there is no stationarity gap"
     STALLED = "no step lowers the objective further in this precision"
     MAX_ITERATIONS = "the iteration limit, or the limit of passes, was reached"
     INTERRUPTED = "interrupted; these are the best weights so far"
@@ -41,7 +40,7 @@ class Status(Enum):
     @property
     def success(self) -> bool:
         """Whether the solver got where it wanted."""
-        return self in (Status.CONVERGED, Status.OWN_TEST, Status.CHOSEN)
+        return self in (Status.CONVERGED, Status.OWN_TEST)
 
 
 @dataclass(frozen=True)
@@ -67,8 +66,7 @@ class Solution:
         Objective at the weights.
     stationarity_gap : float
         ``max_v ∇f(w)·(w - v)`` over the simplex: zero exactly at a stationary point, an upper
-        bound on the excess objective where f is convex. NaN where members were chosen by a budget
-        path, which has no such f.
+        bound on the excess objective where f is convex.
     status : Status
         How the solve ended.
     n_iterations, n_evaluations : int
