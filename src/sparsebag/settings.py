@@ -20,7 +20,7 @@ from sparsebag.calibration.own import is_calibrator
 from sparsebag.deploy.compiled import resolve_threads
 from sparsebag.judge.choose import Budget, check_tolerance
 from sparsebag.objective.losses import Loss, resolve_loss
-from sparsebag.progress import Listener, to_stderr
+from sparsebag.progress import Listener, listener_of
 from sparsebag.solvers.auto import check_solver
 from sparsebag.solvers.base import Solver
 
@@ -198,7 +198,6 @@ def settings_of(estimator: Any, task: str, *, is_frozen: bool) -> Settings:
             "those it has not seen; wrap it in sklearn.frozen.FrozenEstimator or use "
             "sparsebag.compress."
         )
-    verbose = estimator.verbose
     settings = resolve_settings(
         lam=estimator.lam,
         loss=resolve_loss(estimator.loss, task),
@@ -240,5 +239,5 @@ def settings_of(estimator: Any, task: str, *, is_frozen: bool) -> Settings:
         confidence=estimator.confidence,
         source=estimator.evidence,
         n_jobs=estimator.n_jobs,
-        listener=verbose if callable(verbose) else to_stderr if verbose else None,
+        listener=listener_of(estimator.verbose),
     )

@@ -149,16 +149,6 @@ def test_interrupt_anywhere_keeps_usable_weights(name, prior_mass, monkeypatch):
         assert solution.objective <= centre + 1e-12
 
 
-@pytest.mark.parametrize("name", sorted(SOLVERS))
-def test_progress_goes_to_standard_error(name, capsys):
-    f = objective()
-    SOLVERS[name](verbose=2).solve(f)
-    out, err = capsys.readouterr()
-    assert out == ""
-    assert f"[{name}]" in err
-    assert "gap" in err
-
-
 class FirstOrderOnly:
     """A user's loss without a second derivative."""
 

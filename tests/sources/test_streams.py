@@ -13,7 +13,6 @@ from processes import peak_memory
 from sparsebag.evidence.evidence import concatenate
 from sparsebag.evidence.from_predictions import from_predictions
 from sparsebag.objective.objective import Objective
-from sparsebag.sources import stream as stream_module
 from sparsebag.sources.dask import DaskRows
 from sparsebag.sources.readers import NpyFile, ZarrChunks
 from sparsebag.sources.sampling import Reservoir, draw_by_weight
@@ -252,10 +251,14 @@ def test_memory_stays_within_the_limit(tmp_path):
     assert peak < limit
 
 
-def test_progress_within_a_pass(rows, monkeypatch, capsys):
-    monkeypatch.setattr(stream_module, "SECONDS_BETWEEN_LINES", 0.0)
+def test_progress_after_every_pass(rows, capsys):
+    told = []
+    found = sb.fit_weights(streamed(rows, block_rows=2000), verbose=told.append)
+    assert capsys.readouterr() == ("", "")
+    assert [f"objective {found.objective:.8g}" in event.step for event in told][-1]
     sb.fit_weights(streamed(rows, block_rows=2000), verbose=1)
-    assert "[stream] block 3 of 3" in capsys.readouterr().err
+    out, err = capsys.readouterr()
+    assert (out, len(err.splitlines())) == ("", len(told))
 
 
 class Killed(BaseException):

@@ -9,6 +9,7 @@ of a block's rows and f_b their mean loss::
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import copy
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -296,13 +297,13 @@ class Objective:
 
     def with_prior_mass(self, prior_mass: float) -> Objective:
         """The same objective with another prior mass; shares the evidence."""
-        other = self._copy()
+        other = copy(self)
         other.prior_mass, other.on_pass = prior_mass, None
         return other
 
     def with_penalty(self, penalty: Penalty) -> Objective:
         """The same objective with another penalty; shares the evidence."""
-        other = self._copy()
+        other = copy(self)
         other.penalty = penalty
         return other
 
@@ -315,7 +316,7 @@ class Objective:
         warn_of_uneven(survey.total, survey.squared_weight, survey.n_covered)
 
     def _face(self, members: Array) -> Objective:
-        face = self._copy()
+        face = copy(self)
         face._rows = self._rows.derived(OOBEvidence.take_members, members)
         face.n_members = len(members)
         face.penalty = restrict_penalty(self.penalty, members)
@@ -326,11 +327,6 @@ class Objective:
         return Objective(
             rows, self.loss, self.penalty, floor=self.floor, prior_mass=self.prior_mass
         )
-
-    def _copy(self) -> Objective:
-        other = object.__new__(Objective)
-        other.__dict__.update(self.__dict__)
-        return other
 
     def _checked(self, survey: Survey | None) -> Survey:
         """What was found of rows elsewhere, or one sentence on why there is nothing to fit."""

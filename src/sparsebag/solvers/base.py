@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -148,28 +147,22 @@ class Solver(Protocol):
 
 
 class SolveLog:
-    """Counts evaluations, keeps the trace, prints progress, hears Ctrl-C: for every solver.
+    """Counts evaluations, keeps the trace, hears Ctrl-C: for every solver.
 
     Parameters
     ----------
     name : str
-        The solver's name, for the progress line.
-    verbose : int
-        0: silent; 1: a progress line at most every half second; 2: every iteration.
+        The solver's name.
     """
 
-    PRINT_EVERY_SECONDS = 0.5
-
-    def __init__(self, name: str, verbose: int = 0) -> None:
+    def __init__(self, name: str) -> None:
         self.name = name
-        self.verbose = verbose
         self.started = time.perf_counter()
         self.n_evaluations = 0
         self.nbytes_read = 0
         self.n_iterations = 0
         self.trace: list[TracePoint] = []
         self.interrupted = False
-        self._last_print = self.started
 
     @property
     def seconds(self) -> float:
@@ -193,19 +186,12 @@ class SolveLog:
         """Record one iteration."""
         self.n_iterations += 1
         n_active = int(array_namespace(point.weights).count_nonzero(point.weights))
-        now = self.seconds
-        self.trace.append(TracePoint(now, self.n_evaluations, point.value, point.gap, n_active))
-        due = self.started + now - self._last_print >= self.PRINT_EVERY_SECONDS
-        if self.verbose >= 2 or (self.verbose == 1 and due):
-            self._last_print = self.started + now
-            self._print(
-                f"iteration {self.n_iterations:4d}  {now:7.1f} s  objective {point.value:.8g}  "
-                f"gap {point.gap:.2e}  members {n_active}"
-            )
+        at = self.seconds, self.n_evaluations, point.value, point.gap, n_active
+        self.trace.append(TracePoint(*at))
 
     def solution(self, point: Point, status: Status) -> Solution:
         """Bundle the result; the status is ``INTERRUPTED`` where Ctrl-C was caught."""
-        solution = Solution(
+        return Solution(
             weights=point.weights,
             objective=point.value,
             stationarity_gap=point.gap,
@@ -217,15 +203,6 @@ class SolveLog:
             solver=self.name,
             trace=tuple(self.trace),
         )
-        if self.verbose:
-            self._print(
-                f"{solution.n_active} members, objective {point.value:.8g}, gap "
-                f"{point.gap:.2e}: {solution.status.value}"
-            )
-        return solution
-
-    def _print(self, line: str) -> None:
-        print(f"[{self.name}] {line}", file=sys.stderr, flush=True)
 
 
 @dataclass(frozen=True)

@@ -30,19 +30,16 @@ class SLSQP:
         SciPy's stopping test on the objective.
     max_iter : int, default 100
         Iteration limit (SciPy's own default, and the paper's).
-    verbose : int, default 0
-        Progress on standard error.
     """
 
     ftol: float = 1e-6
     max_iter: int = 100
-    verbose: int = 0
     name: str = "slsqp"
     requires: frozenset[str] = frozenset({"gradient"})
 
     def solve(self, objective: Objective, start: Array | None = None) -> Solution:
         """Minimise the objective from ``start`` (default: the simplex's centre)."""
-        log = SolveLog(self.name, self.verbose)
+        log = SolveLog(self.name)
         given = objective.uniform_weights() if start is None else objective.asarray(start)
         begin = on_host(check_start(given, objective.n_members))
         found, best = begin, np.inf

@@ -9,6 +9,7 @@ from __future__ import annotations
 import sys
 import warnings
 from collections.abc import Callable, Sequence
+from copy import copy
 from dataclasses import replace
 from typing import Any, Literal
 
@@ -87,9 +88,9 @@ class DaskRows(Source):
 
     def derived(self, function: Callable[..., Any], *args: Any) -> DaskRows:
         """``function(block, *args)`` of every block, kept on the workers beside it."""
-        tasks = _tasks(function, self._blocks, args)
-        how = {"has_mask": self.has_mask}
-        return DaskRows(tasks, self.n_members, self.task, self.classes, **how)
+        other = copy(self)
+        other._blocks = _persisted(_tasks(function, self._blocks, args))
+        return other
 
     def sum(self, function: Callable[..., Any], *args: Any) -> Any:
         """The sum over all blocks, added up on the workers."""
