@@ -16,7 +16,7 @@ LASSO = SimpleNamespace(
     is_convex=True,
     value=lambda w: 3.0 * np.abs(w).sum(),
     gradient=lambda w: np.full_like(w, 3.0),
-    hessian_product=lambda w, direction: 0.0 * direction,
+    hessian=lambda w: np.zeros((len(w), len(w))),
 )
 
 

@@ -230,16 +230,9 @@ class Objective:
         """Gradient at the weights."""
         return self.value_and_gradient(weights)[1]
 
-    def hessian_product(self, weights: Array, direction: Array) -> Array:
-        """Hessian times a direction."""
-        mine = self.penalty.hessian_product(weights, direction)
-        return self._mean(BlockLoss.hessian_product, weights, direction)[0] + mine
-
     def hessian(self, weights: Array) -> Array:
         """Dense Hessian (N × N). Meant for restricted objectives: it costs M N² operations."""
-        eye = self.xp.eye(self.n_members, dtype=self.xp.float64, device=self.device)
-        columns = [self.penalty.hessian_product(weights, eye[:, j]) for j in range(self.n_members)]
-        return self._mean(BlockLoss.hessian, weights)[0] + self.xp.stack(columns, axis=1)
+        return self._mean(BlockLoss.hessian, weights)[0] + self.penalty.hessian(weights)
 
     def rows_won(self) -> Array:
         """For each member, the number of rows on which its own vote has the least loss."""

@@ -31,11 +31,9 @@ class Passes(Protocol):
 
     def forward(self, weights: Array) -> tuple[Array, Array]:
         """Weighted votes (K, B) and weighted mask (B,), in float64."""
-        ...
 
     def transposed(self, on_votes: Array, on_mask: Array) -> Array:
         """``Σ_k V_kᵀ on_votes_k + Iᵀ on_mask``, shape (N,), in float64."""
-        ...
 
 
 class ArrayPasses:

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from array_api_compat import array_namespace
+from array_api_compat import array_namespace, device
 
 Array = Any
 
@@ -17,19 +17,15 @@ class Penalty(Protocol):
     @property
     def is_convex(self) -> bool:
         """Whether it keeps a convex loss convex."""
-        ...
 
     def value(self, weights: Array) -> Array:
         """Penalty of the weights, a scalar."""
-        ...
 
     def gradient(self, weights: Array) -> Array:
         """Gradient, one entry a member."""
-        ...
 
-    def hessian_product(self, weights: Array, direction: Array) -> Array:
-        """Hessian times a direction."""
-        ...
+    def hessian(self, weights: Array) -> Array:
+        """Dense Hessian, shape (N, N)."""
 
 
 @dataclass(frozen=True)
@@ -56,25 +52,23 @@ class ConcaveQuadratic:
         """Gradient, one entry a member."""
         return -2.0 * self.lam * weights
 
-    def hessian_product(self, weights: Array, direction: Array) -> Array:
-        """Hessian times a direction."""
-        return -2.0 * self.lam * direction
+    def hessian(self, weights: Array) -> Array:
+        """Dense Hessian, shape (N, N)."""
+        return -2.0 * self.lam * _eye_of(weights)
 
 
 @dataclass(frozen=True)
 class Tilted:
     """A penalty with a linear term and a pull towards an anchor, for steps of other solvers.
 
-    ``penalty(w) + linear·w + pull/2 ‖w - anchor‖² + Σ_k sign_k/2 (bend_k·(w - anchor))²``. A
-    sample's loss, tilted by the difference of the whole's gradient and its own at the anchor, has
-    the whole's gradient there; the last sum can give it the whole's curvature along steps made.
+    ``penalty(w) + linear·w + pull/2 ‖w - anchor‖²``. A sample's loss, tilted by the difference of
+    the whole's gradient and its own at the anchor, has the whole's gradient there.
     """
 
     penalty: Penalty
     linear: Array
     anchor: Array
     pull: float = 0.0
-    bends: tuple[tuple[Array, float], ...] = ()
 
     @property
     def is_convex(self) -> bool:
@@ -86,31 +80,26 @@ class Tilted:
         xp = array_namespace(weights)
         moved = weights - self.anchor
         added = xp.sum(self.linear * weights) + 0.5 * self.pull * xp.sum(moved * moved)
-        for bend, sign in self.bends:
-            added = added + 0.5 * sign * xp.sum(bend * moved) ** 2
         return self.penalty.value(weights) + added
 
     def gradient(self, weights: Array) -> Array:
         """Gradient, one entry a member."""
-        moved = weights - self.anchor
-        return self.penalty.gradient(weights) + self.linear + self._bent(moved)
+        pulled = self.pull * (weights - self.anchor)
+        return self.penalty.gradient(weights) + self.linear + pulled
 
-    def hessian_product(self, weights: Array, direction: Array) -> Array:
-        """Hessian times a direction."""
-        return self.penalty.hessian_product(weights, direction) + self._bent(direction)
-
-    def _bent(self, direction: Array) -> Array:
-        xp = array_namespace(direction)
-        product = self.pull * direction
-        for bend, sign in self.bends:
-            product = product + sign * xp.sum(bend * direction) * bend
-        return product
+    def hessian(self, weights: Array) -> Array:
+        """Dense Hessian, shape (N, N)."""
+        return self.penalty.hessian(weights) + self.pull * _eye_of(weights)
 
     def restrict(self, members: Array) -> Tilted:
         """The same on a face of the simplex that holds all the anchor's weight."""
         inner = restrict_penalty(self.penalty, members)
-        bends = tuple((bend[members], sign) for bend, sign in self.bends)
-        return Tilted(inner, self.linear[members], self.anchor[members], self.pull, bends)
+        return Tilted(inner, self.linear[members], self.anchor[members], self.pull)
+
+
+def _eye_of(weights: Array) -> Array:
+    xp = array_namespace(weights)
+    return xp.eye(weights.shape[0], dtype=weights.dtype, device=device(weights))
 
 
 def restrict_penalty(penalty: Penalty, members: Array) -> Penalty:

@@ -134,16 +134,13 @@ class Solver(Protocol):
     @property
     def name(self) -> str:
         """Public name."""
-        ...
 
     @property
     def requires(self) -> frozenset[str]:
         """What the objective must provide."""
-        ...
 
     def solve(self, objective: Objective, start: Array | None = None) -> Solution:
         """Minimise the objective from ``start`` (default: the simplex's centre)."""
-        ...
 
 
 class SolveLog:
