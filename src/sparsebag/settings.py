@@ -20,6 +20,7 @@ from sparsebag.calibration.own import is_calibrator
 from sparsebag.deploy.compiled import resolve_threads
 from sparsebag.judge.choose import Budget, check_tolerance
 from sparsebag.objective.losses import Loss, resolve_loss
+from sparsebag.objective.objective import PRIOR_MASS
 from sparsebag.progress import Listener, listener_of
 from sparsebag.solvers.auto import check_solver
 from sparsebag.solvers.base import Solver
@@ -28,8 +29,6 @@ PAPER_LAM = 0.05
 """The paper's λ: a third of the loss on easy data, where it costs accuracy."""
 DEFAULT_FLOOR = 1e-3
 """ε: no vote is ever surer than 1 - 1e-3; makes log-loss finite on 0/1 leaves."""
-DEFAULT_PRIOR_MASS = 0.02
-"""τ: the solvers' speed hangs on it; smaller is ill-posed, larger blurs the weights."""
 DROP_THRESHOLD = 1e-5
 """Weights up to this are dropped, as by the paper's code: SLSQP leaves dust on dead members.
 Outside its preset they are kept where a solve that converged would not have without them."""
@@ -168,9 +167,7 @@ def resolve_settings(
         loss=loss,
         solver="slsqp" if paper and solver == "auto" else solver,
         floor=float((0.0 if paper else DEFAULT_FLOOR) if floor == "auto" else floor),
-        prior_mass=float(
-            (0.0 if paper else DEFAULT_PRIOR_MASS) if prior_mass == "auto" else prior_mass
-        ),
+        prior_mass=float((0.0 if paper else PRIOR_MASS) if prior_mass == "auto" else prior_mass),
         drop_threshold=DROP_THRESHOLD,
         evidence_dtype=np.float64 if paper else np.float32,
         drops_always=paper,

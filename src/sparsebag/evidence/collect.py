@@ -230,6 +230,7 @@ def encode_target(pool: MemberPool, y: Any) -> np.ndarray:
     ----------
     pool : MemberPool
     y : array-like of shape (M,)
+        Checked (`sparsebag.validation.check_targets`).
 
     Returns
     -------
@@ -238,20 +239,8 @@ def encode_target(pool: MemberPool, y: Any) -> np.ndarray:
     values = np.asarray(y)
     if values.ndim == 2 and values.shape[1] == 1:
         values = values[:, 0]
-    if values.ndim and not len(values):
-        raise ValueError(
-            "there are no rows: y is empty, and members are judged by rows; pass X and y of some."
-        )
-    if values.ndim != 1:
-        raise ValueError(
-            f"y has shape {values.shape}; pass one target a row (multi-output problems are not "
-            "supported)."
-        )
     if pool.classes is None:
-        floats = values.astype(np.float64)
-        if not np.all(np.isfinite(floats)):
-            raise ValueError("y holds NaN or infinity; leave those rows out.")
-        return floats
+        return values.astype(np.float64)
     try:
         return class_positions(values, np.asarray(pool.classes))
     except UnknownLabelError as unknown:

@@ -21,6 +21,7 @@ from sparsebag.evidence.arrays import on_host
 from sparsebag.evidence.evidence import OOBEvidence
 from sparsebag.local.gate import LinearGate, bounded, softmax, standardised
 from sparsebag.objective.full_vote_risk import vote_blocks
+from sparsebag.objective.objective import PRIOR_MASS
 from sparsebag.solvers.base import one_blas_thread
 
 FEWEST_ROWS = 200
@@ -30,9 +31,6 @@ MOST_ROWS = 4000
 ERRORS = 3.0
 """Standard errors a gain must be above zero by, for "auto": three shapes are tried, and the
 largest gain is taken. At 2 plain forests get gates that lose on test rows."""
-PRIOR_MASS = 0.02
-"""τ: weight of the row's global vote, which keeps a vote defined where a gate trusts only members
-that have seen the row."""
 
 
 @dataclass(frozen=True)

@@ -33,6 +33,8 @@ from sparsebag.sources.stream import StreamRows
 
 Array = Any
 
+PRIOR_MASS = 0.02
+"""τ: the solvers' speed hangs on it; smaller is ill-posed, larger blurs the weights."""
 GAP_PER_ROUNDING = 32
 """A gap this many times the value's rounding cannot be told from zero."""
 

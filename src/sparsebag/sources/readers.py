@@ -15,6 +15,7 @@ from sparsebag.evidence.evidence import OOBEvidence
 from sparsebag.evidence.from_predictions import check_sample_weight, from_predictions
 from sparsebag.evidence.members import Task, check_labels, take_rows
 from sparsebag.evidence.readable import check_given, check_readable
+from sparsebag.evidence.readers import optional_import
 from sparsebag.sources.dask import is_dask
 from sparsebag.sources.stream import RowStream
 
@@ -270,14 +271,9 @@ class ParquetRows(RowStream):
                 first += batch.num_rows
 
     def _open(self) -> Any:
+        parquet = optional_import("pyarrow.parquet", "parquet", "reading Parquet files")
         try:
-            import pyarrow.parquet
-        except ImportError as error:
-            raise ImportError(
-                "Parquet files need pyarrow; pip install 'sparsebag[parquet]'."
-            ) from error
-        try:
-            return pyarrow.parquet.ParquetFile(self._path)
+            return parquet.ParquetFile(self._path)
         except (ValueError, OSError) as error:
             raise ValueError(f"{self._path} is missing, cut short or no Parquet file.") from error
 
