@@ -161,18 +161,14 @@ def wrapper_of(model: Any) -> Any:
     return next((ways for kinds, *ways in WRAPPERS if isinstance(model, kinds)), None)
 
 
-def rewrapped(
-    model: Any, change: Callable[[Part, Wrapping], Any], X: Any = None, y: Any = None
-) -> Any:
+def rewrapped(model: Any, change: Callable[[Part, Wrapping], Any]) -> Any:
     """A copy of a model in which every innermost part is replaced.
 
     Parameters
     ----------
     model : fitted model
     change : function
-        Of an innermost part and what is around it.
-    X, y : array-like, optional
-        Rows, which are handed down to the parts.
+        Of an innermost part and what is around it; parts come in the order of `innermost`.
 
     Returns
     -------
@@ -185,7 +181,7 @@ def rewrapped(
     >>> frozen.estimator.alpha
     2.0
     """
-    return _walked(Part(model, X, y), Wrapping(X, y), change, None)
+    return _walked(Part(model), Wrapping(None, None), change, None)
 
 
 def innermost(model: Any, X: Any = None, y: Any = None) -> list[tuple[Part, Wrapping]]:

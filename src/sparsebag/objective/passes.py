@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from functools import lru_cache
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from array_api_compat import array_namespace, device, is_numpy_array
@@ -24,16 +24,6 @@ SUMMED_ROWS = 16
 """Rows that `ArrayPasses` adds up in single precision; it divides `ROW_GROUP`. Libraries add them
 one after another, where the compiled products keep several sums: as many as there would cost the
 weights' sixth digit."""
-
-
-class Passes(Protocol):
-    """Products of one block of B rows, N members and K channels."""
-
-    def forward(self, weights: Array) -> tuple[Array, Array]:
-        """Weighted votes (K, B) and weighted mask (B,), in float64."""
-
-    def transposed(self, on_votes: Array, on_mask: Array) -> Array:
-        """``Σ_k V_kᵀ on_votes_k + Iᵀ on_mask``, shape (N,), in float64."""
 
 
 class ArrayPasses:
@@ -129,6 +119,10 @@ class NativePasses:
             _passes.transposed(self._votes[rows], self._mask[rows], left[rows], right[rows], sums)
             total += sums
         return total
+
+
+Passes = ArrayPasses | NativePasses
+"""Products of one block of B rows, N members and K channels."""
 
 
 def make_passes(votes: tuple[Array, ...], mask: Array | None, xp: Any, dtype: Any) -> Passes:
