@@ -61,14 +61,16 @@ class ConcaveQuadratic:
 class Tilted:
     """A penalty with a linear term and a pull towards an anchor, for steps of other solvers.
 
-    ``penalty(w) + linear·w + pull/2 ‖w - anchor‖²``. A sample's loss, tilted by the difference of
-    the whole's gradient and its own at the anchor, has the whole's gradient there.
+    ``penalty(w) + linear·w + pull/2 ‖w - anchor‖² + Σ_k sign_k/2 (bend_k·(w - anchor))²``. A
+    sample's loss, tilted by the difference of the whole's gradient and its own at the anchor, has
+    the whole's gradient there; the last sum can give it the whole's curvature along steps made.
     """
 
     penalty: Penalty
     linear: Array
     anchor: Array
     pull: float = 0.0
+    bends: tuple[tuple[Array, float], ...] = ()
 
     @property
     def is_convex(self) -> bool:
@@ -80,21 +82,30 @@ class Tilted:
         xp = array_namespace(weights)
         moved = weights - self.anchor
         added = xp.sum(self.linear * weights) + 0.5 * self.pull * xp.sum(moved * moved)
+        for bend, sign in self.bends:
+            added = added + 0.5 * sign * xp.sum(bend * moved) ** 2
         return self.penalty.value(weights) + added
 
     def gradient(self, weights: Array) -> Array:
         """Gradient, one entry a member."""
-        pulled = self.pull * (weights - self.anchor)
-        return self.penalty.gradient(weights) + self.linear + pulled
+        moved = weights - self.anchor
+        slope = self.penalty.gradient(weights) + self.linear + self.pull * moved
+        for bend, sign in self.bends:
+            slope = slope + sign * array_namespace(weights).sum(bend * moved) * bend
+        return slope
 
     def hessian(self, weights: Array) -> Array:
         """Dense Hessian, shape (N, N)."""
-        return self.penalty.hessian(weights) + self.pull * _eye_of(weights)
+        hessian = self.penalty.hessian(weights) + self.pull * _eye_of(weights)
+        for bend, sign in self.bends:
+            hessian = hessian + sign * bend[:, None] * bend[None, :]
+        return hessian
 
     def restrict(self, members: Array) -> Tilted:
         """The same on a face of the simplex that holds all the anchor's weight."""
         inner = restrict_penalty(self.penalty, members)
-        return Tilted(inner, self.linear[members], self.anchor[members], self.pull)
+        bends = tuple((bend[members], sign) for bend, sign in self.bends)
+        return Tilted(inner, self.linear[members], self.anchor[members], self.pull, bends)
 
 
 def _eye_of(weights: Array) -> Array:

@@ -12,7 +12,8 @@ Zhang 2013; with the sample minimised to the end, Shamir, Srebro and Zhang 2014)
 1. stochastic steps over minibatches of the sample, each with the minibatch's gradient at w, less
    the one at a, plus ∇f(a). Steps are multiplicative (exponentiated gradient), their length
    follows from the gradients seen (Streeter and McMahan 2010), the iterates are averaged.
-2. members whose average weight is negligible are screened out, and F is minimised exactly on the
+2. what passes have shown of the curvature f_S lacks is added to F (`Surrogate`).
+3. members whose average weight is negligible are screened out, and F is minimised exactly on the
    rest, which makes the zeros exact; its gradient can bring a member back.
 
 The next pass finds objective, gradient and stationarity gap there; its point is the next anchor.
@@ -141,6 +142,7 @@ class _Rounds:
                     break
                 moved = Point.at(sample if by_sample else self.objective, inner.weights, self.log)
                 self.n_passes += not by_sample
+                self.surrogate.learn_curvature(moved, self.face, self.face_rows)
                 self.log.iteration(moved)
                 rounding = self.objective.rounding
                 lower = moved.value < best.value - rounding
@@ -258,7 +260,15 @@ class Surrogate:
     """What a sample, and the passes made so far, say of the objective between two passes.
 
     Tilted, the sample has the whole's gradient at the anchor; pulled, it is trusted less far from
-    it.
+    it; bent, it has the curvature that passes have shown and it lacks. Between two points whose
+    gradient over all rows is known, the whole's gradient changed by y, and the model's by z. Along
+    the step s between them the model is given the whole's curvature by what BFGS adds to a
+    Hessian::
+
+        y yᵀ / (s·y) - z zᵀ / (s·z)
+
+    which leaves it positive where it was. The directions in which a sample misleads a solve are
+    few, and one is mended a pass.
 
     Parameters
     ----------
@@ -275,6 +285,8 @@ class Surrogate:
     def __init__(self, objective: Objective, log: SolveLog, goal: float, max_iter: int) -> None:
         self.objective, self.log, self.goal, self.max_iter = objective, log, goal, max_iter
         self._pull = 0.0
+        self._bends: tuple[tuple[Array, float], ...] = ()
+        self._tilted_from: tuple[Objective, Point, Array] | None = None
 
     def is_whole(self, sample: Objective) -> bool:
         """Whether the sample is all rows."""
@@ -284,12 +296,17 @@ class Surrogate:
         """The sample with a penalty of its own and the whole's gradient at the anchor."""
         _, at_anchor = sample.value_and_gradient(anchor.weights)
         self.count(sample, 1, sample.nbytes_per_pass)
+        if self._tilted_from is not None and self._tilted_from[0] is not sample:
+            self._bends = ()  # they are of other rows, or other columns
+        self._tilted_from = sample, anchor, at_anchor
         linear = anchor.gradient - at_anchor
         return sample.with_penalty(Tilted(own, linear, anchor.weights, self._pull))
 
     def minimise(self, tilted: Objective, begin: Array, wanted: float) -> Solution:
-        """The tilted sample's minimum, to a gap."""
-        inner = self.solve(tilted, begin, wanted)
+        """The tilted sample's minimum, to a gap: bent where that leads somewhere."""
+        inner = self._minimise_bent(tilted, begin, wanted)
+        if inner is None:
+            inner = self.solve(tilted, begin, wanted)
         self.count(tilted, inner.n_evaluations, inner.nbytes_read)
         return inner
 
@@ -305,6 +322,30 @@ class Surrogate:
         if self.is_whole(sample):
             self.log.n_evaluations += n_evaluations
 
+    def learn_curvature(self, moved: Point, face: Array, face_rows: Any) -> None:
+        """What a pass says of the curvature the sample lacked along the step it proposed.
+
+        Parameters
+        ----------
+        moved : Point
+            Where the pass was made.
+        face : array of indices
+            Members whose columns ``face_rows`` has.
+        face_rows : Objective or None
+            The sample of a face, if there is one; other samples are of all members.
+        """
+        if self._tilted_from is None:
+            return
+        sample, anchor, at_anchor = self._tilted_from
+        if self.is_whole(sample):
+            return
+        members = face if sample is face_rows else slice(None)
+        weights, gradient = moved.weights[members], moved.gradient[members]
+        _, here = sample.value_and_gradient(weights)
+        self.count(sample, 1, sample.nbytes_per_pass)
+        change = gradient - anchor.gradient
+        self._bends = secant_update(self._bends, weights - anchor.weights, change, here - at_anchor)
+
     def trust_more(self) -> None:
         """After a round that lowered the objective."""
         self._pull /= PULL_GROWTH
@@ -315,12 +356,59 @@ class Surrogate:
         step, bend = moved.weights - best.weights, moved.gradient - best.gradient
         curvature = abs(float(xp.sum(step * bend))) / max(float(xp.sum(step * step)), 1e-300)
         self._pull = max(PULL_GROWTH * self._pull, curvature)
+        self._bends = ()
+
+    def _minimise_bent(self, tilted: Objective, begin: Array, wanted: float) -> Solution | None:
+        """With the curvature passes have shown; None where there is none, or it leads nowhere."""
+        if not self._bends:
+            return None
+        assert isinstance(tilted.penalty, Tilted)
+        bent = tilted.with_penalty(replace(tilted.penalty, bends=self._bends))
+        # One that is bent the wrong way has no end.
+        inner = polisher(bent, wanted / bent.scale, 200).solve(bent, begin)
+        self.log.nbytes_read += inner.nbytes_read
+        if inner.status in (Status.CONVERGED, Status.INTERRUPTED):
+            self.log.n_iterations += inner.n_iterations
+            return replace(inner, nbytes_read=0)
+        self._bends = ()
+        return None
 
 
 def polisher(objective: Objective, tol: float, max_iter: int) -> Solver:
     """The exact solver for an objective in memory; `select_solver` has the reasons."""
     kind = ActiveSet if suits_active_set(objective) else ProjectedGradient
     return kind(tol=tol, max_iter=max_iter, newton_end=False)
+
+
+def secant_update(
+    bends: tuple[tuple[Array, float], ...], step: Array, has: Array, had: Array
+) -> tuple[tuple[Array, float], ...]:
+    """Corrections of rank one, as `Tilted` takes them, after one more step.
+
+    Parameters
+    ----------
+    bends : tuple of (array of shape (N,), float)
+        Vectors and signs so far.
+    step, has, had : array of shape (N,)
+        The step, the gradient's change over all rows, and over the sample alone.
+
+    Returns
+    -------
+    tuple of (array of shape (N,), float)
+
+    Examples
+    --------
+    >>> step = np.array([1.0, -1.0])
+    >>> bends = secant_update((), step, has=4.0 * step, had=step)
+    >>> round(float(sum(sign * (bend[0] - bend[1]) ** 2 for bend, sign in bends)), 6)
+    6.0
+    """
+    for bend, sign in bends:
+        had = had + sign * (bend * step).sum() * bend
+    true, own = float((has * step).sum()), float((had * step).sum())
+    if min(true, own) <= 1e-12 * float((step * step).sum()):  # no curvature: it says nothing
+        return bends
+    return (*bends, (has / true**0.5, 1.0), (had / own**0.5, -1.0))
 
 
 def stochastic_steps(objective: Objective, anchor: Point, log: SolveLog) -> Array:
