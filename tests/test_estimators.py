@@ -23,7 +23,6 @@ from sklearn.ensemble import (
     RandomForestRegressor,
     VotingClassifier,
 )
-from sklearn.exceptions import ConvergenceWarning
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LinearRegression, LogisticRegression, RidgeClassifier
 from sklearn.naive_bayes import GaussianNB
@@ -41,7 +40,6 @@ from sparsebag.evidence.from_ensemble import read_ensemble
 from sparsebag.objective.losses import Brier
 from sparsebag.settings import DEFAULT_FLOOR
 from sparsebag.solvers.active_set import ActiveSet
-from sparsebag.solvers.projected_gradient import ProjectedGradient
 from toy import CANCER, DIABETES, DIGITS, IRIS
 
 N = 30
@@ -151,28 +149,6 @@ def test_string_labels():
     assert small.predict_proba(CANCER[0][:3]).shape == (3, 2)
 
 
-@pytest.mark.parametrize("kind", [sp.csr_matrix, sp.csc_array, sp.coo_array])
-def test_sparse_rows_give_the_dense_weights(kind):
-    X, y = make_classification(200, 20, random_state=0)
-    X[np.abs(X) < 0.5] = 0
-    clf = SparseBaggingClassifier(small_forest(), tolerance=0.5, refine=None)
-    dense, sparse = clone(clf).fit(X, y), clone(clf).fit(kind(X), y)
-    assert_array_equal(sparse.weights_, dense.weights_)
-    assert_array_equal(sparse.predict_proba(kind(X)), dense.predict_proba(X))
-
-
-def test_lists_and_pandas_give_the_arrays_weights(classifier):
-    X, y = IRIS
-    frame = pd.DataFrame(X, columns=list("abcd"), index=np.arange(len(X))[::-1])
-    labels = pd.Series(y, index=frame.index)
-    named = fitted(frame, labels)
-    assert_array_equal(named.weights_, classifier.weights_)
-    assert_array_equal(named.feature_names_in_, list("abcd"))
-    listed = fitted(X.tolist(), y.tolist())
-    assert_array_equal(listed.weights_, classifier.weights_)
-    assert_array_equal(listed.predict(X.tolist()), classifier.predict(X))
-
-
 def test_missing_values_where_the_trees_take_them():
     X, y = IRIS
     gaps = X.copy()
@@ -279,16 +255,6 @@ def test_sample_weight_reaches_both_the_ensemble_and_the_loss():
     assert_array_equal(small.predict_proba(X), both.predict_proba(X))
     forest_only = clone(frozen).fit(X, y)
     assert not np.array_equal(small.predict_proba(X), forest_only.predict_proba(X))
-
-
-def test_a_solver_that_stops_early_warns_with_its_gap_and_stays_on_the_simplex():
-    small = SparseBaggingClassifier(small_forest(), lam=0.0, solver=ProjectedGradient(max_iter=1))
-    with pytest.warns(ConvergenceWarning, match=r"iteration limit, .*stationarity gap \d\.\d+e"):
-        small.fit(*CANCER)
-    assert not small.solution_.status.success
-    assert small.weights_.min() >= 0
-    assert small.weights_.sum() == pytest.approx(1)
-    assert small.score(*CANCER) > 0.9
 
 
 MANY = 40

@@ -17,6 +17,8 @@ from sklearn.ensemble import RandomForestClassifier
 import sparsebag
 
 HOME = Path(sparsebag.__file__).parent
+MODULES, DEPTH = 30, 10
+"""What one engineer can follow."""
 
 
 def module_of(frame: FrameType) -> str | None:
@@ -73,10 +75,12 @@ def main() -> None:
     finally:
         sys.setprofile(None)
         threading.setprofile(None)
-    print(f"{len(trace.modules)} modules, {len(trace.deepest)} calls deep")
-    print("in order:", ", ".join(trace.modules))
-    print("deepest:", " > ".join(trace.deepest))
-    print("the pipeline calls:", ", ".join(trace.folders))
+    print(f"{len(trace.modules)} modules (at most {MODULES}): {', '.join(trace.modules)}")
+    print(f"{len(trace.deepest)} calls deep (at most {DEPTH}): {' > '.join(trace.deepest)}")
+    once = len(set(trace.folders)) == len(trace.folders)
+    print(f"the pipeline enters each folder once: {once} ({', '.join(trace.folders)})")
+    if len(trace.modules) > MODULES or len(trace.deepest) > DEPTH or not once:
+        raise SystemExit(1)
 
 
 if __name__ == "__main__":

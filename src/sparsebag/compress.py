@@ -11,7 +11,7 @@ from sklearn.frozen import FrozenEstimator
 from sparsebag.estimators import SparseBaggingClassifier, SparseBaggingRegressor
 from sparsebag.evidence.from_ensemble import read_ensemble
 from sparsebag.evidence.members import with_bags
-from sparsebag.evidence.wrappers import Part, Wrapping, rewrapped
+from sparsebag.evidence.wrappers import innermost, rewrapped
 from sparsebag.objective.losses import Loss
 from sparsebag.progress import Listener
 from sparsebag.solvers.base import Solver
@@ -139,19 +139,37 @@ def compress(
     >>> small.predict_proba(X).shape
     (569, 2)
     """
-    own = locals()  # under the names that the estimators give them
-    options = {n: own[n] for n in SparseBaggingClassifier().get_params() if n in own}
     given = with_bags(ensemble, estimators_samples, estimators_features)
-
-    def compressed(part: Part, around: Wrapping) -> Any:
+    made = []
+    for part, around in innermost(given, X, y):
         check_ensemble(part.model)
         pool = read_ensemble(part.model)
         kind = SparseBaggingRegressor if pool.classes is None else SparseBaggingClassifier
-        small = kind(FrozenEstimator(part.model), **options)
+        small = kind(
+            FrozenEstimator(part.model),
+            lam=lam,
+            max_estimators=max_estimators,
+            max_nodes=max_nodes,
+            max_bytes=max_bytes,
+            tolerance=tolerance,
+            confidence=confidence,
+            loss=loss,
+            solver=solver,
+            floor=floor,
+            prior_mass=prior_mass,
+            calibration=calibration,
+            refine=refine,
+            rehearsal=rehearsal,
+            local=local,
+            preset=preset,
+            evidence=evidence,
+            n_jobs=n_jobs,
+            verbose=verbose,
+        )
         small._pool = replace(pool, wrapping=around if around.layers else None)
         small.fit(part.X, part.y, sample_weight=sample_weight)
         if evidence == "oob" and pool.can_be_refitted:  # clones fit and compress anew
             small.estimator = pool.source
-        return small
-
-    return rewrapped(given, compressed, X, y)
+        made.append(small)
+    left = iter(made)
+    return rewrapped(given, lambda part, around: next(left))

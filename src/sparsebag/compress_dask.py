@@ -77,7 +77,7 @@ def compress_on_cluster(
             on_host(y),
             source=settings.source,
             sample_weight=weight,
-            class_votes=bool(settings.class_votes),
+            class_votes=settings.class_votes,
             dtype=storage_of(settings.evidence_dtype, pool, target),
         )
         solution = solve_weights(rows, settings)

@@ -15,10 +15,11 @@ from sparsebag.evidence.readable import check_given
 from sparsebag.objective.losses import Loss, resolve_loss
 from sparsebag.objective.objective import Objective
 from sparsebag.objective.penalties import ConcaveQuadratic
+from sparsebag.progress import Listener, Progress, listener_of
 from sparsebag.settings import Settings, check_params, resolve_settings
 from sparsebag.solvers.auto import resolve_solver
 from sparsebag.solvers.base import Solution, Solver, judged_solve, one_blas_thread
-from sparsebag.solvers.simplex import check_given_start
+from sparsebag.solvers.simplex import given_start
 from sparsebag.sources.base import Source
 from sparsebag.sources.dask import is_dask, rows_of_matrices
 from sparsebag.sources.stream import (
@@ -38,7 +39,7 @@ def solve_weights(
     *,
     start: Array | None = None,
     checkpoint: str | os.PathLike[str] | None = None,
-    verbose: int = 0,
+    listener: Listener | None = None,
 ) -> Solution:
     """Minimise the objective the settings describe and drop what they call negligible.
 
@@ -49,7 +50,8 @@ def solve_weights(
     start : array of shape (N,), optional
     checkpoint : path, optional
         Of streams: where the best weights so far are kept.
-    verbose : int, default 0
+    listener : function, optional
+        Told the objective after every pass over all members' votes.
 
     Returns
     -------
@@ -57,20 +59,28 @@ def solve_weights(
     """
     if rows.n_members < 2:
         raise ValueError("there is one member only; there is nothing to choose from.")
+    start = None if start is None else given_start(start, rows.n_members)
     loss, penalty = resolve_loss(settings.loss, rows.task), ConcaveQuadratic(settings.lam or 0.0)
     if isinstance(rows, OOBEvidence):
         warn_uncovered(rows)
-    how = {"floor": settings.floor, "prior_mass": settings.prior_mass}
+    floor, prior_mass = settings.floor, settings.prior_mass
     saved = None
     if checkpoint is not None:
-        saved = Checkpoint(checkpoint, repr((rows.n_members, rows.task, loss.name, penalty, how)))
+        about = repr((rows.n_members, rows.task, loss.name, penalty, floor, prior_mass))
+        saved = Checkpoint(checkpoint, about)
         start = saved.weights if saved.weights is not None else start
-    with one_blas_thread():
-        objective = Objective(rows, loss, penalty, **how)
+    progress = Progress(listener)
+
+    def told(weights: Array, value: float) -> None:
+        progress.say(f"objective {value:.8g}")
         if saved is not None:
-            objective.on_pass = saved.save
+            saved.save(weights, value)
+
+    with one_blas_thread():
+        objective = Objective(rows, loss, penalty, floor=floor, prior_mass=prior_mass)
+        objective.on_pass = told
         solution = judged_solve(
-            resolve_solver(settings.solver, objective, verbose),
+            resolve_solver(settings.solver, objective),
             objective,
             start,
             drop_threshold=settings.drop_threshold,
@@ -97,7 +107,7 @@ def fit_weights(
     start: Array | None = None,
     memory_limit: int | None = None,
     checkpoint: str | os.PathLike[str] | None = None,
-    verbose: int = 0,
+    verbose: int | Listener = 0,
 ) -> Solution:
     """Fit simplex weights to a user's own matrices, from any library or language.
 
@@ -138,8 +148,9 @@ def fit_weights(
     checkpoint : path, optional
         Streams only: a file with the best weights so far, from which the same call goes on after
         a kill.
-    verbose : int, default 0
-        Progress on standard error.
+    verbose : int or callable, default 0
+        The objective after every pass, on standard error; a callable is told it (``event.step``,
+        ``seconds``).
 
     Returns
     -------
@@ -173,10 +184,10 @@ def fit_weights(
             "or use sparsebag.compress, which chooses the size by itself."
         )
     check_given(predictions)
-    check_given_start(start, predictions)
     settings = resolve_settings(
         lam=lam, loss=loss, solver=solver, floor=floor, prior_mass=prior_mass, preset=preset
     )
+    listener = listener_of(verbose)
     if isinstance(predictions, RowStream):
         if not (oob_mask is None and y is None and sample_weight is None and labels is None):
             raise ValueError(
@@ -185,8 +196,8 @@ def fit_weights(
             )
         if loss == "log_loss" and predictions.task == "regression":
             settings = replace(settings, loss="auto")
-        rows = StreamRows(predictions, _check_memory(memory_limit), verbose)
-        return solve_weights(rows, settings, start=start, checkpoint=checkpoint, verbose=verbose)
+        rows = StreamRows(predictions, _check_memory(memory_limit))
+        return solve_weights(rows, settings, start=start, checkpoint=checkpoint, listener=listener)
     if memory_limit is not None or checkpoint is not None:
         raise ValueError(
             "memory_limit and checkpoint are for streams, whose rows are read block by block; pass "
@@ -212,7 +223,8 @@ def fit_weights(
         labels=labels,
         every_class=chosen.channel == "every_class",
     )
-    return solve_weights(evidence, replace(settings, loss=chosen), start=start, verbose=verbose)
+    settings = replace(settings, loss=chosen)
+    return solve_weights(evidence, settings, start=start, listener=listener)
 
 
 def _check_memory(memory_limit: Any) -> int:

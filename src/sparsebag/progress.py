@@ -38,6 +38,11 @@ def to_stderr(event: Event) -> None:
     print(f"[sparsebag] {event.seconds:5.1f} s  {event.step}{part}", file=sys.stderr, flush=True)
 
 
+def listener_of(verbose: int | Listener) -> Listener | None:
+    """Who is told, where ``verbose=`` asks for it."""
+    return verbose if callable(verbose) else to_stderr if verbose else None
+
+
 @dataclass(frozen=True)
 class Progress:
     """Steps of a call, told to a listener as they begin.

@@ -20,7 +20,8 @@ from sparsebag.calibration.own import is_calibrator
 from sparsebag.deploy.compiled import resolve_threads
 from sparsebag.judge.choose import Budget, check_tolerance
 from sparsebag.objective.losses import Loss, resolve_loss
-from sparsebag.progress import Listener, to_stderr
+from sparsebag.objective.objective import PRIOR_MASS
+from sparsebag.progress import Listener, listener_of
 from sparsebag.solvers.auto import check_solver
 from sparsebag.solvers.base import Solver
 
@@ -28,8 +29,6 @@ PAPER_LAM = 0.05
 """The paper's λ: a third of the loss on easy data, where it costs accuracy."""
 DEFAULT_FLOOR = 1e-3
 """ε: no vote is ever surer than 1 - 1e-3; makes log-loss finite on 0/1 leaves."""
-DEFAULT_PRIOR_MASS = 0.02
-"""τ: the solvers' speed hangs on it; smaller is ill-posed, larger blurs the weights."""
 DROP_THRESHOLD = 1e-5
 """Weights up to this are dropped, as by the paper's code: SLSQP leaves dust on dead members.
 Outside its preset they are kept where a solve that converged would not have without them."""
@@ -120,12 +119,11 @@ class Settings:
         return resolve_threads(self.n_jobs)
 
     @property
-    def class_votes(self) -> bool | Literal["on_demand"]:
-        """How every class's votes are needed: at each of a solver's steps, a few times, or not."""
-        if self.lam is not None and getattr(self.loss, "channel", "") == "every_class":
-            return True
-        needed = self.lam is None or self.calibration is not None or self.local is not None
-        return "on_demand" if needed else False
+    def class_votes(self) -> bool:
+        """Whether every class's votes are needed."""
+        solver_reads = getattr(self.loss, "channel", "") == "every_class"
+        others_read = self.calibration is not None or self.local is not None
+        return self.lam is None or solver_reads or others_read
 
 
 def resolve_settings(
@@ -169,9 +167,7 @@ def resolve_settings(
         loss=loss,
         solver="slsqp" if paper and solver == "auto" else solver,
         floor=float((0.0 if paper else DEFAULT_FLOOR) if floor == "auto" else floor),
-        prior_mass=float(
-            (0.0 if paper else DEFAULT_PRIOR_MASS) if prior_mass == "auto" else prior_mass
-        ),
+        prior_mass=float((0.0 if paper else PRIOR_MASS) if prior_mass == "auto" else prior_mass),
         drop_threshold=DROP_THRESHOLD,
         evidence_dtype=np.float64 if paper else np.float32,
         drops_always=paper,
@@ -199,7 +195,6 @@ def settings_of(estimator: Any, task: str, *, is_frozen: bool) -> Settings:
             "those it has not seen; wrap it in sklearn.frozen.FrozenEstimator or use "
             "sparsebag.compress."
         )
-    verbose = estimator.verbose
     settings = resolve_settings(
         lam=estimator.lam,
         loss=resolve_loss(estimator.loss, task),
@@ -241,5 +236,5 @@ def settings_of(estimator: Any, task: str, *, is_frozen: bool) -> Settings:
         confidence=estimator.confidence,
         source=estimator.evidence,
         n_jobs=estimator.n_jobs,
-        listener=verbose if callable(verbose) else to_stderr if verbose else None,
+        listener=listener_of(estimator.verbose),
     )

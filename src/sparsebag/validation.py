@@ -109,12 +109,16 @@ def check_targets(y: Any, task: Task) -> None:
     shape = values.shape
     if np.iscomplexobj(values):
         raise ValueError("Complex data not supported: y must hold real numbers or labels.")
-    if len(shape) == 2 and shape[1] > 1:
+    if len(shape) != 1 and shape[1:] != (1,):
         raise ValueError(
             f"y has shape {shape}; multi-output problems are not supported, fit one estimator an "
             "output."
         )
-    if shape and shape[0] == 1:
+    if shape[0] == 0:
+        raise ValueError(
+            "there are no rows: y is empty, and members are judged by rows; pass X and y of some."
+        )
+    if shape[0] == 1:
         raise ValueError("there is one sample only; members are judged by rows they have not seen.")
     check_present(values)
     if task == "classification":

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import sklearn
 from benchmarks.datasets import PAPER, Dataset
-from benchmarks.methods import METHODS, Model, Skipped, xgboost
+from benchmarks.methods import METHODS, Model, xgboost
 from benchmarks.paper_experiments import FLOOR, PaperProblem
 from benchmarks.problem import BASES, N_MEMBERS, make_problem
 from benchmarks.results_store import ResultsStore
@@ -18,7 +18,7 @@ from sklearn.datasets import load_diabetes, load_iris
 from sklearn.metrics import accuracy_score, log_loss, mean_squared_error, r2_score
 
 import sparsebag as sb
-from benchmarks import methods, paper, paper_experiments
+from benchmarks import paper, paper_experiments
 
 IRIS = Dataset("tiny_iris", "classification", lambda: load_iris(return_X_y=True))
 DIABETES = Dataset("tiny_diabetes", "regression", lambda: load_diabetes(return_X_y=True))
@@ -129,10 +129,6 @@ def test_gradient_and_curvature_are_those_of_the_value(task):
 SIZED = METHODS["random_k"].size_from
 
 
-def stopping(problem, k):
-    raise KeyboardInterrupt
-
-
 def failing(problem, k):
     raise ZeroDivisionError("of no use")
 
@@ -178,29 +174,6 @@ def test_every_method_gives_a_row(path):
     assert set(regression) == set(METHODS) - {"uniform_temperature", "xgboost"}
 
 
-def test_rows_by_this_source_are_not_run_again_and_others_are(path, replace_run):
-    before = run(path)
-    replace_run("uniform", stopping)
-    assert run(path) == before
-    store = ResultsStore(path, paper.COLUMNS, paper.KEY)
-    store.add({**before["uniform"], "source": "older"})
-    with pytest.raises(KeyboardInterrupt):
-        run(path)
-
-
-def test_ctrl_c_keeps_the_finished_rows_and_the_next_run_goes_on(path, replace_run):
-    random_k = METHODS["random_k"].run
-    replace_run("random_k", stopping)
-    with pytest.raises(KeyboardInterrupt):
-        run(path)
-    kept = table(path)
-    assert set(kept) == {"uniform", "lasso_pruned", "scsb_paper"}
-    replace_run("random_k", random_k)
-    after = run(path)
-    assert {name: after[name] for name in kept} == kept
-    assert "random_k" in after
-
-
 def test_an_error_is_a_row_and_the_others_go_on(path, replace_run):
     replace_run("scsb_paper", failing)
     rows = run(path)
@@ -230,16 +203,3 @@ def test_without_the_data_nothing_is_written(module, said, path, monkeypatch, ca
     assert told.count("\n") == 1
     assert path.read_text() == "kept"
     assert list(path.parent.iterdir()) == [path]
-
-
-def test_the_command_says_so_when_it_is_stopped(path, monkeypatch, capsys):
-    monkeypatch.setattr(paper, "PAPER", {"iris": IRIS})
-    monkeypatch.setattr(paper, "run", lambda *_: stopping(None, None))
-    assert paper.main(["--out", str(path)]) == paper.STOPPED
-    assert "stopped; 0 rows" in capsys.readouterr().err
-
-
-def test_xgboost_is_skipped_where_it_is_not_installed(monkeypatch):
-    monkeypatch.setattr(methods, "xgboost", None)
-    with pytest.raises(Skipped, match="pip install xgboost-cpu"):
-        METHODS["xgboost"].run(make_problem(IRIS, "none", 42), None)

@@ -4,9 +4,8 @@ import copy
 import re
 from pathlib import Path
 
-import numpy as np
 import pytest
-from benchmarks.paper_page import CLAIMS, HERE, Measured, interval, main, most, page
+from benchmarks.paper_page import CLAIMS, HERE, Measured, main, page
 
 DOCS = HERE.parent / "docs"
 FILES = ("paper.md", "paper_rows.csv", "paper_solver.csv", "paper_splits.csv")
@@ -80,10 +79,3 @@ def test_without_tables_or_results_nothing_is_overwritten(tmp_path, capsys, opti
     assert said.startswith("Nothing was written: ")
     assert said.count("\n") == 1
     assert [path.read_text() for path in Path(tmp_path).iterdir()] == ["kept"]
-
-
-def test_most_rows_and_intervals_of_student():
-    assert [most(n, 4).verdict for n in (4, 3, 2)] == ["holds", "holds", "fails"]
-    assert (most(5, 8).verdict, most(5, 8).figure) == ("holds in part", "5 of 8 rows")
-    mean, half = interval(np.array([1.0, 2.0, 3.0]))
-    assert (mean, half) == (2.0, pytest.approx(4.3027 / np.sqrt(3), rel=1e-4))

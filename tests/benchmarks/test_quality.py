@@ -1,23 +1,16 @@
 """The benchmarks of quality, exports and latency: bookkeeping, baselines, engines in turn."""
 
-import argparse
 import csv
 
 import numpy as np
 import pandas as pd
 import pytest
-from benchmarks.datasets import Dataset
 from benchmarks.environment import environment, source_hash
 from benchmarks.latency import (
-    FEWEST_TURNS,
-    MOST_CALLS,
     SAME_TREES,
     Missing,
     Trees,
-    blocks_of,
     made,
-    quiet,
-    timed,
 )
 from benchmarks.results_store import ResultsStore, key_of, rounded
 from sklearn.datasets import load_breast_cancer
@@ -74,18 +67,6 @@ def test_ratios_are_of_means_over_seeds_that_both_have():
     found = quality_summary.ratios(table, "n5", "whole floored")
     assert found.tolist() == [pytest.approx(5.0 / 4.0)]
     assert quality_summary.ratios(table, "n5", "tuned") is None
-
-
-@pytest.mark.parametrize(
-    ("read", "text", "message"),
-    [(quality.shard, t, "no shard; the first of two is 1/2") for t in ("2", "0/2", "3/2", "a/b")]
-    + [(quality.methods, "default,k7", "'k7' is not one of whole")],
-)
-def test_options_that_make_no_sense(read, text, message):
-    with pytest.raises(argparse.ArgumentTypeError, match=message):
-        read(text)
-    assert quality.shard("1/2") == (1, 2)
-    assert quality.methods("default,k10") == ["default", "k10"]
 
 
 KEY = ("method", "seed")
@@ -208,13 +189,6 @@ def test_right_exports_wrong_ones_and_refusals_are_told_apart(bag):
         line.add(raising(ValueError("a fault of ours")), small, X, {})
 
 
-def test_data_that_cannot_be_had_is_no_success(monkeypatch, capsys, tmp_path):
-    absent = Dataset("absent", "classification", raising(OSError("no network")))
-    monkeypatch.setattr(exports, "PAPER", {"absent": absent})
-    assert exports.run(str(tmp_path), None) == 1
-    assert "1 data sets were left out" in capsys.readouterr().out
-
-
 def test_every_engine_predicts_the_same_or_says_why_it_is_missing(bag):
     rows = X[:50].astype(np.float32)
     engines = {name: SAME_TREES[name] for name in SAME_TREES if name != "treelite compiled C"}
@@ -226,14 +200,3 @@ def test_every_engine_predicts_the_same_or_says_why_it_is_missing(bag):
         if not isinstance(engine, str):
             out = np.asarray(engine(rows)).reshape(50, 2)
             assert np.abs(out - bag.predict_proba(rows)).max() < 1e-6, name
-
-
-def test_calls_get_different_rows_and_engines_take_turns():
-    blocks = blocks_of(np.arange(300.0).reshape(100, 3), 10)
-    assert len({block.tobytes() for block in blocks}) == len(blocks) == MOST_CALLS
-    order = []
-    engines = {name: lambda X, name=name: order.append(name) for name in "ab"}
-    times = timed(engines, blocks[:4], budget=0.0)
-    assert [len(seconds) for seconds in times.values()] == [FEWEST_TURNS, FEWEST_TURNS]
-    assert order[4:] == ["a", "b"] * FEWEST_TURNS
-    assert quiet(np.array([3.0, 1.0, 2.0])) == 1.0

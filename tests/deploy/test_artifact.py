@@ -260,14 +260,6 @@ def test_every_truncation_raises_one_clear_error(name):
             loads(content[:end])
 
 
-def test_leaves_that_say_nothing_are_equal_votes():
-    model, _, X = made("three classes", floor=0.0)
-    (trees,) = model.groups
-    nothing = replace(trees, values=np.zeros_like(trees.values))
-    empty = loads(dumps(replace(model, groups=(nothing,))))
-    assert np.allclose(empty.predict_proba(X), 1 / 3)  # as the format says
-
-
 STRUCTURES = st.recursive(st.none(), lambda below: st.tuples(below, below), max_leaves=30)
 
 

@@ -220,7 +220,7 @@ def test_the_compiled_gated_vote_is_the_members_own(case, monkeypatch):
     np.testing.assert_allclose(one_of(model)(X[7]), expected[7], rtol=1e-10, atol=1e-12)
     assert model.n_models == len(vote.pool.members)  # regressors do not collapse under a gate
     assert "gate of rank 2" in repr(model)
-    monkeypatch.setattr(compiled_module, "BLOCK_WEIGHTS", 100)  # some rows at a time
+    monkeypatch.setattr(compiled_module, "BLOCK_ELEMENTS", 100)  # some rows at a time
     np.testing.assert_allclose(outputs(model, X), expected, rtol=1e-10, atol=1e-12)
 
 

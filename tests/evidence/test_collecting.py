@@ -11,7 +11,6 @@ from sklearn.compose import make_column_transformer
 from sklearn.ensemble import BaggingClassifier, RandomForestClassifier
 from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.model_selection import GridSearchCV
-from sklearn.naive_bayes import GaussianNB
 from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -19,12 +18,8 @@ from sklearn.svm import SVC
 
 import sparsebag as sb
 from evidence.votes import classes, evidence_of, numbers
-from processes import peak_memory
-from sparsebag.evidence import callers_warning, collect
+from sparsebag.evidence import callers_warning
 from sparsebag.evidence.evidence import OOBEvidence
-from sparsebag.evidence.on_demand import OnDemandVotes
-from sparsebag.judge.out_of_bag import row_risks
-from sparsebag.objective.full_vote_risk import pair_moments, pair_row_weight
 from sparsebag.sources.sampling import Reservoir
 from toy import IRIS
 
@@ -133,52 +128,6 @@ def test_members_in_threads_see_the_callers_configuration():
         alone = evidence_of(models, frame, y, source="holdout", n_jobs=1)
         threads = evidence_of(models, frame, y, source="holdout", n_jobs=2)
     np.testing.assert_array_equal(alone.votes, threads.votes)
-
-
-def bag(n_members=7):
-    return BaggingClassifier(LogisticRegression(), n_members, max_features=0.7, random_state=0)
-
-
-@pytest.fixture
-def both(monkeypatch):
-    """The same evidence, stored and on demand."""
-    X, y = classes(4, n_rows=90)
-    model = bag().fit(X, y)
-    stored = evidence_of(model, X, y, class_votes=True, dtype=np.float64)
-    monkeypatch.setattr(collect, "MOST_CLASS_VOTES", 0)
-    demanded = evidence_of(model, X, y, class_votes="on_demand", dtype=np.float64, n_jobs=2)
-    assert isinstance(demanded.class_votes, OnDemandVotes)
-    return stored, demanded
-
-
-def same(stored, demanded):
-    assert len(stored.class_votes) == len(demanded.class_votes)
-    for plane, again in zip(stored.class_votes, demanded.class_votes, strict=True):
-        np.testing.assert_allclose(again.toarray(), plane.toarray(), rtol=1e-13)
-
-
-def test_rows_and_members_in_any_order_and_the_risk_of_pairs_and_rows(both):
-    rows, members = np.array([5, 3, 60, 4]), np.array([6, 0, 2])
-    same(*both)
-    cut = [e.take(rows).take_members(members).take(slice(1, None)) for e in both]
-    assert cut[1].class_votes.shape == (3, 3)
-    same(*cut)
-    stored, demanded = (pair_moments(e, pair_row_weight(e), floor=1e-3).matrix() for e in both)
-    np.testing.assert_allclose(demanded, stored, rtol=1e-10)
-    weights = [np.full(7, 1 / 7), np.arange(7) / 21]
-    stored, demanded = (row_risks(e, weights, 1e-3) for e in both)
-    np.testing.assert_allclose(demanded, stored, rtol=1e-10)
-
-
-def test_compress_never_holds_the_tensor(monkeypatch):
-    monkeypatch.setattr(collect, "MOST_CLASS_VOTES", 0)
-    n_classes, n_members = 12, 60
-    X, y = classes(n_classes, n_rows=20_000)
-    model = BaggingClassifier(GaussianNB(), n_members, max_features=0.5, random_state=0).fit(X, y)
-    tensor = len(y) * n_members * n_classes * 4
-    small, peak = peak_memory(lambda: sb.compress(model, X, y, max_estimators=5, tolerance=None))
-    assert small.n_active_ <= 5
-    assert peak < tensor, f"{peak / tensor:.2f} of the tensor"
 
 
 def test_the_line_is_the_callers():

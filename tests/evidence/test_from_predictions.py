@@ -420,14 +420,13 @@ def test_tensors_without_values(way, name):
         (np.ma.masked_array([1.0, 0, 0, 0], [0, 0, 0, 1]), "start is a masked array of NumPy"),
     ],
 )
-def test_a_start_is_refused_before_the_evidence_is_read(start, said):
+def test_a_start_is_refused_before_a_stream_is_read(start, said):
     def unread():
         yield VOTES, MASK, Y
         raise AssertionError("the stream was read")
 
-    bad = np.where(MASK, np.nan, VOTES)
     with pytest.raises(ValueError, match=said):
-        sb.fit_weights(bad, MASK, Y, loss="squared_error", start=start)
+        sb.fit_weights(VOTES, MASK, Y, loss="squared_error", start=start)
     with pytest.raises(ValueError, match=said):
         sb.fit_weights(sb.stream_rows(unread, task="regression"), start=start)
 

@@ -156,13 +156,9 @@ def test_a_gate_makes_votes_surer_or_less_sure():
 
 def test_what_cannot_be_fitted_is_said():
     evidence, X, weights, *_ = experts(3)
-    true_only = OOBEvidence(
-        evidence.votes, evidence.oob_mask, evidence.target, "classification", classes=np.arange(3)
-    )
     for votes, rows, own, message in (
         (evidence, X, np.eye(K)[0], "local=True cannot fit a gate, because one member has all"),
         (evidence, X[:3], weights, "one row for each of the 600 rows"),
-        (true_only, X, weights, "collect it with class_votes=True"),
     ):
         with pytest.raises(ValueError, match=message):
             fit_gate(votes, rows, own, local=True, floor=0.0)

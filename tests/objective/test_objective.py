@@ -99,9 +99,7 @@ def test_derivatives_are_those_of_finite_differences(
     numeric = [(f.value(w + STEP * e) - f.value(w - STEP * e)) / (2 * STEP) for e in np.eye(7)]
     np.testing.assert_allclose(gradient, numeric, rtol=1e-6, atol=1e-8)
     numeric = (f.gradient(w + STEP * v) - f.gradient(w - STEP * v)) / (2 * STEP)
-    np.testing.assert_allclose(f.hessian_product(w, v), numeric, rtol=1e-5, atol=1e-6)
-    columns = np.stack([f.hessian_product(w, e) for e in np.eye(7)], axis=1)
-    np.testing.assert_allclose(f.hessian(w), columns, rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(f.hessian(w) @ v, numeric, rtol=1e-5, atol=1e-6)
 
 
 @pytest.fixture(params=["array_api_strict", "torch"])
@@ -126,13 +124,12 @@ def moved(xp, e):
 def test_objective_equals_numpys(xp, loss, holdout):
     e = evidence(loss, weighted=True, holdout=holdout)
     ours, numpys = objective_on(moved(xp, e), loss), objective_on(e, loss)
-    w, v = interior_point(e.n_members), interior_point(e.n_members, 1)
+    w = interior_point(e.n_members)
     value, gradient = ours.value_and_gradient(to(xp, w))
     assert isinstance(gradient, type(to(xp, w)))
     assert value == pytest.approx(numpys.value(w), rel=1e-12)
     np.testing.assert_allclose(np.asarray(gradient), numpys.gradient(w), rtol=1e-10)
-    product = ours.hessian_product(to(xp, w), to(xp, v))
-    np.testing.assert_allclose(np.asarray(product), numpys.hessian_product(w, v), rtol=1e-9)
+    np.testing.assert_allclose(np.asarray(ours.hessian(to(xp, w))), numpys.hessian(w), rtol=1e-9)
 
 
 @pytest.mark.parametrize("solver", sorted(SOLVERS))

@@ -72,7 +72,7 @@ def test_tilted_penalty_has_its_derivatives():
     slope = (penalty.value(w + step * d) - penalty.value(w - step * d)) / (2 * step)
     assert slope == pytest.approx(penalty.gradient(w) @ d, rel=1e-6)
     bend = (penalty.gradient(w + step * d) - penalty.gradient(w - step * d)) / (2 * step)
-    assert bend == pytest.approx(penalty.hessian_product(w, d), rel=1e-6)
+    assert bend == pytest.approx(penalty.hessian(w) @ d, rel=1e-6)
 
 
 def hard_rows(n_rows=12_000, n_members=40, *, weights):

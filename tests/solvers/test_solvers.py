@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
-from scipy.optimize import minimize
 from sklearn.exceptions import ConvergenceWarning
 from threadpoolctl import threadpool_info
 
@@ -21,12 +20,9 @@ from sparsebag.evidence.from_predictions import from_predictions
 from sparsebag.objective.losses import Brier, LogLoss, SquaredError
 from sparsebag.objective.objective import Objective
 from sparsebag.objective.penalties import ConcaveQuadratic
-from sparsebag.solvers import newton
 from sparsebag.solvers.active_set import ActiveSet
 from sparsebag.solvers.auto import SOLVERS, resolve_solver, select_solver
 from sparsebag.solvers.base import (
-    Point,
-    SolveLog,
     Status,
     check_compatible,
     drop_small_weights,
@@ -149,16 +145,6 @@ def test_interrupt_anywhere_keeps_usable_weights(name, prior_mass, monkeypatch):
         assert solution.objective <= centre + 1e-12
 
 
-@pytest.mark.parametrize("name", sorted(SOLVERS))
-def test_progress_goes_to_standard_error(name, capsys):
-    f = objective()
-    SOLVERS[name](verbose=2).solve(f)
-    out, err = capsys.readouterr()
-    assert out == ""
-    assert f"[{name}]" in err
-    assert "gap" in err
-
-
 class FirstOrderOnly:
     """A user's loss without a second derivative."""
 
@@ -193,26 +179,6 @@ def test_a_solver_that_needs_what_the_objective_lacks_and_the_rule_of_auto():
     solve = lambda objective, start=None: ProjectedGradient(max_iter=1).solve(objective)  # noqa: E731
     own = SimpleNamespace(name="stay", requires=frozenset(), solve=solve)  # a user's object
     assert resolve_solver(own, f).solve(f).n_iterations == 1
-
-
-def test_slsqp_is_scipys_own():
-    """What others are measured against stays what it was."""
-    f = objective(n_members=60, n_rows=300)
-    ones = np.ones(60)
-    result = minimize(
-        f.value_and_gradient,
-        f.uniform_weights(),
-        jac=True,
-        method="SLSQP",
-        bounds=[(0.0, 1.0)] * 60,
-        constraints={"type": "eq", "fun": lambda w: w.sum() - 1.0, "jac": lambda w: ones},
-        options={"ftol": 1e-6, "maxiter": 100},
-    )
-    solution = SLSQP().solve(f)
-    clipped = np.clip(result.x, 0.0, None)
-    assert np.array_equal(solution.weights, clipped / clipped.sum())
-    assert solution.n_iterations == result.nit
-    assert solution.n_evaluations == result.nfev + 1
 
 
 @pytest.mark.parametrize("name", ["active_set", "projected_gradient"])
@@ -529,8 +495,7 @@ def hostile(family, seed, loss, dtype, n_members=None):
     is_regression = loss.channel == "prediction"
     target = rng.normal(size=n_rows) if is_regression else rng.integers(0, 2, n_rows)
     if is_regression:
-        # Squares of float32 end at 1e38; half precision ends at 65504.
-        unit = 1.0 if dtype == np.float16 else float(rng.choice([1e-12, 1.0, 1e12]))
+        unit = float(rng.choice([1e-12, 1.0, 1e12]))  # squares of float32 end at 1e38
         votes, target = unit * votes, unit * target
     mask = rng.random(votes.shape) < 0.37 if rng.random() < 0.7 else None
     if mask is not None:
@@ -545,7 +510,7 @@ def hostile(family, seed, loss, dtype, n_members=None):
     return objective_on(e, loss, lam=0.0, floor=0.0 if is_regression else 1e-3)
 
 
-@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("loss", [LogLoss(), Brier(), SquaredError()], ids=lambda loss: loss.name)
 @pytest.mark.parametrize("family", FAMILIES)
 def test_the_end_is_finite_no_worse_and_no_less_sparse(family, loss, dtype):
@@ -562,51 +527,3 @@ def test_the_end_is_finite_no_worse_and_no_less_sparse(family, loss, dtype):
             assert found.n_active <= without.n_active
         small = weights[weights > 0]
         assert (small > 1e-12).all(), "a zero that is not exact"
-
-
-@pytest.mark.parametrize(("rows", "prior_mass"), [(slice(None), 0.0), (slice(40), 0.02)])
-def test_a_loss_that_jumps_and_members_too_many_are_left_as_they_are(rows, prior_mass, monkeypatch):
-    monkeypatch.setattr(newton, "LARGEST_FACE", 300 if prior_mass == 0.0 else 5)
-    f = flat_objective(rows).with_prior_mass(prior_mass)
-    log = SolveLog("")
-    point = Point.at(f, f.uniform_weights(), log)
-    assert newton.newton_end(f, point, log, np.inf) is point
-    assert log.n_evaluations == 1
-
-
-class Bent:
-    """An objective whose Hessian is whatever the test says."""
-
-    def __init__(self, f, hessian):
-        self.f, self.given = f, hessian
-
-    def __getattr__(self, name):
-        return getattr(self.f, name)
-
-    def restrict(self, face):
-        return Bent(self.f.restrict(face), self.given[np.ix_(face, face)])
-
-    def hessian(self, weights):
-        return self.given
-
-
-@pytest.mark.parametrize("scale", [0.0, 1e-320, 1e-160, 1e150, 1e308, np.inf, np.nan])
-@pytest.mark.parametrize("shape", ["zero rank", "rank one", "negative", "random"])
-def test_any_hessian_leaves_a_point_that_is_no_worse(scale, shape):
-    f = hostile("different", 3, LogLoss(), np.float32, n_members=6)
-    a = np.random.default_rng(0).normal(size=(6, 6))
-    unit = {"zero rank": 0 * a, "rank one": np.outer(a[0], a[0]), "negative": -a @ a.T}
-    with np.errstate(all="ignore"):
-        hessian = scale * unit.get(shape, a + a.T)
-    start = Point.at(f, np.full(6, 1 / 6), SolveLog(""))
-    ended = newton.newton_end(Bent(f, hessian), start, SolveLog(""), np.inf)
-    assert_on_the_simplex(ended.weights)
-    assert ended.value <= start.value + f.rounding
-
-
-@pytest.mark.parametrize("seed", range(6))
-def test_copies_end_as_one_member_by_every_solver(seed):
-    for solver in (ProjectedGradient(), Mirror()):
-        found = solver.solve(hostile("copies", seed, LogLoss(), np.float32, n_members=20))
-        assert found.status.success
-        assert found.n_active == 1

@@ -21,11 +21,9 @@ from sparsebag.deploy._forest import finish_votes
 from sparsebag.deploy.rows import Categories, as_numbers, by_name, encoded
 from sparsebag.deploy.trees import RAW, Finish, FlatTrees, readable
 from sparsebag.deploy.votes import LayeredVotes, OtherMembers
-from sparsebag.local.gate import LinearGate
+from sparsebag.local.gate import BLOCK_ELEMENTS, LinearGate
 
 Group = FlatTrees | LayeredVotes | OtherMembers
-BLOCK_WEIGHTS = 2**22
-"""Weights of a gate that are held at a time (32 MiB)."""
 
 
 def resolve_threads(n_jobs: int | None) -> int:
@@ -376,7 +374,7 @@ class CompiledEnsemble:
         if self.gate is None:
             return self._vote(X, n_threads, None)
         out = np.empty((X.shape[0], self.n_outputs))
-        step = max(1, BLOCK_WEIGHTS // self.gate.n_members)
+        step = max(1, BLOCK_ELEMENTS // self.gate.n_members)
         X = X.tocsr() if hasattr(X, "toarray") else X
         for start in range(0, X.shape[0], step):
             rows = slice(start, start + step)

@@ -27,6 +27,7 @@ from sparsebag.deploy.verification import (
 )
 from sparsebag.deploy.votes import LayeredVotes
 from sparsebag.deploy.whole_file import write_whole
+from sparsebag.evidence.readers import optional_import
 
 OPSET, ML_OPSET, IR_VERSION = 18, 5, 10
 """ai.onnx.ml 5 has the TreeEnsemble operator with float64 leaves."""
@@ -325,14 +326,9 @@ class Graph:
     """Nodes and constants of a graph in the making; values are known by their names."""
 
     def __init__(self) -> None:
-        try:
-            import onnx
-            import onnxruntime  # noqa: F401 -- verify needs it, and the error is clearer here
-        except ImportError as error:
-            raise ImportError(
-                "exporting to ONNX needs onnx and onnxruntime; pip install 'sparsebag[onnx]'."
-            ) from error
-        self.onnx: Any = onnx
+        what = "exporting to ONNX"
+        optional_import("onnxruntime", "onnx", what)  # verify needs it
+        self.onnx = optional_import("onnx", "onnx", what)
         self.nodes: list[Any] = []
         self.constants: list[Any] = []
 

@@ -17,6 +17,7 @@ from sparsebag.deploy.verification import (
     dense,
     probe_rows,
 )
+from sparsebag.evidence.readers import optional_import
 
 
 @dataclass(frozen=True)
@@ -92,12 +93,7 @@ def export_treelite(model: CompiledEnsemble) -> TreeliteExport:
     -------
     TreeliteExport
     """
-    try:
-        from treelite import model_builder as tl
-    except ImportError as error:
-        raise ImportError(
-            "exporting to treelite needs treelite; pip install 'sparsebag[treelite]'."
-        ) from error
+    tl = optional_import("treelite.model_builder", "treelite", "exporting to treelite")
     check_fixed_weights(model.gate, "treelite")
     if len(model.groups) != 1 or not isinstance(model.groups[0], FlatTrees):
         raise NotExportable(

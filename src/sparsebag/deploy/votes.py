@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 
+from sparsebag.local.gate import BLOCK_ELEMENTS
+
 if TYPE_CHECKING:  # files are read where scikit-learn is not installed
     from sparsebag.evidence.members import Member
-
-BLOCK_ELEMENTS = 2**21
-"""Scores or activations held at a time."""
 
 
 def finite_numbers(X: Any) -> Any:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-from array_api_compat import array_namespace, device, is_cupy_array, is_torch_array, size
+from array_api_compat import device, is_cupy_array, is_torch_array, size
 
 Array = Any
 
@@ -86,47 +86,6 @@ def tensors_on_host(values: Array) -> Array:
     [1, 2]
     """
     return on_host(values) if is_torch_array(values) or is_cupy_array(values) else values
-
-
-def is_on_cuda(values: Array) -> bool:
-    """Whether an array lives on an NVIDIA device.
-
-    Parameters
-    ----------
-    values : object
-
-    Returns
-    -------
-    bool
-
-    Examples
-    --------
-    >>> is_on_cuda(np.ones(2))
-    False
-    """
-    return bool(is_cupy_array(values) or (is_torch_array(values) and values.is_cuda))
-
-
-def working_dtype(values: Array) -> Any:
-    """The precision products are taken in: the array's own, or float32 where that is half.
-
-    Half precision is a way to store votes, not to add them up.
-
-    Parameters
-    ----------
-    values : array of floats
-
-    Returns
-    -------
-    dtype
-
-    Examples
-    --------
-    >>> working_dtype(np.ones(2, dtype=np.float16)) == np.float32
-    True
-    """
-    xp = array_namespace(values)
-    return xp.float32 if xp.finfo(values.dtype).bits == 16 else values.dtype
 
 
 def vote_dtype(dtype: Any) -> np.dtype[Any]:

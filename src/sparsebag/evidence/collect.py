@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -21,17 +19,16 @@ from sparsebag.evidence.members import (
     shown,
     take_rows,
 )
-from sparsebag.evidence.on_demand import BLOCK_ROWS, OnDemandVotes
 from sparsebag.evidence.training_rows import (
     check_columns,
     check_row_count,
     prove_training_rows,
 )
 
+BLOCK_ROWS = 8192
+"""Rows a member predicts at a time: bounds the copies of X and of its class probabilities."""
 SPREAD_OF_TARGETS_KEPT = 1e-3
 """Votes must resolve the targets' standard deviation this finely, or they are kept in float64."""
-MOST_CLASS_VOTES = 64 << 20
-"""Bytes of class votes that are kept rather than predicted again, for members that are no trees."""
 FEWEST_ROWS = 30
 """Of a class that two members have out of bag: fewer say nothing for sure."""
 LEAST_CHANGE, ERRORS = 0.05, 4.0
@@ -45,12 +42,11 @@ def collect_evidence(
     *,
     source: Literal["oob", "holdout"] = "oob",
     sample_weight: Any = None,
-    class_votes: bool | Literal["on_demand"] = False,
+    class_votes: bool = False,
     dtype: Any = np.float32,
     n_jobs: int | None = None,
     block_rows: int = BLOCK_ROWS,
     verify: bool = True,
-    verbose: int = 0,
 ) -> OOBEvidence:
     """Let each member predict the rows it was not trained on.
 
@@ -66,10 +62,8 @@ def collect_evidence(
         Which rows of X a member has not seen: those out of its bag, or all of them.
     sample_weight : array-like of shape (M,), optional
         Row weights.
-    class_votes : bool or "on_demand", default False
+    class_votes : bool, default False
         Keep every class's votes, for what reads them (multiclass Brier, calibrators).
-        ``"on_demand"``: where they would take more than 64 MiB for members that are no trees, they
-        are predicted again, block by block, by whoever reads them.
     dtype : dtype, default float32
         Precision of the stored votes. Regression votes that float32 would blur (targets such as
         seconds since 1970, large beside their spread) are kept in float64 all the same.
@@ -80,8 +74,6 @@ def collect_evidence(
         double in members that multiply matrices.
     verify : bool, default True
         Prove that X and y are the training rows, in order.
-    verbose : int, default 0
-        Progress on standard error.
 
     Returns
     -------
@@ -113,8 +105,7 @@ def collect_evidence(
     mask = None if in_bag is None else np.zeros((n_rows, n_members), dtype=np.bool_)
     n_classes = 0 if pool.classes is None else len(pool.classes)
     planes: list[list[Any]] = [[] for _ in range(n_members)]
-    on_demand = class_votes == "on_demand" and _is_too_large(pool, votes)
-    keep_planes = bool(class_votes) and n_classes > 2 and not on_demand
+    keep_planes = class_votes and n_classes > 2
 
     def predict_member(j: int) -> None:
         member = pool.members[j]
@@ -131,9 +122,8 @@ def collect_evidence(
             else:
                 proba = member.predict_proba(X_block, n_classes)
                 vote = proba[np.arange(len(block)), target[block]]
-                if keep_planes or on_demand:
-                    _check_vote(proba, probability=True)
                 if keep_planes:
+                    _check_vote(proba, probability=True)
                     planes[j].append((block, sp.csc_array(proba.astype(votes.dtype))))
             _check_vote(vote, probability=pool.classes is not None)
             votes[block, j] = vote
@@ -146,13 +136,8 @@ def collect_evidence(
             raise
 
     Parallel(n_jobs=n_jobs, require="sharedmem")(
-        delayed(predict_or_name)(j) for j in _with_progress(n_members, verbose)
+        delayed(predict_or_name)(j) for j in range(n_members)
     )
-    every_class: tuple[sp.csr_array, ...] | OnDemandVotes | None = None
-    if keep_planes:
-        every_class = _stack_planes(planes, votes, n_classes)
-    elif on_demand:
-        every_class = OnDemandVotes(pool, members_X, mask, votes.dtype, n_jobs)
     return OOBEvidence(
         votes=votes,
         oob_mask=mask,
@@ -160,7 +145,7 @@ def collect_evidence(
         task=pool.task,
         sample_weight=given.sample_weight,
         classes=pool.classes,
-        class_votes=every_class,
+        class_votes=_stack_planes(planes, votes, n_classes) if keep_planes else None,
         source=source,
         verified_by=given.verified_by,
     )
@@ -218,27 +203,17 @@ def read_training_rows(
             verified_by = prove_training_rows(replace(pool, in_bag=every), rows, target)
     if pool.in_bag is not None and verify:
         if source == "holdout":
-            refuse_training_rows(pool, len(target), lambda: prove_training_rows(pool, rows, target))
+            _refuse_training_rows(pool, rows, target)
         else:
             verified_by = prove_training_rows(pool, rows, target)
     return GivenRows(rows, target, weight, verified_by)
 
 
-def refuse_training_rows(pool: MemberPool, n_rows: int, prove: Callable[[], str | None]) -> None:
-    """Held-out evidence on the rows members were trained on would flatter them beyond measure.
-
-    Parameters
-    ----------
-    pool : MemberPool
-        With in-bag rows.
-    n_rows : int
-        Rows that are given.
-    prove : function without arguments
-        Proves that they are the training rows, or raises ``ValueError``.
-    """
+def _refuse_training_rows(pool: MemberPool, rows: Any, target: np.ndarray) -> None:
+    """Held-out evidence on the rows members were trained on would flatter them beyond measure."""
     try:
-        check_row_count(pool, n_rows)
-        proof = prove()
+        check_row_count(pool, len(target))
+        proof = prove_training_rows(pool, rows, target)
     except ValueError:
         return  # they are others, as they should be
     if proof is not None:
@@ -255,6 +230,7 @@ def encode_target(pool: MemberPool, y: Any) -> np.ndarray:
     ----------
     pool : MemberPool
     y : array-like of shape (M,)
+        Checked (`sparsebag.validation.check_targets`).
 
     Returns
     -------
@@ -263,20 +239,8 @@ def encode_target(pool: MemberPool, y: Any) -> np.ndarray:
     values = np.asarray(y)
     if values.ndim == 2 and values.shape[1] == 1:
         values = values[:, 0]
-    if values.ndim and not len(values):
-        raise ValueError(
-            "there are no rows: y is empty, and members are judged by rows; pass X and y of some."
-        )
-    if values.ndim != 1:
-        raise ValueError(
-            f"y has shape {values.shape}; pass one target a row (multi-output problems are not "
-            "supported)."
-        )
     if pool.classes is None:
-        floats = values.astype(np.float64)
-        if not np.all(np.isfinite(floats)):
-            raise ValueError("y holds NaN or infinity; leave those rows out.")
-        return floats
+        return values.astype(np.float64)
     try:
         return class_positions(values, np.asarray(pool.classes))
     except UnknownLabelError as unknown:
@@ -304,14 +268,6 @@ def storage_of(dtype: Any, pool: MemberPool, target: np.ndarray) -> Any:
         return dtype
     rounding = float(np.finfo(dtype).eps) * float(np.abs(target).max())
     return dtype if rounding <= SPREAD_OF_TARGETS_KEPT * float(np.std(target)) else np.float64
-
-
-def _is_too_large(pool: MemberPool, votes: np.ndarray) -> bool:
-    """Whether storing every class's votes would take the tensor, and that is large."""
-    if pool.classes is None or len(pool.classes) <= 2:
-        return False
-    dense = votes.nbytes * len(pool.classes)
-    return dense > MOST_CLASS_VOTES and not all(member.is_tree for member in pool.members)
 
 
 def _check_vote(vote: np.ndarray, *, probability: bool) -> None:
@@ -343,13 +299,6 @@ def _stack_planes(
         columns = (np.concatenate(data), np.concatenate(rows), np.asarray(ends))
         stacked.append(sp.csc_array(columns, shape=votes.shape).tocsr())
     return tuple(stacked)
-
-
-def _with_progress(n_members: int, verbose: int) -> Any:
-    for j in range(n_members):
-        if verbose and (j + 1) % max(1, n_members // 10) == 0:
-            print(f"[evidence] member {j + 1} of {n_members}", file=sys.stderr, flush=True)
-        yield j
 
 
 def row_weights(

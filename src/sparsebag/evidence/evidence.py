@@ -13,14 +13,11 @@ from array_api_compat import array_namespace, device, is_numpy_array, size
 from sparsebag.evidence.arrays import on_host, row_blocks
 from sparsebag.evidence.callers_warning import warn_caller
 from sparsebag.evidence.members import Task
-from sparsebag.evidence.on_demand import OnDemandPlane, OnDemandVotes
 
 Array = Any
 
 FEWEST_COUNTED = 30.0
 """Rows of equal weight that weighted rows must count for, to go without a warning."""
-MOST_OF_CLASS_LOST = 0.3
-"""Share of a class's rows that may be left out before the warning names it; and twice others'."""
 PROBABILITY_TOLERANCE = 1e-6
 """Room for rounding, in probability: weighted votes reach 1 + 2e-16, float32 ones 1 + 1e-7."""
 
@@ -80,10 +77,9 @@ class OOBEvidence:
     task : {"classification", "regression"}
     classes : ndarray or None
         Class labels, in the order of ``predict_proba``.
-    class_votes : tuple of sparse matrices of shape (M, N), OnDemandVotes, or None
+    class_votes : tuple of sparse matrices of shape (M, N), or None
         One a class, for what reads every class of a multiclass problem (Brier, calibrators).
-        Sparse, because a tree's leaf seldom votes for more than one or two classes; predicted
-        again, block by block, for members that give every class a probability.
+        Sparse, because a tree's leaf seldom votes for more than one or two classes.
     source : {"oob", "holdout", "matrices"}
     verified_by : str or None
         What proved that these are the training rows, in order.
@@ -101,7 +97,7 @@ class OOBEvidence:
     task: Task
     sample_weight: Array | None = None
     classes: np.ndarray | None = None
-    class_votes: tuple[Array, ...] | OnDemandVotes | None = None
+    class_votes: tuple[Array, ...] | None = None
     source: Literal["oob", "holdout", "matrices"] = "matrices"
     verified_by: str | None = None
     is_zeroed: bool = True
@@ -169,7 +165,7 @@ class OOBEvidence:
             oob_mask=None if self.oob_mask is None else self.oob_mask[rows, ...],
             target=self.target[rows],
             sample_weight=None if self.sample_weight is None else self.sample_weight[rows],
-            class_votes=_planes_at(self.class_votes, rows=rows),
+            class_votes=self.class_votes and tuple(v[rows, ...] for v in self.class_votes),
             prior=None if self.prior is None else self.prior[:, rows],
         )
 
@@ -202,7 +198,7 @@ class OOBEvidence:
             votes=votes,
             oob_mask=mask,
             is_zeroed=True,
-            class_votes=_planes_at(self.class_votes, members=members),
+            class_votes=self.class_votes and tuple(v[:, members] for v in self.class_votes),
         )
 
     def channels(self, kind: str) -> Channels:
@@ -232,9 +228,7 @@ class OOBEvidence:
                 "votes; pass predictions of shape (M, N, C), or every_class=True to a stream."
             )
         labels = xp.arange(len(self.class_votes), device=device(self.votes))[:, None]
-        return Channels(
-            tuple(self.class_votes), xp.astype(self.target[None, :] == labels, xp.float64)
-        )
+        return Channels(self.class_votes, xp.astype(self.target[None, :] == labels, xp.float64))
 
 
 def zero_in_bag(votes: Array, mask: Array | None) -> Array:
@@ -278,7 +272,6 @@ def concatenate(parts: Sequence[OOBEvidence]) -> OOBEvidence:
     Parameters
     ----------
     parts : sequence of OOBEvidence
-        Without `OnDemandVotes`.
 
     Returns
     -------
@@ -356,19 +349,7 @@ def warn_uncovered(evidence: OOBEvidence) -> int:
     if evidence.sample_weight is not None and not bool(xp.any(evidence.sample_weight[covered] > 0)):
         raise ValueError(WEIGHTLESS)
     if missing:
-        lost = lost_class(evidence)
-        more = "more members, or a smaller max_samples, would cover them."
-        if lost is not None:
-            more = (
-                f"{lost} are among them, so what is expected is that of the other classes alone. "
-                "Bags drawn by class or row weights do this: fit without class_weight, or pass "
-                "held-out rows with evidence='holdout'."
-            )
-        warn_caller(
-            f"{missing} of {evidence.n_rows} rows are out of bag for no member and are left out; "
-            + more,
-            UncoveredRowsWarning,
-        )
+        warn_of_uncovered(missing, evidence.n_rows)
     if evidence.sample_weight is not None:
         weight = on_host(evidence.sample_weight)[on_host(covered)]
         share = weight / weight.max()
@@ -376,38 +357,14 @@ def warn_uncovered(evidence: OOBEvidence) -> int:
     return missing
 
 
-def lost_class(evidence: OOBEvidence) -> str | None:
-    """Which class is mostly left out, as bags drawn by class or row weights do; None if none is.
-
-    Parameters
-    ----------
-    evidence : OOBEvidence
-
-    Returns
-    -------
-    str or None
-        "93 of the 93 rows of class 1".
-
-    Examples
-    --------
-    >>> mask = np.array([[1, 1], [1, 0], [0, 1], [0, 0]])  # nobody may judge the last row
-    >>> votes, target = np.ones((4, 2)), np.array([0, 0, 0, 1])
-    >>> classes = np.array(["no", "yes"])
-    >>> lost_class(OOBEvidence(votes, mask, target, "classification", classes=classes))
-    '1 of the 1 rows of class yes'
-    """
-    if evidence.classes is None or evidence.oob_mask is None:
-        return None
-    position, covered = on_host(evidence.target).astype(np.intp), on_host(evidence.covered())
-    rows = np.bincount(position, minlength=len(evidence.classes))
-    left = rows - np.bincount(position[covered], minlength=len(evidence.classes))
-    share = left / np.maximum(rows, 1)
-    worst = int(np.argmax(share))
-    others = (left.sum() - left[worst]) / max(rows.sum() - rows[worst], 1)
-    # Few members leave rows of every class uncovered; weights, those of one.
-    if share[worst] <= max(MOST_OF_CLASS_LOST, 2.0 * others):
-        return None
-    return f"{left[worst]} of the {rows[worst]} rows of class {evidence.classes[worst]}"
+def warn_of_uncovered(missing: int, n_rows: int) -> None:
+    """Say how many rows no member has out of bag."""
+    warn_caller(
+        f"{missing} of {n_rows} rows are out of bag for no member and are left out; more members, "
+        "or a smaller max_samples, would cover them (of bags drawn by class or row weights: fit "
+        "without class_weight, or pass held-out rows with evidence='holdout').",
+        UncoveredRowsWarning,
+    )
 
 
 def warn_of_uneven(total: float, square: float, n_rows: int) -> None:
@@ -441,22 +398,7 @@ def warn_unverified() -> None:
     )
 
 
-def _planes_at(
-    planes: tuple[Array, ...] | OnDemandVotes | None,
-    *,
-    rows: Array | None = None,
-    members: Array | None = None,
-) -> tuple[Array, ...] | OnDemandVotes | None:
-    if planes is None:
-        return None
-    if isinstance(planes, OnDemandVotes):
-        return planes.take(rows) if members is None else planes.take_members(members)
-    return tuple(v[rows, ...] if members is None else v[:, members] for v in planes)
-
-
 def _plane_bytes(plane: Array) -> int:
-    if isinstance(plane, OnDemandPlane):
-        return 0
     if sp.issparse(plane):
         return int(plane.data.nbytes + plane.indices.nbytes + plane.indptr.nbytes)
     return (size(plane) or 0) * int(plane.dtype.itemsize)

@@ -11,10 +11,8 @@ from array_api_compat import array_namespace, device, is_array_api_obj, is_numpy
 from sparsebag.evidence.arrays import (
     CPU_CHECKED_ENTRIES,
     detached,
-    is_on_cuda,
     on_host,
     row_blocks,
-    working_dtype,
 )
 from sparsebag.evidence.evidence import PROBABILITY_TOLERANCE, OOBEvidence, zero_in_bag
 from sparsebag.evidence.members import Task, UnknownLabelError, check_labels, class_positions
@@ -22,8 +20,8 @@ from sparsebag.evidence.readable import check_dense, check_readable, what_are_no
 
 Array = Any
 
-SUM_TOLERANCE = 1e-3
-"""How far from 1 a member's class probabilities may sum: half precision and printed digits pass."""
+SUM_TOLERANCE = 2.0**-7
+"""How far from 1 a member's class probabilities may sum: bfloat16 and printed digits pass."""
 LARGEST_COPY_BYTES = 256 << 20
 """A matrix with anything but zeros where rows were in the bag is copied, once, up to this size: the
 solver's passes are then as fast as can be. A larger one is read as it is and zeroed block by
@@ -115,13 +113,10 @@ def from_predictions(
         unseen = not is_part and (mask is None or bool(xp.any(mask)))
         if unseen and _all_zero(votes, None if zeroed else mask):
             raise ValueError(ALL_ZERO)
-        allowed = SUM_TOLERANCE
-        if off > allowed and _are_bfloat16(predictions):
-            allowed = 2.0**-7  # each is rounded by up to half of it, divided by their sum once more
-        if off > allowed:
+        if off > SUM_TOLERANCE:
             raise ValueError(
                 "each member's probabilities of a row's classes must sum to 1 (to within "
-                f"{allowed:g}); some are off by {off:.3g}; divide them by their sum over the "
+                f"{SUM_TOLERANCE:g}); some are off by {off:.3g}; divide them by their sum over the "
                 "third axis, or pass softmax of the scores."
             )
         if every_class and len(classes) > 2:
@@ -196,8 +191,6 @@ def _check_predictions(predictions: Array, task: Task, *, is_part: bool) -> Arra
     if out.dtype in (xp.float32, xp.float64):
         return out
     half = xp.isdtype(out.dtype, "real floating") and out.dtype.itemsize == 2
-    if half and is_on_cuda(out):
-        return out  # the kernels there read it as it is, and multiply in float32
     try:
         return xp.astype(out, xp.float32 if half else xp.float64)
     except (TypeError, ValueError) as error:
@@ -390,20 +383,11 @@ def _true_class(
         unseen = None if mask is None else mask[rows, ...]
         block = zero_in_bag(predictions[rows, ...], unseen)
         _check_block(block, first_row + (rows.start or 0), probabilities=True)
-        excess = zero_in_bag(xp.sum(block, axis=2, dtype=working_dtype(block)) - 1.0, unseen)
+        excess = zero_in_bag(xp.sum(block, axis=2) - 1.0, unseen)
         off = max(off, float(xp.max(xp.abs(excess))))
         index = xp.broadcast_to(target[rows][:, None, None], (block.shape[0], n_members, 1))
         votes[rows, ...] = xp.take_along_axis(block, index, axis=2)[:, :, 0]
     return votes, off
-
-
-def _are_bfloat16(predictions: Array) -> bool:
-    """Whether no prediction has more digits than bfloat16, which NumPy has to hold as float32."""
-    xp = array_namespace(predictions)
-    if predictions.dtype != xp.float32:
-        return str(predictions.dtype).endswith("bfloat16")
-    blocks = (on_host(predictions[rows, ...]) for rows in row_blocks(predictions))
-    return not any(np.any(np.ascontiguousarray(block).view(np.uint32) & 0xFFFF) for block in blocks)
 
 
 def _class_planes(predictions: Array, mask: Array | None) -> tuple[Array, ...]:

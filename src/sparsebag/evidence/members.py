@@ -20,8 +20,6 @@ Task = Literal["classification", "regression"]
 KEPT_BYTES = 1 << 26
 """Draws are kept, a byte a row, up to this much memory, and drawn again beyond: drawing costs as
 much as a tree's vote, and both the votes and the refitted leaves ask for them."""
-MOST_DRAWS = 255
-"""Of one row that a byte can count."""
 
 
 class InBagRows(Protocol):
@@ -82,9 +80,10 @@ class RedrawnBags:
                 "or pass held-out rows with evidence='holdout'."
             ) from error
         draws = np.bincount(rows)
-        if self._kept_bytes + len(draws) <= KEPT_BYTES and draws.max(initial=0) <= MOST_DRAWS:
-            self._kept[j] = draws.astype(np.uint8)
-            self._kept_bytes += len(draws)
+        draws = draws.astype(np.min_scalar_type(draws.max(initial=0)))
+        if self._kept_bytes + draws.nbytes <= KEPT_BYTES:
+            self._kept[j] = draws
+            self._kept_bytes += draws.nbytes
         return np.asarray(rows)
 
 

@@ -32,9 +32,8 @@ CODED = ("lightgbm", "xgboost")
 OOB_ROWS_CHECKED = 200
 OOB_ROWS_EXCUSED = 0.01
 """Share of those rows that may differ: a tie that rounding broke differently."""
-OOB_TOLERANCE = 1e-6
-OOB_TOLERANCE_SINGLE = 1e-4
-"""Difference to the ensemble's own OOB prediction that rounding explains, if X is float32."""
+OOB_TOLERANCE = 1e-4
+"""Difference to the ensemble's own OOB prediction that rounding explains, X of float32 included."""
 
 
 def check_columns(pool: MemberPool, X: Any, n_rows: int, *, training: bool) -> None:
@@ -305,11 +304,8 @@ def _prove_by_predictions(pool: MemberPool, X: Any, target: np.ndarray) -> bool:
     # A bag of classifiers divides by the sum of the votes, a bag of regressors by their number.
     by = voters if pool.classes is None else total.sum(axis=1, keepdims=True)
     off = np.abs(total[known] / by[known] - kept[rows][known])
-    single = getattr(X, "dtype", None) in (np.float32, np.float16)
     scale = 1.0 if pool.classes is not None else float(np.abs(kept[rows]).max())
-    differ = (off > (OOB_TOLERANCE_SINGLE if single else OOB_TOLERANCE) * scale).reshape(
-        len(off), -1
-    )
+    differ = (off > OOB_TOLERANCE * scale).reshape(len(off), -1)
     if differ.any(axis=1).mean() > OOB_ROWS_EXCUSED:
         raise _not_training("the members' out-of-bag predictions differ from those it kept")
     # The kept predictions do not know y; the score kept with them does.

@@ -20,6 +20,8 @@ from scipy.optimize import minimize
 from sparsebag.evidence.arrays import on_host
 from sparsebag.evidence.evidence import OOBEvidence
 from sparsebag.local.gate import LinearGate, bounded, softmax, standardised
+from sparsebag.objective.full_vote_risk import vote_blocks
+from sparsebag.objective.objective import PRIOR_MASS
 from sparsebag.solvers.base import one_blas_thread
 
 FEWEST_ROWS = 200
@@ -29,9 +31,6 @@ MOST_ROWS = 4000
 ERRORS = 3.0
 """Standard errors a gain must be above zero by, for "auto": three shapes are tried, and the
 largest gain is taken. At 2 plain forests get gates that lose on test rows."""
-PRIOR_MASS = 0.02
-"""τ: weight of the row's global vote, which keeps a vote defined where a gate trusts only members
-that have seen the row."""
 
 
 @dataclass(frozen=True)
@@ -265,9 +264,12 @@ class RowVotes:
         seen_by_none = np.ones((len(rows), len(active)), bool)
         mask = seen_by_none if taken.oob_mask is None else on_host(taken.oob_mask) != 0
         features = X[rows].toarray() if hasattr(X, "toarray") else np.asarray(X)[rows]
+        votes = np.zeros((*mask.shape, evidence.n_classes or 1))
+        for block, _, said in vote_blocks(taken):
+            votes[block] = np.where(mask[block, :, None], said, 0.0)
         return cls(
             features=np.asarray(features, dtype=np.float64),
-            votes=np.where(mask[:, :, None], _every_class(taken), 0.0),
+            votes=votes,
             mask=mask,
             target=on_host(taken.target),
             weight=weight[rows] / max(float(weight[rows].sum()), np.finfo(float).tiny),
@@ -368,23 +370,6 @@ class RowVotes:
         stretch = float(share @ along) / curve if curve > 0.0 else 1.0
         losses = np.sum(truth**2, axis=1) - 2.0 * stretch * along + stretch**2 * square
         return losses, heard, stretch
-
-
-def _every_class(evidence: OOBEvidence) -> np.ndarray:
-    """Votes of shape (rows, members, C); C = 1 for regression."""
-    of_true = on_host(evidence.votes).astype(np.float64)
-    if evidence.n_classes is None:
-        return np.asarray(of_true[:, :, None])
-    if evidence.n_classes == 2:
-        of_second = np.where((on_host(evidence.target) == 1)[:, None], of_true, 1.0 - of_true)
-        return np.stack([1.0 - of_second, of_second], axis=2)
-    if evidence.class_votes is None:
-        raise ValueError(
-            "a gate reads every class's votes, but the evidence holds only those of the true "
-            "class; collect it with class_votes=True."
-        )
-    planes = (p.toarray() if hasattr(p, "toarray") else on_host(p) for p in evidence.class_votes)
-    return np.stack([np.asarray(plane, dtype=np.float64) for plane in planes], axis=2)
 
 
 class GateProblem:

@@ -27,7 +27,7 @@ from typing import Any
 import numpy as np
 from array_api_compat import array_namespace, device, is_numpy_array
 
-from sparsebag.evidence.arrays import detached, row_blocks, working_dtype
+from sparsebag.evidence.arrays import detached, row_blocks
 from sparsebag.evidence.evidence import OOBEvidence
 from sparsebag.objective import _passes
 from sparsebag.objective.losses import (
@@ -112,7 +112,7 @@ class BlockLoss:
         self.evidence, self.loss, self.floor = evidence, loss, floor
         self.xp, self.device = array_namespace(evidence.votes), device(evidence.votes)
         self.channels = evidence.channels(loss.channel)
-        self.dtype = working_dtype(evidence.votes)
+        self.dtype = evidence.votes.dtype
         clip = getattr(loss, "clip", None)
         self._smallest_vote = None if clip is None else self.asarray(clip)
         self.row_weight, self.mass = self._weigh()
@@ -181,25 +181,6 @@ class BlockLoss:
             total = total + self.channels.multiplicity * self.xp.sum(rows.row_weight * losses)
             gradient = gradient + rows.passes.transposed(slope, on_mask)
         return float(total), gradient
-
-    def hessian_product(self, weights: Array, direction: Array, prior_mass: float) -> Array:
-        """Hessian times a direction.
-
-        With ṅ = V v, ḋ = I v, q̇ = (ṅ - q ḋ)/D::
-
-            d(r/D) = φ'' q̇ / D - r ḋ / D²        d(-r q/D) = -Σ_k [q d(r/D) + (r/D) q̇]
-        """
-        product = 0.0 * direction
-        for rows in self._slices():
-            vote = self._vote(rows, weights, prior_mass)
-            n_dot, d_dot = rows.passes.forward(direction)
-            q_dot = (n_dot - vote.ratio * d_dot) / vote.denominator
-            slope = self._slope(rows, vote) / vote.denominator
-            curvature = self._curvature(rows, vote) / vote.denominator
-            d_slope = curvature * q_dot - slope * d_dot / vote.denominator
-            on_mask = -self.xp.sum(vote.ratio * d_slope + slope * q_dot, axis=0)
-            product = product + rows.passes.transposed(d_slope, on_mask)
-        return product
 
     def hessian(self, weights: Array, prior_mass: float) -> Array:
         """Dense Hessian (N × N). Meant for few members: it costs M N² operations.

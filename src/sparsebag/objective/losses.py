@@ -35,20 +35,16 @@ class Loss(Protocol):
     @property
     def name(self) -> str:
         """The public name."""
-        ...
 
     @property
     def channel(self) -> Channel:
         """What the loss reads."""
-        ...
 
     def value(self, p: Array, target: Array) -> Array:
         """Loss of each vote."""
-        ...
 
     def gradient(self, p: Array, target: Array) -> Array:
         """First derivative in ``p``."""
-        ...
 
 
 @runtime_checkable
@@ -57,7 +53,6 @@ class TwiceDifferentiableLoss(Loss, Protocol):
 
     def curvature(self, p: Array, target: Array) -> Array:
         """Second derivative in ``p``."""
-        ...
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ of a block's rows and f_b their mean loss::
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import copy
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -16,13 +17,12 @@ import numpy as np
 from array_api_compat import is_numpy_namespace
 
 from sparsebag.evidence.arrays import detached, on_host
-from sparsebag.evidence.callers_warning import warn_caller
 from sparsebag.evidence.evidence import (
     NOT_COVERED,
     NOT_TO_BE_SUMMED,
     WEIGHTLESS,
     OOBEvidence,
-    UncoveredRowsWarning,
+    warn_of_uncovered,
     warn_of_uneven,
 )
 from sparsebag.evidence.from_predictions import ALL_ZERO, has_votes
@@ -34,6 +34,8 @@ from sparsebag.sources.stream import StreamRows
 
 Array = Any
 
+PRIOR_MASS = 0.02
+"""τ: the solvers' speed hangs on it; smaller is ill-posed, larger blurs the weights."""
 GAP_PER_ROUNDING = 32
 """A gap this many times the value's rounding cannot be told from zero."""
 
@@ -231,16 +233,9 @@ class Objective:
         """Gradient at the weights."""
         return self.value_and_gradient(weights)[1]
 
-    def hessian_product(self, weights: Array, direction: Array) -> Array:
-        """Hessian times a direction."""
-        mine = self.penalty.hessian_product(weights, direction)
-        return self._mean(BlockLoss.hessian_product, weights, direction)[0] + mine
-
     def hessian(self, weights: Array) -> Array:
         """Dense Hessian (N × N). Meant for restricted objectives: it costs M N² operations."""
-        eye = self.xp.eye(self.n_members, dtype=self.xp.float64, device=self.device)
-        columns = [self.penalty.hessian_product(weights, eye[:, j]) for j in range(self.n_members)]
-        return self._mean(BlockLoss.hessian, weights)[0] + self.xp.stack(columns, axis=1)
+        return self._mean(BlockLoss.hessian, weights)[0] + self.penalty.hessian(weights)
 
     def rows_won(self) -> Array:
         """For each member, the number of rows on which its own vote has the least loss."""
@@ -298,13 +293,13 @@ class Objective:
 
     def with_prior_mass(self, prior_mass: float) -> Objective:
         """The same objective with another prior mass; shares the evidence."""
-        other = self._copy()
+        other = copy(self)
         other.prior_mass, other.on_pass = prior_mass, None
         return other
 
     def with_penalty(self, penalty: Penalty) -> Objective:
         """The same objective with another penalty; shares the evidence."""
-        other = self._copy()
+        other = copy(self)
         other.penalty = penalty
         return other
 
@@ -313,15 +308,11 @@ class Objective:
         survey = self.survey
         missing = survey.n_rows - survey.n_covered
         if missing:
-            warn_caller(
-                f"{missing} of {survey.n_rows} rows are out of bag for no member and are left out; "
-                "more members, or a smaller max_samples, would cover them.",
-                UncoveredRowsWarning,
-            )
+            warn_of_uncovered(missing, survey.n_rows)
         warn_of_uneven(survey.total, survey.squared_weight, survey.n_covered)
 
     def _face(self, members: Array) -> Objective:
-        face = self._copy()
+        face = copy(self)
         face._rows = self._rows.derived(OOBEvidence.take_members, members)
         face.n_members = len(members)
         face.penalty = restrict_penalty(self.penalty, members)
@@ -329,13 +320,9 @@ class Objective:
         return face
 
     def _in_memory(self, rows: OOBEvidence) -> Objective:
-        how = {"floor": self.floor, "prior_mass": self.prior_mass}
-        return Objective(rows, self.loss, self.penalty, **how)
-
-    def _copy(self) -> Objective:
-        other = object.__new__(Objective)
-        other.__dict__.update(self.__dict__)
-        return other
+        return Objective(
+            rows, self.loss, self.penalty, floor=self.floor, prior_mass=self.prior_mass
+        )
 
     def _checked(self, survey: Survey | None) -> Survey:
         """What was found of rows elsewhere, or one sentence on why there is nothing to fit."""

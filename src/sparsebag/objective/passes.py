@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import os
 from functools import lru_cache
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from array_api_compat import array_namespace, device, is_numpy_array
 from joblib import cpu_count
 
-from sparsebag.evidence.arrays import ROW_GROUP, working_dtype
+from sparsebag.evidence.arrays import ROW_GROUP
 from sparsebag.evidence.evidence import Channels, OOBEvidence, zero_in_bag
 from sparsebag.objective import _passes
 
@@ -24,18 +24,6 @@ SUMMED_ROWS = 16
 """Rows that `ArrayPasses` adds up in single precision; it divides `ROW_GROUP`. Libraries add them
 one after another, where the compiled products keep several sums: as many as there would cost the
 weights' sixth digit."""
-
-
-class Passes(Protocol):
-    """Products of one block of B rows, N members and K channels."""
-
-    def forward(self, weights: Array) -> tuple[Array, Array]:
-        """Weighted votes (K, B) and weighted mask (B,), in float64."""
-        ...
-
-    def transposed(self, on_votes: Array, on_mask: Array) -> Array:
-        """``Σ_k V_kᵀ on_votes_k + Iᵀ on_mask``, shape (N,), in float64."""
-        ...
 
 
 class ArrayPasses:
@@ -61,7 +49,7 @@ class ArrayPasses:
         """Weighted votes (K, B) and weighted mask (B,), in float64."""
         xp = self._xp
         cast = xp.astype(weights, self._dtype)
-        n = xp.astype(xp.stack([self._wide(votes) @ cast for votes in self._votes]), xp.float64)
+        n = xp.astype(xp.stack([votes @ cast for votes in self._votes]), xp.float64)
         if self._mask is None:
             return n, xp.zeros_like(n[0, :]) + xp.sum(weights)
         return n, xp.astype(xp.astype(self._mask, self._dtype) @ cast, xp.float64)
@@ -72,7 +60,7 @@ class ArrayPasses:
         left, right = xp.astype(on_votes, self._dtype), xp.astype(on_mask, self._dtype)
         planes = [
             # A sparse product takes float64 as fast, and has no groups of rows to be cut into.
-            (self._wide(votes), on_votes[k, :] if hasattr(votes, "toarray") else left[k, :])
+            (votes, on_votes[k, :] if hasattr(votes, "toarray") else left[k, :])
             for k, votes in enumerate(self._votes)
         ]
         if self._mask is not None:
@@ -94,11 +82,6 @@ class ArrayPasses:
         sums = xp.reshape(rows[:n_grouped], (-1, 1, SUMMED_ROWS)) @ groups
         total = xp.sum(sums, axis=(0, 1), dtype=xp.float64)
         return total + xp.astype(matrix[n_grouped:, :].T @ rows[n_grouped:], xp.float64)
-
-    def _wide(self, votes: Array) -> Array:
-        """Votes in the products' precision; those stored in half of it are widened here."""
-        half = getattr(getattr(votes, "dtype", None), "itemsize", 0) == 2
-        return self._xp.astype(votes, self._dtype) if half else votes
 
 
 class NativePasses:
@@ -136,6 +119,10 @@ class NativePasses:
             _passes.transposed(self._votes[rows], self._mask[rows], left[rows], right[rows], sums)
             total += sums
         return total
+
+
+Passes = ArrayPasses | NativePasses
+"""Products of one block of B rows, N members and K channels."""
 
 
 def make_passes(votes: tuple[Array, ...], mask: Array | None, xp: Any, dtype: Any) -> Passes:
@@ -190,7 +177,7 @@ def passes_of(
     if not evidence.is_zeroed:
         votes = tuple(zero_in_bag(v, mask) for v in votes)
     xp = array_namespace(evidence.votes)
-    return votes, mask, make_passes(votes, mask, xp, working_dtype(evidence.votes))
+    return votes, mask, make_passes(votes, mask, xp, evidence.votes.dtype)
 
 
 def pass_threads() -> int:

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from array_api_compat import array_namespace
+from array_api_compat import array_namespace, device
 
 Array = Any
 
@@ -17,19 +17,15 @@ class Penalty(Protocol):
     @property
     def is_convex(self) -> bool:
         """Whether it keeps a convex loss convex."""
-        ...
 
     def value(self, weights: Array) -> Array:
         """Penalty of the weights, a scalar."""
-        ...
 
     def gradient(self, weights: Array) -> Array:
         """Gradient, one entry a member."""
-        ...
 
-    def hessian_product(self, weights: Array, direction: Array) -> Array:
-        """Hessian times a direction."""
-        ...
+    def hessian(self, weights: Array) -> Array:
+        """Dense Hessian, shape (N, N)."""
 
 
 @dataclass(frozen=True)
@@ -56,9 +52,9 @@ class ConcaveQuadratic:
         """Gradient, one entry a member."""
         return -2.0 * self.lam * weights
 
-    def hessian_product(self, weights: Array, direction: Array) -> Array:
-        """Hessian times a direction."""
-        return -2.0 * self.lam * direction
+    def hessian(self, weights: Array) -> Array:
+        """Dense Hessian, shape (N, N)."""
+        return -2.0 * self.lam * _eye_of(weights)
 
 
 @dataclass(frozen=True)
@@ -93,24 +89,28 @@ class Tilted:
     def gradient(self, weights: Array) -> Array:
         """Gradient, one entry a member."""
         moved = weights - self.anchor
-        return self.penalty.gradient(weights) + self.linear + self._bent(moved)
-
-    def hessian_product(self, weights: Array, direction: Array) -> Array:
-        """Hessian times a direction."""
-        return self.penalty.hessian_product(weights, direction) + self._bent(direction)
-
-    def _bent(self, direction: Array) -> Array:
-        xp = array_namespace(direction)
-        product = self.pull * direction
+        slope = self.penalty.gradient(weights) + self.linear + self.pull * moved
         for bend, sign in self.bends:
-            product = product + sign * xp.sum(bend * direction) * bend
-        return product
+            slope = slope + sign * array_namespace(weights).sum(bend * moved) * bend
+        return slope
+
+    def hessian(self, weights: Array) -> Array:
+        """Dense Hessian, shape (N, N)."""
+        hessian = self.penalty.hessian(weights) + self.pull * _eye_of(weights)
+        for bend, sign in self.bends:
+            hessian = hessian + sign * bend[:, None] * bend[None, :]
+        return hessian
 
     def restrict(self, members: Array) -> Tilted:
         """The same on a face of the simplex that holds all the anchor's weight."""
         inner = restrict_penalty(self.penalty, members)
         bends = tuple((bend[members], sign) for bend, sign in self.bends)
         return Tilted(inner, self.linear[members], self.anchor[members], self.pull, bends)
+
+
+def _eye_of(weights: Array) -> Array:
+    xp = array_namespace(weights)
+    return xp.eye(weights.shape[0], dtype=weights.dtype, device=device(weights))
 
 
 def restrict_penalty(penalty: Penalty, members: Array) -> Penalty:

@@ -37,8 +37,6 @@ class ActiveSet:
         Stop when the stationarity gap is below ``tol`` times the objective's scale.
     max_iter : int, default 500
         Iteration limit, spectral steps included.
-    verbose : int, default 0
-        Progress on standard error.
     newton_end : bool, default True
         End with Newton steps by one Hessian on the members that are left, as `ProjectedGradient`
         does and for the same reason: the weights are then known to their sixth digit.
@@ -46,14 +44,13 @@ class ActiveSet:
 
     tol: float = 1e-6
     max_iter: int = 500
-    verbose: int = 0
     newton_end: bool = True
     name: str = "active_set"
     requires: frozenset[str] = frozenset({"gradient", "hessian"})
 
     def solve(self, objective: Objective, start: Array | None = None) -> Solution:
         """Minimise the objective from ``start`` (default: the simplex's centre)."""
-        log = SolveLog(self.name, self.verbose)
+        log = SolveLog(self.name)
         with one_blas_thread():
             if start is None and objective.is_convex:
                 start = champions(objective)

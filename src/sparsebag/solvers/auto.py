@@ -115,7 +115,7 @@ def check_solver(solver: Any) -> None:
         )
 
 
-def resolve_solver(solver: str | Solver, objective: Objective, verbose: int = 0) -> Solver:
+def resolve_solver(solver: str | Solver, objective: Objective) -> Solver:
     """Turn a name, ``"auto"`` or a solver object into a solver object.
 
     Parameters
@@ -123,8 +123,6 @@ def resolve_solver(solver: str | Solver, objective: Objective, verbose: int = 0)
     solver : str or Solver
     objective : Objective
         What ``"auto"`` looks at.
-    verbose : int, default 0
-        Passed to a solver that is named.
 
     Returns
     -------
@@ -133,6 +131,4 @@ def resolve_solver(solver: str | Solver, objective: Objective, verbose: int = 0)
     check_solver(solver)
     if not isinstance(solver, str):
         return solver
-    name = select_solver(objective).name if solver == "auto" else solver
-    settings: dict[str, Any] = {"verbose": verbose}
-    return SOLVERS[name](**settings)
+    return SOLVERS[select_solver(objective).name if solver == "auto" else solver]()

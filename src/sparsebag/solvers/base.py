@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -33,7 +32,6 @@ class Status(Enum):
 
     CONVERGED = "the stationarity gap is below the tolerance"
     OWN_TEST = "stopped by the solver's own test; the gap may be above the tolerance"
-    CHOSEN = "members were chosen along a budget path; there is no stationarity gap"
     STALLED = "no step lowers the objective further in this precision"
     MAX_ITERATIONS = "the iteration limit, or the limit of passes, was reached"
     INTERRUPTED = "interrupted; these are the best weights so far"
@@ -41,7 +39,7 @@ class Status(Enum):
     @property
     def success(self) -> bool:
         """Whether the solver got where it wanted."""
-        return self in (Status.CONVERGED, Status.OWN_TEST, Status.CHOSEN)
+        return self in (Status.CONVERGED, Status.OWN_TEST)
 
 
 @dataclass(frozen=True)
@@ -67,8 +65,7 @@ class Solution:
         Objective at the weights.
     stationarity_gap : float
         ``max_v ∇f(w)·(w - v)`` over the simplex: zero exactly at a stationary point, an upper
-        bound on the excess objective where f is convex. NaN where members were chosen by a budget
-        path, which has no such f.
+        bound on the excess objective where f is convex.
     status : Status
         How the solve ended.
     n_iterations, n_evaluations : int
@@ -137,41 +134,32 @@ class Solver(Protocol):
     @property
     def name(self) -> str:
         """Public name."""
-        ...
 
     @property
     def requires(self) -> frozenset[str]:
         """What the objective must provide."""
-        ...
 
     def solve(self, objective: Objective, start: Array | None = None) -> Solution:
         """Minimise the objective from ``start`` (default: the simplex's centre)."""
-        ...
 
 
 class SolveLog:
-    """Counts evaluations, keeps the trace, prints progress, hears Ctrl-C: for every solver.
+    """Counts evaluations, keeps the trace, hears Ctrl-C: for every solver.
 
     Parameters
     ----------
     name : str
-        The solver's name, for the progress line.
-    verbose : int
-        0: silent; 1: a progress line at most every half second; 2: every iteration.
+        The solver's name.
     """
 
-    PRINT_EVERY_SECONDS = 0.5
-
-    def __init__(self, name: str, verbose: int = 0) -> None:
+    def __init__(self, name: str) -> None:
         self.name = name
-        self.verbose = verbose
         self.started = time.perf_counter()
         self.n_evaluations = 0
         self.nbytes_read = 0
         self.n_iterations = 0
         self.trace: list[TracePoint] = []
         self.interrupted = False
-        self._last_print = self.started
 
     @property
     def seconds(self) -> float:
@@ -195,19 +183,12 @@ class SolveLog:
         """Record one iteration."""
         self.n_iterations += 1
         n_active = int(array_namespace(point.weights).count_nonzero(point.weights))
-        now = self.seconds
-        self.trace.append(TracePoint(now, self.n_evaluations, point.value, point.gap, n_active))
-        due = self.started + now - self._last_print >= self.PRINT_EVERY_SECONDS
-        if self.verbose >= 2 or (self.verbose == 1 and due):
-            self._last_print = self.started + now
-            self._print(
-                f"iteration {self.n_iterations:4d}  {now:7.1f} s  objective {point.value:.8g}  "
-                f"gap {point.gap:.2e}  members {n_active}"
-            )
+        at = self.seconds, self.n_evaluations, point.value, point.gap, n_active
+        self.trace.append(TracePoint(*at))
 
     def solution(self, point: Point, status: Status) -> Solution:
         """Bundle the result; the status is ``INTERRUPTED`` where Ctrl-C was caught."""
-        solution = Solution(
+        return Solution(
             weights=point.weights,
             objective=point.value,
             stationarity_gap=point.gap,
@@ -219,15 +200,6 @@ class SolveLog:
             solver=self.name,
             trace=tuple(self.trace),
         )
-        if self.verbose:
-            self._print(
-                f"{solution.n_active} members, objective {point.value:.8g}, gap "
-                f"{point.gap:.2e}: {solution.status.value}"
-            )
-        return solution
-
-    def _print(self, line: str) -> None:
-        print(f"[{self.name}] {line}", file=sys.stderr, flush=True)
 
 
 @dataclass(frozen=True)

@@ -74,8 +74,6 @@ class Mirror:
         Evidence of the rows held in memory between passes.
     seed : int, default 0
         Of the sample.
-    verbose : int, default 0
-        Progress on standard error.
     """
 
     tol: float = 1e-5
@@ -83,7 +81,6 @@ class Mirror:
     max_passes: int = 30
     sample_bytes: int = 256 << 20
     seed: int = 0
-    verbose: int = 0
     name: str = "mirror"
     requires: frozenset[str] = frozenset({"gradient"})
 
@@ -95,7 +92,7 @@ class Mirror:
 
     def solve(self, objective: Objective, start: Array | None = None) -> Solution:
         """Minimise the objective from ``start`` (default: the simplex's centre)."""
-        log = SolveLog(self.name, self.verbose)
+        log = SolveLog(self.name)
         with one_blas_thread():
             point = Point.start(objective, start, log, self.tol)
             return _Rounds(self, objective, log).run(point)

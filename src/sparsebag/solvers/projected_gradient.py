@@ -37,8 +37,6 @@ class ProjectedGradient:
         bounds the excess loss where the objective is convex; in practice that is a hundredth.
     max_iter : int, default 2000
         Iteration limit, over all faces.
-    verbose : int, default 0
-        Progress on standard error.
     newton_end : bool, default True
         End with Newton steps on the members that are left, where the loss has a second derivative
         and they are few enough: the weights are then known to their sixth digit, wherever the rows
@@ -48,14 +46,13 @@ class ProjectedGradient:
 
     tol: float = 1e-5
     max_iter: int = 2000
-    verbose: int = 0
     newton_end: bool = True
     name: str = "projected_gradient"
     requires: frozenset[str] = frozenset({"gradient"})
 
     def solve(self, objective: Objective, start: Array | None = None) -> Solution:
         """Minimise the objective from ``start`` (default: the simplex's centre)."""
-        log, status = SolveLog(self.name, self.verbose), Status.MAX_ITERATIONS
+        log, status = SolveLog(self.name), Status.MAX_ITERATIONS
         with one_blas_thread():
             point = Point.start(objective, start, log, self.tol)
             goal = objective.goal(self.tol)

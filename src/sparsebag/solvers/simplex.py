@@ -98,21 +98,24 @@ def check_start(start: Array, n_members: int) -> Array:
     return start / total
 
 
-def check_given_start(start: Array | None, predictions: Any) -> None:
-    """One sentence for a start that is none, as far as it shows before the evidence is read.
+def given_start(start: Array, n_members: int) -> np.ndarray:
+    """A user's start as an array on the simplex, or one sentence that says why it is none.
 
     Parameters
     ----------
-    start : array of shape (N,) or None
-    predictions : array, RowStream or list of row blocks
-        N is read off it where it says so.
+    start : array-like of shape (N,)
+    n_members : int
+        N.
+
+    Returns
+    -------
+    ndarray of shape (N,)
 
     Examples
     --------
-    >>> check_given_start([0.5, 0.5], np.ones((4, 2)))
+    >>> given_start([0.5, 0.5], 2).tolist()
+    [0.5, 0.5]
     """
-    if start is None:
-        return
     check_readable(start, "start")
     given = on_host(start)
     try:
@@ -121,16 +124,7 @@ def check_given_start(start: Array | None, predictions: Any) -> None:
         weights = np.asarray(given, dtype=np.float64)
     except (TypeError, ValueError) as error:
         raise ValueError(f"start must hold one number a member ({error}).") from error
-    check_start(weights, _n_members(predictions) or weights.size)
-
-
-def _n_members(predictions: Any) -> int | None:
-    """N, where it can be told; of tasks, which have any attribute, and of lists it cannot."""
-    shape = getattr(predictions, "shape", None)
-    given = getattr(predictions, "n_members", None)
-    if isinstance(shape, tuple) and len(shape) > 1:
-        given = shape[1]
-    return given if isinstance(given, int) else None
+    return np.asarray(check_start(weights, n_members))
 
 
 def simplex_qp(

@@ -30,8 +30,6 @@ class SLSQP:
         SciPy's stopping test on the objective.
     max_iter : int, default 100
         Iteration limit (SciPy's own default, and the paper's).
-    verbose : int, default 0
-        Progress on standard error.
 
     Examples
     --------
@@ -45,7 +43,6 @@ class SLSQP:
 
     tol: float = 1e-6
     max_iter: int = 100
-    verbose: int = 0
     name: str = "slsqp"
     requires: frozenset[str] = frozenset({"gradient"})
 
@@ -62,7 +59,7 @@ class SLSQP:
         -------
         Solution
         """
-        log = SolveLog(self.name, self.verbose)
+        log = SolveLog(self.name)
         given = objective.uniform_weights() if start is None else objective.asarray(start)
         begin = on_host(check_start(given, objective.n_members))
         found, best = begin, np.inf

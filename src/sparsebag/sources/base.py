@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from copy import copy
 from dataclasses import replace
 from typing import Any
 
@@ -105,11 +106,6 @@ class Source(ABC):
         """
         return share < 1.0 and share * nbytes <= max(FACE_BYTES, nbytes / 8)
 
-    def _described_as(self, other: Source) -> None:
-        """Take over what is known of another source of the same rows."""
-        self.n_members, self.task, self.classes = other.n_members, other.task, other.classes
-        self.has_mask, self.xp, self.device = other.has_mask, other.xp, other.device
-
 
 class MemoryRows(Source):
     """All rows in memory, or on one device, as one block.
@@ -133,8 +129,7 @@ class MemoryRows(Source):
 
     def derived(self, function: Callable[..., Any], *args: Any) -> MemoryRows:
         """``function(block, *args)``."""
-        other = object.__new__(MemoryRows)
-        other._described_as(self)
+        other = copy(self)
         other.block = function(self.block, *args)
         return other
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import sys
 import warnings
 from collections.abc import Callable, Sequence
+from copy import copy
 from dataclasses import replace
 from typing import Any, Literal
 
@@ -25,10 +26,9 @@ from sparsebag.sources.sampling import draw_rows
 
 Array = Any
 
-FAN_IN = 8
-"""Results added up by one task: a tree of a thousand blocks is four levels deep."""
-MEMBERS_AT_ONCE = 32
-"""Members whose bags one task draws: a few bits a row and member are held at a time."""
+AT_ONCE = 32
+"""Results that one task adds up, and members whose bags one task draws: a tree of a thousand blocks
+is two levels deep, and a few bits a row and member are held at a time."""
 
 
 def is_dask(values: Any) -> bool:
@@ -87,15 +87,15 @@ class DaskRows(Source):
 
     def derived(self, function: Callable[..., Any], *args: Any) -> DaskRows:
         """``function(block, *args)`` of every block, kept on the workers beside it."""
-        tasks = _tasks(function, self._blocks, args)
-        how = {"has_mask": self.has_mask}
-        return DaskRows(tasks, self.n_members, self.task, self.classes, **how)
+        other = copy(self)
+        other._blocks = _persisted(_tasks(function, self._blocks, args))
+        return other
 
     def sum(self, function: Callable[..., Any], *args: Any) -> Any:
         """The sum over all blocks, added up on the workers."""
         level = _tasks(function, self._blocks, args)
         while len(level) > 1:
-            groups = [level[i : i + FAN_IN] for i in range(0, len(level), FAN_IN)]
+            groups = [level[i : i + AT_ONCE] for i in range(0, len(level), AT_ONCE)]
             level = _tasks(_added, groups, ())
         return _dask().compute(*level, optimize_graph=False)[0]
 
@@ -195,7 +195,7 @@ def rows_of_members(
     bags: list[Any] = [None] * len(sizes)
     if source == "oob":
         draw, pick = delayed(_drawn_bags, pure=False), delayed(_item, pure=False)
-        starts = range(0, len(pool.members), MEMBERS_AT_ONCE)
+        starts = range(0, len(pool.members), AT_ONCE)
         groups = [draw(members, first, sizes) for first in starts]
         bags = [[pick(group, number) for group in groups] for number in range(len(sizes))]
     call = delayed(_predicted, pure=False)
@@ -364,11 +364,9 @@ def _pieces(values: Any, sizes: tuple[int, ...], n_rows: int, name: str) -> list
 
 
 def _dask() -> Any:
-    try:
-        import dask
-        import dask.delayed
-    except ImportError as error:
-        raise ImportError("Dask is not installed; pip install 'sparsebag[dask]'.") from error
+    import dask
+    import dask.delayed
+
     return dask
 
 
@@ -413,7 +411,7 @@ def _checked_block(
 def _drawn_bags(pool: MemberPool, first: int, sizes: tuple[int, ...]) -> list[np.ndarray]:
     """In-bag rows of some members, packed eight members a byte, one matrix a row block."""
     assert pool.in_bag is not None
-    last = min(first + MEMBERS_AT_ONCE, len(pool.members))
+    last = min(first + AT_ONCE, len(pool.members))
     in_bag = np.zeros((sum(sizes), last - first), dtype=np.bool_)
     for j in range(first, last):
         in_bag[pool.in_bag[j], j - first] = True
@@ -431,9 +429,9 @@ def _predicted(
     bags: list[np.ndarray] | None = None
     if bits is not None:
         n = len(pool.members)
-        starts = range(0, n, MEMBERS_AT_ONCE)
+        starts = range(0, n, AT_ONCE)
         parts = [
-            np.unpackbits(part, axis=1, count=min(MEMBERS_AT_ONCE, n - start))
+            np.unpackbits(part, axis=1, count=min(AT_ONCE, n - start))
             for part, start in zip(bits, starts, strict=True)
         ]
         bags = [np.flatnonzero(column) for column in np.concatenate(parts, axis=1).T]

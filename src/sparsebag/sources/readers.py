@@ -13,8 +13,9 @@ import numpy as np
 from sparsebag.evidence.arrays import on_host, tensors_on_host, vote_dtype
 from sparsebag.evidence.evidence import OOBEvidence
 from sparsebag.evidence.from_predictions import check_sample_weight, from_predictions
-from sparsebag.evidence.members import Task, check_labels
+from sparsebag.evidence.members import Task, check_labels, take_rows
 from sparsebag.evidence.readable import check_given, check_readable
+from sparsebag.evidence.readers import optional_import
 from sparsebag.sources.dask import is_dask
 from sparsebag.sources.stream import RowStream
 
@@ -270,14 +271,9 @@ class ParquetRows(RowStream):
                 first += batch.num_rows
 
     def _open(self) -> Any:
+        parquet = optional_import("pyarrow.parquet", "parquet", "reading Parquet files")
         try:
-            import pyarrow.parquet
-        except ImportError as error:
-            raise ImportError(
-                "Parquet files need pyarrow; pip install 'sparsebag[parquet]'."
-            ) from error
-        try:
-            return pyarrow.parquet.ParquetFile(self._path)
+            return parquet.ParquetFile(self._path)
         except (ValueError, OSError) as error:
             raise ValueError(f"{self._path} is missing, cut short or no Parquet file.") from error
 
@@ -321,9 +317,9 @@ class GeneratedRows(RowStream):
         first = next(self._given(), None)
         if first is None:
             raise ValueError("the stream gave no rows; there is nothing to judge the members by.")
-        if len(_shape(first[0])) < 2:
+        if len(np.shape(first[0])) < 2:
             about.block(first, "block 0")  # which says what is wrong with it
-        self.n_members, self.has_mask = _shape(first[0])[1], first[1] is not None
+        self.n_members, self.has_mask = np.shape(first[0])[1], first[1] is not None
         self.bytes_a_row = _bytes_a_row(first)
 
     def blocks(self, block_bytes: int | None = None) -> Iterator[OOBEvidence]:
@@ -333,7 +329,7 @@ class GeneratedRows(RowStream):
             for part in _cut(given, block_bytes):
                 where = f"block {number}" + (f" counted from its row {first}" if first else "")
                 yield self._block(part, where)
-                first += _shape(part[0])[0]
+                first += np.shape(part[0])[0]
 
     def _given(self) -> Iterator[tuple[Any, ...]]:
         """Blocks as they come, those without rows left out."""
@@ -352,7 +348,7 @@ class GeneratedRows(RowStream):
                     f"{f'{n_given} entries' if n_given else type(given).__name__}; pass None for "
                     "a mask that there is not."
                 )
-            if any(_shape(values)[:1] != (0,) for values in given if values is not None):
+            if any(np.shape(values)[:1] != (0,) for values in given if values is not None):
                 yield tuple(given)
 
     def _block(self, given: tuple[Any, ...], where: str) -> OOBEvidence:
@@ -467,14 +463,14 @@ def _vector(given: Any) -> Any:
 
 def _cut(given: tuple[Any, ...], block_bytes: int | None) -> Iterator[tuple[Any, ...]]:
     """A block as it came, or in pieces."""
-    shape = _shape(given[0])
-    lengths = {_shape(values)[:1] for values in given if values is not None}
+    shape = np.shape(given[0])
+    lengths = {np.shape(values)[:1] for values in given if values is not None}
     if block_bytes is None or len(lengths) != 1 or len(shape) < 2:
         yield given
         return
     rows = _rows_of(_bytes_a_row(given), block_bytes)
     for first in range(0, shape[0], rows):
-        yield tuple(_some_rows(values, slice(first, first + rows)) for values in given)
+        yield tuple(None if v is None else take_rows(v, slice(first, first + rows)) for v in given)
 
 
 def _rows_of(bytes_a_row: int, block_bytes: int) -> int:
@@ -490,7 +486,7 @@ def _bytes_a_row(given: tuple[Any, ...]) -> int:
         each = vote_dtype(dtype).itemsize
     except TypeError:  # another library's
         each = max(4, int(getattr(dtype, "itemsize", 4)))
-    return max(1, int(np.prod(_shape(given[0])[1:])) * (each + (given[1] is not None)))
+    return max(1, int(np.prod(np.shape(given[0])[1:])) * (each + (given[1] is not None)))
 
 
 def _is_blocks(given: Any) -> bool:
@@ -500,13 +496,3 @@ def _is_blocks(given: Any) -> bool:
 
 def _is_path(given: Any) -> bool:
     return isinstance(given, (str, os.PathLike))
-
-
-def _shape(values: Any) -> tuple[int, ...]:
-    return tuple(values.shape) if hasattr(values, "shape") else np.shape(values)
-
-
-def _some_rows(values: Any, rows: slice) -> Any:
-    if values is None:
-        return None
-    return values.iloc[rows] if hasattr(values, "iloc") else values[rows]

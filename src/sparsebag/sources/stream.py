@@ -7,10 +7,9 @@ from the first pass on, and a sample of the rows.
 from __future__ import annotations
 
 import os
-import sys
-import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
+from copy import copy
 from dataclasses import dataclass, field, replace
 from typing import Any
 from zipfile import BadZipFile
@@ -20,7 +19,6 @@ import numpy as np
 from sparsebag.evidence.arrays import on_host
 from sparsebag.evidence.evidence import OOBEvidence, concatenate
 from sparsebag.evidence.members import Task
-from sparsebag.progress import SECONDS_BETWEEN_LINES
 from sparsebag.sources.base import MemoryRows, Source
 from sparsebag.sources.sampling import Reservoir
 
@@ -112,8 +110,6 @@ class StreamRows(Source):
     stream : RowStream
     memory_limit : int, default 1 GiB
         Bytes that may be held at a time.
-    verbose : int, default 0
-        Progress within passes, on standard error.
 
     Examples
     --------
@@ -126,10 +122,8 @@ class StreamRows(Source):
 
     is_streamed = True
 
-    def __init__(
-        self, stream: RowStream, memory_limit: int = DEFAULT_MEMORY, verbose: int = 0
-    ) -> None:
-        self.stream, self.verbose = stream, verbose
+    def __init__(self, stream: RowStream, memory_limit: int = DEFAULT_MEMORY) -> None:
+        self.stream = stream
         left = max(memory_limit - stream.reading_bytes, memory_limit // 2)
         self.memory = max(SMALLEST_MEMORY, int(COUNTED_SHARE * left))
         self.n_members, self.task, self.classes = stream.n_members, stream.task, stream.classes
@@ -154,8 +148,7 @@ class StreamRows(Source):
 
     def derived(self, function: Callable[..., Any], *args: Any) -> StreamRows:
         """The function is called at every read; a prior it finds is kept."""
-        other = object.__new__(StreamRows)
-        other.__dict__.update(self.__dict__)
+        other = copy(self)
         other._functions = (*self._functions, (function, args))
         return other
 
@@ -207,15 +200,11 @@ class StreamRows(Source):
         reads = self._reads
         first = reads.n_blocks is None
         reservoir = Reservoir(self.most_rows) if first else None
-        number, told = 0, time.monotonic()
+        number = 0
         for number, block in enumerate(self.stream.blocks(self.memory // BLOCK_SHARE), start=1):
             if reservoir is not None:
                 reservoir.add(block)
             yield self._derive(block, number)
-            if self.verbose and time.monotonic() - told >= SECONDS_BETWEEN_LINES:
-                told = time.monotonic()
-                of = "" if first else f" of {reads.n_blocks}"
-                print(f"[stream] block {number}{of}", file=sys.stderr, flush=True)
         if not first and number != reads.n_blocks:
             raise ValueError(
                 f"the stream gave {number} blocks of rows and {reads.n_blocks} before; every pass "
