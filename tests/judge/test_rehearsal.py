@@ -113,6 +113,13 @@ def test_a_class_that_a_copy_never_sees():
     np.testing.assert_allclose(tiny.predict_proba(X).sum(axis=1), 1.0)
 
 
+def test_one_leaf_is_no_model_of_classes_that_are_told_apart():
+    X, y = IRIS[0], IRIS[1] == 0
+    rows, others = np.split(np.random.default_rng(0).permutation(len(y)), 2)
+    forest = RandomForestClassifier(40, min_samples_leaf=2, random_state=0).fit(X[rows], y[rows])
+    assert sb.compress(forest, X[rows], y[rows]).score(X[others], y[others]) > 0.95
+
+
 def test_held_out_rows_need_no_copy():
     X, y = CANCER
     forest = RandomForestClassifier(30, random_state=0).fit(X[:300], y[:300])

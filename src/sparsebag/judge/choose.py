@@ -165,7 +165,8 @@ def judge_rehearsal(made: Rehearsal, calibration: Any, floor: float, n_members: 
 
         A calibrated vote is surer, and less of a tree's variance reaches it.
         """
-        return np.asarray(max(1.0 - part * gone * float(share @ loss) / risk, 0.0) * loss)
+        reached = min(float(share @ loss) / risk, 1.0)
+        return np.asarray(max(1.0 - part * gone * reached, 0.0) * loss)
 
     as_is, best_whole = credited(as_is), credited(losses(calibrated_whole))
     by_recipe: list[list[tuple[np.ndarray, Calibration | None]]] = []

@@ -174,7 +174,12 @@ class Teacher:
             picked = np.sort(rng.choice(n_rows, MOST_ROWS, replace=False))
         unseen = _unseen(pool.in_bag, self.table.n_trees, n_rows) if self.knows_bags else None
         leaf = self._add_up_rows(X, target, weight, picked, unseen)
-        self._add_mixtures(X, picked, leaf, weight[picked] * (n_rows / len(picked)), rng)
+        as_many = n_rows / len(picked)
+        self._weight = weight[picked] * as_many
+        self._unweighted = np.full(len(picked), as_many)
+        self._leaf = leaf
+        if not sp.issparse(X):  # neighbours of sparse rows mixed would not be sparse
+            self._add_mixtures(X, picked, rng)
 
     def lesson(self, recipe: Recipe) -> Lesson:
         """What a student learns by a recipe.
@@ -187,9 +192,11 @@ class Teacher:
         -------
         Lesson
         """
-        table = self.table
+        table, weight, mass = self.table, self._weight, self._mass
         if recipe.shrink is None:
             value = np.ascontiguousarray(table.value[:, self.column])
+            # What is taught is the vote itself. Weights that follow the labels would bend it.
+            weight, mass = self._unweighted, self._count
         else:
             value = (1.0 + recipe.twice) * self._of_target - recipe.twice * self._of_oob_vote
             value = np.ascontiguousarray(value)
@@ -200,8 +207,8 @@ class Teacher:
         return Lesson(
             table=kept,
             leaf=self._leaf[: kept.n_trees],
-            weight=self._weight,
-            mass=self._mass[: kept.n_nodes],
+            weight=weight,
+            mass=mass[: kept.n_nodes],
             value=value[: kept.n_nodes],
             goal=np.clip(goal, 0.0, 1.0) if is_vote else goal,
             risk=self._risk,
@@ -257,25 +264,20 @@ class Teacher:
         self._of_target, self._of_oob_vote = totals[:, 1 : 1 + width], totals[:, 1 + width : -1]
         return np.concatenate(leaves, axis=1)
 
-    def _add_mixtures(
-        self,
-        X: Any,
-        picked: np.ndarray,
-        leaf: np.ndarray,
-        weight: np.ndarray,
-        rng: np.random.Generator,
-    ) -> None:
-        """The rows of a lesson: training rows, and mixtures of them."""
-        self._leaf, self._weight = leaf, weight
-        if sp.issparse(X):  # neighbours of sparse rows mixed would not be sparse
-            return
-        n = min(MIXTURES_A_ROW * len(weight), MOST_MIXTURES)
-        first, second = neighbours(leaf, n, rng)
-        of_mixed = SHARE_OF_MIXTURES * weight[first] * (len(weight) / n)
+    def _add_mixtures(self, X: np.ndarray, picked: np.ndarray, rng: np.random.Generator) -> None:
+        """Mixtures of training rows beside them."""
+        n_rows = len(picked)
+        n = min(MIXTURES_A_ROW * n_rows, MOST_MIXTURES)
+        first, second = neighbours(self._leaf, n, rng)
+
+        def with_mixed(weight: np.ndarray) -> np.ndarray:
+            of_mixed = SHARE_OF_MIXTURES * weight[first] * (n_rows / n)
+            return np.concatenate([(1.0 - SHARE_OF_MIXTURES) * weight, of_mixed])
+
         mixed = mixtures(X, picked[first], picked[second], rng)
         leaves = [self.table.route(block, self.n_threads) for block in mixed]
-        self._leaf = np.concatenate([leaf, *leaves], axis=1)
-        self._weight = np.concatenate([(1.0 - SHARE_OF_MIXTURES) * weight, of_mixed])
+        self._leaf = np.concatenate([self._leaf, *leaves], axis=1)
+        self._weight, self._unweighted = with_mixed(self._weight), with_mixed(self._unweighted)
 
 
 def _unseen(bags: Any, n_trees: int, n_rows: int) -> np.ndarray:
