@@ -134,7 +134,7 @@ $(DOCS): $(STAMP)
 docs: $(DOCS)  ## The documentation, gallery run, warnings are errors: docs/_build/html/index.html
 	$(BIN)/sphinx-build -W --keep-going -q -b html docs docs/_build/html
 
-screenshot: $(DOCS)  ## docs/pictures/report.png in a headless browser (needs a Chromium)
+screenshot: $(DOCS)  ## docs/pictures/report_desktop.png in a headless browser (needs a Chromium)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check "playwright>=1.48"
 	$(BIN)/python docs/screenshot.py
 

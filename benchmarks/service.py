@@ -34,8 +34,9 @@ from benchmarks.peak_memory import held_bytes
 
 RESULTS = Path(__file__).parent / "results" / "service.txt"
 THREADS, ONE, BATCH, BATCH_ROWS = 8, 40_000, 2_000, 100
-SWAPS, WARM = 20, 0.2
-"""``WARM``: share of the requests before memory is read."""
+WARM = 0.2
+"""Share of the requests before memory is read."""
+JSON = {"Content-Type": "application/json"}
 
 
 def app() -> Any:
@@ -85,7 +86,7 @@ def load_test(port: int, pid: int, kind: str, count: int, bodies: list[bytes]) -
         seconds, answers, warm = [], [], 0
         for i in range(first, count, THREADS):
             start = time.perf_counter()
-            connection.request("POST", f"/{kind}", bodies[i % len(bodies)])
+            connection.request("POST", f"/{kind}", bodies[i % len(bodies)], JSON)
             answer = connection.getresponse()
             answers.append((i % len(bodies), json.loads(answer.read())))
             assert answer.status == 200, answers[-1]
@@ -162,10 +163,12 @@ def main() -> None:
                     load_test, port, server.pid, "sparsebag/one", ONE // (10 if quick else 1), one
                 )
                 swaps = swap(path, contents, under)
-            by = [sum(np.allclose(p, of[i]) for i, p in under.result()) for of in expected]
+            by = np.array([[np.allclose(p, of[i]) for of in expected] for i, p in under.result()])
+            one, other, both = by[:, 0].sum(), by[:, 1].sum(), by.all(axis=1).sum()
             print(
-                f"swapped {swaps} times meanwhile: {by[0]} answers of one model, {by[1]} of the "
-                f"other, {len(under.result()) - sum(by)} of neither"
+                f"swapped {swaps} times meanwhile: {one - both} answers of one model, "
+                f"{other - both} of the other, {both} of rows where they agree, "
+                f"{(~by.any(axis=1)).sum()} of neither"
             )
         finally:
             server.terminate()

@@ -1,4 +1,4 @@
-"""Draw docs/pictures/report.png: the page of ``sparsebag demo`` in a headless browser.
+"""Draw docs/pictures/report_desktop.png: the page of ``sparsebag demo`` in a headless browser.
 
 Run: make screenshot (needs Playwright and a Chromium).
 """
@@ -12,7 +12,7 @@ from pathlib import Path
 from PIL import Image
 from playwright.sync_api import sync_playwright
 
-PICTURE = Path(__file__).parent / "pictures" / "report.png"
+PICTURE = Path(__file__).parent / "pictures" / "report_desktop.png"
 WIDTH, HEIGHT = 1100, 2200
 """The page down to the slider."""
 COLOURS = 128
