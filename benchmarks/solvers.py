@@ -34,10 +34,15 @@ from sparsebag.evidence.from_ensemble import read_ensemble
 from sparsebag.objective.losses import resolve_loss
 from sparsebag.objective.objective import Objective
 from sparsebag.objective.penalties import ConcaveQuadratic
-from sparsebag.settings import DROP_THRESHOLD
 from sparsebag.solvers.active_set import ActiveSet
 from sparsebag.solvers.auto import select_solver
-from sparsebag.solvers.base import Solution, Solver, drop_small_weights, one_blas_thread
+from sparsebag.solvers.base import (
+    DROP_THRESHOLD,
+    Solution,
+    Solver,
+    drop_small_weights,
+    one_blas_thread,
+)
 from sparsebag.solvers.projected_gradient import ProjectedGradient
 from sparsebag.solvers.slsqp import SLSQP
 

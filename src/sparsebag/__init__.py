@@ -28,62 +28,36 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from sparsebag.compress import compress
-    from sparsebag.compress_dask import SampledRowsWarning
-    from sparsebag.deploy.artifact import ArtifactError, load, save
-    from sparsebag.deploy.compiled import CompiledEnsemble
-    from sparsebag.deploy.verification import ExportMismatch, Verification, verify
-    from sparsebag.deploy.wrapped import to_onnx, to_sklearn
-    from sparsebag.estimators import SparseBaggingClassifier, SparseBaggingRegressor
-    from sparsebag.evidence.evidence import (
-        OOBEvidence,
-        UncoveredRowsWarning,
-        UnverifiedRowsWarning,
-    )
-    from sparsebag.fit_weights import fit_weights
-    from sparsebag.judge.curve import RiskCurve
-    from sparsebag.judge.selection import Selection
-    from sparsebag.report import metrics
-    from sparsebag.report.compression_report import CompressionReport
-    from sparsebag.report.wrapped import report_on
-    from sparsebag.solvers.auto import select_solver
-    from sparsebag.solvers.base import Solution, Status
-    from sparsebag.solvers.slsqp import SLSQP
-    from sparsebag.sources.readers import stream_rows
-    from sparsebag.sources.stream import RowStream
+    from sparsebag.compress import compress as compress
+    from sparsebag.compress_dask import SampledRowsWarning as SampledRowsWarning
+    from sparsebag.deploy.artifact import ArtifactError as ArtifactError
+    from sparsebag.deploy.artifact import load as load
+    from sparsebag.deploy.artifact import save as save
+    from sparsebag.deploy.compiled import CompiledEnsemble as CompiledEnsemble
+    from sparsebag.deploy.verification import ExportMismatch as ExportMismatch
+    from sparsebag.deploy.verification import Verification as Verification
+    from sparsebag.deploy.verification import verify as verify
+    from sparsebag.deploy.wrapped import to_onnx as to_onnx
+    from sparsebag.deploy.wrapped import to_sklearn as to_sklearn
+    from sparsebag.estimators import SparseBaggingClassifier as SparseBaggingClassifier
+    from sparsebag.estimators import SparseBaggingRegressor as SparseBaggingRegressor
+    from sparsebag.evidence.evidence import OOBEvidence as OOBEvidence
+    from sparsebag.evidence.evidence import UncoveredRowsWarning as UncoveredRowsWarning
+    from sparsebag.evidence.evidence import UnverifiedRowsWarning as UnverifiedRowsWarning
+    from sparsebag.fit_weights import fit_weights as fit_weights
+    from sparsebag.judge.curve import RiskCurve as RiskCurve
+    from sparsebag.judge.selection import Selection as Selection
+    from sparsebag.report import metrics as metrics
+    from sparsebag.report.compression_report import CompressionReport as CompressionReport
+    from sparsebag.report.wrapped import report_on as report_on
+    from sparsebag.solvers.auto import select_solver as select_solver
+    from sparsebag.solvers.base import Solution as Solution
+    from sparsebag.solvers.base import Status as Status
+    from sparsebag.solvers.slsqp import SLSQP as SLSQP
+    from sparsebag.sources.readers import stream_rows as stream_rows
+    from sparsebag.sources.stream import RowStream as RowStream
 
 __version__ = "0.1.0"
-
-__all__ = [
-    "compress",
-    "fit_weights",
-    "SparseBaggingClassifier",
-    "SparseBaggingRegressor",
-    "OOBEvidence",
-    "RowStream",
-    "stream_rows",
-    "UncoveredRowsWarning",
-    "UnverifiedRowsWarning",
-    "SampledRowsWarning",
-    "Selection",
-    "RiskCurve",
-    "Solution",
-    "Status",
-    "select_solver",
-    "SLSQP",
-    "CompressionReport",
-    "CompiledEnsemble",
-    "load",
-    "save",
-    "ArtifactError",
-    "to_onnx",
-    "to_sklearn",
-    "report_on",
-    "verify",
-    "Verification",
-    "ExportMismatch",
-    "metrics",
-]
 
 # Names are imported when they are first used: a service that only loads a file and predicts
 # needs neither scikit-learn nor SciPy.
@@ -117,6 +91,7 @@ _HOMES = {
     "ExportMismatch": "deploy.verification",
     "metrics": "report.metrics",  # a module
 }
+__all__ = list(_HOMES)
 
 
 class _Package(ModuleType):

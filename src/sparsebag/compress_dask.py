@@ -22,7 +22,7 @@ from sparsebag.evidence.training_rows import check_columns
 from sparsebag.fit_weights import solve_weights
 from sparsebag.pipeline import Compressed, compress_pool
 from sparsebag.settings import Settings
-from sparsebag.sources.dask import as_column, checked, computed, rows_at, rows_of_members
+from sparsebag.sources.dask import as_column, checked, computed, rows_of_members
 from sparsebag.sources.sampling import draw_rows
 
 ROWS_IN_MEMORY = 100_000
@@ -92,9 +92,9 @@ def compress_on_cluster(
         bags = None if pool.in_bag is None else _BagsOfSample(pool.in_bag, picked, n_rows)
         pool = replace(pool, in_bag=bags, n_rows=len(picked))
     few = None if weight is None else on_host(computed(weight))[picked]
-    labels = np.asarray(on_host(y))[picked]
+    rows_here, labels = np.asarray(X[picked].compute()), np.asarray(on_host(y))[picked]
     return compress_pool(
-        pool, rows_at(X, picked), labels, settings, few, verify=n_rows <= most, solution=solution
+        pool, rows_here, labels, settings, few, verify=n_rows <= most, solution=solution
     )
 
 

@@ -362,6 +362,20 @@ class _SparseBagging(Deployable, MetaEstimatorMixin, BaseEstimator):  # type: ig
             np.add.at(total, columns, weight * own)
         return np.asarray(total / (total.sum() or 1.0))
 
+    def predict(self, X: Any) -> np.ndarray:
+        """Most probable class of each row, or its number (regression).
+
+        Parameters
+        ----------
+        X : array-like, sparse matrix or DataFrame of shape (rows, n_features)
+
+        Returns
+        -------
+        ndarray of shape (rows,)
+        """
+        X = self._check_X(X)
+        return self._compiled.predict(X, self.n_jobs)
+
     def apply(self, X: Any) -> np.ndarray:
         """The leaf of each row in each kept tree.
 
@@ -506,20 +520,6 @@ class SparseBaggingClassifier(ClassifierMixin, _SparseBagging):  # type: ignore[
         with np.errstate(divide="ignore"):
             return np.asarray(np.log(self.predict_proba(X)))
 
-    def predict(self, X: Any) -> np.ndarray:
-        """Most probable class of each row.
-
-        Parameters
-        ----------
-        X : array-like, sparse matrix or DataFrame of shape (rows, n_features)
-
-        Returns
-        -------
-        ndarray of shape (rows,)
-        """
-        proba = self.predict_proba(X)
-        return np.asarray(np.take(self.classes_, np.argmax(proba, axis=1)))
-
 
 @_documented
 class SparseBaggingRegressor(RegressorMixin, _SparseBagging):  # type: ignore[misc]
@@ -539,20 +539,6 @@ class SparseBaggingRegressor(RegressorMixin, _SparseBagging):  # type: ignore[mi
     """
 
     _task = "regression"
-
-    def predict(self, X: Any) -> np.ndarray:
-        """Weighted mean of the kept members' predictions.
-
-        Parameters
-        ----------
-        X : array-like, sparse matrix or DataFrame of shape (rows, n_features)
-
-        Returns
-        -------
-        ndarray of shape (rows,)
-        """
-        X = self._check_X(X)
-        return self._compiled.predict(X, self.n_jobs)
 
 
 def _routing_enabled() -> bool:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from dataclasses import replace
-from numbers import Real
 from typing import Any, Literal
 
 from sparsebag.evidence.evidence import OOBEvidence, warn_uncovered
@@ -22,13 +21,7 @@ from sparsebag.solvers.base import Solution, Solver, judged_solve, one_blas_thre
 from sparsebag.solvers.simplex import given_start
 from sparsebag.sources.base import Source
 from sparsebag.sources.dask import is_dask, rows_of_matrices
-from sparsebag.sources.stream import (
-    DEFAULT_MEMORY,
-    SMALLEST_MEMORY,
-    Checkpoint,
-    RowStream,
-    StreamRows,
-)
+from sparsebag.sources.stream import DEFAULT_MEMORY, Checkpoint, RowStream, StreamRows
 
 Array = Any
 
@@ -83,7 +76,6 @@ def solve_weights(
             resolve_solver(settings.solver, objective),
             objective,
             start,
-            drop_threshold=settings.drop_threshold,
             drops_always=settings.drops_always,
         )
     if not isinstance(rows, OOBEvidence):
@@ -177,7 +169,7 @@ def fit_weights(
     (True, True)
     """
     given = {"floor": floor, "prior_mass": prior_mass, "preset": preset, "verbose": verbose}
-    check_params("fit_weights", lam=lam, **given)
+    check_params("fit_weights", lam=lam, memory_limit=memory_limit, **given)
     if isinstance(lam, str):
         raise ValueError(
             "lam='auto' needs an ensemble: matrices do not say what a member costs; pass a number, "
@@ -196,7 +188,7 @@ def fit_weights(
             )
         if loss == "log_loss" and predictions.task == "regression":
             settings = replace(settings, loss="auto")
-        rows = StreamRows(predictions, _check_memory(memory_limit))
+        rows = StreamRows(predictions, int(memory_limit or DEFAULT_MEMORY))
         return solve_weights(rows, settings, start=start, checkpoint=checkpoint, listener=listener)
     if memory_limit is not None or checkpoint is not None:
         raise ValueError(
@@ -225,17 +217,6 @@ def fit_weights(
     )
     settings = replace(settings, loss=chosen)
     return solve_weights(evidence, settings, start=start, listener=listener)
-
-
-def _check_memory(memory_limit: Any) -> int:
-    memory_limit = DEFAULT_MEMORY if memory_limit is None else memory_limit
-    is_number = isinstance(memory_limit, Real) and not isinstance(memory_limit, bool)
-    if not is_number or memory_limit < SMALLEST_MEMORY or memory_limit % 1 != 0:
-        raise ValueError(
-            f"memory_limit must be a whole number of bytes, at least {SMALLEST_MEMORY} (1 MiB), "
-            f"got {memory_limit!r}."
-        )
-    return int(memory_limit)
 
 
 def _task_and_loss(loss: str | Loss) -> tuple[Task, Loss]:

@@ -24,14 +24,12 @@ from sparsebag.objective.objective import PRIOR_MASS
 from sparsebag.progress import Listener, listener_of
 from sparsebag.solvers.auto import check_solver
 from sparsebag.solvers.base import Solver
+from sparsebag.sources.stream import SMALLEST_MEMORY
 
 PAPER_LAM = 0.05
 """The paper's λ: a third of the loss on easy data, where it costs accuracy."""
 DEFAULT_FLOOR = 1e-3
 """ε: no vote is ever surer than 1 - 1e-3; makes log-loss finite on 0/1 leaves."""
-DROP_THRESHOLD = 1e-5
-"""Weights up to this are dropped, as by the paper's code: SLSQP leaves dust on dead members.
-Outside its preset they are kept where a solve that converged would not have without them."""
 
 
 _AUTO = StrOptions({"auto"})
@@ -59,6 +57,7 @@ CONSTRAINTS: dict[str, Any] = {
         Interval(Integral, None, -1, closed="right"),
     ],
     "random_state": ["random_state"],
+    "memory_limit": [None, Interval(Integral, SMALLEST_MEMORY, None, closed="left")],
     "verbose": ["verbose", callable],
 }
 """What parameters may be, as scikit-learn says it; the others are checked where they are used."""
@@ -90,8 +89,7 @@ class Settings:
     """What a fit runs with, after ``preset`` and ``"auto"`` are resolved.
 
     ``lam`` is None where the size is chosen by what each size is expected to cost, without a
-    penalty; ``drops_always``: weights up to ``drop_threshold`` are dropped even if the solve then
-    has not converged.
+    penalty; ``drops_always``: small weights are dropped even if the solve then has not converged.
     """
 
     lam: float | None
@@ -99,7 +97,6 @@ class Settings:
     solver: str | Solver
     floor: float
     prior_mass: float
-    drop_threshold: float
     evidence_dtype: Any
     drops_always: bool = False
     refine: str | None = None
@@ -168,7 +165,6 @@ def resolve_settings(
         solver="slsqp" if paper and solver == "auto" else solver,
         floor=float((0.0 if paper else DEFAULT_FLOOR) if floor == "auto" else floor),
         prior_mass=float((0.0 if paper else PRIOR_MASS) if prior_mass == "auto" else prior_mass),
-        drop_threshold=DROP_THRESHOLD,
         evidence_dtype=np.float64 if paper else np.float32,
         drops_always=paper,
     )

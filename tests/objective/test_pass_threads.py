@@ -84,7 +84,7 @@ mask, ones = np.ones(votes.shape, dtype=np.uint8), np.ones(30_000)
 def one_pass(n_threads=4):
     weights, gradient = np.full(40, 1 / 40, dtype=np.float32), np.zeros(40)
     loss = _passes.loss_and_gradient(
-        votes, mask, weights, ones, ones, ones, True, 0.0, 1e-15, 1e-15, 1.0, 0.0, 1.0, True,
+        votes, mask, ones, ones, ones, True, 1e-15, 1e-15, 1.0, 0.0, 1.0, True, weights, 0.0,
         n_threads, gradient,
     )
     return loss, gradient.tobytes()

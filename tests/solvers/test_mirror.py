@@ -145,7 +145,7 @@ def rows():
 @pytest.fixture
 def much_to_drop(monkeypatch):
     """Weights that are dropped on any day."""
-    monkeypatch.setattr("sparsebag.settings.DROP_THRESHOLD", 0.02)
+    monkeypatch.setattr("sparsebag.solvers.base.DROP_THRESHOLD", 0.02)
 
 
 class Counted:

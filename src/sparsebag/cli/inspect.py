@@ -17,8 +17,8 @@ from sparsebag.cli.command import Data, Model, Screen, TrustPickle
 from sparsebag.deploy.artifact import VERSION
 from sparsebag.deploy.compiled import CompiledEnsemble
 from sparsebag.deploy.trees import FlatTrees
-from sparsebag.deploy.whole_file import write_whole
 from sparsebag.judge.selection import in_bytes
+from sparsebag.sources.whole_file import write_whole
 
 SECONDS_EACH = 1.0
 """Time spent on each figure; the best call counts, because load only ever adds."""

@@ -14,7 +14,7 @@ from sparsebag.cli.command import CommandError, ExitCode, one_line
 from sparsebag.cli.tables import check_readable
 from sparsebag.deploy.artifact import MAGIC, ArtifactError, load
 from sparsebag.deploy.compiled import CompiledEnsemble
-from sparsebag.deploy.whole_file import whole_file
+from sparsebag.sources.whole_file import whole_file
 
 CHECKED_HERE = ["sklearn.tree._tree.Tree", "numpy.dtype"]
 """Not trusted by skops: a forged tree could read outside its arrays. `check_trees` looks."""

@@ -18,7 +18,7 @@ from typer import Option
 from sparsebag.cli import models, tables
 from sparsebag.cli.command import CommandError, Data, ExitCode, Jobs, Model, Screen, TrustPickle
 from sparsebag.deploy.compiled import CompiledEnsemble
-from sparsebag.deploy.whole_file import whole_file
+from sparsebag.sources.whole_file import whole_file
 
 STDOUT = Path("-")
 

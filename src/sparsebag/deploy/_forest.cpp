@@ -8,11 +8,7 @@
 //
 // Why it is safe: the constructor checks every index it is given and keeps its own copy, so no
 // file and no later write to an array can send a walk out of bounds or round in circles.
-#include <nanobind/nanobind.h>
-#include <nanobind/ndarray.h>
 #include <nanobind/stl/optional.h>
-#include <nanobind/stl/string.h>
-#include <nanobind/stl/vector.h>
 
 #include <algorithm>
 #include <atomic>
@@ -28,11 +24,10 @@
 #include <utility>
 #include <vector>
 
+#include "../objective/kernel/module.h"
 #include "../objective/kernel/threads.h"
 #include "kernel/descent.h"
 #include "kernel/trees.h"
-
-namespace nb = nanobind;
 
 namespace {
 
@@ -46,11 +41,7 @@ constexpr std::size_t KEPT_BYTES = 4 * BLOCK_BYTES;  // of keys, by a thread bet
 constexpr std::size_t WALKS_TO_THREAD = 50000;    // a thread costs about as much as this many
 
 template <typename T, int N>
-using In = nb::ndarray<const T, nb::ndim<N>, nb::c_contig, nb::device::cpu>;
-template <typename T, int N>
 using Strided = nb::ndarray<const T, nb::ndim<N>, nb::device::cpu>;
-template <int N>
-using Out = nb::ndarray<double, nb::ndim<N>, nb::c_contig, nb::device::cpu>;
 
 // What is done to the raw sums of a row: nothing (a part of a larger vote, or regression), or
 // floor, normalisation and temperature.
@@ -163,7 +154,7 @@ class Forest {
     // Adds nothing to `out`: writes the weighted sums of the rows' leaves, finished or raw. `weights`
     // of shape (rows, trees), where there are any, multiply what the leaves say.
     template <typename T>
-    void predict(Strided<T, 2> X, std::optional<Strided<double, 2>> weights, Out<2> out,
+    void predict(Strided<T, 2> X, std::optional<Strided<double, 2>> weights, Out<double, 2> out,
                  std::size_t n_threads, bool allow_nan, bool vote, double floor,
                  double inverse_temperature, double share, double scale) {
         const std::size_t n = X.shape(0);
@@ -188,7 +179,7 @@ class Forest {
 
     // One row, with the GIL held: releasing it costs more than the walk.
     template <typename T>
-    void predict_one(Strided<T, 1> x, Out<1> out, bool allow_nan, bool vote, double floor,
+    void predict_one(Strided<T, 1> x, Out<double, 1> out, bool allow_nan, bool vote, double floor,
                      double inverse_temperature, double share, double scale) {
         check_width(x.shape(0));
         check(out.shape(0) == n_outputs(), "out has the wrong shape");
@@ -196,7 +187,7 @@ class Forest {
         thread_local std::vector<std::int32_t> leaves;
         const Rows<T> rows{x.data(), 0, x.stride(0), 1};
         keys.fit(1, columns_.size());
-        Special special = special_of(make_row_keys<T>(rows, columns_, keys));
+        Special special = special_of(make_keys<1>(rows, columns_, keys));
         if (special.nan) special.infinity = make_missing_keys<T>(rows, columns_, keys);
         check_numbers(special, allow_nan);
         const Layout *layout = special.nan ? &layout_for_missing() : &layout_;
@@ -247,9 +238,8 @@ class Forest {
 
     void check_width(std::size_t n_columns) const {
         if (n_columns == n_features_) return;
-        const std::string has = std::to_string(n_columns);
-        throw nb::value_error(("the row has " + has + " columns, but " +
-                               std::to_string(n_features_) + " were fitted.").c_str());
+        const std::string has = std::to_string(n_columns), fitted = std::to_string(n_features_);
+        check(false, ("the row has " + has + " columns, but " + fitted + " were fitted.").c_str());
     }
 
     // The same trees for rows with missing values, whose keys come twice: first with NaN above
@@ -337,7 +327,7 @@ class Forest {
     template <int W>
     static void number_rows(const Bunch &bunch, const Keys &keys, std::size_t i, std::size_t n,
                             std::uint8_t *numbers, std::size_t stride, Work &work) {
-        const Compare compare = chosen_instructions().load(std::memory_order_relaxed)->compare;
+        const Compare compare = instructions().now().compare;
         for (int w = 0; w < W && i + w * WORD < n; ++w)  // a last word may have no rows
             compare(bunch.splits, keys.row(i + w * WORD), keys.width, work.above.data() + w, W);
         for (std::size_t t = 0; t < bunch.tops.size(); ++t)
@@ -419,14 +409,13 @@ class Forest {
         const std::size_t n = rows.n;
         const Layout *layout = &layout_;
         work.keys.fit(n, columns_.size());
-        Special special = special_of(make_keys<T>(rows, columns_, work.keys));
+        Special special = special_of(make_keys<LANES>(rows, columns_, work.keys));
         if (special.nan) {
             layout = &layout_for_missing();
             special.infinity = make_missing_keys<T>(rows, columns_, work.keys);
         }
-        const double split_cost =
-            chosen_instructions().load(std::memory_order_relaxed)->split_cost;
-        const std::size_t by_words = rows_by_words(layout->effort, n, split_cost);
+        const std::size_t by_words =
+            rows_by_words(layout->effort, n, instructions().now().split_cost);
         if (by_words > 0 && complement_) {
             work.sums.resize(by_words);
             rows_of_each_tree(*layout, work.keys, by_words, work.sums.data(), work, says);
@@ -444,32 +433,17 @@ class Forest {
     }
 };
 
-void finish_votes(Out<2> scores, double floor, double inverse_temperature, double share, double scale) {
+void finish_votes(Out<double, 2> scores, double floor, double inverse_temperature, double share, double scale) {
     const Finish finish{true, floor, inverse_temperature, share, scale};
     for (std::size_t i = 0; i < scores.shape(0); ++i)
         finish(scores.data() + i * scores.shape(1), scores.shape(1));
 }
 
-std::vector<std::string> instruction_sets() {
-    std::vector<std::string> names;
-    for (const Instructions &one : instructions()) names.push_back(one.name);
-    return names;
-}
-
-void use_instructions(const std::string &name) {
-    for (const Instructions &one : instructions())
-        if (name == one.name) {
-            chosen_instructions().store(&one);
-            return;
-        }
-    throw nb::value_error(("this machine has no instructions named " + name + ".").c_str());
-}
-
 }  // namespace
 
 NB_MODULE(_forest, m) {
-    sparsebag::check_interpreter();
-    nb::set_leak_warnings(false);  // threads that outlive the interpreter hold models: no leak
+    open_module();
+    instructions().bind(m);
     m.doc() = "The weighted vote of flat decision trees.";
     // noconvert: a converted output would be a copy, and the result lost with it.
     const auto exact = nb::arg().noconvert();
@@ -488,7 +462,4 @@ NB_MODULE(_forest, m) {
         .def("predict_one", &Forest::predict_one<float>, exact, exact, plain, plain, plain, plain,
              plain, plain);
     m.def("finish_votes", &finish_votes, exact, plain, plain, plain, plain);
-    // For tests: every way to compare must give the same bits.
-    m.def("instruction_sets", &instruction_sets);
-    m.def("use_instructions", &use_instructions, plain);
 }

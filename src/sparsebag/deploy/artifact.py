@@ -28,8 +28,8 @@ from sparsebag.deploy.compiled import CompiledEnsemble, Group
 from sparsebag.deploy.trees import FlatTrees
 from sparsebag.deploy.verification import NotExportable, name_of
 from sparsebag.deploy.votes import LayeredVotes, OtherMembers
-from sparsebag.deploy.whole_file import read_whole, write_whole
 from sparsebag.local.gate import LinearGate
+from sparsebag.sources.whole_file import read_whole, write_whole
 
 MAGIC = b"\x89SBAG\r\n\x1a"
 """Not text, and broken by transfers that translate line ends."""

@@ -11,7 +11,7 @@ from sparsebag.deploy.artifact import save
 from sparsebag.deploy.compiled import CompiledEnsemble
 from sparsebag.deploy.verification import TOLERANCE, Verification, verify
 from sparsebag.deploy.weighted_vote import WeightedVote
-from sparsebag.deploy.whole_file import write_whole
+from sparsebag.sources.whole_file import write_whole
 
 if TYPE_CHECKING:
     from sparsebag.deploy.export_onnx import OnnxExport

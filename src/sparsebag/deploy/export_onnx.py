@@ -26,8 +26,8 @@ from sparsebag.deploy.verification import (
     width_of_rows,
 )
 from sparsebag.deploy.votes import LayeredVotes
-from sparsebag.deploy.whole_file import write_whole
 from sparsebag.evidence.readers import optional_import
+from sparsebag.sources.whole_file import write_whole
 
 OPSET, ML_OPSET, IR_VERSION = 18, 5, 10
 """ai.onnx.ml 5 has the TreeEnsemble operator with float64 leaves."""

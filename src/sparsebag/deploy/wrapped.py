@@ -18,9 +18,9 @@ from sparsebag.deploy.deployable import Deployable
 from sparsebag.deploy.export_onnx import IR_VERSION, OPSET, OnnxExport, export_onnx
 from sparsebag.deploy.export_sklearn import export_sklearn
 from sparsebag.deploy.verification import NotExportable
-from sparsebag.deploy.whole_file import read_whole, write_whole
 from sparsebag.evidence.readers import optional_import
 from sparsebag.evidence.wrappers import closed, innermost, rewrapped
+from sparsebag.sources.whole_file import read_whole, write_whole
 
 
 class _Deployed(BaseEstimator):  # type: ignore[misc]

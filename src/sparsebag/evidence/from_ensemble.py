@@ -109,7 +109,6 @@ def _read_forest(forest: Any) -> MemberPool:
 
 
 def _read_bag(bag: Any) -> MemberPool:
-    check_fitted(bag)
     classes = getattr(bag, "classes_", None)
     n_features = int(bag.n_features_in_)
     members = []
@@ -160,7 +159,6 @@ def _read_folds(folds: FoldForests) -> MemberPool:
 
 
 def _read_voter(voter: Any) -> MemberPool:
-    check_fitted(voter)
     classes = getattr(voter, "classes_", None)
     return MemberPool(
         members=tuple(Member(e, None, _encoded_columns(e, classes)) for e in voter.estimators_),

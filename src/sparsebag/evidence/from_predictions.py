@@ -181,12 +181,7 @@ def _check_predictions(predictions: Array, task: Task, *, is_part: bool) -> Arra
     shape = tuple(out.shape)
     if task == "regression" and len(shape) != 2:
         raise ValueError(f"regression predictions must have shape (rows, members), got {shape}.")
-    if len(shape) not in (2, 3):
-        raise ValueError(
-            f"predictions must have shape (rows, members) or (rows, members, classes), got {shape}."
-        )
-    if 0 in (shape[1:] if is_part else shape):
-        raise ValueError(f"predictions are empty (shape {shape}); pass what the members predict.")
+    check_shape(shape, is_part=is_part)
     xp = array_namespace(out)
     if out.dtype in (xp.float32, xp.float64):
         return out
@@ -195,6 +190,45 @@ def _check_predictions(predictions: Array, task: Task, *, is_part: bool) -> Arra
         return xp.astype(out, xp.float32 if half else xp.float64)
     except (TypeError, ValueError) as error:
         raise ValueError(f"predictions must be numbers ({error}).") from error
+
+
+def check_shape(shape: tuple[int, ...], *, is_part: bool = False) -> None:
+    """One sentence for a shape that predictions cannot have.
+
+    Parameters
+    ----------
+    shape : tuple of int
+    is_part : bool, default False
+        These are some rows of more, which may be none.
+
+    Examples
+    --------
+    >>> check_shape((10, 3))
+    """
+    if len(shape) not in (2, 3):
+        raise ValueError(
+            f"predictions must have shape (rows, members) or (rows, members, classes), got {shape}."
+        )
+    if 0 in (shape[1:] if is_part else shape):
+        raise ValueError(f"predictions are empty (shape {shape}); pass what the members predict.")
+
+
+def check_mask_shape(shape: tuple[int, ...], wanted: tuple[int, ...]) -> None:
+    """One sentence for a mask that has another shape than the predictions.
+
+    Parameters
+    ----------
+    shape, wanted : tuple of int
+
+    Examples
+    --------
+    >>> check_mask_shape((10, 3), (10, 3))
+    """
+    if shape != wanted:
+        raise ValueError(
+            f"oob_mask has shape {shape} but predictions have {wanted} (rows, members); pass one "
+            "mask entry a prediction, or None if no member was trained on these rows."
+        )
 
 
 def _as_mask(oob_mask: Array | None, predictions: Array, first_row: int = 0) -> Array | None:
@@ -208,12 +242,7 @@ def _as_mask(oob_mask: Array | None, predictions: Array, first_row: int = 0) -> 
     if wrong := what_are_no_numbers(oob_mask):
         raise ValueError(f"oob_mask holds {wrong}; {ELSE_ZERO}")
     mask = xp.asarray(detached(oob_mask), device=device(predictions))
-    if tuple(mask.shape) != tuple(predictions.shape[:2]):
-        raise ValueError(
-            f"oob_mask has shape {tuple(mask.shape)} but predictions have "
-            f"{tuple(predictions.shape[:2])} (rows, members); pass one mask entry a prediction, or "
-            "None if no member was trained on these rows."
-        )
+    check_mask_shape(tuple(mask.shape), tuple(predictions.shape[:2]))
     if mask.dtype == xp.bool:
         return mask
     if xp.isdtype(mask.dtype, "real floating") and bool(xp.any(xp.isnan(mask))):
@@ -264,13 +293,25 @@ def _like(values: Array, like: Array, name: str) -> Array:
     except (TypeError, ValueError) as error:
         raise ValueError(f"{name} must hold one number a row ({error}).") from error
     out = out[:, 0] if out.ndim == 2 and out.shape[1] == 1 else out
-    _check_length(tuple(out.shape), like, name)
+    check_length(tuple(out.shape), like, name)
     if not bool(xp.all(xp.isfinite(out))):
         raise ValueError(f"{name} holds NaN or infinity; leave those rows out.")
     return out
 
 
-def _check_length(shape: tuple[int, ...], like: Array, name: str) -> None:
+def check_length(shape: tuple[int, ...], like: Array, name: str) -> None:
+    """One sentence for what does not have one value a row of ``like``.
+
+    Parameters
+    ----------
+    shape : tuple of int
+    like : array
+    name : str
+
+    Examples
+    --------
+    >>> check_length((10,), np.zeros((10, 3)), "y")
+    """
     n_rows = int(like.shape[0])
     if len(shape) != 1:
         raise ValueError(
@@ -411,7 +452,7 @@ def _encode(y: Array, labels: Array | None, like: Array) -> tuple[Array, np.ndar
     """Targets as positions in the classes, and the classes."""
     values = on_host(y)
     values = values[:, 0] if values.ndim == 2 and values.shape[1] == 1 else values
-    _check_length(values.shape, like, "y")
+    check_length(values.shape, like, "y")
     if values.dtype.kind == "f" and not np.array_equal(values, np.round(values)):
         raise ValueError(f"y is not made of classes (it holds fractions or NaN); {FOR_REGRESSION}.")
     try:

@@ -2,26 +2,15 @@
 //
 // The mask is read as bytes next to the votes, so it is neither stored nor converted to floats;
 // BLAS would need both. `make bench-passes` shows what that is worth.
-#include <nanobind/nanobind.h>
-#include <nanobind/ndarray.h>
-#include <nanobind/stl/string.h>
-#include <nanobind/stl/vector.h>
-
 #include <algorithm>
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
-#include <string>
 #include <vector>
 
 #include "kernel/losses.h"
+#include "kernel/module.h"
 #include "kernel/threads.h"
-
-#if defined(__GNUC__) && defined(__x86_64__)
-#define HAS_X86_KERNELS 1
-#include <immintrin.h>
-#endif
 
 // Wider vectors where the machine has them, chosen when the module loads; no -march flag needed.
 // Needs ifunc, hence glibc.
@@ -30,8 +19,6 @@
 #else
 #define DISPATCH
 #endif
-
-namespace nb = nanobind;
 
 namespace {
 
@@ -68,7 +55,7 @@ INLINE FourInts four_bytes(const std::uint8_t *m) {
 #else
 namespace portable = one_by_one;
 #endif
-#if defined(HAS_X86_KERNELS)
+#if defined(SPARSEBAG_X86)
 #define KERNEL avx2
 #define TARGET __attribute__((target("avx2,fma")))
 #define LANES 8
@@ -79,32 +66,22 @@ namespace portable = one_by_one;
 
 using Evaluate = decltype(&one_by_one::evaluate);
 
-// A way to evaluate rows, by the instructions it needs; the first that the machine has is taken.
 struct Kernel {
     const char *name;
-    bool is_here;
     std::size_t lanes;  // members of a row, at least
     Evaluate evaluate;
 };
 
-const std::vector<Kernel> &kernels() {
-    static const std::vector<Kernel> known{
-#if defined(HAS_X86_KERNELS)
-        {"avx2", __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"), 8,
-         avx2::evaluate},
+Ways<Kernel> &kernels() {
+    static Ways<Kernel> here([] {
+        std::vector<Kernel> all{{"portable", 4, portable::evaluate}};
+#if defined(SPARSEBAG_X86)
+        if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
+            all.push_back({"avx2", 8, avx2::evaluate});
 #endif
-        {"portable", true, 4, portable::evaluate},
-    };
-    return known;
-}
-
-std::atomic<const Kernel *> &chosen() {
-    static std::atomic<const Kernel *> kernel{[] {
-        const Kernel *first = kernels().data();
-        while (!first->is_here) ++first;  // the last one is always here
-        return first;
-    }()};
-    return kernel;
+        return all;
+    }());
+    return here;
 }
 
 // -- one pass -----------------------------------------------------------------------------------------
@@ -137,13 +114,6 @@ struct Parts {
     std::size_t end(std::size_t part) const { return begin(part + 1); }
 };
 
-template <typename T>
-using Matrix = nb::ndarray<const T, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
-template <typename T>
-using Vector = nb::ndarray<const T, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
-template <typename T>
-using Output = nb::ndarray<T, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
-
 // Rows voted on before they are differentiated. Each turn from the one to the other lets memory's
 // read-ahead run dry, so turns are few where many rows fit the second cache; short rows do best from
 // the first one, and few long ones fill the second.
@@ -152,7 +122,7 @@ std::size_t rows_a_turn(std::size_t c) {
 }
 
 // Every row's share, by as many threads as the evidence is worth. A mask without rows is none.
-double evaluate(const Matrix<float> &votes, const Matrix<std::uint8_t> &mask, const float *w,
+double evaluate(const In<float, 2> &votes, const In<std::uint8_t, 2> &mask, const float *w,
                 RowTerms t, std::size_t n_threads, double *gradient) {
     const std::size_t rows = votes.shape(0), c = votes.shape(1);
     const float *v = votes.data();
@@ -162,8 +132,8 @@ double evaluate(const Matrix<float> &votes, const Matrix<std::uint8_t> &mask, co
     // Kernels count bytes from here in any case; without a mask they read none.
     const std::uint8_t *m =
         t.has_mask ? mask.data() : reinterpret_cast<const std::uint8_t *>(votes.data());
-    const Kernel *kernel = chosen().load(std::memory_order_relaxed);
-    const Evaluate run = c < kernel->lanes ? one_by_one::evaluate : kernel->evaluate;
+    const Kernel &kernel = kernels().now();
+    const Evaluate run = c < kernel.lanes ? one_by_one::evaluate : kernel.evaluate;
     const Parts parts(rows, c);
     n_threads = parts.threads(n_threads);
     std::vector<float> sums(n_threads * c);
@@ -263,59 +233,39 @@ DISPATCH void transposed_f64(const double *v, const std::uint8_t *m, const doubl
 
 // -- for Python ---------------------------------------------------------------------------------------
 
-std::vector<std::string> kernels_here() {
-    std::vector<std::string> names;
-    for (const Kernel &kernel : kernels())
-        if (kernel.is_here) names.push_back(kernel.name);
-    return names;
-}
-
-// For tests and benchmarks: every kernel is to be tried on a machine that would take the first.
-std::string use_kernel(const std::string &name) {
-    const std::string before = chosen().load()->name;
-    for (const Kernel &kernel : kernels())
-        if (kernel.is_here && name == kernel.name) {
-            chosen().store(&kernel);
-            return before;
-        }
-    throw nb::value_error("this machine has no such kernel; kernels() names those it has");
-}
-
 std::size_t threads_taken(std::size_t rows, std::size_t members, std::size_t most) {
     return Parts(rows, members).threads(most);
 }
 
-void check(bool fits) {
-    if (!fits) throw nb::value_error("evidence pass: array shapes disagree");
-}
+void check_shapes(bool fit) { check(fit, "evidence pass: array shapes disagree"); }
 
 template <typename T, auto PRODUCT>
-void forward(Matrix<T> votes, Matrix<std::uint8_t> mask, Vector<T> weights, Output<double> n,
-             Output<double> d) {
+void forward(In<T, 2> votes, In<std::uint8_t, 2> mask, In<T, 1> weights, Out<double, 1> n,
+             Out<double, 1> d) {
     const std::size_t rows = votes.shape(0), members = votes.shape(1);
-    check(mask.shape(0) == rows && mask.shape(1) == members && weights.shape(0) == members &&
+    check_shapes(mask.shape(0) == rows && mask.shape(1) == members && weights.shape(0) == members &&
           n.shape(0) == rows && d.shape(0) == rows);
     const WithoutGil meanwhile;
     PRODUCT(votes.data(), mask.data(), weights.data(), rows, members, n.data(), d.data());
 }
 
 template <typename T, auto PRODUCT>
-void transposed(Matrix<T> votes, Matrix<std::uint8_t> mask, Vector<T> on_votes, Vector<T> on_mask,
-                Output<T> sums) {
+void transposed(In<T, 2> votes, In<std::uint8_t, 2> mask, In<T, 1> on_votes, In<T, 1> on_mask,
+                Out<T, 1> sums) {
     const std::size_t rows = votes.shape(0), members = votes.shape(1);
-    check(mask.shape(0) == rows && mask.shape(1) == members && on_votes.shape(0) == rows &&
+    check_shapes(mask.shape(0) == rows && mask.shape(1) == members && on_votes.shape(0) == rows &&
           on_mask.shape(0) == rows && sums.shape(0) == members);
     const WithoutGil meanwhile;
     PRODUCT(votes.data(), mask.data(), on_votes.data(), on_mask.data(), rows, members, sums.data());
 }
 
-double loss_and_gradient(Matrix<float> votes, Matrix<std::uint8_t> mask, Vector<float> weights,
-                         Vector<double> prior, Vector<double> target, Vector<double> row_weight,
-                         bool log_loss, double prior_mass, double least_denominator,
-                         double least_vote, double kept_share, double floor, double multiplicity,
-                         bool is_zeroed, std::size_t n_threads, Output<double> gradient) {
+double loss_and_gradient(In<float, 2> votes, In<std::uint8_t, 2> mask, In<double, 1> prior,
+                         In<double, 1> target, In<double, 1> row_weight, bool log_loss,
+                         double least_denominator, double least_vote, double kept_share,
+                         double floor, double multiplicity, bool is_zeroed, In<float, 1> weights,
+                         double prior_mass, std::size_t n_threads, Out<double, 1> gradient) {
     const std::size_t rows = votes.shape(0), members = votes.shape(1);
-    check((mask.shape(0) == rows || mask.shape(0) == 0) && mask.shape(1) == members &&
+    check_shapes((mask.shape(0) == rows || mask.shape(0) == 0) && mask.shape(1) == members &&
           weights.shape(0) == members && prior.shape(0) == rows && target.shape(0) == rows &&
           row_weight.shape(0) == rows && gradient.shape(0) == members);
     const RowTerms terms{prior.data(), target.data(), row_weight.data(), prior_mass,
@@ -328,8 +278,8 @@ double loss_and_gradient(Matrix<float> votes, Matrix<std::uint8_t> mask, Vector<
 }  // namespace
 
 NB_MODULE(_passes, m) {
-    sparsebag::check_interpreter();
-    nb::set_leak_warnings(false);  // threads that outlive the interpreter hold models: no leak
+    open_module();
+    kernels().bind(m);
     m.doc() = "Products of a block of votes and its byte mask with one vector each.";
     // noconvert: a converted output would be a copy, and the result lost with it.
     const auto exact = nb::arg().noconvert();
@@ -338,8 +288,6 @@ NB_MODULE(_passes, m) {
     m.def("loss_and_gradient", &loss_and_gradient, exact, exact, exact, exact, exact, exact, exact,
           exact, exact, exact, exact, exact, exact, exact, exact, exact);
     m.def("threads_taken", &threads_taken, nb::arg("rows"), nb::arg("members"), nb::arg("most"));
-    m.def("kernels", &kernels_here);
-    m.def("use_kernel", &use_kernel, nb::arg("name"));
     m.def("transposed", &transposed<float, transposed_f32>, exact, exact, exact, exact, exact);
     m.def("transposed", &transposed<double, transposed_f64>, exact, exact, exact, exact, exact);
 }

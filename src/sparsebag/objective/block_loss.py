@@ -150,27 +150,9 @@ class BlockLoss:
         """
         if self._native is not None:
             gradient = np.zeros(len(weights))
-            votes, mask, prior, target, row_weight, is_log_loss, *rest = self._native
-            clip, kept, floor, multiplicity, is_zeroed = rest
-            loss = _passes.loss_and_gradient(
-                votes,
-                mask,
-                weights.astype(np.float32, copy=False),
-                prior,
-                target,
-                row_weight,
-                is_log_loss,
-                float(prior_mass),
-                NO_VOTE,
-                clip,
-                kept,
-                floor,
-                multiplicity,
-                is_zeroed,
-                pass_threads(),
-                gradient,
-            )
-            return loss, gradient
+            at = weights.astype(np.float32, copy=False), float(prior_mass), pass_threads()
+            given: tuple[Any, ...] = (*self._native, *at, gradient)
+            return _passes.loss_and_gradient(*given), gradient
         total: Array = 0.0
         gradient = 0.0 * weights
         for rows in self._slices():
@@ -314,6 +296,7 @@ class BlockLoss:
             row_weight if is_log_loss else np.ascontiguousarray(self.channels.targets[0]),
             row_weight,
             is_log_loss,
+            NO_VOTE,
             float(getattr(loss, "clip", -np.inf)),
             1.0 - self.floor,
             self.floor / (self.evidence.n_classes or 1),

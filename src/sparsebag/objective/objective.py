@@ -91,12 +91,6 @@ class Objective:
         floor: float = 0.0,
         prior_mass: float = 0.0,
     ) -> None:
-        if not 0.0 <= floor < 1.0:
-            raise ValueError(f"floor must be at least 0 and below 1, got {floor}.")
-        if not (np.isfinite(prior_mass) and prior_mass >= 0.0):
-            raise ValueError(
-                f"prior_mass must be a finite number that is not negative, got {prior_mass}."
-            )
         source = rows if isinstance(rows, Source) else MemoryRows(rows)
         self.loss, self.penalty, self.prior_mass = loss, penalty, prior_mass
         self.task, self.has_mask = source.task, source.has_mask

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -33,10 +32,6 @@ class ConcaveQuadratic:
     """``-lam ‖w‖²``, the paper's penalty: concave, so it pushes weights to the corners."""
 
     lam: float
-
-    def __post_init__(self) -> None:
-        if not (math.isfinite(self.lam) and self.lam >= 0):
-            raise ValueError(f"lam must be a finite number that is not negative, got {self.lam}.")
 
     @property
     def is_convex(self) -> bool:

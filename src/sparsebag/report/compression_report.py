@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from sparsebag.deploy.from_members import COLLAPSED
-from sparsebag.deploy.whole_file import write_whole
 from sparsebag.judge.selection import Selection
 from sparsebag.report.changes import UNCLEAR, PredictionChanges, ScoreChange
 from sparsebag.report.metrics import ReliabilityCurve
+from sparsebag.sources.whole_file import write_whole
 
 PICKLED, FILE = "pickled (kB)", "file (kB)"
 SPEED, COMPILED = "µs per row", "µs, compiled"

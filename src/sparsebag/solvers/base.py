@@ -23,6 +23,9 @@ from sparsebag.solvers.simplex import check_start, stationarity_gap
 
 Array = Any
 
+DROP_THRESHOLD = 1e-5
+"""Weights up to this are dropped, as by the paper's code: SLSQP leaves dust on dead members.
+Outside its preset they are kept where a solve that converged would not have without them."""
 COARSE_GAP = 1e-3
 """A gap above this share of the loss's scale is no success, even if rounding allows no smaller."""
 
@@ -322,7 +325,6 @@ def judged_solve(
     objective: Objective,
     start: Array | None = None,
     *,
-    drop_threshold: float,
     drops_always: bool = False,
 ) -> Solution:
     """Minimise, set negligible weights to exact zero, and warn where that is no success.
@@ -335,8 +337,6 @@ def judged_solve(
         Of all members.
     start : array of shape (N,), optional
         Default: the simplex's centre.
-    drop_threshold : float
-        Largest weight that is dropped.
     drops_always : bool, default False
         Even if the solve has then not converged.
 
@@ -348,7 +348,7 @@ def judged_solve(
     check_compatible(solver, objective)
     found = solver.solve(objective, start)
     tol = None if drops_always else float(getattr(solver, "tol", 0.0))
-    return judged(drop_small_weights(found, objective, drop_threshold, tol=tol), objective)
+    return judged(drop_small_weights(found, objective, DROP_THRESHOLD, tol=tol), objective)
 
 
 def judged(solution: Solution, objective: Objective) -> Solution:

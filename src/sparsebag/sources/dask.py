@@ -206,21 +206,6 @@ def rows_of_members(
     return DaskRows(tasks, len(pool.members), pool.task, pool.classes, has_mask=source == "oob")
 
 
-def rows_at(X: Any, rows: np.ndarray) -> np.ndarray:
-    """Some rows of a Dask matrix, brought here.
-
-    Parameters
-    ----------
-    X : dask.array of shape (M, n_features)
-    rows : ndarray of ascending indices
-
-    Returns
-    -------
-    ndarray
-    """
-    return np.asarray(X[rows].compute())
-
-
 def checked(matrix: Any, name: str) -> Any:
     """A Dask matrix cut by whole groups of rows alone, or one sentence on what is wrong with it.
 

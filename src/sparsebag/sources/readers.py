@@ -12,7 +12,13 @@ import numpy as np
 
 from sparsebag.evidence.arrays import on_host, tensors_on_host, vote_dtype
 from sparsebag.evidence.evidence import OOBEvidence
-from sparsebag.evidence.from_predictions import check_sample_weight, from_predictions
+from sparsebag.evidence.from_predictions import (
+    check_length,
+    check_mask_shape,
+    check_sample_weight,
+    check_shape,
+    from_predictions,
+)
 from sparsebag.evidence.members import Task, check_labels, take_rows
 from sparsebag.evidence.readable import check_given, check_readable
 from sparsebag.evidence.readers import optional_import
@@ -155,22 +161,12 @@ class ArrayRows(RowStream):
         for values, name in ((votes, "predictions"), (mask, "oob_mask"), (y, "y")):
             check_readable(values, name)
         shape = tuple(int(n) for n in votes.shape)
-        if len(shape) not in (2, 3) or 0 in shape:
-            raise ValueError(
-                "predictions must have shape (rows, members) or (rows, members, classes), got "
-                f"{shape}."
-            )
-        if mask is not None and tuple(mask.shape) != shape[:2]:
-            raise ValueError(
-                f"oob_mask has shape {tuple(mask.shape)} but predictions have {shape[:2]} (rows, "
-                "members); pass one mask entry a prediction, or None if no member saw these rows."
-            )
+        check_shape(shape)
+        if mask is not None:
+            check_mask_shape(tuple(mask.shape), shape[:2])
         target = on_host(y)
         target = target[:, 0] if target.ndim == 2 and target.shape[1] == 1 else target
-        if target.shape != shape[:1]:
-            raise ValueError(
-                f"y has shape {target.shape} for {shape[0]} rows; pass one target a row."
-            )
+        check_length(target.shape, votes, "y")
         self._votes, self._mask, self._target, self._about = votes, mask, target, about
         self.bytes_a_row = _bytes_a_row((votes, mask))
         check_readable(sample_weight, "sample_weight")

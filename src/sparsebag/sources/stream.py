@@ -21,6 +21,7 @@ from sparsebag.evidence.evidence import OOBEvidence, concatenate
 from sparsebag.evidence.members import Task
 from sparsebag.sources.base import MemoryRows, Source
 from sparsebag.sources.sampling import Reservoir
+from sparsebag.sources.whole_file import whole_file
 
 DEFAULT_MEMORY, SMALLEST_MEMORY = 1 << 30, 1 << 20
 COUNTED_SHARE = 0.6
@@ -298,18 +299,5 @@ class Checkpoint:
         self.n_passes += 1
         if objective < self._best or self.weights is None:
             self.weights, self._best = on_host(weights), objective
-        part = f"{self.path}.{os.getpid()}.part"
-        try:
-            with open(part, "wb") as file:
-                np.savez(
-                    file,
-                    weights=self.weights,
-                    n_passes=self.n_passes,
-                    about=self.about,
-                )
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(part, self.path)
-        finally:
-            if os.path.exists(part):
-                os.unlink(part)
+        with whole_file(self.path) as file:
+            np.savez(file, weights=self.weights, n_passes=self.n_passes, about=self.about)

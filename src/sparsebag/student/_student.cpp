@@ -4,35 +4,23 @@
 // Trees lie one after the other in flat arrays, children after their parents, so that one pass
 // forwards goes from the roots down and one pass backwards from the leaves up. Every sum is taken
 // in the order of the rows by one thread: results do not depend on the number of threads.
-#include <nanobind/nanobind.h>
-#include <nanobind/ndarray.h>
-
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <numeric>
-#include <stdexcept>
 #include <type_traits>
 #include <vector>
 
+#include "../objective/kernel/module.h"
 #include "../objective/kernel/threads.h"
-
-namespace nb = nanobind;
 
 namespace {
 
-template <typename T, int N>
-using In = nb::ndarray<const T, nb::ndim<N>, nb::c_contig, nb::device::cpu>;
-template <typename T, int N>
-using Out = nb::ndarray<T, nb::ndim<N>, nb::c_contig, nb::device::cpu>;
+using namespace sparsebag;
 
 constexpr std::size_t SIDE_BY_SIDE = 32;  // rows walked at once, so that memory is read ahead
-
-void check(bool fits, const char *what) {
-    if (!fits) throw std::invalid_argument(what);
-}
 
 // Indices from low up to, but not, high.
 void check_nodes(const std::int32_t *at, std::size_t n, std::size_t low, std::size_t high) {
@@ -53,6 +41,22 @@ void check_offset(In<std::int64_t, 1> offset, std::size_t n_nodes) {
           "the trees' offsets do not fit their nodes");
 }
 
+// Adds each row's weight to its leaf of each tree.
+std::vector<double> mass_of(In<std::int32_t, 2> leaf, In<double, 1> weight,
+                            In<std::int64_t, 1> offset, std::size_t n_nodes) {
+    const std::size_t n = leaf.shape(1);
+    check(weight.size() == n && offset.size() == leaf.shape(0) + 1,
+          "rows and leaves do not fit together");
+    check_offset(offset, n_nodes);
+    std::vector<double> mass(n_nodes);
+    for (std::size_t t = 0; t < leaf.shape(0); ++t) {
+        const std::int32_t *at = leaf.data() + t * n;
+        check_nodes(at, n, offset.data()[t], offset.data()[t + 1]);
+        for (std::size_t i = 0; i < n; ++i) mass[at[i]] += weight.data()[i];
+    }
+    return mass;
+}
+
 // Children after their parents, before the end: a walk ends.
 void check_children(std::int64_t l, std::int64_t r, std::int64_t parent, std::int64_t end) {
     check(l > parent && r > parent && l < end && r < end, "a node leads nowhere");
@@ -62,7 +66,7 @@ template <typename F>
 void each(std::size_t n, int n_threads, F &&work) {
     const std::size_t most = std::min<std::size_t>(n, 1024);
     const std::size_t threads = n_threads < 1 ? 1 : std::min<std::size_t>(n_threads, most);
-    sparsebag::share(n, threads, [&](std::size_t part, std::size_t) { work(part); });
+    share(n, threads, [&](std::size_t part, std::size_t) { work(part); });
 }
 
 struct Node {
@@ -312,12 +316,12 @@ void prune_jointly(In<std::int32_t, 2> leaf, In<double, 1> weight, In<double, 2>
                    std::int64_t most, Out<double, 2> value, Out<std::int32_t, 1> ends) {
     const std::size_t n = leaf.shape(1), k = leaf.shape(0), width = value.shape(1);
     const std::size_t n_nodes = value.shape(0);
-    check(weight.size() == n && goal.shape(0) == n && goal.shape(1) == width &&
-              offset.size() == k + 1 && ends.size() == n_nodes && start.shape(0) == n_nodes &&
-              start.shape(1) == width,
+    check(goal.shape(0) == n && goal.shape(1) == width && ends.size() == n_nodes &&
+              start.shape(0) == n_nodes && start.shape(1) == width,
           "rows, goal and leaves do not fit together");
     Cuts cuts(left, right, offset, ends);
-    std::vector<double> residual(goal.data(), goal.data() + n * width), mass(n_nodes);
+    std::vector<double> residual(goal.data(), goal.data() + n * width);
+    std::vector<double> mass = mass_of(leaf, weight, offset, n_nodes);
     std::vector<double> sum(n_nodes * width), move(value.data(), value.data() + n_nodes * width);
     auto take_away = [&](std::size_t t) {
         const std::int32_t *at = leaf.data() + t * n;
@@ -325,12 +329,7 @@ void prune_jointly(In<std::int32_t, 2> leaf, In<double, 1> weight, In<double, 2>
             for (std::size_t c = 0; c < width; ++c)
                 residual[i * width + c] -= move[at[i] * width + c];
     };
-    for (std::size_t t = 0; t < k; ++t) {
-        const std::int32_t *at = leaf.data() + t * n;
-        check_nodes(at, n, offset.data()[t], offset.data()[t + 1]);
-        for (std::size_t i = 0; i < n; ++i) mass[at[i]] += weight.data()[i];
-        take_away(t);
-    }
+    for (std::size_t t = 0; t < k; ++t) take_away(t);
     for (std::size_t j = n_nodes; j-- > 0;)
         if (left.data()[j] >= 0) mass[j] = mass[left.data()[j]] + mass[right.data()[j]];
     // Each node's sum of what the tree should say there, and minus what one value explains of it.
@@ -409,7 +408,7 @@ struct Refit {
     int sweeps;
     Out<double, 2> value;
     std::vector<Real> weight;
-    std::vector<double> count;  // weight of the rows in each leaf
+    std::vector<double> mass;  // of each leaf
 
     void all_columns() const {
         const std::size_t width = value.shape(1);
@@ -449,10 +448,10 @@ struct Refit {
                 add_residual<WIDTH, CLIPPED>(at, before, n, weight.data(), wanted.data(),
                                              move.data(), residual.data(), sum.data());
                 for (std::size_t j = low; j < high; ++j) {
-                    const double mass = count[j / WIDTH];
-                    if (mass == 0.0) continue;
+                    const double held = mass[j / WIDTH];
+                    if (held == 0.0) continue;
                     const double pull = ridge * (start[j] - now[j]);
-                    move[j] = static_cast<Real>((sum[j] + pull) / (mass + ridge));
+                    move[j] = static_cast<Real>((sum[j] + pull) / (held + ridge));
                     now[j] += move[j];
                 }
                 before = at;
@@ -465,28 +464,19 @@ struct Refit {
 
 void backfit(In<std::int32_t, 2> leaf, In<double, 1> weight, In<std::int64_t, 1> offset,
              In<double, 2> goal, double ridge, int sweeps, bool clipped, Out<double, 2> value) {
-    const std::size_t n = leaf.shape(1), k = leaf.shape(0), n_nodes = value.shape(0);
-    check(weight.size() == n && goal.shape(0) == n && goal.shape(1) == value.shape(1) &&
-              offset.size() == k + 1,
+    const double *w = weight.data(), *end = w + weight.size();
+    check(goal.shape(0) == weight.size() && goal.shape(1) == value.shape(1),
           "rows, goal and leaves do not fit together");
-    check_offset(offset, n_nodes);
-    std::vector<double> count(n_nodes);
-    for (std::size_t t = 0; t < k; ++t) {
-        const std::int32_t *at = leaf.data() + t * n;
-        check_nodes(at, n, offset.data()[t], offset.data()[t + 1]);
-        for (std::size_t i = 0; i < n; ++i) count[at[i]] += weight.data()[i];
-    }
-    const double *w = weight.data();
-    if (clipped) Refit<true>{leaf, offset, goal, ridge, sweeps, value, {w, w + n}, count}.all_columns();
-    else Refit<false>{leaf, offset, goal, ridge, sweeps, value, {w, w + n}, count}.all_columns();
+    const std::vector<double> mass = mass_of(leaf, weight, offset, value.shape(0));
+    if (clipped) Refit<true>{leaf, offset, goal, ridge, sweeps, value, {w, end}, mass}.all_columns();
+    else Refit<false>{leaf, offset, goal, ridge, sweeps, value, {w, end}, mass}.all_columns();
 }
 
 }  // namespace
 
 NB_MODULE(_student, m) {
-    sparsebag::check_interpreter();
-    nb::set_leak_warnings(false);  // threads that outlive the interpreter hold models: no leak
-    using Free = nb::call_guard<sparsebag::WithoutGil>;
+    open_module();
+    using Free = nb::call_guard<WithoutGil>;
     nb::class_<Trees>(m, "Trees")
         .def(nb::init<In<std::int32_t, 1>, In<std::int32_t, 1>, In<std::int32_t, 1>, In<double, 1>,
                       In<std::uint8_t, 1>, In<std::int64_t, 1>, std::int64_t>())

@@ -7,7 +7,6 @@
 #pragma once
 
 #include <algorithm>
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -16,11 +15,6 @@
 #include <vector>
 
 #include "trees.h"
-
-#if defined(__SSE2__) && defined(__GNUC__)
-#define SPARSEBAG_X86 1
-#include <immintrin.h>
-#endif
 
 namespace sparsebag {
 
@@ -112,21 +106,15 @@ struct Instructions {
     double split_cost;  // of one split against a word of rows, in the unit of the costs below
 };
 
-// What this machine can run, the fastest last.
-inline const std::vector<Instructions> &instructions() {
-    static const std::vector<Instructions> all = [] {
-        std::vector<Instructions> out{{"portable", compare_portable, 9.8}};
+inline Ways<Instructions> &instructions() {
+    static Ways<Instructions> here([] {
+        std::vector<Instructions> all{{"portable", compare_portable, 9.8}};
 #if defined(SPARSEBAG_X86)
-        if (__builtin_cpu_supports("avx2")) out.push_back({"avx2", compare_avx2, 1.6});
+        if (__builtin_cpu_supports("avx2")) all.push_back({"avx2", compare_avx2, 1.6});
 #endif
-        return out;
-    }();
-    return all;
-}
-
-inline std::atomic<const Instructions *> &chosen_instructions() {
-    static std::atomic<const Instructions *> chosen{&instructions().back()};
-    return chosen;
+        return all;
+    }());
+    return here;
 }
 
 // -- the tops of the trees -------------------------------------------------------------------------
@@ -273,9 +261,8 @@ inline void split_rows(const Fork *forks, std::size_t n_forks, const std::uint64
 // The bits of the rows' exit numbers: bit b is set where a row is in an exit whose number has it,
 // that is in the second of a pair once exits are merged b times two by two.
 template <int W>
-inline int number_planes(std::uint64_t *exits, std::size_t n, std::uint64_t (&plane)[PLANES][W]) {
-    int b = 0;
-    for (; n > 1; ++b) {
+inline void number_planes(std::uint64_t *exits, std::size_t n, std::uint64_t (&plane)[PLANES][W]) {
+    for (int b = 0; n > 1; ++b) {
         std::uint64_t bits[W] = {};
         for (std::size_t i = 0; i < n / 2; ++i) {
             std::uint64_t merged[W];
@@ -291,7 +278,6 @@ inline int number_planes(std::uint64_t *exits, std::size_t n, std::uint64_t (&pl
         n = (n + 1) / 2;
         for (int w = 0; w < W; ++w) plane[b][w] = bits[w];
     }
-    return b;
 }
 
 // Bytes of eight rows from one byte of each plane: an 8 by 8 transposition of bits (Hacker's
@@ -331,47 +317,26 @@ inline void number_exits(const Bunch &bunch, const Top &top, const std::uint64_t
 
 constexpr int WALKS = 12;              // side by side
 constexpr int STRIDE = 4;              // steps between two looks for leaves
-constexpr std::size_t FEW_WALKS = 64;  // left in the list: not worth another pass
-
-// N walks in step until all have arrived (a leaf is its own child, so a step too many stays).
-template <int N, typename Row, typename Finish>
-inline void walk_together(const Node *nodes, const std::uint64_t *walks, Row row, Finish finish) {
-    const Node *node[N];
-    const std::uint32_t *key[N];
-    UNROLLED for (int w = 0; w < N; ++w) {
-        node[w] = moved(nodes, static_cast<std::uint32_t>(walks[w]));
-        key[w] = row(walks[w] >> 32);
-    }
-    std::int32_t underway;
-    do {
-        UNROLLED for (int s = 0; s < STRIDE; ++s) {
-            UNROLLED for (int w = 0; w < N; ++w) node[w] = step(node[w], key[w]);
-        }
-        underway = 0;
-        UNROLLED for (int w = 0; w < N; ++w) underway |= node[w]->child[0];
-    } while (underway != 0);
-    UNROLLED for (int w = 0; w < N; ++w) finish(walks[w] >> 32, distance(nodes, node[w]));
-}
 
 // From where rows are (at: distances from the first node) to their leaves, in passes over those
-// still underway. A walk is its row, then its distance; the lists have room for WALKS more.
+// still underway (a leaf is its own child, so a step too many stays). A walk is its row, then its
+// distance; the lists have room for WALKS more.
 inline void walk_rest(const Node *nodes, const Keys &keys, std::size_t n, std::uint32_t *at,
                       std::uint64_t *walks, std::uint64_t *next) {
-    const auto row = [&](std::size_t i) { return keys.row(i); };
-    const auto finish = [at](std::size_t i, std::uint32_t leaf) { at[i] = leaf; };
     std::size_t left = 0;
     for (std::size_t i = 0; i < n; ++i) {
         walks[left] = static_cast<std::uint64_t>(i) << 32 | at[i];
         left += !moved(nodes, at[i])->is_leaf();
     }
-    while (left >= FEW_WALKS) {
-        std::size_t kept = 0, j = 0;
-        for (; j + WALKS <= left; j += WALKS) {
+    while (left > 0) {
+        std::size_t kept = 0;
+        std::fill_n(walks + left, WALKS, walks[left - 1]);  // the last walk again, to no effect
+        for (std::size_t j = 0; j < left; j += WALKS) {
             const Node *node[WALKS];
             const std::uint32_t *key[WALKS];
             UNROLLED for (int w = 0; w < WALKS; ++w) {
                 node[w] = moved(nodes, static_cast<std::uint32_t>(walks[j + w]));
-                key[w] = row(walks[j + w] >> 32);
+                key[w] = keys.row(walks[j + w] >> 32);
             }
             UNROLLED for (int s = 0; s < STRIDE; ++s) {
                 UNROLLED for (int w = 0; w < WALKS; ++w) node[w] = step(node[w], key[w]);
@@ -381,16 +346,12 @@ inline void walk_rest(const Node *nodes, const Keys &keys, std::size_t n, std::u
                 const std::uint32_t reached = distance(nodes, node[w]);
                 at[i] = reached;
                 next[kept] = i << 32 | reached;
-                kept += !node[w]->is_leaf();
+                kept += j + w < left && !node[w]->is_leaf();
             }
         }
-        while (j < left) next[kept++] = walks[j++];
         left = kept;
         std::swap(walks, next);
     }
-    std::size_t j = 0;
-    for (; j + 4 <= left; j += 4) walk_together<4>(nodes, walks + j, row, finish);
-    for (; j < left; ++j) walk_together<1>(nodes, walks + j, row, finish);
 }
 
 // -- which rows go down as words, and which are walked: whatever is expected to take less time ------

@@ -7,8 +7,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
-#include <stdexcept>
 #include <vector>
+
+#include "../../objective/kernel/module.h"
 
 #if defined(__clang__)
 #define UNROLLED _Pragma("unroll")
@@ -95,40 +96,27 @@ struct Keys {
     }
 };
 
-// Keys of a block of rows; returns the largest magnitude of the numbers read.
-template <typename T>
+// Keys of a block of rows; returns the largest magnitude of the numbers read. N: lanes made at a
+// time, all of them or, for a single row, its own.
+template <int N, typename T>
 std::uint32_t make_keys(const Rows<T> &rows, const std::vector<std::uint32_t> &columns,
                         Keys &keys) {
-    std::uint32_t largest[LANES] = {};
-    for (std::size_t i = 0; i < rows.n; i += LANES) {
-        const T *row[LANES];  // past the last row, the last row again
-        UNROLLED for (int l = 0; l < LANES; ++l) row[l] = rows.row(std::min(i + l, rows.n - 1));
+    std::uint32_t largest[N] = {};
+    for (std::size_t i = 0; i < rows.n; i += N) {
+        const T *row[N];  // past the last row, the last row again
+        UNROLLED for (int l = 0; l < N; ++l) row[l] = rows.row(std::min(i + l, rows.n - 1));
         std::uint32_t *out = keys.row(i);
         for (std::size_t f = 0; f < columns.size(); ++f, out += LANES) {
             const std::int64_t at = static_cast<std::int64_t>(columns[f]) * rows.column_stride;
-            float value[LANES];
-            UNROLLED for (int l = 0; l < LANES; ++l) value[l] = static_cast<float>(row[l][at]);
-            for (int l = 0; l < LANES; ++l) {
+            float value[N];
+            UNROLLED for (int l = 0; l < N; ++l) value[l] = static_cast<float>(row[l][at]);
+            for (int l = 0; l < N; ++l) {
                 out[l] = key_of(value[l]);
                 largest[l] = std::max(largest[l], magnitude_of(value[l]));
             }
         }
     }
-    return *std::max_element(largest, largest + LANES);
-}
-
-// Keys of one row, where other lanes would be work for nothing.
-template <typename T>
-std::uint32_t make_row_keys(const Rows<T> &rows, const std::vector<std::uint32_t> &columns,
-                            Keys &keys) {
-    std::uint32_t largest = 0, *out = keys.row(0);
-    for (const std::uint32_t column : columns) {
-        const float value = static_cast<float>(rows.x[column * rows.column_stride]);
-        *out = key_of(value);
-        out += LANES;
-        largest = std::max(largest, magnitude_of(value));
-    }
-    return largest;
+    return *std::max_element(largest, largest + N);
 }
 
 // Keys of rows with missing values come twice: with NaN above every threshold (it goes right),
@@ -156,10 +144,6 @@ bool make_missing_keys(const Rows<T> &rows, const std::vector<std::uint32_t> &co
 // -- arrays to nodes -------------------------------------------------------------------------------
 
 constexpr std::size_t MAX_NODES = std::size_t(1) << 26;  // child offsets are in bytes, in 31 bits
-
-inline void check(bool holds, const char *message) {
-    if (!holds) throw std::invalid_argument(message);  // Python's ValueError
-}
 
 // Trees as files hold them, over inner nodes; a child or root below zero is ~row of a leaf.
 struct Arrays {

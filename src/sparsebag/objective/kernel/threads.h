@@ -8,18 +8,10 @@
 #include <cstddef>
 #include <exception>
 #include <mutex>
-#include <stdexcept>
 #include <thread>
 #include <vector>
 
 namespace sparsebag {
-
-// What a module calls first: nanobind's objects belong to the first interpreter that loads it.
-inline void check_interpreter() {
-    if (PyInterpreterState_GetID(PyInterpreterState_Get()) != 0)
-        throw std::runtime_error("sparsebag does not run in sub-interpreters; use threads or "
-                                 "processes instead.");
-}
 
 // nanobind's own ends the process with an error where a daemon thread comes back to an interpreter
 // that is gone: Python before 3.14 unwinds such a thread, through functions that must not throw. It
