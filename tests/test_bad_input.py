@@ -410,7 +410,7 @@ MATRICES = {
     ],
     "the stream gave no rows": [stream(lambda: iter([]), task="regression")],
     "y is missing": [stream(VOTES, MASK)],
-    "pass one target a row": [stream(VOTES, MASK, VOTES[:, :2])],
+    "y must have one value a row, got shape (50, 2)": [stream(VOTES, MASK, VOTES[:, :2])],
     "is a folder, and a path names a file": [stream(".", None, TWO)],
     "regression predictions must have shape (rows, members), got (4,)": [
         blocks((VOTES[0], MASK[0], VOTES[0, 0]))

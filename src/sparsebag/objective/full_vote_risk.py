@@ -31,7 +31,7 @@ BLOCK_VOTES = 1 << 19
 
 @dataclass(frozen=True)
 class PairMoments:
-    """Sums over rows for every pair of members.
+    """Sums over rows for every pair of members. Those of disjoint sets of rows add.
 
     Attributes
     ----------
@@ -50,6 +50,15 @@ class PairMoments:
     row_weight: float
     own_level: float
     pair_level: float
+
+    def __add__(self, other: PairMoments) -> PairMoments:
+        return PairMoments(
+            self.products + other.products,
+            self.counts + other.counts,
+            self.row_weight + other.row_weight,
+            self.own_level + other.own_level,
+            self.pair_level + other.pair_level,
+        )
 
     def mean(self) -> tuple[float, float]:
         """Mean diagonal and off-diagonal of G, weighted by how many rows each entry rests on.
