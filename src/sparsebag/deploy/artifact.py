@@ -181,10 +181,10 @@ def dumps(model: CompiledEnsemble, *, allow_pickle: bool = False) -> bytes:
     -------
     bytes
     """
-    arrays: list[StoredArray] = []
+    arrays: list[np.ndarray] = []
 
     def stored(named: Mapping[str, np.ndarray]) -> dict[str, int]:
-        arrays.extend(stored_array(array) for array in named.values())
+        arrays.extend(named.values())
         return {name: len(arrays) - len(named) + i for i, name in enumerate(named)}
 
     header: dict[str, Any] = {
@@ -219,7 +219,7 @@ def dumps(model: CompiledEnsemble, *, allow_pickle: bool = False) -> bytes:
         header["groups"].append(entry)
     if model.gate is not None:
         header["gate"] = {"kind": "linear", "arrays": stored(model.gate.arrays())}
-    return assembled(header, arrays)
+    return assembled(header, [stored_array(array) for array in arrays])
 
 
 def loads(content: Any, *, allow_pickle: bool = False) -> CompiledEnsemble:
