@@ -141,6 +141,7 @@ class FlatTrees:
         rank = which - np.searchsorted(cuts >> 32, feature)
         table, row = distinct_rows(self.values)
         codes, _ = _codes(table, self._weights)
+        codes = _smallest(codes, SIGNED) if codes.dtype.kind == "i" else codes
         return {
             "inner": np.packbits(inner),
             "feature": _smallest(feature, UNSIGNED),
@@ -163,7 +164,8 @@ class FlatTrees:
     @property
     def _weights(self) -> tuple[float, ...]:
         """What the weight of every tree may be, if they are equal; `total` has rounding errors."""
-        return 1.0 / self.n_members, self.total / self.n_members
+        n = len(self.roots)
+        return 1.0 / n, self.total / n
 
     @classmethod
     def rebuild(cls, arrays: Mapping[str, np.ndarray], settings: Mapping[str, Any]) -> Self:
@@ -329,7 +331,7 @@ def _codes(values: np.ndarray, weights: tuple[float, ...]) -> tuple[np.ndarray, 
         ):
             common = int(np.bitwise_or.reduce(codes, axis=None))
             power = common & -common
-            return _smallest(codes // power, SIGNED), float(step * power)
+            return codes // power, float(step * power)
     return values, 1.0
 
 
