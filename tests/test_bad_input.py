@@ -425,7 +425,7 @@ MATRICES = {
     "got ndarray": [blocks(BLOCK, VOTES)],
     "pass sparsebag.stream_rows(...)": [fit(lambda: iter([BLOCK]), None, None)],
     "a stream carries its mask": [blocks(BLOCK, oob_mask=MASK, y=TWO)],
-    "The 'memory_limit' parameter of fit_weights must be an int in the range": [
+    "The 'memory_limit' parameter of fit_weights must be None or an int": [
         blocks(BLOCK, memory_limit=limit) for limit in (3, 2e9 + 0.5)
     ],
     "memory_limit and checkpoint are for streams": [fit(memory_limit=1 << 21)],
