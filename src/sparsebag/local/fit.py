@@ -144,6 +144,11 @@ def fit_gate(
     Localisation
         The gate's members are those with weight, in their order.
     """
+    if X_numbers.ndim != 2 or X_numbers.shape[0] != evidence.n_rows:
+        raise ValueError(
+            f"X has shape {X_numbers.shape}, but a gate needs one row for each of the "
+            f"{evidence.n_rows} rows of the evidence."
+        )
     rows, reason = RowVotes.read(evidence, X_numbers, weights, seed), ""
     if len(rows.base) < 2:
         reason = "one member has all the weight"
