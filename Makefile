@@ -97,9 +97,10 @@ bench-local: $(BENCH)  ## Weights that depend on the row, on experts made for th
 bench-members: $(BENCH)  ## Simplex weights beside equal votes and random members: trees, linear models, networks
 	$(BIN)/python -m benchmarks.members
 
-bench-paper: $(BENCH)  ## The paper's tables and solver on its split (needs its data: SPARSEBAG_DATA)
+bench-paper: $(BENCH)  ## The paper's tables and solver on its split, docs/paper.md (needs its data: SPARSEBAG_DATA)
 	$(BIN)/python -m benchmarks.paper
 	$(BIN)/python -m benchmarks.paper_experiments
+	$(BIN)/python -m benchmarks.paper_page
 
 bench-paper-seeds: $(BENCH)  ## The same tables over ten splits, ten times as long
 	$(BIN)/python -m benchmarks.paper --seeds 10

@@ -467,7 +467,6 @@ def page(m: Measured, template: str) -> str:
     words = [found.verdict for found in judged.values()]
     titles = re.findall(r"^### (\d+\. .*): \{(\w+)\.verdict\}$", template, re.MULTILINE)
     table = (f"| {title} | **{judged[n].verdict}** | {judged[n].figure} |" for title, n in titles)
-    minutes = (sum(r["wall_seconds"] for r in m.rows.values()) + m.about["processor_seconds"]) / 60
     versions = {k: m.about["environment"][k] for k in ("sklearn", "numpy", "scipy", "machine")}
     over = {row["source"] for rows in m.splits.values() for row in rows}
     return template.format(
@@ -484,7 +483,6 @@ def page(m: Measured, template: str) -> str:
         n_unstable=len(m.bags) - len(m.stable),
         n_fits=len(m.bags[RIDGE]["fits"]),
         vertices=sum(m.scsb(key, "survivors") == 1 for key in m.bags),
-        minutes=round(minutes),
         source=", ".join(sorted({row["source"] for row in m.rows.values()})),
         source_experiments=m.about["environment"]["source"],
         source_splits=", ".join(sorted(over)),
