@@ -114,7 +114,7 @@ bench-exports: $(BENCH)  ## Every export beside the model on the paper's data: p
 # Two processes at a time, each with one BLAS thread; what the clock times has the machine to itself.
 results: $(BENCH)  ## Every figure of README and docs, by this source: 75 minutes on two cores (needs SPARSEBAG_DATA)
 	OPENBLAS_NUM_THREADS=1 $(MAKE) bench-quality
-	OPENBLAS_NUM_THREADS=1 $(MAKE) --jobs 2 bench-paper-seeds bench-compress-scale bench-paper bench-cost bench-members bench-exports
+	OPENBLAS_NUM_THREADS=1 $(MAKE) --jobs 2 bench-paper-seeds bench-compress-scale bench-paper bench-cost bench-members bench-local bench-exports
 	$(MAKE) fuzz bench-latency bench-service bench-scale bench-solvers
 	$(MAKE) figures check-figures
 

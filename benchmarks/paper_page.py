@@ -2,8 +2,8 @@
 
     python -m benchmarks.paper_page
 
-Reads ``benchmarks/results/paper.csv``, ``paper_seeds.csv`` and ``paper_experiments.json``, and
-``benchmarks/data/paper_tables.csv``: what the paper prints and what the authors' code gave here
+Reads ``paper.csv``, ``paper_seeds.csv``, ``paper_experiments.json``, ``scale.txt`` and
+``local_experts.txt`` of ``benchmarks/results``, and ``benchmarks/data/paper_tables.csv``: what the paper prints and what the authors' code gave here
 (github.com/mehersaipreetam/simplex-constrained-sparse-bagging, commit 32664a2). The words, with
 each sentence judged and its rule, are in ``benchmarks/data/paper_template.md``; a function here has
 the name by which they quote its verdict and figures.
@@ -26,7 +26,10 @@ from typing import Any
 import numpy as np
 from scipy.stats import t
 
+from sparsebag.report.svg import AFTER, BEFORE, Axis, Chart
+
 HERE = Path(__file__).parent
+TABLES = HERE / "data" / "paper_tables.csv"
 MODELS = {
     "uniform": "Standard Bagging",
     "lasso_pruned": "Lasso-Pruned Bagging",
@@ -67,6 +70,8 @@ class Measured:
         bags = {(k.split()[0], k.split()[1]): bag for k, bag in found.pop("bags").items()}
         rows = {(r["dataset"], r["base"], r["method"]): r for r in _read(results / "paper.csv")}
         printed = {(r["dataset"], r["base"], r["model"]): r for r in _read(tables)}
+        for name in ("scale", "local_experts"):
+            found[name] = (results / f"{name}.txt").read_text(encoding="utf-8")
         return cls(rows, dict(sorted(splits.items())), printed, bags, found)
 
     def fits(self, key: Key, column: str) -> np.ndarray:
@@ -458,6 +463,24 @@ def ours(m: Measured) -> Found:
     return Found(table="\n".join(lines), boosted=boosted, n=len(keys), **counts)
 
 
+def future(m: Measured) -> Found:
+    """Figures of what the paper leaves to future work."""
+
+    def told(file: str, pattern: str) -> tuple[str, ...]:
+        found = re.search(pattern, m.about[file], re.DOTALL)
+        assert found is not None, pattern
+        return found.groups()
+
+    large = told("scale", r"## Large: N = (\d+), M = (\d+).*?projected_gradient: ([\d.]+) s")
+    sgd = told("scale", r"## Sgd\n\nM = ([\d,]+), N = (\d+).*?generator +\S+ +(\S+) +(\d+) passes")
+    (share,) = told("local_experts", r"oracle's gain: mean ([\d.]+)")
+    return Found(
+        large=f"{int(large[0]):,} members, {int(large[1]):,} rows: {large[2]} s",
+        sgd=f"{sgd[0]} rows from a generator: {sgd[3]} passes, objective {sgd[2]} off",
+        local=f"{percent(float(share))} of an oracle's gain, on experts made for it",
+    )
+
+
 # -- files ----------------------------------------------------------------------------------------
 
 
@@ -474,6 +497,8 @@ def page(m: Measured, template: str) -> str:
         table="\n".join(table),
         reproduction=reproduction(m),
         ours=ours(m),
+        future=future(m),
+        stable=listed(dict.fromkeys(m.stable, "")),
         n_claims=len(words),
         n_hold=words.count(HOLDS),
         n_part=words.count(IN_PART),
@@ -543,21 +568,52 @@ def csv_text(rows: Iterable[Row]) -> str:
     return text.getvalue()
 
 
+def lambda_picture(m: Measured) -> str:
+    """Members kept against λ, where rounding does not decide."""
+    chart = Chart(Axis("λ", 0.01, 6.0, is_log=True), Axis("members kept", 0.0, 70.0), height=260.0)
+    ends = {key: [p for p in m.bags[key]["lambdas"] if p["lam"] > 0] for key in m.stable}
+    lowest = 0.0
+    for key, path in sorted(ends.items(), key=lambda end: -end[1][-1]["survivors"]):
+        lams, sizes = ([float(p[name]) for p in path] for name in ("lam", "survivors"))
+        colour = AFTER if np.diff(sizes).max() > 1 else BEFORE
+        chart.line(lams, sizes, colour)
+        chart.dots(lams, sizes, colour, radius=2.5)
+        lowest = max(lowest + 14.0, chart.top(sizes[-1]) + 4.0)
+        place = f'x="{chart.left(1.0) + 8:g}" y="{lowest:g}" style="fill:{colour}"'
+        chart.marks.append(f"<text {place}>{key[0]}</text>")
+    text = chart.svg(
+        "members-kept-against-lambda",
+        "Members kept against λ",
+        "Trees of a hundred that the paper's method keeps, at seven strengths of its penalty.",
+    )
+    return text.replace("<svg ", '<svg xmlns="http://www.w3.org/2000/svg" ', 1)
+
+
+def files(results: Path = HERE / "results", tables: Path = TABLES) -> dict[str, str]:
+    """Every file under docs that is made here, by its name."""
+    m = Measured.read(results, tables)
+    template = (HERE / "data" / "paper_template.md").read_text(encoding="utf-8")
+    return {
+        "paper.md": page(m, template),
+        "paper_rows.csv": csv_text(every_row(m)),
+        "paper_solver.csv": csv_text(every_solve(m)),
+        "paper_splits.csv": csv_text(every_split(m)),
+        "pictures/paper_lambda.svg": lambda_picture(m),
+    }
+
+
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--results", type=Path, default=HERE / "results")
-    parser.add_argument("--tables", type=Path, default=HERE / "data" / "paper_tables.csv")
+    parser.add_argument("--tables", type=Path, default=TABLES)
     parser.add_argument("--out", type=Path, default=HERE.parent / "docs")
     args = parser.parse_args(arguments)
     try:
-        m = Measured.read(args.results, args.tables)
+        texts = files(args.results, args.tables)
     except OSError as error:
         print(f"Nothing was written: {error.filename} is not there.", file=sys.stderr)
         return 1
-    template = (HERE / "data" / "paper_template.md").read_text(encoding="utf-8")
-    texts = {"paper.md": page(m, template), "paper_rows.csv": csv_text(every_row(m))}
-    texts |= {"paper_solver.csv": csv_text(every_solve(m))}
-    texts |= {"paper_splits.csv": csv_text(every_split(m))}
+    (args.out / "pictures").mkdir(exist_ok=True)
     for name, text in texts.items():
         (args.out / name).write_text(text, encoding="utf-8")
     print(f"{args.out / 'paper.md'}: {len(texts['paper.md'].split())} words")
