@@ -3,7 +3,8 @@
     python -m benchmarks.paper_page
 
 Reads ``paper.csv``, ``paper_seeds.csv``, ``paper_experiments.json``, ``scale.txt`` and
-``local_experts.txt`` of ``benchmarks/results``, and ``benchmarks/data/paper_tables.csv``: what the paper prints and what the authors' code gave here
+``local_experts.txt`` of ``benchmarks/results``, and ``benchmarks/data/paper_tables.csv``: what the
+paper prints and what the authors' code gave here
 (github.com/mehersaipreetam/simplex-constrained-sparse-bagging, commit 32664a2). The words, with
 each sentence judged and its rule, are in ``benchmarks/data/paper_template.md``; a function here has
 the name by which they quote its verdict and figures.
@@ -26,6 +27,7 @@ from typing import Any
 import numpy as np
 from scipy.stats import t
 
+from benchmarks.picture import standing_alone
 from sparsebag.report.svg import AFTER, BEFORE, Axis, Chart
 
 HERE = Path(__file__).parent
@@ -570,23 +572,19 @@ def csv_text(rows: Iterable[Row]) -> str:
 
 def lambda_picture(m: Measured) -> str:
     """Members kept against λ, where rounding does not decide."""
-    chart = Chart(Axis("λ", 0.01, 6.0, is_log=True), Axis("members kept", 0.0, 70.0), height=260.0)
-    ends = {key: [p for p in m.bags[key]["lambdas"] if p["lam"] > 0] for key in m.stable}
+    chart = Chart(Axis("λ", 0.01, 5.0, is_log=True), Axis("members kept", -4.0, 70.0), height=260.0)
+    paths = {key: [p for p in m.bags[key]["lambdas"] if p["lam"] > 0] for key in m.stable}
     lowest = 0.0
-    for key, path in sorted(ends.items(), key=lambda end: -end[1][-1]["survivors"]):
+    for key, path in sorted(paths.items(), key=lambda one: -one[1][-1]["survivors"]):
         lams, sizes = ([float(p[name]) for p in path] for name in ("lam", "survivors"))
         colour = AFTER if np.diff(sizes).max() > 1 else BEFORE
         chart.line(lams, sizes, colour)
         chart.dots(lams, sizes, colour, radius=2.5)
-        lowest = max(lowest + 14.0, chart.top(sizes[-1]) + 4.0)
-        place = f'x="{chart.left(1.0) + 8:g}" y="{lowest:g}" style="fill:{colour}"'
+        lowest = max(lowest + 14.0, chart.top(sizes[-1]) + 4.0)  # labels below one another
+        place = f'x="{chart.left(lams[-1]) + 8:g}" y="{lowest:g}" style="fill:{colour}"'
         chart.marks.append(f"<text {place}>{key[0]}</text>")
-    text = chart.svg(
-        "members-kept-against-lambda",
-        "Members kept against λ",
-        "Trees of a hundred that the paper's method keeps, at seven strengths of its penalty.",
-    )
-    return text.replace("<svg ", '<svg xmlns="http://www.w3.org/2000/svg" ', 1)
+    told = "Trees of a hundred that the paper's method keeps, at seven strengths of its penalty."
+    return standing_alone(chart, "members-kept-against-lambda", "Members kept against λ", told)
 
 
 def files(results: Path = HERE / "results", tables: Path = TABLES) -> dict[str, str]:

@@ -143,15 +143,19 @@ def picture(table: Any) -> str:
         f'style="fill:{BEFORE};font-weight:600">forest of 100 trees</text>'
         f'<text x="{chart.left(0.6)}" y="24" style="fill:{AFTER};font-weight:600">compressed</text>'
     )
-    text = chart.svg(
+    return standing_alone(
+        chart,
         "size-against-loss",
         "Size against loss, before and after",
         f"Log-loss or squared error on test rows of {len(found)} forests and of what "
         "sparsebag.compress makes of them by default, over the forest's, against the file's size.",
     )
-    return text.replace("<svg ", '<svg xmlns="http://www.w3.org/2000/svg" ', 1).replace(
-        "</desc>", "</desc>" + PAPER, 1
-    )
+
+
+def standing_alone(chart: Chart, *named: str) -> str:
+    """A chart as a file: its name, title and description, on paper."""
+    text = chart.svg(*named).replace("<svg ", '<svg xmlns="http://www.w3.org/2000/svg" ', 1)
+    return text.replace("</desc>", "</desc>" + PAPER, 1)
 
 
 def pages(table: Any) -> dict[Path, str]:

@@ -167,9 +167,9 @@ def why_not(table: Any) -> str:
     """Of which rivals ours is not ahead on most ensembles, and where."""
     found = {method: ratios(table, "n5", method) for method in RIVALS}
     behind = [method for method, ratio in found.items() if (ratio <= 1.0).mean() < MOST]
-    told = f"sparsebag's loss is lower on at least {MOST:.0%} of the forests and bags, whichever it is "
-    told += "compared with"
-    told += f", {' and '.join(RIVALS[m][0] for m in behind)} excepted." if behind else "."
+    names = " and ".join(RIVALS[method][0] for method in behind)
+    told = f"sparsebag's loss is the lower one on at least {MOST:.0%} of the forests and bags"
+    told += f", beside all methods but {names}." if behind else ", beside each method."
     for method in behind:
         whole = ratios(table, "whole temperature", method).reindex(found[method].index) > 1.0
         worse, better = (found[method][part] <= 1.0 for part in (whole, ~whole))
