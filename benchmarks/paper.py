@@ -12,8 +12,6 @@ All of it runs on one thread: the paper's solver stops elsewhere with another nu
 baselines share.
 """
 
-from __future__ import annotations
-
 import argparse
 import sys
 import time
@@ -27,6 +25,7 @@ from threadpoolctl import threadpool_limits
 from benchmarks.datasets import PAPER, PAPER_SEED, Dataset, Unavailable
 from benchmarks.environment import environment
 from benchmarks.methods import METHODS, Method, Skipped, uniform
+from benchmarks.paper_page import TABLES
 from benchmarks.problem import BASES, NO_BASE, Problem, make_problem
 from benchmarks.progress import Progress
 from benchmarks.results_store import FAILED, OK, SKIPPED, ResultsStore
@@ -34,8 +33,6 @@ from benchmarks.scoring import score
 
 RESULTS = Path(__file__).parent / "results"
 OUT = {1: RESULTS / "paper.csv", 10: RESULTS / "paper_seeds.csv"}
-TABLES = Path(__file__).parent / "data" / "paper_tables.csv"
-"""What the paper prints and what the authors' code gave: without it the rows say nothing."""
 COLUMNS = (
     *("dataset", "task", "base", "method", "seed", "status", "reason"),
     *("accuracy", "log_loss", "brier", "ece", "paper_ece", "mean_confidence", "mse", "r2"),

@@ -14,15 +14,13 @@ Where it stops hangs on rounding in many bags, so each is fitted `FITS` times: o
 votes of which half are one last bit lower.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import sys
 import warnings
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from scipy.optimize import minimize
@@ -56,7 +54,7 @@ class PaperProblem:
     lam: float = PAPER_LAM
 
     @classmethod
-    def of(cls, problem: Problem) -> PaperProblem:
+    def of(cls, problem: Problem) -> Self:
         """The out-of-bag votes of a fitted bag."""
         votes, mask = problem.oob_votes, problem.oob_mask.astype(float)
         if problem.task == "regression":
@@ -96,7 +94,7 @@ class PaperProblem:
         found.fun = self.value_and_gradient(found.x)[0]
         return found
 
-    def with_last_bits(self, draw: int) -> PaperProblem:
+    def with_last_bits(self, draw: int) -> Self:
         """Half of the votes one last bit lower."""
         lower = np.random.default_rng([PAPER_SEED, draw]).integers(0, 2, self.votes.shape)
         return replace(self, votes=self.votes * (1.0 - np.finfo(float).eps * lower))

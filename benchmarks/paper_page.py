@@ -10,8 +10,6 @@ each sentence judged and its rule, are in ``benchmarks/data/paper_template.md``;
 the name by which they quote its verdict and figures.
 """
 
-from __future__ import annotations
-
 import argparse
 import csv
 import io
@@ -22,7 +20,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace as Found
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from scipy.stats import t
@@ -63,7 +61,7 @@ class Measured:
     about: Row
 
     @classmethod
-    def read(cls, results: Path, tables: Path) -> Measured:
+    def read(cls, results: Path, tables: Path) -> Self:
         """Of a folder of results and the paper's tables."""
         splits: dict[tuple[str, str, str], list[Row]] = {}
         for row in sorted(_read(results / "paper_seeds.csv"), key=lambda row: row["seed"]):
@@ -451,7 +449,7 @@ def ours(m: Measured) -> Found:
     ):
         found = [interval(m.lost(k, rival, method)) for k in keys if (*k, method) in m.splits]
         lower, higher = (sum(s * mean - half > 0 for mean, half in found) for s in (-1, 1))
-        lines.append(f"| {title} | {lower} | {higher} | {len(found) - lower - higher} |")
+        lines.append(f"|{title}|{lower}|{higher}|{len(found) - lower - higher}|")
     default, preset, whole = (
         np.array([float(m.rows[(*k, x)][LOSS[m.rows[(*k, x)]["task"]]] or "nan") for k in keys])
         for x in ("sparsebag_default", "scsb_paper", "uniform")
@@ -491,7 +489,7 @@ def page(m: Measured, template: str) -> str:
     judged = {judge.__name__: judge(m) for judge in CLAIMS}
     words = [found.verdict for found in judged.values()]
     titles = re.findall(r"^### (\d+\. .*): \{(\w+)\.verdict\}$", template, re.MULTILINE)
-    table = (f"| {title} | **{judged[n].verdict}** | {judged[n].figure} |" for title, n in titles)
+    table = (f"|{title}|**{judged[n].verdict}**|{judged[n].figure}|" for title, n in titles)
     versions = {k: m.about["environment"][k] for k in ("sklearn", "numpy", "scipy", "machine")}
     over = {row["source"] for rows in m.splits.values() for row in rows}
     return template.format(
@@ -562,11 +560,11 @@ def every_split(m: Measured) -> Iterable[Row]:
 
 
 def csv_text(rows: Iterable[Row]) -> str:
-    found = [{k: f"{v:.6g}" if isinstance(v, float) else v for k, v in r.items()} for r in rows]
     text = io.StringIO()
-    writer = csv.DictWriter(text, list(found[0]), lineterminator="\n")
+    writer = csv.DictWriter(text, list((found := list(rows))[0]), lineterminator="\n")
     writer.writeheader()
-    writer.writerows(found)
+    for row in found:
+        writer.writerow({k: f"{v:.6g}" if isinstance(v, float) else v for k, v in row.items()})
     return text.getvalue()
 
 

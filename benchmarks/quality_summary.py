@@ -1,7 +1,5 @@
 """What benchmarks/results/quality.csv says, goal by goal."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -91,7 +89,6 @@ def run(paths: Sequence[Path], key: Sequence[str], machine: dict[str, str]) -> N
         print(f"\n{rivals_table(table)}\n\n{why_not(table)}")
     _default(table)
     _estimates(table)
-    _worst(table, "n5")
 
 
 def read(paths: Sequence[Path], key: Sequence[str], source: str) -> Any:
@@ -137,7 +134,7 @@ def rivals_table(table: Any) -> str:
     key = [*SET, "seed"]
     ours = table[table["method"].isin(["n10", "n5", "n2.5", "n1.25"])].sort_values("file_bytes")
     lines = [
-        "| method | needs | at 5 % of the nodes | no larger file | nodes, file, time |",
+        "|method|needs|at 5 % of the nodes|no larger file|nodes, file, time|",
         "|---|---|---|---|---|",
     ]
     for method, (label, needs) in ({"n5": ("**sparsebag**", "nothing")} | RIVALS).items():
@@ -157,9 +154,7 @@ def rivals_table(table: Any) -> str:
             )
         )
         cost = "–" if time != time else f"{time:.1f}"
-        lines.append(
-            f"| {label} | {needs} | {' | '.join(cells)} | {size:.1%}, {file:.1%}, {cost} |"
-        )
+        lines.append(f"|{label}|{needs}|{'|'.join(cells)}|{size:.1%}, {file:.1%}, {cost}|")
     return "\n".join(lines)
 
 
@@ -211,14 +206,3 @@ def _estimates(table: Any) -> None:
             f"{mine['ratio'].mean():.3f}; mean signed error {off.mean():+.1%}, mean absolute "
             f"{off.abs().mean():.1%}; 95 % intervals cover {covered.mean():.0%} of {len(mine)}"
         )
-
-
-def _worst(table: Any, method: str, most: int = 6) -> None:
-    found = ratios(table, method, REFERENCE)
-    if found is None:
-        return
-    worst = found.sort_values(ascending=False)[:most]
-    print(
-        f"\nLargest ratios of {method}: "
-        + ", ".join(f"{name} {kind} {value:.3f}" for (name, kind, _), value in worst.items())
-    )
