@@ -466,17 +466,24 @@ def ours(m: Measured) -> Found:
 def future(m: Measured) -> Found:
     """Figures of what the paper leaves to future work."""
 
-    def told(file: str, pattern: str) -> tuple[str, ...]:
-        found = re.search(pattern, m.about[file], re.DOTALL)
+    def told(pattern: str, text: str) -> str:
+        found = re.search(pattern, text, re.DOTALL)
         assert found is not None, pattern
-        return found.groups()
+        return found[1]
 
-    large = told("scale", r"## Large: N = (\d+), M = (\d+).*?projected_gradient: ([\d.]+) s")
-    sgd = told("scale", r"## Sgd\n\nM = ([\d,]+), N = (\d+).*?generator +\S+ +(\S+) +(\d+) passes")
-    (share,) = told("local_experts", r"oracle's gain: mean ([\d.]+)")
+    def size(name: str) -> str:
+        return f"{int(told(rf'{name} = ([0-9,]*[0-9])', large).replace(',', '')):,}"
+
+    large, sgd = (
+        told(rf"## {name}(.*?)(?:\n## |$)", m.about["scale"]) for name in ("Large", "Sgd")
+    )
+    rows = told(r"M = ([0-9,]*[0-9])", sgd)
+    passes = told(r"generator .*?(\d+ passes)", sgd)
+    off = told(r"generator +\S+ +(\S+)", sgd)
+    share = told(r"oracle's gain: mean ([\d.]+)", m.about["local_experts"])
     return Found(
-        large=f"{int(large[0]):,} members, {int(large[1]):,} rows: {large[2]} s",
-        sgd=f"{sgd[0]} rows from a generator: {sgd[3]} passes, objective {sgd[2]} off",
+        large=f"{size('N')} members, {size('M')} rows: {told(r': ([0-9.]+) s,', large)} s",
+        sgd=f"{rows} generated rows: {passes}, objective {off}",
         local=f"{percent(float(share))} of an oracle's gain, on experts made for it",
     )
 
