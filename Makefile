@@ -97,9 +97,10 @@ bench-local: $(BENCH)  ## Weights that depend on the row, on experts made for th
 bench-members: $(BENCH)  ## Simplex weights beside equal votes and random members: trees, linear models, networks
 	$(BIN)/python -m benchmarks.members
 
-bench-paper: $(BENCH)  ## The paper's tables and solver on its split (needs its data: SPARSEBAG_DATA)
+bench-paper: $(BENCH)  ## The paper's tables and solver on its split, docs/paper.md (needs its data: SPARSEBAG_DATA)
 	$(BIN)/python -m benchmarks.paper
 	$(BIN)/python -m benchmarks.paper_experiments
+	$(BIN)/python -m benchmarks.paper_page
 
 bench-paper-seeds: $(BENCH)  ## The same tables over ten splits, ten times as long
 	$(BIN)/python -m benchmarks.paper --seeds 10
@@ -113,7 +114,7 @@ bench-exports: $(BENCH)  ## Every export beside the model on the paper's data: p
 # Two processes at a time, each with one BLAS thread; what the clock times has the machine to itself.
 results: $(BENCH)  ## Every figure of README and docs, by this source: 75 minutes on two cores (needs SPARSEBAG_DATA)
 	OPENBLAS_NUM_THREADS=1 $(MAKE) bench-quality
-	OPENBLAS_NUM_THREADS=1 $(MAKE) --jobs 2 bench-paper-seeds bench-compress-scale bench-paper bench-cost bench-members bench-exports
+	OPENBLAS_NUM_THREADS=1 $(MAKE) --jobs 2 bench-paper-seeds bench-compress-scale bench-paper bench-cost bench-members bench-local bench-exports
 	$(MAKE) fuzz bench-latency bench-service bench-scale bench-solvers
 	$(MAKE) figures check-figures
 

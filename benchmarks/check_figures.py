@@ -13,9 +13,7 @@ import csv
 import io
 import re
 import sys
-import tempfile
 from collections.abc import Iterator
-from contextlib import redirect_stdout
 from pathlib import Path
 
 from benchmarks import paper_page, picture
@@ -47,14 +45,8 @@ def stale_results(folder: Path, today: str) -> Iterator[str]:
 def stale_pages() -> Iterator[str]:
     """A line for each page or picture that is not what the results make of it."""
     table = picture.results()
-    made = {
-        picture.README: picture.with_figures(picture.README.read_text(encoding="utf-8"), table),
-        picture.PICTURE: picture.picture(table) + "\n",
-    }
-    with tempfile.TemporaryDirectory() as folder:
-        with redirect_stdout(io.StringIO()):
-            paper_page.main(["--out", folder])
-        made |= {DOCS / p.name: p.read_text(encoding="utf-8") for p in Path(folder).iterdir()}
+    made = {picture.PICTURE: picture.picture(table) + "\n", **picture.pages(table)}
+    made |= {DOCS / name: text for name, text in paper_page.files().items()}
     for path, text in made.items():
         if path.read_text(encoding="utf-8") != text:
             yield f"{path.relative_to(picture.ROOT)} is not what `make figures` writes"

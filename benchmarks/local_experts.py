@@ -12,6 +12,8 @@ from __future__ import annotations
 
 import argparse
 import time
+from itertools import product
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -23,7 +25,10 @@ from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
 import sparsebag as sb
 from benchmarks.datasets import Unavailable
+from benchmarks.environment import environment
+from benchmarks.kept_output import kept_output
 
+RESULTS = Path(__file__).parent / "results" / "local_experts.txt"
 TRAIN, TEST, FEATURES, MEMBERS, KEPT = 2000, 8000, 6, 40, 20
 NOISE, SHARPNESS, FLOOR = 0.5, 2.0, 1e-3
 
@@ -129,9 +134,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seeds", type=int, default=2)
     args = parser.parse_args()
-    shares = []
-    for seed in range(args.seeds):
-        for boundary in ("axis", "oblique"):
+    with kept_output(RESULTS):
+        print(", ".join(f"{name} {value}" for name, value in environment().items()))
+        shares = []
+        for seed, boundary in product(range(args.seeds), ("axis", "oblique")):
             for task, base in BASES:
                 try:
                     found = share_of_oracle(task, boundary, base, seed)
@@ -141,7 +147,7 @@ def main() -> None:
                 shares.append(found["share"])
                 told = ", ".join(f"{name} {value:.3g}" for name, value in found.items())
                 print(f"{task} {base} {boundary} {seed}: {told}", flush=True)
-    print(f"share of the oracle's gain: mean {np.mean(shares):.3f}, least {min(shares):.3f}")
+        print(f"share of the oracle's gain: mean {np.mean(shares):.3f}, least {min(shares):.3f}")
 
 
 if __name__ == "__main__":

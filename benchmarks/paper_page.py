@@ -2,14 +2,13 @@
 
     python -m benchmarks.paper_page
 
-Reads ``benchmarks/results/paper.csv``, ``paper_seeds.csv`` and ``paper_experiments.json``, and
-``benchmarks/data/paper_tables.csv``: what the paper prints and what the authors' code gave here
+Reads ``paper.csv``, ``paper_seeds.csv``, ``paper_experiments.json``, ``scale.txt`` and
+``local_experts.txt`` of ``benchmarks/results``, and ``benchmarks/data/paper_tables.csv``: what the
+paper prints and what the authors' code gave here
 (github.com/mehersaipreetam/simplex-constrained-sparse-bagging, commit 32664a2). The words, with
 each sentence judged and its rule, are in ``benchmarks/data/paper_template.md``; a function here has
 the name by which they quote its verdict and figures.
 """
-
-from __future__ import annotations
 
 import argparse
 import csv
@@ -21,12 +20,16 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace as Found
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from scipy.stats import t
 
+from benchmarks.picture import standing_alone
+from sparsebag.report.svg import AFTER, BEFORE, Axis, Chart
+
 HERE = Path(__file__).parent
+TABLES = HERE / "data" / "paper_tables.csv"
 MODELS = {
     "uniform": "Standard Bagging",
     "lasso_pruned": "Lasso-Pruned Bagging",
@@ -58,7 +61,7 @@ class Measured:
     about: Row
 
     @classmethod
-    def read(cls, results: Path, tables: Path) -> Measured:
+    def read(cls, results: Path, tables: Path) -> Self:
         """Of a folder of results and the paper's tables."""
         splits: dict[tuple[str, str, str], list[Row]] = {}
         for row in sorted(_read(results / "paper_seeds.csv"), key=lambda row: row["seed"]):
@@ -67,6 +70,8 @@ class Measured:
         bags = {(k.split()[0], k.split()[1]): bag for k, bag in found.pop("bags").items()}
         rows = {(r["dataset"], r["base"], r["method"]): r for r in _read(results / "paper.csv")}
         printed = {(r["dataset"], r["base"], r["model"]): r for r in _read(tables)}
+        for name in ("scale", "local_experts"):
+            found[name] = (results / f"{name}.txt").read_text(encoding="utf-8")
         return cls(rows, dict(sorted(splits.items())), printed, bags, found)
 
     def fits(self, key: Key, column: str) -> np.ndarray:
@@ -444,7 +449,7 @@ def ours(m: Measured) -> Found:
     ):
         found = [interval(m.lost(k, rival, method)) for k in keys if (*k, method) in m.splits]
         lower, higher = (sum(s * mean - half > 0 for mean, half in found) for s in (-1, 1))
-        lines.append(f"| {title} | {lower} | {higher} | {len(found) - lower - higher} |")
+        lines.append(f"|{title}|{lower}|{higher}|{len(found) - lower - higher}|")
     default, preset, whole = (
         np.array([float(m.rows[(*k, x)][LOSS[m.rows[(*k, x)]["task"]]] or "nan") for k in keys])
         for x in ("sparsebag_default", "scsb_paper", "uniform")
@@ -458,6 +463,31 @@ def ours(m: Measured) -> Found:
     return Found(table="\n".join(lines), boosted=boosted, n=len(keys), **counts)
 
 
+def future(m: Measured) -> Found:
+    """Figures of what the paper leaves to future work."""
+
+    def told(pattern: str, text: str) -> str:
+        found = re.search(pattern, text, re.DOTALL)
+        assert found is not None, pattern
+        return found[1]
+
+    def size(name: str) -> str:
+        return f"{int(told(rf'{name} = ([0-9,]*[0-9])', large).replace(',', '')):,}"
+
+    large, sgd = (
+        told(rf"## {name}(.*?)(?:\n## |$)", m.about["scale"]) for name in ("Large", "Sgd")
+    )
+    rows = told(r"M = ([0-9,]*[0-9])", sgd)
+    passes = told(r"generator .*?(\d+ passes)", sgd)
+    off = told(r"generator +\S+ +(\S+)", sgd)
+    share = told(r"oracle's gain: mean ([\d.]+)", m.about["local_experts"])
+    return Found(
+        large=f"{size('N')} members, {size('M')} rows: {told(r': ([0-9.]+) s,', large)} s",
+        sgd=f"{rows} generated rows: {passes}, objective {off}",
+        local=f"{percent(float(share))} of an oracle's gain, on experts made for it",
+    )
+
+
 # -- files ----------------------------------------------------------------------------------------
 
 
@@ -466,8 +496,7 @@ def page(m: Measured, template: str) -> str:
     judged = {judge.__name__: judge(m) for judge in CLAIMS}
     words = [found.verdict for found in judged.values()]
     titles = re.findall(r"^### (\d+\. .*): \{(\w+)\.verdict\}$", template, re.MULTILINE)
-    table = (f"| {title} | **{judged[n].verdict}** | {judged[n].figure} |" for title, n in titles)
-    minutes = (sum(r["wall_seconds"] for r in m.rows.values()) + m.about["processor_seconds"]) / 60
+    table = (f"|{title}|**{judged[n].verdict}**|{judged[n].figure}|" for title, n in titles)
     versions = {k: m.about["environment"][k] for k in ("sklearn", "numpy", "scipy", "machine")}
     over = {row["source"] for rows in m.splits.values() for row in rows}
     return template.format(
@@ -475,6 +504,8 @@ def page(m: Measured, template: str) -> str:
         table="\n".join(table),
         reproduction=reproduction(m),
         ours=ours(m),
+        future=future(m),
+        stable=listed(dict.fromkeys(m.stable, "")),
         n_claims=len(words),
         n_hold=words.count(HOLDS),
         n_part=words.count(IN_PART),
@@ -484,7 +515,6 @@ def page(m: Measured, template: str) -> str:
         n_unstable=len(m.bags) - len(m.stable),
         n_fits=len(m.bags[RIDGE]["fits"]),
         vertices=sum(m.scsb(key, "survivors") == 1 for key in m.bags),
-        minutes=round(minutes),
         source=", ".join(sorted({row["source"] for row in m.rows.values()})),
         source_experiments=m.about["environment"]["source"],
         source_splits=", ".join(sorted(over)),
@@ -537,29 +567,56 @@ def every_split(m: Measured) -> Iterable[Row]:
 
 
 def csv_text(rows: Iterable[Row]) -> str:
-    found = [{k: f"{v:.6g}" if isinstance(v, float) else v for k, v in r.items()} for r in rows]
     text = io.StringIO()
-    writer = csv.DictWriter(text, list(found[0]), lineterminator="\n")
+    writer = csv.DictWriter(text, list((found := list(rows))[0]), lineterminator="\n")
     writer.writeheader()
-    writer.writerows(found)
+    for row in found:
+        writer.writerow({k: f"{v:.6g}" if isinstance(v, float) else v for k, v in row.items()})
     return text.getvalue()
+
+
+def lambda_picture(m: Measured) -> str:
+    """Members kept against λ, where rounding does not decide."""
+    chart = Chart(Axis("λ", 0.01, 5.0, is_log=True), Axis("members kept", -4.0, 70.0), height=260.0)
+    paths = {key: [p for p in m.bags[key]["lambdas"] if p["lam"] > 0] for key in m.stable}
+    lowest = 0.0
+    for key, path in sorted(paths.items(), key=lambda one: -one[1][-1]["survivors"]):
+        lams, sizes = ([float(p[name]) for p in path] for name in ("lam", "survivors"))
+        colour = AFTER if np.diff(sizes).max() > 1 else BEFORE
+        chart.line(lams, sizes, colour)
+        chart.dots(lams, sizes, colour, radius=2.5)
+        lowest = max(lowest + 14.0, chart.top(sizes[-1]) + 4.0)  # labels below one another
+        place = f'x="{chart.left(lams[-1]) + 8:g}" y="{lowest:g}" style="fill:{colour}"'
+        chart.marks.append(f"<text {place}>{key[0]}</text>")
+    told = "Trees of a hundred that the paper's method keeps, at seven strengths of its penalty."
+    return standing_alone(chart, "members-kept-against-lambda", "Members kept against λ", told)
+
+
+def files(results: Path = HERE / "results", tables: Path = TABLES) -> dict[str, str]:
+    """Every file under docs that is made here, by its name."""
+    m = Measured.read(results, tables)
+    template = (HERE / "data" / "paper_template.md").read_text(encoding="utf-8")
+    return {
+        "paper.md": page(m, template),
+        "paper_rows.csv": csv_text(every_row(m)),
+        "paper_solver.csv": csv_text(every_solve(m)),
+        "paper_splits.csv": csv_text(every_split(m)),
+        "pictures/paper_lambda.svg": lambda_picture(m),
+    }
 
 
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--results", type=Path, default=HERE / "results")
-    parser.add_argument("--tables", type=Path, default=HERE / "data" / "paper_tables.csv")
+    parser.add_argument("--tables", type=Path, default=TABLES)
     parser.add_argument("--out", type=Path, default=HERE.parent / "docs")
     args = parser.parse_args(arguments)
     try:
-        m = Measured.read(args.results, args.tables)
+        texts = files(args.results, args.tables)
     except OSError as error:
         print(f"Nothing was written: {error.filename} is not there.", file=sys.stderr)
         return 1
-    template = (HERE / "data" / "paper_template.md").read_text(encoding="utf-8")
-    texts = {"paper.md": page(m, template), "paper_rows.csv": csv_text(every_row(m))}
-    texts |= {"paper_solver.csv": csv_text(every_solve(m))}
-    texts |= {"paper_splits.csv": csv_text(every_split(m))}
+    (args.out / "pictures").mkdir(exist_ok=True)
     for name, text in texts.items():
         (args.out / name).write_text(text, encoding="utf-8")
     print(f"{args.out / 'paper.md'}: {len(texts['paper.md'].split())} words")

@@ -1,9 +1,10 @@
-"""The README's picture and figures, from the rows of `benchmarks.quality`.
+"""README's picture and figures and the table of rivals, from the rows of `benchmarks.quality`.
 
     python -m benchmarks.picture
 
-Draws docs/pictures/size_against_loss.svg and rewrites what stands between the markers of
-README.md. Nothing is measured here: rerun it after ``make bench-quality`` or ``bench-latency``.
+Draws docs/pictures/size_against_loss.svg and rewrites what stands between the markers of README.md
+and docs/benchmarks.md. Nothing is measured here: rerun it after ``make bench-quality`` or
+``bench-latency``.
 """
 
 from __future__ import annotations
@@ -14,13 +15,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from benchmarks.quality_summary import ratios, read
+from benchmarks.quality_summary import ratios, read, rivals_table, why_not
 from sparsebag.judge.selection import in_bytes
 from sparsebag.report.svg import AFTER, BEFORE, Axis, Chart
 
 ROOT = Path(__file__).parent.parent
 RESULTS = ROOT / "benchmarks" / "results"
-README = ROOT / "README.md"
+README, BENCHMARKS = ROOT / "README.md", ROOT / "docs" / "benchmarks.md"
 PICTURE = ROOT / "docs" / "pictures" / "size_against_loss.svg"
 KEY = ("dataset", "ensemble", "seed", "method")
 SHOWN = {
@@ -142,42 +143,54 @@ def picture(table: Any) -> str:
         f'style="fill:{BEFORE};font-weight:600">forest of 100 trees</text>'
         f'<text x="{chart.left(0.6)}" y="24" style="fill:{AFTER};font-weight:600">compressed</text>'
     )
-    text = chart.svg(
+    return standing_alone(
+        chart,
         "size-against-loss",
         "Size against loss, before and after",
         f"Log-loss or squared error on test rows of {len(found)} forests and of what "
         "sparsebag.compress makes of them by default, over the forest's, against the file's size.",
     )
-    return text.replace("<svg ", '<svg xmlns="http://www.w3.org/2000/svg" ', 1).replace(
-        "</desc>", "</desc>" + PAPER, 1
-    )
 
 
-def with_figures(readme: str, table: Any) -> str:
-    """The README with what its markers name written anew."""
+def standing_alone(chart: Chart, *named: str) -> str:
+    """A chart as a file: its name, title and description, on paper."""
+    text = chart.svg(*named).replace("<svg ", '<svg xmlns="http://www.w3.org/2000/svg" ', 1)
+    return text.replace("</desc>", "</desc>" + PAPER, 1)
+
+
+def pages(table: Any) -> dict[Path, str]:
+    """The pages, with what their markers name written anew."""
     parts = {
-        "expectations": expectations(table),
-        "summary": f"{summary(table)}\n{speed()}",
-        "alternatives": alternatives(table),
+        README: {
+            "expectations": expectations(table),
+            "summary": f"{summary(table)}\n{speed()}",
+            "alternatives": alternatives(table),
+        },
+        BENCHMARKS: {"rivals": f"{rivals_table(table)}\n\n{why_not(table)}"},
     }
+    return {
+        path: with_figures(path.read_text(encoding="utf-8"), told) for path, told in parts.items()
+    }
+
+
+def with_figures(page: str, parts: dict[str, str]) -> str:
+    """A page with these parts between their markers."""
     for name, text in parts.items():
         begin = f"<!-- {name}: python -m benchmarks.picture -->\n"
         pattern = rf"{re.escape(begin)}.*?<!-- end -->"
-        readme, n = re.subn(
-            pattern, lambda _, t=text, b=begin: f"{b}{t}\n<!-- end -->", readme, flags=re.DOTALL
+        page, n = re.subn(
+            pattern, lambda _, t=text, b=begin: f"{b}{t}\n<!-- end -->", page, flags=re.DOTALL
         )
-        assert n == 1, f"README.md has {n} markers {begin!r}"
-    return readme
+        assert n == 1, f"a page has {n} markers {begin!r}"
+    return page
 
 
 def main() -> None:
-    """Write the picture and the README's figures."""
+    """Write the picture and the pages."""
     table = results()
-    PICTURE.write_text(picture(table) + "\n", encoding="utf-8")
-    text = with_figures(README.read_text(encoding="utf-8"), table)
-    README.write_text(text, encoding="utf-8")
-    print(f"{expectations(table)}\n\n{summary(table)}\n{speed()}\n\n{alternatives(table)}")
-    print(f"\n{PICTURE.relative_to(ROOT)} and {README.name} written")
+    for path, text in {PICTURE: picture(table) + "\n", **pages(table)}.items():
+        path.write_text(text, encoding="utf-8")
+        print(f"{path.relative_to(ROOT)} written")
 
 
 if __name__ == "__main__":

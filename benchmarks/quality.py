@@ -11,8 +11,6 @@ beside it. A finished row is run again only when sparsebag's source has changed 
 outermost loop: a run that is stopped is balanced. ``--summary`` only prints what the rows say.
 """
 
-from __future__ import annotations
-
 import argparse
 import io
 import json
@@ -49,7 +47,7 @@ KINDS = ("forest", "bag")
 N_TREES, TRAIN_SHARE, MOST_TRAIN = 100, 0.5, 2000
 FLOOR, EPS = 1e-3, 1e-15
 RANDOM_DRAWS = 10
-TUNED_TREES, TUNED_FOLDS = 20, 3
+TUNED, TUNED_TREES, TUNED_FOLDS = "tuned out-of-fold", 20, 3
 TUNED_GRID = [
     {"min_samples_leaf": leaf, "max_features": features}
     for leaf in (1, 2, 5, 10)
@@ -260,18 +258,11 @@ def random_members(run: Run, k: int) -> Row:
     return {"n_members": k, **mean}
 
 
-def tuned(run: Run, *, out_of_fold: bool) -> Row:
-    """A small forest with tuned leaves and features, and a temperature.
-
-    Out-of-bag votes are of a third of the trees, and their temperature suits fewer trees than
-    there are; out-of-fold votes are of all.
-    """
+def tuned(run: Run) -> Row:
+    """A small forest with tuned leaves and features, and the temperature of out-of-fold votes."""
     p, (model, votes) = run.problem, run.tuned
-    predicted, rows = run.predict(model, p.X_test), np.arange(len(p.y))
-    if run.classify:
-        if not out_of_fold:
-            votes, rows = oob_votes(model, p)
-        predicted = tempered(predicted, votes, p.y[rows])
+    predicted = run.predict(model, p.X_test)
+    predicted = tempered(predicted, votes, p.y) if run.classify else predicted
     size = {"n_nodes": n_nodes(model.estimators_), "n_members": TUNED_TREES}
     return {**size, **run.scores(predicted)}
 
@@ -323,8 +314,7 @@ BASELINES: dict[str, Callable[[Run], Row]] = {
     "whole temperature": partial(whole, finish=whole_tempered),
     "random10": partial(random_members, k=10),
     "random20": partial(random_members, k=20),
-    "tuned": partial(tuned, out_of_fold=False),
-    "tuned out-of-fold": partial(tuned, out_of_fold=True),
+    TUNED: tuned,
     "slim-trees": slim_trees,
     **{name: partial(rival, make=make, grid=grid) for name, (make, grid) in rivals.RIVALS.items()},
 }
@@ -404,20 +394,17 @@ def kept_rows(path: Path) -> dict[tuple[str, ...], dict[str, str]]:
     }
 
 
-def finished_rows(path: Path, source: str, keep_stale: bool) -> set[tuple[str, ...]]:
+def finished_rows(path: Path, source: str) -> set[tuple[str, ...]]:
     """Keys of rows that need not be run again."""
-    return {
-        key
-        for key, row in kept_rows(path).items()
-        if keep_stale or row["method"] in BASELINES or row["source"] == source
-    }
+    rows = kept_rows(path).items()
+    return {key for key, row in rows if row["method"] in BASELINES or row["source"] == source}
 
 
 def run_all(args: argparse.Namespace) -> None:
     part, of = args.shard
     path, source = args.output, environment()["source"]
-    done = finished_rows(path, source, args.keep_stale)
-    known = {k: int(r["n_nodes"]) for k, r in kept_rows(path).items() if r["method"] == "tuned"}
+    done = finished_rows(path, source)
+    tuned_rows = {k: r for k, r in kept_rows(path).items() if r["method"] == TUNED}
     if of > 1:
         path = path.with_name(f"{path.stem}_{part}_of_{of}.csv")
     store = ResultsStore(path, COLUMNS, KEY)
@@ -432,8 +419,9 @@ def run_all(args: argparse.Namespace) -> None:
         todo = [m for m in args.only if key_of({**job, "method": m}, KEY) not in done]
         if todo:
             try:
-                tuned = known.get(key_of({**job, "method": "tuned"}, KEY))
-                run = replace(fit(name, kind, seed, args.data_dir), known_nodes=tuned)
+                known = tuned_rows.get(key_of({**job, "method": TUNED}, KEY))
+                nodes = int(known["n_nodes"]) if known else None
+                run = replace(fit(name, kind, seed, args.data_dir), known_nodes=nodes)
                 for row in rows_of(run, todo, source):
                     store.add({column: rounded(value) for column, value in row.items()})
             except Unavailable as reason:
@@ -466,7 +454,6 @@ def main() -> None:
     parser.add_argument("--kinds", nargs="*", choices=KINDS, default=KINDS)
     parser.add_argument("--only", type=methods, default=list(METHODS), help="default,k10")
     parser.add_argument("--shard", type=shard, default=(1, 1), help="1/2")
-    parser.add_argument("--keep-stale", action="store_true", help="rows of older source stand")
     parser.add_argument("--summary", action="store_true", help="run nothing, print the summary")
     parser.add_argument("--output", type=Path, default=RESULTS, help="the results file")
     args = parser.parse_args()

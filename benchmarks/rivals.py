@@ -10,8 +10,6 @@ for all trees (Breiman et al., 1984), depths of trees (ForestPrune: Liu and Mazu
 models level by level (LOP: Devos et al., 2025). Hierarchical shrinkage is imodels'.
 """
 
-from __future__ import annotations
-
 import copy
 import io
 from collections.abc import Callable, Iterable

@@ -30,7 +30,7 @@ exclude_patterns = ["_build", "gallery/*.md5", "gallery/*.py", "gallery/*.ipynb"
 source_suffix = {".rst": "restructuredtext", ".md": "markdown"}
 html_theme = "furo"
 html_title = f"sparsebag {release}"
-html_static_path = []
+html_static_path = ["sortable.js"]
 templates_path = []
 
 autodoc_member_order = "bysource"

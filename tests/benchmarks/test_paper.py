@@ -203,3 +203,12 @@ def test_without_the_data_nothing_is_written(module, said, path, monkeypatch, ca
     assert told.count("\n") == 1
     assert path.read_text() == "kept"
     assert list(path.parent.iterdir()) == [path]
+
+
+def test_without_the_papers_tables_nothing_is_run(path, monkeypatch, capsys):
+    path.write_text("kept")
+    monkeypatch.setattr(paper, "TABLES", path.with_name("absent.csv"))
+    assert paper.main(["--out", str(path)]) == 1
+    told = capsys.readouterr().err
+    assert told == f"Nothing was run or written: {path.with_name('absent.csv')} is not there.\n"
+    assert path.read_text() == "kept"

@@ -34,14 +34,12 @@ def test_rows_of_other_source_run_again_unless_sparsebag_did_not_make_them(tmp_p
     for file, method, source in (
         ("quality.csv", "k10", "today"),
         ("quality_1_of_2.csv", "k20", "older"),
-        ("quality_2_of_2.csv", "tuned", "older"),
+        ("quality_2_of_2.csv", "random10", "older"),
     ):
         store = ResultsStore(tmp_path / file, quality.COLUMNS, quality.KEY)
         store.add({**row, "method": method, "source": source})
-    found = quality.finished_rows(tmp_path / "quality.csv", "today", keep_stale=False)
-    assert {key[-1] for key in found} == {"k10", "tuned"}
-    found = quality.finished_rows(tmp_path / "quality.csv", "today", keep_stale=True)
-    assert {key[-1] for key in found} == {"k10", "k20", "tuned"}
+    found = quality.finished_rows(tmp_path / "quality.csv", "today")
+    assert {key[-1] for key in found} == {"k10", "random10"}
 
 
 def test_rows_become_a_summary(run, tmp_path, capsys):
