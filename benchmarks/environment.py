@@ -1,7 +1,5 @@
 """Versions and machine: what every result row carries."""
 
-from __future__ import annotations
-
 import ast
 import hashlib
 import os

@@ -1,13 +1,16 @@
 """What a benchmark prints, on the screen and in its file of results."""
 
-from __future__ import annotations
-
+import argparse
 import io
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
 from typing import TextIO
+
+from benchmarks.environment import environment
+
+RESULTS = Path(__file__).parent / "results"
 
 
 class _Tee(io.StringIO):
@@ -37,3 +40,20 @@ def kept_output(path: Path | None) -> Iterator[None]:
         yield
     if path is not None:
         path.write_text(text.getvalue(), encoding="utf-8")
+
+
+@contextmanager
+def results_of(name: str, *, keep: bool) -> Iterator[None]:
+    """The output of a benchmark, after its versions and machine; in results/ if it is whole."""
+    with kept_output(RESULTS / f"{name}.txt" if keep else None):
+        print(f"python -m benchmarks.{name}")
+        print(", ".join(f"{part} {value}" for part, value in environment().items() if value))
+        yield
+
+
+def options(description: str | None, quick: str = "") -> argparse.ArgumentParser:
+    """A parser of a benchmark's options, with ``--quick`` where that means something."""
+    parser = argparse.ArgumentParser(description=(description or "").splitlines()[0])
+    if quick:
+        parser.add_argument("--quick", action="store_true", help=f"{quick}; nothing is kept")
+    return parser

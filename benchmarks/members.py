@@ -9,14 +9,9 @@ also vote equally, and random ones do (the mean over all draws, in closed form).
 that collapse into one model have a table of their own.
 """
 
-from __future__ import annotations
-
-import argparse
-import os
 import time
 import warnings
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
@@ -31,14 +26,12 @@ from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
 from benchmarks.datasets import PAPER, Unavailable
 from benchmarks.datasets.suite import SUITE
-from benchmarks.environment import environment
-from benchmarks.kept_output import kept_output
+from benchmarks.kept_output import options, results_of
 from benchmarks.problem import Problem
 from benchmarks.progress import Progress
 from benchmarks.suite_problem import split_rows
 from sparsebag import compress, pipeline
 
-RESULTS = Path(__file__).parent / "results" / "members.txt"
 N_MEMBERS, TRAIN_SHARE, MOST_TRAIN, MOST_TEST = 50, 0.5, 2000, 4000
 SIZES = (5, 10, 20)
 NETWORK: dict[str, Any] = {"hidden_layer_sizes": (16,), "solver": "lbfgs", "max_iter": 40}
@@ -164,8 +157,7 @@ def print_tables(found: dict[tuple[str, str, int], dict[str, list[Scores]]]) -> 
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--data-dir", default=os.environ.get("SPARSEBAG_DATA"))
+    parser = options(__doc__)
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--data", nargs="*", choices=[*PAPER, *SUITE], help="only these data sets")
     parser.add_argument("--only", nargs="*", choices=MODELS, default=list(MODELS))
@@ -176,15 +168,13 @@ def main() -> None:
     for name in names:
         for seed in range(args.seeds):
             try:
-                problem = split_rows(name, seed, args.data_dir, TRAIN_SHARE, MOST_TRAIN)
+                problem = split_rows(name, seed, None, TRAIN_SHARE, MOST_TRAIN)
                 for key, one in judged(problem, args.only):
                     found.setdefault(key, {}).setdefault(name, []).append(one)
             except Unavailable as reason:
                 print(f"{name} skipped: {reason}", flush=True)
             progress.step(f"{name} {seed}")
-    is_whole = args.data is None and args.only == list(MODELS)
-    with kept_output(RESULTS if is_whole else None):
-        print(", ".join(f"{name} {value}" for name, value in environment().items()))
+    with results_of("members", keep=args.data is None and args.only == list(MODELS)):
         seconds = time.process_time() - start
         print(f"{len(names)} data sets, {args.seeds} seeds, {N_MEMBERS} members, {seconds:.0f} s\n")
         print_tables(found)

@@ -3,8 +3,6 @@
 Needs Rscript with the mixsqp package (Debian: r-base-core, r-cran-mixsqp); skips without.
 """
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 import tempfile

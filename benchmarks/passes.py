@@ -5,8 +5,6 @@
 This gap is why the compiled module exists.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 

@@ -6,8 +6,6 @@ Draws docs/pictures/size_against_loss.svg and rewrites what stands between the m
 README.md. Nothing is measured here: rerun it after ``make bench-quality`` or ``bench-latency``.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from functools import partial

@@ -5,8 +5,6 @@ test. Those two read standardised columns (and targets); SVMs are trained on at 
 rows, networks take `MLP_ITERATIONS` quasi-Newton steps.
 """
 
-from __future__ import annotations
-
 import warnings
 from dataclasses import dataclass
 from functools import cached_property

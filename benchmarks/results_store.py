@@ -1,7 +1,5 @@
 """A results file: one tidy CSV, written a row at a time; a row run again takes its old place."""
 
-from __future__ import annotations
-
 import csv
 import io
 from collections.abc import Iterable, Mapping, Sequence

@@ -4,7 +4,6 @@ import functools
 import inspect
 import os
 import pickle
-import warnings
 from dataclasses import replace
 
 import numpy as np
@@ -24,7 +23,7 @@ from sklearn.ensemble import (
     VotingClassifier,
 )
 from sklearn.frozen import FrozenEstimator
-from sklearn.linear_model import LinearRegression, LogisticRegression, RidgeClassifier
+from sklearn.linear_model import LogisticRegression, RidgeClassifier
 from sklearn.naive_bayes import GaussianNB
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.neural_network import MLPClassifier
@@ -473,20 +472,6 @@ def test_without_a_tolerance_the_budget_is_spent():
     assert np.array_equal(plain.weights_, unjudged.weights_)
     uncalibrated = replace(unjudged.compile(), calibrator=None)
     assert np.array_equal(plain.predict_proba(X), uncalibrated.predict_proba(X))
-
-
-def test_linear_regressors_lose_nothing_for_being_one():
-    """Their average is one model whatever their number, so none is dropped, budget or not."""
-    rng = np.random.default_rng(0)
-    X = rng.normal(size=(150, 20))
-    y = X @ rng.normal(size=20) + 3.0 * rng.normal(size=150)
-    bag = BaggingRegressor(LinearRegression(), 40, random_state=0, oob_score=True).fit(X, y)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        small = compress(bag, X, y, max_estimators=1, tolerance=0.05)
-    assert small.n_active_ == 40
-    np.testing.assert_allclose(small.predict(X), bag.predict(X), rtol=1e-10)
-    assert small.compile().n_models == 1
 
 
 GAPS = np.where(np.random.default_rng(0).random(CANCER[0].shape) < 0.1, np.nan, CANCER[0])

@@ -314,18 +314,6 @@ def test_fit_weights_and_its_objective_on_paper(name, call):
     assert found.objective == pytest.approx(plain, rel=OBJECTIVE_TOLERANCE)
 
 
-@pytest.mark.parametrize("name", [name for name, way in MODELS if way == "paper"])
-def test_compress_solves_what_fit_weights_solves(name):
-    close(compressed(name, "paper").weights_, solved(name, "paper").weights, WEIGHT_TOLERANCE)
-
-    if not is_classifier(CASES[name][0]):
-        return
-    votes, mask, y = matrices(name)  # of which those for the true class are enough
-    truth = votes[np.arange(len(y)), :, np.searchsorted(np.unique(y), y)]
-    found = sb.fit_weights(truth, mask, y, preset="paper")
-    close(found.weights, solved(name, "paper").weights, WEIGHT_TOLERANCE)
-
-
 @pytest.mark.parametrize(("name", "way"), MODELS)
 def test_predictions_are_the_kept_ones_and_the_members_weighted_vote(name, way):
     X, small, expected = fitted(name)[1], compressed(name, way), kept("models", name, way)

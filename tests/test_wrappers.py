@@ -1,7 +1,5 @@
 """Models around ensembles: preprocessing inside the folds, saved and exported as a whole."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import joblib

@@ -380,6 +380,7 @@ def test_every_command_has_help_with_an_example(run):
         done = run(command, "--help")
         assert done.code == 0
         assert f"Example: sparsebag {command}" in done.out
+        assert max(map(len, done.out.splitlines())) <= 80, command
     assert "Exit codes" in listed
     assert run("--version").out == f"sparsebag {sb.__version__}\n"
 

@@ -1,14 +1,12 @@
 """The curve of sizes: ratios and their errors, and what is chosen from them."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from judge.curves import curve_of
-from sparsebag.judge.choose import Budget, check_tolerance, choose_size
+from sparsebag.judge.choose import choose_size
 from sparsebag.judge.curve import NO_RATIO, expected
 
 seeds = st.integers(0, 10**6)
@@ -103,24 +101,6 @@ def test_a_little_is_allowed_for_having_picked():
 
 def test_nothing_smaller_will_do():
     assert choose_size(curve_of([3.0, 2.0, 1.0]), 0.5, None) == 2
-
-
-@pytest.mark.parametrize("tolerance", [-0.01, 1, 1.0, 5.0, np.nan, np.inf, True, "0.1", [0.1]])
-def test_a_tolerance_is_a_fraction(tolerance):
-    with pytest.raises(ValueError, match=r"must be a fraction .* relative increase of the loss"):
-        check_tolerance(tolerance, Budget())
-
-
-def test_counts_and_shares():
-    budget = Budget(max_estimators=5, max_nodes=0.1, max_bytes=np.int64(2000))
-    assert budget.most_members(100) == 5
-    assert budget.most_nodes(1234) == 123
-    assert budget.most_bytes(10**9) == 2000
-    assert Budget(max_nodes=1e-9).most_nodes(50) == 1  # one node at least
-    assert Budget(max_nodes=1.0).most_nodes(50) == 50
-    assert Budget().most_nodes(50) is None
-    assert not Budget().is_named
-    assert str(Budget(max_nodes=0.1, max_bytes=20)) == "max_nodes=0.1, max_bytes=20"
 
 
 def test_tables_and_pictures():

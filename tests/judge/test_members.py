@@ -1,7 +1,5 @@
 """Members that are no trees: weights on the simplex, judged by votes they had no part in."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given, settings

@@ -4,9 +4,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from array_api_compat import array_namespace
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from problems import evidence, general, interior_point, is_native, objective_on
 from sparsebag.evidence.evidence import OOBEvidence
@@ -148,29 +145,6 @@ def test_without_a_clip_a_vote_of_zero_costs_everything(kernel):
     votes = np.linspace(0.0, 1.0, 50, dtype=np.float32)
     assert log_loss(votes, clip=0.0) == np.inf
     assert np.isfinite(log_loss(votes[1:], clip=0.0))
-
-
-@settings(max_examples=80, deadline=None)
-@given(
-    n_rows=st.integers(0, 23),
-    n_members=st.integers(1, 131),
-    dtype=st.sampled_from([np.float32, np.float64]),
-    seed=st.integers(0, 1000),
-)
-def test_compiled_products_equal_the_general_ones(n_rows, n_members, dtype, seed):
-    rng = np.random.default_rng(seed)
-    votes = rng.normal(size=(n_rows, n_members)).astype(dtype)
-    mask = rng.random((n_rows, n_members)) < 0.4
-    native, general = (
-        NativePasses(votes, mask),
-        ArrayPasses((votes,), mask, array_namespace(votes), dtype),
-    )
-    tolerance = {"rtol": 0, "atol": 1e-4 if dtype is np.float32 else 1e-11}
-    w = rng.dirichlet(np.ones(n_members))
-    for ours, theirs in zip(native.forward(w), general.forward(w), strict=True):
-        np.testing.assert_allclose(ours, theirs, **tolerance)
-    a, b = rng.normal(size=(1, n_rows)), rng.normal(size=n_rows)
-    np.testing.assert_allclose(native.transposed(a, b), general.transposed(a, b), **tolerance)
 
 
 def test_the_compiled_products_are_used_where_they_apply():

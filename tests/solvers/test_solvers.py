@@ -264,21 +264,6 @@ def objective_of(votes, mask, target, lam=0.02):
     return objective_on(evidence, "squared_error", lam=lam, floor=0.0)
 
 
-@pytest.mark.parametrize(("n_rows", "n_members", "seed"), [(1295, 50, 7), (3199, 65, 0)])
-def test_the_default_converges_in_memory_and_streamed(n_rows, n_members, seed):
-    votes, mask, target = rows_of(n_rows, n_members, seed)
-    settings = {"lam": 0.02, "loss": "squared_error"}
-    here = sb.fit_weights(votes, mask, target, **settings)
-    assert here.status.name == "CONVERGED"
-    assert here.n_evaluations < 100
-    streamed = sb.fit_weights(
-        sb.stream_rows(votes, mask, target, task="regression"), memory_limit=1 << 20, **settings
-    )
-    assert streamed.status.name == "CONVERGED"
-    assert streamed.objective == pytest.approx(here.objective, rel=1e-6)
-    assert np.abs(streamed.weights - here.weights).max() < 1e-6
-
-
 @pytest.mark.parametrize("lam", [0.0, 0.02])
 @pytest.mark.parametrize("loss", [SquaredError(), Brier()])
 def test_active_set_ends_at_the_minimum_without_a_mask(loss, lam):

@@ -1,7 +1,5 @@
 """Small ensembles of trees of every kind, with their rows."""
 
-from __future__ import annotations
-
 from functools import cache
 from typing import Any
 

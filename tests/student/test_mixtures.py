@@ -1,7 +1,5 @@
 """Mixtures of neighbouring rows, made in blocks."""
 
-from __future__ import annotations
-
 import tracemalloc
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Students through `compress`: deterministic, weighed, monotone, and on copies of the trees."""
 
-from __future__ import annotations
-
 import hashlib
 import pickle
 
@@ -54,6 +52,7 @@ def test_the_number_of_threads_changes_nothing(name):
     one, two = (sb.compress(ensemble, X, y, max_nodes=0.2, n_jobs=n) for n in (1, 2))
     assert one.compile().file_bytes == two.compile().file_bytes
     assert_array_equal(one.weights_, two.weights_)
+    assert_array_equal(one.path_.ratio, two.path_.ratio)
     vote = "predict_proba" if hasattr(one, "predict_proba") else "predict"
     assert_array_equal(getattr(one, vote)(X), getattr(two, vote)(X))
 
