@@ -39,7 +39,7 @@ from sparsebag.evidence.from_ensemble import read_ensemble
 from sparsebag.objective.losses import Brier
 from sparsebag.settings import DEFAULT_FLOOR
 from sparsebag.solvers.active_set import ActiveSet
-from toy import CANCER, DIABETES, DIGITS, IRIS
+from toy import CANCER, DIABETES, DIGITS, IRIS, with_missing
 
 N = 30
 
@@ -351,6 +351,11 @@ def test_sample_weight_moves_the_vote(forest, refine):
 
 
 def test_progress_goes_to_standard_error(forest, capsys):
+    events = []  # what is printed, to a callback
+    compress(forest, *CANCER, max_nodes=0.2, verbose=events.append)
+    rehearsed = [(e.number, e.total) for e in events if e.step == "rehearsal"]
+    assert rehearsed == [(part, 12) for part in range(1, 13)]
+    assert sorted(event.seconds for event in events) == [event.seconds for event in events]
     compress(forest, *CANCER, max_nodes=0.2, verbose=2)
     printed = capsys.readouterr()
     assert printed.out == ""
@@ -474,12 +479,11 @@ def test_without_a_tolerance_the_budget_is_spent():
     assert np.array_equal(plain.predict_proba(X), uncalibrated.predict_proba(X))
 
 
-GAPS = np.where(np.random.default_rng(0).random(CANCER[0].shape) < 0.1, np.nan, CANCER[0])
 FORESTS = {
     "two classes": (RandomForestClassifier(30, random_state=0), CANCER),
     "ten classes": (RandomForestClassifier(20, random_state=0), (DIGITS[0][:600], DIGITS[1][:600])),
     "regression": (RandomForestRegressor(30, random_state=0), DIABETES),
-    "missing values": (RandomForestClassifier(30, random_state=0), (GAPS, CANCER[1])),
+    "missing values": (RandomForestClassifier(30, random_state=0), with_missing(CANCER)),
     "small": (RandomForestClassifier(30, random_state=0), IRIS),
 }
 CALLS = [

@@ -33,7 +33,7 @@ from sklearn.tree import DecisionTreeClassifier
 from threadpoolctl import threadpool_limits
 
 import sparsebag as sb
-from toy import CANCER, DIABETES, DIGITS
+from toy import CANCER, DIABETES, DIGITS, with_missing
 
 PATH = Path(__file__).with_name("goldens.json")
 
@@ -46,11 +46,6 @@ N_PINNED_ROWS = 5
 LAM, PAPER_LAM = 0.02, 0.05
 FLOOR, PRIOR_MASS = 1e-3, 0.02  # of a λ that is a number; the paper's preset has neither
 PAPER_CLIP = 1e-15
-
-
-def with_missing(data):
-    X, y = data
-    return np.where(np.random.default_rng(0).random(X.shape) < 0.1, np.nan, X), y
 
 
 def standardised(X, y):

@@ -22,18 +22,6 @@ def test_the_same_losses_have_ratio_one_without_an_error(seed, n_sizes):
     np.testing.assert_allclose(error, 0.0, atol=1e-12)
 
 
-@settings(max_examples=80, deadline=None)
-@given(seed=seeds, n_sizes=st.integers(2, 8))
-def test_ratios_fall_with_size(seed, n_sizes):
-    rng = np.random.default_rng(seed)
-    whole = rng.random(30)
-    ratio, error = expected([*rng.random((n_sizes, 30)), whole], whole, np.ones(30))
-    assert np.all(np.diff(ratio[:-1]) <= 1e-12)
-    assert ratio[-1] == pytest.approx(1.0)
-    assert np.all(error >= 0.0)
-    assert np.all(np.isfinite(ratio))
-
-
 @settings(max_examples=40, deadline=None)
 @given(seed=seeds)
 def test_rows_without_a_loss_or_a_weight_are_left_out_of_the_comparison(seed):
@@ -103,13 +91,10 @@ def test_nothing_smaller_will_do():
     assert choose_size(curve_of([3.0, 2.0, 1.0]), 0.5, None) == 2
 
 
-def test_tables_and_pictures():
+def test_tables():
     curve = curve_of([1.5, 1.1, 0.98, 1.0], [0.1, 0.05, 0.02, 0.0])
     frame = curve.to_frame()
     assert list(frame.columns[:5]) == ["share", "n_nodes", "n_members", "ratio", "error"]
     assert len(frame) == len(curve) == 4
-    html = curve._repr_html_()
-    assert html.startswith("<svg")
-    assert "nan" not in html.lower()
     assert "+50.0% ± 10.0%" in str(curve)
     assert len(str(curve).splitlines()) == 5

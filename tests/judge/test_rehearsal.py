@@ -5,7 +5,6 @@ from unittest.mock import patch
 
 import numpy as np
 import pytest
-from sklearn.datasets import load_breast_cancer, load_diabetes, load_iris
 from sklearn.ensemble import (
     BaggingClassifier,
     ExtraTreesClassifier,
@@ -18,10 +17,7 @@ from sklearn.tree import DecisionTreeClassifier
 import sparsebag as sb
 from sparsebag.judge import rehearsal
 from sparsebag.judge.rehearsal import _splits
-
-IRIS = load_iris(return_X_y=True)
-CANCER = load_breast_cancer(return_X_y=True)
-DIABETES = load_diabetes(return_X_y=True)
+from toy import CANCER, DIABETES, IRIS
 
 
 def fits_of(kind):
