@@ -26,7 +26,6 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression, RidgeClassifier
 from sklearn.naive_bayes import GaussianNB
 from sklearn.neighbors import KNeighborsClassifier
-from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeClassifier
@@ -74,7 +73,6 @@ def test_weights_are_on_the_simplex_with_exact_zeros(is_regressor, classifier):
 
 BAGS = {
     "forest": small_forest(),
-    "extra trees": ExtraTreesClassifier(N, bootstrap=True, random_state=0),
     "columns drawn": BaggingClassifier(
         n_estimators=N, max_features=0.5, bootstrap_features=True, random_state=0
     ),
@@ -82,9 +80,6 @@ BAGS = {
         KNeighborsClassifier(1), n_estimators=N, max_samples=6, random_state=0
     ),
     "no predict_proba": BaggingClassifier(RidgeClassifier(), n_estimators=N, random_state=0),
-    "neural nets": BaggingClassifier(
-        MLPClassifier(3, solver="lbfgs", alpha=1, max_iter=5000), n_estimators=N, random_state=0
-    ),
 }
 
 

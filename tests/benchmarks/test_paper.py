@@ -55,21 +55,6 @@ def test_the_protocol_gives_the_figures_of_the_authors_code(
     assert model.survivors == survivors
 
 
-@pytest.mark.parametrize("task", TASKS)
-def test_votes_are_the_ensembles_and_average_to_scikit_learns_out_of_bag(task):
-    p = problem(task)
-    bag = p.ensemble
-    (model,) = METHODS["uniform"].run(p, None)
-    predict = bag.predict_proba if task == "classification" else bag.predict
-    np.testing.assert_allclose(model.predict(p.X_test), predict(p.X_test), rtol=1e-12)
-    with_oob = type(bag)(bag.estimator, n_estimators=100, oob_score=True, random_state=42)
-    with_oob.fit(p.X, p.y)
-    theirs = getattr(with_oob, "oob_decision_function_", None)
-    theirs = with_oob.oob_prediction_[:, None] if theirs is None else theirs
-    ours = p.oob_votes.sum(axis=1) / p.oob_mask.sum(axis=1, keepdims=True)
-    np.testing.assert_allclose(ours, theirs, rtol=1e-12)
-
-
 def test_scores_are_scikit_learns():
     p = problem()
     proba = p.ensemble.predict_proba(p.X_test)

@@ -12,16 +12,6 @@ from sparsebag.judge.curve import NO_RATIO, expected
 seeds = st.integers(0, 10**6)
 
 
-@settings(max_examples=50, deadline=None)
-@given(seed=seeds, n_sizes=st.integers(2, 6))
-def test_the_same_losses_have_ratio_one_without_an_error(seed, n_sizes):
-    rng = np.random.default_rng(seed)
-    loss, weight = rng.random(40), rng.random(40)
-    ratio, error = expected([loss] * n_sizes, loss, weight)
-    np.testing.assert_allclose(ratio, 1.0)
-    np.testing.assert_allclose(error, 0.0, atol=1e-12)
-
-
 @settings(max_examples=40, deadline=None)
 @given(seed=seeds)
 def test_rows_without_a_loss_or_a_weight_are_left_out_of_the_comparison(seed):

@@ -27,10 +27,9 @@ quick = settings(max_examples=40, deadline=None)
 
 
 @st.composite
-def problems(draw, n_classes=None):
+def problems(draw):
     """Labels, probabilities and bins; coarse probabilities make ties and bin edges common."""
-    n_classes = n_classes or draw(st.integers(2, 4))
-    n = draw(st.integers(1, 40))
+    n_classes, n = draw(st.integers(2, 4)), draw(st.integers(1, 40))
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
     p = rng.dirichlet(np.full(n_classes, 0.7), n)
     if draw(st.booleans()):
