@@ -28,13 +28,7 @@ class _Tee(io.StringIO):
 
 @contextmanager
 def kept_output(path: Path | None) -> Iterator[None]:
-    """Print as ever, and at the end write all of it to a file; a run that fails writes none.
-
-    Parameters
-    ----------
-    path : Path or None
-        None: nothing is written.
-    """
+    """Print as ever, and at the end write it to the file, if any; a run that fails writes none."""
     text = _Tee(sys.stdout)
     with redirect_stdout(text):
         yield

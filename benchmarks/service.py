@@ -142,17 +142,13 @@ def main() -> None:
             while socket.socket().connect_ex(("127.0.0.1", port)):
                 time.sleep(0.1)
             print(f"{THREADS} threads     requests  a second   p50 ms   p99 ms  grown MB")
-            for kind, count, bodies in (
-                ("sparsebag/one", ONE, one),
-                ("onnx/one", ONE, one),
-                ("sparsebag/batch", BATCH, batch),
-                ("onnx/batch", BATCH, batch),
-            ):
-                load_test(port, server.pid, kind, count // (10 if quick else 1), bodies)
+            cut = 10 if quick else 1
+            for size, count, bodies in (("one", ONE // cut, one), ("batch", BATCH // cut, batch)):
+                for engine in ("sparsebag", "onnx"):
+                    load_test(port, server.pid, f"{engine}/{size}", count, bodies)
             with ThreadPoolExecutor(1) as pool:
-                under = pool.submit(
-                    load_test, port, server.pid, "sparsebag/one", ONE // (10 if quick else 1), one
-                )
+                served = (port, server.pid, "sparsebag/one", ONE // cut, one)
+                under = pool.submit(load_test, *served)
                 swaps = swap(path, contents, under)
             by = np.array([[np.allclose(p, of[i]) for of in expected] for i, p in under.result()])
             one, other, both = by[:, 0].sum(), by[:, 1].sum(), by.all(axis=1).sum()

@@ -11,10 +11,10 @@ measured in the same run; Hessians and copies of columns are not in it.
 """
 
 import os
-import time
 import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from timeit import repeat
 
 import numpy as np
 from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
@@ -102,12 +102,7 @@ def timed(solver: Solver, objective: Objective, repeats: int) -> Solution:
 def read_bandwidth() -> float:
     """Bytes a second one thread reads from memory, best of five."""
     block = np.ones(64_000_000, dtype=np.float32)
-    seconds = []
-    for _ in range(5):
-        start = time.perf_counter()
-        block.dot(block)
-        seconds.append(time.perf_counter() - start)
-    return block.nbytes / min(seconds)
+    return block.nbytes / min(repeat(lambda: block.dot(block), number=1, repeat=5))
 
 
 def compare(title: str, grid: list, lams: tuple | None, well_posed: bool) -> None:
