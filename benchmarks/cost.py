@@ -44,15 +44,19 @@ def timed(X: np.ndarray, y: np.ndarray, task: str, n_trees: int, **fit: Any) -> 
     return fitted - start, done - fitted
 
 
-def small() -> None:
-    rows, trees = SMALL
+def forests(names: tuple[str, ...], rows: int, trees: int) -> np.ndarray:
+    """Processor seconds of fit and of compress, a data set each."""
     print(f"\n{rows} rows, {trees} trees")
     found = []
-    for name in SMALL_SETS:
+    for name in names:
         X, y, task = load(name, rows)
-        print(f"  {name:<20}", end="")
+        print(f"  {name:<20}", end="", flush=True)
         found.append(timed(X, y, task, trees))
-    fit, cost = np.array(found).T
+    return np.array(found).T
+
+
+def small() -> None:
+    fit, cost = forests(SMALL_SETS, *SMALL)
     print(
         f"  median {np.median(cost / fit):.2f} of the fit, most {np.max(cost / fit):.2f}; "
         f"median {np.median(cost):.2f} s, most {cost.max():.2f} s"
@@ -60,12 +64,7 @@ def small() -> None:
 
 
 def medium() -> None:
-    rows, trees = MEDIUM
-    print(f"\n{rows} rows, {trees} trees")
-    for name in ("adult", "california_housing"):
-        X, y, task = load(name, rows)
-        print(f"  {name:<20}", end="", flush=True)
-        timed(X, y, task, trees)
+    forests(("adult", "california_housing"), *MEDIUM)
 
 
 def seeds() -> None:

@@ -11,6 +11,7 @@ export gives anything but our predictions or such a sentence.
 import sys
 import tempfile
 import warnings
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -127,7 +128,7 @@ class Line:
     difference: float = 0.0
     flips: int = 0
     boundary: int = 0
-    reasons: dict[str, int] = field(default_factory=dict)
+    reasons: Counter[str] = field(default_factory=Counter)
     failures: list[str] = field(default_factory=list)
 
     def add(self, make: Any, small: Any, X: np.ndarray, setting: dict[str, Any]) -> None:
@@ -137,7 +138,7 @@ class Line:
                 predict = make(small, Path(folder))
                 found = verify(small.compile(), predict, X, TOLERANCE)
             except NotExportable as reason:
-                self.reasons[str(reason)] = self.reasons.get(str(reason), 0) + 1
+                self.reasons[str(reason)] += 1
                 return
             except ExportMismatch as mismatch:
                 self.failures.append(f"{setting}: {mismatch}")
@@ -165,7 +166,7 @@ def cases(dataset: Dataset, X: np.ndarray) -> Iterator[tuple[str, Any, np.ndarra
             yield kind, model, np.where(holes, np.nan, rows), "yes"
 
 
-def compare(dataset: Dataset, reasons: dict[str, int]) -> int:
+def compare(dataset: Dataset, reasons: Counter[str]) -> int:
     """Print the lines of a data set; returns how many exports failed."""
     X, y = dataset.load()
     failed = 0
@@ -182,8 +183,7 @@ def compare(dataset: Dataset, reasons: dict[str, int]) -> int:
                 lines[name].add(make, small, test, setting)
         for name, line in lines.items():
             print(f"{dataset.name:<20}{missing:<5}{kind:<20}{name:<10}{line}", flush=True)
-            for reason, times in line.reasons.items():
-                reasons[f"{name}: {reason}"] = reasons.get(f"{name}: {reason}", 0) + times
+            reasons.update({f"{name}: {reason}": n for reason, n in line.reasons.items()})
             for failure in line.failures:
                 print(f"  FAILED {failure}")
             failed += len(line.failures)
@@ -195,8 +195,7 @@ def run(only: str | None) -> int:
     print(f"\n{SURVIVORS} of {MEMBERS} members at most; NaN in {MISSING_SHARE:.0%} of the values.")
     head = f"{'data set':<20}{'NaN':<5}{'members':<20}{'export':<10}{'equal':>10}"
     print(f"\n{head}{'largest':>10}{'flips':>7}{'boundary':>10}")
-    failed, reasons = 0, dict[str, int]()
-    left_out = 0
+    failed, left_out, reasons = 0, 0, Counter[str]()
     for name, dataset in PAPER.items():
         if only is not None and name != only:
             continue

@@ -16,8 +16,6 @@ from typing import Any
 from unittest.mock import patch
 
 import numpy as np
-from sklearn.ensemble import BaggingClassifier, BaggingRegressor
-from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.neural_network import MLPClassifier, MLPRegressor
 from sklearn.pipeline import make_pipeline
@@ -27,7 +25,7 @@ from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 from benchmarks.datasets import PAPER, Unavailable
 from benchmarks.datasets.suite import SUITE
 from benchmarks.kept_output import options, results_of
-from benchmarks.problem import Problem
+from benchmarks.problem import Problem, bag_of
 from benchmarks.progress import Progress
 from benchmarks.suite_problem import split_rows
 from sparsebag import compress, pipeline
@@ -64,23 +62,16 @@ def standardised(problem: Problem) -> tuple[np.ndarray, np.ndarray]:
 
 
 def fit_bag(base: Any, problem: Problem, y: np.ndarray, **bagging: Any) -> Any:
-    kind = BaggingClassifier if problem.task == "classification" else BaggingRegressor
-    bag = kind(base, N_MEMBERS, random_state=problem.seed, **bagging)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)  # networks take few steps
-        return bag.fit(problem.X, y)
+    how = {"n_estimators": N_MEMBERS, "random_state": problem.seed, **bagging}
+    return bag_of(problem.task, base, problem.X, y, **how)
 
 
 def residual_products(bag: Any, problem: Problem, y: np.ndarray) -> np.ndarray:
     """G of the test rows: ``wᵀGw`` is the Brier score or MSE of members weighted by w."""
-    X, residuals = problem.X_test[:MOST_TEST], []
-    for member, columns in zip(bag.estimators_, bag.estimators_features_, strict=True):
-        if problem.task == "regression":
-            residuals.append(y - member.predict(X[:, columns]))
-            continue
-        votes = np.zeros((len(X), problem.n_classes))
-        votes[:, np.asarray(member.classes_, dtype=int)] = member.predict_proba(X[:, columns])
-        residuals.append((np.eye(problem.n_classes)[y] - votes).ravel())
+    X = problem.X_test[:MOST_TEST]
+    truth = y[:, None] if problem.task == "regression" else np.eye(problem.n_classes)[y]
+    members = zip(bag.estimators_, bag.estimators_features_, strict=True)
+    residuals = [(truth - problem.votes(m, X[:, columns])).ravel() for m, columns in members]
     found = np.array(residuals)
     return found @ found.T / len(y)
 
