@@ -50,6 +50,8 @@ def test_equals_the_members_own_vote(case):
     expected = outputs(vote, X)
     assert_same(outputs(compiled, X), expected)
     assert_same(outputs(compiled, X.copy(order="F")), expected)
+    rows = np.resize(X, (9000 if "other" not in paths else 600, X.shape[1]))
+    assert np.array_equal(outputs(compiled, rows, n_jobs=3), outputs(compiled, rows))
     assert_same(outputs(pickle.loads(pickle.dumps(compiled)), X), expected)
     if "other" not in paths:
         assert outputs(compiled, X[:0]).shape == expected[:0].shape
@@ -66,15 +68,6 @@ def test_equal_weights_give_scikit_learns_vote(case):
     predict = ensemble.predict if pool.classes is None else ensemble.predict_proba
     for model in (compile_members(pool, equal), WeightedVote(pool, equal)):
         assert_same(outputs(model, X), predict(X))
-
-
-def test_threads_change_nothing():
-    compiled, _, X = digits(60)
-    for model, rows in ((compiled, X), (made("kernel svm votes")[0], IRIS[0])):
-        rows = np.resize(rows, (9000 if model is compiled else 600, rows.shape[1]))
-        one = model.predict_proba(rows)
-        for n_jobs in (2, 5, -1):
-            assert np.array_equal(model.predict_proba(rows, n_jobs=n_jobs), one)
 
 
 @pytest.mark.parametrize("gate", [None, 2])

@@ -116,24 +116,6 @@ def test_the_uniform_vote_is_scikit_learns(model, weighted):
         assert evidence.verified_by == ("leaf counts" if trees else "out-of-bag predictions")
 
 
-@pytest.mark.parametrize("kind", ["forest", "bag"])
-def test_uncovered_rows_are_the_ones_sklearn_cannot_score(kind):
-    X, y = classes(2)
-    few = {"n_estimators": 4, "oob_score": True, "random_state": 0}
-    make = RandomForestClassifier if kind == "forest" else BaggingClassifier
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # scikit-learn warns of the same rows
-        model = make(**few).fit(X, y)
-    evidence = evidence_of(model, X, y, dtype=np.float64)
-    kept = model.oob_decision_function_[np.arange(len(y)), y]
-    covered = evidence.covered()
-    assert 0 < np.count_nonzero(~covered) < len(y)
-    np.testing.assert_allclose(uniform_vote(evidence)[covered], kept[covered], **CLOSE)
-    rows = model.oob_decision_function_[~covered]
-    assert np.all(np.isnan(rows)) or not rows.any()  # NaN in a bag, zeros in a forest
-    assert np.all(evidence.votes[~covered] == 0)
-
-
 CLASSIFIERS = {
     "forest": RandomForestClassifier(**MANY),
     "weighted forest": RandomForestClassifier(**MANY, class_weight="balanced_subsample"),

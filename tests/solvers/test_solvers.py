@@ -328,12 +328,6 @@ def test_harmless_dust_is_dropped():
     assert solution.weights[solution.weights > 0].min() > 1e-5
 
 
-def assert_on_the_simplex(weights):
-    assert np.isfinite(weights).all()
-    assert (weights >= 0).all()
-    assert weights.sum() == pytest.approx(1.0, abs=1e-12)
-
-
 def flat_objective(order=slice(None), lam=0.01):
     """Members that differ little: a gap of 1e-5 leaves their weights' fifth digit open."""
     rng = np.random.default_rng(3)
@@ -466,7 +460,7 @@ def test_the_end_is_finite_no_worse_and_no_less_sparse(family, loss, dtype):
         without = ProjectedGradient(newton_end=False).solve(f)
         found = ProjectedGradient().solve(f)
         weights = found.weights
-        assert_on_the_simplex(weights)
+        assert on_the_simplex(weights)
         assert found.objective <= without.objective + f.rounding
         assert found.status is without.status
         if family in LIKE_ONE and (dtype != np.float64 or family != "copies to 1e-7"):
