@@ -58,6 +58,8 @@ def test_in_bag_entries_may_be_anything(hidden):
         found = make(given, in_mask, y)
         np.testing.assert_array_equal(found.votes, expected)
         assert not np.shares_memory(found.votes, given)
+    odd = (mask.astype(np.uint8) * 255).view(bool)  # a true may be any byte
+    np.testing.assert_array_equal(classification(given, odd, y).votes, expected)
     np.testing.assert_array_equal(given, before)  # the caller's matrices are never changed
     np.testing.assert_array_equal(in_mask, mask)
     given = np.where(mask[:, :, None], tensor, hidden)
