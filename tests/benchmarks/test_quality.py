@@ -1,7 +1,5 @@
 """The benchmarks of quality, exports and latency: bookkeeping, baselines, engines in turn."""
 
-import csv
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -50,32 +48,6 @@ def test_ratios_are_of_means_over_seeds_that_both_have():
     found = quality_summary.ratios(table, "n5", "whole floored")
     assert found.tolist() == [pytest.approx(5.0 / 4.0)]
     assert quality_summary.ratios(table, "n5", "tuned") is None
-
-
-KEY = ("method", "seed")
-COLUMNS = (*KEY, "status", "reason", "mse")
-ROW = {"method": "m", "seed": 42, "status": "ok", "mse": 1 / 3}
-
-
-def read(path):
-    with path.open(newline="") as file:
-        return list(csv.DictReader(file))
-
-
-def store(path):
-    return ResultsStore(path, COLUMNS, KEY)
-
-
-def test_a_row_run_again_takes_its_old_place(tmp_path):
-    path = tmp_path / "results" / "r.csv"
-    first = store(path)
-    first.add({**ROW, "status": "failed", "reason": "why, and\nwhere"})
-    first.add({**ROW, "seed": 43})
-    assert [row["reason"] for row in read(path)] == ["why, and where", ""]
-    store(path).add(ROW)
-    assert [(row["seed"], row["status"]) for row in read(path)] == [("42", "ok"), ("43", "ok")]
-    assert tuple(read(path)[0]) == COLUMNS
-    assert float(read(path)[0]["mse"]) == pytest.approx(1 / 3, rel=1e-9)
 
 
 @pytest.mark.parametrize(("name", "mark"), [("a.py", "#"), ("walk.h", "//")])

@@ -7,6 +7,8 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from sklearn.exceptions import ConvergenceWarning
 from threadpoolctl import threadpool_info
 
@@ -28,6 +30,7 @@ from sparsebag.solvers.base import (
 from sparsebag.solvers.mirror import Mirror
 from sparsebag.solvers.newton import LARGEST_FACE
 from sparsebag.solvers.projected_gradient import ProjectedGradient
+from sparsebag.solvers.simplex import simplex_qp
 from sparsebag.solvers.slsqp import SLSQP
 
 PROBLEMS = list(itertools.product(sorted(LOSSES), (0.0, 0.02), (False, True), (False, True)))
@@ -210,6 +213,19 @@ def test_solves_in_several_threads_give_the_blas_threads_back():
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(ProjectedGradient().solve, problems))
     assert blas_threads() == before
+
+
+@settings(max_examples=60, deadline=None)
+@given(seed=st.integers(0, 10_000), n=st.integers(2, 25))
+def test_simplex_qp_meets_its_optimality_conditions(seed, n):
+    rng = np.random.default_rng(seed)
+    root = rng.normal(size=(n, n))
+    hessian, linear = root @ root.T + 1e-3 * np.eye(n), rng.normal(size=n)
+    x = simplex_qp(hessian, linear, rng.dirichlet(np.ones(n)))
+    slope = linear + hessian @ x
+    assert x.min() >= 0
+    assert x.sum() == pytest.approx(1.0, abs=1e-12)
+    assert x @ (slope - slope.min()) < 1e-8
 
 
 def rows_of(n_rows, n_members, seed, masked=True):
