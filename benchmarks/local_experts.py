@@ -8,8 +8,11 @@ is that of one feature ("axis"), or of the sum of two ("oblique").
 Of the vote alone: no calibrator, members as they are, weights by `sparsebag.compress`.
 """
 
+from __future__ import annotations
+
+import argparse
 import time
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, clone
@@ -20,7 +23,6 @@ from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
 import sparsebag as sb
 from benchmarks.datasets import Unavailable
-from benchmarks.kept_output import options
 
 TRAIN, TEST, FEATURES, MEMBERS, KEPT = 2000, 8000, 6, 40, 20
 NOISE, SHARPNESS, FLOOR = 0.5, 2.0, 1e-3
@@ -32,7 +34,7 @@ class HalfSpaceExpert(BaseEstimator):
     def __init__(self, model: Any = None, normal: Any = None, random_state: Any = None) -> None:
         self.model, self.normal, self.random_state = model, normal, random_state
 
-    def fit(self, X: np.ndarray, y: np.ndarray) -> Self:
+    def fit(self, X: np.ndarray, y: np.ndarray) -> HalfSpaceExpert:
         rng = np.random.default_rng(self.random_state)
         self.side_ = bool(rng.integers(2))
         elsewhere = np.flatnonzero((X @ self.normal > 0.0) != self.side_)
@@ -124,7 +126,7 @@ def share_of_oracle(task: str, boundary: str, base: str, seed: int) -> dict[str,
 
 
 def main() -> None:
-    parser = options(__doc__)
+    parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seeds", type=int, default=2)
     args = parser.parse_args()
     shares = []
