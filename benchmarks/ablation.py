@@ -5,27 +5,19 @@
 One seed, forests and bags. Parts are switched off inside sparsebag, not by its public parameters.
 """
 
-from __future__ import annotations
-
-import argparse
-import os
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
 import numpy as np
 
 import sparsebag as sb
-from benchmarks.environment import environment
-from benchmarks.kept_output import kept_output
+from benchmarks.kept_output import options, results_of
 from benchmarks.quality import KINDS, Run, fit, floored
 from sparsebag.judge import rehearsal
 from sparsebag.student import student, teacher
 
-RESULTS = Path(__file__).parent / "results" / "ablation.txt"
 SETS = (
     *("spambase", "segment", "adult", "magic", "phoneme", "satimage", "churn", "yeast"),
     *("california_housing", "abalone", "concrete", "kin8nm", "bike_sharing", "wine_quality"),
@@ -68,14 +60,6 @@ def parts() -> dict[str, list[Any]]:
     }
 
 
-@contextmanager
-def without(patches: list[Any]) -> Iterator[None]:
-    with ExitStack() as stack:
-        for one in patches:
-            stack.enter_context(one)
-        yield
-
-
 def score(run: Run, nodes: float) -> float:
     """Log-loss or MSE over the whole ensemble's (floored)."""
     p = run.problem
@@ -86,20 +70,20 @@ def score(run: Run, nodes: float) -> float:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--data-dir", default=os.environ.get("SPARSEBAG_DATA"))
+    parser = options(__doc__)
     parser.add_argument("--data", nargs="*", default=SETS)
     parser.add_argument("--nodes", type=float, nargs="*", default=[0.1, 0.025])
     args = parser.parse_args()
-    with kept_output(RESULTS if args.data is SETS else None):
-        print(", ".join(f"{name} {value}" for name, value in environment().items()))
+    with results_of("ablation", keep=args.data is SETS):
         for nodes in args.nodes:
             found: dict[str, list[float]] = {}
             for name in args.data:
                 for kind in KINDS:
-                    run = fit(name, kind, 0, args.data_dir)
+                    run = fit(name, kind, 0, None)
                     for part, patches in parts().items():
-                        with without(patches):
+                        with ExitStack() as stack:
+                            for one in patches:
+                                stack.enter_context(one)
                             found.setdefault(part, []).append(score(run, nodes))
             print(f"\n{nodes:.2%} of the nodes, {len(args.data)} data sets, forests and bags:")
             print(f"  {'':<14}{'≤ 1.01 on':>10}{'median':>8}{'largest':>8}{'gives up':>9}")

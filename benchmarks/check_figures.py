@@ -7,8 +7,6 @@ of a CSV and in words elsewhere. It must be today's: ``make results`` runs them 
 and pictures made from results are made again and must be the same.
 """
 
-from __future__ import annotations
-
 import csv
 import io
 import re

@@ -7,19 +7,14 @@ Synthetic float32 rows of 50 columns. Each tree is fitted to 20,000 rows (``max_
 case has a process of its own. Seconds are processor time; memory is how much the process grew.
 """
 
-from __future__ import annotations
-
-import argparse
 import contextlib
 import gc
 import json
-import os
 import signal
 import subprocess
 import sys
 import time
 import warnings
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -27,11 +22,9 @@ from sklearn.ensemble import RandomForestClassifier
 
 import sparsebag as sb
 from benchmarks.datasets.suite import load
-from benchmarks.environment import environment
-from benchmarks.kept_output import kept_output
+from benchmarks.kept_output import options, results_of
 from benchmarks.peak_memory import forget_peak, held_bytes, peak_bytes
 
-RESULTS = Path(__file__).parent / "results" / "compress_scale.txt"
 COLUMNS, FEW_COLUMNS, SAMPLE, NODE_BYTES = 50, 10, 20_000, 80
 BY_ROWS = ((10_000, 100), (100_000, 100), (1_000_000, 100))
 BY_TREES = ((100_000, 100), (100_000, 500), (100_000, 2000))
@@ -144,25 +137,22 @@ def on_dask(cut: int) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help="a tenth of it; nothing is kept")
-    parser.add_argument("--case", nargs=4, help=argparse.SUPPRESS)
-    options = parser.parse_args()
+    parser = options(__doc__, quick="a tenth of it")
+    parser.add_argument("--case", nargs=4, help="data, trees, columns, Ctrl-Cs: one, as JSON")
+    args = parser.parse_args()
     warnings.filterwarnings("ignore")
-    if options.case:
-        data, *sizes = options.case
+    if args.case:
+        data, *sizes = args.case
         trees, columns, stops = map(int, sizes)
         if data == REAL:
-            X, y, _ = load(data, 10**9, os.environ.get("SPARSEBAG_DATA"))
+            X, y, _ = load(data, 10**9)
         else:
             X, y = rows(int(data), columns)
         print(json.dumps(measured(X.astype(np.float32, copy=False), y, trees, stops)))
         return
-    with kept_output(None if options.quick else RESULTS):
-        print("python -m benchmarks.compress_scale")
-        print(", ".join(f"{name} {value}" for name, value in environment().items() if value))
-        report(10 if options.quick else 1)
-        on_dask(10 if options.quick else 1)
+    with results_of("compress_scale", keep=not args.quick):
+        report(10 if args.quick else 1)
+        on_dask(10 if args.quick else 1)
 
 
 if __name__ == "__main__":

@@ -5,12 +5,7 @@
 Processor time is that of all threads, with the rehearsal, over that of the ensemble's own fit.
 """
 
-from __future__ import annotations
-
-import argparse
-import os
 import time
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,11 +13,9 @@ from sklearn.metrics import recall_score
 
 import sparsebag as sb
 from benchmarks.datasets.suite import load
-from benchmarks.environment import environment
-from benchmarks.kept_output import kept_output
+from benchmarks.kept_output import options, results_of
 from benchmarks.suite_problem import new_ensemble
 
-RESULTS = Path(__file__).parent / "results" / "cost.txt"
 SMALL_SETS = (
     *("adult", "electricity", "magic", "mammography", "spambase", "satimage", "covertype_15k"),
     *("california_housing", "bike_sharing", "kin8nm", "wine_quality", "power_plant"),
@@ -51,33 +44,32 @@ def timed(X: np.ndarray, y: np.ndarray, task: str, n_trees: int, **fit: Any) -> 
     return fitted - start, done - fitted
 
 
-def small(data_dir: str | None) -> None:
-    rows, trees = SMALL
+def forests(names: tuple[str, ...], rows: int, trees: int) -> np.ndarray:
+    """Processor seconds of fit and of compress, a data set each."""
     print(f"\n{rows} rows, {trees} trees")
     found = []
-    for name in SMALL_SETS:
-        X, y, task = load(name, rows, data_dir)
-        print(f"  {name:<20}", end="")
+    for name in names:
+        X, y, task = load(name, rows)
+        print(f"  {name:<20}", end="", flush=True)
         found.append(timed(X, y, task, trees))
-    fit, cost = np.array(found).T
+    return np.array(found).T
+
+
+def small() -> None:
+    fit, cost = forests(SMALL_SETS, *SMALL)
     print(
         f"  median {np.median(cost / fit):.2f} of the fit, most {np.max(cost / fit):.2f}; "
         f"median {np.median(cost):.2f} s, most {cost.max():.2f} s"
     )
 
 
-def medium(data_dir: str | None) -> None:
-    rows, trees = MEDIUM
-    print(f"\n{rows} rows, {trees} trees")
-    for name in ("adult", "california_housing"):
-        X, y, task = load(name, rows, data_dir)
-        print(f"  {name:<20}", end="", flush=True)
-        timed(X, y, task, trees)
+def medium() -> None:
+    forests(("adult", "california_housing"), *MEDIUM)
 
 
-def seeds(data_dir: str | None) -> None:
+def seeds() -> None:
     """The same rows, forests that differ by their seed alone."""
-    X, y, task = load("adult", SEED_ROWS, data_dir)
+    X, y, task = load("adult", SEED_ROWS)
     kept = []
     for seed in range(SEEDS):
         forest = new_ensemble(task, "forest", 100, seed).fit(X, y)
@@ -88,12 +80,12 @@ def seeds(data_dir: str | None) -> None:
     print(f"  largest over smallest {max(kept) / min(kept):.1f}")
 
 
-def balanced(data_dir: str | None) -> None:
+def balanced() -> None:
     """Recall of each class on test rows, before and after."""
     print('\nrecall of each class, class_weight="balanced": forest, compressed, largest change')
     changes = []
     for name in BALANCED_SETS:
-        X, y, task = load(name, 10**9, data_dir)
+        X, y, task = load(name, 10**9)
         n = min(len(y) // 2, 10_000)
         for label, tree in BALANCED_TREES.items():
             forest = new_ensemble(task, "forest", 100, 0, class_weight="balanced", **tree)
@@ -113,16 +105,14 @@ STEPS = {"small": small, "medium": medium, "seeds": seeds, "balanced": balanced}
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--data-dir", default=os.environ.get("SPARSEBAG_DATA"))
+    parser = options(__doc__)
     parser.add_argument("--only", nargs="*", choices=STEPS, default=list(STEPS))
     args = parser.parse_args()
-    with kept_output(RESULTS if set(args.only) == set(STEPS) else None):
-        print(", ".join(f"{name} {value}" for name, value in environment().items()))
-        X, y, task = load("breast_cancer", 200, args.data_dir)  # imports are not timed
+    with results_of("cost", keep=set(args.only) == set(STEPS)):
+        X, y, task = load("breast_cancer", 200)  # imports are not timed
         sb.compress(new_ensemble(task, "forest", 5, 0).fit(X, y), X, y)
         for name in args.only:
-            STEPS[name](args.data_dir)
+            STEPS[name]()
 
 
 if __name__ == "__main__":

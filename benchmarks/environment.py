@@ -1,7 +1,5 @@
 """Versions and machine: what every result row carries."""
 
-from __future__ import annotations
-
 import ast
 import hashlib
 import os
@@ -17,12 +15,7 @@ SOURCE_DIGITS = 12
 
 
 def environment() -> dict[str, str]:
-    """Column of the results file to version, and a word on the machine.
-
-    Returns
-    -------
-    dict of str to str
-    """
+    """Column of the results file to version, and a word on the machine."""
     return {
         "sparsebag": _version("sparsebag"),
         "source": source_hash(),
@@ -38,17 +31,8 @@ def environment() -> dict[str, str]:
 def source_hash(folder: Path | None = None) -> str:
     """Which code this is: a hash of the files' names and code, without docstrings and comments.
 
-    A version number stays the same from edit to edit; this changes with what is computed.
-
-    Parameters
-    ----------
-    folder : Path, optional
-        Default: that of the imported ``sparsebag``.
-
-    Returns
-    -------
-    str
-        The first digits of a SHA-256.
+    A version number stays the same from edit to edit; this changes with what is computed. The
+    folder is that of the imported ``sparsebag``, unless another is given.
     """
     folder = Path(sparsebag.__file__).parent if folder is None else folder
     digest = hashlib.sha256()

@@ -1,6 +1,6 @@
 """Every export beside the model on the paper's data: pruned trees, calibrators, missing values.
 
-    python -m benchmarks.exports [--data-dir DIR] [--only NAME] [--output FILE]
+    SPARSEBAG_DATA=... python -m benchmarks.exports [--only NAME]
 
 A line says, for a data set, a kind of member and an export, the worst over all `settings`: largest
 difference from our predictions on the test rows, rows with another label, rows whose label hangs
@@ -8,12 +8,10 @@ on rounding. Where an export cannot carry a model, the sentence the user gets. E
 export gives anything but our predictions or such a sentence.
 """
 
-from __future__ import annotations
-
-import argparse
 import sys
 import tempfile
 import warnings
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -36,13 +34,11 @@ from sklearn.preprocessing import StandardScaler
 
 import sparsebag as sb
 from benchmarks.datasets import PAPER, PAPER_SEED, Dataset, Unavailable
-from benchmarks.environment import environment
-from benchmarks.kept_output import kept_output
+from benchmarks.kept_output import options, results_of
 from sparsebag.deploy.verification import TOLERANCE, ExportMismatch, NotExportable, verify
 
 MISSING_SHARE = 0.05
 MEMBERS, SURVIVORS = 30, 8
-RESULTS = Path(__file__).parent / "results" / "exports.txt"
 
 Predict = Callable[[np.ndarray], np.ndarray]
 
@@ -132,7 +128,7 @@ class Line:
     difference: float = 0.0
     flips: int = 0
     boundary: int = 0
-    reasons: dict[str, int] = field(default_factory=dict)
+    reasons: Counter[str] = field(default_factory=Counter)
     failures: list[str] = field(default_factory=list)
 
     def add(self, make: Any, small: Any, X: np.ndarray, setting: dict[str, Any]) -> None:
@@ -142,7 +138,7 @@ class Line:
                 predict = make(small, Path(folder))
                 found = verify(small.compile(), predict, X, TOLERANCE)
             except NotExportable as reason:
-                self.reasons[str(reason)] = self.reasons.get(str(reason), 0) + 1
+                self.reasons[str(reason)] += 1
                 return
             except ExportMismatch as mismatch:
                 self.failures.append(f"{setting}: {mismatch}")
@@ -170,9 +166,9 @@ def cases(dataset: Dataset, X: np.ndarray) -> Iterator[tuple[str, Any, np.ndarra
             yield kind, model, np.where(holes, np.nan, rows), "yes"
 
 
-def compare(dataset: Dataset, data_dir: str | None, reasons: dict[str, int]) -> int:
+def compare(dataset: Dataset, reasons: Counter[str]) -> int:
     """Print the lines of a data set; returns how many exports failed."""
-    X, y = dataset.load(data_dir)
+    X, y = dataset.load()
     failed = 0
     for kind, model, rows, missing in cases(dataset, X):
         train, test, y_train, _ = train_test_split(rows, y, test_size=0.3, random_state=PAPER_SEED)
@@ -187,28 +183,24 @@ def compare(dataset: Dataset, data_dir: str | None, reasons: dict[str, int]) -> 
                 lines[name].add(make, small, test, setting)
         for name, line in lines.items():
             print(f"{dataset.name:<20}{missing:<5}{kind:<20}{name:<10}{line}", flush=True)
-            for reason, times in line.reasons.items():
-                reasons[f"{name}: {reason}"] = reasons.get(f"{name}: {reason}", 0) + times
+            reasons.update({f"{name}: {reason}": n for reason, n in line.reasons.items()})
             for failure in line.failures:
                 print(f"  FAILED {failure}")
             failed += len(line.failures)
     return failed
 
 
-def run(data_dir: str | None, only: str | None) -> int:
+def run(only: str | None) -> int:
     """Print the table; returns how many exports failed, and data sets were not to be had."""
-    for key, value in environment().items():
-        print(f"{key}: {value}")
     print(f"\n{SURVIVORS} of {MEMBERS} members at most; NaN in {MISSING_SHARE:.0%} of the values.")
     head = f"{'data set':<20}{'NaN':<5}{'members':<20}{'export':<10}{'equal':>10}"
     print(f"\n{head}{'largest':>10}{'flips':>7}{'boundary':>10}")
-    failed, reasons = 0, dict[str, int]()
-    left_out = 0
+    failed, left_out, reasons = 0, 0, Counter[str]()
     for name, dataset in PAPER.items():
         if only is not None and name != only:
             continue
         try:
-            failed += compare(dataset, data_dir, reasons)
+            failed += compare(dataset, reasons)
         except Unavailable as reason:
             print(f"left out: {reason}")
             left_out += 1
@@ -221,13 +213,11 @@ def run(data_dir: str | None, only: str | None) -> int:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--data-dir")
+    parser = options(__doc__)
     parser.add_argument("--only", choices=list(PAPER), help="one data set; nothing is kept")
-    parser.add_argument("--output", type=Path, help=f"default {RESULTS.name}, none with --only")
-    args = parser.parse_args()
-    with kept_output(args.output or (None if args.only else RESULTS)):
-        failed = run(args.data_dir, args.only)
+    only = parser.parse_args().only
+    with results_of("exports", keep=only is None):
+        failed = run(only)
     sys.exit(1 if failed else 0)
 
 

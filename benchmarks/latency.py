@@ -1,6 +1,6 @@
 """Latency and size of the compiled predictor, beside every engine that runs its trees.
 
-    SPARSEBAG_DATA=... python -m benchmarks.latency [--quick] [--output FILE]
+    SPARSEBAG_DATA=... python -m benchmarks.latency [--quick]
 
 The paper's spambase setting: 100 bagged trees, seed 42, 30 % test rows, compressed with
 ``preset="paper"``. Every engine runs the survivors, and the full bag; XGBoost has 100 rounds of
@@ -10,9 +10,6 @@ no branch predictor learns them by heart. Ratios are of the best times: on a loa
 calls are interrupted and short ones are not, which would flatter the faster engine.
 """
 
-from __future__ import annotations
-
-import argparse
 import io
 import os
 import shutil
@@ -22,6 +19,7 @@ import time
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -33,10 +31,11 @@ from sklearn.tree import DecisionTreeClassifier
 
 import sparsebag as sb
 from benchmarks.datasets import PAPER, PAPER_SEED
-from benchmarks.environment import environment
-from benchmarks.kept_output import kept_output
+from benchmarks.kept_output import options, results_of
 from sparsebag.deploy.artifact import dumps
+from sparsebag.deploy.export_onnx import export_onnx
 from sparsebag.deploy.export_sklearn import export_sklearn
+from sparsebag.deploy.export_treelite import export_treelite
 from sparsebag.deploy.from_members import compile_members
 from sparsebag.evidence.from_ensemble import read_ensemble
 
@@ -48,7 +47,6 @@ MOST_CALLS = 1000
 """Calls an engine makes in one turn."""
 BLOCK_ROWS = 100_000
 """Rows that a batch size's different batches hold together."""
-RESULTS = Path(__file__).parent / "results" / "latency.txt"
 OURS = "sparsebag"
 
 
@@ -95,32 +93,30 @@ def _session(content: bytes, n_threads: int) -> Any:
     return onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
 
 
-def onnx_converted(trees: Trees, n_threads: int) -> Predict:
+def converted_graph(trees: Trees) -> bytes:
     """What scikit-learn's own converter makes: float32 leaves, a TreeEnsembleClassifier."""
     from skl2onnx import to_onnx
 
     sample = np.zeros((1, trees.forest.n_features_in_), dtype=np.float32)
-    options = {id(trees.forest): {"zipmap": False}}
     try:
-        graph = to_onnx(trees.forest, sample, options=options)
+        graph = to_onnx(trees.forest, sample, options={id(trees.forest): {"zipmap": False}})
     except Exception as error:  # a converter that trails scikit-learn's releases
         raise Missing(f"skl2onnx: {str(error)[:80]}") from error
-    session = _session(graph.SerializeToString(), n_threads)
-    return lambda X: session.run(["probabilities"], {"X": X})
+    return graph.SerializeToString()
 
 
-def onnx_exported(trees: Trees, n_threads: int) -> Predict:
+def exported_graph(trees: Trees) -> bytes:
     """What `to_onnx` makes: float64 leaves, one TreeEnsemble node."""
-    from sparsebag.deploy.export_onnx import export_onnx
+    return export_onnx(trees.compiled).graph.SerializeToString()
 
-    session = _session(export_onnx(trees.compiled).graph.SerializeToString(), n_threads)
+
+def onnx_runtime(graph: Callable[[Trees], bytes], trees: Trees, n_threads: int) -> Predict:
+    session = _session(graph(trees), n_threads)
     return lambda X: session.run(["probabilities"], {"X": X})
 
 
 def treelite_gtil(trees: Trees, n_threads: int) -> Predict:
     import treelite
-
-    from sparsebag.deploy.export_treelite import export_treelite
 
     model = export_treelite(trees.compiled).trees
     return lambda X: treelite.gtil.predict(model, X.astype(np.float64), nthread=n_threads)
@@ -131,8 +127,6 @@ def compiled_c(trees: Trees, n_threads: int) -> Predict:
 
     if shutil.which("gcc") is None:
         raise Missing("there is no gcc")
-    from sparsebag.deploy.export_treelite import export_treelite
-
     folder = Path(tempfile.mkdtemp())
     library = folder / "trees.so"
     model = export_treelite(trees.compiled).trees
@@ -144,24 +138,21 @@ def compiled_c(trees: Trees, n_threads: int) -> Predict:
     return lambda X: predictor.predict(tl2cgen.DMatrix(X.astype(np.float64), dtype="float64"))
 
 
-def xgboost_100(X: np.ndarray, y: np.ndarray) -> Callable[[Trees, int], Predict]:
-    def make(trees: Trees, n_threads: int) -> Predict:
-        import xgboost
+def xgboost_100(X: np.ndarray, y: np.ndarray, trees: Trees, n_threads: int) -> Predict:
+    import xgboost
 
-        model = xgboost.XGBClassifier(n_estimators=100, n_jobs=n_threads, random_state=0).fit(X, y)
-        booster = model.get_booster()
-        booster.set_param({"nthread": n_threads})
-        return booster.inplace_predict
-
-    return make
+    model = xgboost.XGBClassifier(n_estimators=100, n_jobs=n_threads, random_state=0).fit(X, y)
+    booster = model.get_booster()
+    booster.set_param({"nthread": n_threads})
+    return booster.inplace_predict
 
 
 SAME_TREES: dict[str, Callable[[Trees, int], Predict]] = {
     "sparsebag": sparsebag,
     "scikit-learn forest": sklearn_forest,
     "scikit-learn bag": sklearn_bag,
-    "ONNX Runtime (skl2onnx)": onnx_converted,
-    "ONNX Runtime (to_onnx)": onnx_exported,
+    "ONNX Runtime (skl2onnx)": partial(onnx_runtime, converted_graph),
+    "ONNX Runtime (to_onnx)": partial(onnx_runtime, exported_graph),
     "treelite GTIL": treelite_gtil,
     "treelite compiled C": compiled_c,
 }
@@ -184,9 +175,9 @@ def made(
     return out
 
 
-def spambase(data_dir: str | None) -> tuple[Trees, Trees, Trees, np.ndarray, Any, Any]:
+def spambase() -> tuple[Trees, Trees, Trees, np.ndarray, Any, Any]:
     """The paper's survivors, the default's pruned trees, full bag, test rows, training rows."""
-    X, y = PAPER["spambase"].load(data_dir)
+    X, y = PAPER["spambase"].load()
     X, X_test, y, _ = train_test_split(X, y, test_size=0.3, random_state=PAPER_SEED)
     bag = BaggingClassifier(DecisionTreeClassifier(), 100, random_state=PAPER_SEED).fit(X, y)
     small = sb.compress(bag, X, y, preset="paper")
@@ -209,13 +200,10 @@ def blocks_of(rows: np.ndarray, batch: int) -> list[np.ndarray]:
 
 
 def timed(
-    engines: dict[str, Predict],
-    blocks: list[np.ndarray],
-    budget: float,
-    clock: Callable[[], float] = time.perf_counter,
+    engines: dict[str, Predict], blocks: list[np.ndarray], budget: float
 ) -> dict[str, np.ndarray]:
     """Seconds of every call, the engines taking turns."""
-    first = {}
+    clock, first = time.perf_counter, {}
     for name, predict in engines.items():
         predict(blocks[0])  # caches, threads, imports
         start = clock()
@@ -234,11 +222,6 @@ def timed(
     return {name: np.array(s) for name, s in seconds.items()}
 
 
-def quiet(seconds: np.ndarray) -> float:
-    """What a call takes while the machine is left to it."""
-    return float(seconds.min())
-
-
 def print_table(times: dict[str, np.ndarray], batch: int, n_threads: int) -> None:
     threads = "one thread" if n_threads == 1 else f"{n_threads} threads"
     print(f"\n{batch:,} row{'s' * (batch > 1)}, {threads}, microseconds a call")
@@ -246,7 +229,7 @@ def print_table(times: dict[str, np.ndarray], batch: int, n_threads: int) -> Non
     ours = times[next(name for name in times if name.startswith(f"{OURS}, survivors"))]
     for name, seconds in times.items():
         figures = "".join(f"{1e6 * s:>14,.1f}" for s in np.percentile(seconds, [0, 50, 99]))
-        ratio = quiet(seconds) / quiet(ours)
+        ratio = seconds.min() / ours.min()
         print(f"  {name:<44}{len(seconds):>7}{figures}{ratio:>9.1f}x")
 
 
@@ -255,7 +238,7 @@ def engines_for(
 ) -> dict[str, Predict]:
     out: dict[str, Predict] = {}
     ours = {name: SAME_TREES[name] for name in (OURS, "ONNX Runtime (to_onnx)")}
-    makers = {"XGBoost (100 rounds)": xgboost_100(X, y)}
+    makers = {"XGBoost (100 rounds)": partial(xgboost_100, X, y)}
     tables = ((few, SAME_TREES), (pruned, ours), (full, SAME_TREES), (full, makers))
     for trees, table in tables:
         for name, engine in made(table, trees, n_threads).items():
@@ -282,34 +265,19 @@ def sizes(few: Trees, full: Trees) -> None:
         if trees.bag is not None:
             figures["joblib, scikit-learn's bag"] = dumped(trees.bag)
         try:
-            figures |= _graph_sizes(trees)
-        except ImportError as reason:
+            figures["ONNX (skl2onnx)"] = len(converted_graph(trees))
+            figures["ONNX (to_onnx)"] = len(exported_graph(trees))
+            figures["treelite"] = len(export_treelite(trees.compiled).trees.serialize_bytes())
+        except (ImportError, Missing) as reason:
             print(f"  left out: {reason}")
         for name, size in figures.items():
             label = f"{name}, {trees.name}"
             print(f"  {label:<52}{size:>12,}{size / ours:>8.1f}x")
 
 
-def _graph_sizes(trees: Trees) -> dict[str, int]:
-    from skl2onnx import to_onnx
-
-    from sparsebag.deploy.export_onnx import export_onnx
-    from sparsebag.deploy.export_treelite import export_treelite
-
-    sample = np.zeros((1, trees.forest.n_features_in_), dtype=np.float32)
-    converted = to_onnx(trees.forest, sample, options={id(trees.forest): {"zipmap": False}})
-    return {
-        "ONNX (skl2onnx)": len(converted.SerializeToString()),
-        "ONNX (to_onnx)": len(export_onnx(trees.compiled).graph.SerializeToString()),
-        "treelite": len(export_treelite(trees.compiled).trees.serialize_bytes()),
-    }
-
-
-def run(data_dir: str | None, quick: bool) -> None:
-    for key, value in environment().items():
-        print(f"{key}: {value}")
+def run(quick: bool) -> None:
     print(f"load average: {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores")
-    few, pruned, full, rows, X, y = spambase(data_dir)
+    few, pruned, full, rows, X, y = spambase()
     print(f"\nspambase, {few.name} of 100 bagged trees, {rows.shape[1]} features; {few.compiled}")
     times: dict[tuple[int, int], dict[str, np.ndarray]] = {}
     budget = SECONDS_A_BATCH / (6 if quick else 1)
@@ -324,19 +292,15 @@ def run(data_dir: str | None, quick: bool) -> None:
     )
     for batch in sorted({batch for batch, _ in times}):
         table = times[batch, 1]
-        gain = quiet(table[f"{OURS}, {full.name}"]) / quiet(table[f"{OURS}, {pruned.name}"])
+        gain = table[f"{OURS}, {full.name}"].min() / table[f"{OURS}, {pruned.name}"].min()
         print(f"  {batch:,} row{'s' * (batch > 1)}: {gain:.1f}x faster")
     sizes(few, full)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--data-dir")
-    parser.add_argument("--quick", action="store_true", help="a tenth of the time, no 100 000 rows")
-    parser.add_argument("--output", type=Path, help=f"default {RESULTS.name}, none with --quick")
-    args = parser.parse_args()
-    with kept_output(args.output or (None if args.quick else RESULTS)):
-        run(args.data_dir, args.quick)
+    quick = options(__doc__, quick="a sixth of the time, no 100 000 rows").parse_args().quick
+    with results_of("latency", keep=not quick):
+        run(quick)
 
 
 if __name__ == "__main__":

@@ -9,20 +9,13 @@ also vote equally, and random ones do (the mean over all draws, in closed form).
 that collapse into one model have a table of their own.
 """
 
-from __future__ import annotations
-
-import argparse
-import os
 import time
 import warnings
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
 import numpy as np
-from sklearn.ensemble import BaggingClassifier, BaggingRegressor
-from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.neural_network import MLPClassifier, MLPRegressor
 from sklearn.pipeline import make_pipeline
@@ -31,14 +24,12 @@ from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
 from benchmarks.datasets import PAPER, Unavailable
 from benchmarks.datasets.suite import SUITE
-from benchmarks.environment import environment
-from benchmarks.kept_output import kept_output
-from benchmarks.problem import Problem
+from benchmarks.kept_output import options, results_of
+from benchmarks.problem import Problem, bag_of
 from benchmarks.progress import Progress
 from benchmarks.suite_problem import split_rows
 from sparsebag import compress, pipeline
 
-RESULTS = Path(__file__).parent / "results" / "members.txt"
 N_MEMBERS, TRAIN_SHARE, MOST_TRAIN, MOST_TEST = 50, 0.5, 2000, 4000
 SIZES = (5, 10, 20)
 NETWORK: dict[str, Any] = {"hidden_layer_sizes": (16,), "solver": "lbfgs", "max_iter": 40}
@@ -71,23 +62,16 @@ def standardised(problem: Problem) -> tuple[np.ndarray, np.ndarray]:
 
 
 def fit_bag(base: Any, problem: Problem, y: np.ndarray, **bagging: Any) -> Any:
-    kind = BaggingClassifier if problem.task == "classification" else BaggingRegressor
-    bag = kind(base, N_MEMBERS, random_state=problem.seed, **bagging)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)  # networks take few steps
-        return bag.fit(problem.X, y)
+    how = {"n_estimators": N_MEMBERS, "random_state": problem.seed, **bagging}
+    return bag_of(problem.task, base, problem.X, y, **how)
 
 
 def residual_products(bag: Any, problem: Problem, y: np.ndarray) -> np.ndarray:
     """G of the test rows: ``wᵀGw`` is the Brier score or MSE of members weighted by w."""
-    X, residuals = problem.X_test[:MOST_TEST], []
-    for member, columns in zip(bag.estimators_, bag.estimators_features_, strict=True):
-        if problem.task == "regression":
-            residuals.append(y - member.predict(X[:, columns]))
-            continue
-        votes = np.zeros((len(X), problem.n_classes))
-        votes[:, np.asarray(member.classes_, dtype=int)] = member.predict_proba(X[:, columns])
-        residuals.append((np.eye(problem.n_classes)[y] - votes).ravel())
+    X = problem.X_test[:MOST_TEST]
+    truth = y[:, None] if problem.task == "regression" else np.eye(problem.n_classes)[y]
+    members = zip(bag.estimators_, bag.estimators_features_, strict=True)
+    residuals = [(truth - problem.votes(m, X[:, columns])).ravel() for m, columns in members]
     found = np.array(residuals)
     return found @ found.T / len(y)
 
@@ -164,8 +148,7 @@ def print_tables(found: dict[tuple[str, str, int], dict[str, list[Scores]]]) -> 
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--data-dir", default=os.environ.get("SPARSEBAG_DATA"))
+    parser = options(__doc__)
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--data", nargs="*", choices=[*PAPER, *SUITE], help="only these data sets")
     parser.add_argument("--only", nargs="*", choices=MODELS, default=list(MODELS))
@@ -176,15 +159,13 @@ def main() -> None:
     for name in names:
         for seed in range(args.seeds):
             try:
-                problem = split_rows(name, seed, args.data_dir, TRAIN_SHARE, MOST_TRAIN)
+                problem = split_rows(name, seed, None, TRAIN_SHARE, MOST_TRAIN)
                 for key, one in judged(problem, args.only):
                     found.setdefault(key, {}).setdefault(name, []).append(one)
             except Unavailable as reason:
                 print(f"{name} skipped: {reason}", flush=True)
             progress.step(f"{name} {seed}")
-    is_whole = args.data is None and args.only == list(MODELS)
-    with kept_output(RESULTS if is_whole else None):
-        print(", ".join(f"{name} {value}" for name, value in environment().items()))
+    with results_of("members", keep=args.data is None and args.only == list(MODELS)):
         seconds = time.process_time() - start
         print(f"{len(names)} data sets, {args.seeds} seeds, {N_MEMBERS} members, {seconds:.0f} s\n")
         print_tables(found)

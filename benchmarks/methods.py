@@ -1,7 +1,5 @@
 """What is compared on the paper's data: its method, its baselines, and three of our own."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

@@ -3,8 +3,6 @@
 Needs Rscript with the mixsqp package (Debian: r-base-core, r-cran-mixsqp); skips without.
 """
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 import tempfile
@@ -86,9 +84,8 @@ def run(*, quick: bool) -> None:
 
 
 def show(name: str, solver: str, seconds: float, value: float, gap: float, w: np.ndarray) -> None:
-    kept = int(np.sum(w > 1e-5))
-    line = f"{name:<16}{solver:<28}{seconds:>9.3f}{value:>15.9f}{gap:>10.1e}{kept:>6}"
-    print(line, flush=True)
+    found = f"{seconds:>9.3f}{value:>15.9f}{gap:>10.1e}{np.sum(w > 1e-5):>6}"
+    print(f"{name:<16}{solver:<28}{found}", flush=True)
 
 
 def unavailable() -> str | None:
@@ -109,7 +106,3 @@ def run_mixsqp(votes: np.ndarray) -> tuple[float, np.ndarray]:
         weights = np.maximum(np.fromfile(out), 0.0)
     print(f"{'':<16}R's {done.stderr.strip().splitlines()[-1]}")
     return float(done.stdout.split("\t")[0]), weights / weights.sum()
-
-
-if __name__ == "__main__":
-    run(quick=False)

@@ -5,10 +5,8 @@
 This gap is why the compiled module exists.
 """
 
-from __future__ import annotations
-
-import time
-from collections.abc import Callable
+from functools import partial
+from timeit import repeat
 
 import numpy as np
 
@@ -18,15 +16,6 @@ from sparsebag.objective.passes import ArrayPasses, NativePasses
 
 SHAPES = [(20_000, 250), (20_000, 1000), (20_000, 2000)]
 REPEATS = 15
-
-
-def best_of(work: Callable[[], object]) -> float:
-    seconds = []
-    for _ in range(REPEATS):
-        start = time.perf_counter()
-        work()
-        seconds.append(time.perf_counter() - start)
-    return min(seconds)
 
 
 def one_pass(blocks: list, weights: np.ndarray) -> None:
@@ -47,8 +36,10 @@ def main() -> None:
         rows = list(row_blocks(votes))
         general = [ArrayPasses((votes[r],), mask[r], np, np.float32) for r in rows]
         native = [NativePasses(votes[r], mask[r]) for r in rows]
-        blas = best_of(lambda g=general, w=weights: one_pass(g, w))
-        ours = best_of(lambda g=native, w=weights: one_pass(g, w))
+        blas, ours = (
+            min(repeat(partial(one_pass, way, weights), number=1, repeat=REPEATS))
+            for way in (general, native)
+        )
         bound = (votes.nbytes + mask.nbytes) / bandwidth
         print(
             f"{n_rows:>7}{n_members:>6}{1e3 * blas:>9.2f}{1e3 * ours:>10.2f}"

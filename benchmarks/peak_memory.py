@@ -1,7 +1,5 @@
 """A process's own memory, now and at its highest (Linux)."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 

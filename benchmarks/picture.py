@@ -7,8 +7,6 @@ and docs/benchmarks.md. Nothing is measured here: rerun it after ``make bench-qu
 ``bench-latency``.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from functools import partial

@@ -5,8 +5,6 @@ test. Those two read standardised columns (and targets); SVMs are trained on at 
 rows, networks take `MLP_ITERATIONS` quasi-Newton steps.
 """
 
-from __future__ import annotations
-
 import warnings
 from dataclasses import dataclass
 from functools import cached_property
@@ -58,10 +56,9 @@ def member(task: str, base: str) -> Any:
     return TransformedTargetRegressor(model, transformer=StandardScaler())
 
 
-def fit_bag(task: str, base: str, X: np.ndarray, y: np.ndarray, seed: int) -> Any:
-    """A fitted bag of `N_MEMBERS` of them."""
-    kind = BaggingClassifier if task == "classification" else BaggingRegressor
-    bag = kind(member(task, base), n_estimators=N_MEMBERS[base], random_state=seed)
+def bag_of(task: str, base: Any, X: np.ndarray, y: np.ndarray, **bagging: Any) -> Any:
+    """A fitted bag."""
+    bag = (BaggingClassifier if task == "classification" else BaggingRegressor)(base, **bagging)
     with warnings.catch_warnings():
         # lbfgs on raw columns and the few steps of the networks stop early; so be it.
         warnings.simplefilter("ignore", ConvergenceWarning)
@@ -117,5 +114,8 @@ def make_problem(dataset: Dataset, base: str, seed: int, data_dir: str | None = 
     X, X_test, y, y_test = train_test_split(X, y, test_size=TEST_SHARE, random_state=seed)
     if base == "SVM":
         X, y = X[:SVM_ROWS], y[:SVM_ROWS]  # the split has shuffled them
-    ensemble = None if base == NO_BASE else fit_bag(task, base, X, y, seed)
+    ensemble = None
+    if base != NO_BASE:
+        how = {"n_estimators": N_MEMBERS[base], "random_state": seed}
+        ensemble = bag_of(task, member(task, base), X, y, **how)
     return Problem(dataset.name, task, base, seed, X, y, X_test, y_test, n_classes, ensemble)

@@ -1,7 +1,5 @@
 """A results file: one tidy CSV, written a row at a time; a row run again takes its old place."""
 
-from __future__ import annotations
-
 import csv
 import io
 from collections.abc import Iterable, Mapping, Sequence
@@ -30,23 +28,10 @@ def rounded(value: Any) -> Any:
 
 
 class ResultsStore:
-    """Rows on disk.
+    """Rows on disk, of these columns, of which some identify a row.
 
-    Parameters
-    ----------
-    path : path-like
-        Read if it exists. A last line that was cut short is dropped, and its row runs again.
-        A file from before some of the columns is given them, empty.
-    columns, key : sequence of str
-        Of the file, and those that identify a row.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     ResultsStore(f"{folder}/r.csv", ["method", "mse"], ["method"]).add({"method": "m"})
-    ...     list(ResultsStore(f"{folder}/r.csv", ["method", "mse"], ["method"]).rows)
-    [('m',)]
+    A file is read if it exists. A last line that was cut short is dropped, and its row runs again;
+    a file from before some of the columns is given them, empty.
     """
 
     def __init__(self, path: str | Path, columns: Sequence[str], key: Sequence[str]) -> None:

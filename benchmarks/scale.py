@@ -7,9 +7,6 @@ Synthetic votes, log-loss, 37 % out of bag. What is printed is kept in
 hardware or an extra is missing say so.
 """
 
-from __future__ import annotations
-
-import argparse
 import multiprocessing
 import os
 import subprocess
@@ -24,13 +21,11 @@ from typing import Any
 import numpy as np
 
 import sparsebag as sb
-from benchmarks.environment import environment
-from benchmarks.kept_output import kept_output
+from benchmarks.kept_output import options, results_of
 from benchmarks.peak_memory import forget_peak, held_bytes, peak_bytes
 from benchmarks.solvers import read_bandwidth
 from sparsebag.solvers.mirror import Mirror
 
-RESULTS = Path(__file__).parent / "results" / "scale.txt"
 GROWTH = [(10_000, 100), (100_000, 100), (1_000_000, 100), (10_000, 1000), (100_000, 1000)]
 GROWTH += [(10_000, 10_000)]
 SGD_SHAPE, DISK_SHAPE, DASK_SHAPE = (200_000, 1000), (100_000, 500), (204_800, 400)
@@ -39,6 +34,7 @@ SHARE = 4
 """Evidence on disk is so many times the memory a solve may take."""
 PASSES = 5
 ROWS_AT_ONCE = 4096
+NAMES = ("votes", "mask", "y")
 HEAVY = ["torch", "cupy", "dask", "pandas", "onnxruntime", "pyarrow", "sklearn", "scipy"]
 
 
@@ -58,14 +54,14 @@ def blocks(n_rows: int, n_members: int) -> Iterator[tuple[np.ndarray, ...]]:
         yield block_of(first // ROWS_AT_ONCE, min(ROWS_AT_ONCE, n_rows - first), n_members)
 
 
-def arrays(n_rows: int, n_members: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    votes = np.empty((n_rows, n_members), dtype=np.float32)
-    mask = np.empty((n_rows, n_members), dtype=np.bool_)
+def arrays(n_rows: int, n_members: int, xp: Any = np, **device: str) -> tuple[Any, Any, Any]:
+    votes = xp.empty((n_rows, n_members), dtype=xp.float32, **device)
+    mask = xp.empty((n_rows, n_members), dtype=xp.bool, **device)
     first = 0
     for some, unseen, _ in blocks(n_rows, n_members):
         rows = slice(first, first + len(some))
-        votes[rows], mask[rows], first = some, unseen, first + len(some)
-    return votes, mask, np.arange(n_rows) % 2
+        votes[rows], mask[rows], first = xp.asarray(some), xp.asarray(unseen), rows.stop
+    return votes, mask, xp.arange(n_rows, **device) % 2
 
 
 def timed(*args: Any, **how: Any) -> tuple[sb.Solution, float]:
@@ -80,9 +76,8 @@ def run_import(quick: bool) -> None:
         code += f"print(time.process_time() - s, *sorted(set({HEAVY}) & set(sys.modules)))"
         runs = [subprocess.check_output([sys.executable, "-c", code], text=True) for _ in range(3)]
         seconds, *heavy = min(run.split() for run in runs)
-        print(
-            f"import {module:<10}{1e3 * float(seconds):>6.0f} ms; heavy modules: {heavy or 'none'}"
-        )
+        told = f"{1e3 * float(seconds):>6.0f} ms; heavy modules: {heavy or 'none'}"
+        print(f"import {module:<10}{told}")
 
 
 def run_growth(quick: bool) -> None:
@@ -136,11 +131,8 @@ def run_sgd(quick: bool) -> None:
                 yield tuple(a[first : first + ROWS_AT_ONCE] for a in given)
 
         stream = sb.stream_rows(rows, labels=[0, 1])
-        for name, args, solver in (
-            ("mirror, in memory", given, Mirror(max_passes=PASSES)),
-            ("mirror, generator", (stream,), Mirror(max_passes=PASSES)),
-        ):
-            found, seconds = timed(*args, lam=lam, solver=solver)
+        for name, rows_given in (("mirror, in memory", given), ("mirror, generator", (stream,))):
+            found, seconds = timed(*rows_given, lam=lam, solver=Mirror(max_passes=PASSES))
             excess = (found.objective - exact.objective) / exact.objective
             print(
                 f"{'':<9}{name:<28}{found.objective:.8f}{excess:>+10.1e}"
@@ -153,12 +145,13 @@ def stored(folder: Path, kind: str) -> Any:
     """Rows in files of a kind, as `fit_weights` takes them."""
     if kind == "parquet":
         return sb.stream_rows(folder / "rows.parquet", labels=[0, 1])
+    paths = [folder / f"{name}.{kind}" for name in NAMES]
     if kind == "npy":
-        return sb.stream_rows(*(folder / f"{n}.npy" for n in ("votes", "mask", "y")))
+        return sb.stream_rows(*paths)
     import zarr
 
     zarr.config.set({"threading.max_workers": 1})  # each of its threads keeps chunks of its own
-    return sb.stream_rows(*(zarr.open(str(folder / f"{n}.zarr")) for n in ("votes", "mask", "y")))
+    return sb.stream_rows(*(zarr.open(str(path)) for path in paths))
 
 
 def store(folder: Path, kind: str, n_rows: int, n_members: int) -> None:
@@ -167,12 +160,12 @@ def store(folder: Path, kind: str, n_rows: int, n_members: int) -> None:
         import pyarrow.parquet as pq
 
         types = {"votes": pa.list_(pa.float32()), "oob_mask": pa.list_(pa.bool_()), "y": pa.int64()}
-        with pq.ParquetWriter(folder / "rows.parquet", pa.schema(list(types.items()))) as file:
+        schema = pa.schema(list(types.items()))
+        with pq.ParquetWriter(folder / "rows.parquet", schema) as file:
             for votes, mask, y in blocks(n_rows, n_members):
-                columns = {"votes": list(votes), "oob_mask": list(mask), "y": y}
-                file.write_table(pa.table(columns, schema=pa.schema(list(types.items()))))
+                file.write_table(pa.table([list(votes), list(mask), y], schema=schema))
         return
-    for name, values in zip(("votes", "mask", "y"), arrays(n_rows, n_members), strict=True):
+    for name, values in zip(NAMES, arrays(n_rows, n_members), strict=True):
         if kind == "npy":
             np.save(folder / f"{name}.npy", values)
             continue
@@ -260,16 +253,9 @@ def run_gpu(quick: bool) -> None:
         return
     n_rows, n_members = (100_000, 1000) if quick else GPU_SHAPE
     print(f"{torch.cuda.get_device_name()}, M = {n_rows:,}, N = {n_members:,}\n")
-    votes = torch.empty((n_rows, n_members), dtype=torch.float32, device="cuda")
-    mask = torch.empty((n_rows, n_members), dtype=torch.bool, device="cuda")
-    first = 0
-    for some, unseen, _ in blocks(n_rows, n_members):
-        rows = slice(first, first + len(some))
-        votes[rows], mask[rows] = torch.asarray(some), torch.asarray(unseen)
-        first += len(some)
-    y = torch.arange(n_rows, device="cuda") % 2
+    given = arrays(n_rows, n_members, torch, device="cuda")
     for call in ("first call", "second call"):
-        found, seconds = timed(votes, mask, y, lam=0.01)
+        found, seconds = timed(*given, lam=0.01)
         print(
             f"{call:<13}{seconds:>7.2f} s, objective {found.objective:.9f}, {found.n_active} kept"
         )
@@ -287,18 +273,15 @@ SECTIONS = {
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help="small sizes; nothing is kept")
+    parser = options(__doc__, quick="small sizes")
     parser.add_argument("--only", nargs="+", choices=SECTIONS)
-    options = parser.parse_args()
+    args = parser.parse_args()
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     warnings.filterwarnings("ignore")
-    with kept_output(None if options.quick or options.only else RESULTS):
-        print("python -m benchmarks.scale")
-        print(", ".join(f"{name} {value}" for name, value in environment().items() if value))
-        for section in options.only or SECTIONS:
+    with results_of("scale", keep=not (args.quick or args.only)):
+        for section in args.only or SECTIONS:
             print(f"\n## {section.replace('_', ' ').capitalize()}\n", flush=True)
-            SECTIONS[section](options.quick)
+            SECTIONS[section](args.quick)
 
 
 if __name__ == "__main__":

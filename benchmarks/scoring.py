@@ -1,7 +1,5 @@
 """The one scoring function: test scores, size and latency of what any method returns."""
 
-from __future__ import annotations
-
 import pickle
 import time
 from collections.abc import Sequence

@@ -7,9 +7,6 @@ The same forest is served by the ``.sbag`` file and by its ONNX export in ONNX R
 requests for single rows come in, the file is replaced by another model's, by renaming.
 """
 
-from __future__ import annotations
-
-import argparse
 import http.client
 import json
 import os
@@ -28,11 +25,9 @@ from sklearn.datasets import make_classification
 from sklearn.ensemble import RandomForestClassifier
 
 import sparsebag as sb
-from benchmarks.environment import environment
-from benchmarks.kept_output import kept_output
+from benchmarks.kept_output import options, results_of
 from benchmarks.peak_memory import held_bytes
 
-RESULTS = Path(__file__).parent / "results" / "service.txt"
 THREADS, ONE, BATCH, BATCH_ROWS = 8, 40_000, 2_000, 100
 WARM = 0.2
 """Share of the requests before memory is read."""
@@ -119,9 +114,7 @@ def swap(path: Path, contents: list[bytes], until: Any) -> int:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help="a tenth of it; nothing is kept")
-    quick = parser.parse_args().quick
+    quick = options(__doc__, quick="a tenth of it").parse_args().quick
     warnings.filterwarnings("ignore")
     X, y = make_classification(3000, n_features=20, n_informative=10, random_state=0)
     models = [
@@ -132,9 +125,7 @@ def main() -> None:
     one = [json.dumps(row).encode() for row in rows]
     batch = [json.dumps((rows * 2)[i : i + BATCH_ROWS]).encode() for i in range(0, 500, BATCH_ROWS)]
     expected = [model.compile().predict_proba(X[:500]) for model in models]
-    with tempfile.TemporaryDirectory() as folder, kept_output(None if quick else RESULTS):
-        print("python -m benchmarks.service")
-        print(", ".join(f"{name} {value}" for name, value in environment().items() if value))
+    with tempfile.TemporaryDirectory() as folder, results_of("service", keep=not quick):
         path = Path(folder) / "model.sbag"
         contents = []
         for model in models[::-1]:
@@ -151,17 +142,13 @@ def main() -> None:
             while socket.socket().connect_ex(("127.0.0.1", port)):
                 time.sleep(0.1)
             print(f"{THREADS} threads     requests  a second   p50 ms   p99 ms  grown MB")
-            for kind, count, bodies in (
-                ("sparsebag/one", ONE, one),
-                ("onnx/one", ONE, one),
-                ("sparsebag/batch", BATCH, batch),
-                ("onnx/batch", BATCH, batch),
-            ):
-                load_test(port, server.pid, kind, count // (10 if quick else 1), bodies)
+            cut = 10 if quick else 1
+            for size, count, bodies in (("one", ONE // cut, one), ("batch", BATCH // cut, batch)):
+                for engine in ("sparsebag", "onnx"):
+                    load_test(port, server.pid, f"{engine}/{size}", count, bodies)
             with ThreadPoolExecutor(1) as pool:
-                under = pool.submit(
-                    load_test, port, server.pid, "sparsebag/one", ONE // (10 if quick else 1), one
-                )
+                served = (port, server.pid, "sparsebag/one", ONE // cut, one)
+                under = pool.submit(load_test, *served)
                 swaps = swap(path, contents, under)
             by = np.array([[np.allclose(p, of[i]) for of in expected] for i, p in under.result()])
             one, other, both = by[:, 0].sum(), by[:, 1].sum(), by.all(axis=1).sum()

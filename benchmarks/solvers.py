@@ -10,15 +10,11 @@ The bound is the evidence that passes over all or some members read, divided by 
 measured in the same run; Hessians and copies of columns are not in it.
 """
 
-from __future__ import annotations
-
-import argparse
 import os
-import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
+from timeit import repeat
 
 import numpy as np
 from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
@@ -27,8 +23,7 @@ import sparsebag as sb
 from benchmarks import mixsqp
 from benchmarks.datasets import Unavailable
 from benchmarks.datasets.suite import load
-from benchmarks.environment import environment
-from benchmarks.kept_output import kept_output
+from benchmarks.kept_output import options, results_of
 from sparsebag.evidence.collect import collect_evidence
 from sparsebag.evidence.from_ensemble import read_ensemble
 from sparsebag.objective.losses import resolve_loss
@@ -46,7 +41,6 @@ from sparsebag.solvers.base import (
 from sparsebag.solvers.projected_gradient import ProjectedGradient
 from sparsebag.solvers.slsqp import SLSQP
 
-RESULTS = Path(__file__).parent / "results" / "solvers.txt"
 MOST_ROWS = 20_000
 ALLOWED_EXCESS = 1e-6
 REPEATS = 3
@@ -73,10 +67,10 @@ class Problem:
     objective: Objective
 
 
-def problems(grid: list, lams: tuple | None, well_posed: bool, args) -> Iterator[Problem]:
+def problems(grid: list, lams: tuple | None, well_posed: bool) -> Iterator[Problem]:
     for name, n_members, own_lams in grid:
         try:
-            X, y, task = load(name, MOST_ROWS, args.data_dir)
+            X, y, task = load(name, MOST_ROWS)
         except Unavailable as reason:
             print(f"{name:<14}skipped: {reason}")
             continue
@@ -113,15 +107,10 @@ def timed(solver: Solver, objective: Objective, repeats: int) -> Solution:
 def read_bandwidth() -> float:
     """Bytes a second one thread reads from memory, best of five."""
     block = np.ones(64_000_000, dtype=np.float32)
-    seconds = []
-    for _ in range(5):
-        start = time.perf_counter()
-        block.dot(block)
-        seconds.append(time.perf_counter() - start)
-    return block.nbytes / min(seconds)
+    return block.nbytes / min(repeat(lambda: block.dot(block), number=1, repeat=5))
 
 
-def compare(title: str, grid: list, lams: tuple | None, well_posed: bool, args) -> None:
+def compare(title: str, grid: list, lams: tuple | None, well_posed: bool) -> None:
     print(f"\n## {title}\n")
     bandwidth = read_bandwidth()
     print(f"read bandwidth {bandwidth / 1e9:.1f} GB/s\n")
@@ -131,7 +120,7 @@ def compare(title: str, grid: list, lams: tuple | None, well_posed: bool, args) 
     )
     wins = total = 0
     ratios: dict[int, list[float]] = {}
-    for problem in problems(grid, lams, well_posed, args):
+    for problem in problems(grid, lams, well_posed):
         objective = problem.objective
         chosen = select_solver(objective).name
         baseline = timed(SLSQP(), objective, 1)
@@ -172,32 +161,29 @@ def compare(title: str, grid: list, lams: tuple | None, well_posed: bool, args) 
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--data-dir", default=os.environ.get("SPARSEBAG_DATA"))
-    parser.add_argument("--quick", action="store_true", help="bundled data, minutes not hours")
+    parser = options(__doc__, quick="bundled data, minutes not hours")
     parser.add_argument("--members", nargs="*", type=int, help="only problems of these sizes")
     sections = ("well", "ill", "mixsqp")
     parser.add_argument("--only", nargs="*", choices=sections, default=sections)
     args = parser.parse_args()
     warnings.filterwarnings("ignore", category=sb.UncoveredRowsWarning)
     everything = args.only is sections and not (args.quick or args.members)
-    with kept_output(RESULTS if everything else None):
-        run(args)
-
-
-def run(args: argparse.Namespace) -> None:
-    print(", ".join(f"{name} {value}" for name, value in environment().items()))
     grid = QUICK_GRID if args.quick else GRID
     if args.members:
         grid = [row for row in grid if row[1] in args.members]
-    if "well" in args.only:
-        compare("Well posed: ε = 0.001, τ = 0.02, float32 evidence", grid, None, True, args)
-    if "ill" in args.only:
+    with results_of("solvers", keep=everything):
+        run(grid, args.only, args.quick)
+
+
+def run(grid: list, sections: Sequence[str], quick: bool) -> None:
+    if "well" in sections:
+        compare("Well posed: ε = 0.001, τ = 0.02, float32 evidence", grid, None, True)
+    if "ill" in sections:
         small = [row for row in grid if row[1] <= 300 or row[0] == "digits"]
         title = "Ill posed: the paper's objective, float64 evidence"
-        compare(title, small, ILL_POSED_LAMS, False, args)
-    if "mixsqp" in args.only:
-        mixsqp.run(quick=args.quick)
+        compare(title, small, ILL_POSED_LAMS, False)
+    if "mixsqp" in sections:
+        mixsqp.run(quick=quick)
 
 
 if __name__ == "__main__":

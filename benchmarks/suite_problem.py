@@ -1,7 +1,5 @@
 """Problems of the suite: a share of the shuffled rows trains an ensemble, others judge it."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

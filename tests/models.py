@@ -1,7 +1,5 @@
 """Every kind of model that people have, on toy data: a kind is a line in `KINDS`."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass

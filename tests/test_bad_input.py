@@ -25,6 +25,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.frozen import FrozenEstimator
 from sklearn.isotonic import IsotonicRegression
 from sklearn.linear_model import LinearRegression, LogisticRegression, Ridge
+from sklearn.model_selection import GridSearchCV
 from sklearn.naive_bayes import GaussianNB
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -113,17 +114,15 @@ def listed(*models, samples=None, features=None, X=X, y=Y):
 
 WEIGHTS = {"refine": None}
 NOT_TRAINING = "X, y are not the ensemble's training rows in their original order: "
-NO_OOB = "no out-of-bag rows ... evidence='holdout'"
-MULTI = "multi-output ensembles are not supported; fit and compress one ensemble an output."
-ONE_ALONE = "one member only; there is nothing to choose from."
-ONE_INDEX = "one array of row indices ... np.flatnonzero(mask)"
 FRACTION = " must be a fraction from 0 up to but not 1"
 
 # What is said of which calls of compress and the estimators; "..." stands for any words.
 ENSEMBLES = {
     "its members all saw every training row ... evidence='holdout'": [compress(VOTER)],
-    "no out-of-bag rows ... bootstrap=False ... evidence='holdout'": [compress(EXTRA, **WEIGHTS)],
-    NO_OOB: [compress(EXTRA, lam=0.0), fitted_by(ExtraTreesClassifier(10), **WEIGHTS)],
+    "no out-of-bag rows ... bootstrap=False ... evidence='holdout'": [
+        compress(EXTRA, lam=0.0),
+        fitted_by(ExtraTreesClassifier(10), **WEIGHTS),
+    ],
     "a calibrator of your own cannot be saved in one; use max_nodes=": [
         compress(FOREST, max_bytes=1000, calibration=IsotonicRegression())
     ],
@@ -137,17 +136,11 @@ ENSEMBLES = {
         *(compress(warm_forest(), *rows) for rows in ((X, Y), (X[ORDER], Y[ORDER]))),
         *(compress(FOREST, *rows) for rows in ((X, 1 - Y), (X[:, ::-1], Y))),
     ],
-    NOT_TRAINING + "for member 0, routing its bagged rows does not give its leaf counts. Pass "
-    "the arrays it was fitted on, or rows it has never seen with evidence='holdout'.": [
-        compress(FOREST, X[ORDER], Y[ORDER])
-    ],
     NOT_TRAINING + "it has 199 rows and the ensemble was fitted": [
         compress(FOREST, X[1:], Y[1:]),
         compress(LINE, X_NUMBERS[1:], Y_NUMBERS[1:]),
     ],
     "X has 29 columns but the ensemble was fitted on 30; pass the": [compress(FOREST, X[:, 1:])],
-    "X has 31 columns but the ensemble was fitted on 30; pass the": [compress(X=np.c_[X, Y])],
-    "column names differ ... ('gf0' in place of 'f0')": [compress(NAMED, FRAME.add_prefix("g"))],
     "column names differ ... ('f29' in place of 'f0')": [
         compress(NAMED, FRAME.iloc[:, ::-1]),
         listed(*[DecisionTreeClassifier().fit(FRAME, Y)] * 2, X=FRAME.iloc[:, ::-1]),
@@ -163,7 +156,7 @@ ENSEMBLES = {
         compress(RandomForestRegressor(3).fit(X, X[:, :2])),
         compress(RandomForestClassifier(3).fit(X, np.c_[Y, Y])),
     ],
-    MULTI: [
+    "multi-output ensembles are not supported; fit and compress one ensemble an output.": [
         compress(BaggingRegressor(LinearRegression(), 3).fit(X, X[:, :2])),
         listed(TREES[0], DecisionTreeClassifier().fit(X, np.c_[Y, Y])),
         listed(*[DecisionTreeRegressor().fit(X, X[:, :2])] * 2),
@@ -174,7 +167,7 @@ ENSEMBLES = {
         compress(BaggingClassifier(None, 3).fit(X, 0 * Y)),
         fitted_by(RandomForestClassifier(3), (X, 0 * Y)),
     ],
-    ONE_ALONE: [
+    "one member only; there is nothing to choose from.": [
         fitted_by(RandomForestClassifier(1)),
         compress(RandomForestClassifier(1).fit(X, Y)),
         listed(TREES[0]),
@@ -185,8 +178,8 @@ ENSEMBLES = {
         compress(y=np.where(Y == 0, 5, Y)),
         compress(y=Y.astype(str)),
     ],
-    "y holds NaN or infinity; drop those rows": [compress(y=np.where(Y == 0, np.nan, Y))],
     "y holds NaN or infinity": [
+        compress(y=np.where(Y == 0, np.nan, Y)),
         compress(NUMBERS, X_NUMBERS, Y_NUMBERS * np.inf),
         unfitted(y=np.where(Y == 0, np.nan, Y)),
     ],
@@ -198,13 +191,12 @@ ENSEMBLES = {
         compress(y=np.c_[Y, Y]),
         unfitted(y=np.c_[Y, Y]),
     ],
-    "requires y to be passed, but the target y is None": [unfitted(y=None)],
-    "requires y to be passed, but the target y is None: members are judged": [compress(y=None)],
+    "requires y to be passed, but the target y is None": [unfitted(y=None), compress(y=None)],
     "X has 200 rows but y has 199": [
         compress(y=Y[1:]),
+        compress(VOTER, y=Y[1:], evidence="holdout"),
         lambda: small().report(X, Y[1:]),
     ],
-    "X has 200 rows but y has 199; pass one target": [compress(VOTER, y=Y[1:], evidence="holdout")],
     "belong to a plain list of models; Random": [
         compress(estimators_samples=[ROWS[0]] * 10),
         compress(estimators_features=[ROWS[0]] * 10),
@@ -216,7 +208,7 @@ ENSEMBLES = {
         listed(TREES[0], DecisionTreeClassifier().fit(X, Y.astype(str)))
     ],
     "estimators_samples has 3 entries for 2 mod": [listed(*TREES, samples=[*ROWS, ROWS[0]])],
-    ONE_INDEX: [
+    "one array of row indices ... np.flatnonzero(mask)": [
         listed(*TREES, samples=[ROWS[0], rows])
         for rows in (Y > 0, np.ones(3), np.array([-1, 2]), np.ones((2, 2), int))
     ],
@@ -252,9 +244,6 @@ ENSEMBLES = {
     "calibration=3 cannot calibrate: it needs fit, and predict": [unfitted(calibration=3)],
     "max_estimators=5 sets the size and lam=0.1 the penalty; use one of the two": [
         unfitted(max_estimators=5, lam=0.1)
-    ],
-    "max_nodes=50 sets the size and lam=0.05 the penalty; use one of the two": [
-        unfitted(max_nodes=50, preset="paper")
     ],
     "evidence='holdout' needs a fitted ensemble, because the rows": [unfitted(evidence="holdout")],
     "there is one sample only": [unfitted(X[:1], Y[:1])],
@@ -318,8 +307,10 @@ MATRICES = {
     "predictions are missing; pass what the members predict": [fit(None), stream(None, MASK, TWO)],
     "(rows, members) or ... classes), got (50,)": [fit(PROBA[:, 0], None)],
     "must have shape (rows, members), got (50, 4, 3)": [fit(TENSOR, **REGRESSION)],
-    "predictions are empty (shape (50, 0))": [fit(PROBA[:, :0], None)],
-    "predictions are empty": [fit(PROBA[:0], None, TWO[:0], **REGRESSION)],
+    "predictions are empty": [
+        fit(PROBA[:, :0], None),
+        fit(PROBA[:0], None, TWO[:0], **REGRESSION),
+    ],
     "one member only": [fit(PROBA[:, :1], MASK[:, :1])],
     "predictions must be numbers": [fit(np.full((50, 4), "high"))],
     "oob_mask has shape (50, 3) but predictions have (50, 4) (rows, members)": [
@@ -358,10 +349,7 @@ MATRICES = {
         for dtype in (np.float16, np.float32, np.float64)
         for loss in ("log_loss", "brier")
     ],
-    "every member gives every row's true class probability zero": [
-        fit(0 * PROBA),
-        fit(np.where(MASK, 0.0, 0.9)),
-    ],
+    "every member gives every row's true class probability zero": [fit(np.where(MASK, 0.0, 0.9))],
     "true class probability zero ... in the order of lab": [fit(WRONG_CLASS, None, THREE)],
     "reads every class; pass predictions of shape (rows": [fit(loss="brier", y=THREE)],
     "y has one class only ([1.0]); classification needs": [fit(y=np.ones(50))],
@@ -447,6 +435,14 @@ TYPE_ERRORS = {
         compress(LogisticRegression()),
         compress(LogisticRegression(), evidence="holdout"),
     ],
+    "cannot compress a StandardScaler; pass": [compress(make_pipeline(StandardScaler()).fit(X))],
+    "this RandomForestClassifier is not compressed; pass what": [
+        lambda call=call: call(FOREST)
+        for call in (sb.to_onnx, sb.to_sklearn, lambda model: sb.report_on(model, X, Y))
+    ],
+    "kept no best estimator (refit=False); pass": [
+        compress(GridSearchCV(Ridge(), {"alpha": [1.0]}, cv=2, refit=False).fit(X, Y))
+    ],
     "cannot compress a ndarray" + BAGGING: [compress(X)],
     "cannot compress a object; pass": [compress(object())],  # of no library that has a reader
     "compress a SparseBaggingClassifier": [lambda: sb.compress(small(), X, Y)],
@@ -485,6 +481,7 @@ NOT_FITTED = {
     ],
     "RandomForestClassifier is not fitted": [fitted_by(FrozenEstimator(RandomForestClassifier()))],
     "This Pipeline instance is not fitted yet": [compress(PIPE)],
+    "this GridSearchCV is not fitted": [compress(GridSearchCV(FOREST, {"max_depth": [2]}))],
     "this LogisticRegression is not fitted; fit it": [listed(TREES[0], LogisticRegression())],
     "is not fitted yet. Call 'fit'": [
         lambda: sb.SparseBaggingRegressor().predict(X),

@@ -4,7 +4,6 @@ import functools
 import inspect
 import os
 import pickle
-import warnings
 from dataclasses import replace
 
 import numpy as np
@@ -24,10 +23,9 @@ from sklearn.ensemble import (
     VotingClassifier,
 )
 from sklearn.frozen import FrozenEstimator
-from sklearn.linear_model import LinearRegression, LogisticRegression, RidgeClassifier
+from sklearn.linear_model import LogisticRegression, RidgeClassifier
 from sklearn.naive_bayes import GaussianNB
 from sklearn.neighbors import KNeighborsClassifier
-from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeClassifier
@@ -40,7 +38,7 @@ from sparsebag.evidence.from_ensemble import read_ensemble
 from sparsebag.objective.losses import Brier
 from sparsebag.settings import DEFAULT_FLOOR
 from sparsebag.solvers.active_set import ActiveSet
-from toy import CANCER, DIABETES, DIGITS, IRIS
+from toy import CANCER, DIABETES, DIGITS, IRIS, with_missing
 
 N = 30
 
@@ -75,7 +73,6 @@ def test_weights_are_on_the_simplex_with_exact_zeros(is_regressor, classifier):
 
 BAGS = {
     "forest": small_forest(),
-    "extra trees": ExtraTreesClassifier(N, bootstrap=True, random_state=0),
     "columns drawn": BaggingClassifier(
         n_estimators=N, max_features=0.5, bootstrap_features=True, random_state=0
     ),
@@ -83,9 +80,6 @@ BAGS = {
         KNeighborsClassifier(1), n_estimators=N, max_samples=6, random_state=0
     ),
     "no predict_proba": BaggingClassifier(RidgeClassifier(), n_estimators=N, random_state=0),
-    "neural nets": BaggingClassifier(
-        MLPClassifier(3, solver="lbfgs", alpha=1, max_iter=5000), n_estimators=N, random_state=0
-    ),
 }
 
 
@@ -352,6 +346,11 @@ def test_sample_weight_moves_the_vote(forest, refine):
 
 
 def test_progress_goes_to_standard_error(forest, capsys):
+    events = []  # what is printed, to a callback
+    compress(forest, *CANCER, max_nodes=0.2, verbose=events.append)
+    rehearsed = [(e.number, e.total) for e in events if e.step == "rehearsal"]
+    assert rehearsed == [(part, 12) for part in range(1, 13)]
+    assert sorted(event.seconds for event in events) == [event.seconds for event in events]
     compress(forest, *CANCER, max_nodes=0.2, verbose=2)
     printed = capsys.readouterr()
     assert printed.out == ""
@@ -475,26 +474,11 @@ def test_without_a_tolerance_the_budget_is_spent():
     assert np.array_equal(plain.predict_proba(X), uncalibrated.predict_proba(X))
 
 
-def test_linear_regressors_lose_nothing_for_being_one():
-    """Their average is one model whatever their number, so none is dropped, budget or not."""
-    rng = np.random.default_rng(0)
-    X = rng.normal(size=(150, 20))
-    y = X @ rng.normal(size=20) + 3.0 * rng.normal(size=150)
-    bag = BaggingRegressor(LinearRegression(), 40, random_state=0, oob_score=True).fit(X, y)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        small = compress(bag, X, y, max_estimators=1, tolerance=0.05)
-    assert small.n_active_ == 40
-    np.testing.assert_allclose(small.predict(X), bag.predict(X), rtol=1e-10)
-    assert small.compile().n_models == 1
-
-
-GAPS = np.where(np.random.default_rng(0).random(CANCER[0].shape) < 0.1, np.nan, CANCER[0])
 FORESTS = {
     "two classes": (RandomForestClassifier(30, random_state=0), CANCER),
     "ten classes": (RandomForestClassifier(20, random_state=0), (DIGITS[0][:600], DIGITS[1][:600])),
     "regression": (RandomForestRegressor(30, random_state=0), DIABETES),
-    "missing values": (RandomForestClassifier(30, random_state=0), (GAPS, CANCER[1])),
+    "missing values": (RandomForestClassifier(30, random_state=0), with_missing(CANCER)),
     "small": (RandomForestClassifier(30, random_state=0), IRIS),
 }
 CALLS = [

@@ -33,7 +33,7 @@ from sklearn.tree import DecisionTreeClassifier
 from threadpoolctl import threadpool_limits
 
 import sparsebag as sb
-from toy import CANCER, DIABETES, DIGITS
+from toy import CANCER, DIABETES, DIGITS, with_missing
 
 PATH = Path(__file__).with_name("goldens.json")
 
@@ -46,11 +46,6 @@ N_PINNED_ROWS = 5
 LAM, PAPER_LAM = 0.02, 0.05
 FLOOR, PRIOR_MASS = 1e-3, 0.02  # of a λ that is a number; the paper's preset has neither
 PAPER_CLIP = 1e-15
-
-
-def with_missing(data):
-    X, y = data
-    return np.where(np.random.default_rng(0).random(X.shape) < 0.1, np.nan, X), y
 
 
 def standardised(X, y):
@@ -312,18 +307,6 @@ def test_fit_weights_and_its_objective_on_paper(name, call):
     check_weights(found.weights, expected["weights"])
     plain = plain_objective(name, call, found.weights)
     assert found.objective == pytest.approx(plain, rel=OBJECTIVE_TOLERANCE)
-
-
-@pytest.mark.parametrize("name", [name for name, way in MODELS if way == "paper"])
-def test_compress_solves_what_fit_weights_solves(name):
-    close(compressed(name, "paper").weights_, solved(name, "paper").weights, WEIGHT_TOLERANCE)
-
-    if not is_classifier(CASES[name][0]):
-        return
-    votes, mask, y = matrices(name)  # of which those for the true class are enough
-    truth = votes[np.arange(len(y)), :, np.searchsorted(np.unique(y), y)]
-    found = sb.fit_weights(truth, mask, y, preset="paper")
-    close(found.weights, solved(name, "paper").weights, WEIGHT_TOLERANCE)
 
 
 @pytest.mark.parametrize(("name", "way"), MODELS)

@@ -1,7 +1,5 @@
 """`sparsebag.compress` on every kind of model; what comes of it is the table in docs/models.md."""
 
-from __future__ import annotations
-
 import os
 import re
 import warnings

@@ -1,7 +1,5 @@
 """Models around ensembles: preprocessing inside the folds, saved and exported as a whole."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import joblib
@@ -125,25 +123,6 @@ def test_the_users_pipeline_is_not_changed():
     assert pipe.predict(X).shape == Y.shape  # pandas has no form for its sparse columns
 
 
-@pytest.mark.parametrize(
-    ("model", "said"),
-    [
-        (make_pipeline(StandardScaler(), forest()), "this Pipeline is not fitted"),
-        (GridSearchCV(forest(), {"max_depth": [2]}), "this GridSearchCV is not fitted"),
-    ],
-)
-def test_what_is_not_fitted_is_told(model, said):
-    with pytest.raises(NotFittedError, match=said):
-        sb.compress(model, *diabetes())
-
-
-def test_a_search_that_kept_no_estimator_is_told():
-    X, y = diabetes()
-    search = GridSearchCV(regressor(), {"max_depth": [2]}, cv=2, refit=False).fit(X, y)
-    with pytest.raises(TypeError, match=r"kept no best estimator \(refit=False\); pass"):
-        sb.compress(search, X, y)
-
-
 def test_the_forests_of_folds_can_be_judged_by_held_out_rows():
     X, y = rare()
     model = CalibratedClassifierCV(forest(20), cv=3).fit(X[:900], y[:900])
@@ -195,23 +174,6 @@ def test_resampling_belongs_to_training():
     assert [name for name, _ in small.steps] == [name for name, _ in pipe.steps]
     with pytest.raises(ValueError, match="it has 900 rows and the ensemble was fitted on"):
         sb.compress(pipe, X[:900], y[:900])
-
-
-@pytest.mark.parametrize(
-    ("call", "said"),
-    [
-        (lambda f: sb.to_onnx(f), "this RandomForestRegressor is not compressed; pass what"),
-        (lambda f: sb.to_sklearn(f), "this RandomForestRegressor is not compressed; pass what"),
-        (lambda f: sb.report_on(f, *diabetes()), "this RandomForestRegressor is not compressed"),
-        (
-            lambda f: sb.compress(make_pipeline(StandardScaler()).fit(*diabetes()), *diabetes()),
-            "cannot compress a StandardScaler; pass",
-        ),
-    ],
-)
-def test_what_was_not_compressed_is_told(call, said):
-    with pytest.raises(TypeError, match=said):
-        call(regressor().fit(*diabetes()))
 
 
 def test_functions_of_the_user_must_be_trusted(tmp_path):
@@ -326,17 +288,6 @@ def test_onnx_reads_true_and_false_and_categories():
     columns = make_column_transformer(("passthrough", ["flag"]), (OneHotEncoder(), ["size"]))
     small = sb.compress(make_pipeline(columns, forest()).fit(rows, Y), rows, Y)
     assert sb.verify(small, sb.to_onnx(small, rows), rows, 1e-5).label_flips == 0
-
-
-def test_exports_of_the_whole(tmp_path):
-    treelite = pytest.importorskip("treelite", reason="needs the treelite extra")
-    one = made(KINDS["`Pipeline`"])
-    plain = sb.to_sklearn(one.small)
-    assert_allclose(plain.predict_proba(X), one.small.predict_proba(X), atol=1e-9)
-    one.small[-1].to_treelite(tmp_path / "m.treelite")
-    assert treelite.Model.deserialize(tmp_path / "m.treelite").num_tree == one.small[-1].n_active_
-    small = sb.compress(regressor().fit(*diabetes()), *diabetes())
-    assert type(small.to_sklearn()).__name__ == "RandomForestRegressor"
 
 
 # -- the command line -------------------------------------------------------------------------

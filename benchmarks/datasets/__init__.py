@@ -1,7 +1,5 @@
 """Data sets by name, from a local folder first, else from scikit-learn's loaders."""
 
-from __future__ import annotations
-
 import os
 import warnings
 from collections.abc import Callable

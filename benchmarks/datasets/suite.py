@@ -1,7 +1,5 @@
 """The suite: more data sets than the paper's; rows shuffled with a seed, cut to a number."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from benchmarks.datasets import PAPER, Dataset, _bundled, _openml

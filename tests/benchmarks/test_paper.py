@@ -1,7 +1,5 @@
 """The paper benchmark: methods, scores, its problem in NumPy, every row once by one source."""
 
-import csv
-import importlib.util
 from dataclasses import replace
 from functools import cache
 
@@ -11,14 +9,14 @@ import sklearn
 from benchmarks.datasets import PAPER, Dataset
 from benchmarks.methods import METHODS, Model, xgboost
 from benchmarks.paper_experiments import FLOOR, PaperProblem
-from benchmarks.problem import BASES, N_MEMBERS, make_problem
+from benchmarks.problem import N_MEMBERS, make_problem
 from benchmarks.results_store import ResultsStore
 from benchmarks.scoring import figures_on_test_rows, score
 from sklearn.datasets import load_diabetes, load_iris
 from sklearn.metrics import accuracy_score, log_loss, mean_squared_error, r2_score
 
 import sparsebag as sb
-from benchmarks import paper, paper_experiments
+from benchmarks import paper
 
 IRIS = Dataset("tiny_iris", "classification", lambda: load_iris(return_X_y=True))
 DIABETES = Dataset("tiny_diabetes", "regression", lambda: load_diabetes(return_X_y=True))
@@ -53,33 +51,6 @@ def test_the_protocol_gives_the_figures_of_the_authors_code(
     (model,) = METHODS[method].run(p, None)
     assert f"{figures_on_test_rows(model, p)[column]:.6g}" == figure
     assert model.survivors == survivors
-
-
-@pytest.mark.parametrize("task", TASKS)
-def test_votes_are_the_ensembles_and_average_to_scikit_learns_out_of_bag(task):
-    p = problem(task)
-    bag = p.ensemble
-    (model,) = METHODS["uniform"].run(p, None)
-    predict = bag.predict_proba if task == "classification" else bag.predict
-    np.testing.assert_allclose(model.predict(p.X_test), predict(p.X_test), rtol=1e-12)
-    with_oob = type(bag)(bag.estimator, n_estimators=100, oob_score=True, random_state=42)
-    with_oob.fit(p.X, p.y)
-    theirs = getattr(with_oob, "oob_decision_function_", None)
-    theirs = with_oob.oob_prediction_[:, None] if theirs is None else theirs
-    ours = p.oob_votes.sum(axis=1) / p.oob_mask.sum(axis=1, keepdims=True)
-    np.testing.assert_allclose(ours, theirs, rtol=1e-12)
-
-
-@pytest.mark.parametrize(("task", "base"), [(task, base) for task in TASKS for base in BASES[task]])
-def test_every_base_model_votes(task, base, monkeypatch):
-    monkeypatch.setitem(N_MEMBERS, base, 4)
-    p = make_problem(IRIS if task == "classification" else DIABETES, base, 42)
-    model = METHODS["random_k"].run(p, 2)[0]
-    predicted = model.predict(p.X_test)
-    assert (model.survivors, model.members) == (2, 4)
-    assert predicted.shape == ((len(p.y_test), 3) if task == "classification" else p.y_test.shape)
-    if task == "classification":
-        np.testing.assert_allclose(predicted.sum(axis=1), 1.0)
 
 
 def test_scores_are_scikit_learns():
@@ -126,86 +97,27 @@ def test_gradient_and_curvature_are_those_of_the_value(task):
     assert least - slack <= curved <= largest + slack
 
 
-SIZED = METHODS["random_k"].size_from
-
-
-def failing(problem, k):
-    raise ZeroDivisionError("of no use")
-
-
-def run(path, datasets=(IRIS,), bases=("DecisionTree",)):
-    cells = [(dataset, base, 42) for dataset in datasets for base in bases]
-    paper.run(cells, ResultsStore(path, paper.COLUMNS, paper.KEY))
-    return table(path)
-
-
-def table(path):
-    with path.open(newline="") as file:
-        return {row["method"]: row for row in csv.DictReader(file)}
-
-
-@pytest.fixture
-def few_members(monkeypatch):
-    """Thirty trees instead of a hundred: enough to leave no row without a vote."""
-    monkeypatch.setitem(N_MEMBERS, "DecisionTree", 30)
-
-
-@pytest.fixture
-def path(tmp_path, few_members):
-    return tmp_path / "results.csv"
-
-
-@pytest.fixture
-def replace_run(monkeypatch):
-    return lambda name, run: monkeypatch.setitem(METHODS, name, replace(METHODS[name], run=run))
-
-
-def test_every_method_gives_a_row(path):
-    rows = run(path, bases=["DecisionTree", "none"])
+def test_every_method_gives_a_row(tmp_path, monkeypatch):
+    monkeypatch.setitem(N_MEMBERS, "DecisionTree", 30)  # enough to leave no row without a vote
+    store = ResultsStore(tmp_path / "results.csv", paper.COLUMNS, paper.KEY)
+    cells = [(IRIS, "DecisionTree", 42), (IRIS, "none", 42), (DIABETES, "DecisionTree", 42)]
+    paper.run(cells, store)
+    rows = {(row["dataset"], row["method"]): row for row in store.rows.values()}
+    of_numbers = set(METHODS) - {"uniform_temperature", "xgboost"}
+    assert {m for data, m in rows if data == DIABETES.name} == of_numbers
+    rows = {method: row for (data, method), row in rows.items() if data == IRIS.name}
     assert set(rows) == set(METHODS)
-    has_xgboost = importlib.util.find_spec("xgboost") is not None
-    assert rows.pop("xgboost")["status"] == ("ok" if has_xgboost else "skipped")
+    assert rows.pop("xgboost")["status"] == ("skipped" if xgboost is None else "ok")
     for row in rows.values():
         assert row["status"] == "ok", row["reason"]
         empty = {"reason", "mse", "r2", "xgboost"}
         assert {name for name in paper.COLUMNS if not row[name]} <= empty
-    assert rows["random_k"]["survivors"] == rows[SIZED]["survivors"]
-    regression = run(path.with_name("regression.csv"), datasets=[DIABETES])
-    assert set(regression) == set(METHODS) - {"uniform_temperature", "xgboost"}
+    size_from = METHODS["random_k"].size_from
+    assert rows["random_k"]["survivors"] == rows[size_from]["survivors"]
 
 
-def test_an_error_is_a_row_and_the_others_go_on(path, replace_run):
-    replace_run("scsb_paper", failing)
-    rows = run(path)
-    assert rows["scsb_paper"]["status"] == "failed"
-    assert rows["scsb_paper"]["reason"] == "ZeroDivisionError: of no use"
-    assert rows["random_k"]["reason"] == "scsb_paper gave no size to match"
-    assert rows["sparsebag_default"]["status"] == "ok"
-
-
-@pytest.mark.parametrize(
-    ("module", "said"),
-    [(paper, "Nothing was run or written: absent: "), (paper_experiments, "Nothing was written: ")],
-)
-def test_without_the_data_nothing_is_written(module, said, path, monkeypatch, capsys):
-    def no_network():
-        raise OSError("no network")
-
-    path.write_text("kept")
-    data = {"iris": IRIS} if module is paper else {}
-    data |= {"absent": Dataset("absent", "classification", no_network)}
-    monkeypatch.setattr(module, "PAPER", data)
-    monkeypatch.setattr("sys.argv", ["a benchmark", "--out", str(path)])
-    assert module.main() == 1
-    told = capsys.readouterr().err
-    assert told.startswith(said)
-    assert told.endswith("absent: not under SPARSEBAG_DATA, and no network.\n")
-    assert told.count("\n") == 1
-    assert path.read_text() == "kept"
-    assert list(path.parent.iterdir()) == [path]
-
-
-def test_without_the_papers_tables_nothing_is_run(path, monkeypatch, capsys):
+def test_without_the_papers_tables_nothing_is_run(tmp_path, monkeypatch, capsys):
+    path = tmp_path / "results.csv"
     path.write_text("kept")
     monkeypatch.setattr(paper, "TABLES", path.with_name("absent.csv"))
     assert paper.main(["--out", str(path)]) == 1

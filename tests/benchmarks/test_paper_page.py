@@ -2,7 +2,6 @@
 
 import copy
 import re
-from pathlib import Path
 
 import pytest
 from benchmarks.paper_page import CLAIMS, HERE, Measured, main, page
@@ -70,13 +69,3 @@ def test_every_claim_has_its_section_in_the_tables_order_and_is_counted(kept):
 )
 def test_other_fits_give_another_verdict(kept, name, figures, word):
     assert verdict(with_fits(kept, **figures), name) == word
-
-
-@pytest.mark.parametrize("option", ["tables", "results"])
-def test_without_tables_or_results_nothing_is_overwritten(tmp_path, capsys, option):
-    (tmp_path / "paper.md").write_text("kept")
-    assert main([f"--{option}={tmp_path / 'absent'}", f"--out={tmp_path}"]) == 1
-    said = capsys.readouterr().err
-    assert said.startswith("Nothing was written: ")
-    assert said.count("\n") == 1
-    assert [path.read_text() for path in Path(tmp_path).iterdir()] == ["kept"]

@@ -1,7 +1,5 @@
 """Votes whose calibration is known."""
 
-from __future__ import annotations
-
 import numpy as np
 
 

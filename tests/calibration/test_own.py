@@ -1,7 +1,5 @@
 """Calibrators of the user's own, in a function call and in `compress`."""
 
-from __future__ import annotations
-
 import pickle
 
 import numpy as np

@@ -1,7 +1,5 @@
 """A temperature and its share: what they keep, what they recover, and when they are left out."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given, settings

@@ -380,15 +380,6 @@ def test_every_command_has_help_with_an_example(run):
         done = run(command, "--help")
         assert done.code == 0
         assert f"Example: sparsebag {command}" in done.out
+        assert max(map(len, done.out.splitlines())) <= 80, command
     assert "Exit codes" in listed
     assert run("--version").out == f"sparsebag {sb.__version__}\n"
-
-
-def test_progress_is_told_to_a_callback(files):
-    """``verbose=`` and the bars of the command line come from the same events."""
-    X, y = files.frame.drop(columns="target"), files.frame["target"]
-    forest, events = RandomForestClassifier(20, random_state=0).fit(X, y), []
-    sb.compress(forest, X, y, max_nodes=0.5, verbose=events.append)
-    assert [e.step for e in events[:2]] == ["reading the ensemble and its rows", "rehearsal"]
-    assert [(e.number, e.total) for e in events if e.step == "rehearsal"][-1] == (12, 12)
-    assert sorted(event.seconds for event in events) == [event.seconds for event in events]

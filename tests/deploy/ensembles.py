@@ -34,7 +34,7 @@ from sparsebag.deploy.weighted_vote import WeightedVote
 from sparsebag.evidence.from_ensemble import read_ensemble
 from sparsebag.evidence.members import Member
 from sparsebag.student.trees import pruned_tree
-from toy import CANCER, DIABETES, IRIS
+from toy import CANCER, DIABETES, IRIS, with_missing
 
 NAMED = (IRIS[0], np.array(["setosa", "versicolor", "virginica"])[IRIS[1]])
 TWO = (IRIS[0][:100] + np.random.default_rng(0).normal(size=(100, 4)), IRIS[1][:100])
@@ -62,11 +62,6 @@ def near(k):
 
 def soft(*models):
     return VotingClassifier([(f"m{j}", m) for j, m in enumerate(models)], voting="soft")
-
-
-def with_missing(data):
-    X, y = data
-    return np.where(np.random.default_rng(0).random(X.shape) < 0.1, np.nan, X), y
 
 
 # Name: the path its members take, the ensemble or a model for all classes but one, the rows.

@@ -12,8 +12,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from sklearn.base import clone
 from sklearn.ensemble import BaggingClassifier, RandomForestClassifier
 from sklearn.svm import SVC
@@ -260,45 +258,6 @@ def test_every_truncation_raises_one_clear_error(name):
             loads(content[:end])
 
 
-STRUCTURES = st.recursive(st.none(), lambda below: st.tuples(below, below), max_leaves=30)
-
-
-@settings(deadline=None)
-@given(st.lists(STRUCTURES, min_size=1, max_size=5), st.integers(0, 2**32 - 1))
-def test_any_trees_come_back(structures, seed):
-    """Of any shape, in any order of nodes that the kernel takes."""
-    rng = np.random.default_rng(seed)
-    children, roots, pending = [], [], []
-    n_rows = 7
-
-    def numbered(structure):
-        if structure is None:
-            return ~int(rng.integers(n_rows))
-        children.append(None)
-        pending.append((len(children) - 1, structure))
-        return len(children) - 1
-
-    for structure in structures:
-        roots.append(numbered(structure))
-    while pending:
-        at, (left, right) = pending.pop(int(rng.integers(len(pending))))
-        children[at] = (numbered(left), numbered(right))
-    n = len(children)
-    trees = FlatTrees(
-        threshold=rng.choice(np.float32([-1e30, -1.5, -0.0, 0.0, 1e-40, 2.5, np.inf]), n),
-        feature=rng.integers(0, 3, n).astype(np.int32),
-        missing_left=rng.integers(0, 2, n).astype(np.uint8),
-        children=np.array(children, dtype=np.int32).reshape(-1, 2),
-        roots=np.array(roots, dtype=np.int32),
-        values=rng.choice([-0.0, 0.0, 0.1, -2.5, 1e-300], (n_rows, 2)),
-        n_features=3,
-        complement=False,
-        total=1.0,
-    )
-    again = FlatTrees.rebuild(trees.arrays(), trees.settings())
-    assert np.array_equal(walked(trees), walked(again))
-
-
 NOT_TREES = {
     "another shape": ("values", lambda a: a.ravel(), "'values' is of another shape"),
     "a leaf below zero": ("leaf", lambda a: -a.astype(np.int32), "'leaf' is below zero"),
@@ -320,20 +279,6 @@ def test_arrays_that_are_no_trees(case):
     arrays = trees.arrays()
     with pytest.raises(ValueError, match=message):
         FlatTrees.rebuild(arrays | {name: change(arrays[name])}, trees.settings())
-
-
-def walked(trees):
-    """Every number of the trees in the order of a walk, as integers: 0.0 is not -0.0."""
-    seen, pending = [], trees.roots[::-1].tolist()
-    while pending:
-        at = pending.pop()
-        if at < 0:
-            seen += trees.values[~at].view(np.int64).tolist()
-        else:
-            cut = trees.threshold[at : at + 1].view(np.int32)[0]
-            seen += [trees.feature[at], cut, trees.missing_left[at]]
-            pending += trees.children[at][::-1].tolist()
-    return seen
 
 
 @pytest.mark.parametrize("n", [3, 10, 49])

@@ -11,7 +11,6 @@ import sparsebag as sb
 from problems import objective_on
 from processes import peak_memory
 from sparsebag.evidence import from_predictions as evidence_of_matrices
-from sparsebag.evidence.evidence import OOBEvidence, zero_in_bag
 from sparsebag.evidence.from_predictions import from_predictions
 
 ROWS, MEMBERS, CLASSES = 12, 4, 3
@@ -59,6 +58,8 @@ def test_in_bag_entries_may_be_anything(hidden):
         found = make(given, in_mask, y)
         np.testing.assert_array_equal(found.votes, expected)
         assert not np.shares_memory(found.votes, given)
+    odd = (mask.astype(np.uint8) * 255).view(bool)  # a true may be any byte
+    np.testing.assert_array_equal(classification(given, odd, y).votes, expected)
     np.testing.assert_array_equal(given, before)  # the caller's matrices are never changed
     np.testing.assert_array_equal(in_mask, mask)
     given = np.where(mask[:, :, None], tensor, hidden)
@@ -166,23 +167,6 @@ def too_large(monkeypatch):
     monkeypatch.setattr(evidence_of_matrices, "LARGEST_COPY_BYTES", 0)
 
 
-def test_a_large_matrix_is_read_as_it_is(too_large):
-    given = np.where(mask, proba, np.nan)
-    for make in (classification, regression):
-        evidence = make(given, mask, y)
-        assert evidence.votes is given
-        assert not evidence.is_zeroed
-        face = evidence.take_members(np.array([2, 0]))
-        assert face.is_zeroed
-        np.testing.assert_array_equal(face.votes, np.where(mask, proba, 0)[:, [2, 0]])
-        assert not evidence.take(slice(2, 5)).is_zeroed
-    assert classification(np.where(mask, proba, 0), mask, y).is_zeroed
-    assert classification(proba, None, y).is_zeroed
-    for bad, said in ((0.0, "true class probability zero"), (1.5, "between 0 and 1")):
-        with pytest.raises(ValueError, match=said):
-            classification(np.where(mask, bad, 0.9), mask, y)
-
-
 @pytest.mark.parametrize("hidden", [np.nan, 1e9])
 @pytest.mark.parametrize("solver", ["projected_gradient", "active_set", "slsqp"])
 @pytest.mark.parametrize("loss", ["log_loss", "squared_error"])
@@ -197,6 +181,10 @@ def test_weights_do_not_depend_on_the_copy(too_large, hidden, solver, loss):
     found = sb.fit_weights(given, oob, y, **options)
     np.testing.assert_array_equal(found.weights, clean.weights)
     np.testing.assert_array_equal(given, before)
+    if loss == "log_loss":  # what is seen nowhere in the bag is checked all the same
+        for bad, said in ((0.0, "true class probability zero"), (1.5, "between 0 and 1")):
+            with pytest.raises(ValueError, match=said):
+                sb.fit_weights(np.where(oob, bad, hidden), oob, y, **options)
 
 
 def test_peak_memory_of_a_matrix_with_votes_in_the_bag(too_large):
@@ -211,58 +199,6 @@ def test_peak_memory_of_a_matrix_with_votes_in_the_bag(too_large):
 
     _, peak = peak_memory(a_gradient)
     assert peak < 0.5 * votes.nbytes  # beside the caller's own matrix
-
-
-@pytest.fixture
-def evidence():
-    options = {"sample_weight": np.arange(1.0, ROWS + 1), "every_class": True}
-    return classification(tensor, mask, y, **options)
-
-
-EVERY_THIRD = np.arange(ROWS) % 3 == 0
-TAKEN = [slice(2, 7), slice(0), slice(None, None, 3), np.array([7, 0, 0, 3]), [1, 5], EVERY_THIRD]
-
-
-@pytest.mark.parametrize("rows", TAKEN, ids=str)
-def test_take_slices_every_parallel_array(evidence, rows):
-    part = evidence.take(rows)
-    for name in ("votes", "oob_mask", "target", "sample_weight"):
-        np.testing.assert_array_equal(getattr(part, name), getattr(evidence, name)[rows])
-    for plane, whole in zip(part.class_votes, evidence.class_votes, strict=True):
-        np.testing.assert_array_equal(plane.toarray(), whole.toarray()[rows])
-    assert part.n_rows == len(part.target)
-    assert part.classes is evidence.classes
-    assert part.n_members == MEMBERS
-
-
-@pytest.mark.parametrize("members", [np.array([2, 0]), np.array([3]), np.array([1, 1, 1])])
-def test_take_members_slices_every_column(evidence, members):
-    part = evidence.take_members(members)
-    np.testing.assert_array_equal(part.votes, evidence.votes[:, members])
-    np.testing.assert_array_equal(part.oob_mask, evidence.oob_mask[:, members])
-    np.testing.assert_array_equal(part.target, evidence.target)
-    for plane, whole in zip(part.class_votes, evidence.class_votes, strict=True):
-        np.testing.assert_array_equal(plane.toarray(), whole.toarray()[:, members])
-    assert part.n_rows == ROWS
-    dense = OOBEvidence(proba, None, y, "classification", class_votes=(proba, proba))
-    assert dense.nbytes == 3 * proba.nbytes  # planes may be dense, as on an accelerator
-    assert dense.take([0, 2]).class_votes[1].shape == (2, MEMBERS)
-    assert dense.take_members(members).class_votes[0].shape == (ROWS, len(members))
-
-
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_zeros_are_put_exactly_where_the_mask_is_false(dtype):
-    votes = np.array([[0.3, np.nan, -2.0], [np.inf, 5e-40, -np.inf]], dtype=dtype)
-    mask = np.array([[True, False, True], [False, True, False]])
-    expected = np.array([[0.3, 0, -2.0], [0, 5e-40, 0]], dtype=dtype)
-    before, same = votes.copy(), np.testing.assert_array_equal
-    for oob in (mask, (mask.astype(np.uint8) * 255).view(bool)):  # a true may be any byte
-        same(zero_in_bag(votes, oob), expected)
-        same(zero_in_bag(votes.T, oob.T), expected.T)
-        same(zero_in_bag(np.stack([votes, votes], axis=2), oob)[:, :, 1], expected)
-    same(votes, before)
-    assert zero_in_bag(votes, mask).dtype == dtype
-    assert zero_in_bag(votes, None) is votes
 
 
 N_ROWS, N_MEMBERS = 60, 4

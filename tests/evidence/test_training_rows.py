@@ -7,8 +7,6 @@ from itertools import product
 import numpy as np
 import pytest
 import sklearn
-from hypothesis import HealthCheck, assume, given, settings
-from hypothesis import strategies as st
 from sklearn.base import clone, is_classifier
 from sklearn.ensemble import (
     BaggingClassifier,
@@ -116,24 +114,6 @@ def test_the_uniform_vote_is_scikit_learns(model, weighted):
     if not weighted:
         trees = "Tree" in type(model.estimator).__name__
         assert evidence.verified_by == ("leaf counts" if trees else "out-of-bag predictions")
-
-
-@pytest.mark.parametrize("kind", ["forest", "bag"])
-def test_uncovered_rows_are_the_ones_sklearn_cannot_score(kind):
-    X, y = classes(2)
-    few = {"n_estimators": 4, "oob_score": True, "random_state": 0}
-    make = RandomForestClassifier if kind == "forest" else BaggingClassifier
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # scikit-learn warns of the same rows
-        model = make(**few).fit(X, y)
-    evidence = evidence_of(model, X, y, dtype=np.float64)
-    kept = model.oob_decision_function_[np.arange(len(y)), y]
-    covered = evidence.covered()
-    assert 0 < np.count_nonzero(~covered) < len(y)
-    np.testing.assert_allclose(uniform_vote(evidence)[covered], kept[covered], **CLOSE)
-    rows = model.oob_decision_function_[~covered]
-    assert np.all(np.isnan(rows)) or not rows.any()  # NaN in a bag, zeros in a forest
-    assert np.all(evidence.votes[~covered] == 0)
 
 
 CLASSIFIERS = {
@@ -252,12 +232,6 @@ def test_one_swapped_pair_of_targets_is_found_in_a_deep_regression_forest():
         evidence_of(model, X, y)
 
 
-quick = settings(
-    max_examples=200,
-    deadline=None,
-    derandomize=True,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
-)
 LEAF_COUNTS_HOLD_FOR_NAN = tuple(map(int, sklearn.__version__.split(".")[:2])) >= (1, 8)
 
 
@@ -266,124 +240,85 @@ def prove(ensemble, X, y):
     return prove_training_rows(pool, pool.prepare(X), encode_target(pool, y))
 
 
-@st.composite
-def features(draw):
-    """Rows with ties, repeats, missing values, and differences that single precision loses."""
-    n_rows, n_columns = draw(st.sampled_from([25, 60, 150])), draw(st.integers(1, 5))
-    rng = np.random.default_rng(draw(st.integers(0, 10_000)))
-    X = rng.normal(size=(n_rows, n_columns))
-    kind = draw(st.sampled_from(["plain", "integers", "repeats", "missing", "float32 ties", "f4"]))
-    if kind == "integers":
-        X = np.round(2 * X).astype(int)
-    if kind == "repeats":
-        X = X[rng.integers(0, n_rows // 4, n_rows)]
-    if kind == "missing":
-        X[rng.random(X.shape) < 0.2] = np.nan
-    if kind == "float32 ties":
-        X = 1.0 + X * 1e-7
-    if kind == "f4":
-        X = X.astype(np.float32)
-    return X, rng
+# Rows with ties, repeats, missing values, and differences that single precision loses.
+FEATURES = {
+    "plain": lambda X, rng: X,
+    "integers": lambda X, rng: np.round(2 * X).astype(int),
+    "repeats": lambda X, rng: X[rng.integers(0, len(X) // 4, len(X))],
+    "missing": lambda X, rng: np.where(rng.random(X.shape) < 0.2, np.nan, X),
+    "float32 ties": lambda X, rng: 1.0 + X * 1e-7,
+    "single precision": lambda X, rng: X.astype(np.float32),
+}
+ROW_WEIGHTS = {
+    "none": lambda rng, n: None,
+    "random": lambda rng, n: rng.random(n),
+    "zeros": lambda rng, n: rng.integers(0, 3, n) + (np.arange(n) < 3.0),
+    "constant": lambda rng, n: np.full(n, 2.5),
+}
+TREES = {
+    "max_depth": [None, 1, 3],
+    "min_samples_leaf": [1, 1, 6],
+    "max_features": [None, 1, 0.6],
+    "max_leaf_nodes": [None, None, 4],
+    "ccp_alpha": [0.0, 0.0, 0.02],
+}
+FORESTS = {
+    "forest": (RandomForestRegressor, RandomForestClassifier),
+    "extra": (ExtraTreesRegressor, ExtraTreesClassifier),
+}
 
 
-TREES = st.fixed_dictionaries(
-    {
-        "max_depth": st.sampled_from([None, 1, 3]),
-        "min_samples_leaf": st.sampled_from([1, 1, 6]),
-        "max_features": st.sampled_from([None, 1, 0.6]),
-        "max_leaf_nodes": st.sampled_from([None, None, 4]),
-        "ccp_alpha": st.sampled_from([0.0, 0.0, 0.02]),
-    }
-)
-ROW_WEIGHTS = st.sampled_from(["none", "none", "random", "zeros", "constant"])
-
-
-def row_weights(kind, rng, n_rows):
-    return {
-        "none": lambda: None,
-        "random": lambda: rng.random(n_rows),
-        "zeros": lambda: rng.integers(0, 3, n_rows) + (np.arange(n_rows) < 3.0),
-        "constant": lambda: np.full(n_rows, 2.5),
-    }[kind]()
-
-
-def class_targets(X, rng, n_classes):
-    score = np.nan_to_num(X[:, 0].astype(float))
-    score = score - score.mean() + 0.5 * rng.normal(size=len(X)) * (score.std() + 1e-3)
-    y = np.searchsorted(np.quantile(score, np.linspace(0, 1, n_classes + 1)[1:-1]), score)
-    y[:n_classes] = np.arange(n_classes)
-    return y
-
-
-def class_weights(kind, n_classes):
-    if kind == "dict":
-        return {c: float(c) for c in range(n_classes)}  # class 0 weighs nothing
-    return None if kind == "none" else kind
-
-
-@st.composite
-def tree_ensembles(draw):
-    """A fitted forest, bag or list of trees, with its rows."""
-    X, rng = draw(features())
-    shape = draw(TREES)
-    family = draw(st.sampled_from(["forest", "extra", "bag", "list"]))
-    classification = draw(st.booleans())
-    weight = row_weights(draw(ROW_WEIGHTS), rng, len(X))
-    if classification:
-        n_classes = draw(st.integers(2, 4))
-        y = class_targets(X, rng, n_classes)
-        names = ["none", "balanced", "dict"]
-        names += ["balanced_subsample"] if family in ("forest", "extra") else []
-        if n_classes > 2 or draw(st.booleans()):
-            shape["class_weight"] = class_weights(draw(st.sampled_from(names)), n_classes)
-            if n_classes == 2 and isinstance(shape["class_weight"], dict):
-                shape["class_weight"] = None
-        shape["criterion"] = draw(st.sampled_from(["gini", "entropy"]))
+def tree_ensemble(features, weights, family, n_classes):
+    """A forest, bag or list of trees of any shape, fitted, with its rows."""
+    rng = np.random.default_rng([ord(features[0]), ord(weights[0]), ord(family[0]), n_classes])
+    one_of = lambda *values: values[rng.integers(len(values))]  # noqa: E731
+    X = FEATURES[features](rng.normal(size=(one_of(25, 60, 150), rng.integers(1, 6))), rng)
+    n, numbers_of_X = len(X), X.astype(float)
+    weight, shape = ROW_WEIGHTS[weights](rng, n), {k: one_of(*v) for k, v in TREES.items()}
+    if n_classes:
+        score = np.nan_to_num(numbers_of_X[:, 0])
+        score = score + 0.5 * rng.normal(size=n) * (score.std() + 1e-3)
+        y = score.argsort().argsort() * n_classes // n
+        y[:n_classes] = np.arange(n_classes)
+        subsample = ["balanced_subsample"] if family in FORESTS else []
+        nothing = [{c: float(c) for c in range(n_classes)}] if n_classes > 2 else []
+        shape["class_weight"] = one_of(None, "balanced", *subsample, *nothing)
+        shape["criterion"] = one_of("gini", "entropy")
     else:
-        n_classes = 0
-        y = np.exp(rng.normal(size=len(X))) * draw(st.sampled_from([1.0, 1e-8, 1e6]))
-        y = y + draw(st.sampled_from([0.0, 1e4]))
-        shape["criterion"] = draw(st.sampled_from(["squared_error", "absolute_error", "poisson"]))
-        reads_nan = get_tags(DecisionTreeRegressor(**shape)).input_tags.allow_nan
-        assume(reads_nan or not np.isnan(X.astype(float)).any())  # scikit-learn 1.6 by criterion
-    constrained = draw(st.booleans()) and n_classes <= 2 and not np.isnan(X.astype(float)).any()
+        y = np.exp(rng.normal(size=n)) * one_of(1.0, 1e-8, 1e6) + one_of(0.0, 1e4)
+        shape["criterion"] = one_of(*CRITERIA)
+    tree = (DecisionTreeClassifier if n_classes else DecisionTreeRegressor)(**shape)
+    if features == "missing" and not get_tags(tree).input_tags.allow_nan:
+        pytest.skip("this scikit-learn's trees read no NaN by this criterion")
+    constrained = n_classes <= 2 and features != "missing" and one_of(False, True)
     if constrained:
         shape["monotonic_cst"] = rng.integers(-1, 2, X.shape[1]).tolist()
-    seeds = {"random_state": draw(st.integers(0, 100))}
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of small bootstraps
-        if family in ("forest", "extra"):
-            forests = RandomForestRegressor, RandomForestClassifier
-            kinds = forests if family == "forest" else (ExtraTreesRegressor, ExtraTreesClassifier)
-            seeds["max_samples"] = draw(st.sampled_from([None, 0.5, 12]))
-            model = kinds[classification](5, bootstrap=True, **shape, **seeds)
-            return model.fit(X, y, sample_weight=weight), X, y
-        tree = DecisionTreeClassifier(**shape) if classification else DecisionTreeRegressor(**shape)
-        if family == "list":
-            rows = [rng.integers(0, len(X), len(X)) for _ in range(3)]
-            rows = [np.r_[np.arange(4), r] for r in rows]
-            models = [
-                clone(tree).fit(X[r], y[r], sample_weight=None if weight is None else weight[r])
-                for r in rows
-            ]
-            return FittedMembers(models, rows), X, y
+        tree.set_params(**shape)
+    if family == "list":
+        rows = [np.r_[np.arange(4), rng.integers(0, n, n)] for _ in range(3)]
+        own = [None if weight is None else weight[r] for r in rows]
+        fitted = [clone(tree).fit(X[r], y[r], w) for r, w in zip(rows, own, strict=True)]
+        return FittedMembers(fitted, rows), X, y
+    if family == "bag":
+        how = {"max_samples": one_of(1.0, 0.5)}
         if not constrained:
-            seeds["max_features"] = draw(st.sampled_from([1.0, 0.6]))
-            seeds["bootstrap_features"] = draw(st.booleans())
-        seeds["max_samples"] = draw(st.sampled_from([1.0, 0.5]))
-        bag = (BaggingClassifier if classification else BaggingRegressor)(tree, 5, **seeds)
-        return bag.fit(X, y, sample_weight=weight), X, y
-
-
-@quick
-@given(tree_ensembles())
-def test_tree_ensembles(case):
-    model, X, y = case
-    missing = np.isnan(X.astype(float)).any()
-    if LEAF_COUNTS_HOLD_FOR_NAN or not missing:
-        assert prove(model, X, y) == "leaf counts"
+            how |= {"max_features": one_of(1.0, 0.6), "bootstrap_features": one_of(False, True)}
+        model = (BaggingClassifier if n_classes else BaggingRegressor)(tree, 5, **how)
     else:
-        prove(model, X, y)  # nothing to prove by, and no alarm
+        shape["max_samples"] = one_of(None, 0.5, 12)
+        model = FORESTS[family][n_classes > 0](5, bootstrap=True, **shape)
+    return model.set_params(random_state=0).fit(X, y, sample_weight=weight), X, y
+
+
+@pytest.mark.filterwarnings("ignore")  # of small bootstraps
+@pytest.mark.parametrize("features", FEATURES)
+@pytest.mark.parametrize("weights", ROW_WEIGHTS)
+@pytest.mark.parametrize("family", [*FORESTS, "bag", "list"])
+@pytest.mark.parametrize("n_classes", [0, 2, 4])
+def test_tree_ensembles(features, weights, family, n_classes):
+    found = prove(*tree_ensemble(features, weights, family, n_classes))
+    if LEAF_COUNTS_HOLD_FOR_NAN or features != "missing":  # else no proof, and no alarm
+        assert found == "leaf counts"
 
 
 def test_a_one_class_member_does_not_raise_an_alarm():

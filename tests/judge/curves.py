@@ -1,7 +1,5 @@
 """Curves of any shape, for the tests of what is chosen from them."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

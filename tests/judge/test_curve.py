@@ -1,39 +1,15 @@
 """The curve of sizes: ratios and their errors, and what is chosen from them."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from judge.curves import curve_of
-from sparsebag.judge.choose import Budget, check_tolerance, choose_size
+from sparsebag.judge.choose import choose_size
 from sparsebag.judge.curve import NO_RATIO, expected
 
 seeds = st.integers(0, 10**6)
-
-
-@settings(max_examples=50, deadline=None)
-@given(seed=seeds, n_sizes=st.integers(2, 6))
-def test_the_same_losses_have_ratio_one_without_an_error(seed, n_sizes):
-    rng = np.random.default_rng(seed)
-    loss, weight = rng.random(40), rng.random(40)
-    ratio, error = expected([loss] * n_sizes, loss, weight)
-    np.testing.assert_allclose(ratio, 1.0)
-    np.testing.assert_allclose(error, 0.0, atol=1e-12)
-
-
-@settings(max_examples=80, deadline=None)
-@given(seed=seeds, n_sizes=st.integers(2, 8))
-def test_ratios_fall_with_size(seed, n_sizes):
-    rng = np.random.default_rng(seed)
-    whole = rng.random(30)
-    ratio, error = expected([*rng.random((n_sizes, 30)), whole], whole, np.ones(30))
-    assert np.all(np.diff(ratio[:-1]) <= 1e-12)
-    assert ratio[-1] == pytest.approx(1.0)
-    assert np.all(error >= 0.0)
-    assert np.all(np.isfinite(ratio))
 
 
 @settings(max_examples=40, deadline=None)
@@ -105,31 +81,10 @@ def test_nothing_smaller_will_do():
     assert choose_size(curve_of([3.0, 2.0, 1.0]), 0.5, None) == 2
 
 
-@pytest.mark.parametrize("tolerance", [-0.01, 1, 1.0, 5.0, np.nan, np.inf, True, "0.1", [0.1]])
-def test_a_tolerance_is_a_fraction(tolerance):
-    with pytest.raises(ValueError, match=r"must be a fraction .* relative increase of the loss"):
-        check_tolerance(tolerance, Budget())
-
-
-def test_counts_and_shares():
-    budget = Budget(max_estimators=5, max_nodes=0.1, max_bytes=np.int64(2000))
-    assert budget.most_members(100) == 5
-    assert budget.most_nodes(1234) == 123
-    assert budget.most_bytes(10**9) == 2000
-    assert Budget(max_nodes=1e-9).most_nodes(50) == 1  # one node at least
-    assert Budget(max_nodes=1.0).most_nodes(50) == 50
-    assert Budget().most_nodes(50) is None
-    assert not Budget().is_named
-    assert str(Budget(max_nodes=0.1, max_bytes=20)) == "max_nodes=0.1, max_bytes=20"
-
-
-def test_tables_and_pictures():
+def test_tables():
     curve = curve_of([1.5, 1.1, 0.98, 1.0], [0.1, 0.05, 0.02, 0.0])
     frame = curve.to_frame()
     assert list(frame.columns[:5]) == ["share", "n_nodes", "n_members", "ratio", "error"]
     assert len(frame) == len(curve) == 4
-    html = curve._repr_html_()
-    assert html.startswith("<svg")
-    assert "nan" not in html.lower()
     assert "+50.0% ± 10.0%" in str(curve)
     assert len(str(curve).splitlines()) == 5

@@ -1,12 +1,9 @@
 """Members that are no trees: weights on the simplex, judged by votes they had no part in."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sklearn.datasets import load_breast_cancer, load_diabetes, load_iris
 from sklearn.ensemble import BaggingClassifier, BaggingRegressor, RandomForestClassifier
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.neural_network import MLPRegressor
@@ -14,13 +11,13 @@ from sklearn.preprocessing import scale
 from sklearn.tree import DecisionTreeClassifier
 
 import sparsebag as sb
+import toy
 from sparsebag.evidence.evidence import OOBEvidence
 from sparsebag.judge.out_of_bag import judge_members, row_risks, weights_of_sizes
 from sparsebag.objective.full_vote_risk import PairMoments
+from toy import DIABETES, IRIS
 
-IRIS = load_iris(return_X_y=True)
-CANCER = (scale(load_breast_cancer().data), load_breast_cancer().target)
-DIABETES = load_diabetes(return_X_y=True)
+CANCER = (scale(toy.CANCER[0]), toy.CANCER[1])
 
 BAGS = {
     "logistic": (BaggingClassifier(LogisticRegression(), 20, random_state=0), CANCER),

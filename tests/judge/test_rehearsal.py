@@ -1,13 +1,10 @@
 """Rehearsals: copies of the ensemble, fitted without the rows that judge them."""
 
-from __future__ import annotations
-
 import pickle
 from unittest.mock import patch
 
 import numpy as np
 import pytest
-from sklearn.datasets import load_breast_cancer, load_diabetes, load_iris
 from sklearn.ensemble import (
     BaggingClassifier,
     ExtraTreesClassifier,
@@ -20,10 +17,7 @@ from sklearn.tree import DecisionTreeClassifier
 import sparsebag as sb
 from sparsebag.judge import rehearsal
 from sparsebag.judge.rehearsal import _splits
-
-IRIS = load_iris(return_X_y=True)
-CANCER = load_breast_cancer(return_X_y=True)
-DIABETES = load_diabetes(return_X_y=True)
+from toy import CANCER, DIABETES, IRIS
 
 
 def fits_of(kind):
@@ -181,10 +175,3 @@ def test_settings_of_a_copy(bag):
         assert copy.oob_score is False
         if bag.max_samples == 100:
             assert copy.max_samples == round(100 * len(rows) / len(y))
-
-
-def test_two_rehearsals_say_the_same():
-    forest = RandomForestClassifier(20, random_state=0).fit(*IRIS)
-    one, two = (sb.compress(forest, *IRIS, n_jobs=n) for n in (1, 2))
-    np.testing.assert_array_equal(one.path_.ratio, two.path_.ratio)
-    np.testing.assert_array_equal(one.predict_proba(IRIS[0]), two.predict_proba(IRIS[0]))

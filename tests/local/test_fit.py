@@ -50,12 +50,9 @@ def experts(n_classes=None, n=600, seed=0, oob=0.6):
     return evidence, X, np.full(K, 1 / K), votes, y
 
 
-def test_loss(votes, y, weights, regression):
+def loss_of(votes, y, weights, regression):
     vote = np.sum(weights * votes, axis=1)
     return float(np.mean((vote - y) ** 2 if regression else -np.log(vote)))
-
-
-test_loss.__test__ = False
 
 
 @pytest.mark.parametrize("n_classes", [None, 2, 3])
@@ -85,7 +82,7 @@ def test_experts_get_a_gate_that_gains_on_other_rows(n_classes, local):
     _, X_new, _, votes, y = experts(n_classes, n=3000, seed=1)
     knows = (X_new[:, :1] > 0.0) == (np.arange(K) % 2 == 0)
     before, after, oracle = (
-        test_loss(votes, y, w, n_classes is None)
+        loss_of(votes, y, w, n_classes is None)
         for w in (weights, found.gate.weights(X_new), knows / (K / 2))
     )
     assert before - after > 0.8 * (before - oracle)
@@ -96,9 +93,9 @@ def test_the_estimate_is_that_of_the_vote_of_all_members():
     evidence, X, weights, *_ = experts(n=2000, oob=0.37)
     found = fit_gate(evidence, X, weights, local=True, floor=0.0)
     _, X_new, _, votes, y = experts(n=20000, seed=1)
-    assert found.loss_before == pytest.approx(test_loss(votes, y, weights, True), rel=0.1)
+    assert found.loss_before == pytest.approx(loss_of(votes, y, weights, True), rel=0.1)
     # Rows whose trusted members have all seen them count as no gain.
-    deployed = test_loss(votes, y, found.gate.weights(X_new), True)
+    deployed = loss_of(votes, y, found.gate.weights(X_new), True)
     assert deployed < found.loss_after < found.loss_before - 3 * found.gain_error
 
 

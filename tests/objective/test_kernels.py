@@ -4,15 +4,12 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from array_api_compat import array_namespace
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from problems import evidence, general, interior_point, is_native, objective_on
 from sparsebag.evidence.evidence import OOBEvidence
 from sparsebag.objective import _passes
 from sparsebag.objective.losses import LogLoss
-from sparsebag.objective.passes import ArrayPasses, NativePasses, make_passes
+from sparsebag.objective.passes import NativePasses
 
 CASES = [("log_loss", 3), ("squared_error", 3), ("brier", 2)]
 
@@ -117,23 +114,20 @@ def log_loss(votes, row_weight=None, clip=1e-15):
     return f.value_and_gradient(ONE_ALONE)[0]
 
 
-@pytest.mark.parametrize("n_rows", [1, 3, 8, 15, 16, 17, 64, 127, 1000])
-@pytest.mark.parametrize("least", [1e-14, 0.05, 0.999])
-def test_the_loss_is_the_mean_of_every_rows_logarithm(kernel, n_rows, least):
-    votes = np.geomspace(least, 1.0, n_rows).astype(np.float32)
-    expected = -np.log(votes.astype(np.float64)).mean()
-    assert log_loss(votes) == pytest.approx(expected, rel=1e-14, abs=1e-14)
-
-
-@pytest.mark.parametrize("n_rows", [5, 16, 300])
-@pytest.mark.parametrize("kind", ["uneven", "some zero", "blocks of two"])
-def test_rows_with_weights_of_their_own(kernel, n_rows, kind):
-    rng, row = np.random.default_rng(n_rows), np.arange(n_rows)
-    votes = rng.uniform(1e-3, 1.0, n_rows).astype(np.float32)
-    weight = {"uneven": rng.lognormal(0.0, 5.0, n_rows), "some zero": 1.0 * (row % 7 > 0)}
-    weight = weight.get(kind, 1.0 + (row // 40) % 2)
+@pytest.mark.parametrize("n_rows", [1, 3, 5, 8, 15, 16, 17, 64, 127, 300, 1000])
+@pytest.mark.parametrize("least", [1e-14, 1e-3, 0.05, 0.999])
+@pytest.mark.parametrize("kind", ["none", "uneven", "some zero", "blocks of two"])
+def test_the_loss_is_the_mean_of_every_rows_logarithm(kernel, n_rows, least, kind):
+    row, votes = np.arange(n_rows), np.geomspace(least, 1.0, n_rows).astype(np.float32)
+    weight = {
+        "none": None,
+        "uneven": np.random.default_rng(n_rows).lognormal(0.0, 5.0, n_rows),
+        "some zero": 1.0 * (row % 7 > 0) + (n_rows == 1),
+        "blocks of two": 1.0 + (row // 40) % 2,
+    }[kind]
     expected = -np.average(np.log(votes.astype(np.float64)), weights=weight)
-    assert log_loss(votes, weight) == pytest.approx(expected, rel=1e-13)
+    close = {"rel": 1e-14 if weight is None else 1e-13, "abs": 1e-14}
+    assert log_loss(votes, weight) == pytest.approx(expected, **close)
 
 
 @pytest.mark.parametrize("clip", [1e-45, 1e-15])
@@ -150,37 +144,9 @@ def test_without_a_clip_a_vote_of_zero_costs_everything(kernel):
     assert np.isfinite(log_loss(votes[1:], clip=0.0))
 
 
-@settings(max_examples=80, deadline=None)
-@given(
-    n_rows=st.integers(0, 23),
-    n_members=st.integers(1, 131),
-    dtype=st.sampled_from([np.float32, np.float64]),
-    seed=st.integers(0, 1000),
-)
-def test_compiled_products_equal_the_general_ones(n_rows, n_members, dtype, seed):
-    rng = np.random.default_rng(seed)
-    votes = rng.normal(size=(n_rows, n_members)).astype(dtype)
-    mask = rng.random((n_rows, n_members)) < 0.4
-    native, general = (
-        NativePasses(votes, mask),
-        ArrayPasses((votes,), mask, array_namespace(votes), dtype),
-    )
-    tolerance = {"rtol": 0, "atol": 1e-4 if dtype is np.float32 else 1e-11}
-    w = rng.dirichlet(np.ones(n_members))
-    for ours, theirs in zip(native.forward(w), general.forward(w), strict=True):
-        np.testing.assert_allclose(ours, theirs, **tolerance)
-    a, b = rng.normal(size=(1, n_rows)), rng.normal(size=n_rows)
-    np.testing.assert_allclose(native.transposed(a, b), general.transposed(a, b), **tolerance)
-
-
-def test_the_compiled_products_are_used_where_they_apply():
-    votes, mask = np.ones((3, 4), np.float32), np.ones((3, 4), bool)
-    assert isinstance(make_passes((votes,), mask, np, np.float32), NativePasses)
-    assert isinstance(make_passes((votes,), None, np, np.float32), ArrayPasses)
-    assert isinstance(make_passes((votes, votes), mask, np, np.float32), ArrayPasses)
-    assert isinstance(make_passes((votes[:, ::2],), mask[:, ::2], np, np.float32), ArrayPasses)
-    odd = (mask.astype(np.uint8) * 255).view(bool)  # a true may be any byte
-    for oob in (mask, odd):
+def test_a_true_may_be_any_byte():
+    mask = np.ones((3, 4), bool)
+    for oob in (mask, (mask.astype(np.uint8) * 255).view(bool)):
         passes = NativePasses(np.ones((3, 4)), oob)
         assert np.array_equal(passes.forward(np.full(4, 0.25))[1], [1.0, 1.0, 1.0])
 

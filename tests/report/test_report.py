@@ -78,6 +78,9 @@ def test_rows_are_the_ensemble_and_the_compressed_estimator(classification):
         assert row["accuracy"] == model.score(X, y)
         assert row["members"] == len(trees)
         assert row["nodes"] == sum(tree.tree_.node_count for tree in trees)
+    for change in report.changes:
+        figures = (full[change.name], sparse[change.name])
+        assert (change.before, change.after) == pytest.approx(figures, rel=1e-12)
     assert full["pickled (kB)"] == pytest.approx(len(pickle.dumps(list(forest), protocol=5)) / 1000)
     assert full["µs per row"] > 0
     assert full["µs, compiled"] > 0
@@ -102,6 +105,8 @@ def test_regression_figures(ensemble):
         assert row["MSE"] == pytest.approx(mean_squared_error(y_test, predicted))
         assert row["R²"] == pytest.approx(r2_score(y_test, predicted))
         assert row["MAE"] == pytest.approx(mean_absolute_error(y_test, predicted))
+    for change in report.changes:
+        assert (change.before, change.after) == (full[change.name], sparse[change.name])
     assert ("nodes" in report.rows["sparsebag"]) == isinstance(ensemble, RandomForestRegressor)
 
 

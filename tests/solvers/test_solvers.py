@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from hypothesis.extra.numpy import arrays
 from sklearn.exceptions import ConvergenceWarning
 from threadpoolctl import threadpool_info
 
@@ -31,7 +30,7 @@ from sparsebag.solvers.base import (
 from sparsebag.solvers.mirror import Mirror
 from sparsebag.solvers.newton import LARGEST_FACE
 from sparsebag.solvers.projected_gradient import ProjectedGradient
-from sparsebag.solvers.simplex import project_to_simplex, simplex_qp, stationarity_gap
+from sparsebag.solvers.simplex import simplex_qp
 from sparsebag.solvers.slsqp import SLSQP
 
 PROBLEMS = list(itertools.product(sorted(LOSSES), (0.0, 0.02), (False, True), (False, True)))
@@ -216,28 +215,6 @@ def test_solves_in_several_threads_give_the_blas_threads_back():
     assert blas_threads() == before
 
 
-vectors = arrays(np.float64, st.integers(1, 40), elements=st.floats(-1e3, 1e3))
-
-
-@given(vectors, st.integers(0, 100))
-def test_projection_is_the_nearest_point_of_the_simplex(v, seed):
-    """v - P(v) makes no acute angle with any feasible direction; points of the simplex stay."""
-    w = project_to_simplex(v)
-    assert w.min() >= 0
-    assert w.sum() == pytest.approx(1.0, abs=1e-12)
-    other = np.random.default_rng(seed).dirichlet(np.ones(len(v)))
-    assert (v - w) @ (other - w) <= 1e-9 * (1 + np.abs(v).max())
-    np.testing.assert_allclose(project_to_simplex(other), other, atol=1e-12)
-
-
-@given(vectors, st.integers(0, 100))
-def test_gap_is_the_best_vertex_and_never_negative(g, seed):
-    w = np.random.default_rng(seed).dirichlet(np.ones(len(g)))
-    best = max(g @ (w - vertex) for vertex in np.eye(len(g)))
-    assert stationarity_gap(w, g) == pytest.approx(best, abs=1e-8)
-    assert stationarity_gap(w, g) >= 0
-
-
 @settings(max_examples=60, deadline=None)
 @given(seed=st.integers(0, 10_000), n=st.integers(2, 25))
 def test_simplex_qp_meets_its_optimality_conditions(seed, n):
@@ -262,21 +239,6 @@ def rows_of(n_rows, n_members, seed, masked=True):
 def objective_of(votes, mask, target, lam=0.02):
     evidence = from_predictions(votes, mask, target, task="regression")
     return objective_on(evidence, "squared_error", lam=lam, floor=0.0)
-
-
-@pytest.mark.parametrize(("n_rows", "n_members", "seed"), [(1295, 50, 7), (3199, 65, 0)])
-def test_the_default_converges_in_memory_and_streamed(n_rows, n_members, seed):
-    votes, mask, target = rows_of(n_rows, n_members, seed)
-    settings = {"lam": 0.02, "loss": "squared_error"}
-    here = sb.fit_weights(votes, mask, target, **settings)
-    assert here.status.name == "CONVERGED"
-    assert here.n_evaluations < 100
-    streamed = sb.fit_weights(
-        sb.stream_rows(votes, mask, target, task="regression"), memory_limit=1 << 20, **settings
-    )
-    assert streamed.status.name == "CONVERGED"
-    assert streamed.objective == pytest.approx(here.objective, rel=1e-6)
-    assert np.abs(streamed.weights - here.weights).max() < 1e-6
 
 
 @pytest.mark.parametrize("lam", [0.0, 0.02])
@@ -380,12 +342,6 @@ def test_harmless_dust_is_dropped():
     solution = sb.fit_weights(votes, None, y, **REGRESSION, **how)
     assert solution.status is Status.CONVERGED
     assert solution.weights[solution.weights > 0].min() > 1e-5
-
-
-def assert_on_the_simplex(weights):
-    assert np.isfinite(weights).all()
-    assert (weights >= 0).all()
-    assert weights.sum() == pytest.approx(1.0, abs=1e-12)
 
 
 def flat_objective(order=slice(None), lam=0.01):
@@ -520,7 +476,7 @@ def test_the_end_is_finite_no_worse_and_no_less_sparse(family, loss, dtype):
         without = ProjectedGradient(newton_end=False).solve(f)
         found = ProjectedGradient().solve(f)
         weights = found.weights
-        assert_on_the_simplex(weights)
+        assert on_the_simplex(weights)
         assert found.objective <= without.objective + f.rounding
         assert found.status is without.status
         if family in LIKE_ONE and (dtype != np.float64 or family != "copies to 1e-7"):

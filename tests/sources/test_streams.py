@@ -14,7 +14,7 @@ from sparsebag.evidence.evidence import concatenate
 from sparsebag.evidence.from_predictions import from_predictions
 from sparsebag.objective.objective import Objective
 from sparsebag.sources.dask import DaskRows
-from sparsebag.sources.readers import NpyFile, ZarrChunks
+from sparsebag.sources.readers import ZarrChunks
 from sparsebag.sources.sampling import Reservoir, draw_by_weight
 
 MEMORY = 1 << 21
@@ -140,19 +140,14 @@ def test_a_zarr_chunk_is_decompressed_once_however_short_the_blocks():
     assert (Counted.n_reads, chunks[5:5].shape) == (3, (0, 4))
 
 
-def test_files_are_read_by_slices(tmp_path):
-    path, values = tmp_path / "votes.npy", np.arange(24.0).reshape(8, 3)
-    np.save(path, values)
-    file = NpyFile(path)
-    assert np.array_equal(file[2:5], values[2:5])
-    assert np.array_equal(file[6:99], values[6:])
-    assert file[5:5].shape == (0, 3)
-    np.save(path, np.asfortranarray(values))
+def test_files_that_cannot_be_read_by_slices(tmp_path):
+    path, y = tmp_path / "votes.npy", np.arange(8) % 2
+    np.save(path, np.asfortranarray(np.full((8, 3), 0.5)))
     with pytest.raises(ValueError, match="Fortran order"):
-        NpyFile(path)
+        sb.stream_rows(path, None, y)
     path.write_bytes(path.read_bytes()[:100])
     with pytest.raises(ValueError, match=r"cut short or no \.npy file"):
-        NpyFile(path)
+        sb.stream_rows(path, None, y)
 
 
 def test_a_reservoir_is_a_uniform_sample_and_rows_are_drawn_by_weight():

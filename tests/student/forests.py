@@ -1,13 +1,10 @@
 """Small ensembles of trees of every kind, with their rows."""
 
-from __future__ import annotations
-
 from functools import cache
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from sklearn.datasets import load_breast_cancer, load_diabetes, load_iris
 from sklearn.ensemble import (
     BaggingClassifier,
     BaggingRegressor,
@@ -21,30 +18,23 @@ from sklearn.tree import DecisionTreeClassifier
 from sparsebag.evidence.from_ensemble import read_ensemble
 from sparsebag.evidence.members import MemberPool
 from sparsebag.student.teacher import Teacher
+from toy import CANCER, DIABETES, IRIS, with_missing
 
 N = 20
-
-
-def with_gaps(X: np.ndarray) -> np.ndarray:
-    return np.where(np.random.default_rng(0).random(X.shape) < 0.1, np.nan, X)
 
 
 def with_zeros(X: np.ndarray) -> Any:
     return sp.csr_matrix(np.where(np.median(X, axis=0) < X, X, 0.0))
 
 
-IRIS = load_iris(return_X_y=True)
-CANCER = load_breast_cancer(return_X_y=True)
-DIABETES = load_diabetes(return_X_y=True)
-
 FORESTS = {
     "two classes": (RandomForestClassifier(N, random_state=0), CANCER),
     "three classes": (RandomForestClassifier(N, random_state=0), IRIS),
     "regression": (RandomForestRegressor(N, random_state=0), DIABETES),
-    "missing values": (RandomForestClassifier(N, random_state=0), (with_gaps(IRIS[0]), IRIS[1])),
+    "missing values": (RandomForestClassifier(N, random_state=0), with_missing(IRIS)),
     "missing, regression": (
         RandomForestRegressor(N, random_state=0),
-        (with_gaps(DIABETES[0]), DIABETES[1]),
+        with_missing(DIABETES),
     ),
     "sparse": (RandomForestClassifier(N, random_state=0), (with_zeros(CANCER[0]), CANCER[1])),
     "extra trees": (ExtraTreesClassifier(N, bootstrap=True, random_state=0), IRIS),

@@ -1,7 +1,5 @@
 """Sums over trees, pruning and refitting against slow and plain versions of themselves."""
 
-from __future__ import annotations
-
 import itertools
 import subprocess
 import sys
@@ -70,28 +68,6 @@ def prunings(left, right, node):
                 yield a + b
 
 
-@settings(max_examples=60, deadline=None)
-@given(
-    seed=st.integers(0, 10**6),
-    sizes=st.lists(st.integers(1, 20), min_size=1, max_size=4),
-    most=st.integers(1, 80),
-)
-def test_pruning_keeps_to_the_limit_and_leaves_whole_trees(seed, sizes, most):
-    rng = np.random.default_rng(seed)
-    left, right, offset = random_trees(rng, sizes)
-    most = max(most, len(sizes))  # a tree is never less than its root
-    ends = np.empty(len(left), np.int32)
-    count = prune(left, right, offset, losses(rng, left, right), most, ends)
-    kept = np.flatnonzero(ends == np.arange(len(left)))
-    assert len(kept) == count <= most
-    assert set(offset[:-1]) <= set(kept)
-    for node in kept[left[kept] >= 0]:  # both children or none
-        assert (left[node] in kept) == (right[node] in kept)
-    for node in range(len(left)):  # whoever is cut ends in an ancestor that is left
-        assert ends[node] in kept
-        assert ends[node] <= node
-
-
 @settings(max_examples=40, deadline=None)
 @given(seed=st.integers(0, 10**6), sizes=st.lists(st.integers(2, 5), min_size=1, max_size=2))
 def test_pruning_is_the_best_of_all_prunings_of_its_size(seed, sizes):
@@ -108,7 +84,7 @@ def test_pruning_is_the_best_of_all_prunings_of_its_size(seed, sizes):
         count = prune(left, right, offset, lost, most, ends)
         kept = np.flatnonzero(ends == np.arange(len(left)))
         leaves = [n for n in kept if left[n] < 0 or left[n] not in kept]
-        assert 2 * len(leaves) - len(sizes) == count
+        assert 2 * len(leaves) - len(sizes) == count <= most
         best = min(cost for n, cost in every if n <= len(leaves))
         assert lost[leaves].sum() <= best + 1e-9
 

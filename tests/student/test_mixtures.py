@@ -1,12 +1,9 @@
 """Mixtures of neighbouring rows, made in blocks."""
 
-from __future__ import annotations
-
-import tracemalloc
-
 import numpy as np
 from sklearn.ensemble import RandomForestRegressor
 
+from processes import peak_memory
 from sparsebag.evidence.from_ensemble import read_ensemble
 from sparsebag.student import mixtures as made
 from sparsebag.student.teacher import Teacher
@@ -16,10 +13,7 @@ def test_wide_rows_do_not_fill_the_memory():
     X = np.random.default_rng(0).random((1000, 4000), dtype=np.float32)
     forest = RandomForestRegressor(2, max_depth=2, max_features=1, random_state=0).fit(X, X[:, 0])
     pool = read_ensemble(forest)
-    tracemalloc.start()
-    Teacher(pool, X, X[:, :1].astype(float), np.ones(len(X)))
-    _, peak = tracemalloc.get_traced_memory()
-    tracemalloc.stop()
+    _, peak = peak_memory(lambda: Teacher(pool, X, X[:, :1].astype(float), np.ones(len(X))))
     assert peak < 200e6  # all 6,000 mixtures are 96 MB, and several arrays are needed for each
 
 

@@ -1,7 +1,5 @@
 """The table of trees: rows reach scikit-learn's leaves, and pruned copies are its trees."""
 
-from __future__ import annotations
-
 import pickle
 
 import numpy as np
