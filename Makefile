@@ -111,11 +111,14 @@ bench-exports: $(BENCH)  ## Every export beside the model on the paper's data: p
 	$(BIN)/python -m benchmarks.exports
 
 # Two processes at a time, each with one BLAS thread; what the clock times has the machine to itself.
-results: $(BENCH)  ## Every figure of README and docs, by this source: 75 minutes on two cores (needs SPARSEBAG_DATA)
+results: $(BENCH)  ## Every figure of README and docs, by this source: 75 minutes on two cores, goes on where it was stopped (needs SPARSEBAG_DATA)
 	OPENBLAS_NUM_THREADS=1 $(MAKE) bench-quality
-	OPENBLAS_NUM_THREADS=1 $(MAKE) --jobs 2 bench-paper-seeds bench-compress-scale bench-paper bench-cost bench-members bench-exports
-	$(MAKE) fuzz bench-latency bench-service bench-scale bench-solvers
+	OPENBLAS_NUM_THREADS=1 $(MAKE) --jobs 2 bench-paper-seeds kept-bench-compress-scale bench-paper $(addprefix kept-bench-,cost members exports)
+	$(MAKE) kept-fuzz $(addprefix kept-bench-,latency service scale solvers)
 	$(MAKE) figures check-figures
+
+kept-%: $(BENCH)  # runs it unless its results are of this source
+	$(BIN)/python -m benchmarks.check_figures $(subst -,_,$(*:bench-%=%)).txt || $(MAKE) $*
 
 figures: $(BENCH)  ## README's figures and picture, docs/paper.md and its tables, from the kept results
 	$(BIN)/python -m benchmarks.picture
