@@ -11,7 +11,7 @@ TORCH ?= torch==2.13.0
 # Two tests at a time, each with one BLAS thread: CI and the smallest laptops have two cores.
 PYTEST = OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal
 
-.PHONY: help install demo test test-all test-floor test-newest sanitize lint bench-solvers bench-passes bench-scale bench-quality bench-ablation bench-cost bench-compress-scale bench-service bench-local bench-members bench-latency bench-exports bench-paper bench-paper-seeds results figures check-figures fuzz docs screenshot clean
+.PHONY: help install demo test test-all test-floor test-newest sanitize lint bench-solvers bench-passes bench-scale bench-quality bench-ablation bench-cost bench-compress-scale bench-service bench-local-experts bench-members bench-latency bench-exports bench-paper bench-paper-seeds results figures check-figures fuzz docs screenshot clean
 
 help:  ## Show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
@@ -91,7 +91,7 @@ bench-compress-scale: $(BENCH)  ## Time and memory of compress by rows and trees
 bench-service: $(BENCH)  ## A FastAPI service under load beside ONNX Runtime, its model swapped meanwhile
 	$(BIN)/python -m benchmarks.service
 
-bench-local: $(BENCH)  ## Weights that depend on the row, on experts made for them
+bench-local-experts: $(BENCH)  ## Weights that depend on the row, on experts made for them
 	$(BIN)/python -m benchmarks.local_experts
 
 bench-members: $(BENCH)  ## Simplex weights beside equal votes and random members: trees, linear models, networks
@@ -112,11 +112,14 @@ bench-exports: $(BENCH)  ## Every export beside the model on the paper's data: p
 	$(BIN)/python -m benchmarks.exports
 
 # Two processes at a time, each with one BLAS thread; what the clock times has the machine to itself.
-results: $(BENCH)  ## Every figure of README and docs, by this source: 75 minutes on two cores (needs SPARSEBAG_DATA)
+results: $(BENCH)  ## Every figure of README and docs, by this source: 75 minutes on two cores, goes on where it was stopped (needs SPARSEBAG_DATA)
 	OPENBLAS_NUM_THREADS=1 $(MAKE) bench-quality
-	OPENBLAS_NUM_THREADS=1 $(MAKE) --jobs 2 bench-paper-seeds bench-compress-scale bench-paper bench-cost bench-members bench-local bench-exports
-	$(MAKE) fuzz bench-latency bench-service bench-scale bench-solvers
+	OPENBLAS_NUM_THREADS=1 $(MAKE) --jobs 2 bench-paper-seeds kept-bench-compress-scale bench-paper $(addprefix kept-bench-,cost members local-experts exports)
+	$(MAKE) kept-fuzz $(addprefix kept-bench-,latency service scale solvers)
 	$(MAKE) figures check-figures
+
+kept-%: $(BENCH)  # runs it unless its results are of this source
+	$(BIN)/python -m benchmarks.check_figures $(subst -,_,$(*:bench-%=%)).txt || $(MAKE) $*
 
 figures: $(BENCH)  ## README's figures and picture, docs/paper.md and its tables, from the kept results
 	$(BIN)/python -m benchmarks.picture

@@ -1,10 +1,11 @@
 """Whether every figure in the repository is of the code that is in it.
 
-    python -m benchmarks.check_figures
+    python -m benchmarks.check_figures [FILE ...]
 
 A results file names the source of its figures, `benchmarks.environment.source_hash`, in a column
 of a CSV and in words elsewhere. It must be today's: ``make results`` runs them all. Pages, tables
-and pictures made from results are made again and must be the same.
+and pictures made from results are made again and must be the same. Of results files that are
+named, nothing else is looked at, and they must exist.
 """
 
 import csv
@@ -50,9 +51,12 @@ def stale_pages() -> Iterator[str]:
             yield f"{path.relative_to(picture.ROOT)} is not what `make figures` writes"
 
 
-def main() -> int:
+def main(*names: str) -> int:
     """Print what is stale; the exit status says whether anything is."""
     today = source_hash()
+    if names:
+        files = [picture.RESULTS / name for name in names]
+        return not all(file.exists() and sources(file) == {today} for file in files)
     found = [*stale_results(picture.RESULTS, today), *stale_pages()]
     print("\n".join([f"source {today}", *found]))
     print(f"{len(found)} stale" if found else "Every figure is of this source.")
@@ -60,4 +64,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(*sys.argv[1:]))
