@@ -16,7 +16,7 @@ from sparsebag.judge.curve import RiskCurve, expected
 from sparsebag.judge.rehearsal import Rehearsal
 from sparsebag.student.teacher import Recipe
 
-SHARES = 0.4 * 0.5 ** np.arange(8)
+SHARES = 0.4 * 0.5 ** np.arange(10)
 """Sizes that are rehearsed, as shares of the ensemble's nodes."""
 DEFAULT_TOLERANCE = 0.01
 ERRORS_FOR_PICKING = 1.0
@@ -155,20 +155,21 @@ def judge_rehearsal(made: Rehearsal, calibration: Any, floor: float, n_members: 
         of_truth = np.sum(proba * made.target, axis=1)
         return float(np.log(share @ -np.log(np.maximum(of_truth, LEAST_FLOOR)) + 1e-300))
 
-    as_is = losses(finished_votes(made.whole) if is_vote else made.whole)
     calibrated_whole, of_whole = finished(made.whole, None)
-    risk = max(float(share @ as_is), 1e-300)
-    gone = float(share @ made.excess) / risk
 
-    def credited(loss: np.ndarray, part: float = 1.0) -> np.ndarray:
-        """With as many trees as the ensemble has, which is better than its copies by the excess.
+    def gain(calibrator: Any = None) -> float:
+        """Share of the copies' loss that as many trees as the ensemble has would save."""
 
-        A calibrated vote is surer, and less of a tree's variance reaches it.
-        """
-        reached = min(float(share @ loss) / risk, 1.0)
-        return np.asarray(max(1.0 - part * gone * reached, 0.0) * loss)
+        def loss(votes: np.ndarray) -> float:
+            said = finished_votes(votes, LEAST_FLOOR) if is_vote else votes
+            return float(share @ losses(calibrator.transform(said) if calibrator else said))
 
-    as_is, best_whole = credited(as_is), credited(losses(calibrated_whole))
+        whole, *halves = map(loss, (made.whole, *made.halves))
+        return float(np.clip(made.missing * (np.mean(halves) / max(whole, 1e-300) - 1.0), 0.0, 1.0))
+
+    more_trees = gain(None if of_whole is None else of_whole.calibrator)
+    as_is = (1.0 - gain()) * losses(finished_votes(made.whole) if is_vote else made.whole)
+    best_whole = (1.0 - more_trees) * losses(calibrated_whole)
     by_recipe: list[list[tuple[np.ndarray, Calibration | None]]] = []
     for sizes in made.votes:
         start, column = of_whole, []
@@ -181,7 +182,8 @@ def judge_rehearsal(made: Rehearsal, calibration: Any, floor: float, n_members: 
     scores = np.array([[score(proba) for proba, _ in column] for column in by_recipe])
     recipe = tuple(int(r) for r in _with_neighbours(scores).argmin(axis=0))
     chosen = [by_recipe[r][size] for size, r in enumerate(recipe)][::-1]
-    risks = [*(credited(losses(proba), made.retained) for proba, _ in chosen), best_whole]
+    credit = 1.0 - made.retained * more_trees
+    risks = [*(credit * losses(proba) for proba, _ in chosen), best_whole]
     ratio, error = expected(risks, as_is, made.weight)
     ratio_calibrated, error_calibrated = expected(risks, best_whole, made.weight)
     whole_nodes = made.n_nodes[0] / made.share[0]

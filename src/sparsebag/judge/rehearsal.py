@@ -77,11 +77,13 @@ class Rehearsal:
     weight : ndarray of shape (R,)
     whole : ndarray of shape (R, n_outputs)
         The copies' votes.
-    excess : ndarray of shape (R,)
-        By how much the copies' squared errors are above those of an ensemble with all trees: the
-        variance of one tree's vote over their number, less that over the number of all.
+    halves : tuple of two ndarrays of shape (R, n_outputs)
+        The votes of halves of the copies' trees, whose errors show what more trees are worth.
+    missing : float
+        By how much copies are worse than an ensemble with all trees, over how much halves are worse
+        than copies: the error of T trees is above that of endlessly many by a part of 1 / T.
     retained : float
-        Share of the excess that is the students' too. With more trees they have a better teacher
+        Share of it that is the students' too. With more trees they have a better teacher
         and more places for their nodes; under a limit of trees only the teacher is better.
     votes : tuple of tuple of ndarray of shape (R, n_outputs)
         By recipe, then by size.
@@ -100,7 +102,8 @@ class Rehearsal:
     target: np.ndarray
     weight: np.ndarray
     whole: np.ndarray
-    excess: np.ndarray
+    halves: tuple[np.ndarray, np.ndarray]
+    missing: float
     retained: float
     votes: tuple[tuple[np.ndarray, ...], ...]
     scored: np.ndarray
@@ -188,7 +191,11 @@ def rehearse(
         target=np.concatenate([part.target for part in parts]),
         weight=judged.weight,
         whole=np.concatenate([part.whole for part in parts]),
-        excess=np.concatenate([part.excess for part in parts]),
+        halves=(
+            np.concatenate([part.halves[0] for part in parts]),
+            np.concatenate([part.halves[1] for part in parts]),
+        ),
+        missing=_missing(len(copy.members), len(pool.members)),
         retained=1.0 if most_trees is None else 0.5,
         votes=tuple(
             tuple(np.concatenate(size) for size in zip(*of_recipe, strict=True))
@@ -213,8 +220,8 @@ class _Split:
 @dataclass(frozen=True)
 class _Part:
     target: np.ndarray
-    excess: np.ndarray
     whole: np.ndarray
+    halves: tuple[np.ndarray, np.ndarray]
     votes: tuple[tuple[np.ndarray, ...], ...]
 
 
@@ -247,12 +254,18 @@ def _scored(
             is_score = split.scores and are_scores(size, split.n_members)
             said.append(as_votes((student.scored(lesson) if is_score else student).vote(leaf)))
         by_recipe.append(tuple(said))
-    value = teacher.table.value
-    own = votes(leaf, value, n_threads) / n_trees
-    variance = votes(leaf, value**2, n_threads) / n_trees - own**2
-    unbiased = variance.sum(axis=1) * n_trees / max(n_trees - 1, 1)
-    excess = unbiased * (1.0 / n_trees - 1.0 / split.n_members)
-    return _Part(test.target, excess, as_votes(own), tuple(by_recipe))
+    value, half = teacher.table.value, max(n_trees // 2, 1)
+    own, first, last = (
+        as_votes(votes(some, value, n_threads) / len(some))
+        for some in (leaf, leaf[:half], leaf[-half:])
+    )
+    return _Part(test.target, own, (first, last), tuple(by_recipe))
+
+
+def _missing(n_trees: int, n_members: int) -> float:
+    """What all trees would save of a copy's error, over what half of its trees would add to it."""
+    half = max(n_trees // 2, 1)
+    return 0.0 if n_trees == n_members else (1 / n_trees - 1 / n_members) / (1 / half - 1 / n_trees)
 
 
 def _without_worst(
@@ -276,11 +289,9 @@ def _fold(pool: MemberPool, kept: np.ndarray, held: np.ndarray, *, held_out: boo
 
 def _on_users_scale(part: _Part, fold: Fold, target: np.ndarray) -> _Part:
     """What a transformed target's regressors say, in the units of the target itself."""
-    whole = fold.back(part.whole)
-    step = 1e-3 * max(float(np.std(part.whole)), 1e-12)
-    slope = (fold.back(part.whole + step) - fold.back(part.whole - step)) / (2.0 * step)
+    first, last = map(fold.back, part.halves)
     votes = tuple(tuple(map(fold.back, of_recipe)) for of_recipe in part.votes)
-    return _Part(target[:, None], part.excess * slope[:, 0] ** 2, whole, votes)
+    return _Part(target[:, None], fold.back(part.whole), (first, last), votes)
 
 
 def _copy(
