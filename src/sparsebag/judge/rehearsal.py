@@ -8,6 +8,7 @@ touched. An ensemble that comes with held-out rows needs no copy.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -61,6 +62,10 @@ class TrainingRows:
         return TrainingRows(*parts, held_out=self.held_out)
 
 
+Votes = tuple[np.ndarray, np.ndarray, np.ndarray]
+"""Of all trees, and of the first and the last half of them, each of shape (rows, n_outputs)."""
+
+
 @dataclass(frozen=True)
 class Rehearsal:
     """What copies of the ensemble and their students say of rows they have not seen.
@@ -75,16 +80,13 @@ class Rehearsal:
         What a student of that size will have.
     target : ndarray of shape (R, n_outputs)
     weight : ndarray of shape (R,)
-    whole : ndarray of shape (R, n_outputs)
-        The copies' votes.
-    halves : tuple of two ndarrays of shape (R, n_outputs)
-        The votes of halves of the copies' trees, whose errors show what more trees are worth.
+    whole : Votes
+        The copies'.
+    teachers : tuple of Votes
+        Of the copies, with the node values of each recipe.
     missing : float
-        By how much copies are worse than an ensemble with all trees, over how much halves are worse
-        than copies: the error of T trees is above that of endlessly many by a part of 1 / T.
-    retained : float
-        Share of it that is the students' too. With more trees they have a better teacher
-        and more places for their nodes; under a limit of trees only the teacher is better.
+        By how much copies are worse than an ensemble with all trees, over how much halves of their
+        trees are: the error of T trees is above that of endlessly many by a part of 1 / T.
     votes : tuple of tuple of ndarray of shape (R, n_outputs)
         By recipe, then by size.
     scored : bool ndarray of shape (S,)
@@ -101,10 +103,9 @@ class Rehearsal:
     n_trees: np.ndarray
     target: np.ndarray
     weight: np.ndarray
-    whole: np.ndarray
-    halves: tuple[np.ndarray, np.ndarray]
+    whole: Votes
+    teachers: tuple[Votes, ...]
     missing: float
-    retained: float
     votes: tuple[tuple[np.ndarray, ...], ...]
     scored: np.ndarray
     widening: float
@@ -190,13 +191,9 @@ def rehearse(
         n_trees=np.array([trees_for(n, most, nodes_a_tree) for n in share * whole_nodes]),
         target=np.concatenate([part.target for part in parts]),
         weight=judged.weight,
-        whole=np.concatenate([part.whole for part in parts]),
-        halves=(
-            np.concatenate([part.halves[0] for part in parts]),
-            np.concatenate([part.halves[1] for part in parts]),
-        ),
+        whole=_joined([part.whole for part in parts]),
+        teachers=tuple(map(_joined, zip(*(part.teachers for part in parts), strict=True))),
         missing=_missing(len(copy.members), len(pool.members)),
-        retained=1.0 if most_trees is None else 0.5,
         votes=tuple(
             tuple(np.concatenate(size) for size in zip(*of_recipe, strict=True))
             for of_recipe in by_recipe
@@ -220,8 +217,8 @@ class _Split:
 @dataclass(frozen=True)
 class _Part:
     target: np.ndarray
-    whole: np.ndarray
-    halves: tuple[np.ndarray, np.ndarray]
+    whole: Votes
+    teachers: tuple[Votes, ...]
     votes: tuple[tuple[np.ndarray, ...], ...]
 
 
@@ -247,19 +244,27 @@ def _scored(
         out[:, columns] = one
         return out
 
-    by_recipe = []
+    def of_trees(value: np.ndarray, n: int) -> Votes:
+        half = max(n // 2, 1)
+        first, last = leaf[:half], leaf[n - half : n]
+        whole, a, b = (votes(one, value, n_threads) / len(one) for one in (leaf[:n], first, last))
+        return as_votes(whole), as_votes(a), as_votes(b)
+
+    by_recipe, teachers = [], []
     for recipe in recipes:
         lesson, said = teacher.lesson(recipe), []
+        teachers.append(of_trees(lesson.value, lesson.table.n_trees))
         for size, student in zip(share, students(lesson, allowed, most_trees), strict=True):
             is_score = split.scores and are_scores(size, split.n_members)
             said.append(as_votes((student.scored(lesson) if is_score else student).vote(leaf)))
         by_recipe.append(tuple(said))
-    value, half = teacher.table.value, max(n_trees // 2, 1)
-    own, first, last = (
-        as_votes(votes(some, value, n_threads) / len(some))
-        for some in (leaf, leaf[:half], leaf[-half:])
-    )
-    return _Part(test.target, own, (first, last), tuple(by_recipe))
+    whole = of_trees(teacher.table.value, n_trees)
+    return _Part(test.target, whole, tuple(teachers), tuple(by_recipe))
+
+
+def _joined(parts: Sequence[Votes]) -> Votes:
+    whole, first, last = (np.concatenate(one) for one in zip(*parts, strict=True))
+    return whole, first, last
 
 
 def _missing(n_trees: int, n_members: int) -> float:
@@ -275,7 +280,11 @@ def _without_worst(
     errors = [[np.mean((vote - part.target) ** 2) for vote in of_size] for of_size in part.votes]
     worst = int(np.argmax(np.log(np.array(errors) + 1e-300).sum(axis=1)))
     left = [r for r in range(len(recipes)) if r != worst]
-    kept = replace(part, votes=tuple(part.votes[r] for r in left))
+    kept = replace(
+        part,
+        teachers=tuple(part.teachers[r] for r in left),
+        votes=tuple(part.votes[r] for r in left),
+    )
     return tuple(recipes[r] for r in left), [kept]
 
 
@@ -289,9 +298,12 @@ def _fold(pool: MemberPool, kept: np.ndarray, held: np.ndarray, *, held_out: boo
 
 def _on_users_scale(part: _Part, fold: Fold, target: np.ndarray) -> _Part:
     """What a transformed target's regressors say, in the units of the target itself."""
-    first, last = map(fold.back, part.halves)
-    votes = tuple(tuple(map(fold.back, of_recipe)) for of_recipe in part.votes)
-    return _Part(target[:, None], fold.back(part.whole), (first, last), votes)
+
+    def back(one: tuple[np.ndarray, ...]) -> Any:
+        return tuple(map(fold.back, one))
+
+    teachers, votes = tuple(map(back, part.teachers)), tuple(map(back, part.votes))
+    return _Part(target[:, None], back(part.whole), teachers, votes)
 
 
 def _copy(

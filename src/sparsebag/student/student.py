@@ -267,9 +267,10 @@ class Student:
         weight, said = lesson.weight / lesson.weight.sum(), self._said(votes(leaf, exact) / k)
         square = weight @ said**2
         variance = float(np.sum(square - (weight @ said) ** 2))
-        most = ROUNDING * min(lesson.risk, variance)
+        least = FINEST * float(square.sum())
+        most = ROUNDING * (min(lesson.risk, variance) if variance > least else lesson.risk)
         value, change = exact, np.inf
-        if most <= FINEST * float(square.sum()):
+        if most <= least:
             return value
         step = 2.0 ** np.floor(np.log2(np.sqrt(12.0 * k * most) / (self.scale or 1.0)))
         while change > most:

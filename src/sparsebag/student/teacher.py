@@ -20,7 +20,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 
 from sparsebag.evidence.members import MemberPool
 from sparsebag.student._student import add_rows, shrink_to_parent
@@ -178,8 +177,7 @@ class Teacher:
         self._weight = weight[picked] * as_many
         self._unweighted = np.full(len(picked), as_many)
         self._leaf = leaf
-        if not sp.issparse(X):  # neighbours of sparse rows mixed would not be sparse
-            self._add_mixtures(X, picked, rng)
+        self._add_mixtures(X, picked, rng)
 
     def lesson(self, recipe: Recipe) -> Lesson:
         """What a student learns by a recipe.
@@ -264,7 +262,7 @@ class Teacher:
         self._of_target, self._of_oob_vote = totals[:, 1 : 1 + width], totals[:, 1 + width : -1]
         return np.concatenate(leaves, axis=1)
 
-    def _add_mixtures(self, X: np.ndarray, picked: np.ndarray, rng: np.random.Generator) -> None:
+    def _add_mixtures(self, X: Any, picked: np.ndarray, rng: np.random.Generator) -> None:
         """Mixtures of training rows beside them."""
         n_rows = len(picked)
         n = min(MIXTURES_A_ROW * n_rows, MOST_MIXTURES)
