@@ -322,8 +322,9 @@ def _copy(
         "random_state": seed,
         "oob_score": False,
         "warm_start": False,
-        "n_jobs": n_jobs,
     }
+    if n_jobs is not None:
+        params["n_jobs"] = n_jobs
     own = copy.get_params(deep=False)
     most = own.get("max_samples")
     if isinstance(most, (int, np.integer)) and pool.n_rows:
