@@ -155,7 +155,7 @@ def judge_rehearsal(made: Rehearsal, calibration: Any, floor: float, n_members: 
         of_truth = np.sum(proba * made.target, axis=1)
         return float(np.log(share @ -np.log(np.maximum(of_truth, LEAST_FLOOR)) + 1e-300))
 
-    def more_trees(of_copies: Votes, found: Calibration | None) -> float:
+    def more_trees(of_copies: Votes, found: Calibration | None, part: float = 1.0) -> float:
         """The loss of as many trees as the ensemble has, over that of the copies' trees."""
 
         def loss(votes: np.ndarray) -> float:
@@ -165,13 +165,15 @@ def judge_rehearsal(made: Rehearsal, calibration: Any, floor: float, n_members: 
 
         whole, *halves = map(loss, of_copies)
         saved = made.missing * (float(np.mean(halves)) / max(whole, 1e-300) - 1.0)
-        return 1.0 - float(np.clip(saved, 0.0, 1.0))
+        return 1.0 - part * float(np.clip(saved, 0.0, 1.0))
 
     said = made.whole[0]
     calibrated_whole, of_whole = finished(said, None)
     as_is = more_trees(made.whole, None) * losses(finished_votes(said) if is_vote else said)
     best_whole = more_trees(made.whole, of_whole) * losses(calibrated_whole)
-    credit = [more_trees(votes, finished(votes[0], None)[1]) for votes in made.teachers]
+    credit = [
+        more_trees(votes, finished(votes[0], None)[1], made.followed) for votes in made.teachers
+    ]
     by_recipe: list[list[tuple[np.ndarray, Calibration | None]]] = []
     for sizes in made.votes:
         start, column = of_whole, []

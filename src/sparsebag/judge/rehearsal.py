@@ -27,6 +27,8 @@ FOLDS, TREES = 4, 32
 """Of the rehearsal: together no more than the ensemble's own fit costs, at 100 trees."""
 MANY_ROWS, FEW_TREES, MOST_HELD_OUT = 20_000, 25, 20_000
 """From so many rows one split into training and held-out rows, and fewer trees, say enough."""
+FOLLOWED = 0.5
+"""Of what more trees give a teacher, where a limit of trees leaves a student few of them."""
 PARTS = 3
 """Of a fold, for the bar: the copy is fitted, teaches, its students are judged."""
 
@@ -87,6 +89,8 @@ class Rehearsal:
     missing : float
         By how much copies are worse than an ensemble with all trees, over how much halves of their
         trees are: the error of T trees is above that of endlessly many by a part of 1 / T.
+    followed : float
+        Share of what more trees would give a teacher that its students get.
     votes : tuple of tuple of ndarray of shape (R, n_outputs)
         By recipe, then by size.
     scored : bool ndarray of shape (S,)
@@ -106,6 +110,7 @@ class Rehearsal:
     whole: Votes
     teachers: tuple[Votes, ...]
     missing: float
+    followed: float
     votes: tuple[tuple[np.ndarray, ...], ...]
     scored: np.ndarray
     widening: float
@@ -194,6 +199,7 @@ def rehearse(
         whole=_joined([part.whole for part in parts]),
         teachers=tuple(map(_joined, zip(*(part.teachers for part in parts), strict=True))),
         missing=_missing(len(copy.members), len(pool.members)),
+        followed=1.0 if most == min(len(pool.members), MOST_TREES) else FOLLOWED,
         votes=tuple(
             tuple(np.concatenate(size) for size in zip(*of_recipe, strict=True))
             for of_recipe in by_recipe
