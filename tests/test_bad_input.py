@@ -543,6 +543,16 @@ def test_row_weights_are_checked_before_any_member_predicts(weight, sentence, mo
         sb.fit_weights(np.full((N, 3), 0.5), None, Y, sample_weight=weight)
 
 
+def test_weights_of_rows_that_are_forgotten_are_asked_for():
+    weight = np.where(Y_NUMBERS > 200, 0.0, 1.0)
+    forest = RandomForestRegressor(20, random_state=0).fit(X_NUMBERS, Y_NUMBERS, weight)
+    if not hasattr(forest, "_sample_weight"):
+        pytest.skip("this scikit-learn does not remember them")
+    with pytest.raises(ValueError, match="was fitted with sample_weight; pass the same"):
+        sb.compress(forest, X_NUMBERS, Y_NUMBERS)
+    sb.compress(forest, X_NUMBERS, Y_NUMBERS, sample_weight=weight)
+
+
 def test_a_members_own_error_names_the_member():
     other = X[:, :5]
     models = [LogisticRegression(C=1e-6).fit(X, Y) for _ in range(2)]

@@ -302,7 +302,7 @@ def test_both_take_the_same_settings_with_the_same_defaults():
 
 PENALISED = {"lam": [0.2], "loss": ["brier", Brier()], "floor": [0.1], "prior_mass": [0.5]}
 PENALISED |= {"solver": ["active_set", ActiveSet(tol=1e-4)], "n_jobs": [2]}
-SELECTED = {"tolerance": [0.0], "confidence": [0.99], "max_estimators": [4], "max_nodes": [100]}
+SELECTED = {"tolerance": [0.0], "confidence": [0.999], "max_estimators": [4], "max_nodes": [100]}
 SELECTED |= {"max_bytes": [1_200], "calibration": [None], "refine": [None], "floor": [0.3]}
 SELECTED |= {"rehearsal": [2, False], "lam": [0.0], "n_jobs": [2], "solver": ["active_set"]}
 BASES = {"lam": (0.0, PENALISED), "tolerance": (0.2, SELECTED)}

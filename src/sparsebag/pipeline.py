@@ -16,6 +16,7 @@ from sparsebag.deploy.from_members import collapses_into_one, compile_members
 from sparsebag.deploy.rows import as_numbers
 from sparsebag.evidence.collect import (
     GivenRows,
+    check_weights_are_given,
     collect_evidence,
     evenly_out_of_bag,
     read_training_rows,
@@ -118,6 +119,8 @@ def compress_pool(
     """
     progress = Progress(settings.listener)
     progress.say("reading the ensemble and its rows")
+    if sample_weight is None and settings.source == "oob":
+        check_weights_are_given(pool, y)
     settings = _in_bytes(pool, settings)
     if settings.lam is None and settings.local is None and _can_be_taught(pool, settings):
         given = read_training_rows(
@@ -155,11 +158,12 @@ def _teach(
     judged = None
     if settings.rehearsal is not False:
         # The same sizes whatever the budget, so that all budgets are judged by one curve.
-        is_smaller = limit.share < (1.0 - SAME_SIZE) * SHARES[-1]
+        near = (1.0 - SAME_SIZE) * SHARES[-1] < limit.share < (1.0 + SAME_SIZE) * SHARES[0]
+        sizes = SHARES if near or limit.whole_fits else np.append(SHARES, limit.share)
         made = rehearse(
             pool,
             rows,
-            np.append(SHARES, limit.share) if is_smaller else SHARES,
+            np.sort(sizes)[::-1],
             folds=None if settings.rehearsal == "auto" else int(settings.rehearsal),
             most_trees=limit.trees,
             scores=isinstance(settings.calibration, str),
@@ -187,6 +191,7 @@ def _teach(
         rehearsed = share
     else:
         recipe, calibration, rehearsed = judged.nearest(share)
+    is_free = judged is not None and settings.tolerance is not None and limit.whole_fits
     can_read = calibration is not None and isinstance(settings.calibration, str)
     student, kept, calibration = _student(
         teacher.lesson(recipe),
@@ -196,14 +201,15 @@ def _teach(
         settings,
         calibration,
         scores=can_read and are_scores(rehearsed, len(pool.members)),
+        never_larger=not is_free,
     )
     curve, position = None, 0
     if judged is not None:
-        nodes = sum(_nodes(member) for member in pool.members)
-        is_cut = settings.budget.max_bytes is not None  # until the file was small enough
-        curve, position = judged.curve.at(student.n_nodes / nodes if is_cut else share)
+        made_share = student.n_nodes / sum(_nodes(member) for member in pool.members)
+        # Far below only where the file had to be smaller.
+        curve, position = judged.curve.at(share if made_share > 0.9 * share else made_share)
     weights = np.zeros(len(pool.members))
-    weights[student.trees] = 1.0 / len(student.trees)
+    weights[teacher.trees[student.trees]] = 1.0 / len(student.trees)
     found = _finished(
         pool,
         kept,
@@ -211,13 +217,12 @@ def _teach(
         settings,
         curve=curve,
         position=position,
-        done=f"pruned, leaves refitted to the vote of {teacher.table.n_trees} trees",
+        done=f"pruned, leaves refitted to the vote of {_some(len(teacher.trees), pool)} trees",
         calibration=calibration,
         recipe=recipe,
         verified_by=given.verified_by,
     )
-    is_free = settings.tolerance is not None and limit.whole_fits
-    if judged is not None and is_free and _is_larger(found, pool, settings):
+    if judged is not None and is_free and _is_larger(found.selection.after.nbytes, pool, settings):
         why = "not pruned: the pruned model's file would be larger"
         return _whole(pool, settings, judged, given.verified_by, why)
     return found
@@ -242,9 +247,11 @@ def _student(
     calibration: Calibration | None,
     *,
     scores: bool,
+    never_larger: bool,
 ) -> tuple[Student, MemberPool, Calibration | None]:
     """The student of the last share, made smaller until its file fits into the budget.
 
+    Where it is ``never_larger``, the whole ensemble's file is a budget too.
     Its trees as members, and the calibration that reads their votes.
     """
     allowed = share * sum(_nodes(member) for member in pool.members)
@@ -268,6 +275,8 @@ def _student(
         return _named(compiled, pool).file_bytes
 
     found = made(allowed)
+    if most_bytes is None and never_larger and _is_larger(nbytes(*found[1:]), pool, settings):
+        most_bytes = _uniform_bytes(pool, settings)
     if most_bytes is None:
         return found
     one_leaf = made(np.append(allowed, 1.0))
@@ -308,11 +317,9 @@ def _limit(pool: MemberPool, settings: Settings) -> _Limit:
     if budget.max_bytes is not None and not fits:
         outputs = 1 if pool.classes is None else max(1, len(pool.classes) - 1)
         guess = budget.max_bytes / ((BYTES_A_NODE + BYTES_A_VALUE * outputs) * nodes)
-        most = min(most, guess)
+        most = min(most, guess, SHARES[0])
     elif settings.rehearsal is False and not budget.is_named:
         most = SHARE_WITHOUT_REHEARSAL
-    if most < 1.0 or not fits:
-        most = min(most, SHARES[0])  # nothing larger was judged
     return _Limit(float(most), most_trees)
 
 
@@ -527,6 +534,11 @@ def _named(compiled: CompiledEnsemble, pool: MemberPool) -> CompiledEnsemble:
     return compiled if names is None else replace(compiled, feature_names=tuple(map(str, names)))
 
 
+def _some(n: int, pool: MemberPool) -> str:
+    every = len(pool.members)
+    return f"{n}" if n == every else f"{n} of the {every}"
+
+
 def _nodes(member: Any) -> int:
     return int(member.estimator.tree_.node_count) if member.is_tree else 0
 
@@ -539,16 +551,13 @@ def _weighted_bytes(pool: MemberPool, weights: np.ndarray, settings: Settings) -
     return _named(compiled, pool).file_bytes
 
 
-def _is_larger(found: Compressed, pool: MemberPool, settings: Settings) -> bool:
-    """Whether the file is larger than the whole ensemble's.
+def _is_larger(nbytes: int, pool: MemberPool, settings: Settings) -> bool:
+    """Whether a file of so many bytes is larger than the whole ensemble's.
 
     Leaves that hold one class compress to nothing, refitted ones with many classes do not.
     """
-    before, after = found.selection.before, found.selection.after
-    few_classes = pool.classes is None or len(pool.classes) <= 2
-    if few_classes or after.nbytes < LEAST_BYTES_A_NODE * before.nodes:
-        return False
-    return after.nbytes > _uniform_bytes(pool, settings)
+    nodes = sum(_nodes(member) for member in pool.members)
+    return nbytes >= LEAST_BYTES_A_NODE * nodes and nbytes > _uniform_bytes(pool, settings)
 
 
 def _uniform_bytes(pool: MemberPool, settings: Settings) -> int:

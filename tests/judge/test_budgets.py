@@ -4,7 +4,7 @@ import re
 
 import numpy as np
 import pytest
-from sklearn.datasets import load_breast_cancer
+from sklearn.datasets import make_classification
 from sklearn.ensemble import BaggingRegressor, RandomForestClassifier, RandomForestRegressor
 
 import sparsebag as sb
@@ -109,3 +109,29 @@ def test_what_is_expected_is_about_what_comes():
     truth = np.eye(10)[y[test]]
     loss = [np.sum((m.predict_proba(X[test]) - truth) ** 2, axis=1) for m in (small, forest)]
     assert loss[0].mean() / loss[1].mean() == pytest.approx(small.selection_.ratio, rel=0.25)
+
+
+def test_a_budget_of_most_nodes_is_spent_unless_the_file_would_grow():
+    forest = RandomForestRegressor(30, random_state=0).fit(*DIABETES)
+    small = sb.compress(forest, *DIABETES, max_nodes=0.7)
+    assert 0.65 < small.n_nodes_ / small.selection_.before.nodes <= 0.7
+    how = {"n_classes": 20, "n_informative": 10, "n_clusters_per_class": 1, "random_state": 0}
+    X, y = make_classification(600, **how)
+    forest = RandomForestClassifier(20, random_state=0).fit(X, y)
+    small, uniform = sb.compress(forest, X, y, max_nodes=0.7), np.full(20, 1 / 20)
+    whole = compile_members(read_ensemble(forest), uniform, calibrator=Temperature(1.0))
+    assert small.nbytes_ <= whole.file_bytes
+
+
+def test_a_list_of_unlike_trees_is_judged_and_taught_by_all_kinds(monkeypatch):
+    monkeypatch.setattr("sparsebag.student.teacher.MOST_TEACHING", 30)
+    monkeypatch.setattr("sparsebag.student.teacher.MOST_TREES", 20)
+    X, y = DIGITS
+    stumps = RandomForestClassifier(60, max_depth=1, random_state=0).fit(X[:500], y[:500])
+    deep = RandomForestClassifier(60, random_state=0).fit(X[:500], y[:500])
+    scores = []
+    for models in (stumps, deep), (deep, stumps):
+        trees = [tree for model in models for tree in model.estimators_]
+        small = sb.compress(trees, X[500:1200], y[500:1200], evidence="holdout", max_nodes=0.2)
+        scores.append(small.score(X[1200:], y[1200:]))
+    assert abs(scores[0] - scores[1]) < 0.1  # stumps alone are right on half as many

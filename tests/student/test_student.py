@@ -5,7 +5,7 @@ import pickle
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
-from sklearn.datasets import make_classification, make_regression
+from sklearn.datasets import load_diabetes, make_classification, make_regression
 from sklearn.ensemble import (
     ExtraTreesClassifier,
     RandomForestClassifier,
@@ -100,6 +100,17 @@ def test_a_student_is_taught_by_the_whole_ensemble():
     taught = sb.compress(forest, X[:300], y[:300], max_estimators=3)
     plain = sb.compress(forest, X[:300], y[:300], max_estimators=3, refine=None)
     assert taught.score(X[300:], y[300:]) > plain.score(X[300:], y[300:])
+
+
+def test_targets_far_from_zero_are_pruned_alike():
+    X, y = load_diabetes(return_X_y=True)
+    y = y / np.std(y)
+    small = [
+        sb.compress(RandomForestRegressor(20, random_state=0).fit(X, t), X, t, max_nodes=0.05)
+        for t in (y, y + 1e6)
+    ]
+    near, far = small[0].predict(X), small[1].predict(X) - 1e6
+    assert np.mean((near - far) ** 2) < 0.02 * np.var(near)
 
 
 @pytest.mark.parametrize("n_classes", [2, 4])

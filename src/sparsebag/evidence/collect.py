@@ -301,6 +301,27 @@ def _stack_planes(
     return tuple(stacked)
 
 
+def check_weights_are_given(pool: MemberPool, y: Any) -> None:
+    """Refuse to go on without the ``sample_weight`` that an ensemble was fitted with.
+
+    Rows that it was told to overlook must not teach or judge its small version.
+
+    Parameters
+    ----------
+    pool : MemberPool
+    y : array-like of shape (M,)
+    """
+    known = getattr(pool.source, "_sample_weight", None)  # class weights are in it
+    if known is None or len(known) != len(y):
+        return
+    of_class = encode_target(pool, y) if pool.classes is not None else np.zeros(len(y), dtype=int)
+    if any(np.ptp(known[of_class == c]) > 0.0 for c in np.unique(of_class)):
+        raise ValueError(
+            "the ensemble was fitted with sample_weight; pass the same sample_weight= here, or its "
+            "small version would learn from rows in other shares."
+        )
+
+
 def row_weights(
     pool: MemberPool,
     target: np.ndarray,

@@ -13,10 +13,10 @@ from sparsebag.calibration.calibrator import LEAST_FLOOR, finished_votes
 from sparsebag.calibration.fit import Calibration, calibrated_votes, fit_calibration
 from sparsebag.calibration.temperature import Temperature
 from sparsebag.judge.curve import RiskCurve, expected
-from sparsebag.judge.rehearsal import Rehearsal
+from sparsebag.judge.rehearsal import Rehearsal, Votes
 from sparsebag.student.teacher import Recipe
 
-SHARES = 0.4 * 0.5 ** np.arange(8)
+SHARES = 0.4 * 0.5 ** np.arange(10)
 """Sizes that are rehearsed, as shares of the ensemble's nodes."""
 DEFAULT_TOLERANCE = 0.01
 ERRORS_FOR_PICKING = 1.0
@@ -155,20 +155,25 @@ def judge_rehearsal(made: Rehearsal, calibration: Any, floor: float, n_members: 
         of_truth = np.sum(proba * made.target, axis=1)
         return float(np.log(share @ -np.log(np.maximum(of_truth, LEAST_FLOOR)) + 1e-300))
 
-    as_is = losses(finished_votes(made.whole) if is_vote else made.whole)
-    calibrated_whole, of_whole = finished(made.whole, None)
-    risk = max(float(share @ as_is), 1e-300)
-    gone = float(share @ made.excess) / risk
+    def more_trees(of_copies: Votes, found: Calibration | None, part: float = 1.0) -> float:
+        """The loss of as many trees as the ensemble has, over that of the copies' trees."""
 
-    def credited(loss: np.ndarray, part: float = 1.0) -> np.ndarray:
-        """With as many trees as the ensemble has, which is better than its copies by the excess.
+        def loss(votes: np.ndarray) -> float:
+            said = finished_votes(votes, LEAST_FLOOR) if is_vote else votes
+            transform = None if found is None or found.calibrator is None else found.calibrator
+            return float(share @ losses(transform.transform(said) if transform else said))
 
-        A calibrated vote is surer, and less of a tree's variance reaches it.
-        """
-        reached = min(float(share @ loss) / risk, 1.0)
-        return np.asarray(max(1.0 - part * gone * reached, 0.0) * loss)
+        whole, *halves = map(loss, of_copies)
+        saved = made.missing * (float(np.mean(halves)) / max(whole, 1e-300) - 1.0)
+        return 1.0 - part * float(np.clip(saved, 0.0, 1.0))
 
-    as_is, best_whole = credited(as_is), credited(losses(calibrated_whole))
+    said = made.whole[0]
+    calibrated_whole, of_whole = finished(said, None)
+    as_is = more_trees(made.whole, None) * losses(finished_votes(said) if is_vote else said)
+    best_whole = more_trees(made.whole, of_whole) * losses(calibrated_whole)
+    credit = [
+        more_trees(votes, finished(votes[0], None)[1], made.followed) for votes in made.teachers
+    ]
     by_recipe: list[list[tuple[np.ndarray, Calibration | None]]] = []
     for sizes in made.votes:
         start, column = of_whole, []
@@ -181,7 +186,8 @@ def judge_rehearsal(made: Rehearsal, calibration: Any, floor: float, n_members: 
     scores = np.array([[score(proba) for proba, _ in column] for column in by_recipe])
     recipe = tuple(int(r) for r in _with_neighbours(scores).argmin(axis=0))
     chosen = [by_recipe[r][size] for size, r in enumerate(recipe)][::-1]
-    risks = [*(credited(losses(proba), made.retained) for proba, _ in chosen), best_whole]
+    taught = [credit[r] * losses(by_recipe[r][size][0]) for size, r in enumerate(recipe)][::-1]
+    risks = [*taught, best_whole]
     ratio, error = expected(risks, as_is, made.weight)
     ratio_calibrated, error_calibrated = expected(risks, best_whole, made.weight)
     whole_nodes = made.n_nodes[0] / made.share[0]

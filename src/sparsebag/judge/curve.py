@@ -69,8 +69,8 @@ class RiskCurve:
     def at(self, share: float) -> tuple[RiskCurve, int]:
         """The curve with a size between its sizes, and that size's position.
 
-        Losses are interpolated over the logarithm of the share; beyond the sizes that were judged,
-        the whole ensemble apart, they are the nearest's.
+        Losses are interpolated over the logarithm of the share, and below the smallest size that
+        was judged go on as from the size before; above the largest, the whole apart, they are its.
 
         Parameters
         ----------
@@ -90,6 +90,9 @@ class RiskCurve:
         def inserted(name: str) -> np.ndarray:
             values = getattr(self, name)
             between = np.interp(np.log(share), judged, values[:-1])
+            if position == 0 and len(judged) > 1 and name.startswith("ratio"):
+                slope = (values[1] - values[0]) / (judged[1] - judged[0])
+                between += slope * (np.log(share) - judged[0])
             return np.insert(values, position, between)
 
         columns = [name for name, value in vars(self).items() if np.ndim(value) == 1]

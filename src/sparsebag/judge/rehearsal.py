@@ -8,6 +8,7 @@ touched. An ensemble that comes with held-out rows needs no copy.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -26,6 +27,8 @@ FOLDS, TREES = 4, 32
 """Of the rehearsal: together no more than the ensemble's own fit costs, at 100 trees."""
 MANY_ROWS, FEW_TREES, MOST_HELD_OUT = 20_000, 25, 20_000
 """From so many rows one split into training and held-out rows, and fewer trees, say enough."""
+FOLLOWED = 0.5
+"""Of what more trees give a teacher, where a limit of trees leaves a student few of them."""
 PARTS = 3
 """Of a fold, for the bar: the copy is fitted, teaches, its students are judged."""
 
@@ -61,6 +64,10 @@ class TrainingRows:
         return TrainingRows(*parts, held_out=self.held_out)
 
 
+Votes = tuple[np.ndarray, np.ndarray, np.ndarray]
+"""Of all trees, and of the first and the last half of them, each of shape (rows, n_outputs)."""
+
+
 @dataclass(frozen=True)
 class Rehearsal:
     """What copies of the ensemble and their students say of rows they have not seen.
@@ -75,14 +82,15 @@ class Rehearsal:
         What a student of that size will have.
     target : ndarray of shape (R, n_outputs)
     weight : ndarray of shape (R,)
-    whole : ndarray of shape (R, n_outputs)
-        The copies' votes.
-    excess : ndarray of shape (R,)
-        By how much the copies' squared errors are above those of an ensemble with all trees: the
-        variance of one tree's vote over their number, less that over the number of all.
-    retained : float
-        Share of the excess that is the students' too. With more trees they have a better teacher
-        and more places for their nodes; under a limit of trees only the teacher is better.
+    whole : Votes
+        The copies'.
+    teachers : tuple of Votes
+        Of the copies, with the node values of each recipe.
+    missing : float
+        By how much copies are worse than an ensemble with all trees, over how much halves of their
+        trees are: the error of T trees is above that of endlessly many by a part of 1 / T.
+    followed : float
+        Share of what more trees would give a teacher that its students get.
     votes : tuple of tuple of ndarray of shape (R, n_outputs)
         By recipe, then by size.
     scored : bool ndarray of shape (S,)
@@ -99,9 +107,10 @@ class Rehearsal:
     n_trees: np.ndarray
     target: np.ndarray
     weight: np.ndarray
-    whole: np.ndarray
-    excess: np.ndarray
-    retained: float
+    whole: Votes
+    teachers: tuple[Votes, ...]
+    missing: float
+    followed: float
     votes: tuple[tuple[np.ndarray, ...], ...]
     scored: np.ndarray
     widening: float
@@ -187,9 +196,10 @@ def rehearse(
         n_trees=np.array([trees_for(n, most, nodes_a_tree) for n in share * whole_nodes]),
         target=np.concatenate([part.target for part in parts]),
         weight=judged.weight,
-        whole=np.concatenate([part.whole for part in parts]),
-        excess=np.concatenate([part.excess for part in parts]),
-        retained=1.0 if most_trees is None else 0.5,
+        whole=_joined([part.whole for part in parts]),
+        teachers=tuple(map(_joined, zip(*(part.teachers for part in parts), strict=True))),
+        missing=_missing(len(copy.members), len(pool.members)),
+        followed=1.0 if most == min(len(pool.members), MOST_TREES) else FOLLOWED,
         votes=tuple(
             tuple(np.concatenate(size) for size in zip(*of_recipe, strict=True))
             for of_recipe in by_recipe
@@ -213,8 +223,8 @@ class _Split:
 @dataclass(frozen=True)
 class _Part:
     target: np.ndarray
-    excess: np.ndarray
-    whole: np.ndarray
+    whole: Votes
+    teachers: tuple[Votes, ...]
     votes: tuple[tuple[np.ndarray, ...], ...]
 
 
@@ -240,19 +250,33 @@ def _scored(
         out[:, columns] = one
         return out
 
-    by_recipe = []
+    def of_trees(value: np.ndarray, n: int) -> Votes:
+        half = max(n // 2, 1)
+        first, last = leaf[:half], leaf[n - half : n]
+        whole, a, b = (votes(one, value, n_threads) / len(one) for one in (leaf[:n], first, last))
+        return as_votes(whole), as_votes(a), as_votes(b)
+
+    by_recipe, teachers = [], []
     for recipe in recipes:
         lesson, said = teacher.lesson(recipe), []
+        teachers.append(of_trees(lesson.value, lesson.table.n_trees))
         for size, student in zip(share, students(lesson, allowed, most_trees), strict=True):
             is_score = split.scores and are_scores(size, split.n_members)
             said.append(as_votes((student.scored(lesson) if is_score else student).vote(leaf)))
         by_recipe.append(tuple(said))
-    value = teacher.table.value
-    own = votes(leaf, value, n_threads) / n_trees
-    variance = votes(leaf, value**2, n_threads) / n_trees - own**2
-    unbiased = variance.sum(axis=1) * n_trees / max(n_trees - 1, 1)
-    excess = unbiased * (1.0 / n_trees - 1.0 / split.n_members)
-    return _Part(test.target, excess, as_votes(own), tuple(by_recipe))
+    whole = of_trees(teacher.table.value, n_trees)
+    return _Part(test.target, whole, tuple(teachers), tuple(by_recipe))
+
+
+def _joined(parts: Sequence[Votes]) -> Votes:
+    whole, first, last = (np.concatenate(one) for one in zip(*parts, strict=True))
+    return whole, first, last
+
+
+def _missing(n_trees: int, n_members: int) -> float:
+    """What all trees would save of a copy's error, over what half of its trees would add to it."""
+    half = max(n_trees // 2, 1)
+    return 0.0 if n_trees == n_members else (1 / n_trees - 1 / n_members) / (1 / half - 1 / n_trees)
 
 
 def _without_worst(
@@ -262,7 +286,11 @@ def _without_worst(
     errors = [[np.mean((vote - part.target) ** 2) for vote in of_size] for of_size in part.votes]
     worst = int(np.argmax(np.log(np.array(errors) + 1e-300).sum(axis=1)))
     left = [r for r in range(len(recipes)) if r != worst]
-    kept = replace(part, votes=tuple(part.votes[r] for r in left))
+    kept = replace(
+        part,
+        teachers=tuple(part.teachers[r] for r in left),
+        votes=tuple(part.votes[r] for r in left),
+    )
     return tuple(recipes[r] for r in left), [kept]
 
 
@@ -276,11 +304,12 @@ def _fold(pool: MemberPool, kept: np.ndarray, held: np.ndarray, *, held_out: boo
 
 def _on_users_scale(part: _Part, fold: Fold, target: np.ndarray) -> _Part:
     """What a transformed target's regressors say, in the units of the target itself."""
-    whole = fold.back(part.whole)
-    step = 1e-3 * max(float(np.std(part.whole)), 1e-12)
-    slope = (fold.back(part.whole + step) - fold.back(part.whole - step)) / (2.0 * step)
-    votes = tuple(tuple(map(fold.back, of_recipe)) for of_recipe in part.votes)
-    return _Part(target[:, None], part.excess * slope[:, 0] ** 2, whole, votes)
+
+    def back(one: tuple[np.ndarray, ...]) -> Any:
+        return tuple(map(fold.back, one))
+
+    teachers, votes = tuple(map(back, part.teachers)), tuple(map(back, part.votes))
+    return _Part(target[:, None], back(part.whole), teachers, votes)
 
 
 def _copy(
@@ -299,8 +328,9 @@ def _copy(
         "random_state": seed,
         "oob_score": False,
         "warm_start": False,
-        "n_jobs": n_jobs,
     }
+    if n_jobs is not None:
+        params["n_jobs"] = n_jobs
     own = copy.get_params(deep=False)
     most = own.get("max_samples")
     if isinstance(most, (int, np.integer)) and pool.n_rows:

@@ -125,11 +125,18 @@ class Selection:
 
     def _next(self) -> str:
         if self.tolerance is None:
-            return "for better quality raise the budget; path_ lists all sizes"
+            is_best = self.curve is not None and self.ratio <= np.min(self.curve.ratio[:-1])
+            return (
+                "no larger pruned model is expected to be better; path_ lists sizes"
+                if is_best
+                else "for better quality raise the budget; path_ lists sizes"
+            )
         limit = "max_nodes" if self.noun == "trees" else "max_estimators"
         curve = self.curve
         if curve is not None and curve.ratio_calibrated[self.position] > 1.0 + self.tolerance:
             return "raise the budget: no model within it keeps the tolerance"
+        if self.position == 0:
+            return f"no smaller size was judged; set {limit} for one"
         return f"for a smaller model raise tolerance or set {limit}; path_ lists sizes"
 
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 
 MOST_ORDERS = 50
 """Trees whose leaf order tells which rows are neighbours."""
@@ -53,8 +55,8 @@ def neighbours(leaf: np.ndarray, n: int, rng: np.random.Generator) -> tuple[np.n
 
 
 def mixtures(
-    X: np.ndarray, first: np.ndarray, second: np.ndarray, rng: np.random.Generator
-) -> Iterator[np.ndarray]:
+    X: Any, first: np.ndarray, second: np.ndarray, rng: np.random.Generator
+) -> Iterator[Any]:
     """Mixtures of pairs of rows, a block at a time.
 
     Half of them lie between the two rows, column by column; half take each column from one of
@@ -62,14 +64,14 @@ def mixtures(
 
     Parameters
     ----------
-    X : float32 ndarray of shape (rows, n_features)
+    X : float32 ndarray or CSR matrix of shape (rows, n_features)
     first, second : int ndarray of shape (n,)
         The two rows of each.
     rng : numpy.random.Generator
 
     Yields
     ------
-    float32 ndarray of shape (at most n, n_features)
+    float32 ndarray or CSR matrix of shape (at most n, n_features)
 
     Examples
     --------
@@ -78,12 +80,20 @@ def mixtures(
     >>> bool(block.min() >= 0.0 and block.max() <= 1.0)
     True
     """
-    size = max(1, BLOCK_VALUES // X.shape[1])
+    is_sparse = sp.issparse(X)
+    width = 2 * X.nnz // X.shape[0] + 1 if is_sparse else X.shape[1]
+    size = max(1, BLOCK_VALUES // width)
     for start in range(0, len(first), size):
         rows = slice(start, start + size)
         a, b = X[first[rows]], X[second[rows]]
+        between = rng.random(a.shape[0]) < 0.5
+        if is_sparse:  # a column in which both are zero stays zero
+            step = (b - a).tocsr()
+            u = rng.random(step.nnz, dtype=np.float32)
+            step.data *= np.where(np.repeat(between, np.diff(step.indptr)), u, u < 0.5)
+            yield a + step
+            continue
         u = rng.random(a.shape, dtype=np.float32)
-        between = (rng.random(len(a)) < 0.5)[:, None]
         with np.errstate(invalid="ignore", over="ignore"):  # infinities are routed like NaN
-            mixed = np.where(between, a + u * (b - a), np.where(u < 0.5, b, a))
+            mixed = np.where(between[:, None], a + u * (b - a), np.where(u < 0.5, b, a))
         yield np.asarray(mixed, dtype=np.float32)

@@ -186,13 +186,18 @@ class Student:
         if lesson.monotonic is not None or self.n_nodes > whole.n_nodes // 2:
             return self
         leaf = whole.leaf_of[lesson.leaf[self.trees]]
+        # Squares of numbers far from zero would lose their last digits.
+        middle = 0.0 if lesson.is_vote else np.average(lesson.goal, axis=0, weights=lesson.weight)
+        of_tree = middle / len(self.trees)
+        goal, start = lesson.goal - middle, whole.value - of_tree
         for _ in range(POLISHES):
-            value, ends = student.value[student.leaf_of[whole.node]], np.empty_like(whole.left)
+            value = student.value[student.leaf_of[whole.node]] - of_tree
+            ends = np.empty_like(whole.left)
             prune_jointly(
-                *(leaf, lesson.weight, lesson.goal, whole.left, whole.right, whole.offset),
-                *(whole.value, RIDGE, lesson.is_vote, most, value, ends),
+                *(leaf, lesson.weight, goal, whole.left, whole.right, whole.offset),
+                *(start, RIDGE, lesson.is_vote, most, value, ends),
             )
-            student = whole._cut(ends, value)
+            student = whole._cut(ends, value + of_tree)
         return student.pruned(most, lesson.mass[student.node]).refitted(lesson)
 
     def spread(self, mass: np.ndarray) -> np.ndarray:
@@ -270,6 +275,8 @@ class Student:
         most = ROUNDING * min(lesson.risk, variance)
         value, change = exact, np.inf
         if most <= FINEST * float(square.sum()):
+            if value.shape[1] > 1:
+                value[:, -1] = 1.0 - value[:, :-1].sum(axis=1)
             return value
         step = 2.0 ** np.floor(np.log2(np.sqrt(12.0 * k * most) / (self.scale or 1.0)))
         while change > most:
@@ -313,13 +320,15 @@ class Student:
     def _collapsed(self, mass: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Each node's mean value, and what is lost where its subtree becomes one leaf."""
         here = np.where(self.left < 0, mass + TINY_MASS, 0.0)
-        square = here * np.einsum("ic,ic->i", self.value, self.value)
-        sums = (here[:, None], here[:, None] * self.value, square[:, None])
+        middle = self.value.mean(axis=0)  # squares of numbers far from zero lose their last digits
+        value = self.value - middle
+        square = here * np.einsum("ic,ic->i", value, value)
+        sums = (here[:, None], here[:, None] * value, square[:, None])
         totals = np.concatenate(sums, axis=1)
         add_up(self.left, self.right, totals)
         mean = totals[:, 1:-1] / totals[:, :1]
         lost = totals[:, -1] - totals[:, 0] * np.einsum("ic,ic->i", mean, mean)
-        return mean, np.maximum(lost, 0.0)
+        return mean + middle, np.maximum(lost, 0.0)
 
     def _cut(self, ends: np.ndarray, value: np.ndarray) -> Student:
         """Without the nodes whose rows end elsewhere."""

@@ -16,11 +16,10 @@ Noisy data want shrinking, clean data twicing; `RECIPES` are three points betwee
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 
 from sparsebag.evidence.members import MemberPool
 from sparsebag.student._student import add_rows, shrink_to_parent
@@ -148,6 +147,13 @@ class Teacher:
         Whether ``pool.in_bag`` tells of X; else X is held out.
     n_threads : int, default 1
     seed : int, default 0
+
+    Attributes
+    ----------
+    table : TreeTable
+        Of the trees that teach.
+    trees : int ndarray of shape (n_trees,)
+        Which members these are.
     """
 
     def __init__(
@@ -166,20 +172,23 @@ class Teacher:
         # Of two classes one column says all.
         is_binary = pool.classes is not None and target.shape[1] == 2
         self.column = slice(1, 2) if is_binary else slice(None)
-        self.table = TreeTable.of(replace(pool, members=pool.members[:MOST_TEACHING]))
-        rng = np.random.default_rng(seed)
+        rng, n_members = np.random.default_rng(seed), len(pool.members)
+        # Trees of a list may be of several kinds, one after another: some of each are taken.
+        self.trees = np.arange(n_members)
+        if n_members > MOST_TREES:
+            self.trees = rng.permutation(n_members)[:MOST_TEACHING]
+        self.table = TreeTable.of(pool.keep(self.trees))
         n_rows = X.shape[0]
         picked = np.arange(n_rows)
         if n_rows > MOST_ROWS:
             picked = np.sort(rng.choice(n_rows, MOST_ROWS, replace=False))
-        unseen = _unseen(pool.in_bag, self.table.n_trees, n_rows) if self.knows_bags else None
+        unseen = _unseen(pool.in_bag, self.trees, n_rows) if self.knows_bags else None
         leaf = self._add_up_rows(X, target, weight, picked, unseen)
         as_many = n_rows / len(picked)
         self._weight = weight[picked] * as_many
         self._unweighted = np.full(len(picked), as_many)
         self._leaf = leaf
-        if not sp.issparse(X):  # neighbours of sparse rows mixed would not be sparse
-            self._add_mixtures(X, picked, rng)
+        self._add_mixtures(X, picked, rng)
 
     def lesson(self, recipe: Recipe) -> Lesson:
         """What a student learns by a recipe.
@@ -264,7 +273,7 @@ class Teacher:
         self._of_target, self._of_oob_vote = totals[:, 1 : 1 + width], totals[:, 1 + width : -1]
         return np.concatenate(leaves, axis=1)
 
-    def _add_mixtures(self, X: np.ndarray, picked: np.ndarray, rng: np.random.Generator) -> None:
+    def _add_mixtures(self, X: Any, picked: np.ndarray, rng: np.random.Generator) -> None:
         """Mixtures of training rows beside them."""
         n_rows = len(picked)
         n = min(MIXTURES_A_ROW * n_rows, MOST_MIXTURES)
@@ -280,10 +289,10 @@ class Teacher:
         self._weight, self._unweighted = with_mixed(self._weight), with_mixed(self._unweighted)
 
 
-def _unseen(bags: Any, n_trees: int, n_rows: int) -> np.ndarray:
-    """Whether each row is out of each bag, bits of shape (n_trees, rows / 8)."""
+def _unseen(bags: Any, trees: np.ndarray, n_rows: int) -> np.ndarray:
+    """Whether each row is out of each bag, bits of shape (trees, rows / 8)."""
     unseen = []
-    for tree in range(n_trees):
+    for tree in trees:
         mask = np.ones(n_rows, dtype=np.bool_)
         mask[bags[tree]] = False
         unseen.append(np.packbits(mask))
@@ -306,7 +315,7 @@ def _monotonic(table: TreeTable) -> np.ndarray | None:
 
 
 def _first_trees(table: TreeTable, most: int) -> TreeTable:
-    """A table of the first trees: trees of a bag are all alike."""
+    """A table of the first trees, which are no others than the last."""
     if table.n_trees <= most:
         return table
     end = table.offset[most]
