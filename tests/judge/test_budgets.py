@@ -4,7 +4,7 @@ import re
 
 import numpy as np
 import pytest
-from sklearn.datasets import make_classification
+from sklearn.datasets import load_breast_cancer, make_classification
 from sklearn.ensemble import BaggingRegressor, RandomForestClassifier, RandomForestRegressor
 
 import sparsebag as sb
