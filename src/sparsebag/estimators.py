@@ -58,8 +58,8 @@ class _SparseBagging(Deployable, MetaEstimatorMixin, BaseEstimator):  # type: ig
         (regression) over the whole ensemble's, both calibrated: the smallest model within it is
         kept. A fraction, from 0 and below 1. Default: 0.01 without a budget.
     confidence : float, optional
-        None: the expected increase must be within ``tolerance``. A number from 0.5, such as 0.95:
-        its upper bound at this confidence must be.
+        None: the expected increase, and 0.8 standard errors for picking the smallest size, must be
+        within ``tolerance``. A number from 0.5, such as 0.95: its upper bound at this confidence.
     loss : {"auto", "log_loss", "brier", "squared_error"} or Loss, default "auto"
         What weights are fitted to where ``lam`` is a number. "auto": log-loss for
         classification, squared error for regression.
