@@ -16,12 +16,12 @@ import pandas as pd
 from typer import Argument, BadParameter, Option
 
 from sparsebag.cli import models, tables
-from sparsebag.cli.command import CommandError, Data, Jobs, Screen, TrustPickle
+from sparsebag.cli.command import CommandError, Data, Jobs, Screen, Trust, one_line
 from sparsebag.deploy.artifact import save
 from sparsebag.deploy.rows import Categories
 from sparsebag.judge.selection import in_bytes, in_lines
 from sparsebag.report.changes import UNCLEAR
-from sparsebag.report.compression_report import COMPILED, SPEED
+from sparsebag.report.compression_report import COMPILED, PICKLED, SPEED
 
 WHOLE = {"": 1}
 BYTES = {"": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9}
@@ -40,10 +40,16 @@ LOCAL = (
     "Weights that depend on the row: if they help (auto), or always. Default: the same for "
     "every row."
 )
-BYTES_OF = "Largest file: 100kB or 5%. Of a Pipeline, its ensemble alone."
+BYTES_OF = (
+    "Largest file: 100kB, or 5% of the whole forest's .sbag; a Pipeline's head is not counted."
+)
 EVIDENCE = (
     "oob: DATA holds the rows it was trained on. holdout: DATA holds rows it has never seen, for "
     "ensembles without bootstrap."
+)
+REHEARSAL = (
+    "Estimate the loss of every size; without it the budget, or 10% of the nodes, is kept and "
+    "quality is unknown."
 )
 Rows = tuple[Any, Any]
 Target = Annotated[str, Option("--target", "-t", help="Column to predict.")]
@@ -65,7 +71,7 @@ def limit(text: str, units: Mapping[str, int] = WHOLE) -> float:
             raise BadParameter(f"'{text}' is not a share between 0 and 100%.")
         return share
     if unit not in units:
-        wanted = "bytes (100kB)" if units is BYTES else "a whole number (20000)"
+        wanted = "bytes (B, kB, MB, GB)" if units is BYTES else "a whole number (20000)"
         raise BadParameter(f"'{text}' is not {wanted} or a share (5%).")
     return round(number * units[unit])
 
@@ -90,9 +96,7 @@ class Method:
     tolerance: Annotated[float | None, Size(help=TOLERANCE, min=0.0)] = None
     confidence: Annotated[float | None, Size(help=CONFIDENCE, min=0.5, max=0.9999)] = None
     refine: Annotated[bool, Option(help="Prune and refit trees; without, only select.")] = True
-    rehearsal: Annotated[
-        bool, Option(help="Estimate the loss of every size; without it, quality is unknown.")
-    ] = True
+    rehearsal: Annotated[bool, Option(help=REHEARSAL)] = True
     local: Annotated[Literal["auto", "always"] | None, Option(help=LOCAL)] = None
     n_jobs: Jobs = -1
 
@@ -119,7 +123,7 @@ class Destination:
     def check(self, *inputs: Path) -> None:
         """Refuse what cannot be written, or would overwrite an input, before the work."""
         inputs_and_test = (*inputs, self.test)
-        models.check_can_be_written(self.output, unlike=inputs_and_test)
+        models.check_can_be_written(self.output, unlike=inputs_and_test, suffixes=(".sbag", ""))
         if self.report is not None:
             others, suffixes = (*inputs_and_test, self.output), (".html", ".md")
             models.check_can_be_written(self.report, unlike=others, suffixes=suffixes)
@@ -135,11 +139,8 @@ def compress(
     method: Method,
     written: tables.Written,
     screen: Screen,
+    trust: Trust,
     evidence: Annotated[Literal["oob", "holdout"], Option(help=EVIDENCE)] = "oob",
-    trust_pickle: TrustPickle = False,
-    trust_type: Annotated[
-        tables.Names, Option(help="A type in a skops file to trust; repeatable.")
-    ] = None,
 ) -> None:
     """Make a fitted ensemble smaller, from the rows it was trained on.
 
@@ -159,15 +160,20 @@ def compress(
     paths = [path for path in (data, where.test) if path is not None]
     read = [(path, *tables.read_rows(path, target, written)) for path in paths]
     screen.step(f"reading {model}")
-    trusted = trust_type or ()
     with screen.noting():
-        loaded = models.read_ensemble_file(model, trust_pickle=trust_pickle, trusted=trusted)
+        loaded = models.read_ensemble_file(model, trust)
     ensemble = unfrozen(loaded)
-    models.check_can_be_compressed(ensemble, trust_pickle=trust_pickle)
+    models.check_can_be_compressed(ensemble, trust_pickle=trust.trust_pickle)
     rows, *test = (_as_trained(ensemble, *each) for each in read)
     how = method.compressor(evidence)
     told = compress_and_write(
-        ensemble, rows, test[0] if test else None, where, screen, how, allow_pickle=trust_pickle
+        ensemble,
+        rows,
+        test[0] if test else None,
+        where,
+        screen,
+        how,
+        allow_pickle=trust.trust_pickle,
     )
     screen.result(*told)
 
@@ -405,14 +411,16 @@ def _facts(small: Any, scored: Any, where: Destination) -> dict[str, Any]:
         "expected_risk": chosen.expected_risk,
         "ratio": chosen.ratio,
         "interval": chosen.interval,
-        "tolerance": chosen.tolerance,
+        "tolerance": None if chosen.curve is None else chosen.tolerance,
         "kept_whole": chosen.kept_whole,
         "rows_verified_by": small.verified_by_,
-        "weights": small.weights_,
     }
     if scored is not None:
-        changes = {change.name: change.as_dict() for change in scored.changes}
-        facts["test"] = {"rows": scored.n_rows, "models": scored.rows, "changes": changes}
+        full, kept = scored.rows.values()
+        names = {"pickle_kb": PICKLED, "us_per_row": SPEED, "us_per_row_compiled": COMPILED}
+        facts["test"] = {"rows": scored.n_rows}
+        facts["test"] |= {key: [full[name], kept[name]] for key, name in names.items()}
+        facts["test"]["changes"] = {change.name: change.as_dict() for change in scored.changes}
     if gated is not None:
         facts["local"] = {"gate": gated.gate is not None, "told": str(gated)}
     return facts
@@ -431,12 +439,12 @@ def _in_words(small: Any, scored: Any, where: Destination) -> str:
     if scored is not None:
         full, kept = scored.rows.values()
         lines["speed"] = (
-            f"{full[SPEED]:,.3g} → {kept[SPEED]:.3g} µs per row "
+            f"{full[SPEED]:,.3g} → {kept[SPEED]:.3g} µs per row of a thousand, one thread "
             f"(full ensemble compiled: {full[COMPILED]:.3g} µs)"
         )
     elif "work" in told:
-        lines["speed"] = told["work"]
-    lines["quality"] = told["quality"]
+        lines["work"] = told["work"]
+    lines["quality"] = one_line(told["quality"])
     if small.local_ is not None:
         lines["local"] = str(small.local_).splitlines()[0]
     if scored is not None:

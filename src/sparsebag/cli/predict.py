@@ -16,7 +16,7 @@ import pyarrow.parquet
 from typer import Option
 
 from sparsebag.cli import models, tables
-from sparsebag.cli.command import CommandError, Data, ExitCode, Jobs, Model, Screen, TrustPickle
+from sparsebag.cli.command import CommandError, Data, ExitCode, Jobs, Model, Screen, Trust
 from sparsebag.deploy.compiled import CompiledEnsemble
 from sparsebag.sources.whole_file import whole_file
 
@@ -28,6 +28,7 @@ def predict(
     data: Data,
     written: tables.Written,
     screen: Screen,
+    trust: Trust,
     output: Annotated[
         Path, Option("--output", "-o", help=".csv or .parquet; - is standard output (CSV).")
     ] = STDOUT,
@@ -35,7 +36,6 @@ def predict(
     keep: Annotated[
         tables.Names, Option(help="A column to copy to the output; repeatable.")
     ] = None,
-    trust_pickle: TrustPickle = False,
     jobs: Jobs = -1,
 ) -> None:
     """Predict every row of a table; the table may be larger than memory.
@@ -54,7 +54,7 @@ def predict(
     elif screen.as_json:
         told = "--json and predictions cannot share standard output; name a file: -o."
         raise CommandError(told, ExitCode.USAGE)
-    predictor = models.read_model(model, trust_pickle=trust_pickle)
+    predictor = models.read_model(model, trust)
     is_whole = not isinstance(predictor, CompiledEnsemble)
     predictor = _as_compiled(predictor) if is_whole else predictor
     table = tables.Table(data, written)
@@ -90,7 +90,9 @@ def predict(
     seconds = time.perf_counter() - started
     if not to_stdout:
         screen.say(f"{rows:,} rows predicted in {seconds:.1f} s, written to {output}")
-    notes = screen.notes(unknown.notes(data))
+    others = [name for name in table.columns if name not in (*features, *kept)]
+    ignored = [f"'{data}' has columns the model does not read: {tables.shown(others)}."]
+    notes = screen.notes(ignored * bool(others) + unknown.notes(data))
     facts = {"rows": rows, "seconds": round(seconds, 3), "output": output, "warnings": notes}
     screen.result(facts, "")
 
