@@ -66,10 +66,8 @@ class ExitCode(IntEnum):
     BAD_INPUT = 3
     CANNOT_WRITE = 4
     MISSING_EXTRA = 5
-    HUNG_UP = 129
     INTERRUPTED = 130
     CLOSED_PIPE = 141
-    TERMINATED = 143
 
 
 class CommandError(Exception):

@@ -21,7 +21,7 @@ from sparsebag.deploy.artifact import save
 from sparsebag.deploy.rows import Categories
 from sparsebag.judge.selection import in_bytes, in_lines
 from sparsebag.report.changes import UNCLEAR
-from sparsebag.report.compression_report import COMPILED, PICKLED, SPEED
+from sparsebag.report.compression_report import COMPILED, SPEED
 
 WHOLE = {"": 1}
 BYTES = {"": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9}
@@ -161,20 +161,11 @@ def compress(
     read = [(path, *tables.read_rows(path, target, written)) for path in paths]
     screen.step(f"reading {model}")
     with screen.noting():
-        loaded = models.read_ensemble_file(model, trust)
-    ensemble = unfrozen(loaded)
+        ensemble = unfrozen(models.read_ensemble_file(model, trust))
     models.check_can_be_compressed(ensemble, trust_pickle=trust.trust_pickle)
     rows, *test = (_as_trained(ensemble, *each) for each in read)
     how = method.compressor(evidence)
-    told = compress_and_write(
-        ensemble,
-        rows,
-        test[0] if test else None,
-        where,
-        screen,
-        how,
-        allow_pickle=trust.trust_pickle,
-    )
+    told = compress_and_write(ensemble, rows, test[0] if test else None, where, screen, how, trust)
     screen.result(*told)
 
 
@@ -264,7 +255,7 @@ def fit(
     rows = X, y.to_numpy()
     ensemble = forest.grow(*rows, task, method.n_jobs, screen)
     facts, text = compress_and_write(
-        ensemble, rows, test, where, screen, method.compressor(), categories=categories
+        ensemble, rows, test, where, screen, method.compressor(), Trust(), categories
     )
     screen.result({**facts, "trees": forest.trees}, text)
 
@@ -293,7 +284,7 @@ def demo(
     X, X_test, y, y_test = train_test_split(X, y, test_size=0.3, random_state=0)
     ensemble = forest.grow(X, y, "classification", method.n_jobs, screen)
     facts, text = compress_and_write(
-        ensemble, (X, y), (X_test, y_test), where, screen, method.compressor()
+        ensemble, (X, y), (X_test, y_test), where, screen, method.compressor(), Trust()
     )
     text = (
         f"Which customers leave? Generated data with noisy labels: {len(X):,} training rows,\n"
@@ -346,8 +337,7 @@ def compress_and_write(
     where: Destination,
     screen: Screen,
     how: Callable[..., Any],
-    *,
-    allow_pickle: bool = False,
+    trust: Trust,
     categories: Categories | None = None,
 ) -> tuple[dict[str, Any], str]:
     """Compress a fitted ensemble, save it and its report, and tell what came of it.
@@ -361,7 +351,7 @@ def compress_and_write(
     screen : Screen
     how : callable
         `sparsebag.compress`, its options set.
-    allow_pickle : bool
+    trust : Trust
     categories : mapping of str to tuple of str, optional
         Texts the columns of X are codes of; the file carries them.
 
@@ -385,7 +375,7 @@ def compress_and_write(
             report = report_on(made, *(test or ()))
     screen.step(f"writing {where.output}")
     deployed = replace(small.compile(), categories=categories or None)
-    save(deployed if made is small else made, where.output, allow_pickle=allow_pickle)
+    save(deployed if made is small else made, where.output, allow_pickle=trust.trust_pickle)
     if report is not None and where.report is not None:
         try:
             report.save(where.report)
@@ -416,11 +406,9 @@ def _facts(small: Any, scored: Any, where: Destination) -> dict[str, Any]:
         "rows_verified_by": small.verified_by_,
     }
     if scored is not None:
-        full, kept = scored.rows.values()
-        names = {"pickle_kb": PICKLED, "us_per_row": SPEED, "us_per_row_compiled": COMPILED}
-        facts["test"] = {"rows": scored.n_rows}
-        facts["test"] |= {key: [full[name], kept[name]] for key, name in names.items()}
-        facts["test"]["changes"] = {change.name: change.as_dict() for change in scored.changes}
+        changes = {change.name: change.as_dict() for change in scored.changes}
+        speeds = [row[SPEED] for row in scored.rows.values()]
+        facts["test"] = {"rows": scored.n_rows, "us_per_row": speeds, "changes": changes}
     if gated is not None:
         facts["local"] = {"gate": gated.gate is not None, "told": str(gated)}
     return facts

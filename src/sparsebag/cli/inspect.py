@@ -29,11 +29,8 @@ TEXT_AS_CODES = (
     "`sparsebag inspect {model} --json` shows under categories, and NaN for any other."
 )
 
-SUFFIXES = {
-    "onnx": (".onnx", ""),
-    "treelite": (".treelite", ""),
-    "sklearn": (".skops", ".joblib", ".pkl", ""),
-}
+SUFFIXES = {"onnx": ".onnx", "treelite": ".treelite", "sklearn": ".skops"}
+PICKLES = (".joblib", ".pkl")
 OUTPUT = (
     "Default: MODEL with the suffix .onnx, .treelite or .skops (.joblib for sklearn writes a "
     "pickle)."
@@ -50,9 +47,9 @@ def inspect(model: Model, screen: Screen, trust: Trust) -> None:
 
     whole = models.read_model(model, trust)
     parts = [_facts(compiled_in(part.model)) for part, _ in innermost(whole)]
-    facts = parts[0] | {"around": None, "file_bytes": model.stat().st_size}
+    facts = parts[0] | {"file_bytes": model.stat().st_size}
     if not isinstance(whole, CompiledEnsemble):
-        facts["around"] = f"{type(whole).__name__} of {len(parts)} (the first is shown)"
+        facts["around"] = f"{type(whole).__name__} (ensemble 1 of {len(parts)})"
     lines = [
         textwrap.fill(
             f"{name.removesuffix('_bytes').replace('_', ' '):<22}"
@@ -88,13 +85,9 @@ def _facts(compiled: CompiledEnsemble) -> dict[str, Any]:
 
 
 def _in_words(value: Any) -> str:
-    """A fact for people: of many things the first, of lists within lists their length."""
+    """A fact for people: of many things the first."""
     if isinstance(value, dict):
-        told = {
-            name: f"({len(v)})" if isinstance(v, (list, tuple)) else _in_words(v)
-            for name, v in value.items()
-        }
-        return ", ".join(f"{name} {words}" for name, words in told.items())
+        return ", ".join(f"{name} {_in_words(inner)}" for name, inner in value.items())
     if isinstance(value, (list, tuple)):
         return f"{len(value)}: {tables.shown(value)}"
     if isinstance(value, bool):
@@ -118,13 +111,13 @@ def export(
 
     Example: sparsebag export small.sbag --to onnx
     """
-    path = output or model.with_suffix(SUFFIXES[to][0])
-    models.check_can_be_written(path, unlike=(model,), suffixes=SUFFIXES[to])
+    path = output or model.with_suffix(SUFFIXES[to])
+    suffixes = (SUFFIXES[to], *(PICKLES if to == "sklearn" else ()), "")
+    models.check_can_be_written(path, unlike=(model,), suffixes=suffixes)
     compiled = models.read_model(model, trust)
     if not isinstance(compiled, CompiledEnsemble):
-        call = f"sparsebag.to_{to}(sparsebag.load('{model}')" + ", X" * (to == "onnx")
-        whole = f"'{model}' holds a {type(compiled).__name__}"
-        raise CommandError(f"{whole}, which is exported in Python: {call}).")
+        calls = "sparsebag.to_onnx(model, X, path) and sparsebag.to_sklearn(model) export it"
+        raise CommandError(f"'{model}' holds a {type(compiled).__name__}; in Python {calls}.")
     content, note = _exported(compiled, to, path)
     if compiled.categories:
         note = f"{note} {TEXT_AS_CODES.format(model=model)}".strip()
@@ -148,7 +141,7 @@ def _exported(compiled: CompiledEnsemble, to: str, path: Path) -> tuple[bytes, s
     from sparsebag.deploy.export_sklearn import export_sklearn
 
     ensemble, file = export_sklearn(compiled), io.BytesIO()
-    if path.suffix.lower() in (".skops", ""):
+    if path.suffix.lower() not in PICKLES:
         import skops.io
 
         skops.io.dump(ensemble, file, compression=zipfile.ZIP_DEFLATED)  # a twentieth of stored
@@ -180,25 +173,18 @@ def bench(
         timed[against] = models.read_ensemble_file(against, trust)
     X = tables.Table(data, written).read()
     X = X.iloc[np.resize(np.arange(len(X)), 1000)].reset_index(drop=True)
-    found = {}
+    found, lines = {}, []
     for path, each in timed.items():
         screen.step(f"timing {path}")
-        one, many = _calls(each, data, X)
-        found[path.name] = {"one_row_us": 1e6 * _best(one), "batch_ms": 1e3 * _best(many)}
-    width = max(map(len, found))
-    lines = [f"{'':<{width}}  {'one row':>12}  {'1000 rows':>12}"]
-    lines += [
-        f"{name:<{width}}  {took['one_row_us']:>9,.1f} µs  {took['batch_ms']:>9,.2f} ms"
-        for name, took in found.items()
-    ]
+        one, many = map(_best, _calls(each, data, X))
+        found[path.name] = {"one_row_us": 1e6 * one, "batch_ms": 1e3 * many}
+        lines.append(f"{path.name}: one row {1e6 * one:,.1f} µs, 1000 rows {1e3 * many:,.2f} ms")
     screen.result(found, "\n".join(lines))
 
 
 def _calls(model: Any, path: Path, X: pd.DataFrame) -> list[Callable[[], Any]]:
     """Predictions of one row, and of all."""
-    names, width = (getattr(model, f"{name}_in_", None) for name in ("feature_names", "n_features"))
-    if isinstance(model, CompiledEnsemble):
-        names, width = model.feature_names, model.n_features
+    names, width = models.columns_read(model)
     X = X[tables.columns_of(path, X.columns, names, width)]
     rows: Any = tables.as_read(X, names, width)
     predict = getattr(model, "predict_proba", model.predict)

@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 
 from sparsebag.cli.command import CommandError, ExitCode, Trust, one_line
-from sparsebag.cli.tables import PARQUET, check_readable
+from sparsebag.cli.tables import PARQUET, check_readable, first_bytes
 from sparsebag.deploy.artifact import MAGIC, ArtifactError, load
+from sparsebag.deploy.compiled import CompiledEnsemble
 from sparsebag.sources.whole_file import whole_file
 
 CHECKED_HERE = ["sklearn.tree._tree.Tree", "numpy.dtype"]
@@ -59,8 +60,7 @@ def _is_compressed(path: Path) -> bool:
     if zipfile.is_zipfile(path):
         with zipfile.ZipFile(path) as file:
             return "0.sbag" in file.namelist()
-    with open(path, "rb") as file:
-        return file.read(len(MAGIC)) == MAGIC
+    return first_bytes(path) == MAGIC[:2]
 
 
 def _from_skops(path: Path, trusted: list[str]) -> Any:
@@ -170,14 +170,12 @@ def check_can_be_compressed(model: Any, *, trust_pickle: bool) -> None:
     from sparsebag.deploy.from_members import compile_members
     from sparsebag.evidence.from_ensemble import read_ensemble
     from sparsebag.evidence.wrappers import innermost
-    from sparsebag.validation import check_ensemble
 
     parts = innermost(model)
     if len(parts) > 1:
         told = "holds several ensembles; call sparsebag.compress in Python"
         raise CommandError(f"this {type(model).__name__} {told}.")
     for part, _ in parts:
-        check_ensemble(part.model)
         if trust_pickle:
             continue
         pool = read_ensemble(part.model)
@@ -198,6 +196,14 @@ def read_model(path: Path, trust: Trust) -> Any:
         return load(path, allow_pickle=trust.trust_pickle, trusted=trust.trust_type or ())
     except ArtifactError as error:
         raise CommandError(f"'{path}': {one_line(error)}") from None
+
+
+def columns_read(model: Any) -> tuple[Any, Any]:
+    """Names and number of the columns a model reads, where it knows them."""
+    ending = "" if isinstance(model, CompiledEnsemble) else "_in_"
+    return getattr(model, f"feature_names{ending}", None), getattr(
+        model, f"n_features{ending}", None
+    )
 
 
 class _OnlyTried(Exception):

@@ -65,7 +65,7 @@ class Table:
 
     def __init__(self, path: Path, written: Written) -> None:
         check_readable(path)
-        if path.is_file() and _begins(path) in MODELS:
+        if path.is_file() and first_bytes(path) in MODELS:
             raise CommandError(f"'{path}' is a model where a table belongs; MODEL comes first.")
         self.path, self.is_parquet = path, path.suffix.lower() in PARQUET
         self._sep, self._encoding = written.sep.replace("\\t", "\t"), written.encoding
@@ -183,7 +183,8 @@ class _CsvRows(io.TextIOBase):
                     yield line
 
 
-def _begins(path: Path) -> bytes:
+def first_bytes(path: Path) -> bytes:
+    """By which models are told from tables."""
     with open(path, "rb") as file:
         return file.read(2)
 
