@@ -161,7 +161,7 @@ class Screen:
             plain = json.loads(json.dumps(facts, default=_plain), parse_constant=lambda _: None)
             print(json.dumps(plain))
         elif text and not self.quiet:
-            _show(text, Console(highlight=False))
+            Console(highlight=False).print(text, markup=False, soft_wrap=not sys.stdout.isatty())
 
     def close(self) -> None:
         """Take the bar away."""
@@ -217,7 +217,8 @@ def command(function: Callable[..., None]) -> Callable[..., None]:
 
 def print_error(sentence: str, code: int, *, as_json: bool) -> None:
     """What went wrong: a sentence for people, and an object for machines."""
-    _show(f"sparsebag: {sentence}", Console(stderr=True, highlight=False))
+    told, console = f"sparsebag: {sentence}", Console(stderr=True, highlight=False)
+    console.print(told, markup=False, soft_wrap=not sys.stderr.isatty())
     if as_json:
         print(json.dumps({"error": sentence, "exit_code": int(code)}))
 
@@ -255,11 +256,6 @@ def one_line(message: Any) -> str:
     for python, shell in SHELL.items():
         text = re.sub(python, shell, text)
     return text
-
-
-def _show(text: str, console: Console) -> None:
-    """Print a text, wrapped in a terminal."""
-    console.print(text, markup=False, soft_wrap=not console.is_terminal)
 
 
 def _plain(value: Any) -> Any:

@@ -301,9 +301,7 @@ def demo(
 
 def _wanted(data: Path, X: pd.DataFrame, drop: list[str], screen: Screen) -> pd.DataFrame:
     """The columns to learn from: without those named, and without a row number nobody named."""
-    unknown = [name for name in drop if name not in X.columns]
-    if unknown:
-        raise CommandError(f"'{data}' has no column {tables.shown(unknown)} to drop.")
+    tables.columns_of(data, list(X.columns), drop)
     if "" in X.columns and X[""].tolist() == list(range(len(X))):
         screen.say("note: the column without a name counts the rows; it is left out.")
         drop = [*drop, ""]
@@ -398,13 +396,11 @@ def _facts(small: Any, scored: Any, where: Destination) -> dict[str, Any]:
         "nodes": chosen.after.nodes,
         "of_nodes": chosen.before.nodes,
         "file_bytes": where.output.stat().st_size,
-        "expected_risk": chosen.expected_risk,
-        "ratio": chosen.ratio,
-        "interval": chosen.interval,
         "tolerance": None if chosen.curve is None else chosen.tolerance,
-        "kept_whole": chosen.kept_whole,
         "rows_verified_by": small.verified_by_,
     }
+    judged = ("expected_risk", "ratio", "interval", "kept_whole")
+    facts |= {name: getattr(chosen, name) for name in judged}
     if scored is not None:
         changes = {change.name: change.as_dict() for change in scored.changes}
         speeds = [row[SPEED] for row in scored.rows.values()]

@@ -50,18 +50,14 @@ def inspect(model: Model, screen: Screen, trust: Trust) -> None:
     facts = parts[0] | {"file_bytes": model.stat().st_size}
     if not isinstance(whole, CompiledEnsemble):
         facts["around"] = f"{type(whole).__name__} (ensemble 1 of {len(parts)})"
-    lines = [
-        textwrap.fill(
-            f"{name.removesuffix('_bytes').replace('_', ' '):<22}"
-            f"{in_bytes(value) if name.endswith('_bytes') else _in_words(value)}",
-            80,
-            subsequent_indent=" " * 22,
-        )
-        for name, value in facts.items()
-        if value is not None
-    ]
+    lines = [f"{model} (checksum ok, format {VERSION})"]
+    for name, value in facts.items():
+        told = in_bytes(value) if name.endswith("_bytes") else _in_words(value)
+        line = f"{name.removesuffix('_bytes').replace('_', ' '):<22}{told}"
+        wrapped = textwrap.fill(line, 80, subsequent_indent=" " * 22)
+        lines += [wrapped] * (value is not None)
     facts |= {"file": str(model), "format_version": VERSION}
-    screen.result(facts, "\n".join([f"{model} (checksum ok, format {VERSION})", *lines]))
+    screen.result(facts, "\n".join(lines))
 
 
 def _facts(compiled: CompiledEnsemble) -> dict[str, Any]:

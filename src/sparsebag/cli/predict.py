@@ -46,7 +46,7 @@ def predict(
 
     In a pipe: cat new_rows.csv | sparsebag predict small.sbag - | head
     """
-    started, n_rows, kept = time.perf_counter(), 0, list(keep or [])
+    started, n_rows = time.perf_counter(), 0
     if output != STDOUT:
         suffixes = (".csv", ".parquet", ".pq", ".txt", "")
         models.check_can_be_written(output, unlike=(model, data), suffixes=suffixes)
@@ -56,7 +56,9 @@ def predict(
     predictor = models.read_model(model, trust)
     is_whole = not isinstance(predictor, CompiledEnsemble)
     table, read = tables.Table(data, written), models.columns_read(predictor)
-    features = _features(table, kept, *read)
+    kept = tables.columns_of(data, table.columns, keep or [])
+    found = [name for name in table.columns if read[0] is not None or name not in kept]
+    features = tables.columns_of(data, found, *read)
     unknown = tables.UnknownTexts(None if is_whole else predictor.categories)
     # A whole model may read text.
     numbers = [] if is_whole else [name for name in features if name not in unknown.known]
@@ -96,18 +98,6 @@ def predict(
     notes = screen.notes(ignored * bool(others) + unknown.notes(data))
     facts = {"rows": n_rows, "seconds": round(seconds, 3), "output": output, "warnings": notes}
     screen.result(facts, "")
-
-
-def _features(
-    table: tables.Table, kept: list[str], names: Any, n_features: int | None
-) -> list[str]:
-    """The columns the model reads, in its order."""
-    unknown = [name for name in kept if name not in table.columns]
-    if unknown:
-        raise CommandError(f"'{table.path}' has no column {tables.shown(unknown)} to keep.")
-    found = table.columns
-    found = [name for name in found if name not in kept] if names is None else found
-    return tables.columns_of(table.path, found, names, n_features)
 
 
 def _predicted(model: Any, X: Any, kept: pd.DataFrame, proba: bool, how: Any) -> pd.DataFrame:

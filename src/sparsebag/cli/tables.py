@@ -206,9 +206,7 @@ def check_readable(path: Path) -> None:
 def read_rows(path: Path, target: str, written: Written) -> tuple[pd.DataFrame, pd.Series]:
     """Features and targets of a table; those of a CSV file as they are written."""
     table = Table(path, written)
-    if target not in table.columns:
-        has = _nearest(target, table.columns)
-        raise CommandError(f"'{path}' lacks column '{target}' to predict (it has {has}).")
+    columns_of(path, table.columns, [target])
     if len(table.columns) == 1:
         raise CommandError(
             f"'{path}' has only the column '{target}'; there is nothing to learn from."
