@@ -168,7 +168,7 @@ ENSEMBLES = {
         fitted_by(RandomForestClassifier(3), (X, 0 * Y)),
     ],
     "one member only; there is nothing to choose from.": [
-        compress(BaggingClassifier(LogisticRegression(), 1).fit(X, Y)),
+        compress(BaggingClassifier(GaussianNB(), 1).fit(X, Y)),
         compress(RandomForestClassifier(1).fit(X, Y), refine=None),
     ],
     "has 3 columns ... has 2": [compress(BaggingClassifier(ShortProbabilities(), 3).fit(X, Y))],
