@@ -168,9 +168,8 @@ ENSEMBLES = {
         fitted_by(RandomForestClassifier(3), (X, 0 * Y)),
     ],
     "one member only; there is nothing to choose from.": [
-        fitted_by(RandomForestClassifier(1)),
-        compress(RandomForestClassifier(1).fit(X, Y)),
-        listed(TREES[0]),
+        compress(BaggingClassifier(GaussianNB(), 1).fit(X, Y)),
+        compress(RandomForestClassifier(1).fit(X, Y), refine=None),
     ],
     "has 3 columns ... has 2": [compress(BaggingClassifier(ShortProbabilities(), 3).fit(X, Y))],
     "goes from -0.5 to 1.5; probabilities must lie": [listed(*[Overconfident().fit(X, Y)] * 2)],

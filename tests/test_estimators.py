@@ -591,3 +591,13 @@ def test_what_nothing_judges_cannot_be_promised(problem, how):
     with pytest.raises(ValueError, match=said):
         sb.compress(*problem, rehearsal=False, **how)
     sb.compress(*problem, rehearsal=False, refine=None, **how)  # out-of-bag rows judge
+
+
+def test_a_forest_of_one_tree_is_pruned():
+    X, y = CANCER
+    forest = RandomForestClassifier(1, random_state=0).fit(X, y)
+    small = sb.compress(forest, X, y, max_nodes=np.float32(0.5))  # NumPy's numbers are numbers
+    assert small.n_nodes_ <= 0.5 * forest[0].tree_.node_count
+    assert small.score(X, y) > 0.9
+    with pytest.raises(ValueError, match="'max_nodes' parameter of compress must be"):
+        sb.compress(forest, X, y, max_nodes=-1)

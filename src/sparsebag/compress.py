@@ -15,6 +15,7 @@ from sparsebag.evidence.members import with_bags
 from sparsebag.evidence.wrappers import innermost, rewrapped
 from sparsebag.objective.losses import Loss
 from sparsebag.progress import Listener
+from sparsebag.settings import check_params
 from sparsebag.solvers.base import Solver
 from sparsebag.validation import check_ensemble
 
@@ -142,6 +143,7 @@ def compress(
     """
     named = inspect.signature(SparseBaggingClassifier).parameters
     options = {name: value for name, value in locals().items() if name in named}
+    check_params("compress", **options)
     given = with_bags(ensemble, estimators_samples, estimators_features)
     made = []
     for part, around in innermost(given, X, y):

@@ -81,6 +81,7 @@ def check_params(caller: str, **params: Any) -> None:
         value = params[name]
         if isinstance(value, bool) and name not in ("rehearsal", "local", "verbose"):
             value = str(value)  # a number to Python, but no size or strength to people
+        value = value.item() if isinstance(value, np.generic) else value
         validate_parameter_constraints({name: CONSTRAINTS[name]}, {name: value}, caller)
 
 

@@ -13,6 +13,7 @@ import functools
 import inspect
 import json
 import os
+import re
 import signal
 import sys
 import time
@@ -30,12 +31,30 @@ from typer import Argument, Exit, Option
 from sparsebag.progress import SECONDS_BETWEEN_LINES, Event
 
 TRUST = "Allow pickles, which can run any code: only for files you made yourself."
+TRUST_TYPE = "A type in a skops file to trust; repeatable."
 TABLE = "A table: CSV with a header (.gz too) or Parquet; - is CSV on standard input."
-TrustPickle = Annotated[bool, Option("--trust-pickle", help=TRUST)]
 Model = Annotated[Path, Argument(help="A .sbag file.", metavar="MODEL")]
 Data = Annotated[Path, Argument(help=TABLE, metavar="DATA")]
 CANNOT_WRITE = (errno.ENOSPC, errno.EFBIG, errno.EDQUOT, errno.EROFS, errno.EACCES)
 Jobs = Annotated[int, Option("--jobs", help="Threads; -1 uses all processors.")]
+SHELL = {
+    r"sparsebag\.compress\(model, X_new, y_new, evidence='holdout'\)": "--evidence holdout",
+    r"evidence='holdout'": "--evidence holdout",
+    r"measure it with report\(X_test, y_test\)": "add --test test.csv",
+    r"report\(X_test, y_test\), or --test on the command line": "--test",
+    r"allow_pickle=True( here and to load)?": "--trust-pickle",
+    r"pass trusted=": "add --trust-type with each of ",
+    r"\bmax_(bytes|nodes|estimators)\b=?": r"--max-\1",
+}
+"""What the library's sentences say in Python, and the same on the command line."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Trust:
+    """What may be loaded of files whose content could do harm."""
+
+    trust_pickle: Annotated[bool, Option("--trust-pickle", help=TRUST)] = False
+    trust_type: Annotated[list[str] | None, Option(help=TRUST_TYPE)] = None
 
 
 class ExitCode(IntEnum):
@@ -47,10 +66,8 @@ class ExitCode(IntEnum):
     BAD_INPUT = 3
     CANNOT_WRITE = 4
     MISSING_EXTRA = 5
-    HUNG_UP = 129
     INTERRUPTED = 130
     CLOSED_PIPE = 141
-    TERMINATED = 143
 
 
 class CommandError(Exception):
@@ -144,8 +161,7 @@ class Screen:
             plain = json.loads(json.dumps(facts, default=_plain), parse_constant=lambda _: None)
             print(json.dumps(plain))
         elif text and not self.quiet:
-            console = Console(highlight=False)
-            console.print(text, markup=False, soft_wrap=not console.is_terminal)
+            Console(highlight=False).print(text, markup=False, soft_wrap=not sys.stdout.isatty())
 
     def close(self) -> None:
         """Take the bar away."""
@@ -201,7 +217,8 @@ def command(function: Callable[..., None]) -> Callable[..., None]:
 
 def print_error(sentence: str, code: int, *, as_json: bool) -> None:
     """What went wrong: a sentence for people, and an object for machines."""
-    print(f"sparsebag: {sentence}", file=sys.stderr)
+    told, console = f"sparsebag: {sentence}", Console(stderr=True, highlight=False)
+    console.print(told, markup=False, soft_wrap=not sys.stderr.isatty())
     if as_json:
         print(json.dumps({"error": sentence, "exit_code": int(code)}))
 
@@ -232,13 +249,13 @@ def one_line(message: Any) -> str:
 
     Examples
     --------
-    >>> one_line(ValueError("two\n  lines"))
-    'two lines'
+    >>> one_line(ValueError("two\n  lines; raise max_bytes."))
+    'two lines; raise --max-bytes.'
     """
     text = " ".join(str(message).split()) or type(message).__name__
-    call = "sparsebag.compress(model, X_new, y_new, evidence='holdout')"
-    text = text.replace(call, "--evidence holdout")
-    return text.replace("evidence='holdout'", "--evidence holdout")
+    for python, shell in SHELL.items():
+        text = re.sub(python, shell, text)
+    return text
 
 
 def _plain(value: Any) -> Any:

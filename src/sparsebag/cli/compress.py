@@ -16,7 +16,7 @@ import pandas as pd
 from typer import Argument, BadParameter, Option
 
 from sparsebag.cli import models, tables
-from sparsebag.cli.command import CommandError, Data, Jobs, Screen, TrustPickle
+from sparsebag.cli.command import CommandError, Data, Jobs, Screen, Trust, one_line
 from sparsebag.deploy.artifact import save
 from sparsebag.deploy.rows import Categories
 from sparsebag.judge.selection import in_bytes, in_lines
@@ -40,10 +40,16 @@ LOCAL = (
     "Weights that depend on the row: if they help (auto), or always. Default: the same for "
     "every row."
 )
-BYTES_OF = "Largest file: 100kB or 5%. Of a Pipeline, its ensemble alone."
+BYTES_OF = (
+    "Largest file: 100kB, or 5% of the whole forest's .sbag; a Pipeline's head is not counted."
+)
 EVIDENCE = (
     "oob: DATA holds the rows it was trained on. holdout: DATA holds rows it has never seen, for "
     "ensembles without bootstrap."
+)
+REHEARSAL = (
+    "Estimate the loss of every size; without it the budget, or 10% of the nodes, is kept and "
+    "quality is unknown."
 )
 Rows = tuple[Any, Any]
 Target = Annotated[str, Option("--target", "-t", help="Column to predict.")]
@@ -65,7 +71,7 @@ def limit(text: str, units: Mapping[str, int] = WHOLE) -> float:
             raise BadParameter(f"'{text}' is not a share between 0 and 100%.")
         return share
     if unit not in units:
-        wanted = "bytes (100kB)" if units is BYTES else "a whole number (20000)"
+        wanted = "bytes (B, kB, MB, GB)" if units is BYTES else "a whole number (20000)"
         raise BadParameter(f"'{text}' is not {wanted} or a share (5%).")
     return round(number * units[unit])
 
@@ -90,9 +96,7 @@ class Method:
     tolerance: Annotated[float | None, Size(help=TOLERANCE, min=0.0)] = None
     confidence: Annotated[float | None, Size(help=CONFIDENCE, min=0.5, max=0.9999)] = None
     refine: Annotated[bool, Option(help="Prune and refit trees; without, only select.")] = True
-    rehearsal: Annotated[
-        bool, Option(help="Estimate the loss of every size; without it, quality is unknown.")
-    ] = True
+    rehearsal: Annotated[bool, Option(help=REHEARSAL)] = True
     local: Annotated[Literal["auto", "always"] | None, Option(help=LOCAL)] = None
     n_jobs: Jobs = -1
 
@@ -119,7 +123,7 @@ class Destination:
     def check(self, *inputs: Path) -> None:
         """Refuse what cannot be written, or would overwrite an input, before the work."""
         inputs_and_test = (*inputs, self.test)
-        models.check_can_be_written(self.output, unlike=inputs_and_test)
+        models.check_can_be_written(self.output, unlike=inputs_and_test, suffixes=(".sbag", ""))
         if self.report is not None:
             others, suffixes = (*inputs_and_test, self.output), (".html", ".md")
             models.check_can_be_written(self.report, unlike=others, suffixes=suffixes)
@@ -135,11 +139,8 @@ def compress(
     method: Method,
     written: tables.Written,
     screen: Screen,
+    trust: Trust,
     evidence: Annotated[Literal["oob", "holdout"], Option(help=EVIDENCE)] = "oob",
-    trust_pickle: TrustPickle = False,
-    trust_type: Annotated[
-        tables.Names, Option(help="A type in a skops file to trust; repeatable.")
-    ] = None,
 ) -> None:
     """Make a fitted ensemble smaller, from the rows it was trained on.
 
@@ -159,16 +160,12 @@ def compress(
     paths = [path for path in (data, where.test) if path is not None]
     read = [(path, *tables.read_rows(path, target, written)) for path in paths]
     screen.step(f"reading {model}")
-    trusted = trust_type or ()
     with screen.noting():
-        loaded = models.read_ensemble_file(model, trust_pickle=trust_pickle, trusted=trusted)
-    ensemble = unfrozen(loaded)
-    models.check_can_be_compressed(ensemble, trust_pickle=trust_pickle)
+        ensemble = unfrozen(models.read_ensemble_file(model, trust))
+    models.check_can_be_compressed(ensemble, trust_pickle=trust.trust_pickle)
     rows, *test = (_as_trained(ensemble, *each) for each in read)
     how = method.compressor(evidence)
-    told = compress_and_write(
-        ensemble, rows, test[0] if test else None, where, screen, how, allow_pickle=trust_pickle
-    )
+    told = compress_and_write(ensemble, rows, test[0] if test else None, where, screen, how, trust)
     screen.result(*told)
 
 
@@ -258,7 +255,7 @@ def fit(
     rows = X, y.to_numpy()
     ensemble = forest.grow(*rows, task, method.n_jobs, screen)
     facts, text = compress_and_write(
-        ensemble, rows, test, where, screen, method.compressor(), categories=categories
+        ensemble, rows, test, where, screen, method.compressor(), Trust(), categories
     )
     screen.result({**facts, "trees": forest.trees}, text)
 
@@ -287,7 +284,7 @@ def demo(
     X, X_test, y, y_test = train_test_split(X, y, test_size=0.3, random_state=0)
     ensemble = forest.grow(X, y, "classification", method.n_jobs, screen)
     facts, text = compress_and_write(
-        ensemble, (X, y), (X_test, y_test), where, screen, method.compressor()
+        ensemble, (X, y), (X_test, y_test), where, screen, method.compressor(), Trust()
     )
     text = (
         f"Which customers leave? Generated data with noisy labels: {len(X):,} training rows,\n"
@@ -304,9 +301,7 @@ def demo(
 
 def _wanted(data: Path, X: pd.DataFrame, drop: list[str], screen: Screen) -> pd.DataFrame:
     """The columns to learn from: without those named, and without a row number nobody named."""
-    unknown = [name for name in drop if name not in X.columns]
-    if unknown:
-        raise CommandError(f"'{data}' has no column {tables.shown(unknown)} to drop.")
+    tables.columns_of(data, list(X.columns), drop)
     if "" in X.columns and X[""].tolist() == list(range(len(X))):
         screen.say("note: the column without a name counts the rows; it is left out.")
         drop = [*drop, ""]
@@ -340,8 +335,7 @@ def compress_and_write(
     where: Destination,
     screen: Screen,
     how: Callable[..., Any],
-    *,
-    allow_pickle: bool = False,
+    trust: Trust,
     categories: Categories | None = None,
 ) -> tuple[dict[str, Any], str]:
     """Compress a fitted ensemble, save it and its report, and tell what came of it.
@@ -355,7 +349,7 @@ def compress_and_write(
     screen : Screen
     how : callable
         `sparsebag.compress`, its options set.
-    allow_pickle : bool
+    trust : Trust
     categories : mapping of str to tuple of str, optional
         Texts the columns of X are codes of; the file carries them.
 
@@ -379,7 +373,7 @@ def compress_and_write(
             report = report_on(made, *(test or ()))
     screen.step(f"writing {where.output}")
     deployed = replace(small.compile(), categories=categories or None)
-    save(deployed if made is small else made, where.output, allow_pickle=allow_pickle)
+    save(deployed if made is small else made, where.output, allow_pickle=trust.trust_pickle)
     if report is not None and where.report is not None:
         try:
             report.save(where.report)
@@ -402,17 +396,15 @@ def _facts(small: Any, scored: Any, where: Destination) -> dict[str, Any]:
         "nodes": chosen.after.nodes,
         "of_nodes": chosen.before.nodes,
         "file_bytes": where.output.stat().st_size,
-        "expected_risk": chosen.expected_risk,
-        "ratio": chosen.ratio,
-        "interval": chosen.interval,
-        "tolerance": chosen.tolerance,
-        "kept_whole": chosen.kept_whole,
+        "tolerance": None if chosen.curve is None else chosen.tolerance,
         "rows_verified_by": small.verified_by_,
-        "weights": small.weights_,
     }
+    judged = ("expected_risk", "ratio", "interval", "kept_whole")
+    facts |= {name: getattr(chosen, name) for name in judged}
     if scored is not None:
         changes = {change.name: change.as_dict() for change in scored.changes}
-        facts["test"] = {"rows": scored.n_rows, "models": scored.rows, "changes": changes}
+        speeds = [row[SPEED] for row in scored.rows.values()]
+        facts["test"] = {"rows": scored.n_rows, "us_per_row": speeds, "changes": changes}
     if gated is not None:
         facts["local"] = {"gate": gated.gate is not None, "told": str(gated)}
     return facts
@@ -431,12 +423,12 @@ def _in_words(small: Any, scored: Any, where: Destination) -> str:
     if scored is not None:
         full, kept = scored.rows.values()
         lines["speed"] = (
-            f"{full[SPEED]:,.3g} → {kept[SPEED]:.3g} µs per row "
+            f"{full[SPEED]:,.3g} → {kept[SPEED]:.3g} µs per row of a thousand, one thread "
             f"(full ensemble compiled: {full[COMPILED]:.3g} µs)"
         )
     elif "work" in told:
-        lines["speed"] = told["work"]
-    lines["quality"] = told["quality"]
+        lines["work"] = told["work"]
+    lines["quality"] = one_line(told["quality"])
     if small.local_ is not None:
         lines["local"] = str(small.local_).splitlines()[0]
     if scored is not None:

@@ -10,41 +10,37 @@ from typing import Any
 
 import numpy as np
 
-from sparsebag.cli.command import CommandError, ExitCode, one_line
-from sparsebag.cli.tables import check_readable
+from sparsebag.cli.command import CommandError, ExitCode, Trust, one_line
+from sparsebag.cli.tables import PARQUET, check_readable, first_bytes
 from sparsebag.deploy.artifact import MAGIC, ArtifactError, load
 from sparsebag.deploy.compiled import CompiledEnsemble
 from sparsebag.sources.whole_file import whole_file
 
 CHECKED_HERE = ["sklearn.tree._tree.Tree", "numpy.dtype"]
 """Not trusted by skops: a forged tree could read outside its arrays. `check_trees` looks."""
+EXPORTED = ["numpy.clip", "sklearn.preprocessing._data.normalize", "sklearn.utils._bunch.Bunch"]
+"""Harmless types that skops does not know, in what ``export --to sklearn`` writes."""
 
 
-def read_ensemble_file(path: Path, *, trust_pickle: bool, trusted: Sequence[str] = ()) -> Any:
+def read_ensemble_file(path: Path, trust: Trust) -> Any:
     """A fitted scikit-learn ensemble from a skops file or a pickle.
 
     Parameters
     ----------
     path : Path
-    trust_pickle : bool
-        Whether a pickle may be loaded, which runs the code in it.
-    trusted : sequence of str
-        Types in a skops file to trust beside those skops knows.
+    trust : Trust
     """
-    check_readable(path)
+    if _is_compressed(path):
+        raise CommandError(f"'{path}' is a compressed model already; give the original one.")
     is_skops = zipfile.is_zipfile(path)
-    with open(path, "rb") as file:
-        is_ours = file.read(len(MAGIC)) == MAGIC
-        if is_ours or (is_skops and "0.sbag" in zipfile.ZipFile(file).namelist()):
-            raise CommandError(f"'{path}' is a compressed model already; give the original one.")
-    if not is_skops and not trust_pickle:
+    if not is_skops and not trust.trust_pickle:
         raise CommandError(
             f"'{path}' is not a skops file; loading a pickle can run any code: add --trust-pickle "
             "if you made it yourself (skops.io.dump writes files that need no trust)."
         )
     try:
         if is_skops:
-            return _from_skops(path, [*CHECKED_HERE, *trusted])
+            return _from_skops(path, [*CHECKED_HERE, *EXPORTED, *(trust.trust_type or ())])
         import joblib
 
         return joblib.load(path)
@@ -54,6 +50,17 @@ def read_ensemble_file(path: Path, *, trust_pickle: bool, trusted: Sequence[str]
         wrong = "is not a valid skops file" if is_skops else "cannot be loaded as a pickle"
         told = f"'{path}' {wrong} ({type(error).__name__}: {one_line(error)[:200]})."
         raise CommandError(told) from None
+
+
+def _is_compressed(path: Path) -> bool:
+    """Whether a file is one of sparsebag's; refuses tables."""
+    check_readable(path)
+    if path.name.lower().endswith((".csv", ".csv.gz", *PARQUET)):
+        raise CommandError(f"'{path}' is a table where a model belongs; MODEL comes before DATA.")
+    if zipfile.is_zipfile(path):
+        with zipfile.ZipFile(path) as file:
+            return "0.sbag" in file.namelist()
+    return first_bytes(path) == MAGIC[:2]
 
 
 def _from_skops(path: Path, trusted: list[str]) -> Any:
@@ -163,14 +170,12 @@ def check_can_be_compressed(model: Any, *, trust_pickle: bool) -> None:
     from sparsebag.deploy.from_members import compile_members
     from sparsebag.evidence.from_ensemble import read_ensemble
     from sparsebag.evidence.wrappers import innermost
-    from sparsebag.validation import check_ensemble
 
     parts = innermost(model)
     if len(parts) > 1:
         told = "holds several ensembles; call sparsebag.compress in Python"
         raise CommandError(f"this {type(model).__name__} {told}.")
     for part, _ in parts:
-        check_ensemble(part.model)
         if trust_pickle:
             continue
         pool = read_ensemble(part.model)
@@ -183,24 +188,22 @@ def check_can_be_compressed(model: Any, *, trust_pickle: bool) -> None:
             )
 
 
-def read_model(path: Path, *, trust_pickle: bool) -> Any:
+def read_model(path: Path, trust: Trust) -> Any:
     """A model from a ``.sbag`` file, compiled or whole; pickled members only if trusted."""
-    check_readable(path)
+    if not _is_compressed(path):
+        raise CommandError(f"'{path}' is not compressed; `sparsebag compress` makes a .sbag of it.")
     try:
-        return load(path, allow_pickle=trust_pickle)
+        return load(path, allow_pickle=trust.trust_pickle, trusted=trust.trust_type or ())
     except ArtifactError as error:
         raise CommandError(f"'{path}': {one_line(error)}") from None
 
 
-def read_compiled(path: Path, *, trust_pickle: bool) -> CompiledEnsemble:
-    """A compressed ensemble from its ``.sbag`` file."""
-    model = read_model(path, trust_pickle=trust_pickle)
-    if not isinstance(model, CompiledEnsemble):
-        raise CommandError(
-            f"'{path}' holds a {type(model).__name__} around an ensemble; only `sparsebag predict` "
-            "and sparsebag.load in Python read it."
-        )
-    return model
+def columns_read(model: Any) -> tuple[Any, Any]:
+    """Names and number of the columns a model reads, where it knows them."""
+    ending = "" if isinstance(model, CompiledEnsemble) else "_in_"
+    return getattr(model, f"feature_names{ending}", None), getattr(
+        model, f"n_features{ending}", None
+    )
 
 
 class _OnlyTried(Exception):

@@ -6,7 +6,6 @@ import contextlib
 import sys
 import time
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Annotated, Any
 
 import numpy as np
@@ -16,7 +15,7 @@ import pyarrow.parquet
 from typer import Option
 
 from sparsebag.cli import models, tables
-from sparsebag.cli.command import CommandError, Data, ExitCode, Jobs, Model, Screen, TrustPickle
+from sparsebag.cli.command import CommandError, Data, ExitCode, Jobs, Model, Screen, Trust
 from sparsebag.deploy.compiled import CompiledEnsemble
 from sparsebag.sources.whole_file import whole_file
 
@@ -28,6 +27,7 @@ def predict(
     data: Data,
     written: tables.Written,
     screen: Screen,
+    trust: Trust,
     output: Annotated[
         Path, Option("--output", "-o", help=".csv or .parquet; - is standard output (CSV).")
     ] = STDOUT,
@@ -35,7 +35,6 @@ def predict(
     keep: Annotated[
         tables.Names, Option(help="A column to copy to the output; repeatable.")
     ] = None,
-    trust_pickle: TrustPickle = False,
     jobs: Jobs = -1,
 ) -> None:
     """Predict every row of a table; the table may be larger than memory.
@@ -47,18 +46,20 @@ def predict(
 
     In a pipe: cat new_rows.csv | sparsebag predict small.sbag - | head
     """
-    started, rows, kept = time.perf_counter(), 0, list(keep or [])
+    started, n_rows = time.perf_counter(), 0
     if output != STDOUT:
         suffixes = (".csv", ".parquet", ".pq", ".txt", "")
         models.check_can_be_written(output, unlike=(model, data), suffixes=suffixes)
     elif screen.as_json:
         told = "--json and predictions cannot share standard output; name a file: -o."
         raise CommandError(told, ExitCode.USAGE)
-    predictor = models.read_model(model, trust_pickle=trust_pickle)
+    predictor = models.read_model(model, trust)
     is_whole = not isinstance(predictor, CompiledEnsemble)
-    predictor = _as_compiled(predictor) if is_whole else predictor
-    table = tables.Table(data, written)
-    features, unknown = _features(predictor, table, kept), tables.UnknownTexts(predictor.categories)
+    table, read = tables.Table(data, written), models.columns_read(predictor)
+    kept = tables.columns_of(data, table.columns, keep or [])
+    found = [name for name in table.columns if read[0] is not None or name not in kept]
+    features = tables.columns_of(data, found, *read)
+    unknown = tables.UnknownTexts(None if is_whole else predictor.categories)
     # A whole model may read text.
     numbers = [] if is_whole else [name for name in features if name not in unknown.known]
     batches = table.batches(
@@ -76,7 +77,9 @@ def predict(
                 screen.step(f"predicting {data}")
             unknown.count(batch)
             tables.as_numbers(data, batch[numbers])
-            out = _predicted(predictor, batch[features], batch[kept], proba=proba, jobs=jobs)
+            rows = tables.as_read(batch[features], *read) if is_whole else batch[features]
+            how = {} if is_whole else {"n_jobs": jobs}
+            out = _predicted(predictor, rows, batch[kept], proba, how)
             if output.suffix.lower() in tables.PARQUET:  # a row group a batch
                 group = pa.Table.from_pandas(out, preserve_index=False)
                 writer = writer or stack.enter_context(
@@ -84,47 +87,24 @@ def predict(
                 )
                 writer.write_table(group)
             else:
-                file.write(out.to_csv(index=False, header=rows == 0).encode())
+                file.write(out.to_csv(index=False, header=n_rows == 0).encode())
                 file.flush()
-            rows += len(batch)
+            n_rows += len(batch)
     seconds = time.perf_counter() - started
     if not to_stdout:
-        screen.say(f"{rows:,} rows predicted in {seconds:.1f} s, written to {output}")
-    notes = screen.notes(unknown.notes(data))
-    facts = {"rows": rows, "seconds": round(seconds, 3), "output": output, "warnings": notes}
+        screen.say(f"{n_rows:,} rows predicted in {seconds:.1f} s, written to {output}")
+    others = [name for name in table.columns if name not in (*features, *kept)]
+    ignored = [f"'{data}' has columns the model does not read: {tables.shown(others)}."]
+    notes = screen.notes(ignored * bool(others) + unknown.notes(data))
+    facts = {"rows": n_rows, "seconds": round(seconds, 3), "output": output, "warnings": notes}
     screen.result(facts, "")
 
 
-def _as_compiled(model: Any) -> Any:
-    """A Pipeline or another whole model, with a compiled ensemble's names."""
-    read = [getattr(model, name, None) for name in ("feature_names_in_", "n_features_in_")]
-    return SimpleNamespace(
-        classes=getattr(model, "classes_", None),
-        feature_names=read[0],
-        n_features=read[1],
-        categories=None,
-        predict=lambda X, n_jobs: model.predict(tables.as_read(X, *read)),
-        predict_proba=lambda X, n_jobs: model.predict_proba(tables.as_read(X, *read)),
-    )
-
-
-def _features(predictor: Any, table: tables.Table, kept: list[str]) -> list[str]:
-    """The columns the model reads, in its order."""
-    unknown = [name for name in kept if name not in table.columns]
-    if unknown:
-        raise CommandError(f"'{table.path}' has no column {tables.shown(unknown)} to keep.")
-    names, found = predictor.feature_names, table.columns
-    found = [name for name in found if name not in kept] if names is None else found
-    return tables.columns_of(table.path, found, names, predictor.n_features)
-
-
-def _predicted(
-    predictor: Any, X: pd.DataFrame, kept: pd.DataFrame, *, proba: bool, jobs: int
-) -> pd.DataFrame:
-    classes = predictor.classes
+def _predicted(model: Any, X: Any, kept: pd.DataFrame, proba: bool, how: Any) -> pd.DataFrame:
+    classes = getattr(model, "classes_", None)
     if classes is None:
-        return kept.assign(prediction=predictor.predict(X, n_jobs=jobs))
-    shares = predictor.predict_proba(X, n_jobs=jobs)
+        return kept.assign(prediction=model.predict(X, **how))
+    shares = model.predict_proba(X, **how)
     if len(shares) != len(X):  # a vectorizer read the columns' names
         told = f"the model reads one column of text, and the table has {tables.shown(list(X))}"
         raise CommandError(f"{told}; leave the others out, or --keep them.")

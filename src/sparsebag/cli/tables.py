@@ -32,6 +32,8 @@ UNSOUND = (pa.ArrowException, pd.errors.ParserError, csv.Error, EOFError, zlib.e
 NO_SUCH = (LookupError, TypeError)
 """What readers raise: of tables that are none, and of encodings and separators that are none."""
 STDIN = Path("-")
+MODELS = (b"\x89S", b"PK", b"\x80\x04", b"\x80\x05")
+"""How files of sparsebag, of skops, and pickles begin."""
 BATCH_ROWS = 10_000
 """Rows read at a time: predicting needs the memory of these, whatever the file's size."""
 MISSING = ("", "NA", "N/A", "n/a", "NaN", "nan", "-nan", "null", "NULL", "#N/A", "<NA>")
@@ -63,6 +65,8 @@ class Table:
 
     def __init__(self, path: Path, written: Written) -> None:
         check_readable(path)
+        if path.is_file() and first_bytes(path) in MODELS:
+            raise CommandError(f"'{path}' is a model where a table belongs; MODEL comes first.")
         self.path, self.is_parquet = path, path.suffix.lower() in PARQUET
         self._sep, self._encoding = written.sep.replace("\\t", "\t"), written.encoding
         self._source: Any = None
@@ -179,6 +183,12 @@ class _CsvRows(io.TextIOBase):
                     yield line
 
 
+def first_bytes(path: Path) -> bytes:
+    """By which models are told from tables."""
+    with open(path, "rb") as file:
+        return file.read(2)
+
+
 def check_readable(path: Path) -> None:
     """Refuse what is no readable file."""
     if path == STDIN:
@@ -196,10 +206,7 @@ def check_readable(path: Path) -> None:
 def read_rows(path: Path, target: str, written: Written) -> tuple[pd.DataFrame, pd.Series]:
     """Features and targets of a table; those of a CSV file as they are written."""
     table = Table(path, written)
-    if target not in table.columns:
-        near = difflib.get_close_matches(target, table.columns, n=1, cutoff=0.75)
-        hint = f"did you mean '{near[0]}'?" if near else f"it has {shown(table.columns)}."
-        raise CommandError(f"'{path}' has no column '{target}' to predict; {hint}")
+    columns_of(path, table.columns, [target])
     if len(table.columns) == 1:
         raise CommandError(
             f"'{path}' has only the column '{target}'; there is nothing to learn from."
@@ -313,16 +320,21 @@ def columns_of(
     wanted = list(found if names is None else names)
     missing = [name for name in wanted if name not in set(found)]
     if missing:
-        raise CommandError(
-            f"the model was trained on other columns: '{path}' lacks {shown(missing)} and has "
-            f"{shown(found)}."
-        )
+        has = _nearest(missing[0], found)
+        raise CommandError(f"'{path}' lacks column {shown(missing)} (it has {has}).")
     if names is None and n_features not in (None, len(wanted)):
         raise CommandError(
             f"the model was trained on {n_features} columns without names, but '{path}' has "
             f"{len(wanted)} beside those of --target and --keep; leave the others out."
         )
     return wanted
+
+
+def _nearest(name: str, found: Sequence[str]) -> str:
+    """The column whose name is most like this one; all of them where none is."""
+    lower = {other.lower(): other for other in found}
+    near = difflib.get_close_matches(name.lower(), lower, n=1, cutoff=0.75)
+    return shown([lower[other] for other in near] or found)
 
 
 def find_categories(path: Path, X: pd.DataFrame) -> Categories:

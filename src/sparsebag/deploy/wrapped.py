@@ -247,8 +247,11 @@ def to_onnx(model: Any, X: Any = None, path: Any = None) -> Any:
             export = PipelineOnnx(_merged(head, ensemble), ensemble.model)
             found = export.predict(X)
         except Exception as error:  # an operator that one of them lacks, a locale, anything
-            told = f"the steps before the last have no ONNX form: {_told(error)}."
-            raise NotExportable(told) from None
+            raise NotExportable(
+                f"the steps before the last have no ONNX form: {_told(error)}. Change them (fill "
+                "missing texts before fitting), or export the ensemble alone, as by "
+                "small[-1].to_onnx(path)."
+            ) from None
         predict = model.predict if export.model.classes is None else model.predict_proba
         own = np.asarray(predict(X), dtype=float)
         near = np.isclose(found, own, rtol=1e-3, atol=1e-3).reshape(len(own), -1)

@@ -349,5 +349,5 @@ def _check_size(pool: MemberPool) -> None:
             f"the ensemble knows one class only ({shown(pool.classes[0])}); classification needs "
             "two."
         )
-    if len(pool.members) < 2:
+    if len(pool.members) < 2 and not pool.members[0].is_tree:
         raise ValueError("the ensemble has one member only; there is nothing to choose from.")

@@ -6,7 +6,7 @@ import datetime
 import inspect
 import pickle
 import platform
-import time
+import timeit
 from functools import partial
 from importlib import metadata
 from typing import Any
@@ -143,21 +143,14 @@ def _size(vote: WeightedVote, compiled: CompiledEnsemble) -> dict[str, float]:
 def _milliseconds(model: WeightedVote | CompiledEnsemble, X: Any) -> float:
     """Milliseconds for a thousand rows, one thread: the best of five calls.
 
-    A busy machine stretches long calls more than short ones and would flatter the small model, so
-    the processor's time counts where it is less than the clock's (it is more where a member uses
-    threads of its own).
+    By the clock: the processor's time is counted in steps that short calls fall between.
     """
     classes = model.pool.classes if isinstance(model, WeightedVote) else model.classes
     predict = model.predict if classes is None else model.predict_proba
     n_rows = X.shape[0] if hasattr(X, "shape") else len(X)
     block = take_rows(X, np.resize(np.arange(n_rows), 1000))
     predict(block)  # the first call pays for imports, caches and threads
-    seconds = []
-    for _ in range(5):
-        clock, processor = time.perf_counter(), time.process_time()
-        predict(block)
-        seconds.append(min(time.perf_counter() - clock, time.process_time() - processor))
-    return 1e3 * min(seconds)
+    return 1e3 * min(timeit.repeat(lambda: predict(block), number=1, repeat=5))
 
 
 def _cautions(
