@@ -55,7 +55,7 @@ def table(n=600):
     return X, y
 
 
-def texts(n=400):
+def texts(n=1200):
     rng = np.random.default_rng(0)
     words = np.array(["good", "bad", "fine", "poor", "day", "night", "sun", "rain"])
     X = np.array([" ".join(rng.choice(words, 6)) for _ in range(n)])

@@ -305,7 +305,7 @@ PENALISED |= {"solver": ["active_set", ActiveSet(tol=1e-4)], "n_jobs": [2]}
 SELECTED = {"tolerance": [0.0], "confidence": [0.999], "max_estimators": [4], "max_nodes": [100]}
 SELECTED |= {"max_bytes": [1_200], "calibration": [None], "refine": [None], "floor": [0.3]}
 SELECTED |= {"rehearsal": [2, False], "lam": [0.0], "n_jobs": [2], "solver": ["active_set"]}
-BASES = {"lam": (0.0, PENALISED), "tolerance": (0.2, SELECTED)}
+BASES = {"lam": (0.0, PENALISED), "tolerance": (0.1, SELECTED)}
 SETTINGS = [
     (base, name, value)
     for base, (_, table) in BASES.items()
