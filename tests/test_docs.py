@@ -235,7 +235,7 @@ def test_what_is_printed_fits_eighty_columns(capsys):
         print(small.compile(), small.report(X[::7], y[::7]), small.to_onnx().verify(X), sep="\n")
         print(sb.compress(model, X, y, max_nodes=20 if model is not linear else None).selection_)
     out, err = capsys.readouterr()
-    assert "rehearsal 1 of 12" in err
+    assert "rehearsal step 1 of 12" in err
     wide = [line for line in (out + err).splitlines() if len(line) > 80]
     assert wide == []
 

@@ -140,7 +140,7 @@ class RiskCurve:
         head = f"{'share':>7} {'nodes':>9} {'members':>7}  {title}  {to}"
         foot = "± one standard error" + ("" if kept is None else "; * kept")
         if self.tolerance is not None:
-            foot += f"; limit: {self.tolerance:+.1%} in the last column, its error included"
+            foot += f"; limit {self.tolerance:+.1%} (last column, error included)"
         return "\n".join(line.rstrip() for line in [head, *lines, foot])
 
     def _repr_html_(self) -> str:

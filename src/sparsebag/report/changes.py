@@ -8,6 +8,7 @@ sums over rows, so a draw is one product of row counts with a few columns.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -83,7 +84,7 @@ class ScoreChange:
     def interval(self) -> str:
         """The 95% interval of the difference, in percentage points where the score is a share."""
         unit, scale = (" points", 100.0) if self.name == "accuracy" else ("", 1.0)
-        low, high = (f"{float(f'{scale * end:.2g}'):+,.6g}" for end in (self.low, self.high))
+        low, high = (f"{Decimal(f'{scale * end:.2g}'):+,f}" for end in (self.low, self.high))
         return f"{low} to {high}{unit}"
 
     def as_dict(self) -> dict[str, float | str]:

@@ -89,9 +89,8 @@ def at_a_glance(report: CompressionReport) -> list[tuple[str, str, str, str]]:
         was, is_now, compiled = (
             f"{took:,.3g} µs" for took in (full[SPEED], small[SPEED], full[COMPILED])
         )
-        found.append(
-            ("time per row, in a batch", was, is_now, f"full ensemble compiled: {compiled}")
-        )
+        note = f"in a batch; full ensemble compiled: {compiled}"
+        found.append(("time per row", was, is_now, note))
     for change in report.changes:
         if change.is_main:
             before, _, after = change.in_words.partition(" → ")
