@@ -11,12 +11,13 @@ TORCH ?= torch==2.13.0
 # Two tests at a time, each with one BLAS thread: CI and the smallest laptops have two cores.
 PYTEST = OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal
 
-.PHONY: help install demo test test-all test-floor test-newest sanitize lint bench-solvers bench-passes bench-scale bench-quality bench-ablation bench-cost bench-compress-scale bench-service bench-local-experts bench-members bench-latency bench-exports bench-paper bench-paper-seeds results figures check-figures fuzz docs screenshot clean
+.PHONY: help install demo test test-all test-floor test-newest sanitize lint bench-solvers bench-passes bench-scale bench-quality bench-ablation bench-cost bench-compress-scale bench-service bench-local-experts bench-members bench-latency bench-exports bench-first-minutes bench-paper bench-paper-seeds results figures check-figures fuzz docs screenshot clean
 
 help:  ## Show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
 
 $(STAMP): pyproject.toml CMakeLists.txt $(wildcard src/sparsebag/*/*.cpp src/sparsebag/*/*/*.h)
+	@echo "Installing sparsebag and its test tools into $(VENV): about a minute."
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[test]"
 	touch $@
@@ -111,12 +112,15 @@ bench-latency: $(BENCH)  ## The compiled predictor beside scikit-learn, ONNX Run
 bench-exports: $(BENCH)  ## Every export beside the model on the paper's data: pruned trees, calibrators, missing values
 	$(BIN)/python -m benchmarks.exports
 
+bench-first-minutes: $(BENCH)  ## README's commands and first example in a fresh clone
+	$(BIN)/python -m benchmarks.first_minutes
+
 # Two processes at a time, each with one BLAS thread; what the clock times has the machine to itself.
 results: $(BENCH)  ## Every figure of README and docs, by this source: 75 minutes on two cores, goes on where it was stopped (needs SPARSEBAG_DATA)
 	OPENBLAS_NUM_THREADS=1 $(MAKE) bench-quality
 	OPENBLAS_NUM_THREADS=1 $(MAKE) --jobs 2 bench-paper-seeds kept-bench-compress-scale bench-paper $(addprefix kept-bench-,cost members local-experts exports)
-	$(MAKE) kept-fuzz $(addprefix kept-bench-,latency service scale solvers)
-	$(MAKE) figures check-figures
+	$(MAKE) kept-fuzz $(addprefix kept-bench-,latency service scale solvers first-minutes)
+	$(MAKE) screenshot check-figures
 
 kept-%: $(BENCH)  # runs it unless its results are of this source
 	$(BIN)/python -m benchmarks.check_figures $(subst -,_,$(*:bench-%=%)).txt || $(MAKE) $*
@@ -138,9 +142,9 @@ $(DOCS): $(STAMP)
 docs: $(DOCS)  ## The documentation, gallery run, warnings are errors: docs/_build/html/index.html
 	$(BIN)/sphinx-build -W --keep-going -q -b html docs docs/_build/html
 
-screenshot: $(DOCS)  ## docs/pictures/report_desktop.png in a headless browser (needs a Chromium)
+screenshot: $(DOCS) figures  ## README's picture, the demo and its report in docs/pictures, by a headless browser (needs a Chromium)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check "playwright>=1.48"
-	$(BIN)/python docs/screenshot.py
+	$(BIN)/python -m benchmarks.screenshot
 
 clean:  ## Remove the environment and what runs left behind
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist sparsebag_report.html sparsebag_demo.sbag docs/_build docs/gallery

@@ -15,7 +15,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from benchmarks import paper_page, picture
+from benchmarks import paper_page, picture, screenshot
 from benchmarks.environment import source_hash
 
 DOCS = picture.ROOT / "docs"
@@ -49,6 +49,8 @@ def stale_pages() -> Iterator[str]:
     for path, text in made.items():
         if path.read_text(encoding="utf-8") != text:
             yield f"{path.relative_to(picture.ROOT)} is not what `make figures` writes"
+    if screenshot.SOURCE.read_text(encoding="utf-8") != screenshot.source_of_pictures():
+        yield "screenshots are of another source; `make screenshot` draws them"
 
 
 def main(*names: str) -> int:

@@ -3,12 +3,15 @@
     python -m benchmarks.picture
 
 Draws docs/pictures/size_against_loss.svg and rewrites what stands between the markers of README.md
-and docs/benchmarks.md. Nothing is measured here: rerun it after ``make bench-quality`` or
-``bench-latency``.
+and docs/benchmarks.md; README's first example is run for its output. Nothing is measured here:
+rerun it after ``make bench-quality`` or ``bench-latency``.
 """
 
+import io
 import re
+import tempfile
 from collections.abc import Callable
+from contextlib import chdir, redirect_stdout
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -156,10 +159,25 @@ def standing_alone(chart: Chart, *named: str) -> str:
     return text.replace("</desc>", "</desc>" + PAPER, 1)
 
 
+def example_output(readme: str) -> str:
+    """What README says its first example prints."""
+    return re.findall(r"```text\n(.*?)```", readme, flags=re.DOTALL)[0]
+
+
+def example() -> str:
+    """README's first example is run, in a folder of its own; a block of what it prints."""
+    code = re.findall(r"```python\n(.*?)```", README.read_text(encoding="utf-8"), re.DOTALL)[0]
+    printed = io.StringIO()
+    with tempfile.TemporaryDirectory() as folder, chdir(folder), redirect_stdout(printed):
+        exec(compile(code, "README.md", "exec"), {})
+    return f"```text\n{printed.getvalue()}```"
+
+
 def pages(table: Any) -> dict[Path, str]:
     """The pages, with what their markers name written anew."""
     parts = {
         README: {
+            "example": example(),
             "expectations": expectations(table),
             "summary": f"{summary(table)}\n{speed()}",
             "alternatives": alternatives(table),

@@ -24,7 +24,7 @@ small = sb.compress(forest, X, y)
 print(small.selection_)
 
 # %%
-# Rows nobody has seen check the estimate. The last column is the baseline: random trees.
+# Rows nobody has seen check the estimate.
 
 report = small.report(X_test, y_test)
 report

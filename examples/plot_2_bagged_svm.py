@@ -6,6 +6,7 @@ Members need not be trees. Thirty bagged SVMs are weighted by what each says abo
 never saw. ``oob_score=True`` lets sparsebag prove that it was given the right rows.
 """
 
+import matplotlib.pyplot as plt
 from sklearn.datasets import load_breast_cancer
 from sklearn.ensemble import BaggingClassifier
 from sklearn.model_selection import train_test_split
@@ -27,6 +28,17 @@ bag = BaggingClassifier(member, 30, max_samples=0.6, oob_score=True, random_stat
 small = sb.compress(bag, X, y, max_estimators=8)
 print(small.selection_)
 print("rows proved by:", small.verified_by_)
+
+# %%
+# What other numbers of members are expected to cost, judged on the rows each has not seen.
+
+path = small.path_
+figure, axis = plt.subplots(figsize=(6, 3.5), layout="constrained")
+axis.errorbar(path.n_members, path.ratio, path.error, marker="o", label="± one standard error")
+axis.plot(path.n_members[path.kept], path.ratio[path.kept], "o", markersize=10, label="kept")
+axis.set(xscale="log", xlabel="members", ylabel="Brier score over the bag's")
+axis.legend()
+plt.show()
 
 # %%
 # Kernel SVMs have no array form: they keep their own ``predict``, and are written to a file only

@@ -6,9 +6,16 @@ One row in thirty is positive, and the forest is fitted with ``class_weight="bal
 of compression uses the same weights, so that the recall of each class stays close to the forest's.
 """
 
+import matplotlib.pyplot as plt
 from sklearn.datasets import make_classification
 from sklearn.ensemble import RandomForestClassifier
-from sklearn.metrics import average_precision_score, precision_score, recall_score, roc_auc_score
+from sklearn.metrics import (
+    PrecisionRecallDisplay,
+    average_precision_score,
+    precision_score,
+    recall_score,
+    roc_auc_score,
+)
 from sklearn.model_selection import train_test_split
 
 import sparsebag as sb
@@ -39,3 +46,13 @@ for name, model in (("forest", forest), ("small", small)):
         f"{average_precision_score(y_test, p):.3f}   recall {recall_score(y_test, label):.3f}   "
         f"precision {precision_score(y_test, label):.3f}"
     )
+
+# %%
+# Precision at every recall, and the threshold of one half: the same trade as before.
+
+figure, axis = plt.subplots(figsize=(6, 4), layout="constrained")
+for name, model in (("forest", forest), ("small", small)):
+    PrecisionRecallDisplay.from_estimator(model, X_test, y_test, name=name, ax=axis)
+    label = model.predict(X_test)
+    axis.plot(recall_score(y_test, label), precision_score(y_test, label), "ko")
+plt.show()

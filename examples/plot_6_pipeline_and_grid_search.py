@@ -6,6 +6,7 @@ Pipelines and grid search
 compresses it, inside pipelines, grid searches and cross-validation.
 """
 
+import matplotlib.pyplot as plt
 from sklearn.datasets import load_breast_cancer
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.model_selection import GridSearchCV, train_test_split
@@ -38,6 +39,16 @@ search = GridSearchCV(
     cv=3,
 ).fit(X, y)
 print(search.best_params_, f"log-loss {-search.best_score_:.4f}")
+
+# %%
+# Every candidate, and how its folds differ.
+
+found = search.cv_results_
+names = [", ".join(f"{k.split('__')[-1]}={v}" for k, v in p.items()) for p in found["params"]]
+figure, axis = plt.subplots(figsize=(6, 3), layout="constrained")
+axis.barh(names, -found["mean_test_score"], xerr=found["std_test_score"])
+axis.set(xlabel="log-loss, cross-validated")
+plt.show()
 
 # %%
 # The diagram scikit-learn draws of it:

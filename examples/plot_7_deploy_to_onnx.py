@@ -6,10 +6,12 @@ Three ways out: a checksummed ``.sbag`` file without pickle, an ONNX graph, and 
 scikit-learn forest. Each is compared with the model before you get it.
 """
 
+import pickle
 import tempfile
 import time
 from pathlib import Path
 
+import matplotlib.pyplot as plt
 import numpy as np
 from sklearn.datasets import load_digits
 from sklearn.ensemble import RandomForestClassifier
@@ -50,3 +52,14 @@ print(export.verify(X))
 
 again = small.to_sklearn()
 print(type(again).__name__, np.abs(again.predict_proba(X) - small.predict_proba(X)).max())
+
+# %%
+# What each way takes on disk.
+
+models = {"forest, pickled": forest, "to_sklearn, pickled": again}
+sizes = {name: len(pickle.dumps(model)) for name, model in models.items()}
+sizes |= {p.suffix: p.stat().st_size for p in sorted(folder.iterdir())}
+figure, axis = plt.subplots(figsize=(6, 2.5), layout="constrained")
+axis.barh(list(sizes), [size / 1000 for size in sizes.values()])
+axis.set(xscale="log", xlabel="kB")
+plt.show()

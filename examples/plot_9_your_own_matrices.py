@@ -6,6 +6,7 @@ The ensemble lives in R, in Spark, in a database? All that is needed is what eac
 for each row, and which rows it was trained on.
 """
 
+import matplotlib.pyplot as plt
 import numpy as np
 
 import sparsebag as sb
@@ -25,6 +26,11 @@ solution = sb.fit_weights(predictions, was_not_trained_on, truth, loss="squared_
 print(solution.status.value)
 print(f"{np.count_nonzero(solution.weights)} of {n_members} members are kept")
 print("weight of the ten best:", solution.weights[:10].sum().round(3))
+
+figure, axis = plt.subplots(figsize=(6, 3), layout="constrained")
+axis.bar(np.arange(n_members), solution.weights)
+axis.set(xlabel="member, the best first", ylabel="weight")
+plt.show()
 
 # %%
 # The paper's concave penalty at several strengths. It has the unit of the loss.

@@ -348,14 +348,14 @@ def test_sample_weight_moves_the_vote(forest, refine):
 def test_progress_goes_to_standard_error(forest, capsys):
     events = []  # what is printed, to a callback
     compress(forest, *CANCER, max_nodes=0.2, verbose=events.append)
-    rehearsed = [(e.number, e.total) for e in events if e.step == "rehearsal"]
+    rehearsed = [(e.number, e.total) for e in events if e.step == "rehearsal step"]
     assert rehearsed == [(part, 12) for part in range(1, 13)]
     assert sorted(event.seconds for event in events) == [event.seconds for event in events]
     compress(forest, *CANCER, max_nodes=0.2, verbose=2)
     printed = capsys.readouterr()
     assert printed.out == ""
     told = [line.split(" s  ")[1] for line in printed.err.splitlines()]
-    rehearsed = [f"rehearsal {part} of 12" for part in range(1, 13)]
+    rehearsed = [f"rehearsal step {part} of 12" for part in range(1, 13)]
     assert told == ["reading the ensemble and its rows", *rehearsed, "pruning and refitting"]
     compress(forest, *CANCER, lam=0.0, verbose=1)
     printed = capsys.readouterr()

@@ -227,7 +227,9 @@ class _SparseBagging(Deployable, MetaEstimatorMixin, BaseEstimator):  # type: ig
         self._full, self._accepts = ensemble, accepts(ensemble)
         return self
 
-    def report(self, X: Any = None, y: Any = None, *, baseline: Any = None) -> Any:
+    def report(
+        self, X: Any = None, y: Any = None, *, sample_weight: Any = None, baseline: Any = None
+    ) -> Any:
         """Compare the full ensemble with its kept members on rows neither has seen.
 
         Parameters
@@ -237,6 +239,8 @@ class _SparseBagging(Deployable, MetaEstimatorMixin, BaseEstimator):  # type: ig
             cost, and nothing is checked.
         y : array-like of shape (rows,), optional
             Their targets.
+        sample_weight : array-like of shape (rows,), optional
+            Their weights. Class weights that the ensemble was trained with are used without.
         baseline : fitted ensemble or list of fitted models, optional
             The full ensemble, where this object no longer has it (pickles and copies leave it
             out).
@@ -246,9 +250,9 @@ class _SparseBagging(Deployable, MetaEstimatorMixin, BaseEstimator):  # type: ig
         CompressionReport
             ``print`` it, or take ``.to_markdown()``, ``.rows``, ``.save("report.html")``.
         """
-        return self._report(X, y, baseline, None)
+        return self._report(X, y, sample_weight, baseline, None)
 
-    def _report(self, X: Any, y: Any, baseline: Any, back: Any) -> Any:
+    def _report(self, X: Any, y: Any, sample_weight: Any, baseline: Any, back: Any) -> Any:
         """The report, on the scale of a user's targets."""
         from sparsebag.report.compare import compare
 
@@ -270,9 +274,8 @@ class _SparseBagging(Deployable, MetaEstimatorMixin, BaseEstimator):  # type: ig
         return compare(
             WeightedVote(pool, own, back=back),
             replace(self._vote, back=back),
-            self._compiled,
-            None if X is None else self._check_X(X),
-            y,
+            self.compile(),
+            (None if X is None else self._check_X(X), y, sample_weight),
             selection=self.selection_,
             params=self.get_params(deep=False),
             is_unverified=self.evidence == "oob" and self.verified_by_ is None,

@@ -108,7 +108,7 @@ def test_results_are_few_lines_of_eighty_columns_and_progress_is_elsewhere(files
         "written",
     ]
     assert max(map(len, lines)) <= 80
-    for step in ("reading the ensemble", "rehearsal 1 of 12", "pruning and refitting"):
+    for step in ("reading the ensemble", "rehearsal step 1 of 12", "pruning and refitting"):
         assert step in done.err
         assert step not in done.out
     quiet = compress(*options, "-q", most=None)

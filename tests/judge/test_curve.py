@@ -1,5 +1,7 @@
 """The curve of sizes: ratios and their errors, and what is chosen from them."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -87,4 +89,9 @@ def test_tables():
     assert list(frame.columns[:5]) == ["share", "n_nodes", "n_members", "ratio", "error"]
     assert len(frame) == len(curve) == 4
     assert "+50.0% ± 10.0%" in str(curve)
-    assert len(str(curve).splitlines()) == 5
+    assert len(str(curve).splitlines()) == 6
+    told = str(replace(curve, kept=1, tolerance=0.2, ratio_calibrated=curve.ratio + 0.1))
+    assert [line.endswith(" *") for line in told.splitlines()] == [False, False, True] + [False] * 3
+    assert "+10.0% ± 5.0%   " in told
+    assert "+20.0% ± 5.0% *" in told
+    assert told.endswith("limit +20.0% (last column, error included)")

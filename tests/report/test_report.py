@@ -15,6 +15,7 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
+from sklearn.base import clone
 from sklearn.ensemble import (
     BaggingClassifier,
     BaggingRegressor,
@@ -37,6 +38,7 @@ from sklearn.metrics import (
 )
 from sklearn.naive_bayes import GaussianNB
 from sklearn.tree import DecisionTreeClassifier
+from sklearn.utils.class_weight import compute_sample_weight
 
 import sparsebag as sb
 from sparsebag.report import metrics
@@ -110,6 +112,43 @@ def test_regression_figures(ensemble):
     assert ("nodes" in report.rows["sparsebag"]) == isinstance(ensemble, RandomForestRegressor)
 
 
+@pytest.mark.parametrize("problem", [IRIS, DIABETES], ids=["classes", "numbers"])
+def test_a_rows_weight_counts_as_repeats(problem):
+    """A class's AUC and F1 too, and the interval is of the weighted difference."""
+    y, rng = problem[1], np.random.default_rng(0)
+    times = rng.integers(0, 4, len(y))
+    weight = times / times.mean()
+    said = [rng.normal(size=len(y)) + y for _ in range(2)]
+    if problem is IRIS:
+        said = [rng.dirichlet(np.ones(3), len(y)) for _ in range(2)]
+    weighted = score_changes(y, *said, weight)
+    repeated = score_changes(np.repeat(y, times), *(np.repeat(s, times, axis=0) for s in said))
+    for one, other in zip(weighted, repeated, strict=True):
+        assert (one.before, one.after) == pytest.approx((other.before, other.after)), one.name
+        assert one.low < one.difference < one.high
+
+
+def test_scores_are_weighted_by_class_as_the_estimate_is():
+    X, y = CANCER
+    forest = RandomForestClassifier(40, class_weight="balanced", min_samples_leaf=3, random_state=0)
+    small = sb.compress(forest.fit(X[::2], y[::2]), X[::2], y[::2])
+    X, y = X[1::2], y[1::2]
+    rare = np.flatnonzero(y == 0)[:20]  # other shares of the classes than in training
+    rows = np.concatenate([rare, np.flatnonzero(y == 1)])
+    report, proba = small.report(X[rows], y[rows]), small.predict_proba(X[rows])
+    balanced = compute_sample_weight("balanced", y[rows])
+    told = log_loss(y[rows], proba, sample_weight=balanced)
+    assert report.rows["sparsebag"]["log-loss"] == pytest.approx(told, rel=0.02)
+    assert report.rows_are == "class-weighted test rows"
+    assert "Scores are class-weighted, as the estimate is" in report.to_markdown()
+    plain = sb.compress(clone(forest).set_params(class_weight=None).fit(X, y), X, y)
+    doubled = plain.report(X[rows], y[rows], sample_weight=1.0 + y[rows])
+    told = log_loss(y[rows], plain.predict_proba(X[rows]), sample_weight=1.0 + y[rows])
+    assert doubled.rows["sparsebag"]["log-loss"] == pytest.approx(told)
+    assert doubled.rows_are == "weighted test rows"
+    assert plain.report(X[rows], y[rows]).rows_are == "test rows"
+
+
 def test_a_voters_own_weights_are_its_before():
     X, X_test, y, y_test = halves(CANCER)
     members = [("nb", GaussianNB()), ("out", "drop"), ("tree", DecisionTreeClassifier(max_depth=3))]
@@ -131,7 +170,10 @@ def test_markdown_holds_every_figure(classification):
 
 @pytest.mark.parametrize(
     ("file", "took", "expected"),
-    [(90.0, 0.09, "1,300× smaller, 480× faster."), (120_000.0, 50.0, "30 of 1,500 members kept.")],
+    [
+        (90.0, 0.09, "1,300× smaller, 480× faster in batches."),
+        (120_000.0, 50.0, "30 of 1,500 members kept."),
+    ],
 )
 def test_the_verdict_claims_no_gain_there_is_not(file, took, expected):
     full = {"members": 1500.0, "pickled (kB)": 116_900.0, "µs per row": 43.2}
@@ -181,7 +223,7 @@ def test_linear_regressors_are_reported_as_one():
     assert "collapsed into 1" in repr(small.compile())
     assert report.headline() == "20 members collapsed into one linear model"
     assert [row["members"] for row in report.rows.values()][:2] == [20, 1]
-    for text in (str(report), report.to_markdown(), report.to_html()):
+    for text in (" ".join(str(report).split()), report.to_markdown(), report.to_html()):
         assert "weighted average is one linear regressor, exactly" in text
     # exactly: the vote of the members, one by one
     assert_allclose(small.predict(X_test), small._vote.predict(X_test), rtol=1e-12)
@@ -302,11 +344,16 @@ def test_the_verdict_says_what_was_gained_and_what_it_cost(classified, regressed
     small, _, y, report = classified
     told = report.verdict()
     full, sparse = list(report.rows.values())[:2]
-    assert re.match(r"[\d,.]+× smaller, [\d,.]+× faster; ", told)
+    assert re.match(
+        r"[\d,.]+× smaller \([\d.]+× in the same .*\), [\d,.]+× faster in batches; ", told
+    )
     for change in report.changes[:2]:
         assert change.name in told
         assert change.verdict in told
-    assert told.endswith(f" on {len(y)} test rows.")
+    brier = next(c for c in report.changes if c.name == "Brier")
+    seen = f"{brier.after / brier.before - 1.0:+.1%} seen"
+    estimate = f"{small.selection_.ratio - 1.0:+.1%} expected, {seen}"
+    assert told.endswith(f" on {len(y)} test rows; Brier score {estimate}.")
     assert " MSE" in regressed[3].verdict()
     expected = f"Brier score {small.selection_.ratio - 1.0:+.1%} expected on new rows."
     assert small.report().verdict().endswith(expected)
@@ -369,8 +416,7 @@ def test_the_page_has_every_score_class_and_bin(classified):
     small, X, y, report = classified
     page = html.unescape(report.to_html())
     for change in report.changes[2:]:
-        assert f">{change.in_words}</td><td>{change.interval}</td>" in page
-        assert f">{change.verdict}</td>" in page
+        assert f">{change.verdict}</td><td>{change.in_words}</td><td>{change.interval}" in page
     before, after = small._full.predict(X), small.predict(X)
     assert_allclose(report.changed.confusion, [confusion_matrix(y, p) for p in (before, after)])
     for at, score in enumerate((recall_score, precision_score, f1_score)):
@@ -456,7 +502,7 @@ def test_ticks_are_round_and_no_label_is_cut(largest, classified):
         assert [t.text for t in labels] == ["1", "2", "5", "10", "20", "50", "100", "200"]
     for label in labels:
         width = 0.0 if label.get("text-anchor") == "end" else 3.6 * len(label.text)
-        assert float(label.get("x")) + width <= 560.0
+        assert float(label.get("x")) + width <= 440.0
 
 
 def test_before_and_after_are_told_apart_without_colour(classified):

@@ -336,7 +336,7 @@ class CompiledEnsemble:
             if isinstance(found, str) and found != expected:
                 raise ValueError(
                     f"X has {found!r} where the model reads {expected!r}; pass the columns it was "
-                    "fitted on, in their order (feature_names)."
+                    "fitted on (feature_names)."
                 )
 
     def _one_row(self, row: Any) -> np.ndarray:

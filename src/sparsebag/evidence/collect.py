@@ -246,7 +246,7 @@ def encode_target(pool: MemberPool, y: Any) -> np.ndarray:
     except UnknownLabelError as unknown:
         raise ValueError(
             f"y holds a class the ensemble was not trained on ({unknown}); pass the labels it "
-            f"was fitted with, such as {shown(pool.classes[0])}."
+            f"was fitted with, such as {', '.join(map(shown, pool.classes[:5]))}."
         ) from None
 
 

@@ -39,6 +39,10 @@ class RiskCurve:
     score : str
         "Brier score" or "squared error"; before it "class-weighted" or "weighted", where rows are.
     judged_by : {"rehearsal", "held-out rows", "out-of-bag rows"}
+    kept : int or None
+        Position of the size that was kept.
+    tolerance : float or None
+        The limit of ``ratio_calibrated - 1``, its error included; None where a budget decided.
 
     Examples
     --------
@@ -62,6 +66,8 @@ class RiskCurve:
     whole_risk: float
     score: str
     judged_by: str
+    kept: int | None = None
+    tolerance: float | None = None
 
     def __len__(self) -> int:
         return len(self.share)
@@ -115,15 +121,27 @@ class RiskCurve:
         return pd.DataFrame(columns)
 
     def __str__(self) -> str:
-        lines = [f"{'share':>7} {'nodes':>9} {'members':>7}  change of {self.score}"]
-        for row in zip(
-            self.share, self.n_nodes, self.n_members, self.ratio, self.error, strict=True
-        ):
-            share, nodes, members, ratio, error = row
-            lines.append(
-                f"{share:>7.2%} {nodes:>9,.0f} {members:>7.0f}  {ratio - 1.0:+.1%} ± {error:.1%}"
+        title = f"change of {self.score}"
+        changes = [(self.ratio, self.error)]
+        if not np.array_equal(self.ratio, self.ratio_calibrated):
+            changes.append((self.ratio_calibrated, self.error_calibrated))
+        columns = [[f"{r - 1.0:+.1%} ± {e:.1%}" for r, e in zip(*c, strict=True)] for c in changes]
+        rows = [
+            f"{share:>7.2%} {nodes:>9,.0f} {members:>7.0f}  {told[0]:<{len(title)}}  "
+            + "".join(told[1:])
+            for share, nodes, members, *told in zip(
+                self.share, self.n_nodes, self.n_members, *columns, strict=True
             )
-        return "\n".join(dict.fromkeys(lines))  # halves of the members may be the same ones
+        ]
+        kept = None if self.kept is None else rows[self.kept]
+        # Halves of the members may be the same ones.
+        lines = [row + " *" * (row == kept) for row in dict.fromkeys(rows)]
+        to = "to calibrated" if len(changes) > 1 else ""
+        head = f"{'share':>7} {'nodes':>9} {'members':>7}  {title}  {to}"
+        foot = "± one standard error" + ("" if kept is None else "; * kept")
+        if self.tolerance is not None:
+            foot += f"; limit {self.tolerance:+.1%} (last column, error included)"
+        return "\n".join(line.rstrip() for line in [head, *lines, foot])
 
     def _repr_html_(self) -> str:
         """A small picture and the table, for notebooks."""

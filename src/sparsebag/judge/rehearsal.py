@@ -158,7 +158,7 @@ def rehearse(
     parts: list[_Part] = []
     for number, held in enumerate(splits):
         done, parts_of_all = PARTS * number, PARTS * len(splits)
-        progress.say("rehearsal", done + 1, parts_of_all)
+        progress.say("rehearsal step", done + 1, parts_of_all)
         kept = np.setdiff1d(np.arange(len(rows.target)), held)
         train, test = rows.take(kept), rows.take(held)
         fold = _fold(pool, kept, held, held_out=rows.held_out)
@@ -168,12 +168,12 @@ def rehearse(
             if fold.targets:
                 train = replace(train, target=np.asarray(fold.y)[:, None])
         copy, columns = _copy(pool, train, n_trees, number, n_jobs)
-        progress.say("rehearsal", done + 2, parts_of_all)
+        progress.say("rehearsal step", done + 2, parts_of_all)
         about = (train.X, train.target[:, columns], train.weight)
         knows_bags = not rows.held_out
         teacher = Teacher(copy, *about, knows_bags=knows_bags, n_threads=n_threads)
         del train, about  # copies of almost all rows
-        progress.say("rehearsal", done + 3, parts_of_all)
+        progress.say("rehearsal step", done + 3, parts_of_all)
         split = _Split(teacher, columns, test, len(pool.members), scores)
         part = _scored(split, share, recipes, most_trees, n_threads)
         if fold is not None and fold.targets:

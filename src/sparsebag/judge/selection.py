@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -61,6 +61,11 @@ class Selection:
     done: str
     noun: str
     is_part: bool = False
+
+    def __post_init__(self) -> None:
+        if self.curve is not None:
+            told = replace(self.curve, kept=self.position, tolerance=self.tolerance)
+            object.__setattr__(self, "curve", told)
 
     @property
     def ratio(self) -> float:

@@ -8,10 +8,10 @@ sums over rows, so a draw is one product of row counts with a few columns.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.stats import rankdata
 
 DRAWS = 1000
 LISTED_ROWS = 20
@@ -71,6 +71,11 @@ class ScoreChange:
         return self.name in MAIN
 
     @property
+    def is_judged(self) -> bool:
+        """Whether sizes are judged by it."""
+        return self.name in ("Brier", "MSE")
+
+    @property
     def in_words(self) -> str:
         """Before and after: ``0.351 → 0.347``."""
         return f"{shown(self.name, self.before)} → {shown(self.name, self.after)}"
@@ -79,7 +84,7 @@ class ScoreChange:
     def interval(self) -> str:
         """The 95% interval of the difference, in percentage points where the score is a share."""
         unit, scale = (" points", 100.0) if self.name == "accuracy" else ("", 1.0)
-        low, high = (f"{float(f'{scale * end:.2g}'):+,.6g}" for end in (self.low, self.high))
+        low, high = (f"{Decimal(f'{scale * end:.2g}'):+,f}" for end in (self.low, self.high))
         return f"{low} to {high}{unit}"
 
     def as_dict(self) -> dict[str, float | str]:
@@ -98,17 +103,19 @@ def shown(name: str, score: float) -> str:
 
     Examples
     --------
-    >>> shown("log-loss", 0.35141), shown("accuracy", 0.8458), shown("MSE", 3556.2)
-    ('0.351', '84.6%', '3,556')
+    >>> shown("log-loss", 0.34), shown("accuracy", 0.8458), shown("MSE", 3556.2)
+    ('0.340', '84.6%', '3,556')
     """
     if name == "accuracy":
         return f"{score:.1%}"
     if name in ("AUC", "F1", "R²"):
         return f"{score:.3f}"
-    return f"{score:.3g}" if abs(score) < 100.0 else f"{score:,.0f}"
+    return f"{score:#.3g}".rstrip(".") if abs(score) < 100.0 else f"{score:,.0f}"
 
 
-def scores(target: np.ndarray, said: np.ndarray) -> dict[str, float]:
+def scores(
+    target: np.ndarray, said: np.ndarray, weight: np.ndarray | None = None
+) -> dict[str, float]:
     """Every score of a model: log-loss, accuracy, AUC, F1, Brier, ECE; or MSE, R², MAE.
 
     AUC and F1 are means over the classes there are; of a single class there is no AUC.
@@ -118,6 +125,8 @@ def scores(target: np.ndarray, said: np.ndarray) -> dict[str, float]:
     target : ndarray of shape (n,)
         Class positions, or numbers (regression).
     said : ndarray of shape (n, C), or (n,) for regression
+    weight : ndarray of shape (n,), optional
+        Of the rows, with mean one.
 
     Returns
     -------
@@ -128,13 +137,19 @@ def scores(target: np.ndarray, said: np.ndarray) -> dict[str, float]:
     >>> scores(np.array([0.0, 2.0]), np.array([0.0, 1.0]))
     {'MSE': 0.5, 'R²': 0.5, 'MAE': 0.5}
     """
-    means = _row_figures(target, said).mean(axis=0)[None]
+    weight = np.ones(len(target)) if weight is None else weight
+    means = weight[None] @ _row_figures(target, said, weight) / len(target)
     found = dict(zip(_names(said), _from_means(means, said.ndim)[0].tolist(), strict=True))
     return {name: value for name, value in found.items() if not np.isnan(value)}
 
 
 def score_changes(
-    target: np.ndarray, before: np.ndarray, after: np.ndarray, *, seed: int = 0
+    target: np.ndarray,
+    before: np.ndarray,
+    after: np.ndarray,
+    weight: np.ndarray | None = None,
+    *,
+    seed: int = 0,
 ) -> tuple[ScoreChange, ...]:
     """Every score before and after, with a paired bootstrap interval of the difference.
 
@@ -143,6 +158,8 @@ def score_changes(
     target : ndarray of shape (n,)
     before, after : ndarray of shape (n, C), or (n,) for regression
         What each model says of the same rows.
+    weight : ndarray of shape (n,), optional
+        Of the rows, with mean one.
     seed : int
 
     Returns
@@ -157,16 +174,19 @@ def score_changes(
     ('better', -1.0, -1.0)
     """
     n, rng = len(target), np.random.default_rng(seed)
-    figures = [_row_figures(target, said) for said in (before, after)]
+    weight = np.ones(n) if weight is None else weight
+    figures = [_row_figures(target, said, weight) for said in (before, after)]
     differences = []
     # Of very many rows the interval is narrow, and fewer draws tell its ends well enough.
     for _ in range((DRAWS if n <= 100_000 else DRAWS // 5) // 20):
-        drawn = np.stack([np.bincount(rng.integers(n, size=n), minlength=n) for _ in range(20)])
-        old, new = (_from_means(drawn @ columns / n, before.ndim) for columns in figures)
+        times = [np.bincount(rng.integers(n, size=n), minlength=n) for _ in range(20)]
+        drawn = np.stack(times) * weight
+        total = drawn.sum(axis=1, keepdims=True)
+        old, new = (_from_means(drawn @ columns / total, before.ndim) for columns in figures)
         differences.append(new - old)
     # 95% of the draws lie between.
     low, high = np.quantile(np.concatenate(differences), [0.025, 0.975], axis=0).tolist()
-    old_scores, new_scores = scores(target, before), scores(target, after)
+    old_scores, new_scores = (scores(target, said, weight) for said in (before, after))
     return tuple(
         ScoreChange(name, old_scores[name], new_scores[name], low[i], high[i], lower)
         for i, (name, lower) in enumerate(_names(before).items())
@@ -178,7 +198,9 @@ def _names(said: np.ndarray) -> dict[str, bool]:
     return REGRESSION if said.ndim == 1 else CLASSIFICATION
 
 
-def _row_figures(target: np.ndarray, said: np.ndarray, n_bins: int = 15) -> np.ndarray:
+def _row_figures(
+    target: np.ndarray, said: np.ndarray, weight: np.ndarray, n_bins: int = 15
+) -> np.ndarray:
     """Columns whose means over rows make the scores; of classes, the gap of each bin at the end.
 
     Bins are as `metrics.expected_calibration_error` has them by default.
@@ -195,35 +217,39 @@ def _row_figures(target: np.ndarray, said: np.ndarray, n_bins: int = 15) -> np.n
     gaps[rows, np.searchsorted(inner, confidence, side="left")] = correct - confidence
     log_loss = -np.log(np.maximum(said[rows, target], 1e-15))  # as metrics.log_loss clips
     present = np.unique(target)
-    auc = np.mean([_auc_figures(target == c, said[:, c]) for c in present], axis=0)
-    f1 = np.mean([_f1_figures(target == c, predicted == c) for c in present], axis=0)
+    auc = np.mean([_auc_figures(target == c, said[:, c], weight) for c in present], axis=0)
+    f1 = np.mean([_f1_figures(target == c, predicted == c, weight) for c in present], axis=0)
     brier = np.square(residual).sum(axis=1)
     return np.column_stack([log_loss, correct, auc, f1, brier, gaps])
 
 
-def _auc_figures(is_c: np.ndarray, score: np.ndarray) -> np.ndarray:
+def _auc_figures(is_c: np.ndarray, score: np.ndarray, weight: np.ndarray) -> np.ndarray:
     """A figure a row: their mean is the AUC of one class against the others.
 
     A row's placement is the share of the rows of the other kind that it is ranked right against
     (DeLong et al. 1988). The mean of a draw is the AUC of the draw to first order.
     """
-    of, others = np.flatnonzero(is_c), np.flatnonzero(~is_c)
-    if not len(others):
+    of, others = np.where(is_c, weight, 0.0), np.where(is_c, 0.0, weight)
+    if not others.any() or not of.any():
         return np.full(len(score), np.nan)
-    ranks, placement = rankdata(score), np.empty(len(score))
-    placement[of] = (ranks[of] - rankdata(score[of])) / len(others)
-    placement[others] = 1.0 - (ranks[others] - rankdata(score[others])) / len(of)
-    auc = float(placement[of].mean())
-    figures: np.ndarray = auc + (placement - auc) / np.where(is_c, is_c.mean(), 1.0 - is_c.mean())
-    return figures
+    _, at = np.unique(score, return_inverse=True)
+    placement = np.where(is_c, _below(at, others), 1.0 - _below(at, of))
+    auc = float(placement @ of / of.sum())
+    share = np.where(is_c, of.sum(), others.sum()) / weight.sum()
+    return np.asarray(auc + (placement - auc) / share)
 
 
-def _f1_figures(is_c: np.ndarray, predicted: np.ndarray) -> np.ndarray:
+def _below(at: np.ndarray, weight: np.ndarray) -> np.ndarray:
+    """The share of the weight at lower positions than each row's, ties by half."""
+    tied = np.bincount(at, weight)
+    return np.asarray(((np.cumsum(tied) - tied / 2.0) / weight.sum())[at])
+
+
+def _f1_figures(is_c: np.ndarray, predicted: np.ndarray, weight: np.ndarray) -> np.ndarray:
     """A figure a row: their mean is the F1 of one class, that of a draw its F1 to first order."""
     either, both = is_c.astype(float) + predicted, 2.0 * (is_c & predicted)
-    f1 = float(both.sum() / either.sum())
-    figures: np.ndarray = f1 + (both - f1 * either) / either.mean()
-    return figures
+    f1 = float(both @ weight / (either @ weight))
+    return np.asarray(f1 + (both - f1 * either) / np.average(either, weights=weight))
 
 
 def _from_means(means: np.ndarray, ndim: int) -> np.ndarray:

@@ -19,7 +19,8 @@ import sklearn
 from sparsebag.deploy.compiled import CompiledEnsemble
 from sparsebag.deploy.from_members import COLLAPSED, collapses_into_one, compile_members
 from sparsebag.deploy.weighted_vote import WeightedVote
-from sparsebag.evidence.collect import encode_target
+from sparsebag.evidence.collect import encode_target, row_weights
+from sparsebag.evidence.from_predictions import check_sample_weight
 from sparsebag.evidence.members import take_rows
 from sparsebag.evidence.training_rows import check_row_count, prove_training_rows
 from sparsebag.judge.selection import Selection
@@ -39,14 +40,18 @@ TRAINING_ROWS = (
     "These are the rows the ensemble was trained on: every score is too good, the full ensemble's "
     "most of all. Pass rows it has not seen."
 )
+CLASS_WEIGHTED = (
+    "Scores are class-weighted, as the estimate is: classes have the shares that the ensemble "
+    "was trained with. Counts of rows are not weighted."
+)
+ALONE = "Sizes and times are of the ensemble alone, without the steps around it."
 
 
 def compare(
     full: WeightedVote,
     small: WeightedVote,
     deployed: CompiledEnsemble,
-    X: Any,
-    y: Any,
+    rows_given: tuple[Any, Any, Any],
     *,
     selection: Selection,
     params: dict[str, Any],
@@ -60,8 +65,8 @@ def compare(
         Before and after.
     deployed : CompiledEnsemble
         What serves the small one.
-    X, y : array-like or None
-        Test rows; None: sizes only.
+    rows_given : tuple of X, y and sample_weight
+        Test rows; X is None: sizes only.
     selection : Selection
     params : dict
         The estimator's parameters.
@@ -72,14 +77,15 @@ def compare(
     -------
     CompressionReport
     """
+    X, y, sample_weight = rows_given
     whole, classes = compile_members(full.pool, full.weights), full.pool.classes
     before, after = _size(full, whole), _size(small, deployed)
     rows = {"full ensemble": before, "sparsebag": after}
     if not before.keys() >= {"nodes"} <= after.keys():  # some members are no trees
         before.pop("nodes", None), after.pop("nodes", None)
-    notes: tuple[str, ...] = ()
+    notes: tuple[str, ...] = (ALONE,) if selection.is_part else ()
     if collapses_into_one(small.pool) and small.gate is None:
-        notes, after["members"] = (COLLAPSED,), 1.0
+        notes, after["members"] = (*notes, COLLAPSED), 1.0
     report = partial(
         CompressionReport,
         selection=selection,
@@ -98,21 +104,37 @@ def compare(
     notes += (TRAINING_ROWS,) if trained_on else ()
     old, new = _says(full, X), _says(small, X)
     before |= {SPEED: _milliseconds(full, X), COMPILED: _milliseconds(whole, X)}
-    before |= scores(target, old)
+    weight, kind = _weights(full, target, sample_weight, selection)
+    notes += (CLASS_WEIGHTED,) if kind.startswith("class") else ()
+    before |= scores(target, old, weight)
     ms = _milliseconds(deployed, X)
-    after |= {SPEED: ms, COMPILED: ms, **scores(target, new)}
+    after |= {SPEED: ms, COMPILED: ms, **scores(target, new, weight)}
     labels = None if classes is None else np.arange(len(classes))
-    curve = partial(metrics.reliability_curve, target, labels=labels)
+    # Weights that add up to as many rows of equal weight as tell as much (Kish).
+    counted = weight * weight.sum() / (weight @ weight)
+    curve = partial(metrics.reliability_curve, target, labels=labels, sample_weight=counted)
     return report(
         rows,
         n_rows,
         notes,
-        score_changes(target, old, new),
-        rows_are="training rows" if trained_on else "test rows",
+        score_changes(target, old, new, weight),
+        rows_are=kind + ("training rows" if trained_on else "test rows"),
         cautions=_cautions(selection, is_unverified, n_rows, trained_on),
         reliability=None if labels is None else (curve(old), curve(new)),
         changed=prediction_changes(target, old, new, classes),
     )
+
+
+def _weights(
+    full: WeightedVote, target: np.ndarray, given: Any, selection: Selection
+) -> tuple[np.ndarray, str]:
+    """Row weights of mean one, as the estimate has them, and what to call rows that have them."""
+    ones = np.ones(len(target))
+    weight = ones if given is None else np.asarray(check_sample_weight(given, target))
+    if selection.curve is not None and "weighted" in selection.curve.score:
+        weight = row_weights(full.pool, target, weight, held_out=True)
+    kind = "class-weighted " if given is None else "weighted "
+    return weight / weight.mean(), kind if np.ptp(weight) > 0.0 else ""
 
 
 def _are_training_rows(full: WeightedVote, X: Any, target: np.ndarray) -> bool:

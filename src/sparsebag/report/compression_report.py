@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from sparsebag.deploy.from_members import COLLAPSED
+from sparsebag.judge.curve import NO_RATIO
 from sparsebag.judge.selection import Selection
 from sparsebag.report.changes import UNCLEAR, PredictionChanges, ScoreChange
 from sparsebag.report.metrics import ReliabilityCurve
@@ -41,7 +42,8 @@ class CompressionReport:
         Sentences that belong under the table.
     changes : tuple of ScoreChange
         Every score before and after, with a paired bootstrap interval of the difference.
-    rows_are : {"test rows", "training rows"}
+    rows_are : str
+        "test rows" or "training rows", and before it "class-weighted" or "weighted".
     selection : Selection or None
         What was kept, and what every size is expected to cost.
     cautions : tuple of str
@@ -114,21 +116,31 @@ class CompressionReport:
         '100× smaller.'
         """
         full, small = list(self.rows.values())[:2]
-        gains = {"smaller": (PICKLED, FILE), "faster": (SPEED, SPEED)}
+        as_file = full.get(FILE, 0.0) / small.get(FILE, 1.0)
+        of_same = f" ({_times(as_file)}× in the same file format)" if as_file else ""
+        gains = {
+            f"smaller{of_same}": (PICKLED, FILE),
+            "faster in batches": (SPEED, SPEED),
+        }
         gained = [
             f"{_times(full[before] / small[after])}× {gain}"
             for gain, (before, after) in gains.items()
             if full.get(before, 0.0) > 1.1 * small.get(after, float("inf"))
         ]
         told = [", ".join(gained)] if gained else []
-        curve, words = None if self.selection is None else self.selection.curve, []
+        chosen, words = self.selection, []
+        curve = None if chosen is None else chosen.curve
         for said in ("better", "worse", f"{UNCLEAR} in"):
             of = [c.name for c in self.changes if c.is_main and said.startswith(c.verdict)]
             words += [f"{said} {' and '.join(of)}"] if of else []
         if words:
             told.append(f"{', '.join(words)} on {self.n_rows:,} {self.rows_are}")
-        elif self.selection is not None and curve is not None:
-            told.append(f"{curve.score} {self.selection.ratio - 1.0:+.1%} expected on new rows")
+            seen = [c.after / c.before - 1.0 for c in self.changes if c.is_judged and c.before]
+            if chosen is not None and curve is not None and seen and chosen.ratio < NO_RATIO:
+                expected = chosen.ratio - 1.0
+                told.append(f"{curve.score} {expected:+.1%} expected, {seen[0]:+.1%} seen")
+        elif chosen is not None and curve is not None:
+            told.append(f"{curve.score} {chosen.ratio - 1.0:+.1%} expected on new rows")
         return f"{'; '.join(told) or self.headline()}."
 
     def lines(self) -> list[list[str]]:
@@ -192,7 +204,11 @@ class CompressionReport:
     def __str__(self) -> str:
         """A figure a line, a model a column: fits a terminal of eighty characters."""
         table = "\n".join("  ".join(cells).rstrip() for cells in _padded(self.lines()))
-        return "\n\n".join([textwrap.fill(self.verdict(), 80), table, *self.notes])
+        first, *notes = (
+            textwrap.fill(text, 80, break_on_hyphens=False)
+            for text in (self.verdict(), *self.notes)
+        )
+        return "\n\n".join([first, table, *notes])
 
     def _repr_html_(self) -> str | None:
         """For notebooks: without the page's style, which would restyle the whole notebook."""

@@ -58,12 +58,13 @@ def render(report: CompressionReport, *, in_notebook: bool = False) -> str:
         in_notebook=in_notebook,
         tiles=at_a_glance(report),
         others=[
-            [c.name, c.in_words, c.interval, c.verdict] for c in report.changes if not c.is_main
+            [c.name, c.verdict, c.in_words, c.interval] for c in report.changes if not c.is_main
         ],
         charts={
             "curve": None if curve is None else svg.curve_chart(curve, kept, prefix),
             "reliability": None if binned is None else svg.reliability_chart(*binned, prefix),
         },
+        off_chart=curve is not None and not svg.is_on_chart(curve, kept).all(),
         points=[] if curve is None else slider_points(curve, kept),
         bins=[] if binned is None else _bins(*binned),
         **_of_classes(report.changed),
@@ -88,7 +89,8 @@ def at_a_glance(report: CompressionReport) -> list[tuple[str, str, str, str]]:
         was, is_now, compiled = (
             f"{took:,.3g} µs" for took in (full[SPEED], small[SPEED], full[COMPILED])
         )
-        found.append(("time per row", was, is_now, f"full ensemble compiled: {compiled}"))
+        note = f"in a batch; full ensemble compiled: {compiled}"
+        found.append(("time per row", was, is_now, note))
     for change in report.changes:
         if change.is_main:
             before, _, after = change.in_words.partition(" → ")

@@ -28,6 +28,8 @@ MIDDLE = 'text-anchor="middle"'
 DASHED, FAINT = ";stroke-dasharray:6 4", ";stroke-width:1;stroke-opacity:.55"
 LEFT, RIGHT, TOP, BOTTOM = 62.0, 12.0, 12.0, 44.0
 """Room for labels around a chart's area, in pixels."""
+SMALL = (440.0, 300.0)
+"""Width and height of a chart whose text can be read on a phone."""
 MOST_CHANGE = 100.0
 """Percent: sizes that lose more are cut off at the top of the chart, lest they flatten the rest."""
 
@@ -40,14 +42,14 @@ def curve_chart(curve: RiskCurve, kept: int, prefix: str = "sb") -> str:
     has_nodes = bool(np.all(curve.n_nodes > 0))
     x = (curve.n_nodes if has_nodes else curve.n_members).astype(float)
     change, error = 100.0 * (curve.ratio - 1.0), 100.0 * curve.error
-    seen = np.isfinite(change) & (change <= MOST_CHANGE)
-    seen[kept] = np.isfinite(change[kept])
+    seen = is_on_chart(curve, kept)
     around = np.concatenate([(change - error)[seen], (change + error)[seen], [0.0]])
     room = 0.06 * (np.ptp(around) or 1.0)
     high = float(around.max() + room)
     chart = Chart(
         Axis("nodes" if has_nodes else "members", x.min(), x.max(), is_log=True),
-        Axis(f"change of {curve.score}, %", float(around.min() - room), high),
+        Axis("change of the loss, %", float(around.min() - room), high),
+        *SMALL,
     )
     drawn = np.minimum(np.nan_to_num(change, posinf=1e9), high + MOST_CHANGE)
     chart.band(x, drawn - error, drawn + error, AFTER)
@@ -69,12 +71,18 @@ def curve_chart(curve: RiskCurve, kept: int, prefix: str = "sb") -> str:
     )
 
 
+def is_on_chart(curve: RiskCurve, kept: int) -> np.ndarray:
+    """Of each size, whether the chart shows it: the kept one, and what loses not far more."""
+    change = 100.0 * (curve.ratio - 1.0)
+    return np.isfinite(change) & (change <= max(MOST_CHANGE, float(change[kept])))
+
+
 def reliability_chart(before: ReliabilityCurve, after: ReliabilityCurve, prefix: str = "sb") -> str:
     """How often predictions come true against how sure they are, before and after."""
     least = min(float(np.min(v)) for c in (before, after) for v in (c.confidence, c.accuracy))
     low = max(math.floor(10.0 * least - 0.01) / 10.0, 0.0)  # where predictions are
     chart = Chart(
-        Axis("predicted probability", low, 1.0), Axis("share correct", low, 1.0), height=380.0
+        Axis("predicted probability", low, 1.0), Axis("share correct", low, 1.0), 440.0, 340.0
     )
     chart.line([low, 1.0], [low, 1.0], DIAGONAL, DASHED)
     for curve, colour in ((before, BEFORE), (after, AFTER)):
@@ -136,7 +144,7 @@ class Axis:
             return [self.low]
         if self.is_log:
             powers = range(math.floor(math.log10(self.low)), math.ceil(math.log10(self.high)) + 1)
-            digits = (1, 2, 5) if len(powers) <= 4 else (1,)
+            digits = (1, 2, 5) if self.high < 500.0 * self.low else (1,)
             marks = [m * 10.0**p for p in powers for m in digits]
             within = [m for m in marks if self.low * 0.999 <= m <= self.high * 1.001]
             if len(within) > 1:

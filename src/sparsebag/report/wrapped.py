@@ -8,7 +8,7 @@ from sparsebag.deploy.wrapped import compiled_in
 from sparsebag.evidence.wrappers import innermost
 
 
-def report_on(model: Any, X: Any = None, y: Any = None) -> Any:
+def report_on(model: Any, X: Any = None, y: Any = None, sample_weight: Any = None) -> Any:
     """Compare what was compressed with what came of it, on rows neither has seen.
 
     Parameters
@@ -18,6 +18,7 @@ def report_on(model: Any, X: Any = None, y: Any = None) -> Any:
     X, y : array-like, optional
         Test rows, as the model takes them. Errors of a ``TransformedTargetRegressor`` are in the
         units of y.
+    sample_weight : array-like of shape (rows,), optional
 
     Returns
     -------
@@ -47,5 +48,5 @@ def report_on(model: Any, X: Any = None, y: Any = None) -> Any:
                 "a file does not hold the full ensemble, to which a report compares; make the "
                 "report before saving, of what sparsebag.compress returned."
             )
-        found.append(part.model._report(part.X, around.y, None, back))
+        found.append(part.model._report(part.X, around.y, sample_weight, None, back))
     return found[0] if len(found) == 1 else found
