@@ -18,3 +18,15 @@ def peak_memory(call):
         return call(), tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
+
+
+def without(*names):
+    """Code after which a program finds these libraries not installed."""
+    return f"""
+import sys
+class Absent:
+    def find_spec(self, name, path, target=None):
+        if name.partition(".")[0] in {names}:
+            raise ModuleNotFoundError(name, name=name)
+sys.meta_path.insert(0, Absent())
+"""

@@ -4,12 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from benchmarks.environment import environment, source_hash
-from benchmarks.latency import (
-    SAME_TREES,
-    Missing,
-    Trees,
-    made,
-)
+from benchmarks.latency import SAME_TREES, Missing, Trees, made
 from benchmarks.results_store import ResultsStore
 from sklearn.datasets import load_breast_cancer
 from sklearn.ensemble import BaggingClassifier
