@@ -79,7 +79,7 @@ def main() -> None:
             found: dict[str, list[float]] = {}
             for name in args.data:
                 for kind in KINDS:
-                    run = fit(name, kind, 0, None)
+                    run = fit(name, kind, 0)
                     for part, patches in parts().items():
                         with ExitStack() as stack:
                             for one in patches:

@@ -159,7 +159,7 @@ def main() -> None:
     for name in names:
         for seed in range(args.seeds):
             try:
-                problem = split_rows(name, seed, None, TRAIN_SHARE, MOST_TRAIN)
+                problem = split_rows(name, seed, TRAIN_SHARE, MOST_TRAIN)
                 for key, one in judged(problem, args.only):
                     found.setdefault(key, {}).setdefault(name, []).append(one)
             except Unavailable as reason:

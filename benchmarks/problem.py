@@ -106,9 +106,9 @@ class Problem:
         return found
 
 
-def make_problem(dataset: Dataset, base: str, seed: int, data_dir: str | None = None) -> Problem:
+def make_problem(dataset: Dataset, base: str, seed: int) -> Problem:
     """Load, split (30 % test rows) and fit the ensemble, all with one seed."""
-    X, y = dataset.load(data_dir)
+    X, y = dataset.load()
     task = dataset.task
     n_classes = len(np.unique(y)) if task == "classification" else 0
     X, X_test, y, y_test = train_test_split(X, y, test_size=TEST_SHARE, random_state=seed)

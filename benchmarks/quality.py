@@ -35,7 +35,7 @@ from benchmarks import quality_summary, rivals
 from benchmarks.datasets import PAPER, Unavailable
 from benchmarks.datasets.suite import SUITE
 from benchmarks.environment import environment
-from benchmarks.kept_output import kept_output
+from benchmarks.kept_output import kept_output, options
 from benchmarks.problem import Problem
 from benchmarks.progress import Progress
 from benchmarks.results_store import FAILED, OK, SKIPPED, ResultsStore, key_of, rounded
@@ -338,8 +338,8 @@ METHODS = {**BASELINES, **OURS}
 # -- running ---------------------------------------------------------------------------------
 
 
-def fit(name: str, kind: str, seed: int, data_dir: str | None) -> Run:
-    problem = split_rows(name, seed, data_dir, TRAIN_SHARE, MOST_TRAIN)
+def fit(name: str, kind: str, seed: int) -> Run:
+    problem = split_rows(name, seed, TRAIN_SHARE, MOST_TRAIN)
     start = time.process_time()
     ensemble = new_ensemble(problem.task, kind, N_TREES, seed).fit(problem.X, problem.y)
     fitted = replace(problem, base=kind, ensemble=ensemble)
@@ -421,7 +421,7 @@ def run_all(args: argparse.Namespace) -> None:
             try:
                 known = tuned_rows.get(key_of({**job, "method": TUNED}, KEY))
                 nodes = int(known["n_nodes"]) if known else None
-                run = replace(fit(name, kind, seed, args.data_dir), known_nodes=nodes)
+                run = replace(fit(name, kind, seed), known_nodes=nodes)
                 for row in rows_of(run, todo, source):
                     store.add({column: rounded(value) for column, value in row.items()})
             except Unavailable as reason:
@@ -446,8 +446,7 @@ def methods(text: str) -> list[str]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--data-dir", default=os.environ.get("SPARSEBAG_DATA"))
+    parser = options(__doc__)
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--first-seed", type=int, default=0, help="100: splits to develop on")
     parser.add_argument("--data", nargs="*", choices=[*PAPER, *SUITE], help="only these data sets")

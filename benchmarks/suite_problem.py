@@ -1,6 +1,5 @@
 """Problems of the suite: a share of the shuffled rows trains an ensemble, others judge it."""
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -18,14 +17,12 @@ from benchmarks.problem import Problem
 MOST_TEST = 8000
 
 
-def split_rows(
-    name: str, seed: int, data_dir: str | None, train_share: float, most_train: int
-) -> Problem:
+def split_rows(name: str, seed: int, train_share: float, most_train: int) -> Problem:
     """Shuffled training and test rows of a data set, without an ensemble.
 
     Classes are numbered from 0; test rows of classes that no training row has are left out.
     """
-    X, y, task = load(name, 10**9, data_dir, seed)
+    X, y, task = load(name, 10**9, seed)
     n = min(int(train_share * len(X)), most_train)
     test = slice(n, n + MOST_TEST)
     X, y, X_test, y_test = X[:n], y[:n], X[test], y[test]
@@ -46,18 +43,3 @@ def new_ensemble(task: str, kind: str, n_members: int, seed: int, **tree: Any) -
         return forest(n_members, random_state=seed, **tree)
     base = (DecisionTreeClassifier if classify else DecisionTreeRegressor)(**tree)
     return (BaggingClassifier if classify else BaggingRegressor)(base, n_members, random_state=seed)
-
-
-def make_problem(
-    name: str,
-    kind: str,
-    n_members: int,
-    seed: int,
-    data_dir: str | None,
-    train_share: float,
-    most_train: int,
-) -> Problem:
-    """Rows of a data set and an ensemble fitted to those for training."""
-    problem = split_rows(name, seed, data_dir, train_share, most_train)
-    ensemble = new_ensemble(problem.task, kind, n_members, seed).fit(problem.X, problem.y)
-    return replace(problem, base=kind, ensemble=ensemble)

@@ -4,10 +4,13 @@ import os
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
+import sklearn.datasets
 
 PAPER_SEED = 42
 PAPER_ROWS = 5000
@@ -24,20 +27,20 @@ class Dataset:
     load_from_sklearn: Callable[[], tuple[Any, Any]]
     subsample: bool = False
 
-    def load(self, data_dir: str | None = None) -> tuple[np.ndarray, np.ndarray]:
+    def load(self) -> tuple[np.ndarray, np.ndarray]:
         """Rows in their original order, subsampled as the paper says where it does."""
-        X, y = self._read(data_dir)
+        X, y = self.every_row()
         if self.subsample and len(X) > PAPER_ROWS:
             rows = np.random.default_rng(PAPER_SEED).choice(len(X), PAPER_ROWS, replace=False)
             X, y = X[rows], y[rows]
         return X, y
 
-    def _read(self, data_dir: str | None) -> tuple[np.ndarray, np.ndarray]:
-        folder = data_dir or os.environ.get("SPARSEBAG_DATA")
-        if folder:
+    def every_row(self) -> tuple[np.ndarray, np.ndarray]:
+        dtype = int if self.task == "classification" else float
+        if folder := os.environ.get("SPARSEBAG_DATA"):
             for path in sorted(Path(folder).glob(f"**/{self.name}.csv*")):
-                table = _read_csv(path)
-                return table[:, :-1], table[:, -1].astype(_target_type(self.task))
+                table = pd.read_csv(path).to_numpy(dtype=float)
+                return table[:, :-1], table[:, -1].astype(dtype)
         try:
             with warnings.catch_warnings(action="ignore"):  # every retry of a missing network
                 X, y = self.load_from_sklearn()
@@ -46,46 +49,27 @@ class Dataset:
         X, y = np.asarray(X, dtype=float), np.asarray(y)
         if self.task == "classification":
             y = np.unique(y, return_inverse=True)[1]
-        return X, y.astype(_target_type(self.task))
+        return X, y.astype(dtype)
 
 
-def _read_csv(path: Path) -> np.ndarray:
-    import pandas as pd
-
-    return pd.read_csv(path).to_numpy(dtype=float)
+def bundled(name: str) -> Callable[[], tuple[Any, Any]]:
+    return partial(getattr(sklearn.datasets, name), return_X_y=True)
 
 
-def _target_type(task: str) -> type:
-    return int if task == "classification" else float
-
-
-def _bundled(name: str) -> Callable[[], tuple[Any, Any]]:
-    def load() -> tuple[Any, Any]:
-        import sklearn.datasets
-
-        return getattr(sklearn.datasets, name)(return_X_y=True)
-
-    return load
-
-
-def _openml(name: str, version: int = 1) -> Callable[[], tuple[Any, Any]]:
-    def load() -> tuple[Any, Any]:
-        from sklearn.datasets import fetch_openml
-
-        return fetch_openml(name, version=version, return_X_y=True, as_frame=False)
-
-    return load
+def openml(name: str, version: int = 1) -> Callable[[], tuple[Any, Any]]:
+    how = {"version": version, "return_X_y": True, "as_frame": False}
+    return partial(sklearn.datasets.fetch_openml, name, **how)
 
 
 PAPER: dict[str, Dataset] = {
     d.name: d
     for d in (
-        Dataset("breast_cancer", "classification", _bundled("load_breast_cancer")),
-        Dataset("diabetes_clf", "classification", _openml("diabetes")),
-        Dataset("spambase", "classification", _openml("spambase")),
-        Dataset("segment", "classification", _openml("segment")),
-        Dataset("diabetes_reg", "regression", _bundled("load_diabetes")),
-        Dataset("california_housing", "regression", _bundled("fetch_california_housing"), True),
-        Dataset("cpu_act", "regression", _openml("cpu_act"), True),
+        Dataset("breast_cancer", "classification", bundled("load_breast_cancer")),
+        Dataset("diabetes_clf", "classification", openml("diabetes")),
+        Dataset("spambase", "classification", openml("spambase")),
+        Dataset("segment", "classification", openml("segment")),
+        Dataset("diabetes_reg", "regression", bundled("load_diabetes")),
+        Dataset("california_housing", "regression", bundled("fetch_california_housing"), True),
+        Dataset("cpu_act", "regression", openml("cpu_act"), True),
     )
 }

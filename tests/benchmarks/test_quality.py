@@ -17,7 +17,7 @@ from sparsebag.evidence.from_ensemble import read_ensemble
 
 @pytest.fixture(scope="module")
 def run():
-    return quality.fit("breast_cancer", "forest", 0, None)
+    return quality.fit("breast_cancer", "forest", 0)
 
 
 def test_rows_become_a_summary(run, tmp_path, capsys):
