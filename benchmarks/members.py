@@ -25,9 +25,8 @@ from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 from benchmarks.datasets import PAPER, Unavailable
 from benchmarks.datasets.suite import SUITE
 from benchmarks.kept_output import options, results_of
-from benchmarks.problem import Problem, bag_of
+from benchmarks.problem import Problem, bag_of, split_rows
 from benchmarks.progress import Progress
-from benchmarks.suite_problem import split_rows
 from sparsebag import compress, pipeline
 
 N_MEMBERS, TRAIN_SHARE, MOST_TRAIN, MOST_TEST = 50, 0.5, 2000, 4000

@@ -36,10 +36,9 @@ from benchmarks.datasets import PAPER, Unavailable
 from benchmarks.datasets.suite import SUITE
 from benchmarks.environment import environment
 from benchmarks.kept_output import kept_output, options
-from benchmarks.problem import Problem
+from benchmarks.problem import Problem, new_ensemble, split_rows
 from benchmarks.progress import Progress
 from benchmarks.results_store import FAILED, OK, SKIPPED, ResultsStore, key_of, rounded
-from benchmarks.suite_problem import new_ensemble, split_rows
 from sparsebag import compress, pipeline, save
 
 RESULTS = Path(__file__).parent / "results" / "quality.csv"

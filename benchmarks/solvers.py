@@ -160,22 +160,8 @@ def compare(title: str, grid: list, lams: tuple | None, well_posed: bool) -> Non
         )
 
 
-def main() -> None:
-    parser = options(__doc__, quick="bundled data, minutes not hours")
-    parser.add_argument("--members", nargs="*", type=int, help="only problems of these sizes")
-    sections = ("well", "ill", "mixsqp")
-    parser.add_argument("--only", nargs="*", choices=sections, default=sections)
-    args = parser.parse_args()
-    warnings.filterwarnings("ignore", category=sb.UncoveredRowsWarning)
-    everything = args.only is sections and not (args.quick or args.members)
-    grid = QUICK_GRID if args.quick else GRID
-    if args.members:
-        grid = [row for row in grid if row[1] in args.members]
-    with results_of("solvers", keep=everything):
-        run(grid, args.only, args.quick)
-
-
-def run(grid: list, sections: Sequence[str], quick: bool) -> None:
+def run(sections: Sequence[str], quick: bool) -> None:
+    grid = QUICK_GRID if quick else GRID
     if "well" in sections:
         compare("Well posed: ε = 0.001, τ = 0.02, float32 evidence", grid, None, True)
     if "ill" in sections:
@@ -184,6 +170,16 @@ def run(grid: list, sections: Sequence[str], quick: bool) -> None:
         compare(title, small, ILL_POSED_LAMS, False)
     if "mixsqp" in sections:
         mixsqp.run(quick=quick)
+
+
+def main() -> None:
+    parser = options(__doc__, quick="bundled data, minutes not hours")
+    sections = ("well", "ill", "mixsqp")
+    parser.add_argument("--only", nargs="*", choices=sections, default=sections)
+    args = parser.parse_args()
+    warnings.filterwarnings("ignore", category=sb.UncoveredRowsWarning)
+    with results_of("solvers", keep=args.only is sections and not args.quick):
+        run(args.only, args.quick)
 
 
 if __name__ == "__main__":
