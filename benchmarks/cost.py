@@ -12,7 +12,7 @@ import numpy as np
 from sklearn.metrics import recall_score
 
 import sparsebag as sb
-from benchmarks.datasets.suite import load
+from benchmarks.datasets import load
 from benchmarks.kept_output import options, results_of
 from benchmarks.problem import new_ensemble
 

@@ -22,8 +22,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler, scale
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
-from benchmarks.datasets import PAPER, Unavailable
-from benchmarks.datasets.suite import SUITE
+from benchmarks.datasets import PAPER, SUITE, Unavailable
 from benchmarks.kept_output import options, results_of
 from benchmarks.problem import Problem, bag_of, split_rows
 from benchmarks.progress import Progress

@@ -28,8 +28,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC, SVR
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
-from benchmarks.datasets import Dataset
-from benchmarks.datasets.suite import load
+from benchmarks.datasets import Dataset, load
 
 TEST_SHARE = 0.3
 MOST_TEST = 8000

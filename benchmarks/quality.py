@@ -32,8 +32,7 @@ from sklearn.base import clone
 from sklearn.model_selection import KFold, train_test_split
 
 from benchmarks import quality_summary, rivals
-from benchmarks.datasets import PAPER, Unavailable
-from benchmarks.datasets.suite import SUITE
+from benchmarks.datasets import PAPER, SUITE, Unavailable
 from benchmarks.environment import environment
 from benchmarks.kept_output import kept_output, options
 from benchmarks.problem import Problem, new_ensemble, split_rows
@@ -393,17 +392,12 @@ def kept_rows(path: Path) -> dict[tuple[str, ...], dict[str, str]]:
     }
 
 
-def finished_rows(path: Path, source: str) -> set[tuple[str, ...]]:
-    """Keys of rows that need not be run again."""
-    rows = kept_rows(path).items()
-    return {key for key, row in rows if row["method"] in BASELINES or row["source"] == source}
-
-
 def run_all(args: argparse.Namespace) -> None:
     part, of = args.shard
     path, source = args.output, environment()["source"]
-    done = finished_rows(path, source)
-    tuned_rows = {k: r for k, r in kept_rows(path).items() if r["method"] == TUNED}
+    kept = kept_rows(path)
+    # Of all others, rows by this source need not be run again.
+    done = {k for k, r in kept.items() if r["method"] in BASELINES or r["source"] == source}
     if of > 1:
         path = path.with_name(f"{path.stem}_{part}_of_{of}.csv")
     store = ResultsStore(path, COLUMNS, KEY)
@@ -418,7 +412,7 @@ def run_all(args: argparse.Namespace) -> None:
         todo = [m for m in args.only if key_of({**job, "method": m}, KEY) not in done]
         if todo:
             try:
-                known = tuned_rows.get(key_of({**job, "method": TUNED}, KEY))
+                known = kept.get(key_of({**job, "method": TUNED}, KEY))
                 nodes = int(known["n_nodes"]) if known else None
                 run = replace(fit(name, kind, seed), known_nodes=nodes)
                 for row in rows_of(run, todo, source):
