@@ -36,6 +36,16 @@ def evidence(loss="log_loss", *, n_rows=120, n_members=12, n_classes=3, seed=0,
     return OOBEvidence(votes.astype(dtype), mask, target, "classification", sample_weight, **how)
 
 
+def every_vote(e):
+    """Votes for every class, or numbers; (rows, members, C)."""
+    if e.task == "regression":
+        return e.votes[:, :, None]
+    if e.class_votes is None:
+        is_target = e.target[:, None, None] == np.arange(2)
+        return np.where(is_target, e.votes[:, :, None], 1.0 - e.votes[:, :, None])
+    return np.stack(e.class_votes, axis=2)
+
+
 def objective_on(e, loss="log_loss", *, lam=0.05, floor=1e-3, prior_mass=0.02):
     """An objective on this evidence; a name means a loss of `LOSSES`."""
     loss = LOSSES[loss] if isinstance(loss, str) else loss

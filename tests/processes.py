@@ -11,6 +11,13 @@ def ran(*arguments, **how):
     return subprocess.run(command, capture_output=True, text=True, check=False, **how)
 
 
+def printed(*arguments, **how):
+    """What it prints, where it does not fail."""
+    done = ran(*arguments, **how)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
 def peak_memory(call):
     """What a call gives, and the most bytes it held at a time."""
     tracemalloc.start()

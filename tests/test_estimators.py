@@ -11,6 +11,7 @@ import pandas as pd
 import pytest
 import scipy.sparse as sp
 from numpy.testing import assert_allclose, assert_array_equal
+from sklearn.base import clone
 from sklearn.datasets import make_classification
 from sklearn.ensemble import (
     BaggingClassifier,
@@ -240,17 +241,15 @@ def test_doubling_a_weight_is_repeating_the_row_and_their_scale_does_not_matter(
     assert_array_equal(one.weights_, other.weights_)
 
 
-@pytest.mark.parametrize("refine", [None, "auto"])
-def test_sample_weight_reaches_both_the_ensemble_and_the_loss(refine):
+def test_sample_weight_reaches_both_the_ensemble_and_the_loss():
     X, y = CANCER
     weight = np.where(y == 0, 2.0, 1.0)
-    how = {"refine": refine, "max_nodes": 0.2}
-    small = SparseBaggingClassifier(small_forest(), **how).fit(X, y, sample_weight=weight)
+    small = fitted(X, y, sample_weight=weight)
     forest = small_forest().fit(X, y, sample_weight=weight)
-    both = compress(forest, X, y, sample_weight=pd.Series(weight), **how)
+    frozen = SparseBaggingClassifier(FrozenEstimator(forest), tolerance=0.5)
+    both = clone(frozen).fit(X, y, sample_weight=weight)
     assert_array_equal(small.predict_proba(X), both.predict_proba(X))
-    frozen = SparseBaggingClassifier(FrozenEstimator(forest), **how)
-    forest_only = frozen.fit(X, y)
+    forest_only = clone(frozen).fit(X, y)
     assert not np.array_equal(small.predict_proba(X), forest_only.predict_proba(X))
 
 
@@ -327,6 +326,19 @@ def test_every_setting_reaches_the_estimator(base, name, value, forest):
     else:
         same = np.array_equal(small.predict_proba(CANCER[0]), plain.predict_proba(CANCER[0]))
         assert same == (name in ("n_jobs", "solver"))
+
+
+@pytest.mark.parametrize("refine", [None, "auto"])
+def test_sample_weight_moves_the_vote(forest, refine):
+    X, y = CANCER
+    weight = np.random.default_rng(0).integers(1, 10, len(y))
+    how = {"refine": refine, "max_nodes": 0.2}
+    small = compress(forest, X, y, sample_weight=weight, **how)
+    assert not np.array_equal(
+        small.predict_proba(X), compress(forest, X, y, **how).predict_proba(X)
+    )
+    same = compress(forest, X, y, sample_weight=pd.Series(weight), **how)
+    assert_array_equal(small.predict_proba(X), same.predict_proba(X))
 
 
 def test_progress_goes_to_standard_error(forest, capsys):

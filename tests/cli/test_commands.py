@@ -388,6 +388,7 @@ def test_a_pipeline_is_inspected_timed_and_predicts(run, tmp_path, monkeypatch):
     table.to_csv(tmp_path / "t.csv", index=False)
     facts = told(run("inspect", "p.sbag", "--json"))
     assert facts["around"] == "Pipeline (ensemble 1 of 1)"
+    assert facts["around"] in run("inspect", "p.sbag").out
     assert facts["nodes"] == small[-1].n_nodes_
     against = ("--against", "p.joblib", "--trust-pickle", "--json")
     assert set(told(run("bench", "p.sbag", "t.csv", *against))) == {"p.sbag", "p.joblib"}

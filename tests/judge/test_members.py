@@ -96,16 +96,6 @@ def evidence(n_classes, **how):
     return problems.evidence(loss, n_classes=n_classes or 3, **how)
 
 
-def every_vote(e):
-    """Votes for every class, or numbers; (rows, members, C)."""
-    if e.task == "regression":
-        return e.votes[:, :, None]
-    if e.class_votes is None:
-        is_target = e.target[:, None, None] == np.arange(2)
-        return np.where(is_target, e.votes[:, :, None], 1.0 - e.votes[:, :, None])
-    return np.stack(e.class_votes, axis=2)
-
-
 @settings(max_examples=40, deadline=None)
 @given(
     seed=st.integers(0, 10**6),
@@ -114,7 +104,7 @@ def every_vote(e):
 )
 def test_held_out_risks_are_the_squared_errors_of_the_vote(seed, n_classes, floor):
     made = evidence(n_classes, seed=seed, n_rows=40, n_members=6, holdout=True)
-    votes = every_vote(made)
+    votes = problems.every_vote(made)
     rng = np.random.default_rng(seed)
     weights = [rng.dirichlet(np.ones(6)), np.eye(6)[2], np.full(6, 1 / 6)]
     target = np.asarray(made.target)
