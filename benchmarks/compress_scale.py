@@ -9,8 +9,10 @@ case has a process of its own. Seconds are processor time; memory is how much th
 
 import contextlib
 import gc
-import multiprocessing
+import json
 import signal
+import subprocess
+import sys
 import time
 import warnings
 from typing import Any
@@ -42,10 +44,7 @@ def fitted(X: np.ndarray, y: np.ndarray, trees: int) -> Any:
     return RandomForestClassifier(trees, max_samples=sample, random_state=0).fit(X, y)
 
 
-def measured(data: int | str, trees: int, columns: int, n_stops: int) -> dict[str, Any]:
-    warnings.filterwarnings("ignore")
-    X, y = rows(data, columns) if isinstance(data, int) else load(data, 10**9)[:2]
-    X = X.astype(np.float32, copy=False)
+def measured(X: np.ndarray, y: np.ndarray, trees: int, n_stops: int) -> dict[str, Any]:
     sb.compress(fitted(X[:300], y[:300], 5), X[:300], y[:300])  # what is imported is not counted
     start = time.process_time()
     forest = fitted(X, y, trees)
@@ -80,8 +79,9 @@ def stopped(forest: Any, X: np.ndarray, y: np.ndarray, wait: float) -> tuple[flo
 
 def case(data: int | str, trees: int, columns: int = COLUMNS, stops: int = 0) -> dict[str, Any]:
     """Measured in a process of its own, and printed."""
-    with multiprocessing.get_context("spawn").Pool(1) as pool:
-        found = pool.apply(measured, (data, trees, columns, stops))
+    arguments = map(str, (data, trees, columns, stops))
+    command = [sys.executable, "-m", "benchmarks.compress_scale", "--case", *arguments]
+    found: dict[str, Any] = json.loads(subprocess.check_output(command, text=True))
     fit, seconds, *nbytes = (found[k] for k in ("fit", "compress", "X", "forest", "grown"))
     print(
         f"{data:>10}{columns:>5}{trees:>7}{fit:>9.1f}{seconds:>10.1f}{seconds / fit:>8.2f}", end=""
@@ -137,11 +137,22 @@ def on_dask() -> None:
 
 
 def main() -> None:
-    quick = options(__doc__, quick="a tenth, no Dask").parse_args().quick
+    parser = options(__doc__, quick="a tenth, no Dask")
+    parser.add_argument("--case", nargs=4, help="data, trees, columns, Ctrl-Cs: one, as JSON")
+    args = parser.parse_args()
     warnings.filterwarnings("ignore")
-    with results_of("compress_scale", keep=not quick):
-        report(10 if quick else 1)
-        if not quick:  # a worker itself takes more than a tenth of the limit
+    if args.case:
+        data, *sizes = args.case
+        trees, columns, stops = map(int, sizes)
+        if data == REAL:
+            X, y, _ = load(data, 10**9)
+        else:
+            X, y = rows(int(data), columns)
+        print(json.dumps(measured(X.astype(np.float32, copy=False), y, trees, stops)))
+        return
+    with results_of("compress_scale", keep=not args.quick):
+        report(10 if args.quick else 1)
+        if not args.quick:  # a worker itself takes more than a tenth of the limit
             on_dask()
 
 
