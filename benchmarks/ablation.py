@@ -1,6 +1,6 @@
 """What each part of the student is worth: the same budget without it.
 
-    SPARSEBAG_DATA=... python -m benchmarks.ablation [--data ...] [--nodes 0.05]
+    SPARSEBAG_DATA=... python -m benchmarks.ablation
 
 One seed, forests and bags. Parts are switched off inside sparsebag, not by its public parameters.
 """
@@ -22,6 +22,7 @@ SETS = (
     *("spambase", "segment", "adult", "magic", "phoneme", "satimage", "churn", "yeast"),
     *("california_housing", "abalone", "concrete", "kin8nm", "bike_sharing", "wine_quality"),
 )
+NODES = (0.1, 0.025)
 PLAIN = teacher.Recipe(shrink=0.0, twice=0.0)
 
 
@@ -70,22 +71,19 @@ def score(run: Run, nodes: float) -> float:
 
 
 def main() -> None:
-    parser = options(__doc__)
-    parser.add_argument("--data", nargs="*", default=SETS)
-    parser.add_argument("--nodes", type=float, nargs="*", default=[0.1, 0.025])
-    args = parser.parse_args()
-    with results_of("ablation", keep=args.data is SETS):
-        for nodes in args.nodes:
+    options(__doc__).parse_args()
+    with results_of("ablation", keep=True):
+        for nodes in NODES:
             found: dict[str, list[float]] = {}
-            for name in args.data:
+            for name in SETS:
                 for kind in KINDS:
-                    run = fit(name, kind, 0, None)
+                    run = fit(name, kind, 0)
                     for part, patches in parts().items():
                         with ExitStack() as stack:
                             for one in patches:
                                 stack.enter_context(one)
                             found.setdefault(part, []).append(score(run, nodes))
-            print(f"\n{nodes:.2%} of the nodes, {len(args.data)} data sets, forests and bags:")
+            print(f"\n{nodes:.2%} of the nodes, {len(SETS)} data sets, forests and bags:")
             print(f"  {'':<14}{'≤ 1.01 on':>10}{'median':>8}{'largest':>8}{'gives up':>9}")
             whole = np.array(found["everything"])
             for part, values in found.items():

@@ -21,7 +21,7 @@ import numpy as np
 from sklearn.ensemble import RandomForestClassifier
 
 import sparsebag as sb
-from benchmarks.datasets.suite import load
+from benchmarks.datasets import load
 from benchmarks.kept_output import options, results_of
 from benchmarks.peak_memory import forget_peak, held_bytes, peak_bytes
 

@@ -12,9 +12,9 @@ import numpy as np
 from sklearn.metrics import recall_score
 
 import sparsebag as sb
-from benchmarks.datasets.suite import load
+from benchmarks.datasets import load
 from benchmarks.kept_output import options, results_of
-from benchmarks.suite_problem import new_ensemble
+from benchmarks.problem import new_ensemble
 
 SMALL_SETS = (
     *("adult", "electricity", "magic", "mammography", "spambase", "satimage", "covertype_15k"),

@@ -1,6 +1,6 @@
 """Every export beside the model on the paper's data: pruned trees, calibrators, missing values.
 
-    SPARSEBAG_DATA=... python -m benchmarks.exports [--only NAME]
+    SPARSEBAG_DATA=... python -m benchmarks.exports
 
 A line says, for a data set, a kind of member and an export, the worst over all `settings`: largest
 difference from our predictions on the test rows, rows with another label, rows whose label hangs
@@ -190,15 +190,13 @@ def compare(dataset: Dataset, reasons: Counter[str]) -> int:
     return failed
 
 
-def run(only: str | None) -> int:
+def run() -> int:
     """Print the table; returns how many exports failed, and data sets were not to be had."""
     print(f"\n{SURVIVORS} of {MEMBERS} members at most; NaN in {MISSING_SHARE:.0%} of the values.")
     head = f"{'data set':<20}{'NaN':<5}{'members':<20}{'export':<10}{'equal':>10}"
     print(f"\n{head}{'largest':>10}{'flips':>7}{'boundary':>10}")
     failed, left_out, reasons = 0, 0, Counter[str]()
-    for name, dataset in PAPER.items():
-        if only is not None and name != only:
-            continue
+    for dataset in PAPER.values():
         try:
             failed += compare(dataset, reasons)
         except Unavailable as reason:
@@ -213,11 +211,9 @@ def run(only: str | None) -> int:
 
 
 def main() -> None:
-    parser = options(__doc__)
-    parser.add_argument("--only", choices=list(PAPER), help="one data set; nothing is kept")
-    only = parser.parse_args().only
-    with results_of("exports", keep=only is None):
-        failed = run(only)
+    options(__doc__).parse_args()
+    with results_of("exports", keep=True):
+        failed = run()
     sys.exit(1 if failed else 0)
 
 

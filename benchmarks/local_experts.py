@@ -10,26 +10,22 @@ Of the vote alone: no calibrator, members as they are, weights by `sparsebag.com
 
 from __future__ import annotations
 
-import argparse
 import time
 from itertools import product
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, clone
 from sklearn.ensemble import BaggingClassifier, BaggingRegressor
 from sklearn.linear_model import LogisticRegression, Ridge
-from sklearn.metrics import log_loss
+from sklearn.metrics import log_loss, mean_squared_error
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
 import sparsebag as sb
 from benchmarks.datasets import Unavailable
-from benchmarks.environment import environment
-from benchmarks.kept_output import kept_output
+from benchmarks.kept_output import options, results_of
 
-RESULTS = Path(__file__).parent / "results" / "local_experts.txt"
-TRAIN, TEST, FEATURES, MEMBERS, KEPT = 2000, 8000, 6, 40, 20
+TRAIN, TEST, FEATURES, MEMBERS, KEPT, SEEDS = 2000, 8000, 6, 40, 20, 2
 NOISE, SHARPNESS, FLOOR = 0.5, 2.0, 1e-3
 
 
@@ -90,9 +86,12 @@ def problem(task: str, boundary: str, base: str, seed: int) -> tuple[Any, ...]:
     return X, y, bag
 
 
-def oracle_vote(
-    bag: Any, weights: np.ndarray, floor: float, X: np.ndarray, task: str
-) -> np.ndarray:
+def said(model: Any, X: np.ndarray) -> np.ndarray:
+    """Class probabilities, or numbers."""
+    return model.predict_proba(X) if hasattr(model, "predict_proba") else model.predict(X)
+
+
+def oracle_vote(bag: Any, weights: np.ndarray, X: np.ndarray) -> np.ndarray:
     """The vote in which only members that know a row's side have weight there."""
     active = np.flatnonzero(weights)
     sides = np.array([bag.estimators_[j].side_ for j in active])
@@ -101,12 +100,9 @@ def oracle_vote(
     competent = (X @ bag.estimator.normal > 0.0)[:, None] == sides
     own = np.where(competent, weights[active], 0.0)
     own /= own.sum(axis=1, keepdims=True)
-    if task == "regression":
-        votes = np.stack([bag.estimators_[j].predict(X) for j in active], axis=1)
-        return np.einsum("ij,ij->i", own, votes)
-    votes = np.stack([bag.estimators_[j].predict_proba(X) for j in active], axis=1)
-    proba = np.einsum("ij,ijc->ic", own, votes)
-    return (1.0 - floor) * proba + floor / proba.shape[1]
+    votes = np.stack([said(bag.estimators_[j], X) for j in active], axis=1)
+    vote = np.einsum("ij,ij...->i...", own, votes)
+    return vote if vote.ndim == 1 else (1.0 - FLOOR) * vote + FLOOR / vote.shape[1]
 
 
 def share_of_oracle(task: str, boundary: str, base: str, seed: int) -> dict[str, float]:
@@ -119,25 +115,19 @@ def share_of_oracle(task: str, boundary: str, base: str, seed: int) -> dict[str,
         start = time.process_time()
         small = sb.compress(bag, X[:TRAIN], y[:TRAIN], local=local, **how)
         seconds = time.process_time() - start - seconds  # what the gate takes beside the rest
-        predict = small.predict_proba if task == "classification" else small.predict
-        votes[name] = predict(X_test)
-    votes["oracle"] = oracle_vote(bag, small.weights_, FLOOR, X_test, task)
-    if task == "classification":
-        losses = {name: float(log_loss(y_test, vote)) for name, vote in votes.items()}
-    else:
-        losses = {name: float(np.mean((vote - y_test) ** 2)) for name, vote in votes.items()}
+        votes[name] = said(small, X_test)
+    votes["oracle"] = oracle_vote(bag, small.weights_, X_test)
+    loss = log_loss if task == "classification" else mean_squared_error
+    losses = {name: float(loss(y_test, vote)) for name, vote in votes.items()}
     share = (losses["global"] - losses["local"]) / (losses["global"] - losses["oracle"])
     return {**losses, "share": share, "seconds": seconds}
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seeds", type=int, default=2)
-    args = parser.parse_args()
-    with kept_output(RESULTS):
-        print(", ".join(f"{name} {value}" for name, value in environment().items()))
+    options(__doc__).parse_args()
+    with results_of("local_experts", keep=True):
         shares = []
-        for seed, boundary in product(range(args.seeds), ("axis", "oblique")):
+        for seed, boundary in product(range(SEEDS), ("axis", "oblique")):
             for task, base in BASES:
                 try:
                     found = share_of_oracle(task, boundary, base, seed)

@@ -22,12 +22,10 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler, scale
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
-from benchmarks.datasets import PAPER, Unavailable
-from benchmarks.datasets.suite import SUITE
+from benchmarks.datasets import PAPER, SUITE, Unavailable
 from benchmarks.kept_output import options, results_of
-from benchmarks.problem import Problem, bag_of
+from benchmarks.problem import Problem, bag_of, split_rows
 from benchmarks.progress import Progress
-from benchmarks.suite_problem import split_rows
 from sparsebag import compress, pipeline
 
 N_MEMBERS, TRAIN_SHARE, MOST_TRAIN, MOST_TEST = 50, 0.5, 2000, 4000
@@ -159,7 +157,7 @@ def main() -> None:
     for name in names:
         for seed in range(args.seeds):
             try:
-                problem = split_rows(name, seed, None, TRAIN_SHARE, MOST_TRAIN)
+                problem = split_rows(name, seed, TRAIN_SHARE, MOST_TRAIN)
                 for key, one in judged(problem, args.only):
                     found.setdefault(key, {}).setdefault(name, []).append(one)
             except Unavailable as reason:

@@ -1,8 +1,9 @@
 """What is compared on the paper's data: its method, its baselines, and three of our own."""
 
+import pickle
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -43,6 +44,11 @@ class Model:
     survivors: int
     members: int
     parts: Any
+
+    @property
+    def size(self) -> dict[str, float]:
+        n_bytes = len(pickle.dumps(self.parts, protocol=5))
+        return {"survivors": self.survivors, "members": self.members, "bytes": n_bytes}
 
 
 @dataclass(frozen=True)
@@ -145,14 +151,8 @@ def uniform_temperature(problem: Problem, k: int | None = None) -> list[Model]:
 
     bounds = tuple(np.log((0.05, 20.0)))
     found = float(np.exp(minimize_scalar(log_loss, bounds=bounds, method="bounded").x))
-    return [
-        Model(
-            lambda X: at_temperature(full.predict(X), found),
-            full.survivors,
-            full.members,
-            (full.parts, found),
-        )
-    ]
+    predict = lambda X: at_temperature(full.predict(X), found)  # noqa: E731
+    return [replace(full, predict=predict, parts=(full.parts, found))]
 
 
 def at_temperature(proba: np.ndarray, temperature: float) -> np.ndarray:

@@ -1,6 +1,6 @@
 """The paper's tables: seven data sets, every base model, every method, one row each.
 
-    SPARSEBAG_DATA=... python -m benchmarks.paper [--seeds 1|10] [--data-dir DIR] [--out FILE]
+    SPARSEBAG_DATA=... python -m benchmarks.paper [--seeds 1|10] [--out FILE]
 
 One seed is the paper's single split (seed 42); ten are the splits 42 to 51. The results file grows
 a row at a time; a row with figures by today's source is not run again, so the command may be
@@ -12,7 +12,6 @@ All of it runs on one thread: the paper's solver stops elsewhere with another nu
 out-of-bag votes that baselines share.
 """
 
-import argparse
 import sys
 import time
 import warnings
@@ -24,6 +23,7 @@ from threadpoolctl import threadpool_limits
 
 from benchmarks.datasets import PAPER, PAPER_SEED, Dataset, Unavailable
 from benchmarks.environment import environment
+from benchmarks.kept_output import options
 from benchmarks.methods import METHODS, Method, Skipped, uniform
 from benchmarks.paper_page import TABLES
 from benchmarks.problem import BASES, NO_BASE, Problem, make_problem
@@ -57,7 +57,7 @@ def methods_of(cell: Cell) -> list[str]:
     ]
 
 
-def run(cells: Iterable[Cell], store: ResultsStore, data_dir: str | None = None) -> None:
+def run(cells: Iterable[Cell], store: ResultsStore) -> None:
     """Run every row that has no figures by this source."""
     carried = environment()
 
@@ -74,7 +74,7 @@ def run(cells: Iterable[Cell], store: ResultsStore, data_dir: str | None = None)
                 continue
             start = time.perf_counter()
             key = {"dataset": dataset.name, "task": dataset.task, "base": base, "seed": seed}
-            for name, figures in run_cell((dataset, base, seed), methods, store, data_dir):
+            for name, figures in run_cell((dataset, base, seed), methods, store):
                 row = {**key, "method": name, **figures, **carried}
                 store.add({**row, "wall_seconds": time.perf_counter() - start})
                 start = time.perf_counter()
@@ -82,12 +82,12 @@ def run(cells: Iterable[Cell], store: ResultsStore, data_dir: str | None = None)
 
 
 def run_cell(
-    cell: Cell, methods: list[str], store: ResultsStore, data_dir: str | None
+    cell: Cell, methods: list[str], store: ResultsStore
 ) -> Iterator[tuple[str, dict[str, Any]]]:
     """Status, reason and figures of each method, from one fitted ensemble."""
     dataset, base, seed = cell
     try:
-        problem = make_problem(dataset, base, seed, data_dir)
+        problem = make_problem(dataset, base, seed)
     except Exception as error:
         yield from ((name, _without_figures(FAILED, error)) for name in methods)
         return
@@ -121,8 +121,7 @@ def _without_figures(status: str, error: Exception) -> dict[str, str]:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--data-dir", help="where to look for the data first (or SPARSEBAG_DATA)")
+    parser = options(__doc__)
     parser.add_argument("--seeds", type=int, choices=sorted(OUT), default=1)
     parser.add_argument("--out", type=Path, help="results file (default: under benchmarks/results)")
     args = parser.parse_args(arguments)
@@ -130,7 +129,7 @@ def main(arguments: list[str] | None = None) -> int:
         if not TABLES.exists():
             raise Unavailable(f"{TABLES} is not there")
         for dataset in PAPER.values():
-            dataset.load(args.data_dir)
+            dataset.load()
     except Unavailable as reason:
         print(f"Nothing was run or written: {reason}.", file=sys.stderr)
         return 1
@@ -142,7 +141,7 @@ def main(arguments: list[str] | None = None) -> int:
         for base in (*BASES[dataset.task], NO_BASE)
     ]
     try:
-        run(cells, store, args.data_dir)
+        run(cells, store)
     except KeyboardInterrupt:
         print(f"\nstopped; {len(store.rows)} rows are in {store.path}", file=sys.stderr)
         return STOPPED

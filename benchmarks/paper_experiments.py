@@ -14,7 +14,6 @@ Where it stops hangs on rounding in many bags, so each is fitted `FITS` times: o
 votes of which half are one last bit lower.
 """
 
-import argparse
 import json
 import sys
 import warnings
@@ -28,6 +27,7 @@ from threadpoolctl import threadpool_limits
 
 from benchmarks.datasets import PAPER, PAPER_SEED, Unavailable
 from benchmarks.environment import environment
+from benchmarks.kept_output import options
 from benchmarks.methods import DROPPED, voting_model
 from benchmarks.problem import BASES, Problem, make_problem
 from benchmarks.results_store import rounded
@@ -169,27 +169,24 @@ def measure(problem: Problem) -> dict[str, Any]:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--data-dir", help="where to look for the data first (or SPARSEBAG_DATA)")
-    parser.add_argument("--out", type=Path, default=RESULTS)
-    args = parser.parse_args()
+    options(__doc__).parse_args()
     bags = {}
     try:
         with warnings.catch_warnings(), threadpool_limits(1):
             warnings.simplefilter("ignore")
             for dataset in PAPER.values():
-                dataset.load(args.data_dir)
+                dataset.load()
             for dataset in PAPER.values():
                 for base in BASES[dataset.task][:2]:
-                    problem = make_problem(dataset, base, PAPER_SEED, args.data_dir)
+                    problem = make_problem(dataset, base, PAPER_SEED)
                     bags[f"{dataset.name} {base}"] = measure(problem)
                     print(f"{dataset.name} {base}", file=sys.stderr, flush=True)
     except Unavailable as reason:
         print(f"Nothing was written: {reason}.", file=sys.stderr)
         return 1
     found = rounded({"environment": environment(), "bags": bags})
-    args.out.write_text(json.dumps(found) + "\n")
-    print(f"{args.out}: {len(bags)} bags")
+    RESULTS.write_text(json.dumps(found) + "\n")
+    print(f"{RESULTS}: {len(bags)} bags")
     return 0
 
 

@@ -10,7 +10,6 @@ each sentence judged and its rule, are in ``benchmarks/data/paper_template.md``;
 the name by which they quote its verdict and figures.
 """
 
-import argparse
 import csv
 import io
 import json
@@ -25,6 +24,7 @@ from typing import Any, Self
 import numpy as np
 from scipy.stats import t
 
+from benchmarks.kept_output import options
 from benchmarks.picture import standing_alone
 from sparsebag.report.svg import AFTER, BEFORE, Axis, Chart
 
@@ -592,9 +592,9 @@ def lambda_picture(m: Measured) -> str:
     return standing_alone(chart, "members-kept-against-lambda", "Members kept against λ", told)
 
 
-def files(results: Path = HERE / "results", tables: Path = TABLES) -> dict[str, str]:
+def files() -> dict[str, str]:
     """Every file under docs that is made here, by its name."""
-    m = Measured.read(results, tables)
+    m = Measured.read(HERE / "results", TABLES)
     template = (HERE / "data" / "paper_template.md").read_text(encoding="utf-8")
     return {
         "paper.md": page(m, template),
@@ -606,13 +606,11 @@ def files(results: Path = HERE / "results", tables: Path = TABLES) -> dict[str, 
 
 
 def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--results", type=Path, default=HERE / "results")
-    parser.add_argument("--tables", type=Path, default=TABLES)
+    parser = options(__doc__)
     parser.add_argument("--out", type=Path, default=HERE.parent / "docs")
     args = parser.parse_args(arguments)
     try:
-        texts = files(args.results, args.tables)
+        texts = files()
     except OSError as error:
         print(f"Nothing was written: {error.filename} is not there.", file=sys.stderr)
         return 1

@@ -32,14 +32,12 @@ from sklearn.base import clone
 from sklearn.model_selection import KFold, train_test_split
 
 from benchmarks import quality_summary, rivals
-from benchmarks.datasets import PAPER, Unavailable
-from benchmarks.datasets.suite import SUITE
+from benchmarks.datasets import PAPER, SUITE, Unavailable
 from benchmarks.environment import environment
-from benchmarks.kept_output import kept_output
-from benchmarks.problem import Problem
+from benchmarks.kept_output import kept_output, options
+from benchmarks.problem import Problem, new_ensemble, split_rows
 from benchmarks.progress import Progress
 from benchmarks.results_store import FAILED, OK, SKIPPED, ResultsStore, key_of, rounded
-from benchmarks.suite_problem import new_ensemble, split_rows
 from sparsebag import compress, pipeline, save
 
 RESULTS = Path(__file__).parent / "results" / "quality.csv"
@@ -338,8 +336,8 @@ METHODS = {**BASELINES, **OURS}
 # -- running ---------------------------------------------------------------------------------
 
 
-def fit(name: str, kind: str, seed: int, data_dir: str | None) -> Run:
-    problem = split_rows(name, seed, data_dir, TRAIN_SHARE, MOST_TRAIN)
+def fit(name: str, kind: str, seed: int) -> Run:
+    problem = split_rows(name, seed, TRAIN_SHARE, MOST_TRAIN)
     start = time.process_time()
     ensemble = new_ensemble(problem.task, kind, N_TREES, seed).fit(problem.X, problem.y)
     fitted = replace(problem, base=kind, ensemble=ensemble)
@@ -394,17 +392,12 @@ def kept_rows(path: Path) -> dict[tuple[str, ...], dict[str, str]]:
     }
 
 
-def finished_rows(path: Path, source: str) -> set[tuple[str, ...]]:
-    """Keys of rows that need not be run again."""
-    rows = kept_rows(path).items()
-    return {key for key, row in rows if row["method"] in BASELINES or row["source"] == source}
-
-
 def run_all(args: argparse.Namespace) -> None:
     part, of = args.shard
     path, source = args.output, environment()["source"]
-    done = finished_rows(path, source)
-    tuned_rows = {k: r for k, r in kept_rows(path).items() if r["method"] == TUNED}
+    kept = kept_rows(path)
+    # Of all others, rows by this source need not be run again.
+    done = {k for k, r in kept.items() if r["method"] in BASELINES or r["source"] == source}
     if of > 1:
         path = path.with_name(f"{path.stem}_{part}_of_{of}.csv")
     store = ResultsStore(path, COLUMNS, KEY)
@@ -419,9 +412,9 @@ def run_all(args: argparse.Namespace) -> None:
         todo = [m for m in args.only if key_of({**job, "method": m}, KEY) not in done]
         if todo:
             try:
-                known = tuned_rows.get(key_of({**job, "method": TUNED}, KEY))
+                known = kept.get(key_of({**job, "method": TUNED}, KEY))
                 nodes = int(known["n_nodes"]) if known else None
-                run = replace(fit(name, kind, seed, args.data_dir), known_nodes=nodes)
+                run = replace(fit(name, kind, seed), known_nodes=nodes)
                 for row in rows_of(run, todo, source):
                     store.add({column: rounded(value) for column, value in row.items()})
             except Unavailable as reason:
@@ -446,8 +439,7 @@ def methods(text: str) -> list[str]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--data-dir", default=os.environ.get("SPARSEBAG_DATA"))
+    parser = options(__doc__)
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--first-seed", type=int, default=0, help="100: splits to develop on")
     parser.add_argument("--data", nargs="*", choices=[*PAPER, *SUITE], help="only these data sets")

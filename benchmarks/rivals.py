@@ -26,7 +26,7 @@ from sklearn.linear_model import Lasso, LogisticRegression
 from sklearn.metrics import log_loss
 from sklearn.model_selection import ParameterGrid
 
-from benchmarks.suite_problem import new_ensemble
+from benchmarks.problem import new_ensemble
 
 SHARE = 0.05
 LEVELS, STRENGTHS = range(11), np.geomspace(0.1, 1e-4, 6)

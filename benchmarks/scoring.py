@@ -1,6 +1,5 @@
 """The one scoring function: test scores, size and latency of what any method returns."""
 
-import pickle
 import time
 from collections.abc import Sequence
 
@@ -26,7 +25,7 @@ def score(models: Sequence[Model], problem: Problem, full: Model | None = None) 
     Latency is that of the first model. Latencies of rows timed minutes apart on a busy machine do
     not compare; ``speedup`` does: the full ensemble ``full`` is timed in turn with the model.
     """
-    each = [{**figures_on_test_rows(model, problem), **_size(model)} for model in models]
+    each = [figures_on_test_rows(model, problem) | model.size for model in models]
     mean = {name: float(np.mean([scores[name] for scores in each])) for name in each[0]}
     seconds = _seconds([models[0]] if full is None else [models[0], full], problem.X_test)
     figures = {**mean, "latency_ms_per_1k": 1e3 * float(np.median(seconds[:, 0]))}
@@ -50,14 +49,6 @@ def figures_on_test_rows(model: Model, problem: Problem) -> dict[str, float]:
         "ece": metrics.expected_calibration_error(y, proba, n_bins=ECE_BINS, labels=labels),
         "paper_ece": metrics.paper_ece(y, proba, labels=labels),
         "mean_confidence": float(proba.max(axis=1).mean()),
-    }
-
-
-def _size(model: Model) -> dict[str, float]:
-    return {
-        "survivors": model.survivors,
-        "members": model.members,
-        "bytes": len(pickle.dumps(model.parts, protocol=5)),
     }
 
 

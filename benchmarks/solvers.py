@@ -13,7 +13,7 @@ measured in the same run; Hessians and copies of columns are not in it.
 import os
 import warnings
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from timeit import repeat
 
 import numpy as np
@@ -21,8 +21,7 @@ from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
 
 import sparsebag as sb
 from benchmarks import mixsqp
-from benchmarks.datasets import Unavailable
-from benchmarks.datasets.suite import load
+from benchmarks.datasets import Unavailable, load
 from benchmarks.kept_output import options, results_of
 from sparsebag.evidence.collect import collect_evidence
 from sparsebag.evidence.from_ensemble import read_ensemble
@@ -59,15 +58,10 @@ GRID = [
 QUICK_GRID = [("digits", 100, (0.01,)), ("digits", 300, (0.01,))]
 
 
-@dataclass(frozen=True)
-class Problem:
-    name: str
-    n_members: int
-    lam: float
-    objective: Objective
-
-
-def problems(grid: list, lams: tuple | None, well_posed: bool) -> Iterator[Problem]:
+def problems(
+    grid: list, lams: tuple | None, well_posed: bool
+) -> Iterator[tuple[str, float, Objective]]:
+    """Data set, λ and objective."""
     for name, n_members, own_lams in grid:
         try:
             X, y, task = load(name, MOST_ROWS)
@@ -91,7 +85,7 @@ def problems(grid: list, lams: tuple | None, well_posed: bool) -> Iterator[Probl
                 floor=1e-3 if well_posed else 0.0,
                 prior_mass=0.02 if well_posed else 0.0,
             )
-            yield Problem(name, n_members, lam, objective)
+            yield name, lam, objective
 
 
 def timed(solver: Solver, objective: Objective, repeats: int) -> Solution:
@@ -120,8 +114,8 @@ def compare(title: str, grid: list, lams: tuple | None, well_posed: bool) -> Non
     )
     wins = total = 0
     ratios: dict[int, list[float]] = {}
-    for problem in problems(grid, lams, well_posed):
-        objective = problem.objective
+    for name, lam, objective in problems(grid, lams, well_posed):
+        n_rows, n_members = objective.evidence.n_rows, objective.n_members
         chosen = select_solver(objective).name
         baseline = timed(SLSQP(), objective, 1)
         # As many repeats for ours as for SLSQP, which is too slow for more on large problems.
@@ -129,7 +123,7 @@ def compare(title: str, grid: list, lams: tuple | None, well_posed: bool) -> Non
         if repeats > 1:
             baseline = timed(SLSQP(), objective, repeats)
         for solver in (SLSQP(), ActiveSet(), ProjectedGradient()):
-            if not well_posed and solver.name == "projected_gradient" and problem.n_members > 100:
+            if not well_posed and solver.name == "projected_gradient" and n_members > 100:
                 continue  # stalls for minutes without prior mass; shown on the smaller problems
             solution = baseline if solver.name == "slsqp" else timed(solver, objective, repeats)
             excess = (solution.objective - baseline.objective) / objective.scale
@@ -139,10 +133,10 @@ def compare(title: str, grid: list, lams: tuple | None, well_posed: bool) -> Non
             if auto:
                 total += 1
                 wins += excess <= (ALLOWED_EXCESS if well_posed else 0.0)
-                ratios.setdefault(problem.n_members, []).append(ratio)
+                ratios.setdefault(n_members, []).append(ratio)
             print(
-                f"{problem.name:<14}{objective.evidence.n_rows:>6}{problem.n_members:>6}"
-                f"{problem.lam:>6}  {solver.name + (' (auto)' if auto else ''):<26.26}"
+                f"{name:<14}{n_rows:>6}{n_members:>6}"
+                f"{lam:>6}  {solver.name + (' (auto)' if auto else ''):<26.26}"
                 f"{solution.seconds:>8.3f}{ratio:>7.1f}x{solution.objective:>13.7f}{excess:>10.1e}"
                 f"{solution.stationarity_gap:>9.1e}{solution.n_active:>6}"
                 f"{solution.n_evaluations:>7}{solution.seconds / bound:>8.1f}"
@@ -160,22 +154,8 @@ def compare(title: str, grid: list, lams: tuple | None, well_posed: bool) -> Non
         )
 
 
-def main() -> None:
-    parser = options(__doc__, quick="bundled data, minutes not hours")
-    parser.add_argument("--members", nargs="*", type=int, help="only problems of these sizes")
-    sections = ("well", "ill", "mixsqp")
-    parser.add_argument("--only", nargs="*", choices=sections, default=sections)
-    args = parser.parse_args()
-    warnings.filterwarnings("ignore", category=sb.UncoveredRowsWarning)
-    everything = args.only is sections and not (args.quick or args.members)
-    grid = QUICK_GRID if args.quick else GRID
-    if args.members:
-        grid = [row for row in grid if row[1] in args.members]
-    with results_of("solvers", keep=everything):
-        run(grid, args.only, args.quick)
-
-
-def run(grid: list, sections: Sequence[str], quick: bool) -> None:
+def run(sections: Sequence[str], quick: bool) -> None:
+    grid = QUICK_GRID if quick else GRID
     if "well" in sections:
         compare("Well posed: ε = 0.001, τ = 0.02, float32 evidence", grid, None, True)
     if "ill" in sections:
@@ -184,6 +164,16 @@ def run(grid: list, sections: Sequence[str], quick: bool) -> None:
         compare(title, small, ILL_POSED_LAMS, False)
     if "mixsqp" in sections:
         mixsqp.run(quick=quick)
+
+
+def main() -> None:
+    parser = options(__doc__, quick="bundled data, minutes not hours")
+    sections = ("well", "ill", "mixsqp")
+    parser.add_argument("--only", nargs="*", choices=sections, default=sections)
+    args = parser.parse_args()
+    warnings.filterwarnings("ignore", category=sb.UncoveredRowsWarning)
+    with results_of("solvers", keep=args.only is sections and not args.quick):
+        run(args.only, args.quick)
 
 
 if __name__ == "__main__":

@@ -64,14 +64,6 @@ def texts(n=1200):
     return X, (score + rng.normal(size=n) > 0).astype(int)
 
 
-def cancer():
-    return CANCER
-
-
-def diabetes():
-    return DIABETES
-
-
 def digits():
     X, y = DIGITS
     return X[y < 4], y[y < 4]
@@ -82,12 +74,12 @@ def rare():
 
 
 def two_numbers():
-    X, y = diabetes()
+    X, y = DIABETES
     return X, np.column_stack([y, X[:, 2] * 100.0])
 
 
 def two_classes():
-    X, y = cancer()
+    X, y = CANCER
     return X, np.column_stack([y, X[:, 0] > np.median(X[:, 0])]).astype(int)
 
 
@@ -166,27 +158,30 @@ KINDS = {
     "`Pipeline` of texts": Kind(
         lambda: make_pipeline(TfidfVectorizer(lowercase=False), forest()), texts
     ),
-    "`GridSearchCV`": Kind(lambda: GridSearchCV(forest(), GRID, cv=2), cancer),
+    "`GridSearchCV`": Kind(lambda: GridSearchCV(forest(), GRID, cv=2), lambda: CANCER),
     "`RandomizedSearchCV`": Kind(
-        lambda: RandomizedSearchCV(forest(), GRID, n_iter=1, cv=2, random_state=0), cancer
+        lambda: RandomizedSearchCV(forest(), GRID, n_iter=1, cv=2, random_state=0), lambda: CANCER
     ),
     "`HalvingGridSearchCV`": Kind(
-        lambda: HalvingGridSearchCV(forest(), GRID, cv=2, random_state=0), cancer
+        lambda: HalvingGridSearchCV(forest(), GRID, cv=2, random_state=0), lambda: CANCER
     ),
     "`TransformedTargetRegressor`": Kind(
-        lambda: TransformedTargetRegressor(regressor(), func=np.log, inverse_func=np.exp), diabetes
+        lambda: TransformedTargetRegressor(regressor(), func=np.log, inverse_func=np.exp),
+        lambda: DIABETES,
     ),
-    "`CalibratedClassifierCV`": Kind(lambda: CalibratedClassifierCV(forest(), cv=3), cancer),
-    "`FrozenEstimator`": Kind(lambda: FrozenEstimator(forest()), cancer),
+    "`CalibratedClassifierCV`": Kind(
+        lambda: CalibratedClassifierCV(forest(), cv=3), lambda: CANCER
+    ),
+    "`FrozenEstimator`": Kind(lambda: FrozenEstimator(forest()), lambda: CANCER),
     "`MultiOutputRegressor`": Kind(lambda: MultiOutputRegressor(regressor()), two_numbers),
     "`MultiOutputClassifier`": Kind(lambda: MultiOutputClassifier(forest()), two_classes),
     "multi-output `RandomForestRegressor`": Kind(regressor, two_numbers),
     "multi-output `RandomForestClassifier`": Kind(forest, two_classes),
     "`OneVsRestClassifier`": Kind(lambda: OneVsRestClassifier(forest()), lambda: IRIS),
     "`XGBRFClassifier`": Kind(of("xgboost", "XGBRFClassifier", **XGB), digits, True),
-    "`XGBRFRegressor`": Kind(of("xgboost", "XGBRFRegressor", **XGB), diabetes, True),
+    "`XGBRFRegressor`": Kind(of("xgboost", "XGBRFRegressor", **XGB), lambda: DIABETES, True),
     '`LGBMClassifier("rf")`': Kind(of("lightgbm", "LGBMClassifier", **RF), digits, True),
-    '`LGBMRegressor("rf")`': Kind(of("lightgbm", "LGBMRegressor", **RF), diabetes, True),
+    '`LGBMRegressor("rf")`': Kind(of("lightgbm", "LGBMRegressor", **RF), lambda: DIABETES, True),
     "`BalancedRandomForestClassifier`": Kind(
         of("imblearn.ensemble", "BalancedRandomForestClassifier", n_estimators=40, random_state=0),
         rare,
@@ -201,7 +196,7 @@ KINDS = {
     ),
     "`RandomForestQuantileRegressor`": Kind(
         of("quantile_forest", "RandomForestQuantileRegressor", n_estimators=40, random_state=0),
-        diabetes,
+        lambda: DIABETES,
     ),
     "`RandomSurvivalForest`": Kind(
         of("sksurv.ensemble", "RandomSurvivalForest", n_estimators=5, random_state=0), survival

@@ -36,6 +36,16 @@ def evidence(loss="log_loss", *, n_rows=120, n_members=12, n_classes=3, seed=0,
     return OOBEvidence(votes.astype(dtype), mask, target, "classification", sample_weight, **how)
 
 
+def every_vote(e):
+    """Votes for every class, or numbers; (rows, members, C)."""
+    if e.task == "regression":
+        return e.votes[:, :, None]
+    if e.class_votes is None:
+        is_target = e.target[:, None, None] == np.arange(2)
+        return np.where(is_target, e.votes[:, :, None], 1.0 - e.votes[:, :, None])
+    return np.stack(e.class_votes, axis=2)
+
+
 def objective_on(e, loss="log_loss", *, lam=0.05, floor=1e-3, prior_mass=0.02):
     """An objective on this evidence; a name means a loss of `LOSSES`."""
     loss = LOSSES[loss] if isinstance(loss, str) else loss
@@ -48,16 +58,20 @@ def objective(loss="log_loss", *, lam=0.05, floor=1e-3, prior_mass=0.02, **setti
     return objective_on(e, loss, lam=lam, floor=floor, prior_mass=prior_mass)
 
 
+def parts_of(e, size=50):
+    """Tuples of some rows, as a generator gives them."""
+    weighted = e.sample_weight is not None
+    for i in range(0, e.n_rows, size):
+        p = e.take(slice(i, i + size))
+        yield p.votes, p.oob_mask, p.target, *([p.sample_weight] * weighted)
+
+
 def streamed(f, *, memory=1 << 30, block_rows=None, generated=False):
     """The same objective, its rows read block by block; ``memory`` is what may be shared out."""
     e = f.evidence
     how = {"task": e.task, "labels": e.classes, "every_class": e.class_votes is not None}
     if generated:
-        parts = [e.take(slice(i, i + 50)) for i in range(0, e.n_rows, 50)]
-        weighted = e.sample_weight is not None
-        stream = stream_rows(
-            [(p.votes, p.oob_mask, p.target, *([p.sample_weight] * weighted)) for p in parts], **how
-        )
+        stream = stream_rows(list(parts_of(e)), **how)
     else:
         how |= {"sample_weight": e.sample_weight, "block_rows": block_rows}
         stream = stream_rows(e.votes, e.oob_mask, e.target, **how)

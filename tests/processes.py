@@ -11,6 +11,13 @@ def ran(*arguments, **how):
     return subprocess.run(command, capture_output=True, text=True, check=False, **how)
 
 
+def printed(*arguments, **how):
+    """What it prints, where it does not fail."""
+    done = ran(*arguments, **how)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
 def peak_memory(call):
     """What a call gives, and the most bytes it held at a time."""
     tracemalloc.start()
@@ -18,3 +25,15 @@ def peak_memory(call):
         return call(), tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
+
+
+def without(*names):
+    """Code after which a program finds these libraries not installed."""
+    return f"""
+import sys
+class Absent:
+    def find_spec(self, name, path, target=None):
+        if name.partition(".")[0] in {names}:
+            raise ModuleNotFoundError(name, name=name)
+sys.meta_path.insert(0, Absent())
+"""

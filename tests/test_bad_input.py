@@ -306,10 +306,7 @@ MATRICES = {
     "predictions are missing; pass what the members predict": [fit(None), stream(None, MASK, TWO)],
     "(rows, members) or ... classes), got (50,)": [fit(PROBA[:, 0], None)],
     "must have shape (rows, members), got (50, 4, 3)": [fit(TENSOR, **REGRESSION)],
-    "predictions are empty": [
-        fit(PROBA[:, :0], None),
-        fit(PROBA[:0], None, TWO[:0], **REGRESSION),
-    ],
+    "predictions are empty": [fit(PROBA[:, :0], None), fit(PROBA[:0], None, TWO[:0], **REGRESSION)],
     "one member only": [fit(PROBA[:, :1], MASK[:, :1])],
     "predictions must be numbers": [fit(np.full((50, 4), "high"))],
     "oob_mask has shape (50, 3) but predictions have (50, 4) (rows, members)": [

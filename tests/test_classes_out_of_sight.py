@@ -19,11 +19,6 @@ def rare():
     return X[:2000], y[:2000], X[2000:], y[2000:]
 
 
-def in_every_bag(forest, y):
-    seen = np.array([np.isin(np.arange(len(y)), rows) for rows in forest.estimators_samples_])
-    return seen[:, y == 1].all()
-
-
 def balanced_list(X, y):
     """Trees, each on as many rows of one class as of the other."""
     rng, few = np.random.default_rng(0), np.count_nonzero(y == 1)
@@ -80,13 +75,20 @@ def test_each_class_is_found_as_often(rare, name, is_small):
     assert np.abs(after - before).max() <= 0.05, (before, after)
 
 
-def test_a_class_that_is_in_every_bag(rare):
-    X, y, X_test, _ = rare
-    keep = np.concatenate([np.flatnonzero(y == 0), np.flatnonzero(y == 1)[:20]])
+def seen_by_all(X, y, n_rare):
+    """A forest with ``n_rare`` rows of the rare class in every bag, and its rows."""
+    keep = np.concatenate([np.flatnonzero(y == 0), np.flatnonzero(y == 1)[:n_rare]])
     X, y = X[keep], y[keep]
     forest = RandomForestClassifier(40, class_weight="balanced", random_state=0).fit(X, y)
-    if not in_every_bag(forest, y):
+    seen = np.array([np.isin(np.arange(len(y)), rows) for rows in forest.estimators_samples_])
+    if not seen[:, y == 1].all():
         pytest.skip("this scikit-learn does not draw bags by class weight")
+    return forest, X, y
+
+
+def test_a_class_that_is_in_every_bag(rare):
+    X, y, X_test, _ = rare
+    forest, X, y = seen_by_all(X, y, 20)
     small = sb.compress(forest, X, y)
     found, before = (np.count_nonzero(m.predict(X_test)) for m in (small, forest))
     assert found >= 0.8 * before > 0
@@ -107,11 +109,5 @@ def test_members_as_they_are_find_each_class_as_often():
 
 
 def test_a_class_in_nearly_every_bag_is_told_of(rare):
-    X, y, *_ = rare
-    keep = np.concatenate([np.flatnonzero(y == 0), np.flatnonzero(y == 1)[:40]])
-    forest = RandomForestClassifier(40, class_weight="balanced", random_state=0)
-    forest.fit(X[keep], y[keep])
-    if not in_every_bag(forest, y[keep]):
-        pytest.skip("this scikit-learn does not draw bags by class weight")
     with pytest.raises(ValueError, match="leave refine at 'auto'"):
-        sb.compress(forest, X[keep], y[keep], refine=None)
+        sb.compress(*seen_by_all(*rare[:2], 40), refine=None)

@@ -87,10 +87,7 @@ CASES = {
 }
 LINEAR = ("bagged logistic", "bagged ridge")
 ILL_POSED = "full bootstrap"  # without prior mass, as in the paper's preset
-WAYS = {
-    "paper": {"preset": "paper"},
-    "lam": {"lam": LAM, "refine": None, "calibration": None},
-}
+WAYS = {"paper": {"preset": "paper"}, "lam": {"lam": LAM, "refine": None, "calibration": None}}
 MODELS = [(name, way) for name in CASES for way in WAYS if (name, way) != (ILL_POSED, "paper")]
 KEPT_FILES = [
     ("bagged trees, named classes", "lam"),

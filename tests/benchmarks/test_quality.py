@@ -4,12 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from benchmarks.environment import environment, source_hash
-from benchmarks.latency import (
-    SAME_TREES,
-    Missing,
-    Trees,
-    made,
-)
+from benchmarks.latency import SAME_TREES, Missing, Trees, made
 from benchmarks.results_store import ResultsStore
 from sklearn.datasets import load_breast_cancer
 from sklearn.ensemble import BaggingClassifier
@@ -22,7 +17,7 @@ from sparsebag.evidence.from_ensemble import read_ensemble
 
 @pytest.fixture(scope="module")
 def run():
-    return quality.fit("breast_cancer", "forest", 0, None)
+    return quality.fit("breast_cancer", "forest", 0)
 
 
 def test_rows_become_a_summary(run, tmp_path, capsys):

@@ -4,15 +4,16 @@ import pickle
 
 import numpy as np
 import pytest
-from sklearn.datasets import load_breast_cancer, load_iris
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.isotonic import IsotonicRegression
 from sklearn.linear_model import LogisticRegression
+from sklearn.tree import DecisionTreeClassifier
 
 import sparsebag as sb
 from calibration.drawn_votes import drawn, log_loss, scaled
 from sparsebag.calibration.fit import fit_calibration
 from sparsebag.calibration.own import OwnCalibrator
+from toy import CANCER, IRIS
 
 
 class Halves:
@@ -69,10 +70,10 @@ def test_one_class_at_a_time_is_normalised_again_and_nonsense_is_told():
         fit_calibration(Wrong(), three, labels, np.ones(500))
 
 
-@pytest.mark.parametrize("load", [load_breast_cancer, load_iris])
+@pytest.mark.parametrize("data", [CANCER, IRIS], ids=["cancer", "iris"])
 @pytest.mark.parametrize("refine", [None, "auto"])
-def test_compress_takes_them(load, refine, tmp_path):
-    X, y = load(return_X_y=True)
+def test_compress_takes_them(data, refine, tmp_path):
+    X, y = data
     forest = RandomForestClassifier(30, random_state=0).fit(X, y)
     own = IsotonicRegression(y_min=0.01, y_max=0.99, out_of_bounds="clip")
     small = sb.compress(forest, X, y, calibration=own, refine=refine, max_estimators=5)
@@ -85,14 +86,11 @@ def test_compress_takes_them(load, refine, tmp_path):
 
 
 def test_a_regressor_has_no_probabilities_to_calibrate():
-    X, y = load_iris(return_X_y=True)
     with pytest.raises(ValueError, match="corrects class probabilities, and a regressor has none"):
-        sb.SparseBaggingRegressor(calibration=IsotonicRegression()).fit(X, y)
+        sb.SparseBaggingRegressor(calibration=IsotonicRegression()).fit(*IRIS)
 
 
 def test_an_object_that_learns_by_heart_is_not_flattered():
-    from sklearn.tree import DecisionTreeClassifier
-
     rng = np.random.default_rng(0)
     votes = rng.dirichlet([1.0, 1.0], 600)
     target = (rng.random(600) < votes[:, 1]).astype(int)

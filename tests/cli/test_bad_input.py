@@ -41,16 +41,10 @@ TABLES = {
     "empty": ("", "is empty"),
     "no rows": ("a,b,target\n", "has a header but no rows"),
     "twice": ("a,a,target\n1,2,0\n", "two columns named 'a'"),
-    "no target": (
-        "a,b,label\n1,2,0\n",
-        "lacks column 'target' (it has 'a', 'b', 'label')",
-    ),
+    "no target": ("a,b,label\n1,2,0\n", "lacks column 'target' (it has 'a', 'b', 'label')"),
     "nearly": ("a,b,targets\n1,2,0\n", "lacks column 'target' (it has 'targets')"),
     "gaps": ("a,b,target\n1,2,0\n1,2,\n", "no target in 1 of its rows (the first is row 2)"),
-    "text gaps": (
-        "a,target\n1,x\n2, \n3,y\n",
-        "no target in 1 of its rows (the first is row 2)",
-    ),
+    "text gaps": ("a,target\n1,x\n2, \n3,y\n", "no target in 1 of its rows (the first is row 2)"),
     "alone": ("target\n1\n0\n", "only the column 'target'"),
     "constant": ("a,target\n1,x\n2,x\n", "every row has the same target"),
     "binary": (

@@ -360,7 +360,7 @@ def test_exports_predict_the_same(suffix, files, run, tmp_path):
     assert np.allclose(found, expected, atol=1e-9)
 
 
-def test_bench_times_a_model_beside_the_ensemble(files, run, monkeypatch):
+def test_bench_times_a_model_beside_the_ensemble_and_what_export_writes(files, run, monkeypatch):
     from sparsebag.cli import inspect
 
     monkeypatch.setattr(inspect, "SAMPLES", 1)
@@ -370,6 +370,9 @@ def test_bench_times_a_model_beside_the_ensemble(files, run, monkeypatch):
     assert all(value > 0 for figures in facts.values() for value in figures.values())
     files.frame.to_csv("semicolons.csv", sep=";")
     assert "1000 rows" in run("bench", files.small, "semicolons.csv", "--sep", ";").out
+    done = run("export", files.small, "--to", "sklearn", "-o", "plain.skops")
+    assert "skops.io.load('plain.skops', trusted=[" in done.out
+    assert run("bench", files.small, files.test, "--against", "plain.skops").code == 0
 
 
 def test_a_pipeline_is_inspected_timed_and_predicts(run, tmp_path, monkeypatch):
@@ -385,6 +388,7 @@ def test_a_pipeline_is_inspected_timed_and_predicts(run, tmp_path, monkeypatch):
     table.to_csv(tmp_path / "t.csv", index=False)
     facts = told(run("inspect", "p.sbag", "--json"))
     assert facts["around"] == "Pipeline (ensemble 1 of 1)"
+    assert facts["around"] in run("inspect", "p.sbag").out
     assert facts["nodes"] == small[-1].n_nodes_
     against = ("--against", "p.joblib", "--trust-pickle", "--json")
     assert set(told(run("bench", "p.sbag", "t.csv", *against))) == {"p.sbag", "p.joblib"}
@@ -392,15 +396,6 @@ def test_a_pipeline_is_inspected_timed_and_predicts(run, tmp_path, monkeypatch):
     assert "has columns the model does not read: 'target'" in done.err
     assert np.array_equal(pd.read_csv("out.csv")["prediction"], small.predict(X))
     assert "sparsebag.to_onnx(model, X, path)" in run("export", "p.sbag", "--to", "onnx").err
-
-
-def test_bench_reads_what_export_writes(files, run, monkeypatch):
-    from sparsebag.cli import inspect
-
-    monkeypatch.setattr(inspect, "SAMPLES", 1)
-    done = run("export", files.small, "--to", "sklearn", "-o", "plain.skops")
-    assert "skops.io.load('plain.skops', trusted=[" in done.out
-    assert run("bench", files.small, files.test, "--against", "plain.skops").code == 0
 
 
 COMMANDS = ["demo", "fit", "compress", "predict", "inspect", "export", "bench"]

@@ -13,7 +13,7 @@ from functools import partial
 import pandas as pd
 import pytest
 
-from processes import ran
+from processes import ran, without
 
 
 def command(*arguments):
@@ -129,16 +129,7 @@ def test_rows_from_a_pipe(packed, unbuffered, files):
 
 
 def test_without_the_extra_it_says_what_to_install():
-    code = """
-import sys
-class Absent:
-    def find_spec(self, name, path, target=None):
-        if name.partition(".")[0] == "typer":
-            raise ModuleNotFoundError(name, name=name)
-sys.meta_path.insert(0, Absent())
-from sparsebag.cli.__main__ import main
-main()"""
-    done = ran("-c", code)
+    done = ran("-c", without("typer") + "from sparsebag.cli.__main__ import main\nmain()")
     assert done.returncode == 1
     assert done.stderr.strip() == (
         "sparsebag: the command line needs typer, which is not installed; "

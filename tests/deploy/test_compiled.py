@@ -9,16 +9,7 @@ import scipy.sparse as sp
 from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
 
 import sparsebag as sb
-from deploy.ensembles import (
-    CASES,
-    TWO,
-    assert_same,
-    fitted,
-    made,
-    one_of,
-    outputs,
-    pool_of,
-)
+from deploy.ensembles import CASES, TWO, assert_same, fitted, made, one_of, outputs, pool_of
 from made_up_gates import linear_gate
 from sparsebag.deploy import compiled as compiled_module
 from sparsebag.deploy.compiled import CompiledEnsemble

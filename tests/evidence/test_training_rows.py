@@ -127,10 +127,6 @@ CLASSIFIERS = {
     "bagged linear models": BaggingClassifier(LogisticRegression(), **KEEP),
     "bagged voters": BaggingClassifier(LinearSVC(), **KEEP),
     "bagged neighbours": BaggingClassifier(KNeighborsClassifier(), **KEEP),
-    "bagged nets": BaggingClassifier(MLPClassifier((4,), solver="lbfgs", max_fun=20), **KEEP),
-    "bagged pipelines": BaggingClassifier(
-        make_pipeline(StandardScaler(), LogisticRegression()), **KEEP
-    ),
 }
 REGRESSORS = {
     "forest": RandomForestRegressor(**MANY),

@@ -10,6 +10,7 @@ from sklearn.neural_network import MLPRegressor
 from sklearn.preprocessing import scale
 from sklearn.tree import DecisionTreeClassifier
 
+import problems
 import sparsebag as sb
 import toy
 from sparsebag.evidence.evidence import OOBEvidence
@@ -19,20 +20,13 @@ from toy import DIABETES, IRIS
 
 CANCER = (scale(toy.CANCER[0]), toy.CANCER[1])
 
+NETWORK = MLPRegressor(
+    hidden_layer_sizes=(4,), solver="lbfgs", alpha=1.0, max_iter=2000, random_state=0
+)
 BAGS = {
     "logistic": (BaggingClassifier(LogisticRegression(), 20, random_state=0), CANCER),
     "multinomial": (BaggingClassifier(LogisticRegression(C=0.1), 20, random_state=0), IRIS),
-    "networks": (
-        BaggingRegressor(
-            MLPRegressor(
-                hidden_layer_sizes=(4,), solver="lbfgs", alpha=1.0, max_iter=2000, random_state=0
-            ),
-            10,
-            max_features=0.8,
-            random_state=0,
-        ),
-        DIABETES,
-    ),
+    "networks": (BaggingRegressor(NETWORK, 10, max_features=0.8, random_state=0), DIABETES),
 }
 
 
@@ -96,22 +90,10 @@ def test_rounding_on_one_side_of_the_diagonal_does_not_matter():
     assert weights.sum() == 1.0
 
 
-def evidence(seed, n_classes, n_rows=40, n=6, oob=None):
-    rng = np.random.default_rng(seed)
-    mask = None if oob is None else rng.random((n_rows, n)) < oob
-    if n_classes is None:
-        target = rng.normal(size=n_rows)
-        votes = target[:, None] + rng.normal(size=(n_rows, n))
-        return OOBEvidence(votes, mask, target, "regression"), votes[:, :, None]
-    target = rng.integers(0, n_classes, n_rows)
-    votes = rng.dirichlet(np.ones(n_classes), (n_rows, n))
-    of_true = np.take_along_axis(votes, target[:, None, None], axis=2)[:, :, 0]
-    planes = tuple(np.ascontiguousarray(votes[:, :, c]) for c in range(n_classes))
-    known = None if n_classes == 2 else planes
-    made = OOBEvidence(
-        of_true, mask, target, "classification", classes=np.arange(n_classes), class_votes=known
-    )
-    return made, votes
+def evidence(n_classes, **how):
+    """Of regression where ``n_classes`` is None."""
+    loss = "squared_error" if n_classes is None else "brier"
+    return problems.evidence(loss, n_classes=n_classes or 3, **how)
 
 
 @settings(max_examples=40, deadline=None)
@@ -121,7 +103,8 @@ def evidence(seed, n_classes, n_rows=40, n=6, oob=None):
     floor=st.sampled_from([0.0, 0.1]),
 )
 def test_held_out_risks_are_the_squared_errors_of_the_vote(seed, n_classes, floor):
-    made, votes = evidence(seed, n_classes)
+    made = evidence(n_classes, seed=seed, n_rows=40, n_members=6, holdout=True)
+    votes = problems.every_vote(made)
     rng = np.random.default_rng(seed)
     weights = [rng.dirichlet(np.ones(6)), np.eye(6)[2], np.full(6, 1 / 6)]
     target = np.asarray(made.target)
@@ -162,7 +145,7 @@ def test_rows_too_few_members_have_are_not_known():
 
 @pytest.mark.parametrize("n_classes", [None, 2, 3])
 def test_sizes_rise_and_the_whole_comes_last(n_classes):
-    made, _ = evidence(0, n_classes, n_rows=300, n=20, oob=0.5)
+    made = evidence(n_classes, n_rows=300, n_members=20)
     path = judge_members(made, 1e-3, None, np.zeros(20))
     assert np.all(np.diff(path.curve.n_members) >= 0)
     assert path.curve.n_members[-1] == 20

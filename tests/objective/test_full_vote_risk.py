@@ -21,17 +21,12 @@ CASES = {
 
 
 def residuals(evidence, floor=0.0):
-    """Target minus vote, shape (M, N, C); both classes of a binary problem."""
-    votes = np.asarray(evidence.votes, dtype=float)
+    """Target minus vote, shape (M, N, C)."""
+    votes = problems.every_vote(evidence)
     if evidence.task == "regression":
-        return (evidence.target[:, None] - votes)[:, :, None]
+        return evidence.target[:, None, None] - votes
     c = evidence.n_classes
-    if c == 2:
-        truth = (1 - floor) * votes + floor / 2
-        return np.stack([1 - truth, -(1 - truth)], axis=2)
-    planes = [v.toarray() if sp.issparse(v) else v for v in evidence.class_votes]
-    proba = (1 - floor) * np.stack(planes, axis=2) + floor / c
-    return np.eye(c)[evidence.target][:, None, :] - proba
+    return np.eye(c)[evidence.target][:, None, :] - (1 - floor) * votes - floor / c
 
 
 def moments_of(evidence, floor=0.0):

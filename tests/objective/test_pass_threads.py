@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from problems import evidence, general, interior_point, objective_on
-from processes import ran
+from processes import printed
 from sparsebag.objective import _passes, block_loss, passes
 
 SHAPES = [(26_000, 70), (200_003, 9), (517, 4200), (60_000, 33)]
@@ -96,9 +96,7 @@ one_pass()
 def _output(script):
     """What a process of its own prints that made a pass by four threads, and then this."""
     env = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}  # NumPy's own helpers take signals
-    done = ran("-c", PASSES + script, timeout=60, env=env)
-    assert done.returncode == 0, done.stderr
-    return done.stdout.strip()
+    return printed("-c", PASSES + script, timeout=60, env=env)
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="the system has no masks of signals")

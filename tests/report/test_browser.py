@@ -3,11 +3,10 @@
 import shutil
 
 import pytest
-from sklearn.datasets import load_digits
 from sklearn.ensemble import RandomForestClassifier
-from sklearn.model_selection import train_test_split
 
 import sparsebag as sb
+from toy import DIGITS, halves
 
 pytestmark = pytest.mark.slow
 
@@ -28,7 +27,7 @@ def browser():
 
 @pytest.fixture(scope="module")
 def page_file(tmp_path_factory):
-    X, X_test, y, y_test = train_test_split(*load_digits(return_X_y=True), random_state=0)
+    X, X_test, y, y_test = halves(DIGITS)
     forest = RandomForestClassifier(60, random_state=0).fit(X, y)
     small = sb.compress(forest, X, y, max_nodes=0.1)
     path = tmp_path_factory.mktemp("page") / "report.html"

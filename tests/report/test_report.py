@@ -369,8 +369,8 @@ def text_of(page):
 
 
 @pytest.mark.parametrize("kind", ["classified", "regressed"])
-def test_no_figure_is_told_twice(kind, classified, regressed):
-    small, *_, report = {"classified": classified, "regressed": regressed}[kind]
+def test_no_figure_is_told_twice(kind, request):
+    small, *_, report = request.getfixturevalue(kind)
     text = text_of(report.to_html())
     for change in report.changes:
         before, after = change.in_words.split(" → ")

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import sparsebag as sb
-from problems import evidence, objective_on
+from problems import evidence, objective_on, parts_of
 from sparsebag.objective.objective import Objective
 from sparsebag.objective.penalties import ConcaveQuadratic, Tilted
 from sparsebag.solvers import mirror
@@ -148,26 +148,8 @@ def much_to_drop(monkeypatch):
     monkeypatch.setattr("sparsebag.solvers.base.DROP_THRESHOLD", 0.02)
 
 
-class Counted:
-    """Blocks from a function that counts the rows it gave."""
-
-    def __init__(self, e):
-        self.e, self.n_given = e, 0
-
-    def __call__(self):
-        for first in range(0, 6000, 500):
-            some = slice(first, first + 500)
-            self.n_given += 500
-            yield self.e.votes[some], self.e.oob_mask[some], self.e.target[some].astype(int)
-
-
 def stream_of(e, kind, monkeypatch):
     """A stream, and a function that says how many passes it was read."""
-    if kind == "generator":
-        given = Counted(e)
-        stream = sb.stream_rows(given, labels=[0, 1])
-        given.n_given = 0  # the first block is looked at when the stream is made
-        return stream, lambda: given.n_given / 6000
     n_read = [0]
     blocks = ArrayRows.blocks
 
@@ -176,8 +158,17 @@ def stream_of(e, kind, monkeypatch):
             n_read[0] += block.n_rows
             yield block
 
+    def given():
+        for part in parts_of(e, 500):
+            n_read[0] += 500
+            yield part
+
     monkeypatch.setattr(ArrayRows, "blocks", counted_blocks)
-    stream = sb.stream_rows(e.votes, e.oob_mask, e.target, task=e.task)
+    if kind == "generator":
+        stream = sb.stream_rows(given, labels=[0, 1])
+    else:
+        stream = sb.stream_rows(e.votes, e.oob_mask, e.target, task=e.task)
+    n_read[0] = 0  # the first block is looked at when the stream is made
     return stream, lambda: n_read[0] / 6000
 
 

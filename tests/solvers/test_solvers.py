@@ -21,12 +21,7 @@ from sparsebag.objective.objective import Objective
 from sparsebag.objective.penalties import ConcaveQuadratic
 from sparsebag.solvers.active_set import ActiveSet
 from sparsebag.solvers.auto import SOLVERS, resolve_solver, select_solver
-from sparsebag.solvers.base import (
-    Status,
-    check_compatible,
-    drop_small_weights,
-    judged,
-)
+from sparsebag.solvers.base import Status, check_compatible, drop_small_weights, judged
 from sparsebag.solvers.mirror import Mirror
 from sparsebag.solvers.newton import LARGEST_FACE
 from sparsebag.solvers.projected_gradient import ProjectedGradient

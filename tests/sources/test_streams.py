@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import sparsebag as sb
-from problems import evidence, interior_point, objective
+from problems import evidence, interior_point, objective, parts_of
 from problems import streamed as streamed_objective
 from processes import peak_memory
 from sparsebag.evidence.evidence import concatenate
@@ -20,41 +20,34 @@ from sparsebag.sources.sampling import Reservoir, draw_by_weight
 MEMORY = 1 << 21
 
 
-def parts_of(e, size=50):
-    """Tuples of some rows, as a generator gives them."""
-    weighted = e.sample_weight is not None
-    for i in range(0, e.n_rows, size):
-        p = e.take(slice(i, i + size))
-        yield p.votes, p.oob_mask, p.target, *([p.sample_weight] * weighted)
+def stored(e, store):
+    """A stream of what ``store`` makes of every array."""
+    names = ("votes", "oob_mask", "target", "sample_weight")
+    values = [getattr(e, name) for name in names]
+    kept = [None if v is None else store(n, v) for n, v in zip(names, values, strict=True)]
+    return sb.stream_rows(*kept[:3], task=e.task, labels=e.classes, sample_weight=kept[3])
 
 
 def from_arrays(e, folder):
-    return sb.stream_rows(
-        e.votes, e.oob_mask, e.target, task=e.task, labels=e.classes, sample_weight=e.sample_weight
-    )
+    return stored(e, lambda name, values: values)
 
 
 def from_npy(e, folder):
-    names = {"votes": e.votes, "mask": e.oob_mask, "y": e.target, "weight": e.sample_weight}
-    paths = {name: None if v is None else folder / f"{name}.npy" for name, v in names.items()}
-    for name, values in names.items():
-        if values is not None:
-            np.save(paths[name], values)
-    how = {"task": e.task, "labels": e.classes, "sample_weight": paths["weight"]}
-    return sb.stream_rows(paths["votes"], paths["mask"], paths["y"], **how)
+    def store(name, values):
+        np.save(folder / name, values)
+        return folder / f"{name}.npy"
+
+    return stored(e, store)
 
 
 def from_zarr(e, folder):
     zarr = pytest.importorskip("zarr")
 
-    def stored(values):
-        if values is None:
-            return None
-        path, chunks = str(folder / f"{id(values)}.zarr"), (16, *values.shape[1:])
-        return zarr.create_array(path, data=values, chunks=chunks)
+    def store(name, values):
+        chunks = (16, *values.shape[1:])
+        return zarr.create_array(str(folder / f"{name}.zarr"), data=values, chunks=chunks)
 
-    how = {"task": e.task, "labels": e.classes, "sample_weight": stored(e.sample_weight)}
-    return sb.stream_rows(stored(e.votes), stored(e.oob_mask), stored(e.target), **how)
+    return stored(e, store)
 
 
 def from_parquet(e, folder):

@@ -32,17 +32,11 @@ FORESTS = {
     "three classes": (RandomForestClassifier(N, random_state=0), IRIS),
     "regression": (RandomForestRegressor(N, random_state=0), DIABETES),
     "missing values": (RandomForestClassifier(N, random_state=0), with_missing(IRIS)),
-    "missing, regression": (
-        RandomForestRegressor(N, random_state=0),
-        with_missing(DIABETES),
-    ),
+    "missing, regression": (RandomForestRegressor(N, random_state=0), with_missing(DIABETES)),
     "sparse": (RandomForestClassifier(N, random_state=0), (with_zeros(CANCER[0]), CANCER[1])),
     "extra trees": (ExtraTreesClassifier(N, bootstrap=True, random_state=0), IRIS),
     "extra, regression": (ExtraTreesRegressor(N, bootstrap=True, random_state=0), DIABETES),
-    "columns drawn": (
-        BaggingClassifier(n_estimators=N, max_features=0.4, random_state=0),
-        CANCER,
-    ),
+    "columns drawn": (BaggingClassifier(n_estimators=N, max_features=0.4, random_state=0), CANCER),
     "columns drawn twice": (
         BaggingRegressor(n_estimators=N, max_features=0.5, bootstrap_features=True, random_state=0),
         DIABETES,

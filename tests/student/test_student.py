@@ -6,11 +6,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.datasets import load_diabetes, make_classification, make_regression
-from sklearn.ensemble import (
-    ExtraTreesClassifier,
-    RandomForestClassifier,
-    RandomForestRegressor,
-)
+from sklearn.ensemble import ExtraTreesClassifier, RandomForestClassifier, RandomForestRegressor
 
 import sparsebag as sb
 from sparsebag.calibration.temperature import Temperature
@@ -171,11 +167,7 @@ def monotone_data(n=500, seed=0):
 @pytest.mark.parametrize("how", [{}, {"max_nodes": 0.1}, {"max_nodes": 20}], ids=str)
 @pytest.mark.parametrize(
     ("kind", "n_classes"),
-    [
-        (RandomForestRegressor, None),
-        (RandomForestClassifier, 2),
-        (ExtraTreesClassifier, 2),
-    ],
+    [(RandomForestRegressor, None), (RandomForestClassifier, 2), (ExtraTreesClassifier, 2)],
     ids=["regression", "two classes", "extra trees"],
 )
 def test_monotone_forests_stay_monotone(kind, n_classes, how):
