@@ -23,8 +23,9 @@ from sparsebag.student.student import are_scores, students, trees_for
 from sparsebag.student.teacher import MOST_TREES, Recipe, Teacher, recipes_for
 from sparsebag.student.trees import votes
 
-FOLDS, TREES = 4, 32
-"""Of the rehearsal: together no more than the ensemble's own fit costs, at 100 trees."""
+FOLDS, TREES, MIXTURES = 4, 32, 2
+"""Of the rehearsal: together no more than the ensemble's own fit costs, at 100 trees. Its students
+learn from fewer mixtures a row than the one that is kept, which makes up for having picked."""
 MANY_ROWS, FEW_TREES, MOST_HELD_OUT = 20_000, 25, 20_000
 """From so many rows one split into training and held-out rows, and fewer trees, say enough."""
 FOLLOWED = 0.5
@@ -169,10 +170,13 @@ def rehearse(
                 train = replace(train, target=np.asarray(fold.y)[:, None])
         copy, columns = _copy(pool, train, n_trees, number, n_jobs)
         progress.say("rehearsal step", done + 2, parts_of_all)
-        about = (train.X, train.target[:, columns], train.weight)
-        knows_bags = not rows.held_out
-        teacher = Teacher(copy, *about, knows_bags=knows_bags, n_threads=n_threads)
-        del train, about  # copies of almost all rows
+        teacher = Teacher(
+            *(copy, train.X, train.target[:, columns], train.weight),
+            knows_bags=not rows.held_out,
+            n_threads=n_threads,
+            mixtures=MIXTURES,
+        )
+        del train  # a copy of almost all rows
         progress.say("rehearsal step", done + 3, parts_of_all)
         split = _Split(teacher, columns, test, len(pool.members), scores)
         part = _scored(split, share, recipes, most_trees, n_threads)

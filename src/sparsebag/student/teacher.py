@@ -30,7 +30,7 @@ BLOCK_ROWS = 16_384
 """Rows routed through all trees at a time."""
 MOST_ROWS = 15_000
 """Training rows that leaves are refitted on; node values are of all rows."""
-MIXTURES_A_ROW, MOST_MIXTURES = 2, 12_000
+MIXTURES_A_ROW, MOST_MIXTURES = 4, 12_000
 """Mixtures for each training row, and at most."""
 SHARE_OF_MIXTURES = 0.8
 """Weight of all mixtures together: training rows alone would teach the noise of their labels."""
@@ -146,6 +146,8 @@ class Teacher:
     knows_bags : bool
         Whether ``pool.in_bag`` tells of X; else X is held out.
     n_threads : int, default 1
+    mixtures : int, default 4
+        For each row.
     seed : int, default 0
 
     Attributes
@@ -165,6 +167,7 @@ class Teacher:
         *,
         knows_bags: bool = True,
         n_threads: int = 1,
+        mixtures: int = MIXTURES_A_ROW,
         seed: int = 0,
     ) -> None:
         self.pool, self.n_threads = pool, n_threads
@@ -188,7 +191,7 @@ class Teacher:
         self._weight = weight[picked] * as_many
         self._unweighted = np.full(len(picked), as_many)
         self._leaf = leaf
-        self._add_mixtures(X, picked, rng)
+        self._add_mixtures(X, picked, min(mixtures * len(picked), MOST_MIXTURES), rng)
 
     def lesson(self, recipe: Recipe) -> Lesson:
         """What a student learns by a recipe.
@@ -273,10 +276,9 @@ class Teacher:
         self._of_target, self._of_oob_vote = totals[:, 1 : 1 + width], totals[:, 1 + width : -1]
         return np.concatenate(leaves, axis=1)
 
-    def _add_mixtures(self, X: Any, picked: np.ndarray, rng: np.random.Generator) -> None:
-        """Mixtures of training rows beside them."""
+    def _add_mixtures(self, X: Any, picked: np.ndarray, n: int, rng: np.random.Generator) -> None:
+        """So many mixtures of training rows beside them."""
         n_rows = len(picked)
-        n = min(MIXTURES_A_ROW * n_rows, MOST_MIXTURES)
         first, second = neighbours(self._leaf, n, rng)
 
         def with_mixed(weight: np.ndarray) -> np.ndarray:
