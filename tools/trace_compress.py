@@ -11,7 +11,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from sklearn.datasets import load_breast_cancer
+from sklearn.datasets import make_friedman1
 from sklearn.ensemble import RandomForestClassifier
 
 import sparsebag
@@ -63,10 +63,12 @@ class Trace:
 
 
 def main() -> None:
-    """Trace the default call on a forest of 100 trees."""
-    X, y = load_breast_cancer(return_X_y=True)
+    """Trace the default call on a forest of 100 trees that it prunes and calibrates."""
+    X, signal = make_friedman1(1500, noise=3.0, random_state=0)
+    y = signal > 18.0
     forest = RandomForestClassifier(100, random_state=0).fit(X, y)
-    sparsebag.compress(forest, X, y)  # imports are done now
+    small = sparsebag.compress(forest, X, y)  # imports are done now
+    assert small.refinement_ is not None and small.calibration_ is not None
     trace = Trace()
     threading.setprofile(trace)
     sys.setprofile(trace)

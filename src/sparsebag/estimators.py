@@ -22,18 +22,18 @@ from sparsebag.deploy.weighted_vote import WeightedVote
 from sparsebag.evidence.evidence import warn_unverified
 from sparsebag.evidence.from_ensemble import read_ensemble, unfrozen
 from sparsebag.evidence.members import Task
-from sparsebag.evidence.readable import check_readable
+from sparsebag.evidence.readable import check_readable, is_dask
 from sparsebag.objective.losses import Loss
 from sparsebag.pipeline import Compressed, compress_pool
 from sparsebag.progress import Listener
 from sparsebag.settings import settings_of
 from sparsebag.solvers.base import Solver, one_blas_thread
-from sparsebag.sources.dask import given_rows, is_dask
 from sparsebag.validation import (
     LeftOutOfPickle,
     accepts,
     check_ensemble,
     check_targets,
+    given_rows,
 )
 
 

@@ -10,7 +10,7 @@ from typing import Any, Literal
 from sparsebag.evidence.evidence import OOBEvidence, warn_uncovered
 from sparsebag.evidence.from_predictions import from_predictions
 from sparsebag.evidence.members import Task
-from sparsebag.evidence.readable import check_given
+from sparsebag.evidence.readable import check_given, is_dask
 from sparsebag.objective.losses import Loss, resolve_loss
 from sparsebag.objective.objective import Objective
 from sparsebag.objective.penalties import ConcaveQuadratic
@@ -20,7 +20,7 @@ from sparsebag.solvers.auto import resolve_solver
 from sparsebag.solvers.base import Solution, Solver, judged_solve, one_blas_thread
 from sparsebag.solvers.simplex import given_start
 from sparsebag.sources.base import Source
-from sparsebag.sources.dask import is_dask, rows_of_matrices
+from sparsebag.sources.dask import rows_of_matrices
 from sparsebag.sources.stream import DEFAULT_MEMORY, Checkpoint, RowStream, StreamRows
 
 Array = Any

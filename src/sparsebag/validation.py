@@ -18,8 +18,10 @@ from sparsebag.evidence.members import (
     check_present,
     does_classification,
 )
+from sparsebag.evidence.readable import check_no_path, check_readable, is_dask
 from sparsebag.evidence.readers import library_reader
 from sparsebag.evidence.wrappers import wrapper_of
+from sparsebag.sources.dask import as_column, computed
 
 LARGEST_TARGET = 1e36
 """Votes are kept in single precision, which ends at 3e38."""
@@ -91,6 +93,34 @@ def check_ensemble(ensemble: Any, task: Task | None = None) -> None:
             f"the ensemble does {own}; use SparseBagging"
             f"{'Regressor' if own == 'regression' else 'Classifier'} for it."
         )
+
+
+def given_rows(X: Any, y: Any, sample_weight: Any = None) -> tuple[Any, Any]:
+    """Rows and targets for an ensemble, targets of a cluster brought here.
+
+    Parameters
+    ----------
+    X, y : object
+    sample_weight : object, optional
+        Looked at alone: masked arrays are refused, as of the others.
+
+    Returns
+    -------
+    tuple
+        X as it is.
+
+    Examples
+    --------
+    >>> given_rows([[1.0]], [0])
+    ([[1.0]], [0])
+    """
+    for values, name in ((X, "X"), (y, "y")):
+        check_no_path(values, name)
+        check_readable(values, name)
+    check_readable(sample_weight, "sample_weight")
+    if is_dask(y) or (is_dask(X) and y is not None):
+        y = np.asarray(computed(as_column(y, "y")))
+    return X, y
 
 
 def check_targets(y: Any, task: Task) -> None:
