@@ -445,14 +445,14 @@ class _SparseBagging(Deployable, MetaEstimatorMixin, BaseEstimator):  # type: ig
         checks: dict[str, Any] = {"dtype": None, "accept_sparse": ["csr", "csc"]}
         checks["ensure_all_finite"] = False
         if kind != "array":
-            finite = "allow-nan" if self._accepts.nan and not sp.issparse(X) else True
+            finite = "allow-nan" if self._accepts.allow_nan and not sp.issparse(X) else True
             checks = {"dtype": np.float32, "accept_sparse": "csr", "ensure_all_finite": finite}
         return validate_data(self, X, reset=False, **checks)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         inner = getattr(self, "_accepts", None) or accepts(self._ensemble_to_fit())
-        tags.input_tags.sparse, tags.input_tags.allow_nan = inner.sparse, inner.nan
+        tags.input_tags.sparse, tags.input_tags.allow_nan = inner.sparse, inner.allow_nan
         return tags
 
     def __getstate__(self) -> Any:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import NotFittedError
-from sklearn.utils import get_tags
+from sklearn.utils import InputTags, get_tags
 from sklearn.utils.multiclass import check_classification_targets
 
 from sparsebag.evidence.from_ensemble import READERS, unfrozen
@@ -29,14 +28,6 @@ LARGEST_TARGET = 1e36
 
 class LeftOutOfPickle(BaseEstimator):  # type: ignore[misc]
     """Stands for the full ensemble in a pickle, or copy, of its compressed version."""
-
-
-@dataclass(frozen=True)
-class Accepts:
-    """What X may be, by the ensemble's own tags."""
-
-    sparse: bool
-    nan: bool
 
 
 def is_classification(ensemble: Any) -> bool:
@@ -160,7 +151,7 @@ def check_targets(y: Any, task: Task) -> None:
         )
 
 
-def accepts(ensemble: Any) -> Accepts:
+def accepts(ensemble: Any) -> InputTags:
     """Whether every member takes sparse matrices, and NaN.
 
     Parameters
@@ -169,12 +160,12 @@ def accepts(ensemble: Any) -> Accepts:
 
     Returns
     -------
-    Accepts
+    InputTags
     """
     # Models of other libraries have no tags; they speak up themselves when they predict.
     models = [m for m in _models(unfrozen(ensemble)) if hasattr(m, "__sklearn_tags__")]
     tags = [get_tags(model).input_tags for model in models]
-    return Accepts(sparse=all(t.sparse for t in tags), nan=all(t.allow_nan for t in tags))
+    return InputTags(sparse=all(t.sparse for t in tags), allow_nan=all(t.allow_nan for t in tags))
 
 
 def _models(ensemble: Any) -> Any:

@@ -6,12 +6,13 @@ makes the blocks of a lost worker again.
 
 from __future__ import annotations
 
+import operator
 import sys
 import warnings
 from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import replace
-from functools import partial
+from functools import partial, reduce
 from typing import Any, Literal
 
 import numpy as np
@@ -176,7 +177,7 @@ def rows_of_members(
     columns = [_pieces(values, sizes, n_rows, name) for values, name in named]
     bags: list[Any] = [None] * len(sizes)
     if source == "oob":
-        draw, pick = delayed(_drawn_bags, pure=False), delayed(_item, pure=False)
+        draw, pick = delayed(_drawn_bags, pure=False), delayed(operator.getitem, pure=False)
         starts = range(0, len(pool.members), AT_ONCE)
         groups = [draw(members, first, sizes) for first in starts]
         bags = [[pick(group, number) for group in groups] for number in range(len(sizes))]
@@ -309,7 +310,6 @@ def _pieces(values: Any, sizes: tuple[int, ...], n_rows: int, name: str) -> list
 
 
 def _dask() -> Any:
-    import dask
     import dask.delayed
 
     return dask
@@ -336,10 +336,7 @@ def _persisted(tasks: Sequence[Any]) -> list[Any]:
 
 def _added(parts: list[Any]) -> Any:
     found = [part for part in parts if part is not None]
-    total = found[0] if found else None
-    for part in found[1:]:
-        total = total + part
-    return total
+    return reduce(operator.add, found) if found else None
 
 
 def _weights(block: OOBEvidence) -> tuple[int, np.ndarray | None]:
@@ -354,10 +351,6 @@ def _drawn_bags(pool: MemberPool, first: int, sizes: tuple[int, ...]) -> list[np
     for j in range(first, last):
         in_bag[pool.in_bag[j], j - first] = True
     return np.split(np.packbits(in_bag, axis=1), np.cumsum(sizes)[:-1])
-
-
-def _item(parts: list[np.ndarray], number: int) -> np.ndarray:
-    return parts[number]
 
 
 def _predicted(
