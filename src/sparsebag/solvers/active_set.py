@@ -5,7 +5,7 @@ are left and the newcomers that ask loudest, makes it positive definite, solves 
 programme over the simplex and searches along its step, so the objective never rises.
 
 With prior mass τ = 0 (the paper's problem) the loss jumps where a row loses its last
-out-of-bag voter. The solver then follows the minimiser as τ shrinks, and gives a small weight to
+out-of-bag member. The solver then follows the minimiser as τ shrinks, and gives a small weight to
 the members that serve the rows left without a vote, for as long as that lowers the objective.
 """
 
