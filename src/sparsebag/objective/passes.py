@@ -179,9 +179,7 @@ def pass_threads() -> int:
     asked = os.environ.get("OMP_NUM_THREADS", "").split(",")[0].strip()
     if asked.isdecimal() and 0 < int(asked) < 10**6:
         return int(asked)
-    return _processors()
+    return int(_processors())
 
 
-@lru_cache(maxsize=1)
-def _processors() -> int:
-    return int(cpu_count())
+_processors = lru_cache(maxsize=1)(cpu_count)

@@ -478,9 +478,7 @@ def _sliceable(given: Any) -> Any:
 
 def _vector(given: Any) -> Any:
     """One number a row, in memory."""
-    if given is None or isinstance(given, np.ndarray):
-        return given
-    given = _sliceable(given)
+    given = None if given is None else _sliceable(given)
     return given[:] if isinstance(given, (NpyFile, ZarrChunks)) else given
 
 
