@@ -3,13 +3,11 @@
 import numpy as np
 
 from sparsebag.evidence.evidence import OOBEvidence
-from sparsebag.objective.losses import Brier, LogLoss, SquaredError
+from sparsebag.objective.losses import LOSSES
 from sparsebag.objective.objective import Objective
 from sparsebag.objective.penalties import ConcaveQuadratic
 from sparsebag.sources.readers import stream_rows
 from sparsebag.sources.stream import StreamRows
-
-LOSSES = {"log_loss": LogLoss(), "squared_error": SquaredError(), "brier": Brier()}
 
 
 def evidence(loss="log_loss", *, n_rows=120, n_members=12, n_classes=3, seed=0,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -141,16 +140,34 @@ def compress(
     >>> small.predict_proba(X).shape
     (569, 2)
     """
-    named = inspect.signature(SparseBaggingClassifier).parameters
-    options = {name: value for name, value in locals().items() if name in named}
-    check_params("compress", **options)
     given = with_bags(ensemble, estimators_samples, estimators_features)
     made = []
     for part, around in innermost(given, X, y):
         check_ensemble(part.model)
         pool = read_ensemble(part.model)
         kind = SparseBaggingRegressor if pool.classes is None else SparseBaggingClassifier
-        small = kind(FrozenEstimator(part.model), **options)
+        small = kind(
+            FrozenEstimator(part.model),
+            lam=lam,
+            max_estimators=max_estimators,
+            max_nodes=max_nodes,
+            max_bytes=max_bytes,
+            tolerance=tolerance,
+            confidence=confidence,
+            loss=loss,
+            solver=solver,
+            floor=floor,
+            prior_mass=prior_mass,
+            calibration=calibration,
+            refine=refine,
+            rehearsal=rehearsal,
+            local=local,
+            preset=preset,
+            evidence=evidence,
+            n_jobs=n_jobs,
+            verbose=verbose,
+        )
+        check_params("compress", **small.get_params(deep=False))
         small._pool = replace(pool, wrapping=around if around.layers else None)
         small.fit(part.X, part.y, sample_weight=sample_weight)
         if evidence == "oob" and pool.can_be_refitted:  # clones fit and compress anew

@@ -22,18 +22,18 @@ from sparsebag.deploy.weighted_vote import WeightedVote
 from sparsebag.evidence.evidence import warn_unverified
 from sparsebag.evidence.from_ensemble import read_ensemble, unfrozen
 from sparsebag.evidence.members import Task
-from sparsebag.evidence.readable import check_readable
+from sparsebag.evidence.readable import check_readable, is_dask
 from sparsebag.objective.losses import Loss
 from sparsebag.pipeline import Compressed, compress_pool
 from sparsebag.progress import Listener
 from sparsebag.settings import settings_of
 from sparsebag.solvers.base import Solver, one_blas_thread
-from sparsebag.sources.dask import given_rows, is_dask
 from sparsebag.validation import (
     LeftOutOfPickle,
     accepts,
     check_ensemble,
     check_targets,
+    given_rows,
 )
 
 
@@ -445,14 +445,14 @@ class _SparseBagging(Deployable, MetaEstimatorMixin, BaseEstimator):  # type: ig
         checks: dict[str, Any] = {"dtype": None, "accept_sparse": ["csr", "csc"]}
         checks["ensure_all_finite"] = False
         if kind != "array":
-            finite = "allow-nan" if self._accepts.nan and not sp.issparse(X) else True
+            finite = "allow-nan" if self._accepts.allow_nan and not sp.issparse(X) else True
             checks = {"dtype": np.float32, "accept_sparse": "csr", "ensure_all_finite": finite}
         return validate_data(self, X, reset=False, **checks)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         inner = getattr(self, "_accepts", None) or accepts(self._ensemble_to_fit())
-        tags.input_tags.sparse, tags.input_tags.allow_nan = inner.sparse, inner.nan
+        tags.input_tags.sparse, tags.input_tags.allow_nan = inner.sparse, inner.allow_nan
         return tags
 
     def __getstate__(self) -> Any:

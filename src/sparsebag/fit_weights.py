@@ -10,7 +10,7 @@ from typing import Any, Literal
 from sparsebag.evidence.evidence import OOBEvidence, warn_uncovered
 from sparsebag.evidence.from_predictions import from_predictions
 from sparsebag.evidence.members import Task
-from sparsebag.evidence.readable import check_given
+from sparsebag.evidence.readable import check_given, is_dask
 from sparsebag.objective.losses import Loss, resolve_loss
 from sparsebag.objective.objective import Objective
 from sparsebag.objective.penalties import ConcaveQuadratic
@@ -20,7 +20,7 @@ from sparsebag.solvers.auto import resolve_solver
 from sparsebag.solvers.base import Solution, Solver, judged_solve, one_blas_thread
 from sparsebag.solvers.simplex import given_start
 from sparsebag.sources.base import Source
-from sparsebag.sources.dask import is_dask, rows_of_matrices
+from sparsebag.sources.dask import rows_of_matrices
 from sparsebag.sources.stream import DEFAULT_MEMORY, Checkpoint, RowStream, StreamRows
 
 Array = Any
@@ -168,8 +168,8 @@ def fit_weights(
     >>> bool(solution.weights[:5].sum() > 0.75), solution.status.success  # the least noisy five
     (True, True)
     """
-    given = {"floor": floor, "prior_mass": prior_mass, "preset": preset, "verbose": verbose}
-    check_params("fit_weights", lam=lam, memory_limit=memory_limit, **given)
+    check_params("fit_weights", lam=lam, floor=floor, prior_mass=prior_mass, preset=preset)
+    check_params("fit_weights", memory_limit=memory_limit, verbose=verbose)
     if isinstance(lam, str):
         raise ValueError(
             "lam='auto' needs an ensemble: matrices do not say what a member costs; pass a number, "
@@ -204,7 +204,9 @@ def fit_weights(
         )
     if y is None:
         raise ValueError("y is missing; pass one target a row.")
-    task, chosen = _task_and_loss(loss)
+    regression = loss == "squared_error" or getattr(loss, "channel", None) == "prediction"
+    task: Task = "regression" if regression else "classification"
+    chosen = resolve_loss(loss, task)
     read = rows_of_matrices if on_dask else from_predictions
     evidence: OOBEvidence | Source = read(
         predictions,
@@ -217,9 +219,3 @@ def fit_weights(
     )
     settings = replace(settings, loss=chosen)
     return solve_weights(evidence, settings, start=start, listener=listener)
-
-
-def _task_and_loss(loss: str | Loss) -> tuple[Task, Loss]:
-    regression = loss == "squared_error" or getattr(loss, "channel", None) == "prediction"
-    task: Task = "regression" if regression else "classification"
-    return task, resolve_loss(loss, task)

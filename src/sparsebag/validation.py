@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import NotFittedError
-from sklearn.utils import get_tags
+from sklearn.utils import InputTags, get_tags
 from sklearn.utils.multiclass import check_classification_targets
 
 from sparsebag.evidence.from_ensemble import READERS, unfrozen
@@ -18,8 +17,10 @@ from sparsebag.evidence.members import (
     check_present,
     does_classification,
 )
+from sparsebag.evidence.readable import check_no_path, check_readable, is_dask
 from sparsebag.evidence.readers import library_reader
 from sparsebag.evidence.wrappers import wrapper_of
+from sparsebag.sources.dask import as_column, computed
 
 LARGEST_TARGET = 1e36
 """Votes are kept in single precision, which ends at 3e38."""
@@ -27,14 +28,6 @@ LARGEST_TARGET = 1e36
 
 class LeftOutOfPickle(BaseEstimator):  # type: ignore[misc]
     """Stands for the full ensemble in a pickle, or copy, of its compressed version."""
-
-
-@dataclass(frozen=True)
-class Accepts:
-    """What X may be, by the ensemble's own tags."""
-
-    sparse: bool
-    nan: bool
 
 
 def is_classification(ensemble: Any) -> bool:
@@ -93,6 +86,34 @@ def check_ensemble(ensemble: Any, task: Task | None = None) -> None:
         )
 
 
+def given_rows(X: Any, y: Any, sample_weight: Any = None) -> tuple[Any, Any]:
+    """Rows and targets for an ensemble, targets of a cluster brought here.
+
+    Parameters
+    ----------
+    X, y : object
+    sample_weight : object, optional
+        Looked at alone: masked arrays are refused, as of the others.
+
+    Returns
+    -------
+    tuple
+        X as it is.
+
+    Examples
+    --------
+    >>> given_rows([[1.0]], [0])
+    ([[1.0]], [0])
+    """
+    for values, name in ((X, "X"), (y, "y")):
+        check_no_path(values, name)
+        check_readable(values, name)
+    check_readable(sample_weight, "sample_weight")
+    if is_dask(y) or (is_dask(X) and y is not None):
+        y = np.asarray(computed(as_column(y, "y")))
+    return X, y
+
+
 def check_targets(y: Any, task: Task) -> None:
     """One sentence for targets no weights can be fitted to, said before the ensemble is fitted.
 
@@ -130,7 +151,7 @@ def check_targets(y: Any, task: Task) -> None:
         )
 
 
-def accepts(ensemble: Any) -> Accepts:
+def accepts(ensemble: Any) -> InputTags:
     """Whether every member takes sparse matrices, and NaN.
 
     Parameters
@@ -139,12 +160,12 @@ def accepts(ensemble: Any) -> Accepts:
 
     Returns
     -------
-    Accepts
+    InputTags
     """
     # Models of other libraries have no tags; they speak up themselves when they predict.
     models = [m for m in _models(unfrozen(ensemble)) if hasattr(m, "__sklearn_tags__")]
     tags = [get_tags(model).input_tags for model in models]
-    return Accepts(sparse=all(t.sparse for t in tags), nan=all(t.allow_nan for t in tags))
+    return InputTags(sparse=all(t.sparse for t in tags), allow_nan=all(t.allow_nan for t in tags))
 
 
 def _models(ensemble: Any) -> Any:

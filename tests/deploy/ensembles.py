@@ -28,12 +28,12 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC, LinearSVC, LinearSVR
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
-from made_up_gates import linear_gate
 from sparsebag.deploy.from_members import compile_members
 from sparsebag.deploy.weighted_vote import WeightedVote
 from sparsebag.evidence.from_ensemble import read_ensemble
 from sparsebag.evidence.members import Member
 from sparsebag.student.trees import pruned_tree
+from synthetic_gates import linear_gate
 from toy import CANCER, DIABETES, IRIS, with_missing
 
 NAMED = (IRIS[0], np.array(["setosa", "versicolor", "virginica"])[IRIS[1]])

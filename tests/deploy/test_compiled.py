@@ -10,7 +10,6 @@ from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
 
 import sparsebag as sb
 from deploy.ensembles import CASES, TWO, assert_same, fitted, made, one_of, outputs, pool_of
-from made_up_gates import linear_gate
 from sparsebag.deploy import compiled as compiled_module
 from sparsebag.deploy.compiled import CompiledEnsemble
 from sparsebag.deploy.export_onnx import export_onnx
@@ -20,6 +19,7 @@ from sparsebag.deploy.from_members import compile_members
 from sparsebag.deploy.verification import NotExportable
 from sparsebag.deploy.weighted_vote import WeightedVote
 from sparsebag.evidence.from_ensemble import read_ensemble
+from synthetic_gates import linear_gate
 from toy import DIABETES, DIGITS, IRIS
 
 SCIKIT_LEARNS = [case for case in CASES if not isinstance(CASES[case][1], list)]

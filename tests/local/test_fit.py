@@ -12,13 +12,13 @@ from scipy.optimize import check_grad
 from sklearn.datasets import load_breast_cancer, make_friedman1
 from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
 
-from made_up_gates import linear_gate
 from sparsebag.evidence.collect import collect_evidence
 from sparsebag.evidence.evidence import OOBEvidence
 from sparsebag.evidence.from_ensemble import read_ensemble
 from sparsebag.local import gate as gate_module
 from sparsebag.local.fit import GateProblem, RowVotes, Shape, fit_gate
 from sparsebag.local.gate import CLIP
+from synthetic_gates import linear_gate
 
 K = 8
 

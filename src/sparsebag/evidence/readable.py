@@ -26,6 +26,25 @@ NO_NUMBERS = {
 """Kinds of NumPy's dtypes that become floats, or compare with zero, all the same."""
 
 
+def is_dask(values: Any) -> bool:
+    """Whether this is a Dask collection.
+
+    Parameters
+    ----------
+    values : object
+
+    Returns
+    -------
+    bool
+
+    Examples
+    --------
+    >>> is_dask(np.ones(2))
+    False
+    """
+    return type(values).__module__.split(".")[0] in ("dask", "dask_expr")
+
+
 def check_readable(values: Array, name: str) -> None:
     """One sentence for an array that has no value for every entry to be read.
 

@@ -45,7 +45,7 @@ Array = Any
 NO_VOTE = 1e-15
 """Added to every denominator. The authors' own guard is not known; this one keeps their recorded
 tree rows within bounds, max(D, 1e-15) does not with our summation order. Where
-τ = 0 and no survivor has the row out of bag the vote is then 0, and log-loss meets its clip."""
+τ = 0 and no kept member has the row out of bag the vote is then 0, and log-loss meets its clip."""
 
 
 def with_prior(evidence: OOBEvidence, channel: Channel) -> OOBEvidence:

@@ -123,12 +123,12 @@ def pair_moments(
     products, counts, diagonal = np.zeros((n, n)), np.zeros((n, n)), np.zeros(n)
     own_level = pair_level = 0.0
     for block, mask, residual in residual_blocks(evidence, floor):
-        s, voters = row_weight[block], mask.sum(axis=1)
+        s, n_voting = row_weight[block], mask.sum(axis=1)
         squares = np.sum(residual**2, axis=2)
         total = squares.sum(axis=1)
-        own = total / np.maximum(voters, 1.0)
+        own = total / np.maximum(n_voting, 1.0)
         pair = np.sum(residual.sum(axis=1) ** 2, axis=1) - total
-        pair /= np.maximum(voters * (voters - 1.0), 1.0)
+        pair /= np.maximum(n_voting * (n_voting - 1.0), 1.0)
         weighted = s[:, None] * mask
         counts += weighted.T @ mask
         products -= (pair[:, None] * weighted).T @ mask
@@ -159,8 +159,8 @@ def pair_row_weight(evidence: OOBEvidence) -> np.ndarray:
     if evidence.sample_weight is not None:
         weight = np.array(evidence.sample_weight, dtype=float)
     if evidence.oob_mask is not None:
-        voters = np.asarray(evidence.oob_mask).sum(axis=1)
-        weight = np.where(voters >= min(2, evidence.n_members), weight, 0.0)
+        n_voting = np.asarray(evidence.oob_mask).sum(axis=1)
+        weight = np.where(n_voting >= min(2, evidence.n_members), weight, 0.0)
     if not weight.sum() > 0:
         raise ValueError(
             "no two members have a row out of bag together, so nothing tells how they vote "

@@ -145,7 +145,7 @@ def resolve_loss(loss: str | Loss, task: str) -> Loss:
             "loss must be a name or an object with name, channel, value and gradient "
             f"(see objective/losses.py), not {type(loss).__name__}."
         )
-    if (loss.channel == "prediction") != (task == "regression"):
+    if not _fits(loss, task):
         fitting = [name for name, known in LOSSES.items() if _fits(known, task)]
         raise ValueError(f"loss={loss.name!r} does not fit {task}; use one of {sorted(fitting)}.")
     return loss

@@ -55,7 +55,7 @@ class Objective:
         ε: share of the uniform class distribution mixed into each vote. Ignored in regression.
     prior_mass : float, default 0
         τ: weight of the uniform ensemble's vote in each row; keeps rows defined that none of
-        the survivors has out of bag.
+        the kept members has out of bag.
 
     Attributes
     ----------

@@ -129,38 +129,12 @@ Passes = ArrayPasses | NativePasses
 """Products of one block of B rows, N members and K channels."""
 
 
-def make_passes(votes: tuple[Array, ...], mask: Array | None, xp: Any, dtype: Any) -> Passes:
-    """The compiled products where they apply, else the general ones.
-
-    Parameters
-    ----------
-    votes : tuple of K matrices of shape (B, N)
-    mask : array of shape (B, N) or None
-    xp : array namespace
-    dtype : dtype
-
-    Returns
-    -------
-    Passes
-    """
-    plain = (
-        mask is not None
-        and len(votes) == 1
-        and is_numpy_array(votes[0])
-        and votes[0].dtype in (np.float32, np.float64)
-        and mask.dtype in (np.bool_, np.uint8)
-        and votes[0].flags.c_contiguous
-        and mask.flags.c_contiguous
-    )
-    if plain and mask is not None:
-        return NativePasses(votes[0], mask)
-    return ArrayPasses(votes, mask, xp, dtype)
-
-
 def passes_of(
     evidence: OOBEvidence, channels: Channels, rows: slice
 ) -> tuple[tuple[Array, ...], Array | None, Passes]:
     """A row block of every channel, zero where the rows were in the bag, and its products.
+
+    Compiled ones where they apply.
 
     Parameters
     ----------
@@ -180,8 +154,19 @@ def passes_of(
     mask = None if mask is None else mask[rows, :]
     if not evidence.is_zeroed:
         votes = tuple(zero_in_bag(v, mask) for v in votes)
-    xp = array_namespace(evidence.votes)
-    return votes, mask, make_passes(votes, mask, xp, evidence.votes.dtype)
+    one, dtype = votes[0], evidence.votes.dtype
+    plain = (
+        mask is not None
+        and len(votes) == 1
+        and is_numpy_array(one)
+        and one.dtype in (np.float32, np.float64)
+        and mask.dtype in (np.bool_, np.uint8)
+        and one.flags.c_contiguous
+        and mask.flags.c_contiguous
+    )
+    if plain and mask is not None:
+        return votes, mask, NativePasses(one, mask)
+    return votes, mask, ArrayPasses(votes, mask, array_namespace(evidence.votes), dtype)
 
 
 def pass_threads() -> int:
@@ -198,9 +183,7 @@ def pass_threads() -> int:
     asked = os.environ.get("OMP_NUM_THREADS", "").split(",")[0].strip()
     if asked.isdecimal() and 0 < int(asked) < 10**6:
         return int(asked)
-    return _processors()
+    return int(_processors())
 
 
-@lru_cache(maxsize=1)
-def _processors() -> int:
-    return int(cpu_count())
+_processors = lru_cache(maxsize=1)(cpu_count)

@@ -121,7 +121,5 @@ def restrict_penalty(penalty: Penalty, members: Array) -> Penalty:
     Penalty
     """
     restrict = getattr(penalty, "restrict", None)
-    if restrict is None:
-        return penalty
-    restricted: Penalty = restrict(members)
+    restricted: Penalty = penalty if restrict is None else restrict(members)
     return restricted

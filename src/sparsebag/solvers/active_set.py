@@ -5,7 +5,7 @@ are left and the newcomers that ask loudest, makes it positive definite, solves 
 programme over the simplex and searches along its step, so the objective never rises.
 
 With prior mass τ = 0 (the paper's problem) the loss jumps where a row loses its last
-out-of-bag voter. The solver then follows the minimiser as τ shrinks, and gives a small weight to
+out-of-bag member. The solver then follows the minimiser as τ shrinks, and gives a small weight to
 the members that serve the rows left without a vote, for as long as that lowers the objective.
 """
 
@@ -113,8 +113,8 @@ def _newton_steps(objective: Objective, point: Point, log: SolveLog, goal: float
     return point
 
 
-def suits_active_set(objective: Objective) -> bool:
-    """Whether first-order steps would take thousands of iterations where Newton steps take dozens.
+def why_active_set(objective: Objective) -> str:
+    """Why first-order steps would take thousands of iterations where Newton steps take dozens.
 
     Mixtures of held-out votes are ill-conditioned; so is squared error, mask or not, whose members'
     errors differ in size by far more than probabilities can, while a Hessian of all of them is
@@ -126,12 +126,17 @@ def suits_active_set(objective: Objective) -> bool:
 
     Returns
     -------
-    bool
+    str
+        Empty where they would not, or Newton steps cannot be taken.
     """
     if "hessian" not in objective.provides:
-        return False
+        return ""
+    if not objective.is_well_posed:
+        return "without prior mass a row can lose its last member"
+    if not objective.has_mask:
+        return "held-out votes make an ill-conditioned mixture problem"
     is_stiff = objective.loss.channel == "prediction" and objective.n_members <= LARGEST_FACE
-    return is_stiff or not objective.is_well_posed or not objective.has_mask
+    return "regression errors make an ill-conditioned problem" if is_stiff else ""
 
 
 def champions(objective: Objective, most: int = 30) -> Array:

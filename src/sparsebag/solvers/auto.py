@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from sparsebag.objective.objective import Objective
-from sparsebag.solvers.active_set import ActiveSet, suits_active_set
+from sparsebag.solvers.active_set import ActiveSet, why_active_set
 from sparsebag.solvers.base import Solver
 from sparsebag.solvers.mirror import Mirror
 from sparsebag.solvers.newton import LARGEST_FACE
@@ -76,12 +76,8 @@ def select_solver(objective: Objective) -> SolverChoice:
         return SolverChoice("mirror", "rows that are streamed should be read few times")
     if "hessian" not in objective.provides:
         return SolverChoice("projected_gradient", "the loss has no second derivative")
-    if not objective.is_well_posed:
-        return SolverChoice("active_set", "without prior mass a row can lose its last member")
-    if not objective.has_mask:
-        return SolverChoice("active_set", "held-out votes make an ill-conditioned mixture problem")
-    if suits_active_set(objective):
-        return SolverChoice("active_set", "regression errors make an ill-conditioned problem")
+    if reason := why_active_set(objective):
+        return SolverChoice("active_set", reason)
     return SolverChoice("projected_gradient", "prior mass makes first-order steps converge fast")
 
 

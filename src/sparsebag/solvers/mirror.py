@@ -35,7 +35,7 @@ import numpy as np
 
 from sparsebag.objective.objective import Objective
 from sparsebag.objective.penalties import ConcaveQuadratic, Penalty, Tilted
-from sparsebag.solvers.active_set import ActiveSet, suits_active_set
+from sparsebag.solvers.active_set import ActiveSet, why_active_set
 from sparsebag.solvers.base import Point, Solution, SolveLog, Solver, Status, one_blas_thread
 from sparsebag.solvers.newton import newton_end
 from sparsebag.solvers.projected_gradient import ProjectedGradient
@@ -376,7 +376,7 @@ class Surrogate:
 
 def polisher(objective: Objective, tol: float, max_iter: int) -> Solver:
     """The exact solver for an objective in memory; `select_solver` has the reasons."""
-    kind = ActiveSet if suits_active_set(objective) else ProjectedGradient
+    kind = ActiveSet if why_active_set(objective) else ProjectedGradient
     return kind(tol=tol, max_iter=max_iter, newton_end=False)
 
 

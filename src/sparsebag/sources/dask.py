@@ -6,22 +6,25 @@ makes the blocks of a lost worker again.
 
 from __future__ import annotations
 
+import operator
 import sys
 import warnings
 from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import replace
+from functools import partial, reduce
 from typing import Any, Literal
 
 import numpy as np
 
-from sparsebag.evidence.arrays import ROW_GROUP, on_host, tensors_on_host
+from sparsebag.evidence.arrays import ROW_GROUP, on_host
 from sparsebag.evidence.collect import collect_evidence
 from sparsebag.evidence.evidence import OOBEvidence, concatenate
-from sparsebag.evidence.from_predictions import check_sample_weight, from_predictions
+from sparsebag.evidence.from_predictions import check_sample_weight
 from sparsebag.evidence.members import MemberPool, Task
-from sparsebag.evidence.readable import check_no_path, check_readable
+from sparsebag.evidence.readable import check_readable, is_dask
 from sparsebag.sources.base import Source
+from sparsebag.sources.readers import BlockReader
 from sparsebag.sources.sampling import draw_rows
 
 Array = Any
@@ -29,25 +32,6 @@ Array = Any
 AT_ONCE = 32
 """Results that one task adds up, and members whose bags one task draws: a tree of a thousand blocks
 is two levels deep, and a few bits a row and member are held at a time."""
-
-
-def is_dask(values: Any) -> bool:
-    """Whether this is a Dask collection.
-
-    Parameters
-    ----------
-    values : object
-
-    Returns
-    -------
-    bool
-
-    Examples
-    --------
-    >>> is_dask(np.ones(2))
-    False
-    """
-    return type(values).__module__.split(".")[0] in ("dask", "dask_expr")
 
 
 class DaskRows(Source):
@@ -151,10 +135,9 @@ def rows_of_matrices(
         _pieces(values, sizes, n_rows, name)
         for values, name in zip((predictions, *beside), ("predictions", *names), strict=True)
     ]
-    call = _dask().delayed(_checked_block, pure=False)
-    how = {"task": task, "labels": labels, "every_class": every_class}
+    check = _dask().delayed(BlockReader(task, labels, every_class).block, pure=False)
     starts = np.cumsum([0, *sizes[:-1]]).tolist()
-    tasks = [call(*block, first, **how) for first, *block in zip(starts, *columns, strict=True)]
+    tasks = [check(block, "", first) for first, *block in zip(starts, *columns, strict=True)]
     n_members, classes = int(predictions.shape[1]), None if task == "regression" else labels
     return DaskRows(tasks, n_members, task, classes, has_mask=oob_mask is not None)
 
@@ -194,14 +177,21 @@ def rows_of_members(
     columns = [_pieces(values, sizes, n_rows, name) for values, name in named]
     bags: list[Any] = [None] * len(sizes)
     if source == "oob":
-        draw, pick = delayed(_drawn_bags, pure=False), delayed(_item, pure=False)
+        draw, pick = delayed(_drawn_bags, pure=False), delayed(operator.getitem, pure=False)
         starts = range(0, len(pool.members), AT_ONCE)
         groups = [draw(members, first, sizes) for first in starts]
         bags = [[pick(group, number) for group in groups] for number in range(len(sizes))]
     call = delayed(_predicted, pure=False)
-    how = {"source": source, "class_votes": class_votes, "dtype": dtype}
+    collect = partial(
+        collect_evidence,
+        source=source,
+        class_votes=class_votes,
+        dtype=dtype,
+        n_jobs=1,
+        verify=False,
+    )
     tasks = [
-        call(members, bits, *block, **how) for bits, *block in zip(bags, *columns, strict=True)
+        call(collect, members, bits, *block) for bits, *block in zip(bags, *columns, strict=True)
     ]
     return DaskRows(tasks, len(pool.members), pool.task, pool.classes, has_mask=source == "oob")
 
@@ -276,35 +266,6 @@ def computed(values: Any) -> Any:
     return values.compute() if is_dask(values) else values
 
 
-def given_rows(X: Any, y: Any, sample_weight: Any = None) -> tuple[Any, Any]:
-    """Rows and targets for an ensemble, targets of a cluster brought here.
-
-    Parameters
-    ----------
-    X, y : object
-    sample_weight : object, optional
-        Looked at alone: masked arrays are refused, as of the others.
-
-    Returns
-    -------
-    tuple
-        What is not on a cluster as it is.
-
-    Examples
-    --------
-    >>> given_rows([[1.0]], [0])
-    ([[1.0]], [0])
-    """
-    for values, name in ((X, "X"), (y, "y"), (sample_weight, "sample_weight")):
-        if name != "sample_weight":
-            check_no_path(values, name)
-        check_readable(values, name)
-    y = as_column(y, "y") if is_dask(y) else y
-    if is_dask(y) or (is_dask(X) and y is not None):
-        y = np.asarray(computed(y))
-    return X, y
-
-
 def rows_by_block(sizes: Sequence[int], rows: np.ndarray) -> list[np.ndarray]:
     """Rows of all blocks, numbered through, as positions within each.
 
@@ -349,7 +310,6 @@ def _pieces(values: Any, sizes: tuple[int, ...], n_rows: int, name: str) -> list
 
 
 def _dask() -> Any:
-    import dask
     import dask.delayed
 
     return dask
@@ -376,21 +336,11 @@ def _persisted(tasks: Sequence[Any]) -> list[Any]:
 
 def _added(parts: list[Any]) -> Any:
     found = [part for part in parts if part is not None]
-    total = found[0] if found else None
-    for part in found[1:]:
-        total = total + part
-    return total
+    return reduce(operator.add, found) if found else None
 
 
 def _weights(block: OOBEvidence) -> tuple[int, np.ndarray | None]:
     return block.n_rows, block.sample_weight
-
-
-def _checked_block(
-    predictions: Any, mask: Any, y: Any, weight: Any, first_row: int, **how: Any
-) -> OOBEvidence:
-    columns = [tensors_on_host(column) for column in (predictions, mask, y)]
-    return from_predictions(*columns, sample_weight=weight, first_row=first_row, **how)
 
 
 def _drawn_bags(pool: MemberPool, first: int, sizes: tuple[int, ...]) -> list[np.ndarray]:
@@ -403,12 +353,8 @@ def _drawn_bags(pool: MemberPool, first: int, sizes: tuple[int, ...]) -> list[np
     return np.split(np.packbits(in_bag, axis=1), np.cumsum(sizes)[:-1])
 
 
-def _item(parts: list[np.ndarray], number: int) -> np.ndarray:
-    return parts[number]
-
-
 def _predicted(
-    pool: MemberPool, bits: list[np.ndarray] | None, X: Any, y: Any, weight: Any, **how: Any
+    collect: Callable[..., OOBEvidence], pool: MemberPool, bits: Any, X: Any, y: Any, weight: Any
 ) -> OOBEvidence:
     """Evidence of one row block, as `collect_evidence` gives it for all rows."""
     bags: list[np.ndarray] | None = None
@@ -421,5 +367,5 @@ def _predicted(
         ]
         bags = [np.flatnonzero(column) for column in np.concatenate(parts, axis=1).T]
     block = replace(pool, in_bag=bags, n_rows=None)
-    evidence = collect_evidence(block, X, y, n_jobs=1, verify=False, **how)
+    evidence = collect(block, X, y)
     return replace(evidence, sample_weight=check_sample_weight(weight, X, is_part=True))

@@ -20,9 +20,8 @@ from sparsebag.evidence.from_predictions import (
     from_predictions,
 )
 from sparsebag.evidence.members import Task, check_labels, take_rows
-from sparsebag.evidence.readable import check_given, check_readable
+from sparsebag.evidence.readable import check_given, check_readable, is_dask
 from sparsebag.evidence.readers import optional_import
-from sparsebag.sources.dask import is_dask
 from sparsebag.sources.stream import RowStream
 
 Array = Any
@@ -86,7 +85,7 @@ def stream_rows(
         raise ValueError(f"task={task!r} is not known; use 'classification' or 'regression'.")
     check_readable(labels, "labels")
     check_labels(labels)
-    about = _About(task, labels, every_class)
+    reader = BlockReader(task, labels, every_class)
     is_parquet = _is_path(predictions) and os.fspath(predictions).endswith(".parquet")
     if is_parquet or callable(predictions) or _is_blocks(predictions):
         if not (oob_mask is None and y is None and sample_weight is None and block_rows is None):
@@ -95,8 +94,8 @@ def stream_rows(
                 "block; pass none of them beside it, nor block_rows."
             )
         if is_parquet:
-            return ParquetRows(predictions, about)
-        return GeneratedRows(predictions, about)
+            return ParquetRows(predictions, reader)
+        return GeneratedRows(predictions, reader)
     if is_dask(predictions):
         raise ValueError("predictions is on Dask; pass it to sparsebag.fit_weights as it is.")
     if isinstance(predictions, Iterator):
@@ -107,18 +106,44 @@ def stream_rows(
     if y is None:
         raise ValueError("y is missing; pass one target a row.")
     votes, mask = _sliceable(predictions), None if oob_mask is None else _sliceable(oob_mask)
-    return ArrayRows(votes, mask, _vector(y), about, _vector(sample_weight), block_rows)
+    return ArrayRows(votes, mask, _vector(y), reader, _vector(sample_weight), block_rows)
 
 
-class _About:
-    """What rows are about, and how a block of them is checked."""
+class BlockReader:
+    """Checks blocks of a user's rows.
+
+    Parameters
+    ----------
+    task : {"classification", "regression"}
+    labels : array of shape (C,) or None
+    every_class : bool
+
+    Examples
+    --------
+    >>> reader = BlockReader("classification", [0, 1], False)
+    >>> reader.block((np.eye(2), None, [0, 1]), "block 0").n_members
+    2
+    """
 
     def __init__(self, task: Task, labels: Array | None, every_class: bool) -> None:
         self.task, self.every_class = task, every_class
         self.labels = None if labels is None or task == "regression" else on_host(labels)
 
     def block(self, given: tuple[Any, ...], where: str, first_row: int = 0) -> OOBEvidence:
-        """Predictions, mask, targets and perhaps weights of some rows; ``where`` is for errors."""
+        """Evidence of some rows.
+
+        Parameters
+        ----------
+        given : tuple
+            Predictions, mask, targets and perhaps weights.
+        where : str
+            What errors begin with.
+        first_row : int
+
+        Returns
+        -------
+        OOBEvidence
+        """
         predictions, mask, y, *weight = map(tensors_on_host, given)
         try:
             return from_predictions(
@@ -143,7 +168,7 @@ class ArrayRows(RowStream):
     votes : array of shape (M, N) or (M, N, C)
     mask : array of shape (M, N) or None
     y : array of shape (M,)
-    about : _About
+    reader : BlockReader
     sample_weight : array of shape (M,), optional
     block_rows : int, optional
         Most rows a block.
@@ -154,7 +179,7 @@ class ArrayRows(RowStream):
         votes: Array,
         mask: Array | None,
         y: Array,
-        about: _About,
+        reader: BlockReader,
         sample_weight: Array | None = None,
         block_rows: int | None = None,
     ) -> None:
@@ -167,16 +192,16 @@ class ArrayRows(RowStream):
         target = on_host(y)
         target = target[:, 0] if target.ndim == 2 and target.shape[1] == 1 else target
         check_length(target.shape, votes, "y")
-        self._votes, self._mask, self._target, self._about = votes, mask, target, about
+        self._votes, self._mask, self._target, self._reader = votes, mask, target, reader
         self.bytes_a_row = _bytes_a_row((votes, mask))
         check_readable(sample_weight, "sample_weight")
         weight = tensors_on_host(sample_weight)
         self._weight = check_sample_weight(weight, np.broadcast_to(0.0, shape[:1]))
         self._block_rows = block_rows
         self.reading_bytes = sum(getattr(values, "reading_bytes", 0) for values in (votes, mask))
-        if about.task == "classification" and about.labels is None:
-            about.labels = np.unique(target)
-        self.task, self.classes, self.has_mask = about.task, about.labels, mask is not None
+        if reader.task == "classification" and reader.labels is None:
+            reader.labels = np.unique(target)
+        self.task, self.classes, self.has_mask = reader.task, reader.labels, mask is not None
         self.n_rows, self.n_members = shape[0], shape[1]
         # Blocks are checked when they are first read; what is kept are their targets.
         self._known: dict[tuple[int, int], OOBEvidence] = {}
@@ -200,8 +225,8 @@ class ArrayRows(RowStream):
             mask = mask if mask is None or mask.dtype == np.bool_ else mask != 0
             return replace(known, votes=votes, oob_mask=mask)
         where = "" if (first, last) == (0, self.n_rows) else f"rows {first} to {last - 1}"
-        block = self._about.block((votes, mask, self._target[rows], weight), where, first)
-        if votes.ndim == 2 and not self._about.every_class:
+        block = self._reader.block((votes, mask, self._target[rows], weight), where, first)
+        if votes.ndim == 2 and not self._reader.every_class:
             # A large block is not copied, and holds anything where rows were in the bag.
             is_zeroed = block.votes is votes and block.is_zeroed
             self._known[first, last] = replace(
@@ -222,11 +247,11 @@ class ParquetRows(RowStream):
     Parameters
     ----------
     path : path
-    about : _About
+    reader : BlockReader
     """
 
-    def __init__(self, path: str | os.PathLike[str], about: _About) -> None:
-        self._path, self._about = os.fspath(path), about
+    def __init__(self, path: str | os.PathLike[str], reader: BlockReader) -> None:
+        self._path, self._reader = os.fspath(path), reader
         with self._open() as file:
             names = set(file.schema_arrow.names)
             for name in ("votes", "y"):
@@ -236,9 +261,9 @@ class ParquetRows(RowStream):
             kind = getattr(file.schema_arrow.field("votes").type, "value_type", None)
             if kind is None:
                 raise ValueError(f"{self._path} must hold a list of numbers a row in 'votes'.")
-            about_file = file.metadata
-            self.n_rows = about_file.num_rows
-            groups = map(about_file.row_group, range(about_file.num_row_groups))
+            stored = file.metadata
+            self.n_rows = stored.num_rows
+            groups = map(stored.row_group, range(stored.num_row_groups))
             # Pages as stored, decompressed, and as Arrow holds a group's columns.
             self.reading_bytes = 4 * max((group.total_byte_size for group in groups), default=0)
             first = next(file.iter_batches(1, columns=["votes"]), None)
@@ -246,9 +271,9 @@ class ParquetRows(RowStream):
                 raise ValueError(f"{self._path} has no rows.")
             self.n_members = len(first.column("votes")[0])
             self.bytes_a_row = self.n_members * (kind.bit_width // 8 + ("oob_mask" in names))
-            if about.task == "classification" and about.labels is None:
-                about.labels = np.unique(file.read(columns=["y"]).column("y").to_numpy())
-        self.task, self.classes, self.has_mask = about.task, about.labels, "oob_mask" in names
+            if reader.task == "classification" and reader.labels is None:
+                reader.labels = np.unique(file.read(columns=["y"]).column("y").to_numpy())
+        self.task, self.classes, self.has_mask = reader.task, reader.labels, "oob_mask" in names
 
     def blocks(self, block_bytes: int | None = None) -> Iterator[OOBEvidence]:
         """All rows in order."""
@@ -263,7 +288,7 @@ class ParquetRows(RowStream):
                 given = {name: self._values(batch.column(name), name) for name in self._names}
                 columns = given["votes"], given.get("oob_mask"), given["y"]
                 rows = (*columns, given["sample_weight"]) if "sample_weight" in given else columns
-                yield self._about.block(rows, f"{self._path}, rows from {first}", first)
+                yield self._reader.block(rows, f"{self._path}, rows from {first}", first)
                 first += batch.num_rows
 
     def _open(self) -> Any:
@@ -297,24 +322,26 @@ class GeneratedRows(RowStream):
     ----------
     source : function without arguments, or list of tuples
         The first block is read at once, to know the members.
-    about : _About
+    reader : BlockReader
     """
 
     n_rows = None
 
-    def __init__(self, source: Callable[[], Any] | list[tuple[Any, ...]], about: _About) -> None:
-        if about.task == "classification" and about.labels is None:
+    def __init__(
+        self, source: Callable[[], Any] | list[tuple[Any, ...]], reader: BlockReader
+    ) -> None:
+        if reader.task == "classification" and reader.labels is None:
             raise ValueError(
                 "labels= is needed to stream classification evidence: no block need hold every "
                 "class; pass all of them, in the order of predict_proba."
             )
-        self._source, self._about = source, about
-        self.task, self.classes = about.task, about.labels
+        self._source, self._reader = source, reader
+        self.task, self.classes = reader.task, reader.labels
         first = next(self._given(), None)
         if first is None:
             raise ValueError("the stream gave no rows; there is nothing to judge the members by.")
         if len(np.shape(first[0])) < 2:
-            about.block(first, "block 0")  # which says what is wrong with it
+            reader.block(first, "block 0")  # which says what is wrong with it
         self.n_members, self.has_mask = np.shape(first[0])[1], first[1] is not None
         self.bytes_a_row = _bytes_a_row(first)
 
@@ -348,7 +375,7 @@ class GeneratedRows(RowStream):
                 yield tuple(given)
 
     def _block(self, given: tuple[Any, ...], where: str) -> OOBEvidence:
-        block = self._about.block(given, where)
+        block = self._reader.block(given, where)
         if block.n_members != self.n_members:
             raise ValueError(
                 f"{where} has {block.n_members} members but the first had {self.n_members}; every "
@@ -451,9 +478,7 @@ def _sliceable(given: Any) -> Any:
 
 def _vector(given: Any) -> Any:
     """One number a row, in memory."""
-    if given is None or isinstance(given, np.ndarray):
-        return given
-    given = _sliceable(given)
+    given = None if given is None else _sliceable(given)
     return given[:] if isinstance(given, (NpyFile, ZarrChunks)) else given
 
 

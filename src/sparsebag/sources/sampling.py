@@ -122,13 +122,12 @@ class Reservoir:
     >>> reservoir = Reservoir(5)
     >>> for _ in range(10):
     ...     reservoir.add(OOBEvidence(np.ones((4, 2)), None, np.ones(4), "regression"))
-    >>> reservoir.evidence().n_rows, reservoir.n_seen
-    (5, 40)
+    >>> reservoir.evidence().n_rows
+    5
     """
 
     def __init__(self, n_rows: int, seed: int = 0) -> None:
         self.n_rows = n_rows
-        self.n_seen = 0
         self._rng = np.random.default_rng(seed)
         self._parts: list[OOBEvidence] = []
         self._keys = np.zeros(0)
@@ -145,7 +144,6 @@ class Reservoir:
         if block.sample_weight is not None:
             with np.errstate(divide="ignore", over="ignore"):  # as good as no weight
                 keys /= on_host(block.sample_weight)
-        self.n_seen += block.n_rows
         chosen = np.flatnonzero((keys < self._threshold) | np.isinf(self._threshold))
         if not len(chosen):
             return

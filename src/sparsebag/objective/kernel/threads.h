@@ -39,12 +39,12 @@ template <typename Work>
 void share(std::size_t n_parts, std::size_t n_threads, const Work &work) {
     std::atomic<std::size_t> next{0};
     std::exception_ptr failure;
-    std::mutex telling;
+    std::mutex on_failure;
     const auto take_parts = [&](std::size_t thread) {
         try {
             for (std::size_t part; (part = next.fetch_add(1)) < n_parts;) work(part, thread);
         } catch (...) {
-            const std::lock_guard<std::mutex> lock(telling);
+            const std::lock_guard<std::mutex> lock(on_failure);
             failure = std::current_exception();
         }
     };
