@@ -4,10 +4,11 @@ A copy of the ensemble is fitted on four fifths of the training rows; what a met
 the temperature of its votes, are what suits the last fifth best. With these it is applied to the
 ensemble as given, or fitted to all rows.
 
-Written here from the papers: members in order (reduced error, without backfitting: Margineantu and
-Dietterich, 1997; complementariness: Martínez-Muñoz and Suárez, 2004), minimal cost-complexity pruning at one price
-for all trees (Breiman et al., 1984), depths of trees (ForestPrune: Liu and Mazumder, 2023), L1
-models level by level (LOP: Devos et al., 2025). Hierarchical shrinkage is imodels'.
+Written here from the papers: members in order (reduced error: Margineantu and Dietterich, 1997,
+without backfitting; complementariness: Martínez-Muñoz and Suárez, 2004), minimal cost-complexity
+pruning at one price for all trees (Breiman et al., 1984), depths of trees (ForestPrune: Liu and
+Mazumder, 2023, without its local search), L1 models level by level (LOP: Devos et al., 2025).
+Hierarchical shrinkage is imodels'.
 """
 
 import copy

@@ -64,6 +64,10 @@ def test_every_claim_has_its_section_in_the_tables_order_and_is_counted(kept):
         ("concluded", {"survivors": 3}, "holds"),
         ("concluded", {"survivors": 49}, "fails"),
         ("flagship", {"survivors": 2, "r2": 0.99}, "holds"),
+        ("flagship", {"survivors": 4, "r2": 0.99}, "holds in part"),
+        ("flagship", {"survivors": 4, "r2": 0.0}, "fails"),
+        ("start", {"objective": 0.0}, "holds"),
+        ("start", {"objective": 1e9}, "fails"),
         ("compression", {"survivors": 49}, "fails"),
     ],
 )
