@@ -118,16 +118,11 @@ class PaperProblem:
         return np.linalg.eigvalsh(basis.T @ hessian @ basis)
 
 
-def dropped(w: np.ndarray) -> np.ndarray:
-    """Weights above the threshold, summing to one."""
-    kept = np.where(w > DROPPED, w, 0.0)
-    return kept / kept.sum()
-
-
 def facts(f: PaperProblem) -> tuple[dict[str, Any], np.ndarray]:
     """How a solve from the centre ended, and the weights left after small ones are dropped."""
     found = f.solve()
-    w = dropped(found.x)
+    w = np.where(found.x > DROPPED, found.x, 0.0)
+    w /= w.sum()
     return {
         "survivors": int(np.count_nonzero(w)),
         "exact_zeros": int(np.sum(found.x == 0.0)),

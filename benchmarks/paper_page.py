@@ -91,9 +91,10 @@ class Measured:
         """Share of the members that the median fit drops."""
         return 1.0 - self.scsb(key, "survivors") / self.bags[key]["members"]
 
-    def uniform(self, key: Key, column: str) -> float:
-        """The full ensemble on the paper's split."""
-        return self.rows[(*key, "uniform")][column]
+    def here(self, key: Key, method: str, column: str) -> float:
+        """A figure on the paper's split, of the paper's method the median of its fits."""
+        of_fits = method == "scsb_paper" and column in self.bags[key]["fits"][0]
+        return self.scsb(key, column) if of_fits else self.rows[(*key, method)][column]
 
     @property
     def classifiers(self) -> list[Key]:
@@ -113,6 +114,10 @@ class Measured:
     def over_splits(self, key: Key, method: str, column: str) -> np.ndarray:
         """A figure of every split."""
         return np.array([row[column] for row in self.splits[(*key, method)]], dtype=float)
+
+    def mean(self, key: Key, method: str, column: str) -> float:
+        """Mean over the splits."""
+        return float(self.over_splits(key, method, column).mean())
 
     def lost(self, key: Key, rival: str = "uniform", method: str = "scsb_paper") -> np.ndarray:
         """Loss above a rival's, split by split, as a share of the rival's mean."""
@@ -154,10 +159,9 @@ def listed(m: Measured, figures: dict[Key, str]) -> str:
 def compression(m: Measured) -> Found:
     shares = [m.pruned(key) for key in m.bags]
     right = abs(min(shares) - 0.33) <= 0.05 and abs(max(shares) - 0.96) <= 0.05
-    means = [1 - m.over_splits(k, "scsb_paper", "survivors") / m.bags[k]["members"] for k in m.bags]
+    means = [1 - m.mean(k, "scsb_paper", "survivors") / b["members"] for k, b in m.bags.items()]
     figure = f"{span(shares, percent)} pruned"
-    splits = span((float(mean.mean()) for mean in means), percent)
-    return Found(verdict=HOLDS if right else FAILS, figure=figure, splits=splits)
+    return Found(verdict=HOLDS if right else FAILS, figure=figure, splits=span(means, percent))
 
 
 def concluded(m: Measured) -> Found:
@@ -187,7 +191,7 @@ def flagship(m: Measured) -> Found:
         splits_better=int(better.sum()),
     )
     if found.verdict != HOLDS:
-        found.verdict = IN_PART if r2 >= m.uniform(RIDGE, "r2") else FAILS
+        found.verdict = IN_PART if r2 >= m.here(RIDGE, "uniform", "r2") else FAILS
     return found
 
 
@@ -272,57 +276,45 @@ def seconds(m: Measured) -> Found:
 
 def speedup(m: Measured) -> Found:
     rows = [m.rows[(*key, "scsb_paper")] for key in m.bags]
-    printed = 0
-    for key in m.bags:
-        gain, fewer = (
-            m.printed(key, "uniform", column) / m.printed(key, "scsb_paper", column)
-            for column in ("latency_ms_per_1k", "active")
-        )
-        printed += gain >= 0.8 * fewer
     linear = sum(r["speedup"] >= 0.8 * r["members"] / r["survivors"] for r in rows)
+
+    def gain(key: Key, column: str) -> float:
+        return m.printed(key, "uniform", column) / m.printed(key, "scsb_paper", column)
+
+    printed = sum(gain(k, "latency_ms_per_1k") >= 0.8 * gain(k, "active") for k in m.bags)
     return most(linear, len(rows), printed=printed)
 
 
 def calibration(m: Measured) -> Found:
-    keys = m.classifiers
-    lower = {c: sum(m.scsb(k, c) < m.uniform(k, c) for k in keys) for c in ("ece", "log_loss")}
-    printed = {
-        c: sum(m.printed(k, "scsb_paper", c) < m.printed(k, "uniform", c) for k in keys)
-        for c in ("paper_ece", "log_loss")
-    }
-    splits = [float(m.lost(key).mean()) for key in keys]
-    ece = [
-        m.over_splits(k, "scsb_paper", "ece").mean() < m.over_splits(k, "uniform", "ece").mean()
-        for k in keys
-    ]
+    def lower(column: str, of: Callable[[Key, str, str], float] = m.here) -> int:
+        return sum(of(k, "scsb_paper", column) < of(k, "uniform", column) for k in m.classifiers)
+
     return most(
-        lower["ece"],
-        len(keys),
-        log_loss=lower["log_loss"],
-        printed_ece=printed["paper_ece"],
-        printed_log_loss=printed["log_loss"],
-        splits_ece=sum(ece),
-        splits_higher=sum(s > 0 for s in splits),
-        splits_median=percent(float(np.median(splits))),
+        lower("ece"),
+        len(m.classifiers),
+        log_loss=lower("log_loss"),
+        printed_ece=lower("paper_ece", m.printed),
+        printed_log_loss=lower("log_loss", m.printed),
+        splits_ece=lower("ece", m.mean),
+        splits_higher=len(m.classifiers) - lower("log_loss", m.mean),
+        splits_median=percent(float(np.median([m.lost(key).mean() for key in m.classifiers]))),
     )
 
 
 def printed_ece(m: Measured) -> Found:
     ours = {
-        key: row
-        for key, row in m.rows.items()
-        if row["ece"] >= 0.0 and (*key[:2], MODELS.get(key[2])) in m.tables
+        (dataset, base, method): row
+        for (dataset, base, method), row in m.rows.items()
+        if row["ece"] >= 0.0 and (dataset, base, MODELS.get(method)) in m.tables
     }
-    close = [
-        abs(m.printed(k[:2], k[2], "paper_ece") - row["ece"]) <= 0.01 for k, row in ours.items()
-    ]
+    off = [abs(m.printed(key[:2], key[2], "paper_ece") - row["ece"]) for key, row in ours.items()]
 
     def shown(dataset: str, column: str) -> str:
         return span((r[column] for k, r in ours.items() if k[0] == dataset), "{:.3f}".format)
 
     return most(
-        sum(close),
-        len(close),
+        sum(share <= 0.01 for share in off),
+        len(off),
         spambase=shown("spambase", "paper_ece"),
         spambase_top=shown("spambase", "ece"),
         breast_cancer=shown("breast_cancer", "paper_ece"),
@@ -330,16 +322,13 @@ def printed_ece(m: Measured) -> Found:
 
 
 def accuracy(m: Measured) -> Found:
-    lost, splits = {}, 0
-    for key, bag in m.bags.items():
-        if bag["task"] == "regression":
-            kept = m.scsb(key, "mse") <= 1.01 * m.uniform(key, "mse")
-            splits += m.lost(key).mean() <= 0.01
-        else:
-            kept = m.scsb(key, "accuracy") >= m.uniform(key, "accuracy") - 0.005
-            ours, full = (m.over_splits(key, x, "accuracy") for x in ("scsb_paper", "uniform"))
-            splits += (ours - full).mean() >= -0.005
-        lost |= {} if kept else {key: ""}
+    def is_kept(key: Key, of: Callable[[Key, str, str], float]) -> bool:
+        if m.bags[key]["task"] == "regression":
+            return of(key, "scsb_paper", "mse") <= 1.01 * of(key, "uniform", "mse")
+        return of(key, "scsb_paper", "accuracy") >= of(key, "uniform", "accuracy") - 0.005
+
+    lost = {key: "" for key in m.bags if not is_kept(key, m.here)}
+    splits = sum(is_kept(key, m.mean) for key in m.bags)
     return most(len(m.bags) - len(lost), len(m.bags), lost=listed(m, lost), splits=splits)
 
 
@@ -357,7 +346,10 @@ def lasso(m: Measured) -> Found:
 
 def agnostic(m: Measured) -> Found:
     others = [k[:2] for k in m.splits if k[2] == "scsb_paper" and k[1] in ("SVM", "MLP")]
-    few = [m.over_splits(k, "scsb_paper", "survivors") < m.uniform(k, "members") for k in others]
+    few = [
+        m.over_splits(k, "scsb_paper", "survivors") < m.here(k, "uniform", "members")
+        for k in others
+    ]
     theirs, own = (sum(m.lost(k).mean() <= 0.01 for k in keys) for keys in (others, m.bags))
     told = {"kept": f"{theirs} of {len(others)}", "own": f"{own} of {len(m.bags)}"}
     return most(sum(bool(pruned.all()) for pruned in few), len(others), **told)
@@ -372,15 +364,13 @@ def honest(m: Measured) -> Found:
 
 
 def overconfident(m: Measured) -> Found:
-    over = sum(m.uniform(k, "mean_confidence") > m.uniform(k, "accuracy") for k in m.classifiers)
+    def excess(key: Key, method: str, of: Callable[[Key, str, str], float] = m.mean) -> float:
+        return of(key, method, "mean_confidence") - of(key, method, "accuracy")
 
-    def excess(key: Key, method: str) -> float:
-        of_splits = (m.over_splits(key, method, c) for c in ("mean_confidence", "accuracy"))
-        return float(np.subtract(*of_splits).mean())
-
-    whole, scsb = ([excess(key, x) for key in m.classifiers] for x in ("uniform", "scsb_paper"))
-    more = sum(np.greater(scsb, whole))
-    return most(over, len(m.classifiers), splits=sum(np.greater(whole, 0.0)), more=more)
+    keys = m.classifiers
+    over = [sum(excess(key, "uniform", of) > 0 for key in keys) for of in (m.here, m.mean)]
+    more = sum(excess(key, "scsb_paper") > excess(key, "uniform") for key in keys)
+    return most(over[0], len(keys), splits=over[1], more=more)
 
 
 CLAIMS = (
@@ -541,7 +531,7 @@ def every_split(m: Measured) -> Iterable[Row]:
         compared = method != "uniform" and (*key, "uniform") in m.splits
         pair = interval(m.lost(key, "uniform", method)) if compared else (None, None)
         told |= {"difference": pair[0], "difference_half_width": pair[1]}
-        yield told | {"survivors": float(m.over_splits(key, method, "survivors").mean())}
+        yield told | {"survivors": m.mean(key, method, "survivors")}
 
 
 def csv_text(rows: Iterable[Row]) -> str:
