@@ -378,7 +378,7 @@ RIVALS: dict[str, tuple[Callable[..., Any], Iterable[dict[str, Any]]]] = {
         ("complementariness", ordered, {"measure": ["complementariness"]}),
         ("cost-complexity", cost_complexity, {"k": [5, 10, 20, 50, 100]}),
         ("depth pruning", depth_pruned, {"k": [10, 20, 50, 100], "ridge": [1e-3, 1e2]}),
-        ("level-wise L1", level_wise, {"tolerance": [0.0, 0.1, 0.3]}),
+        ("level-wise L1", level_wise, {"tolerance": [0.0, 0.1, 0.3, 1.0]}),
         ("small forest", small_forest, SMALL),
         ("hierarchical shrinkage", small_forest, SMALL | {"shrinkage": [0.1, 1.0, 10.0]}),
         ("lightgbm tuned", lightgbm, BOOSTED),
