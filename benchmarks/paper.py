@@ -41,31 +41,22 @@ COLUMNS = (
 )
 KEY = ("dataset", "base", "method", "seed")
 LONGEST_REASON = 300
-STOPPED = 130
-"""Exit status of a process stopped by Ctrl-C."""
 
 Cell = tuple[Dataset, str, int]
-
-
-def methods_of(cell: Cell) -> list[str]:
-    """The methods that apply to a data set and base; one to be matched is before its match."""
-    dataset, base, _ = cell
-    return [
-        name
-        for name, method in METHODS.items()
-        if method.has_ensemble == (base != NO_BASE) and dataset.task in method.tasks
-    ]
 
 
 def run(cells: Iterable[Cell], store: ResultsStore) -> None:
     """Run every row that has no figures by this source."""
     carried = environment()
 
-    def is_done(cell: Cell, method: str) -> bool:
-        row = store.rows.get((cell[0].name, cell[1], method, str(cell[2])), {})
-        return row.get("status") == OK and row["source"] == carried["source"]
+    def is_due(cell: Cell, name: str, method: Method) -> bool:
+        dataset, base, seed = cell
+        row = store.rows.get((dataset.name, base, name, str(seed)), {})
+        done = row.get("status") == OK and row["source"] == carried["source"]
+        applies = method.has_ensemble == (base != NO_BASE) and dataset.task in method.tasks
+        return applies and not done
 
-    due = {cell: [m for m in methods_of(cell) if not is_done(cell, m)] for cell in cells}
+    due = {c: [name for name, method in METHODS.items() if is_due(c, name, method)] for c in cells}
     progress = Progress(sum(map(len, due.values())))
     with threadpool_limits(1), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # solvers that stop early
@@ -86,38 +77,31 @@ def run_cell(
 ) -> Iterator[tuple[str, dict[str, Any]]]:
     """Status, reason and figures of each method, from one fitted ensemble."""
     dataset, base, seed = cell
-    try:
-        problem = make_problem(dataset, base, seed)
-    except Exception as error:
-        yield from ((name, _without_figures(FAILED, error)) for name in methods)
-        return
+    problem: Problem | None = None
     for name in methods:
         sized = store.rows.get((dataset.name, base, METHODS[name].size_from or "", str(seed)), {})
         k = int(float(sized["survivors"])) if sized.get("status") == OK else None
         try:
+            problem = problem or make_problem(dataset, base, seed)
             yield name, run_method(METHODS[name], problem, k)
         except Skipped as reason:
-            yield name, _without_figures(SKIPPED, reason)
+            yield name, {"status": SKIPPED, "reason": str(reason)}
         except Exception as error:
-            yield name, _without_figures(FAILED, error)
+            told = f"{type(error).__name__}: {error}"[:LONGEST_REASON]
+            yield name, {"status": FAILED, "reason": told}
 
 
 def run_method(method: Method, problem: Problem, k: int | None) -> dict[str, Any]:
     """Run one method, timed, and score what it returns."""
     if method.size_from and k is None:
         raise Skipped(f"{method.size_from} gave no size to match")
+    full = None
     if method.has_ensemble:
-        _ = problem.oob_votes
+        full, _ = uniform(problem)[0], problem.oob_votes
     start = time.process_time()  # a busy machine is no slow method
     models = method.run(problem, k)
     seconds = time.process_time() - start
-    full = uniform(problem)[0] if method.has_ensemble else None
     return {"status": OK, **score(models, problem, full), "fit_seconds": seconds}
-
-
-def _without_figures(status: str, error: Exception) -> dict[str, str]:
-    named = str(error) if status == SKIPPED else f"{type(error).__name__}: {error}"
-    return {"status": status, "reason": named[:LONGEST_REASON]}
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -140,11 +124,7 @@ def main(arguments: list[str] | None = None) -> int:
         for dataset in PAPER.values()
         for base in (*BASES[dataset.task], NO_BASE)
     ]
-    try:
-        run(cells, store)
-    except KeyboardInterrupt:
-        print(f"\nstopped; {len(store.rows)} rows are in {store.path}", file=sys.stderr)
-        return STOPPED
+    run(cells, store)
     statuses = [row["status"] for row in store.rows.values()]
     print(f"{store.path}: " + ", ".join(f"{statuses.count(s)} {s}" for s in (OK, SKIPPED, FAILED)))
     return 0

@@ -118,14 +118,20 @@ class Run:
         return model.fit(p.X, p.y), best[2]
 
     @cached_property
-    def split(self) -> tuple[rivals.Data, rivals.Data, np.ndarray, np.ndarray, float]:
-        """The ensemble, a copy that has not seen a fifth of its rows, and its time."""
+    def split(self) -> tuple[rivals.Data, rivals.Data, np.ndarray, float]:
+        """The ensemble, a copy that has not seen a fifth of its rows, their targets, its time."""
         p, start = self.problem, time.process_time()
         X, X_held, y, y_held = train_test_split(p.X, p.y, test_size=0.2, random_state=p.seed)
         given = rivals.Data(p.ensemble, p.X, p.y, self.kind, p.n_classes, p.seed)
         refitted = replace(given, ensemble=clone(p.ensemble).fit(X, y), X=X, y=y, forests={})
-        refitted = replace(refitted, held=(X_held, y_held))
-        return given, refitted, X_held, y_held, time.process_time() - start
+
+        def loss(predicted: np.ndarray) -> float:
+            seen = votes_of(predicted)
+            warmed = tempered(seen, seen, y_held) if self.classify else seen
+            return float(losses(warmed, y_held).mean())
+
+        refitted = replace(refitted, X_held=X_held, loss_held=loss)
+        return given, refitted, y_held, time.process_time() - start
 
     @property
     def tuned_nodes(self) -> int:
@@ -267,28 +273,26 @@ def tuned(run: Run) -> Row:
 
 def rival(run: Run, make: Callable[..., Any], grid: Any) -> Row:
     """A method of `benchmarks.rivals`, with the choice and the temperature of the held-out rows."""
-    given, refitted, X_held, y_held, fit_seconds = run.split
-    start, best = time.process_time(), (np.inf, {}, np.empty(0))
+    given, refitted, y_held, fit_seconds = run.split
+    start, found = time.process_time(), []
     for choice in grid:
-        if (model := make(refitted, **choice)) is None:
-            continue
-        seen = votes_of(model, X_held)
-        warmed = tempered(seen, seen, y_held) if run.classify else seen
-        best = min(best, (losses(warmed, y_held).mean(), choice, seen), key=lambda one: one[0])
-    if not len(best[2]):
-        return {"status": SKIPPED, "reason": "the method is not for this task"}
-    # What was judged by the held-out rows at every step is not made again without them.
-    model = make(refitted if make is rivals.level_wise else given, **best[1])
+        if (model := make(refitted, **choice)) is not None:
+            seen = model.predict(refitted.X_held)
+            found.append((refitted.loss_held(seen), choice, votes_of(seen), model))
+    if not found:
+        return {"status": SKIPPED, "reason": "the method is not for this task and size"}
+    _, choice, seen, model = min(found, key=lambda one: one[0])
+    if make is not rivals.level_wise:  # which was judged by the held-out rows at every step
+        model = make(given, **choice)
     seconds = fit_seconds + time.process_time() - start
-    predicted = votes_of(model, run.problem.X_test)
-    predicted = tempered(predicted, best[2], y_held) if run.classify else predicted
+    predicted = votes_of(model.predict(run.problem.X_test))
+    predicted = tempered(predicted, seen, y_held) if run.classify else predicted
     size = {"n_nodes": model.n_nodes, "n_members": model.n_members, "file_bytes": model.n_bytes}
-    return {**size, "seconds": seconds, "path": json.dumps(best[1]), **run.scores(predicted)}
+    return {**size, "seconds": seconds, "path": json.dumps(choice), **run.scores(predicted)}
 
 
-def votes_of(model: Any, X: np.ndarray) -> np.ndarray:
+def votes_of(votes: np.ndarray) -> np.ndarray:
     """Class shares, which fitted weights may have led out of [0, 1], or numbers."""
-    votes = model.predict(X)
     return votes.clip(0.0, 1.0) if votes.shape[1] > 1 else votes[:, 0]
 
 
