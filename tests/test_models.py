@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.base import clone, is_classifier
-from sklearn.datasets import load_iris
+from sklearn.datasets import load_iris, load_wine
 
 import sparsebag as sb
-from models import KINDS, RF, XGB, made, of, says, table
+from models import KINDS, RF, XGB, Kind, forest, made, of, rare, says, table
 from sparsebag.evidence.from_ensemble import read_ensemble
 
 PAGE = Path(__file__).parents[1] / "docs" / "models.md"
@@ -142,6 +142,21 @@ def test_held_out_rows_are_predicted_within_the_tolerance(name, split):
     assert ratio - 2.0 * error <= 1.01, f"{ratio:.3f} ± {error:.3f}"
 
 
+@pytest.mark.parametrize(
+    ("library", "model", "how"),
+    [("xgboost", "XGBRFClassifier", XGB), ("lightgbm", "LGBMClassifier", RF)],
+)
+def test_a_few_rows_calibrate_forests_of_scores(library, model, how):
+    """Shares of single trees are less sure than their softmax: by a fifth of the Brier score."""
+    kind = Kind(of(library, model, **how), lambda: load_wine(return_X_y=True), holdout=True)
+    ones = [made(kind, split) for split in range(3)]
+    whole, small = (
+        np.mean([losses(getattr(one, which), *one.test) for one in ones])
+        for which in ("model", "small")
+    )
+    assert small < 1.01 * whole
+
+
 @pytest.mark.parametrize("name", ["`Pipeline`", "`OneVsRestClassifier`"])
 def test_a_clone_is_fitted_and_compressed_anew(name):
     one = made(KINDS[name])
@@ -168,6 +183,14 @@ def test_splits_between_missing_values_and_all_others(name):
     if name == "`treelite.Model`":  # the mean of LightGBM's scores is not that of its shares
         assert_allclose(vote, model.predict_proba(X), atol=1e-6)
     assert np.mean(vote.argmax(axis=1) == model.predict(X)) > 0.95
+
+
+def test_a_forest_pickled_by_an_old_scikit_learn():
+    X, y = rare()
+    old = forest().fit(X[:900], y[:900])
+    for tree in old.estimators_:
+        del tree.monotonic_cst  # as before 1.4
+    assert sb.compress(old, X[900:], y[900:], evidence="holdout").score(X[900:], y[900:]) > 0.9
 
 
 def test_columns_as_lightgbm_names_them():

@@ -11,7 +11,11 @@ import skops.io
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.base import BaseEstimator, TransformerMixin, clone
 from sklearn.calibration import CalibratedClassifierCV
-from sklearn.compose import TransformedTargetRegressor, make_column_transformer
+from sklearn.compose import (
+    TransformedTargetRegressor,
+    make_column_selector,
+    make_column_transformer,
+)
 from sklearn.ensemble import BaggingRegressor
 from sklearn.exceptions import NotFittedError
 from sklearn.feature_extraction.text import TfidfVectorizer
@@ -284,12 +288,18 @@ def test_shap_adds_up_to_the_vote(name):
     assert_allclose(added.reshape(vote.shape), vote, atol=1e-9)
 
 
-def test_onnx_reads_true_and_false_and_categories():
+def test_onnx_reads_true_and_false_and_categories(tmp_path):
     pytest.importorskip("skl2onnx", reason="needs the onnx extra")
-    rows = X.assign(flag=X.pay > 0, size=pd.Categorical(X.city))[["flag", "size"]]
-    columns = make_column_transformer(("passthrough", ["flag"]), (OneHotEncoder(), ["size"]))
+    rows = pd.DataFrame({"a flag": X.pay > 0, "size (cm)": pd.Categorical(X.city)})
+    columns = make_column_transformer(
+        ("passthrough", ["a flag"]), (OneHotEncoder(), make_column_selector("size"))
+    )
     small = sb.compress(make_pipeline(columns, forest()).fit(rows, Y), rows, Y)
-    assert sb.verify(small, sb.to_onnx(small, rows), rows, 1e-5).label_flips == 0
+    export = sb.to_onnx(small, rows)
+    assert [each.name for each in export.session.get_inputs()] == list(rows.columns)
+    assert sb.verify(small, export, rows, 1e-5).label_flips == 0
+    sb.save(small, tmp_path / "m.sbag")
+    assert_array_equal(sb.load(tmp_path / "m.sbag").predict(rows), small.predict(rows))
 
 
 # -- the command line -------------------------------------------------------------------------
