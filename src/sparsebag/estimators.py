@@ -29,12 +29,7 @@ from sparsebag.progress import Listener
 from sparsebag.settings import settings_of
 from sparsebag.solvers.base import Solver, one_blas_thread
 from sparsebag.sources.dask import given_rows, is_dask
-from sparsebag.validation import (
-    LeftOutOfPickle,
-    accepts,
-    check_ensemble,
-    check_targets,
-)
+from sparsebag.validation import LeftOutOfPickle, accepts, check_ensemble, check_targets
 
 
 class _SparseBagging(Deployable, MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]

@@ -19,11 +19,7 @@ from sparsebag.evidence.members import (
     shown,
     take_rows,
 )
-from sparsebag.evidence.training_rows import (
-    check_columns,
-    check_row_count,
-    prove_training_rows,
-)
+from sparsebag.evidence.training_rows import check_columns, check_row_count, prove_training_rows
 
 BLOCK_ROWS = 8192
 """Rows a member predicts at a time: bounds the copies of X and of its class probabilities."""
