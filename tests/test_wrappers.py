@@ -11,11 +11,7 @@ import skops.io
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.base import BaseEstimator, TransformerMixin, clone
 from sklearn.calibration import CalibratedClassifierCV
-from sklearn.compose import (
-    TransformedTargetRegressor,
-    make_column_selector,
-    make_column_transformer,
-)
+from sklearn.compose import TransformedTargetRegressor, make_column_transformer
 from sklearn.ensemble import BaggingRegressor
 from sklearn.exceptions import NotFittedError
 from sklearn.feature_extraction.text import TfidfVectorizer
@@ -232,10 +228,8 @@ def test_scikit_learns_tools_and_set_output():
         assert np.min(cross_val_score(small, X, Y, cv=2)) > 0.6
         assert permutation_importance(small, X, Y, n_repeats=1).importances.shape == (3, 1)
         rows = X.dropna()
-        assert partial_dependence(small, rows, ["pay"], grid_resolution=5)["average"].shape == (
-            1,
-            5,
-        )
+        found = partial_dependence(small, rows, ["pay"], grid_resolution=5)
+        assert found["average"].shape == (1, 5)
 
 
 def test_leaves_paths_and_importances():
@@ -291,9 +285,8 @@ def test_shap_adds_up_to_the_vote(name):
 def test_onnx_reads_true_and_false_and_categories(tmp_path):
     pytest.importorskip("skl2onnx", reason="needs the onnx extra")
     rows = pd.DataFrame({"a flag": X.pay > 0, "size (cm)": pd.Categorical(X.city)})
-    columns = make_column_transformer(
-        ("passthrough", ["a flag"]), (OneHotEncoder(), make_column_selector("size"))
-    )
+    named = sklearn.compose.make_column_selector("size")
+    columns = make_column_transformer(("passthrough", ["a flag"]), (OneHotEncoder(), named))
     small = sb.compress(make_pipeline(columns, forest()).fit(rows, Y), rows, Y)
     export = sb.to_onnx(small, rows)
     assert [each.name for each in export.session.get_inputs()] == list(rows.columns)
