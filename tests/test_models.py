@@ -197,9 +197,7 @@ def test_categories_are_passed_as_codes():
     X = X.assign(city=X.city.astype("category"))
     forest = of("lightgbm", "LGBMClassifier", **RF)().fit(X[:300], y[:300])
     call = "X.assign(**{c: X[c].cat.codes for c in X.select_dtypes('category')})"
-    with pytest.raises(
-        ValueError, match=re.escape(f"of which lightgbm reads the codes; pass {call}")
-    ):
+    with pytest.raises(ValueError, match=re.escape(f"lightgbm reads the codes; pass {call}")):
         sb.compress(forest, X, y, evidence="holdout")
     codes = X.assign(**{c: X[c].cat.codes for c in X.select_dtypes("category")})
     small = sb.compress(forest, codes[300:], y[300:], evidence="holdout")
@@ -229,6 +227,17 @@ def test_what_lightgbm_has_and_cannot_be_read(how, said):
     model = of("lightgbm", "LGBMRegressor", **RF, **{how: True})().fit(X, y)
     with pytest.raises(ValueError, match=said):
         sb.compress(model, X, y, evidence="holdout")
+
+
+WEIGHTS = {"class_weight": {0: 1.0, 1: 6.0}}, {"is_unbalance": True}, {"scale_pos_weight": 6.0}
+
+
+@pytest.mark.parametrize("how", WEIGHTS, ids=lambda how: next(iter(how)))
+def test_what_classes_weigh_in_lightgbm(how):
+    X, y = rare()
+    model = of("lightgbm", "LGBMClassifier", **RF, **how)().fit(X[:700], y[:700])
+    small = sb.compress(model, X[700:], y[700:], evidence="holdout")
+    assert small.predict(X[y == 1]).mean() > 0.9 * model.predict(X[y == 1]).mean()
 
 
 def test_the_slope_of_lightgbms_sigmoid():

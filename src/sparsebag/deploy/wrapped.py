@@ -305,6 +305,7 @@ def _merged(head: Any, ensemble: OnnxExport) -> Any:
 
 def _as_single(X: Any) -> Any:
     """Rows with numbers in single precision, for which ONNX Runtime has all operators."""
+    X = X.to_pandas() if hasattr(X, "to_pandas") else X
     if all(isinstance(name, str) for name in getattr(X, "columns", [0])):
         numbers, texts = X.select_dtypes(["number", "bool"]), X.select_dtypes("category")
         return X.astype({**dict.fromkeys(numbers, np.float32), **dict.fromkeys(texts, object)})
