@@ -3,6 +3,7 @@
 import os
 import re
 import warnings
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -10,10 +11,10 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.base import clone, is_classifier
-from sklearn.datasets import load_iris
+from sklearn.datasets import load_iris, load_wine
 
 import sparsebag as sb
-from models import KINDS, RF, XGB, made, of, says, table
+from models import KINDS, RF, XGB, forest, made, of, rare, says, table
 from sparsebag.evidence.from_ensemble import read_ensemble
 
 PAGE = Path(__file__).parents[1] / "docs" / "models.md"
@@ -28,21 +29,15 @@ def _forget():
     made.cache_clear()
 
 
-def sentence(error):
-    """What a user reads: one line, no traceback behind it."""
-    told = str(error)
-    assert "\n" not in told.strip()
-    assert told.rstrip().endswith((".", ")")), told
-    return told.strip()
-
-
 def tried(call):
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)
             call()
     except (ValueError, TypeError) as error:
-        return sentence(error)
+        told = str(error).strip()
+        assert re.fullmatch(r".*[.)]", told), told  # a sentence in one line
+        return told
     return "yes"
 
 
@@ -58,17 +53,16 @@ def same_kind(one):
 
 
 def saved(one, path):
-    try:
-        sb.save(one.small, path)
-        again = sb.load(path)
-    except ValueError as error:
-        if "allow_pickle" not in str(error):
-            raise
-        sb.save(one.small, path, allow_pickle=True)
-        again = sb.load(path, allow_pickle=True)
+    def and_read(**how):
+        sb.save(one.small, path, **how)
+        again = sb.load(path, **how)
         assert_array_equal(again.predict(one.test[0]), one.small.predict(one.test[0]))
+
+    try:
+        and_read()
+    except ValueError:
+        and_read(allow_pickle=True)
         raise
-    assert_array_equal(again.predict(one.test[0]), one.small.predict(one.test[0]))
 
 
 def exported(one):
@@ -142,6 +136,18 @@ def test_held_out_rows_are_predicted_within_the_tolerance(name, split):
     assert ratio - 2.0 * error <= 1.01, f"{ratio:.3f} ± {error:.3f}"
 
 
+@pytest.mark.parametrize("name", ["`XGBRFClassifier`", '`LGBMClassifier("rf")`'])
+def test_a_few_rows_calibrate_forests_of_scores(name):
+    """Shares of single trees are less sure than their softmax: by a fifth of the Brier score."""
+    kind = replace(KINDS[name], data=lambda: load_wine(return_X_y=True))
+    found = []
+    for one in (made(kind, split) for split in range(3)):
+        found.append([losses(model, *one.test).mean() for model in (one.model, one.small)])
+        full = one.small.report(*one.test).rows["full ensemble"]  # the forest itself
+        assert_allclose(full["Brier"], found[-1][0], rtol=1e-3)
+    assert np.divide(*np.mean(found, axis=0)[::-1]) < 1.01
+
+
 @pytest.mark.parametrize("name", ["`Pipeline`", "`OneVsRestClassifier`"])
 def test_a_clone_is_fitted_and_compressed_anew(name):
     one = made(KINDS[name])
@@ -170,6 +176,14 @@ def test_splits_between_missing_values_and_all_others(name):
     assert np.mean(vote.argmax(axis=1) == model.predict(X)) > 0.95
 
 
+def test_a_forest_pickled_by_an_old_scikit_learn():
+    X, y = rare()
+    old = forest().fit(X[:900], y[:900])
+    for tree in old.estimators_:
+        del tree.monotonic_cst  # as before 1.4
+    assert sb.compress(old, X[900:], y[900:], evidence="holdout").score(X[900:], y[900:]) > 0.9
+
+
 def test_columns_as_lightgbm_names_them():
     X, y = load_iris(return_X_y=True, as_frame=True)
     model = of("lightgbm", "LGBMClassifier", **RF)().fit(X, y)
@@ -183,9 +197,7 @@ def test_categories_are_passed_as_codes():
     X = X.assign(city=X.city.astype("category"))
     forest = of("lightgbm", "LGBMClassifier", **RF)().fit(X[:300], y[:300])
     call = "X.assign(**{c: X[c].cat.codes for c in X.select_dtypes('category')})"
-    with pytest.raises(
-        ValueError, match=re.escape(f"of which lightgbm reads the codes; pass {call}")
-    ):
+    with pytest.raises(ValueError, match=re.escape(f"lightgbm reads the codes; pass {call}")):
         sb.compress(forest, X, y, evidence="holdout")
     codes = X.assign(**{c: X[c].cat.codes for c in X.select_dtypes("category")})
     small = sb.compress(forest, codes[300:], y[300:], evidence="holdout")
@@ -208,16 +220,24 @@ def test_what_xgboost_has_and_cannot_be_read():
 
 @pytest.mark.parametrize(
     ("how", "said"),
-    [
-        ({"zero_as_missing": True}, "reads zeros as missing"),
-        ({"linear_tree": True}, "linear trees"),
-    ],
+    [("zero_as_missing", "reads zeros as missing"), ("linear_tree", "linear trees")],
 )
 def test_what_lightgbm_has_and_cannot_be_read(how, said):
     X, y = KINDS['`LGBMRegressor("rf")`'].data()
-    model = of("lightgbm", "LGBMRegressor", **RF, **how)().fit(X, y)
+    model = of("lightgbm", "LGBMRegressor", **RF, **{how: True})().fit(X, y)
     with pytest.raises(ValueError, match=said):
         sb.compress(model, X, y, evidence="holdout")
+
+
+WEIGHTS = {"class_weight": {0: 1.0, 1: 6.0}}, {"is_unbalance": True}, {"scale_pos_weight": 6.0}
+
+
+@pytest.mark.parametrize("how", WEIGHTS, ids=lambda how: next(iter(how)))
+def test_what_classes_weigh_in_lightgbm(how):
+    X, y = rare()
+    model = of("lightgbm", "LGBMClassifier", **RF, **how)().fit(X[:700], y[:700])
+    small = sb.compress(model, X[700:], y[700:], evidence="holdout")
+    assert small.predict(X[y == 1]).mean() > 0.9 * model.predict(X[y == 1]).mean()
 
 
 def test_the_slope_of_lightgbms_sigmoid():

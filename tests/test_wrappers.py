@@ -138,9 +138,7 @@ def test_the_forests_of_folds_are_judged_by_held_out_rows_or_by_their_own(folds)
     assert small.selection_.before.members == 60
     assert small.score(*held_out) > 0.9
     for n in (600, 3):
-        with pytest.raises(
-            ValueError, match=r"these are not the rows it was fitted on\. Pass rows"
-        ):
+        with pytest.raises(ValueError, match=r"not the rows it was fitted on\. Pass rows"):
             sb.compress(model, X[:n], y[:n])
 
 
@@ -228,10 +226,8 @@ def test_scikit_learns_tools_and_set_output():
         assert np.min(cross_val_score(small, X, Y, cv=2)) > 0.6
         assert permutation_importance(small, X, Y, n_repeats=1).importances.shape == (3, 1)
         rows = X.dropna()
-        assert partial_dependence(small, rows, ["pay"], grid_resolution=5)["average"].shape == (
-            1,
-            5,
-        )
+        found = partial_dependence(small, rows, ["pay"], grid_resolution=5)
+        assert found["average"].shape == (1, 5)
 
 
 def test_leaves_paths_and_importances():
@@ -284,12 +280,17 @@ def test_shap_adds_up_to_the_vote(name):
     assert_allclose(added.reshape(vote.shape), vote, atol=1e-9)
 
 
-def test_onnx_reads_true_and_false_and_categories():
+def test_onnx_reads_true_and_false_and_categories(tmp_path):
     pytest.importorskip("skl2onnx", reason="needs the onnx extra")
-    rows = X.assign(flag=X.pay > 0, size=pd.Categorical(X.city))[["flag", "size"]]
-    columns = make_column_transformer(("passthrough", ["flag"]), (OneHotEncoder(), ["size"]))
+    rows = pd.DataFrame({"a flag": X.pay > 0, "size (cm)": pd.Categorical(X.city)})
+    named = sklearn.compose.make_column_selector("size")
+    columns = make_column_transformer(("passthrough", ["a flag"]), (OneHotEncoder(), named))
     small = sb.compress(make_pipeline(columns, forest()).fit(rows, Y), rows, Y)
-    assert sb.verify(small, sb.to_onnx(small, rows), rows, 1e-5).label_flips == 0
+    export = sb.to_onnx(small, rows)
+    assert [each.name for each in export.session.get_inputs()] == list(rows.columns)
+    assert sb.verify(small, export, rows, 1e-5).label_flips == 0
+    sb.save(small, tmp_path / "m.sbag")
+    assert_array_equal(sb.load(tmp_path / "m.sbag").predict(rows), small.predict(rows))
 
 
 # -- the command line -------------------------------------------------------------------------
@@ -314,9 +315,8 @@ def test_a_saved_pipeline_on_the_command_line(kind, tmp_path):
     else:
         frame.to_parquet(rows)
     small = tmp_path / "small.sbag"
-    done = run(
-        "compress", model, rows, "-t", "y", "-o", small, "--trust-pickle", "--test", rows, *how
-    )
+    where = ["-t", "y", "-o", small, "--trust-pickle", "--test", rows]
+    done = run("compress", model, rows, *where, *how)
     assert done.exit_code == 0, done.output
     done = run("predict", small, rows, "-o", out, *how)
     assert done.exit_code == 0, done.output

@@ -218,6 +218,9 @@ class _SparseBagging(Deployable, MetaEstimatorMixin, BaseEstimator):  # type: ig
         validate_data(self, X, skip_check_array=True)
         ensemble = self._fitted_ensemble(X, y, sample_weight, fit_params)
         pool = self.__dict__.pop("_pool", None) or read_ensemble(ensemble)
+        if settings.calibration == "auto" and not pool.leaves_are_shares:
+            # The mean of the shares that scores stand for is less sure than that of their mean.
+            settings = replace(settings, calibration="temperature")
         walk = compress_on_cluster if is_dask(X) else compress_pool
         with one_blas_thread():
             found = walk(pool, X, y, settings, sample_weight)

@@ -436,11 +436,8 @@ def test_regression_forests_are_read_exactly(library, categories):
     ("library", "name"), [("xgboost", "XGBClassifier"), ("lightgbm", "LGBMClassifier")]
 )
 def test_boosting_is_refused(library, name):
-    quiet = {"verbose": -1} if library == "lightgbm" else {}
-    model = of(library, name, n_estimators=3, n_jobs=1, **quiet)().fit(*rare())
-    with pytest.raises(
-        TypeError, match="adds up its trees, as boosting does; pass a random forest itself"
-    ):
+    model = of(library, name, n_estimators=3, n_jobs=1)().fit(*rare())
+    with pytest.raises(TypeError, match="as boosting does; pass a random forest itself"):
         sb.compress(model, *rare())
 
 
@@ -458,15 +455,13 @@ def test_balanced_bags_are_known(how):
 def test_a_set_of_categories_becomes_splits_on_numbers():
     inside, outside = Leaf(np.array([1.0]), 1.0), Leaf(np.array([0.0]), 1.0)
     codes = [0, 1, 4, 9]
-    tree = built_tree(
-        category_split(0, codes, inside, outside, missing_inside=True), lambda k: k, 1, None
-    )
+    split = category_split(0, codes, inside, outside, missing_inside=True)
+    tree = built_tree(split, lambda k: k, 1, None)
     rows = np.append(np.arange(12.0), np.nan)[:, None]
     assert_array_equal(tree.predict(rows), [*np.isin(np.arange(12), codes), 1.0])
 
 
 def test_a_library_that_is_not_installed_is_named(monkeypatch):
-    monkeypatch.setitem(sys.modules, "skops", None)
     monkeypatch.setitem(sys.modules, "skops.io", None)
     with pytest.raises(ImportError, match=r"needs skops; pip install 'sparsebag\[cli\]'"):
         optional_import("skops.io", "cli", "saving a Pipeline")

@@ -36,13 +36,8 @@ TOLERANCE = (
     "within it is kept. Default: 0.01, or none with a budget."
 )
 CONFIDENCE = "Stay within the tolerance with this confidence, such as 0.95."
-LOCAL = (
-    "Weights that depend on the row: if they help (auto), or always. Default: the same for "
-    "every row."
-)
-BYTES_OF = (
-    "Largest file: 100kB, or 5% of the whole forest's .sbag; a Pipeline's head is not counted."
-)
+LOCAL = "Weights that depend on the row: where they help (auto), or always. Default: never."
+BYTES_OF = "Largest file: 100kB, or 5% of the whole forest's .sbag; without a Pipeline's head."
 EVIDENCE = (
     "oob: DATA holds the rows it was trained on. holdout: DATA holds rows it has never seen, for "
     "ensembles without bootstrap."

@@ -31,10 +31,7 @@ TEXT_AS_CODES = (
 
 SUFFIXES = {"onnx": ".onnx", "treelite": ".treelite", "sklearn": ".skops"}
 PICKLES = (".joblib", ".pkl")
-OUTPUT = (
-    "Default: MODEL with the suffix .onnx, .treelite or .skops (.joblib for sklearn writes a "
-    "pickle)."
-)
+OUTPUT = "Default: MODEL with .onnx, .treelite or .skops (.joblib for sklearn writes a pickle)."
 
 
 def inspect(model: Model, screen: Screen, trust: Trust) -> None:

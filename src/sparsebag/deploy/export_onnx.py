@@ -359,13 +359,7 @@ class Graph:
         return int(self.onnx.helper.np_dtype_to_tensor_dtype(np.dtype(dtype)))
 
     def output(
-        self,
-        op: str,
-        name: str,
-        shape: list[Any],
-        *inputs: str,
-        dtype: Any = np.float64,
-        **how: Any,
+        self, op: str, name: str, shape: Any, *inputs: str, dtype: Any = np.float64, **how: Any
     ) -> Any:
         """A node whose output leaves the graph."""
         self.add(op, *inputs, output=name, **how)

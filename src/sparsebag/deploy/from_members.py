@@ -128,7 +128,7 @@ def _width(member: Member) -> int:
 
 
 def _routes_missing(tree: Any) -> bool:
-    return bool(get_tags(tree).input_tags.allow_nan) and tree.monotonic_cst is None
+    return bool(get_tags(tree).input_tags.allow_nan) and not getattr(tree, "monotonic_cst", None)
 
 
 def _path(member: Member) -> tuple[Any, ...]:

@@ -61,7 +61,14 @@ class DeployedRegressor(RegressorMixin, _Deployed):  # type: ignore[misc]
 ROWS_EXCUSED = 0.02
 """Share of rows that may differ: skl2onnx computes in single precision, and a value at a split may
 fall on its other side."""
-TRUSTED = ["numpy.dtype", *(f"{__name__}.Deployed{kind}" for kind in ("Classifier", "Regressor"))]
+TRUSTED = [
+    *("builtins.object", "numpy.dtype", "numpy.number"),
+    *(f"{__name__}.Deployed{kind}" for kind in ("Classifier", "Regressor")),
+    "sklearn.compose._column_transformer.make_column_selector",
+    "sklearn.feature_selection._mutual_info.mutual_info_classif",
+    *map("sklearn.feature_selection._univariate_selection.{}".format, ("chi2", "f_classif")),
+    "sklearn.feature_selection._univariate_selection.f_regression",
+]
 """Types in a file beside those that skops knows to be harmless."""
 
 
@@ -243,7 +250,9 @@ def to_onnx(model: Any, X: Any = None, path: Any = None) -> Any:
         skl2onnx = optional_import("skl2onnx", "onnx", "exporting a Pipeline to ONNX")
         opsets = {"": OPSET, "ai.onnx.ml": 3}
         try:
-            head = skl2onnx.to_onnx(make_pipeline(*heads), _as_single(X[:1]), target_opset=opsets)
+            rows = _as_single(X[:1])
+            head = skl2onnx.to_onnx(make_pipeline(*heads), rows, target_opset=opsets)
+            _name_inputs(head.graph, getattr(rows, "columns", ()))
             export = PipelineOnnx(_merged(head, ensemble), ensemble.model)
             found = export.predict(X)
         except Exception as error:  # an operator that one of them lacks, a locale, anything
@@ -264,6 +273,15 @@ def to_onnx(model: Any, X: Any = None, path: Any = None) -> Any:
 
 def _told(error: Exception) -> str:
     return " ".join(str(error).split())[:200].rstrip(".")
+
+
+def _name_inputs(graph: Any, columns: Any) -> None:
+    """Give inputs the names of a table's columns, of which skl2onnx keeps letters and digits."""
+    names = dict(zip([each.name for each in graph.input], columns, strict=False))
+    for each in graph.input:
+        each.name = names.get(each.name, each.name)
+    for node in graph.node:
+        node.input[:] = [names.get(name, name) for name in node.input]
 
 
 def _merged(head: Any, ensemble: OnnxExport) -> Any:
@@ -287,6 +305,7 @@ def _merged(head: Any, ensemble: OnnxExport) -> Any:
 
 def _as_single(X: Any) -> Any:
     """Rows with numbers in single precision, for which ONNX Runtime has all operators."""
+    X = X.to_pandas() if hasattr(X, "to_pandas") else X
     if all(isinstance(name, str) for name in getattr(X, "columns", [0])):
         numbers, texts = X.select_dtypes(["number", "bool"]), X.select_dtypes("category")
         return X.astype({**dict.fromkeys(numbers, np.float32), **dict.fromkeys(texts, object)})

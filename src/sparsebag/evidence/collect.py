@@ -19,11 +19,7 @@ from sparsebag.evidence.members import (
     shown,
     take_rows,
 )
-from sparsebag.evidence.training_rows import (
-    check_columns,
-    check_row_count,
-    prove_training_rows,
-)
+from sparsebag.evidence.training_rows import check_columns, check_row_count, prove_training_rows
 
 BLOCK_ROWS = 8192
 """Rows a member predicts at a time: bounds the copies of X and of its class probabilities."""
@@ -420,9 +416,7 @@ def _seen_shares(
     pool: MemberPool, target: np.ndarray, given: np.ndarray, held_out: bool
 ) -> np.ndarray:
     """Mean share of each class among the rows a member was trained on, as it weighed them."""
-    if not pool.leaves_are_shares:
-        return given
-    if all(member.is_tree for member in pool.members):
+    if pool.leaves_are_shares and all(member.is_tree for member in pool.members):
         shares = np.zeros((len(pool.members), len(given)))
         for share, member in zip(shares, pool.members, strict=True):
             root = np.asarray(member.estimator.tree_.value[0, 0], dtype=float)

@@ -40,12 +40,7 @@ from sparsebag.evidence.members import (
 )
 from sparsebag.evidence.readers import library_reader
 
-FORESTS = (
-    RandomForestClassifier,
-    RandomForestRegressor,
-    ExtraTreesClassifier,
-    ExtraTreesRegressor,
-)
+FORESTS = (RandomForestClassifier, RandomForestRegressor, ExtraTreesClassifier, ExtraTreesRegressor)
 BAGS = (BaggingClassifier, BaggingRegressor)
 VOTERS = (VotingClassifier, VotingRegressor)
 

@@ -8,12 +8,7 @@ import numpy as np
 import scipy.sparse as sp
 from array_api_compat import array_namespace, device, is_array_api_obj, is_numpy_array, size
 
-from sparsebag.evidence.arrays import (
-    CPU_CHECKED_ENTRIES,
-    detached,
-    on_host,
-    row_blocks,
-)
+from sparsebag.evidence.arrays import CPU_CHECKED_ENTRIES, detached, on_host, row_blocks
 from sparsebag.evidence.evidence import PROBABILITY_TOLERANCE, OOBEvidence, zero_in_bag
 from sparsebag.evidence.members import Task, UnknownLabelError, check_labels, class_positions
 from sparsebag.evidence.readable import check_dense, check_readable, what_are_no_numbers

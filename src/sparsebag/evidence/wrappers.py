@@ -6,7 +6,6 @@ parts, and one that makes a copy of it around other parts.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from contextlib import suppress
 from copy import copy, deepcopy
@@ -25,6 +24,7 @@ from sklearn.multioutput import MultiOutputClassifier, MultiOutputRegressor
 from sklearn.pipeline import Pipeline
 from sklearn.tree._tree import Tree
 
+from sparsebag.evidence.callers_warning import warn_caller
 from sparsebag.evidence.from_ensemble import FORESTS, check_fitted, unfrozen
 from sparsebag.evidence.members import FoldForests, check_present, take_rows
 
@@ -68,7 +68,7 @@ class Wrapping:
             return self._fold(*rows, take_rows(self.y, kept), fit=True)
         except ValueError as error:
             told = f"cannot be fitted to part of the rows ({str(error).splitlines()[0]})"
-            warnings.warn(f"the preprocessing {told}: the rehearsal uses yours.", stacklevel=2)
+            warn_caller(f"the preprocessing {told}: the rehearsal uses yours.")
             return self._fold(*rows, take_rows(self.y, kept), fit=False)
 
     def fitted(self) -> Fold:

@@ -7,6 +7,7 @@ import inspect
 import pickle
 import platform
 import timeit
+import warnings
 from functools import partial
 from importlib import metadata
 from typing import Any
@@ -149,7 +150,13 @@ def _are_training_rows(full: WeightedVote, X: Any, target: np.ndarray) -> bool:
 
 
 def _says(vote: WeightedVote, X: Any) -> np.ndarray:
-    return vote.predict(X) if vote.pool.classes is None else vote.predict_proba(X)
+    if vote.pool.classes is None:
+        return vote.predict(X)
+    # What a forest says that adds scores up is no mean of what its trees say.
+    own = None if vote.pool.leaves_are_shares else getattr(vote.pool.source, "predict_proba", None)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # rows without names
+        return vote.predict_proba(X) if own is None else np.asarray(own(X))
 
 
 def _size(vote: WeightedVote, compiled: CompiledEnsemble) -> dict[str, float]:

@@ -108,6 +108,7 @@ def built_tree(
     n_features: int,
     classes: Any,
     monotonic: Any = None,
+    class_weight: Any = None,
 ) -> Any:
     """A scikit-learn tree with the nodes of another.
 
@@ -121,6 +122,8 @@ def built_tree(
         None for regression.
     monotonic : sequence of int, optional
         Signs of the constraints that the tree was grown under.
+    class_weight : dict or "balanced", optional
+        Under which it was grown, by the numbers of classes.
 
     Returns
     -------
@@ -178,4 +181,5 @@ def built_tree(
     out.max_features_ = n_features
     if classes is not None:
         out.classes_, out.n_classes_ = np.arange(n_values, dtype=float), n_values
+        out.class_weight = class_weight
     return out

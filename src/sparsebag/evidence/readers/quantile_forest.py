@@ -5,9 +5,9 @@ What a leaf knows of quantiles is in tables beside the trees, which pruning woul
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
+from sparsebag.evidence.callers_warning import warn_caller
 from sparsebag.evidence.members import MemberPool
 
 
@@ -25,5 +25,5 @@ def read(model: Any) -> MemberPool:
     from sparsebag.evidence.from_ensemble import _read_forest
 
     told = "quantiles are in tables beside the trees, which are not compressed"
-    warnings.warn(f"the small model predicts the mean: {told}.", stacklevel=2)
+    warn_caller(f"the small model predicts the mean: {told}.")
     return _read_forest(model)

@@ -90,8 +90,9 @@ def read(
 
     signs = getattr(source, "monotone_constraints", None)
     signs = signs if isinstance(signs, (list, tuple)) else None
+    grown_under = (classes, signs, _class_weight(source, classes))
     made = [
-        built_tree(0, _looker(trees[j], leaf, column[j]), dump["num_feature"], classes, signs)
+        built_tree(0, _looker(trees[j], leaf, column[j]), dump["num_feature"], *grown_under)
         for j in np.argsort(rank, kind="stable")
     ]
     library = type(source).__module__.partition(".")[0]
@@ -138,6 +139,15 @@ def imported(convert: Callable[[Any], Any], booster: Any, model: Any, advice: st
 
 def _weight(node: dict[str, Any]) -> float:
     return float(node.get("sum_hess", node.get("data_count", 1.0)))
+
+
+def _class_weight(model: Any, classes: Any) -> Any:
+    """What the classes weighed in training, by their numbers, where the model says so."""
+    asked = model.get_params() if hasattr(model, "get_params") else {}
+    weight = "balanced" if asked.get("is_unbalance") else asked.get("class_weight")
+    if isinstance(weight, dict):
+        return {i: weight.get(label, 1.0) for i, label in enumerate(classes)}
+    return weight or {1: asked.get("scale_pos_weight") or 1.0}
 
 
 def _mean_leaf(nodes: list[dict[str, Any]]) -> float:
