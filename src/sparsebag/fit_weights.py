@@ -51,7 +51,7 @@ def solve_weights(
     Solution
     """
     if rows.n_members < 2:
-        raise ValueError("there is one member only; there is nothing to choose from.")
+        raise ValueError("there is only one member; there is nothing to choose from.")
     start = None if start is None else given_start(start, rows.n_members)
     loss, penalty = resolve_loss(settings.loss, rows.task), ConcaveQuadratic(settings.lam or 0.0)
     if isinstance(rows, OOBEvidence):
@@ -183,8 +183,8 @@ def fit_weights(
     if isinstance(predictions, RowStream):
         if not (oob_mask is None and y is None and sample_weight is None and labels is None):
             raise ValueError(
-                "a stream carries its mask, targets, sample weights and labels itself; pass none "
-                "of them beside it."
+                "a stream already carries mask, targets, sample weights and labels; do not pass "
+                "them separately."
             )
         if loss == "log_loss" and predictions.task == "regression":
             settings = replace(settings, loss="auto")
@@ -192,18 +192,18 @@ def fit_weights(
         return solve_weights(rows, settings, start=start, checkpoint=checkpoint, listener=listener)
     if memory_limit is not None or checkpoint is not None:
         raise ValueError(
-            "memory_limit and checkpoint are for streams, whose rows are read block by block; pass "
-            "sparsebag.stream_rows(...), or leave them out."
+            "memory_limit and checkpoint are for streams; pass sparsebag.stream_rows(...), or "
+            "leave them out."
         )
     on_dask = is_dask(predictions)
     is_read = callable(predictions) or isinstance(predictions, (Iterator, str, os.PathLike))
     if is_read and not on_dask:  # Dask's tasks can be called, too
         raise ValueError(
-            "predictions is a function, a generator or a path; pass sparsebag.stream_rows(...) of "
-            "it in its place."
+            "predictions is a function, a generator or a path; wrap it in "
+            "sparsebag.stream_rows(...)."
         )
     if y is None:
-        raise ValueError("y is missing; pass one target a row.")
+        raise ValueError("y is missing; pass one target per row.")
     task, chosen = _task_and_loss(loss)
     read = rows_of_matrices if on_dask else from_predictions
     evidence: OOBEvidence | Source = read(

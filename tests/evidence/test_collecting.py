@@ -193,7 +193,7 @@ def test_weights_that_cannot_be_added_up_as_they_come(size):
     alike = sb.fit_weights(votes, mask, y)
     same = sb.fit_weights(votes, mask, y, sample_weight=weight)
     assert np.allclose(same.weights, alike.weights, atol=1e-6)
-    words = "too small or too large to be added up over a stream; divide sample_weight by its mean"
+    words = "too small or too large to be summed over a stream; divide sample_weight by its mean"
     with pytest.raises(ValueError, match=words):
         sb.fit_weights(sb.stream_rows(votes, mask, y, sample_weight=weight))
     light = np.full(2000, 1e-310)  # their sum is none too small

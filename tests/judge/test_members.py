@@ -169,7 +169,7 @@ def test_few_rows_in_common_are_not_taken_for_a_sure_thing(seed):
 def test_members_without_nodes_have_no_budget_of_them():
     bag, (X, y) = BAGS["logistic"]
     bag.fit(X, y)
-    with pytest.raises(ValueError, match="max_nodes counts the nodes of trees, and these members"):
+    with pytest.raises(ValueError, match="max_nodes counts tree nodes, and these members"):
         sb.compress(bag, X, y, max_nodes=0.1)
     low, high = sb.compress(bag, X, y).selection_.interval  # of all members, calibrated
     assert low < high

@@ -139,7 +139,7 @@ def test_files_that_cannot_be_read_by_slices(tmp_path):
     with pytest.raises(ValueError, match="Fortran order"):
         sb.stream_rows(path, None, y)
     path.write_bytes(path.read_bytes()[:100])
-    with pytest.raises(ValueError, match=r"cut short or no \.npy file"):
+    with pytest.raises(ValueError, match=r"truncated or not an \.npy file"):
         sb.stream_rows(path, None, y)
 
 
@@ -314,7 +314,7 @@ def test_rows_that_change_between_passes():
 def test_a_parquet_file_that_cannot_be_read(tmp_path):
     pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
     path = tmp_path / "rows.parquet"
-    with pytest.raises(ValueError, match="missing, cut short or no Parquet file"):
+    with pytest.raises(ValueError, match="missing, truncated or not a Parquet file"):
         sb.stream_rows(path)
     for columns, said in (
         ({"votes": [[0.5, 0.5]]}, "has no column 'y'"),

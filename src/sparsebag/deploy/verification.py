@@ -35,8 +35,8 @@ def check_fixed_weights(gate: Any, engine: str) -> None:
     """
     if gate is not None:
         raise NotExportable(
-            f"{engine} has ensembles with fixed weights only, and this model's depend on the row; "
-            "use save, or compress with local=None."
+            f"{engine} supports fixed weights only, but this model's weights depend on the row; "
+            f"use save, or compress with local=None."
         )
 
 

@@ -132,17 +132,17 @@ class Selection:
         if self.tolerance is None:
             is_best = self.curve is not None and self.ratio <= np.min(self.curve.ratio[:-1])
             return (
-                "no larger pruned model is expected to be better; path_ lists sizes"
+                "no larger pruned model is expected to be better; see path_"
                 if is_best
-                else "for better quality raise the budget; path_ lists sizes"
+                else "for better quality, raise the budget; see path_"
             )
         limit = "max_nodes" if self.noun == "trees" else "max_estimators"
         curve = self.curve
         if curve is not None and curve.ratio_calibrated[self.position] > 1.0 + self.tolerance:
-            return "raise the budget: no model within it keeps the tolerance"
+            return "raise the budget: at this size, the loss exceeds the tolerance"
         if self.position == 0:
-            return f"no smaller size was judged; set {limit} for one"
-        return f"for a smaller model raise tolerance or set {limit}; path_ lists sizes"
+            return f"this is the smallest size judged; set {limit} for a smaller one"
+        return f"for a smaller model, raise tolerance or set {limit}; see path_"
 
 
 def _change(ratio: float) -> str:

@@ -138,7 +138,7 @@ class CompressionReport:
             seen = [c.after / c.before - 1.0 for c in self.changes if c.is_judged and c.before]
             if chosen is not None and curve is not None and seen and chosen.ratio < NO_RATIO:
                 expected = chosen.ratio - 1.0
-                told.append(f"{curve.score} {expected:+.1%} expected, {seen[0]:+.1%} seen")
+                told.append(f"{curve.score} {expected:+.1%} expected, {seen[0]:+.1%} measured")
         elif chosen is not None and curve is not None:
             told.append(f"{curve.score} {chosen.ratio - 1.0:+.1%} expected on new rows")
         return f"{'; '.join(told) or self.headline()}."
