@@ -60,7 +60,7 @@ def means(table: Any) -> Any:
 def expectations(table: Any) -> str:
     """What the default does to five forests, a line each."""
     found = means(table)
-    head = "| data set | file | time per row | log-loss or MSE | accuracy or R² |"
+    head = "| data set | file | one row | log-loss or MSE | accuracy or R² |"
     lines = [head, "|---|---|---|---|---|"]
     latency = (RESULTS / "latency.txt").read_text(encoding="utf-8")
     for name, title in SHOWN.items():
@@ -70,7 +70,7 @@ def expectations(table: Any) -> str:
             if found.loc[name, (figure, "whole")] == found.loc[name, (figure, "whole")]
         )
         took = re.findall(rf"^  {name} +(\S+) → (\S+)$", latency, re.MULTILINE)[0]
-        lines.append(f"| {title} | {file} | {' → '.join(took)} µs | {' | '.join(scores)} |")
+        lines.append(f"| {title} | {file} | {took[0]} ms → {took[1]} µs | {' | '.join(scores)} |")
     return "\n".join(lines)
 
 
@@ -85,23 +85,6 @@ def summary(table: Any) -> str:
         f"the median file is {file:.1%} of the pickle. The median loss is {1 - ratio.median():.0%} "
         f"lower, and on {(ratio <= 1.01).mean():.0%} of them it is at most 1% higher.\nMuch of the "
         f"gain is calibration: a temperature alone lowers the loss by {1 - alone.median():.0%}."
-    )
-
-
-def speed() -> str:
-    """One row by scikit-learn and compiled, from the results of `benchmarks.latency`."""
-    text = (RESULTS / "latency.txt").read_text(encoding="utf-8")
-    one_row = text[text.index("1 row, one thread") :]
-
-    def median(engine: str) -> float:
-        found = re.search(rf"^  {re.escape(engine)} +\S+ +\S+ +([\d,.]+)", one_row, re.MULTILINE)
-        assert found is not None, engine
-        return float(found[1].replace(",", ""))
-
-    slow, whole = median("scikit-learn forest, full (100)"), median("sparsebag, full (100)")
-    return (
-        f"A single row of Spambase takes {slow / 1000:.1f} ms in scikit-learn's forest and "
-        f"{whole:.1f} µs in the same forest compiled."
     )
 
 
@@ -181,7 +164,7 @@ def pages(table: Any) -> dict[Path, str]:
         README: {
             "example": example(),
             "expectations": expectations(table),
-            "summary": f"{summary(table)}\n{speed()}",
+            "summary": summary(table),
             "alternatives": alternatives(table),
         },
         BENCHMARKS: {"rivals": f"{rivals_table(table)}\n\n{why_not(table)}"},

@@ -580,7 +580,7 @@ def test_rows_no_member_has_out_of_bag_are_counted_and_warned_of_once(kind):
         warned()
     uncovered = [w for w in caught if issubclass(w.category, sb.UncoveredRowsWarning)]
     assert len(uncovered) == 1
-    pattern = r"\d+ of (50|200) rows are out of bag for no member and are left out; more members"
+    pattern = r"\d+ of (50|200) rows are in every member's bag and are ignored; use more members"
     assert re.match(pattern, str(uncovered[0].message))
 
 

@@ -250,9 +250,7 @@ def test_a_mask_of_counts_is_refused_with_its_place(way):
     row = 1 if way is generated else 41
     with pytest.raises(ValueError, match=where + SAID.format(3, row, 2, OPPOSITE)):
         way(**given(oob_mask=COUNTS))
-    with pytest.raises(
-        ValueError, match=SAID.format(r"\S+", 0, 0, "predictions go before oob_mask")
-    ):
+    with pytest.raises(ValueError, match=SAID.format(r"\S+", 0, 0, "the order is predictions")):
         way(**given(predictions=MASK, oob_mask=np.abs(VOTES)))
 
 

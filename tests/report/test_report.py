@@ -582,7 +582,7 @@ def test_scores_of_a_single_class_leave_the_auc_out():
 
 
 def test_few_test_rows_and_what_nothing_proved_are_warnings(classified, logistic):
-    assert any("could not be verified" in text for text in logistic.cautions)
+    assert any("ould not verify" in text for text in logistic.cautions)
     small, X, y, report = classified
     assert any("only 143 test rows" in text for text in report.cautions)
     assert "There are only 143 test rows" in report.to_html()
@@ -598,7 +598,7 @@ def test_training_rows_are_no_test_rows():
     report = small.report(X, y)
     assert report.rows_are == "training rows"
     for text in (str(report), report.to_html(), report.to_markdown()):
-        assert "trained on: every score is too good" in text
+        assert "trained on: all scores are too optimistic" in text
     changed = small.report(X[::-1], y[::-1])  # what is not proved is not claimed
     assert changed.rows_are == "test rows"
 

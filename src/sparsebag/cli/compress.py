@@ -91,10 +91,8 @@ FileSize = partial(Size, parser=byte_limit, metavar="BYTES|SHARE")
 class Method:
     """Options of `sparsebag.compress`, by its names."""
 
-    max_estimators: Annotated[float | None, Count(help="Maximum number of members: 30 or 10%.")] = (
-        None
-    )
-    max_nodes: Annotated[float | None, Count(help="Maximum number of nodes: 20000 or 5%.")] = None
+    max_estimators: Annotated[float | None, Count(help="Maximum members: 30 or 10%.")] = None
+    max_nodes: Annotated[float | None, Count(help="Maximum nodes: 20000 or 5%.")] = None
     max_bytes: Annotated[float | None, FileSize(help=BYTES_OF)] = None
     tolerance: Annotated[float | None, Size(help=TOLERANCE, min=0.0)] = None
     confidence: Annotated[float | None, Size(help=CONFIDENCE, min=0.5, max=0.9999)] = None
@@ -119,13 +117,11 @@ class Method:
 class Destination:
     """Where a model and its report go, and the rows the report is about."""
 
-    output: Annotated[Path, Option("--output", "-o", help="File for the small model (.sbag).")] = (
-        Path("small.sbag")
+    output: Annotated[Path, Option("--output", "-o", help="File for the small model.")] = Path(
+        "small.sbag"
     )
     report: Annotated[Path | None, Option(help="File for the report (.html or .md).")] = None
-    test: Annotated[
-        Path | None, Option(help="Table of unseen rows to compare the two models on.")
-    ] = None
+    test: Annotated[Path | None, Option(help="Table of unseen rows for the report.")] = None
 
     def check(self, *inputs: Path) -> None:
         """Refuse what cannot be written, or would overwrite an input, before the work."""

@@ -91,7 +91,7 @@ class Verification:
     Examples
     --------
     >>> print(Verification(150, 2e-16, 0, 1))
-    150 rows: largest difference 2.0e-16, 0 labels changed, 1 boundary rows
+    150 rows: largest difference 2e-16, 0 labels changed, near ties: 1
     """
 
     n_rows: int
@@ -101,8 +101,8 @@ class Verification:
 
     def __str__(self) -> str:
         return (
-            f"{self.n_rows} rows: largest difference {self.largest_difference:.1e}, "
-            f"{self.label_flips} labels changed, {self.boundary_rows} boundary rows"
+            f"{self.n_rows} rows: largest difference {self.largest_difference:.1g}, "
+            f"{self.label_flips} labels changed, near ties: {self.boundary_rows}"
         )
 
 

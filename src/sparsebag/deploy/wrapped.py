@@ -256,9 +256,7 @@ def to_onnx(model: Any, X: Any = None, path: Any = None) -> Any:
         own = np.asarray(predict(X), dtype=float)
         near = np.isclose(found, own, rtol=1e-3, atol=1e-3).reshape(len(own), -1)
         if np.mean(~near.all(axis=1)) > ROWS_EXCUSED:
-            raise NotExportable(
-                "skl2onnx's conversion of the preprocessing steps changes the predictions."
-            )
+            raise NotExportable("skl2onnx converts the preprocessing steps incorrectly.")
     if path is not None:
         write_whole(path, export.graph.SerializeToString())
     return export

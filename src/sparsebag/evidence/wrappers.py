@@ -68,9 +68,7 @@ class Wrapping:
             return self._fold(*rows, take_rows(self.y, kept), fit=True)
         except ValueError as error:
             told = f"cannot be refitted on part of the rows ({str(error).splitlines()[0]})"
-            warnings.warn(
-                f"the preprocessing {told}; the rehearsal uses the fitted one.", stacklevel=2
-            )
+            warnings.warn(f"the preprocessing {told}; the rehearsal reuses yours.", stacklevel=2)
             return self._fold(*rows, take_rows(self.y, kept), fit=False)
 
     def fitted(self) -> Fold:

@@ -118,6 +118,7 @@ class CompressionReport:
         full, small = list(self.rows.values())[:2]
         as_file = full.get(FILE, 0.0) / small.get(FILE, 1.0)
         of_same = f" ({_times(as_file)}× in the same file format)" if as_file else ""
+        of_same = " (by its file format)" if 0.0 < as_file <= 1.1 else of_same
         gains = {
             f"smaller{of_same}": (PICKLED, FILE),
             "faster in batches": (SPEED, SPEED),

@@ -272,9 +272,7 @@ class ParquetRows(RowStream):
         try:
             return parquet.ParquetFile(self._path)
         except (ValueError, OSError) as error:
-            raise ValueError(
-                f"{self._path} is missing, truncated or not a Parquet file."
-            ) from error
+            raise ValueError(f"{self._path} is missing, truncated or not Parquet.") from error
 
     def _values(self, column: Any, name: str) -> np.ndarray:
         is_matrix = name in ("votes", "oob_mask")
