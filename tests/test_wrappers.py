@@ -197,7 +197,7 @@ def test_sizes_are_those_of_the_ensemble():
     small = sb.compress(pipe, X, Y)
     lines = str(small[-1].selection_).splitlines()
     assert lines[2].startswith("file ")
-    assert lines[2].endswith(", the ensemble alone")
+    assert lines[2].endswith(" (ensemble only)")
     alone = sb.compress(pipe[-1], pipe[:-1].transform(X), Y)
     assert "alone" not in str(alone.selection_)
 

@@ -404,7 +404,7 @@ def _weigh(
         position = _choose_members(pool, path.weights, curve, settings)
         curve = _said_weighted(curve, weight, as_given)
         weights = path.weights[position]
-        done = "equal votes" if equal else "simplex weights"
+        done = f"members selected, {'equal votes' if equal else 'simplex weights'}"
     progress.say("calibrating")
     calibration = calibrate_members(settings.calibration, evidence, weights, settings.floor)
     if curve is not None and calibration is not None:  # judged without it, and deployed with it

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import zipfile
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -237,6 +238,8 @@ def to_onnx(model: Any, X: Any = None, path: Any = None) -> Any:
         )
     ensemble = export_onnx(compiled_in(parts[0][0].model))
     export = ensemble
+    if isinstance(X, (str, Path)):  # an ensemble needs no rows: to_onnx(model, path)
+        X, path = None, X
     if heads:
         if X is None:
             raise ValueError("exporting a Pipeline needs a few rows: to_onnx(model, X, path).")

@@ -104,11 +104,11 @@ class Selection:
             share = f"{kept:.0f}%" if kept >= 10.0 else f"{kept:.2g}%"
             told["nodes"] = f"{a.nodes:,} → {b.nodes:,} ({share})"
         was = f"{in_bytes(a.nbytes)} (pickle) → " if a.nbytes else ""
-        told["file"] = was + in_bytes(b.nbytes) + ", the ensemble alone" * self.is_part
+        told["file"] = was + in_bytes(b.nbytes) + " (ensemble only)" * self.is_part
         if b.comparisons:
             told["work"] = f"{a.comparisons:,.0f} → {b.comparisons:,.0f} comparisons per row"
         told |= {"quality": self._quality(), "method": self.done}
-        if self.curve is not None:
+        if self.curve is not None and (b.nodes or b.members > 1):
             told["next"] = self._next()
         return told
 

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from sparsebag.judge.curve import RiskCurve
-from sparsebag.judge.selection import Size, in_bytes
+from sparsebag.judge.selection import in_bytes
 from sparsebag.report import svg
 from sparsebag.report.changes import PredictionChanges
 from sparsebag.report.compression_report import (
@@ -65,7 +65,7 @@ def render(report: CompressionReport, *, in_notebook: bool = False) -> str:
             "reliability": None if binned is None else svg.reliability_chart(*binned, prefix),
         },
         off_chart=curve is not None and not svg.is_on_chart(curve, kept).all(),
-        points=[] if curve is None else slider_points(curve, kept, report.selection.after),
+        points=[] if curve is None else slider_points(curve, kept),
         bins=[] if binned is None else _bins(*binned),
         **_of_classes(report.changed),
         style=style,
@@ -124,12 +124,15 @@ def _share(value: float) -> str:
     return "–" if np.isnan(value) else f"{value:.1%}"
 
 
-def slider_points(curve: RiskCurve, kept: int, after: Size) -> list[dict[str, str]]:
-    """What the slider shows at every size of the curve; of the kept one, its real size."""
+def slider_points(curve: RiskCurve, kept: int) -> list[dict[str, str]]:
+    """What the slider shows at every size of the curve."""
     points = []
     for i in range(len(curve)):
-        ratio, nodes, members = float(curve.ratio[i]), int(curve.n_nodes[i]), curve.n_members[i]
-        nodes, members = (after.nodes, after.members) if i == kept else (nodes, int(members))
+        ratio, nodes, members = (
+            float(curve.ratio[i]),
+            int(curve.n_nodes[i]),
+            int(curve.n_members[i]),
+        )
         point = {
             "share": f"{100 * curve.share[i]:.3g}%{' (kept)' if i == kept else ''}",
             "nodes": f"{nodes:,}" if nodes else "–",
