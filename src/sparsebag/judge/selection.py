@@ -131,11 +131,8 @@ class Selection:
     def _next(self) -> str:
         if self.tolerance is None:
             is_best = self.curve is not None and self.ratio <= np.min(self.curve.ratio[:-1])
-            return (
-                "no larger pruned model is expected to be better; see path_"
-                if is_best
-                else "for better quality, raise the budget; see path_"
-            )
+            advice = "no larger pruned model is expected to be better"
+            return f"{advice if is_best else 'for better quality, raise the budget'}; see path_"
         limit = "max_nodes" if self.noun == "trees" else "max_estimators"
         curve = self.curve
         if curve is not None and curve.ratio_calibrated[self.position] > 1.0 + self.tolerance:
