@@ -22,7 +22,7 @@ member = make_pipeline(StandardScaler(), SVC(C=4.0, kernel="rbf"))
 bag = BaggingClassifier(member, 30, max_samples=0.6, oob_score=True, random_state=0).fit(X, y)
 
 # %%
-# An SVM without probabilities votes for a class. Members that are not trees are left unchanged: with
+# An SVM without probabilities votes for a class. Members that are not trees stay unchanged: with
 # a budget of eight, eight are kept and weighted, and their vote is calibrated.
 
 small = sb.compress(bag, X, y, max_estimators=8)

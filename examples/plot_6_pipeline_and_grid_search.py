@@ -26,7 +26,7 @@ pipe = make_pipeline(
 )
 
 # %%
-# The search tunes the forest's own parameters and scores each candidate after compression. Since the
+# The search tunes the forest and scores each candidate after compression. Since the
 # search does the judging, no rehearsal is needed.
 
 search = GridSearchCV(
