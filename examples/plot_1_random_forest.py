@@ -2,18 +2,18 @@
 Compress a random forest
 ========================
 
-A forest of 300 trees on the digits, pruned to a fraction of its nodes, and what every other size
-would have cost.
+A forest of 300 trees on data with noisy labels, pruned to a fraction of its nodes, and the expected
+loss at every other size.
 """
 
 import matplotlib.pyplot as plt
-from sklearn.datasets import load_digits
+from sklearn.datasets import make_classification
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.model_selection import train_test_split
 
 import sparsebag as sb
 
-X, y = load_digits(return_X_y=True)
+X, y = make_classification(4000, n_informative=8, flip_y=0.1, random_state=0)
 X, X_test, y, y_test = train_test_split(X, y, test_size=0.3, stratify=y, random_state=0)
 forest = RandomForestClassifier(300, random_state=0).fit(X, y)
 
