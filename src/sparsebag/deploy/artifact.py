@@ -72,13 +72,13 @@ class ArtifactError(ValueError):
 
 
 def save(model: Any, path: Any, *, allow_pickle: bool = False) -> None:
-    """Write a compiled ensemble to one file; a crash leaves the old file, never half a new one.
+    """Write a compressed model to one file; a crash leaves the old file unchanged.
 
     Parameters
     ----------
     model : CompiledEnsemble or fitted sparsebag estimator, or a model around one
-        Of an estimator, what its ``compile`` returns; of a search, its best estimator. A Pipeline
-        or another wrapper is written whole, by skops.
+        Of a search, the best estimator is saved. A Pipeline or another wrapper is saved whole, with
+        skops.
     path : path-like
     allow_pickle : bool
         Members that are neither trees, linear models nor scikit-learn's networks can only be
@@ -121,7 +121,7 @@ def save(model: Any, path: Any, *, allow_pickle: bool = False) -> None:
 
 
 def load(path: Any, *, allow_pickle: bool = False, trusted: Sequence[str] = ()) -> Any:
-    """Read a compiled ensemble, which predicts without scikit-learn; or a model around one.
+    """Load a saved model. An ensemble predicts without scikit-learn.
 
     Parameters
     ----------
@@ -130,7 +130,7 @@ def load(path: Any, *, allow_pickle: bool = False, trusted: Sequence[str] = ()) 
         Whether members stored as pickles may be loaded. A pickle can run any code: only for
         files you made yourself.
     trusted : sequence of str
-        Of a Pipeline: types to load beside those that skops knows to be harmless.
+        For a Pipeline: types to load in addition to those that skops trusts.
 
     Returns
     -------

@@ -86,7 +86,7 @@ class Verification:
     label_flips : int
         Rows that get another label.
     boundary_rows : int
-        Rows whose two best classes are closer than the tolerance: their label hangs on rounding.
+        Near ties: rows whose two best classes differ by less than the tolerance.
 
     Examples
     --------
@@ -107,7 +107,7 @@ class Verification:
 
 
 def verify(model: Any, export: Any, X: Any, tolerance: float = TOLERANCE) -> Verification:
-    """Compare an export, of any kind, with the model it was made from; raise where they differ.
+    """Compare an export of any kind with the model it was made from; raise if they differ.
 
     Parameters
     ----------
@@ -118,12 +118,12 @@ def verify(model: Any, export: Any, X: Any, tolerance: float = TOLERANCE) -> Ver
         function of X that gives probabilities (numbers, in regression).
     X : array-like, sparse matrix or DataFrame of shape (rows, n_features)
     tolerance : float
-        Largest difference of an export that matches.
+        Largest accepted difference.
 
     Returns
     -------
     Verification
-        Largest difference, label flips, and rows whose label hangs on rounding.
+        Largest difference, changed labels and near ties.
 
     Examples
     --------

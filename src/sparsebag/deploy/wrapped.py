@@ -131,7 +131,7 @@ def load_wrapped(path: Any, *, allow_pickle: bool = False, trusted: Sequence[str
     path : path-like
     allow_pickle : bool
     trusted : sequence of str
-        Types to trust beside those that skops knows.
+        Types to trust in addition to those that skops trusts.
 
     Returns
     -------

@@ -9,7 +9,7 @@ from sparsebag.evidence.wrappers import innermost
 
 
 def report_on(model: Any, X: Any = None, y: Any = None, sample_weight: Any = None) -> Any:
-    """Compare what was compressed with what came of it, on rows neither has seen.
+    """Compare the full and the compressed model on test data.
 
     Parameters
     ----------
@@ -23,7 +23,7 @@ def report_on(model: Any, X: Any = None, y: Any = None, sample_weight: Any = Non
     Returns
     -------
     CompressionReport, or list of them
-        One an output, or one a class of ``OneVsRestClassifier``.
+        One per output, or one per class of ``OneVsRestClassifier``.
 
     Examples
     --------

@@ -47,13 +47,13 @@ def stream_rows(
     Parameters
     ----------
     predictions : array, path, function that starts a generator, or list of blocks
-        Arrays may be memory maps, Zarr arrays or anything else that is sliced by rows and not
-        read before. A path names an ``.npy`` file, or a ``.parquet`` file with the columns
-        ``votes`` and ``oob_mask`` (lists of N values a row), ``y`` and ``sample_weight``, of which
-        mask and weight may be missing. A generator gives tuples ``(predictions, oob_mask, y)`` or
+        Arrays may be memory maps, Zarr arrays or anything else that can be sliced by rows. A path
+        names an ``.npy`` file, or a ``.parquet`` file with the columns
+        ``votes`` and ``oob_mask`` (lists of N values per row), ``y`` and ``sample_weight``; mask
+        and weight are optional. A generator gives tuples ``(predictions, oob_mask, y)`` or
         ``(predictions, oob_mask, y, sample_weight)`` of some rows each, the same in every pass.
     oob_mask : array or path, optional
-        Of arrays and ``.npy`` files. None: no member has seen the rows.
+        For arrays and ``.npy`` files. None: no member has seen the rows.
     y : array or path
         Of arrays and ``.npy`` files.
     task : {"classification", "regression"}
@@ -64,7 +64,7 @@ def stream_rows(
     every_class : bool, default False
         Keep every class's votes, as the Brier score of more than two classes needs.
     block_rows : int, optional
-        Of arrays and ``.npy`` files: most rows a block; default: some 32 MiB of them.
+        For arrays and ``.npy`` files: maximum rows per block; default: about 32 MiB.
 
     Returns
     -------
