@@ -56,7 +56,7 @@ KEY = ("dataset", "ensemble", "seed", "method")
 COLUMNS = (
     *KEY,
     *("status", "reason", "task", "train_rows", "test_rows"),
-    *("log_loss", "brier", "accuracy", "mse", "ratio", "ratio_error"),
+    *("log_loss", "brier", "accuracy", "mse", "r2", "ratio", "ratio_error"),
     *("n_nodes", "n_members", "file_bytes", "whole_nodes", "whole_bytes"),
     *("fit_seconds", "seconds", "expected", "expected_error", "path", "done", "warned", "source"),
 )
@@ -145,7 +145,8 @@ class Run:
         error = (mine - ratio * whole).std(ddof=1) / np.sqrt(len(y)) / whole.mean()
         compared = {"ratio": float(ratio), "ratio_error": float(error)}
         if not self.classify:
-            return {"mse": float(mine.mean()), **compared}
+            mse = float(mine.mean())
+            return {"mse": mse, "r2": 1.0 - mse / float(np.var(y)), **compared}
         return {
             **{"log_loss": float(losses(predicted, y).mean()), "brier": float(mine.mean())},
             **{"accuracy": float(np.mean(predicted.argmax(axis=1) == y)), **compared},

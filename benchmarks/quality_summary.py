@@ -134,7 +134,7 @@ def rivals_table(table: Any) -> str:
     key = [*SET, "seed"]
     ours = table[table["method"].isin(["n10", "n5", "n2.5", "n1.25"])].sort_values("file_bytes")
     lines = [
-        "|method|also needs|at 5 % of the nodes|no larger file|nodes, file, time|",
+        "|method|also needs|at 5% of the nodes|no larger file|nodes, file, time|",
         "|---|---|---|---|---|",
     ]
     for method, (label, needs) in ({"n5": ("**sparsebag**", "nothing")} | RIVALS).items():
@@ -163,14 +163,14 @@ def why_not(table: Any) -> str:
     found = {method: ratios(table, "n5", method) for method in RIVALS}
     behind = [method for method, ratio in found.items() if (ratio <= 1.0).mean() < MOST]
     names = " and ".join(RIVALS[method][0] for method in behind)
-    told = f"sparsebag's loss is the lower one on at least {MOST:.0%} of the forests and bags"
-    told += f", beside all methods but {names}." if behind else ", beside each method."
+    told = f"sparsebag has the lower loss on at least {MOST:.0%} of the forests and bags, against "
+    told += f"every method but {names}." if behind else "every method."
     for method in behind:
         whole = ratios(table, "whole temperature", method).reindex(found[method].index) > 1.0
         worse, better = (found[method][part] <= 1.0 for part in (whole, ~whole))
         told += (
-            f" {RIVALS[method][0]} beats even the whole ensemble with a temperature on "
-            f"{whole.mean():.0%}; there sparsebag is ahead on {worse.mean():.0%}, elsewhere on "
+            f" On {whole.mean():.0%} of them, {RIVALS[method][0]} beats even the calibrated whole "
+            f"ensemble; there sparsebag has the lower loss on {worse.mean():.0%}, elsewhere on "
             f"{better.mean():.0%}."
         )
     return told

@@ -1,12 +1,12 @@
 """
-Members that know different places
-==================================
+Members that are good in different regions
+==========================================
 
-One model for each of two regions, sites or years, twenty in all: each is right on its own side and
-wrong on the other. One vector of weights has to trust them everywhere alike. ``local="auto"`` lets
-the weights depend on the row, where held-out rows show that this helps.
+Twenty models of two regions (or sites, or years): each is right in its own region and wrong in the
+other. A single vector of weights cannot express that. With ``local="auto"``, weights depend on the
+row if held-out rows show that this helps.
 
-Expect nothing of it from a forest of bootstrapped trees: these hardly differ by place.
+Do not expect a gain for a forest of bootstrapped trees, which are equally good everywhere.
 """
 
 import matplotlib.pyplot as plt
@@ -17,8 +17,8 @@ from sklearn.tree import DecisionTreeClassifier
 import sparsebag as sb
 
 # %%
-# Where the first feature is above zero the second one decides, elsewhere the third. Every tree has
-# seen one side. Nobody says which: it has to be found on rows that none of them was trained on.
+# If the first feature is positive, the second one decides, otherwise the third. Each tree has seen
+# one side only. Which one is not given, but learned on rows that no tree was trained on.
 
 rng = np.random.default_rng(0)
 X = rng.normal(size=(7000, 4))
@@ -37,7 +37,7 @@ small = sb.compress(models, X_val, y_val, local="auto", **how)
 print(small.local_)
 
 # %%
-# On rows that nobody has seen:
+# On new rows:
 
 votes = np.stack([model.predict_proba(X_test) for model in models])
 draws = [votes[rng.choice(20, 10, replace=False)].mean(axis=0) for _ in range(5)]
@@ -48,7 +48,7 @@ print(f"{plain.n_active_} with global weights {log_loss(y_test, plain.predict_pr
 print(f"{small.n_active_} with local weights  {log_loss(y_test, small.predict_proba(X_test)):.3f}")
 
 # %%
-# The weight of all members that were trained on the right, row by row.
+# The total weight of all members that were trained on the right side, row by row.
 
 weights, members = small.local_.gate.weights(X_test), small.active_
 right = members % 2 == 1

@@ -2,8 +2,8 @@
 Explaining with SHAP
 ====================
 
-The kept trees, with their weights in the leaves, are what ``shap.TreeExplainer`` reads. Its values
-add up to the vote of the small model before floor and temperature.
+``shap.TreeExplainer`` reads the kept trees, with their weights folded into the leaves. Its values
+add up to the small model's vote before floor and temperature.
 """
 
 import matplotlib.pyplot as plt
@@ -34,7 +34,7 @@ ax.set_xlabel("mean |SHAP value|, share of the vote")
 fig.tight_layout()
 
 # %%
-# scikit-learn's own tools work as on any estimator.
+# scikit-learn's own inspection tools work too.
 
 PartialDependenceDisplay.from_estimator(small, X, list(X.columns[order[-2:]]))
 plt.show()

@@ -2,8 +2,8 @@
 A bag of support vector machines
 ================================
 
-Members need not be trees. Thirty bagged SVMs are weighted by what each says about the rows it
-never saw. ``oob_score=True`` lets sparsebag prove that it was given the right rows.
+Members need not be trees. Thirty bagged SVMs are weighted by their predictions of out-of-bag rows.
+With ``oob_score=True``, sparsebag can verify that it was given the training data.
 """
 
 import matplotlib.pyplot as plt
@@ -22,15 +22,15 @@ member = make_pipeline(StandardScaler(), SVC(C=4.0, kernel="rbf"))
 bag = BaggingClassifier(member, 30, max_samples=0.6, oob_score=True, random_state=0).fit(X, y)
 
 # %%
-# An SVM without probabilities votes for a class. Members that are no trees stay as they are: with a
-# budget of eight, eight are kept and weighted, and the vote is calibrated.
+# An SVM without probabilities votes for a class. Members that are not trees stay unchanged: with
+# a budget of eight, eight are kept and weighted, and their vote is calibrated.
 
 small = sb.compress(bag, X, y, max_estimators=8)
 print(small.selection_)
 print("rows proved by:", small.verified_by_)
 
 # %%
-# What other numbers of members are expected to cost, judged on the rows each has not seen.
+# The expected loss for other numbers of members, judged on out-of-bag rows.
 
 path = small.path_
 figure, axis = plt.subplots(figsize=(6, 3.5), layout="constrained")
@@ -41,8 +41,8 @@ axis.legend()
 plt.show()
 
 # %%
-# Kernel SVMs have no array form: they keep their own ``predict``, and are written to a file only
-# with ``allow_pickle=True``. What is gained is evaluating eight instead of thirty.
+# Kernel SVMs have no array form: they keep their own ``predict``, and can be saved only with
+# ``allow_pickle=True``. The gain is that eight are evaluated instead of thirty.
 
 print(small.compile())
 small.report(X_test, y_test)

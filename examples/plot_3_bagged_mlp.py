@@ -2,8 +2,8 @@
 A bag of neural networks
 ========================
 
-Twenty small networks, compressed to a few; scikit-learn's networks become stacked matrix
-products, so that all kept ones are evaluated together.
+Twenty small networks, compressed to a few. The kept networks are evaluated together, as stacked
+matrix products.
 """
 
 import warnings
@@ -33,7 +33,7 @@ print(small.selection_)
 print(small.compile())
 
 # %%
-# Before, after, and as many at random.
+# Before, after, and the same number of random members.
 
 report = small.report(X_test, y_test)
 report

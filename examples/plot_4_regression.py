@@ -2,8 +2,8 @@
 Regression: a twentieth of the nodes
 ====================================
 
-A forest of 200 trees, pruned to 5 % of its nodes, beside trees that are only chosen and trees
-taken at random.
+A forest of 200 trees, pruned to 5% of its nodes, compared with selected and with random trees of
+the same size.
 """
 
 import matplotlib.pyplot as plt
@@ -19,14 +19,14 @@ X, X_test, y, y_test = train_test_split(X, y, random_state=0)
 forest = RandomForestRegressor(200, random_state=0).fit(X, y)
 
 # %%
-# The same budget twice: pruned and refitted, and whole trees as they are.
+# The same budget twice: pruned and refitted trees, and unchanged whole trees.
 
 pruned = sb.compress(forest, X, y, max_nodes=0.05)
 chosen = sb.compress(forest, X, y, max_nodes=0.05, refine=None)
 print(pruned.selection_)
 
 # %%
-# The squared error on new rows, beside that of the first ten trees of the forest.
+# The squared error on new rows, compared with the first ten trees of the forest.
 
 models = {"all 200 trees": forest, "5 %, pruned": pruned, "5 %, whole trees": chosen}
 errors = {name: mean_squared_error(y_test, m.predict(X_test)) for name, m in models.items()}

@@ -30,8 +30,8 @@ forest = RandomForestClassifier(
 print(f"{y.mean():.1%} of the rows are positive")
 
 # %%
-# Nothing special has to be set: the weights are read from the forest. Row weights of your own go to
-# both fits as ``sample_weight=``.
+# Nothing has to be set: the weights are read from the forest. If you have row weights, pass them to
+# both calls as ``sample_weight=``.
 
 small = sb.compress(forest, X, y)
 print(small.selection_)
@@ -48,7 +48,7 @@ for name, model in (("forest", forest), ("small", small)):
     )
 
 # %%
-# Precision at every recall, and the threshold of one half: the same trade as before.
+# Precision against recall, with the threshold of one half marked: the trade-off is the same.
 
 figure, axis = plt.subplots(figsize=(6, 4), layout="constrained")
 for name, model in (("forest", forest), ("small", small)):

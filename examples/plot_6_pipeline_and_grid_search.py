@@ -26,8 +26,8 @@ pipe = make_pipeline(
 )
 
 # %%
-# The forest's own parameters are searched through the compressor, which is judged as deployed. The
-# search judges every candidate itself, so no rehearsal is needed.
+# The search tunes the forest and scores each candidate after compression. Since the
+# search does the judging, no rehearsal is needed.
 
 search = GridSearchCV(
     pipe,
@@ -41,7 +41,7 @@ search = GridSearchCV(
 print(search.best_params_, f"log-loss {-search.best_score_:.4f}")
 
 # %%
-# Every candidate, and how its folds differ.
+# Mean score and spread over folds of every candidate.
 
 found = search.cv_results_
 names = [", ".join(f"{k.split('__')[-1]}={v}" for k, v in p.items()) for p in found["params"]]
@@ -51,11 +51,11 @@ axis.set(xlabel="log-loss, cross-validated")
 plt.show()
 
 # %%
-# The diagram scikit-learn draws of it:
+# scikit-learn's diagram:
 
 search.best_estimator_
 
 # %%
-# A forest that is fitted already goes in with ``sb.compress``, or wrapped in ``FrozenEstimator``.
+# For a fitted forest, use ``sb.compress``, or wrap it in ``FrozenEstimator``.
 
 print(search.score(X_test, y_test))

@@ -1,9 +1,9 @@
 """
-Into production: one file, or ONNX
-==================================
+Deployment: one file, or ONNX
+=============================
 
-Three ways out: a checksummed ``.sbag`` file without pickle, an ONNX graph, and an ordinary
-scikit-learn forest. Each is compared with the model before you get it.
+Three formats: a checksummed ``.sbag`` file without pickle, an ONNX graph, and an ordinary
+scikit-learn forest. Each is verified against the model before you get it.
 """
 
 import pickle
@@ -24,7 +24,7 @@ small = sb.compress(forest, X, y, max_nodes=0.05)
 folder = Path(tempfile.mkdtemp())
 
 # %%
-# One file. Reading it needs NumPy only; neither scikit-learn nor SciPy is imported.
+# One file. Loading it needs only NumPy, not scikit-learn or SciPy.
 
 small.save(folder / "digits.sbag")
 served = sb.load(folder / "digits.sbag")
@@ -32,7 +32,7 @@ print(served)
 print(f"{(folder / 'digits.sbag').stat().st_size:,} bytes, as nbytes_ says: {small.nbytes_:,}")
 
 # %%
-# One row at a time, as a service does it.
+# One row at a time, as in a service.
 
 row = X[0].astype(np.float32)
 served.predict_one(row)
@@ -48,13 +48,13 @@ export = small.to_onnx(folder / "digits.onnx")
 print(export.verify(X))
 
 # %%
-# And back to scikit-learn, for tools that want its objects.
+# And back to scikit-learn, for tools that need its objects.
 
 again = small.to_sklearn()
 print(type(again).__name__, np.abs(again.predict_proba(X) - small.predict_proba(X)).max())
 
 # %%
-# What each way takes on disk.
+# The size of each on disk.
 
 models = {"forest, pickled": forest, "to_sklearn, pickled": again}
 sizes = {name: len(pickle.dumps(model)) for name, model in models.items()}

@@ -1,9 +1,9 @@
 """
-A reliability story
-===================
+Reliability before and after
+============================
 
-A forest of deep trees is often right far more often than it says: a vote is a share of trees, not a
-probability. Here is what calibration at the deployed size does about it.
+A forest of deep trees is often underconfident, because a share of trees is not a probability. This
+example shows how calibration for the final size corrects that.
 """
 
 import matplotlib.pyplot as plt
@@ -18,15 +18,15 @@ X, X_test, y, y_test = train_test_split(X, y, test_size=0.4, random_state=0)
 forest = RandomForestClassifier(200, random_state=0).fit(X, y)
 
 # %%
-# The same small model, with and without a calibrator. It is fitted on held-out votes of models of
-# this size: a calibrator fitted on the whole forest's votes would not fit.
+# The same small model, with and without calibration. The calibrator is fitted to held-out votes of
+# models of this size: the whole forest's votes would give a different temperature.
 
 plain = sb.compress(forest, X, y, max_nodes=0.1, calibration=None)
 small = sb.compress(forest, X, y, max_nodes=0.1)
 print(small.calibration_)
 
 # %%
-# On the diagonal, "70 %" means 70 %. Above it a model is too unsure, below it too sure.
+# On the diagonal, "70%" means 70%. Above it the model is underconfident, below it overconfident.
 
 figure, axis = plt.subplots(figsize=(5, 4.5), layout="constrained")
 axis.plot([0, 1], [0, 1], "--", color="grey")

@@ -2,8 +2,8 @@
 Your own matrices
 =================
 
-The ensemble lives in R, in Spark, in a database? All that is needed is what each member predicts
-for each row, and which rows it was trained on.
+Is your ensemble in R, Spark or a database? All you need is what each member predicts for each row,
+and which rows it was trained on.
 """
 
 import matplotlib.pyplot as plt
@@ -33,7 +33,7 @@ axis.set(xlabel="member, the best first", ylabel="weight")
 plt.show()
 
 # %%
-# The paper's concave penalty at several strengths. It has the unit of the loss.
+# The paper's concave penalty at several strengths, in units of the loss.
 
 for lam in (0.0, 0.5, 2.0):
     found = sb.fit_weights(predictions, was_not_trained_on, truth, loss="squared_error", lam=lam)

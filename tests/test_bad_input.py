@@ -114,7 +114,7 @@ def listed(*models, samples=None, features=None, X=X, y=Y):
 
 WEIGHTS = {"refine": None}
 NOT_TRAINING = "X, y are not the ensemble's training rows in their original order: "
-FRACTION = " must be a fraction from 0 up to but not 1"
+FRACTION = " must be at least 0 and below 1"
 
 # What is said of which calls of compress and the estimators; "..." stands for any words.
 ENSEMBLES = {
@@ -123,12 +123,14 @@ ENSEMBLES = {
         compress(EXTRA, lam=0.0),
         fitted_by(ExtraTreesClassifier(10), **WEIGHTS),
     ],
-    "a calibrator of your own cannot be saved in one; use max_nodes=": [
+    "a calibrator of your own cannot be saved; use max_nodes=": [
         compress(FOREST, max_bytes=1000, calibration=IsotonicRegression())
     ],
     "no row is out of bag": [fitted_by(BaggingClassifier(None, 5, bootstrap=False), lam=0.0)],
-    "a list of models does not say; pass estimators_samples=, the rows of each.": [compress(TREES)],
-    "5 members and remembers the bootstrap of the last 2": [compress(warm_bag(), **WEIGHTS)],
+    "a list of models does not say which; pass estimators_samples=, the rows of each.": [
+        compress(TREES)
+    ],
+    "5 members and remembers only the bootstrap of the last 2": [compress(warm_bag(), **WEIGHTS)],
     "RandomForestClassifier cannot be redrawn ... another version": [
         compress(OTHER_VERSION, **WEIGHTS)
     ],
@@ -152,22 +154,22 @@ ENSEMBLES = {
         compress(FOREST, X[:0], Y[:0], evidence="holdout"),
     ],
     "these are its training rows": [compress(evidence="holdout")],
-    "pass 2 columns, one an output": [
+    "pass 2 columns, one per output": [
         compress(RandomForestRegressor(3).fit(X, X[:, :2])),
         compress(RandomForestClassifier(3).fit(X, np.c_[Y, Y])),
     ],
-    "multi-output ensembles are not supported; fit and compress one ensemble an output.": [
+    "multi-output ensembles are not supported; fit and compress one ensemble per output.": [
         compress(BaggingRegressor(LinearRegression(), 3).fit(X, X[:, :2])),
         listed(TREES[0], DecisionTreeClassifier().fit(X, np.c_[Y, Y])),
         listed(*[DecisionTreeRegressor().fit(X, X[:, :2])] * 2),
         listed(*[LinearRegression().fit(X, X[:, :2])] * 2),
     ],
-    "one class only (0); classification needs": [
+    "only one class (0); classification needs": [
         compress(RandomForestClassifier(3).fit(X, 0 * Y)),
         compress(BaggingClassifier(None, 3).fit(X, 0 * Y)),
         fitted_by(RandomForestClassifier(3), (X, 0 * Y)),
     ],
-    "one member only; there is nothing to choose from.": [
+    "only one member; there is nothing to choose from.": [
         compress(BaggingClassifier(GaussianNB(), 1).fit(X, Y)),
         compress(RandomForestClassifier(1).fit(X, Y), refine=None),
     ],
@@ -196,7 +198,7 @@ ENSEMBLES = {
         compress(VOTER, y=Y[1:], evidence="holdout"),
         lambda: small().report(X, Y[1:]),
     ],
-    "belong to a plain list of models; Random": [
+    "are for a plain list of models; a Random": [
         compress(estimators_samples=[ROWS[0]] * 10),
         compress(estimators_features=[ROWS[0]] * 10),
     ],
@@ -245,7 +247,7 @@ ENSEMBLES = {
         unfitted(max_estimators=5, lam=0.1)
     ],
     "evidence='holdout' needs a fitted ensemble, because the rows": [unfitted(evidence="holdout")],
-    "there is one sample only": [unfitted(X[:1], Y[:1])],
+    "there is only one sample": [unfitted(X[:1], Y[:1])],
     "Unknown label type": [unfitted(y=Y + 0.5)],
     "does regression; use SparseBaggingRegressor for it": [
         fitted_by(RandomForestRegressor(3)),
@@ -293,9 +295,9 @@ def blocks(*given, **solve):
 REGRESSION = {"loss": "squared_error"}
 NAN = "predictions hold NaN or infinity where the mask says out of bag, first in row 3 of member 2"
 MULTI_OUTPUT = "multi-output problems are not supported."
-ONE_VALUE = "must have one value a row, got shape "
+ONE_VALUE = "must have one value per row, got shape "
 NO_PROBABILITY = (
-    "classification predictions must be probabilities between 0 and 1 (the first that is none is "
+    "classification predictions must be probabilities between 0 and 1 (the first invalid one is "
     "{}, in row 3 of member 2); for regression pass loss='squared_error' (task='regression' "
     "of a stream)."
 )
@@ -307,7 +309,7 @@ MATRICES = {
     "(rows, members) or ... classes), got (50,)": [fit(PROBA[:, 0], None)],
     "must have shape (rows, members), got (50, 4, 3)": [fit(TENSOR, **REGRESSION)],
     "predictions are empty": [fit(PROBA[:, :0], None), fit(PROBA[:0], None, TWO[:0], **REGRESSION)],
-    "one member only": [fit(PROBA[:, :1], MASK[:, :1])],
+    "only one member": [fit(PROBA[:, :1], MASK[:, :1])],
     "predictions must be numbers": [fit(np.full((50, 4), "high"))],
     "oob_mask has shape (50, 3) but predictions have (50, 4) (rows, members)": [
         fit(oob_mask=MASK[:, 1:]),
@@ -320,11 +322,11 @@ MATRICES = {
         fit(oob_mask=[]),
         fit(oob_mask=np.zeros((0, 4))),
     ],
-    "no row is out of bag for any member, so there is nothing to judge the members by ... None": [
+    "no row is out of bag for any member, so members cannot be judged ... None": [
         fit(oob_mask=0 * MASK),
         fit(oob_mask=0 * MASK, **REGRESSION),
     ],
-    "every row that some member has out of bag has sample_weight zero": [
+    "every out-of-bag row has sample_weight zero": [
         fit(sample_weight=np.where(MASK.any(axis=1), 0.0, 1.0))
     ],
     NAN: [
@@ -340,7 +342,7 @@ MATRICES = {
         ]
         for bad in (-0.1, 1.1)
     },
-    "must sum to 1 (to within 0.0078125); some are off by 0.5; divide them by their sum": [
+    "must sum to 1 in every row (to within 0.0078125); some are off by 0.5": [
         fit(with_entry(TENSOR, TENSOR[3, 2] / 2).astype(dtype), MASK, THREE, loss=loss)
         for dtype in (np.float16, np.float32, np.float64)
         for loss in ("log_loss", "brier")
@@ -348,20 +350,20 @@ MATRICES = {
     "every member gives every row's true class probability zero": [fit(np.where(MASK, 0.0, 0.9))],
     "true class probability zero ... in the order of lab": [fit(WRONG_CLASS, None, THREE)],
     "reads every class; pass predictions of shape (rows": [fit(loss="brier", y=THREE)],
-    "y has one class only ([1.0]); classification needs": [fit(y=np.ones(50))],
+    "y has only one class ([1.0]); classification needs": [fit(y=np.ones(50))],
     f"y {ONE_VALUE}(50, 2); {MULTI_OUTPUT}": [
         fit(y=np.c_[TWO, TWO]),
         fit(y=np.c_[TWO, TWO], **REGRESSION),
     ],
-    "y has 49 values for 50 rows; pass 50, one a row.": [
+    "y has 49 values for 50 rows; pass 50, one per row.": [
         fit(y=TWO[1:]),
         fit(y=TWO[1:], **REGRESSION),
     ],
-    "y must hold one number a row": [fit(y=TWO.astype(str), **REGRESSION)],
+    "y must hold one number per row": [fit(y=TWO.astype(str), **REGRESSION)],
     "y holds NaN or infinity; leave those": [
         fit(y=np.where(TWO, bad, 1), **REGRESSION) for bad in (np.nan, np.inf)
     ],
-    "y is not made of classes ... loss='squared_error'": [
+    "y does not hold classes ... loss='squared_error'": [
         fit(y=TWO + 0.5),
         fit(y=np.where(TWO, np.nan, 1)),
     ],
@@ -381,7 +383,7 @@ MATRICES = {
         for name, values in (("predictions", PROBA), ("oob_mask", MASK))
     },
     # -- streams ---------------------------------------------------------------------------------
-    "pass none of them beside it, nor block_rows": [
+    "do not pass them separately, nor block_rows": [
         stream(lambda: iter([BLOCK]), labels=[0, 1], block_rows=9)
     ],
     "task='regresion' is not known; use 'classification' or 'regression'.": [
@@ -389,13 +391,13 @@ MATRICES = {
     ],
     "labels must hold all classes, such as [0, 1], got 2.": [stream(*BLOCK, labels=2)],
     "labels= is needed": [stream([BLOCK])],
-    "which can be read once; pass the function that starts it.": [
+    "which can be read only once; pass the function that creates it.": [
         stream(iter([BLOCK]), task="regression")
     ],
     "the stream gave no rows": [stream(lambda: iter([]), task="regression")],
     "y is missing": [stream(VOTES, MASK)],
-    "y must have one value a row, got shape (50, 2)": [stream(VOTES, MASK, VOTES[:, :2])],
-    "is a folder, and a path names a file": [stream(".", None, TWO)],
+    "y must have one value per row, got shape (50, 2)": [stream(VOTES, MASK, VOTES[:, :2])],
+    "is a folder, not a file": [stream(".", None, TWO)],
     "regression predictions must have shape (rows, members), got (4,)": [
         blocks((VOTES[0], MASK[0], VOTES[0, 0]))
     ],
@@ -407,8 +409,8 @@ MATRICES = {
     "block 1: predictions hold NaN": [blocks(BLOCK, (np.where(MASK, np.nan, VOTES), *BLOCK[1:]))],
     "got 2 entries": [blocks(BLOCK, (VOTES, BLOCK[2]))],
     "got ndarray": [blocks(BLOCK, VOTES)],
-    "pass sparsebag.stream_rows(...)": [fit(lambda: iter([BLOCK]), None, None)],
-    "a stream carries its mask": [blocks(BLOCK, oob_mask=MASK, y=TWO)],
+    "wrap it in sparsebag.stream_rows(...)": [fit(lambda: iter([BLOCK]), None, None)],
+    "a stream already carries mask": [blocks(BLOCK, oob_mask=MASK, y=TWO)],
     "The 'memory_limit' parameter of fit_weights must be None or an int": [
         blocks(BLOCK, memory_limit=limit) for limit in (3, 2e9 + 0.5)
     ],
@@ -448,7 +450,7 @@ TYPE_ERRORS = {
     ],
     "cannot compress the class RandomForestClassifier; pass": [fitted_by(RandomForestClassifier)],
     "cannot compress a str" + BAGGING: [fitted_by("forest")],
-    "a Pipeline is compressed when it is fitted": [fitted_by(PIPE)],
+    "a Pipeline must be fitted first": [fitted_by(PIPE)],
     "loss must be a name or an object": [fit(loss=3)],
     "solver must be a name or an object": [fit(solver=3)],
     "solver is the class Mirror; pass an object of it, such as Mirror().": [
@@ -524,7 +526,7 @@ def test_the_mistake_is_named(call, error, sentence):
         (np.full(N, np.inf), "sample_weight holds NaN or infinity"),
         (np.ones((N, 2)), rf"{re.escape(ONE_VALUE)}\(200, 2\); pass 200\."),
         (3.0, rf"sample_weight {re.escape(ONE_VALUE)}\(\); pass 200\."),
-        (np.full(N, "heavy"), "sample_weight must hold one number a row"),
+        (np.full(N, "heavy"), "sample_weight must hold one number per row"),
     ],
     ids=["negative", "zero", "short", "nan", "inf", "two a row", "scalar", "text"],
 )
@@ -578,7 +580,7 @@ def test_rows_no_member_has_out_of_bag_are_counted_and_warned_of_once(kind):
         warned()
     uncovered = [w for w in caught if issubclass(w.category, sb.UncoveredRowsWarning)]
     assert len(uncovered) == 1
-    pattern = r"\d+ of (50|200) rows are out of bag for no member and are left out; more members"
+    pattern = r"\d+ of (50|200) rows are in every member's bag and are ignored; use more members"
     assert re.match(pattern, str(uncovered[0].message))
 
 

@@ -58,7 +58,7 @@ def test_a_head_that_cannot_be_fitted_to_a_fold_is_told():
     y = np.arange(101) % 3 == 0
     encoder = OneHotEncoder(sparse_output=False)
     pipe = make_pipeline(encoder, forest()).fit(X[["a"]], y)
-    with pytest.warns(UserWarning, match="cannot be fitted to part of the rows"):
+    with pytest.warns(UserWarning, match="cannot be refitted on part of the rows"):
         sb.compress(pipe, X[["a"]], y)
 
 
@@ -70,7 +70,7 @@ def test_a_transformed_target_is_judged_in_its_own_units():
     assert 0.2 * error < small.regressor_.selection_.expected_risk < error
 
 
-@pytest.mark.filterwarnings("ignore:nothing shows whether X, y")
+@pytest.mark.filterwarnings("ignore:could not verify that X, y")
 @pytest.mark.parametrize(("func", "inverse"), [(np.log, np.exp), (np.sqrt, np.square)])
 def test_members_that_are_no_trees_are_judged_in_its_units_too(func, inverse):
     rng = np.random.default_rng(0)
@@ -195,7 +195,7 @@ def test_sizes_are_those_of_the_ensemble():
     small = sb.compress(pipe, X, Y)
     lines = str(small[-1].selection_).splitlines()
     assert lines[2].startswith("file ")
-    assert lines[2].endswith(", the ensemble alone")
+    assert lines[2].endswith(" (ensemble only)")
     alone = sb.compress(pipe[-1], pipe[:-1].transform(X), Y)
     assert "alone" not in str(alone.selection_)
 
@@ -208,7 +208,9 @@ def test_what_was_read_from_a_file(name, tmp_path):
             continue
         sb.save(model, tmp_path / path)
         again, rows = sb.load(tmp_path / path), one.test[0]
-        with pytest.raises(TypeError, match=r"a file does not hold the full ensemble.*before sav"):
+        with pytest.raises(
+            TypeError, match=r"a loaded file does not hold the full ensemble.*before sav"
+        ):
             sb.report_on(again, *one.test)
         assert_allclose(sb.to_onnx(again, rows).predict(rows), again.predict_proba(rows), atol=1e-3)
         assert_allclose(
@@ -336,11 +338,11 @@ def test_a_pipeline_of_texts_on_the_command_line(kind, tmp_path):
     assert f"; {small.stat().st_size / 1000:.3g} kB with the rest" in done.output
     done = run("predict", small, rows, "-o", out)
     assert done.exit_code == 3
-    assert "the model reads one column of text, and the table has 'text', 'y'" in done.output
+    assert "the model reads one text column, but the table has 'text', 'y'" in done.output
     assert run("predict", small, rows, "-o", out, "--keep", "y").exit_code == 0
     assert_array_equal(pd.read_csv(out)["prediction"], sb.load(small).predict(text))
     done = run("compress", small, rows, "-t", "y", "-o", tmp_path / "again.sbag")
-    assert "is a compressed model already" in done.output
+    assert "is already compressed" in done.output
 
 
 def test_several_ensembles_in_one_model_are_told(tmp_path):

@@ -46,11 +46,11 @@ def compress(
     n_jobs: int | None = None,
     verbose: int | Listener = 0,
 ) -> Any:
-    """Make a fitted bagging ensemble smaller, from its training rows.
+    """Compress a fitted bagging ensemble, using its training data.
 
-    Trees are pruned and their leaves refitted to the vote of the whole ensemble; other members
-    are kept as they are and weighted on the simplex. Probabilities are calibrated. A rehearsal on
-    copies of the ensemble chooses the size. The ensemble itself is not changed.
+    Trees are pruned and their leaves refitted to the vote of the whole ensemble; other members are
+    selected and weighted. Probabilities are calibrated. A rehearsal on copies of the ensemble
+    chooses the size. The ensemble itself is not changed.
 
     Parameters
     ----------
@@ -60,48 +60,49 @@ def compress(
         models; or a ``Pipeline``, search, ``TransformedTargetRegressor``, ``FrozenEstimator``,
         ``CalibratedClassifierCV``, ``MultiOutput*`` or ``OneVsRestClassifier`` around one.
     X : array-like, sparse matrix or DataFrame of shape (M, n_features)
-        The rows the ensemble was trained on, in order; with ``evidence="holdout"``, rows it has
-        never seen. Dask arrays: see ``docs/scaling.md``.
+        The data the ensemble was trained on, in the same order; with ``evidence="holdout"``, data
+        it has not seen. May be a Dask array.
     y : array-like of shape (M,)
         Their targets.
     lam : "auto" or float, default "auto"
         "auto": the size follows from ``tolerance`` and the budgets. A number: the paper's
         weights only, on the out-of-bag loss with the penalty ``-lam * ||w||**2``.
     max_estimators, max_nodes, max_bytes : int or float, optional
-        Budgets: the most members, tree nodes, or bytes of the saved file (without what is around
-        the ensemble). An int counts, a float between 0 and 1 is a share of the whole ensemble. A
-        budget without ``tolerance`` is spent.
+        Budgets: the maximum number of members, of tree nodes, or of bytes in the saved file (of a
+        Pipeline, of the ensemble only). An int is a count, a float between 0 and 1 a share of the
+        whole ensemble. Without ``tolerance``, the model is as large as the budget allows.
     tolerance : float, optional
-        Accepted relative increase of the Brier score or squared error over the whole ensemble's,
-        both calibrated: the smallest model within it is kept. A fraction, from 0 and below 1.
-        Default: 0.01 without a budget.
+        Accepted relative increase of the Brier score or squared error, compared with the whole
+        ensemble after calibration: the smallest model within it is kept. At least 0 and below 1.
+        Default: 0.01 if there is no budget.
     confidence : float, optional
-        None: the expected increase, and 0.8 standard errors for picking the smallest size, must be
-        within ``tolerance``. A number from 0.5, such as 0.95: its upper bound at this confidence.
+        None: the expected increase, plus a margin of 0.8 standard errors, must be within
+        ``tolerance``. A number of at least 0.5, such as 0.95: the upper confidence bound must be.
     loss : {"auto", "log_loss", "brier", "squared_error"} or Loss, default "auto"
-        What weights are fitted to where ``lam`` is a number. "auto": log-loss for classifiers,
+        The loss that weights minimise if ``lam`` is a number. "auto": log-loss for classifiers,
         squared error for regressors.
     solver : {"auto", "slsqp", "active_set", "projected_gradient", "mirror"} or Solver, \
             default "auto"
-        Where ``lam`` is a number. "auto" follows `sparsebag.select_solver`.
+        Used if ``lam`` is a number. "auto" follows `sparsebag.select_solver`.
     floor : float or "auto", default "auto"
         Share of the uniform class distribution mixed into each vote; "auto" is 0.001.
     prior_mass : float or "auto", default "auto"
         Weight of the uniform ensemble's vote in each row while weights are fitted; "auto" is 0.02.
     calibration : {"auto", "temperature"}, object or None, default "auto"
-        "auto": a temperature with a small uniform share, where it lowers the held-out log-loss.
+        "auto": a temperature with a small uniform share, if it lowers the held-out log-loss.
         "temperature": always. An object with ``fit`` and ``predict``, ``transform`` or
-        ``predict_proba``: a fitted copy of it. None: the vote as it is.
+        ``predict_proba``: a fitted copy of it. None: no calibration.
     refine : {"auto", None}, default "auto"
-        "auto": trees are pruned and refitted, on copies. None: trees as they are, chosen by their
-        out-of-bag votes.
+        "auto": trees are pruned and refitted, on copies. None: whole trees are selected by their
+        out-of-bag votes and not changed.
     rehearsal : {"auto", False} or int, default "auto"
         Copies of the ensemble are fitted on part of the rows, compressed, and scored on the rest.
-        "auto": four folds and 32 trees; one split and 25 trees from 20,000 rows. An int: folds.
-        False: none; the budget, or 10 % of the nodes, is kept, and no quality is estimated.
+        "auto": four folds and 32 trees, or one split and 25 trees with 20,000 rows or more. An int:
+        the number of folds. False: no rehearsal; the budget, or 10% of the nodes, is kept, without
+        an estimate.
     local : {None, "auto", True}, default None
-        Weights that depend on the row, over members as they are. "auto": where held-out rows show
-        a clear gain. True: always.
+        Weights that depend on the row; members are not changed. "auto": if held-out rows show a
+        clear gain. True: always.
     preset : {None, "paper"}, default None
         "paper": the paper's weights to the letter (SLSQP, ``lam=0.05``, no floor, no prior mass),
         and nothing else.
@@ -111,21 +112,21 @@ def compress(
         Row weights, used in every step. ``class_weight`` and balanced bags are read from the
         ensemble.
     estimators_samples : sequence of index arrays, optional
-        For a list of models: the rows of X each was trained on.
+        For a list of models: the rows of X that each was trained on.
     estimators_features : sequence of index arrays, optional
-        For a list of models: the columns of X each was trained on.
+        For a list of models: the columns of X that each was trained on.
     n_jobs : int, optional
         Threads. Results do not depend on it.
     verbose : int or callable, default 0
-        Progress on standard error; a callable is told each step as it begins (``event.step``,
-        ``seconds``, and ``number`` of ``total`` parts).
+        Show progress on standard error, or call a function at each step with an event
+        (``event.step``, ``seconds``, and ``number`` of ``total`` parts).
 
     Returns
     -------
     SparseBaggingClassifier or SparseBaggingRegressor
-        Fitted. ``print(small.selection_)`` says what was kept and what to expect. Of a model
-        around an ensemble, a copy of it around the small one; `sparsebag.save`,
-        `sparsebag.report_on` and `sparsebag.to_onnx` take it as a whole.
+        Fitted. ``print(small.selection_)`` says what was kept and what to expect. For a Pipeline or
+        other wrapper, a copy of it with the small model inside; use it with `sparsebag.save`,
+        `sparsebag.report_on` and `sparsebag.to_onnx`.
 
     Examples
     --------

@@ -85,8 +85,8 @@ def compress_on_cluster(
     picked, _ = draw_rows(n_rows, None, most, np.random.default_rng(0))
     if n_rows > most:
         warn_caller(
-            f"the small model was made from a random sample of {most:,} of {n_rows:,} rows "
-            "(Dask's setting sparsebag.rows-in-memory).",
+            f"the small model was made from a random sample of {most:,} of {n_rows:,} rows; "
+            f"raise Dask's setting sparsebag.rows-in-memory to use more.",
             SampledRowsWarning,
         )
         bags = None if pool.in_bag is None else _BagsOfSample(pool.in_bag, picked, n_rows)

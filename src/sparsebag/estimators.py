@@ -51,21 +51,22 @@ class _SparseBagging(Deployable, MetaEstimatorMixin, BaseEstimator):  # type: ig
         "auto": the size follows from ``tolerance`` and the budgets. A number: the paper's
         weights only, on the out-of-bag loss with the penalty ``-lam * ||w||**2``.
     max_estimators, max_nodes, max_bytes : int or float, optional
-        Budgets: the most members, tree nodes, or bytes of the saved file. An int counts, a float
-        between 0 and 1 is a share of the whole ensemble. A budget without ``tolerance`` is spent.
+        Budgets: the maximum number of members, of tree nodes, or of bytes in the saved file. An int
+        is a count, a float between 0 and 1 a share of the whole ensemble. Without ``tolerance``,
+        the model is as large as the budget allows.
     tolerance : float, optional
         Accepted relative increase of the Brier score (classification) or squared error
-        (regression) over the whole ensemble's, both calibrated: the smallest model within it is
-        kept. A fraction, from 0 and below 1. Default: 0.01 without a budget.
+        (regression), compared with the whole ensemble after calibration: the smallest model within
+        it is kept. At least 0 and below 1. Default: 0.01 if there is no budget.
     confidence : float, optional
-        None: the expected increase, and 0.8 standard errors for picking the smallest size, must be
-        within ``tolerance``. A number from 0.5, such as 0.95: its upper bound at this confidence.
+        None: the expected increase, plus a margin of 0.8 standard errors, must be within
+        ``tolerance``. A number of at least 0.5, such as 0.95: the upper confidence bound must be.
     loss : {"auto", "log_loss", "brier", "squared_error"} or Loss, default "auto"
-        What weights are fitted to where ``lam`` is a number. "auto": log-loss for
+        The loss that weights minimise if ``lam`` is a number. "auto": log-loss for
         classification, squared error for regression.
     solver : {"auto", "slsqp", "active_set", "projected_gradient", "mirror"} or Solver, \
             default "auto"
-        Where ``lam`` is a number. "auto" follows `sparsebag.select_solver`.
+        Used if ``lam`` is a number. "auto" follows `sparsebag.select_solver`.
     floor : float or "auto", default "auto"
         Each vote is mixed with the uniform class distribution, ``(1 - floor) * p + floor / C``,
         in fitting and in prediction. "auto" is 0.001 (paper: 0). Ignored in regression.
@@ -73,19 +74,20 @@ class _SparseBagging(Deployable, MetaEstimatorMixin, BaseEstimator):  # type: ig
         Weight of the uniform ensemble's out-of-bag vote in each row while weights are fitted.
         "auto" is 0.02 (paper: 0).
     calibration : {"auto", "temperature"}, object or None, default "auto"
-        "auto": a temperature with a small uniform share, where it lowers the held-out log-loss.
+        "auto": a temperature with a small uniform share, if it lowers the held-out log-loss.
         "temperature": always. An object with ``fit`` and ``predict``, ``transform`` or
-        ``predict_proba``: a fitted copy of it. None: the vote as it is. Regressors: not used.
+        ``predict_proba``: a fitted copy of it. None: no calibration. Ignored in regression.
     refine : {"auto", None}, default "auto"
         "auto": trees are pruned and their leaves refitted to the vote of the whole ensemble, on
-        copies. None: trees as they are, chosen by their out-of-bag votes.
+        copies. None: whole trees are selected by their out-of-bag votes and not changed.
     rehearsal : {"auto", False} or int, default "auto"
         Copies of the ensemble are fitted on part of the rows, compressed, and scored on the rest.
-        "auto": four folds and 32 trees; one split and 25 trees from 20,000 rows. An int: folds.
-        False: none; the budget, or 10 % of the nodes, is kept, and no quality is estimated.
+        "auto": four folds and 32 trees, or one split and 25 trees with 20,000 rows or more. An int:
+        the number of folds. False: no rehearsal; the budget, or 10% of the nodes, is kept, without
+        an estimate.
     local : {None, "auto", True}, default None
-        Weights that depend on the row, over members as they are. "auto": where held-out rows show
-        a clear gain. True: always.
+        Weights that depend on the row; members are not changed. "auto": if held-out rows show a
+        clear gain. True: always.
     preset : {None, "paper"}, default None
         "paper": the paper's weights to the letter (SLSQP, ``lam=0.05``, no floor, no prior mass,
         weights up to 1e-5 dropped), and nothing else.
@@ -97,37 +99,37 @@ class _SparseBagging(Deployable, MetaEstimatorMixin, BaseEstimator):  # type: ig
         Passed to the ensemble that ``fit`` clones. Compression is deterministic: the same
         ensemble and rows give the same model.
     verbose : int or callable, default 0
-        Progress on standard error; a callable is told each step as it begins (``event.step``,
-        ``seconds``, and ``number`` of ``total`` parts).
+        Show progress on standard error, or call a function at each step with an event
+        (``event.step``, ``seconds``, and ``number`` of ``total`` parts).
 
     Attributes
     ----------
     weights_ : ndarray of shape (N,)
-        Of all members, on the simplex, with exact zeros. Trees that are kept and refitted weigh
-        the same.
+        Weights of all members, non-negative with sum 1 and exact zeros. Refitted trees have equal
+        weights.
     active_ : ndarray of shape (n_active,)
         Positions of the kept members in the ensemble.
     n_active_ : int
-        How many they are.
+        Number of kept members.
     n_nodes_ : int
-        Nodes of the kept trees; 0 where there are none.
+        Nodes of the kept trees; 0 if members are not trees.
     nbytes_ : int
         Size of the saved file.
     estimators_ : list
-        The kept members as they vote. Pruned trees are copies; yours stay as they were.
+        The kept members. Pruned trees are copies; yours are not changed.
     selection_ : Selection
         Sizes before and after, expected quality, and what was done; ``print`` it.
     path_ : RiskCurve or None
-        Expected loss of every size. None without a rehearsal, and where ``lam`` is a number.
+        Expected loss at every size. None without a rehearsal, or if ``lam`` is a number.
     refinement_ : Recipe or None
-        How the leaves were refitted; None where they are the ensemble's own.
+        How the leaves were refitted; None if they were not.
     calibration_ : Calibration or None
-        The calibrator and the held-out log-loss before and after; ``print`` it. None for
-        regression and where nothing is calibrated.
+        The calibrator and the held-out log-loss before and after; ``print`` it. None for regression
+        or if nothing is calibrated.
     local_ : object or None
-        Weights that depend on the row, and what they gained; ``print`` it.
+        Weights that depend on the row, and their gain; ``print`` it.
     solution_ : Solution or None
-        Of the penalised objective, where ``lam`` is a number.
+        Solution of the penalised objective, if ``lam`` is a number.
     verified_by_ : str or None
         What proved that the rows given to ``fit`` are the ensemble's training rows; None where
         there is nothing to check (members that are no trees, no ``oob_score=True``).
@@ -233,20 +235,19 @@ class _SparseBagging(Deployable, MetaEstimatorMixin, BaseEstimator):  # type: ig
     def report(
         self, X: Any = None, y: Any = None, *, sample_weight: Any = None, baseline: Any = None
     ) -> Any:
-        """Compare the full ensemble with its kept members on rows neither has seen.
+        """Compare the full ensemble with the small model on test data.
 
         Parameters
         ----------
         X : array-like, sparse matrix or DataFrame of shape (rows, n_features), optional
-            Test rows. Without them the report tells what was chosen and what it is expected to
-            cost, and nothing is checked.
+            Test data. Without it, the report has only the expected figures.
         y : array-like of shape (rows,), optional
             Their targets.
         sample_weight : array-like of shape (rows,), optional
-            Their weights. Class weights that the ensemble was trained with are used without.
+            Their weights. Default: the class weights that the ensemble was trained with, if any.
         baseline : fitted ensemble or list of fitted models, optional
-            The full ensemble, where this object no longer has it (pickles and copies leave it
-            out).
+            The full ensemble, if this object no longer has it (pickles and copies do not include
+            it).
 
         Returns
         -------

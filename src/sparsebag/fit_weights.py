@@ -51,7 +51,7 @@ def solve_weights(
     Solution
     """
     if rows.n_members < 2:
-        raise ValueError("there is one member only; there is nothing to choose from.")
+        raise ValueError("there is only one member; there is nothing to choose from.")
     start = None if start is None else given_start(start, rows.n_members)
     loss, penalty = resolve_loss(settings.loss, rows.task), ConcaveQuadratic(settings.lam or 0.0)
     if isinstance(rows, OOBEvidence):
@@ -106,21 +106,21 @@ def fit_weights(
     Parameters
     ----------
     predictions : array of shape (M, N) or (M, N, C), or RowStream
-        What member j says of row i: a regression prediction; the probability of the row's true
-        class; or, with three axes, of every class. NumPy, PyTorch or CuPy; the work stays on
-        the array's device and in its precision. A Dask array is solved where its workers have it.
-        Or a stream of row blocks (`sparsebag.stream_rows`), for evidence that is larger than memory
-        or made on the way; it carries its mask and targets itself.
+        Prediction of member j for row i: a number in regression; otherwise the probability of the
+        row's true class or, with three axes, of every class. NumPy, PyTorch and CuPy arrays are
+        processed on their device and in their precision, Dask arrays on their workers. Or a stream
+        of row blocks (`sparsebag.stream_rows`) for data that is larger than memory, which includes
+        mask and targets.
     oob_mask : array of shape (M, N) or None
-        True or 1 where row i was *not* used to train member j, else False or 0. None: no row was.
+        True or 1 if row i was *not* used to train member j, else False or 0. None: no row trained
+        any member.
     y : array of shape (M,)
         Targets.
     loss : {"log_loss", "brier", "squared_error"} or Loss, default "log_loss"
-        ``"squared_error"`` means regression, and arrays need it there. A stream says itself which
-        of the two it is, and of one with ``task="regression"`` the default means
-        ``"squared_error"``. Brier of more than two classes needs three axes.
+        Use ``"squared_error"`` for regression; for a stream with ``task="regression"`` it is the
+        default. Brier with more than two classes needs three axes.
     lam : float, optional
-        Strength λ of the concave penalty ``-λ‖w‖²``, in the unit of your loss: compare the two.
+        Strength λ of the concave penalty ``-λ‖w‖²``, in the unit of the loss.
         Default 0 (the simplex alone makes weights sparse), or 0.05 with ``preset="paper"``.
     solver : {"auto", "slsqp", "active_set", "projected_gradient", "mirror"} or \
             Solver
@@ -134,15 +134,15 @@ def fit_weights(
     labels : array of shape (C,), optional
         Class order of the third axis; default: sorted distinct values of ``y``.
     start : array of shape (N,), optional
-        Where to start; default: the simplex's centre.
+        Initial weights; default: equal weights.
     memory_limit : int, optional
-        Streams only: bytes that may be held at a time; default 1 GiB.
+        Streams only: memory limit in bytes; default 1 GiB.
     checkpoint : path, optional
-        Streams only: a file with the best weights so far, from which the same call goes on after
-        a kill.
+        Streams only: a file for the best weights so far, from which the same call resumes if it was
+        killed.
     verbose : int or callable, default 0
-        The objective after every pass, on standard error; a callable is told it (``event.step``,
-        ``seconds``).
+        Show the objective after every pass on standard error, or call a function with an event
+        (``event.step``, ``seconds``).
 
     Returns
     -------
@@ -152,10 +152,10 @@ def fit_weights(
 
     Notes
     -----
-    Passes over float32 votes in C order, in memory or of a stream (log-loss, squared error, Brier
-    of two classes; regression only with a mask), take as many threads as there are processors, or
-    as the environment's ``OMP_NUM_THREADS`` says, fewer where there is little to read at a time;
-    the result does not depend on their number. Other evidence is read by one.
+    Passes over float32 votes in C order, in memory or from a stream (log-loss, squared error, Brier
+    of two classes; regression only with a mask), use all processors, or as many as
+    ``OMP_NUM_THREADS`` says; the result does not depend on the number of threads. Other data is
+    read by one thread.
 
     Examples
     --------
@@ -183,8 +183,8 @@ def fit_weights(
     if isinstance(predictions, RowStream):
         if not (oob_mask is None and y is None and sample_weight is None and labels is None):
             raise ValueError(
-                "a stream carries its mask, targets, sample weights and labels itself; pass none "
-                "of them beside it."
+                "a stream already carries mask, targets, sample weights and labels; do not pass "
+                "them separately."
             )
         if loss == "log_loss" and predictions.task == "regression":
             settings = replace(settings, loss="auto")
@@ -192,18 +192,18 @@ def fit_weights(
         return solve_weights(rows, settings, start=start, checkpoint=checkpoint, listener=listener)
     if memory_limit is not None or checkpoint is not None:
         raise ValueError(
-            "memory_limit and checkpoint are for streams, whose rows are read block by block; pass "
-            "sparsebag.stream_rows(...), or leave them out."
+            "memory_limit and checkpoint are for streams; pass sparsebag.stream_rows(...), or "
+            "leave them out."
         )
     on_dask = is_dask(predictions)
     is_read = callable(predictions) or isinstance(predictions, (Iterator, str, os.PathLike))
     if is_read and not on_dask:  # Dask's tasks can be called, too
         raise ValueError(
-            "predictions is a function, a generator or a path; pass sparsebag.stream_rows(...) of "
-            "it in its place."
+            "predictions is a function, a generator or a path; wrap it in "
+            "sparsebag.stream_rows(...)."
         )
     if y is None:
-        raise ValueError("y is missing; pass one target a row.")
+        raise ValueError("y is missing; pass one target per row.")
     regression = loss == "squared_error" or getattr(loss, "channel", None) == "prediction"
     task: Task = "regression" if regression else "classification"
     chosen = resolve_loss(loss, task)

@@ -379,7 +379,7 @@ def _weigh(
         done = f"simplex weights on the out-of-bag loss, lam={settings.lam:g}"
     else:
         if evidence.n_members < 2:
-            raise ValueError("there is one member only; there is nothing to choose from.")
+            raise ValueError("there is only one member; there is nothing to choose from.")
         progress.say("fitting and judging weights at every size")
         target, as_given = np.asarray(evidence.target), evidence
         held_out = evidence.oob_mask is None
@@ -393,7 +393,7 @@ def _weigh(
             settings = replace(settings, confidence=settings.confidence or SURE)
         if settings.budget.max_nodes is not None and not nodes.any():
             raise ValueError(
-                "max_nodes counts the nodes of trees, and these members have none; use "
+                "max_nodes counts tree nodes, and these members are not trees; use "
                 "max_estimators or max_bytes."
             )
         most, equal = settings.budget.most_members(len(nodes)), _are_alike(pool)
@@ -404,7 +404,7 @@ def _weigh(
         position = _choose_members(pool, path.weights, curve, settings)
         curve = _said_weighted(curve, weight, as_given)
         weights = path.weights[position]
-        done = "equal votes" if equal else "simplex weights"
+        done = f"members selected, {'equal votes' if equal else 'simplex weights'}"
     progress.say("calibrating")
     calibration = calibrate_members(settings.calibration, evidence, weights, settings.floor)
     if curve is not None and calibration is not None:  # judged without it, and deployed with it

@@ -209,14 +209,14 @@ def settings_of(estimator: Any, task: str, *, is_frozen: bool) -> Settings:
     unjudged = estimator.rehearsal is False and estimator.refine and not estimator.local
     if unjudged and (estimator.tolerance, estimator.confidence) != (None, None):
         raise ValueError(
-            "tolerance= and confidence= need a rehearsal, which tells what each size costs; leave "
-            "rehearsal at 'auto', or name a budget such as max_nodes=0.1."
+            "tolerance= and confidence= need a rehearsal, which estimates the loss of each size; "
+            "leave rehearsal at 'auto', or name a budget such as max_nodes=0.1."
         )
     refine, calibration = estimator.refine, check_calibration(estimator.calibration, task)
     if budget.max_bytes is not None and is_calibrator(calibration):
         raise ValueError(
-            "max_bytes= counts the saved file, and a calibrator of your own cannot be saved in "
-            "one; use max_nodes=, or calibration='auto'."
+            "max_bytes= limits the saved file, and a calibrator of your own cannot be saved; use "
+            "max_nodes=, or calibration='auto'."
         )
     if settings.lam is not None:  # the paper stops at the weights, unless more is named
         refine = None

@@ -64,8 +64,8 @@ def check_ensemble(ensemble: Any, task: Task | None = None) -> None:
     if wrapper_of(ensemble) is not None:
         name = type(ensemble).__name__
         raise TypeError(
-            f"a {name} is compressed when it is fitted, by sparsebag.compress(model, X, y); or "
-            "make SparseBaggingClassifier/Regressor the model inside it, and fit it."
+            f"a {name} must be fitted first, then passed to sparsebag.compress(model, X, y); or "
+            f"put a SparseBaggingClassifier/Regressor inside it and fit that."
         )
     is_known = isinstance(ensemble, tuple(kind for kinds, _ in READERS for kind in kinds))
     if not is_known and library_reader(ensemble) is not None:
@@ -132,15 +132,13 @@ def check_targets(y: Any, task: Task) -> None:
         raise ValueError("Complex data not supported: y must hold real numbers or labels.")
     if len(shape) != 1 and shape[1:] != (1,):
         raise ValueError(
-            f"y has shape {shape}; multi-output problems are not supported, fit one estimator an "
-            "output."
+            f"y has shape {shape}; multi-output problems are not supported, fit one estimator "
+            f"per output."
         )
     if shape[0] == 0:
-        raise ValueError(
-            "there are no rows: y is empty, and members are judged by rows; pass X and y of some."
-        )
+        raise ValueError("there are no rows: y is empty; pass rows to judge the members by.")
     if shape[0] == 1:
-        raise ValueError("there is one sample only; members are judged by rows they have not seen.")
+        raise ValueError("there is only one sample; members are judged on rows they have not seen.")
     check_present(values)
     if task == "classification":
         check_classification_targets(y)

@@ -43,8 +43,8 @@ TABLES = {
     "twice": ("a,a,target\n1,2,0\n", "two columns named 'a'"),
     "no target": ("a,b,label\n1,2,0\n", "lacks column 'target' (it has 'a', 'b', 'label')"),
     "nearly": ("a,b,targets\n1,2,0\n", "lacks column 'target' (it has 'targets')"),
-    "gaps": ("a,b,target\n1,2,0\n1,2,\n", "no target in 1 of its rows (the first is row 2)"),
-    "text gaps": ("a,target\n1,x\n2, \n3,y\n", "no target in 1 of its rows (the first is row 2)"),
+    "gaps": ("a,b,target\n1,2,0\n1,2,\n", "no target in 1 of its rows (first: row 2)"),
+    "text gaps": ("a,target\n1,x\n2, \n3,y\n", "no target in 1 of its rows (first: row 2)"),
     "alone": ("target\n1\n0\n", "only the column 'target'"),
     "constant": ("a,target\n1,x\n2,x\n", "every row has the same target"),
     "binary": (
@@ -56,7 +56,7 @@ TABLES = {
     "semicolons": ("a;b;target\n1;2;0\n", "seems to separate its columns by ';'"),
     "prose": (
         "a,b,target\n" + "".join(f"name {i},{i},{i % 2}\n" for i in range(60)),
-        "60 different texts in 60 rows, which looks like a date, an identifier or free text, not "
+        "60 distinct values in 60 rows; it looks like a date, an identifier or free text, not "
         "a category. Turn",
     ),
 }
@@ -107,7 +107,7 @@ COMMANDS = [
     ("compress SKOPS no.csv", OUT, 3, "'no.csv' does not exist"),
     ("compress SKOPS BAD/folder", OUT, 3, "is a folder"),
     ("compress BAD/junk.skops TRAIN", TRUSTED, 3, "cannot be loaded as a pickle"),
-    ("compress SMALL TRAIN", OUT, 3, "is a compressed model already"),
+    ("compress SMALL TRAIN", OUT, 3, "is already compressed"),
     ("compress JOBLIB TRAIN", OUT, 3, "can run any code"),
     ("compress BAD/one.joblib TRAIN", TRUSTED, 3, "cannot compress a LogisticRegression"),
     ("compress BAD/bare.joblib TRAIN", TRUSTED, 3, "trained on 2 columns without names, but"),
@@ -121,18 +121,18 @@ COMMANDS = [
     ("compress SKOPS TRAIN -t target -o BAD/folder", (), 4, "is a folder"),
     ("compress SKOPS TRAIN -t target -o BAD/pipe", (), 4, "is a device or a pipe"),
     ("compress SKOPS TRAIN -t target --report no/such/r.html", (), 4, "does not exist"),
-    ("compress SKOPS TRAIN -t target -o TRAIN", (), 2, "is named twice"),
+    ("compress SKOPS TRAIN -t target -o TRAIN", (), 2, "is given for two outputs"),
     ("compress SKOPS TRAIN -t target --report r.pdf", (), 2, "use .html or .md"),
     ("fit BAD/text.parquet", OUT, 3, "not a valid Parquet table"),
     ("fit BAD/dates.parquet", OUT, 3, "neither a number nor text"),
     ("fit TRAIN --drop keys", OUT, 3, "lacks column 'keys' (it has"),
     ("fit TRAIN --test BAD/other.csv", OUT, 3, "lacks column 'petal width'"),
     ("fit TRAIN --task regression", OUT, 3, "which is not a number"),
-    ("predict BAD/cut.sbag TEST -o p.csv", (), 3, "it was cut or added to"),
+    ("predict BAD/cut.sbag TEST -o p.csv", (), 3, "bytes instead of"),
     ("predict SMALL BAD/other.csv -o p.csv", (), 3, "lacks column 'petal width'"),
-    ("predict SKOPS TEST -o p.csv", (), 3, "is not compressed; `sparsebag compress` makes a .sbag"),
-    ("predict TEST SMALL -o p.csv", (), 3, "is a table where a model belongs"),
-    ("predict SMALL SKOPS -o p.csv", (), 3, "is a model where a table belongs"),
+    ("predict SKOPS TEST -o p.csv", (), 3, "is not compressed; run `sparsebag compress`"),
+    ("predict TEST SMALL -o p.csv", (), 3, "is a table, not a model"),
+    ("predict SMALL SKOPS -o p.csv", (), 3, "is a model, not a table"),
     ("compress SKOPS TRAIN -t target -o m.pkl", (), 2, "use .sbag"),
     ("compress SKOPS TRAIN -t target --max-bytes 100", (), 3, "Raise --max-bytes"),
     ("export SMALL --to onnx -o m.foo", (), 2, "use .onnx"),
@@ -142,7 +142,7 @@ COMMANDS = [
     ("predict SMALL TEST -o /dev/null", (), 4, "is a device or a pipe"),
     ("export SMALL --to onnx -o BAD/pipe", (), 4, "is a device or a pipe"),
     ("export BAD/votes.sbag --to sklearn", (), 3, "vote for one class"),
-    ("inspect TRAIN", (), 3, "is a table where a model belongs"),
+    ("inspect TRAIN", (), 3, "is a table, not a model"),
 ]
 
 

@@ -158,7 +158,7 @@ def test_row_numbers_and_keys_are_not_learned_from(files, run, tmp_path):
     drop = ("--drop", "key", "--drop", "size", "--holdout", 0)
     done = run("fit", "indexed.csv", "-t", "target", *drop, *QUICK)
     assert done.code == 0, done.err
-    assert "counts the rows; it is left out" in done.err
+    assert "is a row index and is ignored" in done.err
     assert sb.load("small.sbag").feature_names == tuple(files.frame.columns[:-1])
 
 
@@ -239,7 +239,7 @@ def test_the_file_carries_the_texts(model, paints, run, tmp_path):
     assert "colour 3: 'blue', 'green', 'red'" in run("inspect", "m.sbag").out
     done = run("export", "m.sbag", "--to", "onnx")
     assert done.code == 0, done.err
-    assert "Columns of text must be passed as numbers" in done.out
+    assert "Pass text columns as numbers" in done.out
     done = run("fit", "paints.csv", "--target", "sold", *QUICK)  # the size told is the file's
     size = (tmp_path / "small.sbag").stat().st_size
     shown = f"{size / 1e3:.3g} kB" if size >= 1000 else f"{size} bytes"
@@ -267,7 +267,7 @@ def test_a_text_nobody_saw_is_missing_and_said(model, paints, run, capfd):
     X = paints.drop(columns="sold")
     X.loc[:4, "colour"] = "mauve"
     X.to_csv("new.csv", index=False)
-    words = "texts the model never saw, such as 'mauve' (5 rows); they are read as missing"
+    words = "values not seen in training, such as 'mauve' (5 rows); they are treated as missing"
     assert words in run("predict", "m.sbag", "new.csv", "-o", "out.csv").err
     app(["predict", "m.sbag", "new.csv"], standalone_mode=False)
     assert words in capfd.readouterr().err
@@ -393,7 +393,7 @@ def test_a_pipeline_is_inspected_timed_and_predicts(run, tmp_path, monkeypatch):
     against = ("--against", "p.joblib", "--trust-pickle", "--json")
     assert set(told(run("bench", "p.sbag", "t.csv", *against))) == {"p.sbag", "p.joblib"}
     done = run("predict", "p.sbag", "t.csv", "-o", "out.csv")
-    assert "has columns the model does not read: 'target'" in done.err
+    assert "has columns the model does not use: 'target'" in done.err
     assert np.array_equal(pd.read_csv("out.csv")["prediction"], small.predict(X))
     assert "sparsebag.to_onnx(model, X, path)" in run("export", "p.sbag", "--to", "onnx").err
 

@@ -28,7 +28,7 @@ def test_a_full_disk_leaves_what_was_there(files, tmp_path):
     limit = partial(resource.setrlimit, resource.RLIMIT_FSIZE, (500, 500))
     done = ran("-m", "sparsebag.cli", *given, "--max-estimators", 9, preexec_fn=limit)
     assert done.returncode == 4, done.stderr
-    told = "could not be written (file too large); what was there before is untouched"
+    told = "could not be written (file too large); what was there before is unchanged"
     assert told in done.stderr
     assert "Traceback" not in done.stderr
     assert [p.name for p in tmp_path.iterdir()] == ["out.sbag"]

@@ -161,7 +161,7 @@ def weights_of(name):
     return made(name)[0].groups[0].weights
 
 
-ANY = "this is not a sound model file"
+ANY = "this is not a valid model file"
 TWO = b'{"arrays": [], "n_features": 1, "task": "classification", "classes": {"strings": [%s]}}'
 HEADERS = {
     "nested": b"[" * 100_000,
@@ -189,12 +189,12 @@ REWRITTEN = {
     "columns as a fraction": ("three classes", setting(n_features=4.9), "whole number"),
     "a share as a string": ("three classes", top(floor="0.5"), "finite number"),
     "a share as a flag": ("three classes", top(floor=False), "finite number"),
-    "a path that is none": ("three classes", top(paths=[["evil\n", 6]]), "paths are not those"),
-    "too many paths": ("three classes", top(paths=[["trees", 2**60]]), "paths are not those"),
+    "a path that is none": ("three classes", top(paths=[["evil\n", 6]]), "paths do not match"),
+    "too many paths": ("three classes", top(paths=[["trees", 2**60]]), "paths do not match"),
     "paths in a string": ("three classes", top(paths="trees"), "a list"),
-    "another kind's path": ("three classes", top(paths=[["linear", 6]]), "paths are not those"),
+    "another kind's path": ("three classes", top(paths=[["linear", 6]]), "paths do not match"),
     "names in a string": ("three classes", top(feature_names="abcd"), "a list"),
-    "a name for all": ("three classes", top(feature_names=["a"]), "not one string a feature"),
+    "a name for all": ("three classes", top(feature_names=["a"]), "not one string per feature"),
     "numbers for names": ("three classes", top(feature_names=[1, 2, 3, 4]), "not one string"),
     "a class twice": ("three classes", top(classes={"strings": ["a", "a", "b"]}), "a class twice"),
     **{
@@ -202,17 +202,17 @@ REWRITTEN = {
         for texts in ({"e": ["a"]}, {"a": ["a", "a"]}, {"a": [1]}, ["a"], {"a": 3})
     },
     "an unknown task": ("regression", top(task="banana"), "task and its classes"),
-    "an unknown key": ("three classes", top(colour=1), "no table of"),
-    "an unknown setting": ("three classes", setting(colour=1), "no table of"),
+    "an unknown key": ("three classes", top(colour=1), "lacks an object"),
+    "an unknown setting": ("three classes", setting(colour=1), "lacks an object"),
     "no members": ("ridge", members(0, []), "number of"),
     "fewer members": ("logistic", members(1, [["linear", 1]]), "number of"),
-    "other columns": ("regression", top(n_features=64), "another number of features"),
-    "no total": ("two classes", setting(total=0.0), "make no probabilities"),
-    "a total below zero": ("three classes", setting(total=-1.0), "make no probabilities"),
+    "other columns": ("regression", top(n_features=64), "different numbers of features"),
+    "no total": ("two classes", setting(total=0.0), "do not give probabilities"),
+    "a total below zero": ("three classes", setting(total=-1.0), "do not give probabilities"),
 }
 VERSIONS = "version {} of the format and this sparsebag reads 2; {}"
-LENGTH, BYTES = "not as long as it should be", bytes(range(256))
-UNFIT = "make no probabilities"
+LENGTH, BYTES = "has the wrong length", bytes(range(256))
+UNFIT = "do not give probabilities"
 ONE_ARRAY = b'{"arrays": [["|u1", [64]]]}'
 TWICE = ('{"task"', '{"task": "regression", "task"')
 NO_FILE = [
@@ -226,17 +226,17 @@ NO_FILE = [
     (VERSIONS.format(9, "update sparsebag"), lambda: of_version(9)),
     ("outside the file", lambda: sealed(ONE_ARRAY, bytes(48))),
     ("do not fill the file", lambda: sealed(ONE_ARRAY, bytes(72))),
-    ("larger than its compressed bytes", lambda: packed(2**20, deflated(bytes(2**20)))),
+    ("larger than its compressed size", lambda: packed(2**20, deflated(bytes(2**20)))),
     (LENGTH, lambda: packed(2**10, deflated(bytes(2**20)))),
     (LENGTH, lambda: packed(2**10, deflated(3 * BYTES))),
     (LENGTH, lambda: packed(2**8, deflated(BYTES)[:-9])),
     ("cannot be decompressed", lambda: packed(2**10, b"\xff" * 64)),
-    ("says a thing twice", lambda: encoded(lambda text: text.replace(*TWICE).encode())),
+    ("has a duplicate key", lambda: encoded(lambda text: text.replace(*TWICE).encode())),
     *[(ANY, lambda e=e: encoded(lambda t: t.encode(e))) for e in ("utf-16", "utf-32", "utf-8-sig")],
     (UNFIT, lambda: with_group("logistic", weights=0.0 * weights_of("logistic"))),
     (UNFIT, lambda: with_group("logistic", weights=-weights_of("logistic"))),
     (
-        "more than can be summed",
+        "too large to sum",
         lambda: with_group("two classes", values=np.full((10**4, 1), 1e308)),
     ),
 ]
@@ -252,19 +252,19 @@ def test_what_the_format_does_not_allow_is_refused(message, content):
 def test_every_truncation_raises_one_clear_error(name):
     content = dumps(made(name)[0])
     for end in [*range(0, 200), *range(200, len(content), 997), len(content) - 1]:
-        with pytest.raises(sb.ArtifactError, match="this is not a sound model file"):
+        with pytest.raises(sb.ArtifactError, match="this is not a valid model file"):
             loads(content[:end])
 
 
 NOT_TREES = {
-    "another shape": ("values", lambda a: a.ravel(), "'values' is of another shape"),
-    "a leaf below zero": ("leaf", lambda a: -a.astype(np.int32), "'leaf' is below zero"),
+    "another shape": ("values", lambda a: a.ravel(), "'values' has the wrong shape"),
+    "a leaf below zero": ("leaf", lambda a: -a.astype(np.int32), "'leaf' is negative"),
     "no such leaf": ("leaf", lambda a: a + 1, "no row in the table"),
-    "flags cut": ("inner", lambda a: a[:-1], "not one a node"),
-    "other nodes": ("inner", lambda a: ~a, "do not make trees"),
-    "a tree that does not end": ("inner", lambda a: np.roll(a, 1), "do not make trees"),
-    "ranks cut": ("rank", lambda a: a[:-1], "'rank' is not one a node"),
-    "a rank too high": ("rank", lambda a: a + 1, "ranks are not those of the thresholds"),
+    "flags cut": ("inner", lambda a: a[:-1], "not one per node"),
+    "other nodes": ("inner", lambda a: ~a, "do not form trees"),
+    "a tree that does not end": ("inner", lambda a: np.roll(a, 1), "do not form trees"),
+    "ranks cut": ("rank", lambda a: a[:-1], "'rank' is not one per node"),
+    "a rank too high": ("rank", lambda a: a + 1, "ranks do not match the thresholds"),
     "another feature": ("feature", lambda a: a + 9, "feature that does not exist"),
     "not a number": ("cuts", lambda a: a * np.float32("nan"), "threshold is not a number"),
 }
@@ -336,7 +336,7 @@ def small():
 # What is done, where, and how the sentence about it goes.
 REFUSED = [
     ("save", "nowhere/m.sbag", FileNotFoundError, r"m\.sbag' cannot be written: the folder .*nowh"),
-    ("load", "gone.sbag", FileNotFoundError, r"gone\.sbag' cannot be loaded: there is no such"),
+    ("load", "gone.sbag", FileNotFoundError, r"gone\.sbag' cannot be loaded: no such"),
     ("load", "file/m.sbag", NotADirectoryError, r"m\.sbag' cannot be loaded \(not a dir"),
     ("save", "file/m.sbag", NotADirectoryError, "file' is a file, not a folder"),
     ("save", "", IsADirectoryError, "is a folder; name a file"),
@@ -407,8 +407,8 @@ def test_files_stay_private_new_ones_follow_the_umask_and_links_are_followed(sma
 @pytest.mark.parametrize(
     ("size", "promised", "error", "sentence"),
     [
-        (2**40, "zeros", sb.ArtifactError, r"does not begin as a \.sbag file"),
-        (2**40, "less", sb.ArtifactError, r"has 1099511627776 bytes of \d+"),
+        (2**40, "zeros", sb.ArtifactError, r"does not start like a \.sbag file"),
+        (2**40, "less", sb.ArtifactError, r"has 1099511627776 bytes instead of \d+"),
         (2**43, "all", OSError, r"m\.sbag' cannot be loaded: it does not fit into memory\.$"),
     ],
 )

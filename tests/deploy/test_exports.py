@@ -299,7 +299,8 @@ def test_every_export_is_verified_in_one_way(case, to_onnx, to_treelite, tmp_pat
     loaded = sb.load(tmp_path / "model.sbag")
     exports = [small.to_sklearn(), loaded, small.compile(), small.to_onnx(tmp_path / "model.onnx")]
     exports += [small.to_treelite()] if case in OF_TREES else []
-    assert (tmp_path / "model.onnx").exists()
+    sb.to_onnx(loaded, tmp_path / "loaded.onnx")  # an ensemble needs no rows before the path
+    assert all((tmp_path / f"{name}.onnx").exists() for name in ("model", "loaded"))
     for export in exports:
         for found in (small.verify(export, X), sb.verify(loaded, export, X)):
             assert found.n_rows == len(X)

@@ -59,7 +59,7 @@ TABLES = [
 ]
 ROWS = [
     (TURNED.iloc[0].rename({"length": "l"}), "X has 'petal width' where the model reads 'length'"),
-    ({"length": 1.0}, "read by names, and the model reads other columns; 'width' is missing; pass"),
+    ({"length": 1.0}, "read by names, and the model has others; 'width' is missing; pass"),
     (["1", "blue", "3", "4"], "column 'width' holds 'blue', which is not a number"),
     ("abc", r"one row has one dimension, not shape \(\)"),
     ([[1.0, 2.0]], "one row has one dimension"),

@@ -166,7 +166,7 @@ def test_weights_that_let_few_rows_decide_are_named():
         for s in range(0, 2000, 250):
             yield tuple(a[s : s + 250] for a in rows)
 
-    words = "2000 rows count for no more than 20 of equal weight"
+    words = "2000 rows count as about 20 of equal weight"
     with pytest.warns(UserWarning, match=words):
         sb.fit_weights(votes, mask, y, sample_weight=weight)
     for stream in (
@@ -193,7 +193,7 @@ def test_weights_that_cannot_be_added_up_as_they_come(size):
     alike = sb.fit_weights(votes, mask, y)
     same = sb.fit_weights(votes, mask, y, sample_weight=weight)
     assert np.allclose(same.weights, alike.weights, atol=1e-6)
-    words = "too small or too large to be added up over a stream; divide sample_weight by its mean"
+    words = "too small or too large to be summed over a stream; divide it by its mean"
     with pytest.raises(ValueError, match=words):
         sb.fit_weights(sb.stream_rows(votes, mask, y, sample_weight=weight))
     light = np.full(2000, 1e-310)  # their sum is none too small

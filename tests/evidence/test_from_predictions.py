@@ -241,7 +241,7 @@ def on_dask(**arrays):
 
 WAYS = [in_memory, streamed, generated, on_dask]
 SAID = r"oob_mask must hold only 0 and 1 \(or True and False\) but has {} at row {}, member {}; {}"
-OPPOSITE = "counts of how often a row trained a member say the opposite: pass counts == 0"
+OPPOSITE = "for counts of how often a row trained a member, pass counts == 0"
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -250,9 +250,7 @@ def test_a_mask_of_counts_is_refused_with_its_place(way):
     row = 1 if way is generated else 41
     with pytest.raises(ValueError, match=where + SAID.format(3, row, 2, OPPOSITE)):
         way(**given(oob_mask=COUNTS))
-    with pytest.raises(
-        ValueError, match=SAID.format(r"\S+", 0, 0, "predictions go before oob_mask")
-    ):
+    with pytest.raises(ValueError, match=SAID.format(r"\S+", 0, 0, "the order is predictions")):
         way(**given(predictions=MASK, oob_mask=np.abs(VOTES)))
 
 
@@ -292,8 +290,8 @@ KINDS = {
 NO_NUMBERS = {
     "predictions": "predictions must be numbers \\(got {}\\)",
     "oob_mask": "oob_mask holds {}; pass 1 where the row is out of bag, else 0",
-    "y": "y must hold one number a row \\(got {}\\)",
-    "sample_weight": "sample_weight must hold one number a row \\(got {}\\)",
+    "y": "y must hold one number per row \\(got {}\\)",
+    "sample_weight": "sample_weight must hold one number per row \\(got {}\\)",
 }
 INSTEAD = {
     "predictions": r"pass predictions\.filled\(0\), and oob_mask=~numpy\.ma\.getmaskarray\(predic",
@@ -350,9 +348,9 @@ def test_tensors_without_values(way, name):
         (np.ones(3) / 3, r"start has shape \(3,\) but there are 4 members"),
         (np.ones(4), "start sums to 4; weights must sum to one"),
         (np.zeros(4), "zero everywhere"),
-        ([np.nan, 1.0, 0, 0], "start must hold finite weights"),
-        ([1.5, -0.5, 0, 0], "start must hold finite weights that are not negative"),
-        (["1", "0", "0", "0"], r"start must hold one number a member \(got strings\)"),
+        ([np.nan, 1.0, 0, 0], "start must hold finite, non-negative weights"),
+        ([1.5, -0.5, 0, 0], "start must hold finite, non-negative weights"),
+        (["1", "0", "0", "0"], r"start must hold one number per member \(got strings\)"),
         (np.ma.masked_array([1.0, 0, 0, 0], [0, 0, 0, 1]), "start is a masked array of NumPy"),
     ],
 )

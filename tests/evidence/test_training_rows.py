@@ -194,9 +194,9 @@ def test_the_sentence_names_what_was_found():
     with pytest.raises(ValueError, match="for member 0, the targets of its bagged rows do not"):
         evidence_of(model, *other_targets(X, y))
     model, X, y = fitted("classifier", "bagged linear models")
-    with pytest.raises(ValueError, match="out-of-bag predictions differ from those it kept"):
+    with pytest.raises(ValueError, match="out-of-bag predictions differ from the stored ones"):
         evidence_of(model, *reordered(X, y))
-    with pytest.raises(ValueError, match="y does not give the out-of-bag score it kept"):
+    with pytest.raises(ValueError, match="y does not reproduce the stored out-of-bag score"):
         evidence_of(model, *other_targets(X, y))
     assert evidence_of(model, *reordered(X, y), verify=False).verified_by is None
 

@@ -94,4 +94,4 @@ def test_tables():
     assert [line.endswith(" *") for line in told.splitlines()] == [False, False, True] + [False] * 3
     assert "+10.0% ± 5.0%   " in told
     assert "+20.0% ± 5.0% *" in told
-    assert told.endswith("limit +20.0% (last column, error included)")
+    assert told.endswith("tolerance +20.0% (last column, with margin)")

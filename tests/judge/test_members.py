@@ -79,7 +79,7 @@ def test_trees_on_the_same_columns_vote_equally(columns, votes):
     bag = BaggingClassifier(DecisionTreeClassifier(), 20, max_features=columns, random_state=0)
     small = sb.compress(bag.fit(*CANCER), *CANCER, refine=None, max_estimators=7)
     assert len(set(small.weights_[small.weights_ > 0.0])) == (1 if columns == 1.0 else 7)
-    assert f"method   {votes}" in str(small.selection_)
+    assert f"method   members selected, {votes}" in str(small.selection_)
 
 
 def test_rounding_on_one_side_of_the_diagonal_does_not_matter():
@@ -169,7 +169,7 @@ def test_few_rows_in_common_are_not_taken_for_a_sure_thing(seed):
 def test_members_without_nodes_have_no_budget_of_them():
     bag, (X, y) = BAGS["logistic"]
     bag.fit(X, y)
-    with pytest.raises(ValueError, match="max_nodes counts the nodes of trees, and these members"):
+    with pytest.raises(ValueError, match="max_nodes counts tree nodes, and these members"):
         sb.compress(bag, X, y, max_nodes=0.1)
     low, high = sb.compress(bag, X, y).selection_.interval  # of all members, calibrated
     assert low < high

@@ -140,7 +140,7 @@ def test_scores_are_weighted_by_class_as_the_estimate_is():
     told = log_loss(y[rows], proba, sample_weight=balanced)
     assert report.rows["sparsebag"]["log-loss"] == pytest.approx(told, rel=0.02)
     assert report.rows_are == "class-weighted test rows"
-    assert "Scores are class-weighted, as the estimate is" in report.to_markdown()
+    assert "Scores are class-weighted, like the estimate" in report.to_markdown()
     plain = sb.compress(clone(forest).set_params(class_weight=None).fit(X, y), X, y)
     doubled = plain.report(X[rows], y[rows], sample_weight=1.0 + y[rows])
     told = log_loss(y[rows], plain.predict_proba(X[rows]), sample_weight=1.0 + y[rows])
@@ -308,7 +308,7 @@ def logistic():
     X = (X - X.mean(axis=0)) / X.std(axis=0)
     bag = BaggingClassifier(LogisticRegression(max_iter=5000), 25, random_state=0)
     bag.fit(X[::2], y[::2])
-    with pytest.warns(UserWarning, match="nothing shows whether"):
+    with pytest.warns(UserWarning, match="could not verify that"):
         small = sb.compress(bag, X[::2], y[::2], lam=0.0)
     return small.report(X[1::2], y[1::2])
 
@@ -351,7 +351,7 @@ def test_the_verdict_says_what_was_gained_and_what_it_cost(classified, regressed
         assert change.name in told
         assert change.verdict in told
     brier = next(c for c in report.changes if c.name == "Brier")
-    seen = f"{brier.after / brier.before - 1.0:+.1%} seen"
+    seen = f"{brier.after / brier.before - 1.0:+.1%} measured"
     estimate = f"{small.selection_.ratio - 1.0:+.1%} expected, {seen}"
     assert told.endswith(f" on {len(y)} test rows; Brier score {estimate}.")
     assert " MSE" in regressed[3].verdict()
@@ -479,8 +479,8 @@ def test_the_slider_has_the_figures_of_every_size(classified):
     assert "200 members," in points[-1]["words"]
     svg, _, points = shown(classified[0].selection_, replace(CURVE, n_nodes=np.zeros(5)), 1)
     assert "of 200 members" in svg.find("desc").text  # those that are no trees
-    assert points[1]["nodes"] == "–"
-    assert "nodes" not in points[1]["words"]
+    assert points[2]["nodes"] == "–"
+    assert "nodes" not in points[2]["words"]
 
 
 def test_sizes_that_lose_far_more_do_not_flatten_the_others(classified):
@@ -512,8 +512,8 @@ def test_before_and_after_are_told_apart_without_colour(classified):
     assert len(drawn.findall("rect")) == len(before.count)
     assert len(drawn.findall("circle")) == len(after.count)
     for text in (page, classified[3]._repr_html_()):  # the key is there too
-        assert "full ensemble: open" in text
-        assert "sparsebag: filled" in text
+        assert "full ensemble (squares)" in text
+        assert "sparsebag (discs)" in text
 
 
 def test_print_has_a_colour_of_its_own_for_all_that_dark_mode_changes():
@@ -580,7 +580,7 @@ def test_scores_of_a_single_class_leave_the_auc_out():
 
 
 def test_few_test_rows_and_what_nothing_proved_are_warnings(classified, logistic):
-    assert any("could not be verified" in text for text in logistic.cautions)
+    assert any("ould not verify" in text for text in logistic.cautions)
     small, X, y, report = classified
     assert any("only 143 test rows" in text for text in report.cautions)
     assert "There are only 143 test rows" in report.to_html()
@@ -596,7 +596,7 @@ def test_training_rows_are_no_test_rows():
     report = small.report(X, y)
     assert report.rows_are == "training rows"
     for text in (str(report), report.to_html(), report.to_markdown()):
-        assert "trained on: every score is too good" in text
+        assert "trained on: all scores are too optimistic" in text
     changed = small.report(X[::-1], y[::-1])  # what is not proved is not claimed
     assert changed.rows_are == "test rows"
 

@@ -91,7 +91,7 @@ NEWTON_END = 3.5
 """Passes of the end that makes the weights' last digits right: a Hessian, two points, columns."""
 
 
-@pytest.mark.filterwarnings("ignore:sample_weight lets")
+@pytest.mark.filterwarnings("ignore:with these sample weights")
 @pytest.mark.parametrize(("weights", "memory_limit", "passes"), [(0, 1 << 21, 13), (1, 1 << 20, 7)])
 @pytest.mark.parametrize("from_arrays", [False, True])
 def test_few_passes_where_many_keep_weight_and_memory_is_short(

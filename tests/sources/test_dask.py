@@ -142,7 +142,7 @@ def test_members_that_are_no_trees_and_weighted_rows(kind):
     here = sb.compress(bag, X, y, sample_weight=weight, **WEIGHTS_ALONE)
     there = sb.compress(bag, dX, dy, sample_weight=da.from_array(weight), **WEIGHTS_ALONE)
     np.testing.assert_allclose(there.weights_, here.weights_, atol=SAME)
-    with pytest.raises(ValueError, match="out-of-bag predictions differ from those it kept"):
+    with pytest.raises(ValueError, match="out-of-bag predictions differ from the stored ones"):
         sb.compress(bag, dX[::-1], dy[::-1], **WEIGHTS_ALONE)
 
 

@@ -139,7 +139,7 @@ def test_files_that_cannot_be_read_by_slices(tmp_path):
     with pytest.raises(ValueError, match="Fortran order"):
         sb.stream_rows(path, None, y)
     path.write_bytes(path.read_bytes()[:100])
-    with pytest.raises(ValueError, match=r"cut short or no \.npy file"):
+    with pytest.raises(ValueError, match=r"truncated or not an \.npy file"):
         sb.stream_rows(path, None, y)
 
 
@@ -290,8 +290,8 @@ def test_checkpoints_that_cannot_be_used(rows, tmp_path, monkeypatch):
     cut = tmp_path / "cut.npz"
     cut.write_bytes(path.read_bytes()[:50])
     for place, changed, said in (
-        (path, {"lam": 0.01}, "belongs to other evidence or other settings"),
-        (path, {"floor": 0.1}, "belongs to other evidence or other settings"),
+        (path, {"lam": 0.01}, "belongs to different evidence or settings"),
+        (path, {"floor": 0.1}, "belongs to different evidence or settings"),
         (cut, {}, "is damaged, or was not written by fit_weights"),
         (tmp_path, {}, "is a folder; pass the name of a file"),
         (tmp_path / "no" / "solve.npz", {}, "in a folder that does not exist"),
@@ -314,11 +314,11 @@ def test_rows_that_change_between_passes():
 def test_a_parquet_file_that_cannot_be_read(tmp_path):
     pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
     path = tmp_path / "rows.parquet"
-    with pytest.raises(ValueError, match="missing, cut short or no Parquet file"):
+    with pytest.raises(ValueError, match="missing, truncated or not Parquet"):
         sb.stream_rows(path)
     for columns, said in (
         ({"votes": [[0.5, 0.5]]}, "has no column 'y'"),
-        ({"votes": [0.5, 0.5], "y": [0, 1]}, "must hold a list of numbers a row in 'votes'"),
+        ({"votes": [0.5, 0.5], "y": [0, 1]}, "must hold a list of numbers per row in 'votes'"),
         ({"votes": [[0.5, 0.5], [0.5]], "y": [0, 1]}, "votes of 1 to 2 members; every row needs 2"),
         ({"votes": [[0.5, 0.5], [0.5, None]], "y": [0, 1]}, "holds nulls in votes"),
     ):
@@ -410,7 +410,7 @@ def test_rows_no_member_has_out_of_bag(way, weighted):
     for _ in range(2):
         assert there.value(w) == pytest.approx(here.value(w), rel=1e-12)
     assert there.survey.n_covered == int(mask.any(axis=1).sum())
-    with pytest.warns(UserWarning, match="rows are out of bag for no member and are left out"):
+    with pytest.warns(UserWarning, match="rows are in every member's bag and are ignored"):
         there.warn_of_rows()
 
 

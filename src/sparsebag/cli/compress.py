@@ -28,22 +28,28 @@ BYTES = {"": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9}
 DEMO_ROWS = 12_000
 """A forest of tens of MB, compressed and reported in half a minute."""
 Task = Literal["auto", "classification", "regression"]
-TASK = "auto: classes are text, or at most 20 different whole numbers."
+TASK = "auto: classification if the target is text or at most 20 distinct integers."
 SEED = "Random seed of the forest and of the held-out rows."
-HOLDOUT = "Share of rows to hold out without --test; 0 for none."
+HOLDOUT = "Share of rows to hold out as test rows if there is no --test; 0 for none."
 TOLERANCE = (
     "Accepted relative increase of the expected Brier score or squared error; the smallest model "
     "within it is kept. Default: 0.01, or none with a budget."
 )
 CONFIDENCE = "Stay within the tolerance with this confidence, such as 0.95."
-LOCAL = "Weights that depend on the row: where they help (auto), or always. Default: never."
-BYTES_OF = "Largest file: 100kB, or 5% of the whole forest's .sbag; without a Pipeline's head."
+LOCAL = (
+    "Weights that depend on the row: if they help (auto), or always. Default: the same for "
+    "every row."
+)
+BYTES_OF = (
+    "Maximum file size: 100kB, or 5% of the whole forest's .sbag. Other steps of a Pipeline are "
+    "not counted."
+)
 EVIDENCE = (
     "oob: DATA holds the rows it was trained on. holdout: DATA holds rows it has never seen, for "
     "ensembles without bootstrap."
 )
 REHEARSAL = (
-    "Estimate the loss of every size; without it the budget, or 10% of the nodes, is kept and "
+    "Estimate the loss at every size. Without it, the budget or 10% of the nodes is kept and the "
     "quality is unknown."
 )
 Rows = tuple[Any, Any]
@@ -85,12 +91,12 @@ FileSize = partial(Size, parser=byte_limit, metavar="BYTES|SHARE")
 class Method:
     """Options of `sparsebag.compress`, by its names."""
 
-    max_estimators: Annotated[float | None, Count(help="Most members: 30 or 10%.")] = None
-    max_nodes: Annotated[float | None, Count(help="Most nodes: 20000 or 5%.")] = None
+    max_estimators: Annotated[float | None, Count(help="Maximum members: 30 or 10%.")] = None
+    max_nodes: Annotated[float | None, Count(help="Maximum nodes: 20000 or 5%.")] = None
     max_bytes: Annotated[float | None, FileSize(help=BYTES_OF)] = None
     tolerance: Annotated[float | None, Size(help=TOLERANCE, min=0.0)] = None
     confidence: Annotated[float | None, Size(help=CONFIDENCE, min=0.5, max=0.9999)] = None
-    refine: Annotated[bool, Option(help="Prune and refit trees; without, only select.")] = True
+    refine: Annotated[bool, Option(help="Prune and refit trees, or only select them.")] = True
     rehearsal: Annotated[bool, Option(help=REHEARSAL)] = True
     local: Annotated[Literal["auto", "always"] | None, Option(help=LOCAL)] = None
     n_jobs: Jobs = -1
@@ -111,9 +117,11 @@ class Method:
 class Destination:
     """Where a model and its report go, and the rows the report is about."""
 
-    output: Annotated[Path, Option("--output", "-o", help="The small model.")] = Path("small.sbag")
-    report: Annotated[Path | None, Option(help="The report: .html, or .md.")] = None
-    test: Annotated[Path | None, Option(help="Rows not used for training, to compare on.")] = None
+    output: Annotated[Path, Option("--output", "-o", help="File for the small model.")] = Path(
+        "small.sbag"
+    )
+    report: Annotated[Path | None, Option(help="File for the report (.html or .md).")] = None
+    test: Annotated[Path | None, Option(help="Table of unseen rows for the report.")] = None
 
     def check(self, *inputs: Path) -> None:
         """Refuse what cannot be written, or would overwrite an input, before the work."""
@@ -126,7 +134,7 @@ class Destination:
 
 def compress(
     model: Annotated[
-        Path, Argument(help="The fitted ensemble: skops, or a pickle.", metavar="MODEL")
+        Path, Argument(help="The fitted ensemble: a skops file or a pickle.", metavar="MODEL")
     ],
     data: Data,
     target: Target,
@@ -181,7 +189,7 @@ class Forest:
     """Options of the forest."""
 
     task: Annotated[Task, Option(help=TASK)] = "auto"
-    trees: Annotated[int, Option(help="Trees of the forest.", min=20)] = 300
+    trees: Annotated[int, Option(help="Number of trees in the forest.", min=20)] = 300
     seed: Annotated[int, Option(help=SEED)] = 0
 
     def grow(self, X: Any, y: np.ndarray, task: Task, jobs: int, screen: Screen) -> Any:
@@ -210,10 +218,10 @@ def fit(
     holdout: Annotated[float, Option(help=HOLDOUT, min=0.0, max=0.9)] = 0.2,
     drop: Annotated[tables.Names, Option(help="A column to leave out; repeatable.")] = None,
 ) -> None:
-    """Train a random forest on a table and make it small, in one go.
+    """Train a random forest on a table and compress it.
 
-    Columns hold numbers or text. Text is read as categories, which the model keeps; a text it has
-    not seen, and an empty cell, is a missing value. The target may be text.
+    Columns hold numbers or text. Text columns are categories, which the file stores; empty cells
+    and texts not seen in training are missing values. The target may be text.
 
     Example: sparsebag fit data.csv --target y -o small.sbag --report report.html
     """
@@ -246,7 +254,7 @@ def fit(
         except ValueError:  # a class of one row, or very few rows
             X, X_test, y, y_test = train_test_split(X, y, **both)
         test = X_test, y_test.to_numpy()
-        screen.say(f"{len(X_test)} rows held out for the report, {len(X)} to learn from")
+        screen.say(f"{len(X_test)} rows held out for the report, {len(X)} for training")
     rows = X, y.to_numpy()
     ensemble = forest.grow(*rows, task, method.n_jobs, screen)
     facts, text = compress_and_write(
@@ -258,7 +266,7 @@ def fit(
 def demo(
     screen: Screen,
     folder: Annotated[
-        Path, Argument(help="Where files go.", file_okay=False, metavar="FOLDER")
+        Path, Argument(help="Folder to write to.", file_okay=False, metavar="FOLDER")
     ] = Path(),
     open_report: Annotated[bool, Option("--open", help="Open the report in a browser.")] = False,
 ) -> None:
@@ -298,11 +306,11 @@ def _wanted(data: Path, X: pd.DataFrame, drop: list[str], screen: Screen) -> pd.
     """The columns to learn from: without those named, and without a row number nobody named."""
     tables.columns_of(data, list(X.columns), drop)
     if "" in X.columns and X[""].tolist() == list(range(len(X))):
-        screen.say("note: the column without a name counts the rows; it is left out.")
+        screen.say("note: the unnamed column is a row index and is ignored.")
         drop = [*drop, ""]
     X = X.drop(columns=drop)
     if not X.shape[1]:
-        raise CommandError(f"no column of '{data}' is left to learn from.")
+        raise CommandError(f"'{data}' has no usable feature column.")
     return X
 
 
@@ -418,7 +426,7 @@ def _in_words(small: Any, scored: Any, where: Destination) -> str:
     if scored is not None:
         full, kept = scored.rows.values()
         lines["speed"] = (
-            f"{full[SPEED]:,.3g} → {kept[SPEED]:.3g} µs per row of a thousand, one thread "
+            f"{full[SPEED]:,.3g} → {kept[SPEED]:.3g} µs per row in batches "
             f"(full ensemble compiled: {full[COMPILED]:.3g} µs)"
         )
     elif "work" in told:

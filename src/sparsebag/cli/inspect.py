@@ -25,8 +25,8 @@ from sparsebag.sources.whole_file import write_whole
 SAMPLES = 5
 """Of a fifth of a second, for each figure."""
 TEXT_AS_CODES = (
-    "Columns of text must be passed as numbers: the position of each text in the lists that "
-    "`sparsebag inspect {model} --json` shows under categories, and NaN for any other."
+    "Pass text columns as numbers: the position of each text in the lists under categories in "
+    "`sparsebag inspect {model} --json`, and NaN for any other text."
 )
 
 SUFFIXES = {"onnx": ".onnx", "treelite": ".treelite", "sklearn": ".skops"}
@@ -35,7 +35,7 @@ OUTPUT = "Default: MODEL with .onnx, .treelite or .skops (.joblib for sklearn wr
 
 
 def inspect(model: Model, screen: Screen, trust: Trust) -> None:
-    """Show what a compressed model holds; the file's checksum is verified on the way.
+    """Show what a compressed model holds, and verify the file's checksum.
 
     Example: sparsebag inspect small.sbag
     """
@@ -99,8 +99,7 @@ def export(
 ) -> None:
     """Write a compressed model for ONNX Runtime, treelite or scikit-learn.
 
-    Each export is compared with the model before it is written, on rows at the model's own
-    thresholds.
+    Each export is verified against the model before it is written.
 
     Example: sparsebag export small.sbag --to onnx
     """
@@ -140,11 +139,11 @@ def _exported(compiled: CompiledEnsemble, to: str, path: Path) -> tuple[bytes, s
         skops.io.dump(ensemble, file, compression=zipfile.ZIP_DEFLATED)  # a twentieth of stored
         content = file.getvalue()
         trusted = skops.io.get_untrusted_types(data=content)
-        return content, f"Read it by skops.io.load({str(path)!r}, trusted={trusted})."
+        return content, f"Read it with skops.io.load({str(path)!r}, trusted={trusted})."
     import joblib
 
     joblib.dump(ensemble, file)
-    return file.getvalue(), "A pickle: only load it where you trust the file."
+    return file.getvalue(), "A pickle: load it only if you trust the file."
 
 
 def bench(
@@ -154,10 +153,10 @@ def bench(
     screen: Screen,
     trust: Trust,
     against: Annotated[
-        Path | None, Option(help="The original ensemble, timed beside it: skops, or a pickle.")
+        Path | None, Option(help="The original ensemble, timed too: a skops file or a pickle.")
     ] = None,
 ) -> None:
-    """Time a model on your rows: one row, and a thousand, one thread.
+    """Time a model on your rows, one thread: a single row, and batches of 1,000.
 
     Example: sparsebag bench small.sbag data.csv --against forest.skops
     """

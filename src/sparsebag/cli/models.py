@@ -31,7 +31,7 @@ def read_ensemble_file(path: Path, trust: Trust) -> Any:
     trust : Trust
     """
     if _is_compressed(path):
-        raise CommandError(f"'{path}' is a compressed model already; give the original one.")
+        raise CommandError(f"'{path}' is already compressed; pass the original model.")
     is_skops = zipfile.is_zipfile(path)
     if not is_skops and not trust.trust_pickle:
         raise CommandError(
@@ -56,7 +56,7 @@ def _is_compressed(path: Path) -> bool:
     """Whether a file is one of sparsebag's; refuses tables."""
     check_readable(path)
     if path.name.lower().endswith((".csv", ".csv.gz", *PARQUET)):
-        raise CommandError(f"'{path}' is a table where a model belongs; MODEL comes before DATA.")
+        raise CommandError(f"'{path}' is a table, not a model; MODEL comes before DATA.")
     if zipfile.is_zipfile(path):
         with zipfile.ZipFile(path) as file:
             return "0.sbag" in file.namelist()
@@ -191,7 +191,7 @@ def check_can_be_compressed(model: Any, *, trust_pickle: bool) -> None:
 def read_model(path: Path, trust: Trust) -> Any:
     """A model from a ``.sbag`` file, compiled or whole; pickled members only if trusted."""
     if not _is_compressed(path):
-        raise CommandError(f"'{path}' is not compressed; `sparsebag compress` makes a .sbag of it.")
+        raise CommandError(f"'{path}' is not compressed; run `sparsebag compress` first.")
     try:
         return load(path, allow_pickle=trust.trust_pickle, trusted=trust.trust_type or ())
     except ArtifactError as error:
@@ -224,7 +224,7 @@ def check_can_be_written(
         What its name may end in; anything where there are none.
     """
     if path.resolve() in [other.resolve() for other in unlike if other is not None]:
-        told = f"'{path}' is named twice, and one would overwrite the other; name another file."
+        told = f"'{path}' is given for two outputs; choose different files."
         raise CommandError(told, ExitCode.USAGE)
     if suffixes and path.suffix.lower() not in suffixes:
         told = f"'{path}' cannot be written; use {' or '.join(filter(None, suffixes))}."

@@ -39,8 +39,8 @@ def predict(
 ) -> None:
     """Predict every row of a table; the table may be larger than memory.
 
-    Columns are matched by name where the model knows names; others are ignored. An interrupted or
-    failed run leaves no output file.
+    Columns are matched by name if the model was fitted with names; others are ignored. An
+    interrupted or failed run leaves no output file.
 
     Example: sparsebag predict small.sbag new_rows.csv -o predictions.csv
 
@@ -51,7 +51,7 @@ def predict(
         suffixes = (".csv", ".parquet", ".pq", ".txt", "")
         models.check_can_be_written(output, unlike=(model, data), suffixes=suffixes)
     elif screen.as_json:
-        told = "--json and predictions cannot share standard output; name a file: -o."
+        told = "--json and predictions cannot share standard output; name a file with -o."
         raise CommandError(told, ExitCode.USAGE)
     predictor = models.read_model(model, trust)
     is_whole = not isinstance(predictor, CompiledEnsemble)
@@ -94,7 +94,7 @@ def predict(
     if not to_stdout:
         screen.say(f"{n_rows:,} rows predicted in {seconds:.1f} s, written to {output}")
     others = [name for name in table.columns if name not in (*features, *kept)]
-    ignored = [f"'{data}' has columns the model does not read: {tables.shown(others)}."]
+    ignored = [f"'{data}' has columns the model does not use: {tables.shown(others)}."]
     notes = screen.notes(ignored * bool(others) + unknown.notes(data))
     facts = {"rows": n_rows, "seconds": round(seconds, 3), "output": output, "warnings": notes}
     screen.result(facts, "")
@@ -106,8 +106,8 @@ def _predicted(model: Any, X: Any, kept: pd.DataFrame, proba: bool, how: Any) ->
         return kept.assign(prediction=model.predict(X, **how))
     shares = model.predict_proba(X, **how)
     if len(shares) != len(X):  # a vectorizer read the columns' names
-        told = f"the model reads one column of text, and the table has {tables.shown(list(X))}"
-        raise CommandError(f"{told}; leave the others out, or --keep them.")
+        told = f"the model reads one text column, but the table has {tables.shown(list(X))}"
+        raise CommandError(f"{told}; remove the others, or copy them with --keep.")
     out = kept.assign(prediction=classes[np.argmax(shares, axis=1)])
     named = {f"p_{label}": share for label, share in zip(classes, shares.T, strict=True)}
     return out.assign(**named) if proba else out

@@ -49,8 +49,8 @@ these it is none."""
 class Written:
     """How CSV files are written."""
 
-    sep: Annotated[str, Option(help="What separates columns of CSV: ';' or '\\t'.")] = ","
-    encoding: Annotated[str, Option(help="Of CSV, such as latin-1.")] = "utf-8"
+    sep: Annotated[str, Option(help="Column separator of CSV: ';' or '\\t'.")] = ","
+    encoding: Annotated[str, Option(help="Encoding of CSV, such as latin-1.")] = "utf-8"
 
 
 class Table:
@@ -66,7 +66,7 @@ class Table:
     def __init__(self, path: Path, written: Written) -> None:
         check_readable(path)
         if path.is_file() and first_bytes(path) in MODELS:
-            raise CommandError(f"'{path}' is a model where a table belongs; MODEL comes first.")
+            raise CommandError(f"'{path}' is a model, not a table; MODEL comes first.")
         self.path, self.is_parquet = path, path.suffix.lower() in PARQUET
         self._sep, self._encoding = written.sep.replace("\\t", "\t"), written.encoding
         self._source: Any = None
@@ -218,8 +218,8 @@ def read_rows(path: Path, target: str, written: Written) -> tuple[pd.DataFrame, 
     missing = (y.isna() | (y == "")).to_numpy(dtype=bool)
     if missing.any():
         raise CommandError(
-            f"'{path}' has no target in {missing.sum()} of its rows (the first is row "
-            f"{missing.argmax() + 1}): fill in '{target}', or leave those rows out."
+            f"'{path}' has no target in {missing.sum()} of its rows (first: row "
+            f"{missing.argmax() + 1}); fill in '{target}' or remove those rows."
         )
     return X, y
 
@@ -325,7 +325,7 @@ def columns_of(
     if names is None and n_features not in (None, len(wanted)):
         raise CommandError(
             f"the model was trained on {n_features} columns without names, but '{path}' has "
-            f"{len(wanted)} beside those of --target and --keep; leave the others out."
+            f"{len(wanted)} besides --target and --keep; remove the others."
         )
     return wanted
 
@@ -351,13 +351,13 @@ def find_categories(path: Path, X: pd.DataFrame) -> Categories:
         n = len(found[name])
         if n > MOST_TEXTS or (n > FEW_TEXTS and 2 * n > len(values)):
             wrong[name] = (
-                f"has {n:,} different texts in {len(X):,} rows, which looks like a date, "
-                "an identifier or free text, not a category"
+                f"has {n:,} distinct values in {len(X):,} rows; it looks like a date, an "
+                f"identifier or free text, not a category"
             )
     if wrong:
         told = "; ".join(f"column '{name}' of '{path}' {why}" for name, why in wrong.items())
         flags = " ".join(f"--drop '{name}'" for name in wrong)
-        raise CommandError(f"{told}. Turn it into numbers, or leave it out: {flags}.")
+        raise CommandError(f"{told}. Turn it into numbers, or drop it: {flags}.")
     return found
 
 
@@ -376,8 +376,8 @@ class UnknownTexts:
     def notes(self, path: Path) -> list[str]:
         """What was found, a sentence a column."""
         return [
-            f"column '{name}' of '{path}' holds texts the model never saw, such as "
-            f"'{next(iter(texts))}' ({texts.total():,} rows); they are read as missing."
+            f"column '{name}' of '{path}' has values not seen in training, such as "
+            f"'{next(iter(texts))}' ({texts.total():,} rows); they are treated as missing."
             for name, texts in self.found.items()
             if texts
         ]

@@ -67,18 +67,18 @@ class ArtifactError(ValueError):
     ...     loads(b"something else")
     ... except ArtifactError as error:
     ...     print(error)
-    this is not a sound model file: it does not begin as a .sbag file does.
+    this is not a valid model file: it does not start like a .sbag file.
     """
 
 
 def save(model: Any, path: Any, *, allow_pickle: bool = False) -> None:
-    """Write a compiled ensemble to one file; a crash leaves the old file, never half a new one.
+    """Write a compressed model to one file; a crash leaves the old file unchanged.
 
     Parameters
     ----------
     model : CompiledEnsemble or fitted sparsebag estimator, or a model around one
-        Of an estimator, what its ``compile`` returns; of a search, its best estimator. A Pipeline
-        or another wrapper is written whole, by skops.
+        Of a search, the best estimator is saved. A Pipeline or another wrapper is saved whole, with
+        skops.
     path : path-like
     allow_pickle : bool
         Members that are neither trees, linear models nor scikit-learn's networks can only be
@@ -121,7 +121,7 @@ def save(model: Any, path: Any, *, allow_pickle: bool = False) -> None:
 
 
 def load(path: Any, *, allow_pickle: bool = False, trusted: Sequence[str] = ()) -> Any:
-    """Read a compiled ensemble, which predicts without scikit-learn; or a model around one.
+    """Load a saved model. An ensemble predicts without scikit-learn.
 
     Parameters
     ----------
@@ -130,7 +130,7 @@ def load(path: Any, *, allow_pickle: bool = False, trusted: Sequence[str] = ()) 
         Whether members stored as pickles may be loaded. A pickle can run any code: only for
         files you made yourself.
     trusted : sequence of str
-        Of a Pipeline: types to load beside those that skops knows to be harmless.
+        For a Pipeline: types to load in addition to those that skops trusts.
 
     Returns
     -------
@@ -282,11 +282,11 @@ def _check_groups(
     groups: tuple[Group, ...], n_outputs: int, n_features: int | None, *, is_vote: bool
 ) -> None:
     if not groups or any(g.n_outputs != n_outputs for g in groups):
-        raise ArtifactError("its members vote for other classes")
+        raise ArtifactError("its members have different classes")
     if n_features is not None:
         of_arrays = [g for g in groups if not isinstance(g, OtherMembers)]
         if any(g.n_features != n_features for g in of_arrays):
-            raise ArtifactError("its members read another number of features")
+            raise ArtifactError("its members read different numbers of features")
         if any(g.n_features > n_features for g in groups):
             raise ArtifactError("its members read features that do not exist")
     most = 1e150  # sums of leaves stay far from where float64 ends
@@ -294,13 +294,13 @@ def _check_groups(
         if isinstance(group, FlatTrees):
             largest = float(np.abs(group.values).max(initial=0.0)) * group.n_members
             if not largest <= most:
-                raise ArtifactError("its leaves say more than can be summed")
+                raise ArtifactError("its leaf values are too large to sum")
             sound = 0.0 < group.total <= most
         else:
             total = float(np.sum(group.weights))
             sound = bool(np.all(group.weights >= 0.0)) and 0.0 < total <= most
         if is_vote and not sound:
-            raise ArtifactError("its members' weights make no probabilities")
+            raise ArtifactError("its members' weights do not give probabilities")
 
 
 def _paths(paths: Any, groups: tuple[Group, ...]) -> tuple[str, ...]:
@@ -311,7 +311,7 @@ def _paths(paths: Any, groups: tuple[Group, ...]) -> tuple[str, ...]:
     for group in groups:
         members[group.kind] += group.n_members
     if found != members:
-        raise ArtifactError("its paths are not those of its members")
+        raise ArtifactError("its paths do not match its members")
     return tuple(kind for kind, count in paths for _ in range(count))
 
 
@@ -333,12 +333,12 @@ def _gate(entry: Any, arrays: list[np.ndarray], groups: tuple[Group, ...]) -> Li
         return None
     entry = with_keys(entry, ("kind", "arrays"))
     if string(entry["kind"]) != "linear":
-        raise ArtifactError(f"it holds a gate of a kind, {entry['kind'][:20]!r}, that is not known")
+        raise ArtifactError(f"it holds a gate of unknown kind {entry['kind'][:20]!r}")
     named = _named(with_keys(entry["arrays"], LinearGate.ARRAYS), arrays)
     for group in groups:  # with weights of their own scores would be no probabilities
         own = group.total / group.n_members if isinstance(group, FlatTrees) else group.weights
         if np.any(np.asarray(own) != 1.0):
-            raise ArtifactError("its members have weights besides those of its gate")
+            raise ArtifactError("it has a gate, and fixed weights as well")
     return LinearGate(**_typed("gate", named))
 
 
@@ -355,7 +355,7 @@ def _group(entry: Any, arrays: list[np.ndarray], allow_pickle: bool) -> Group:
         return _unpickled(with_keys(named, ("pickle",))["pickle"])
     made = next((each for each in (FlatTrees, LayeredVotes) if kind in each.SETTINGS), None)
     if made is None:
-        raise ArtifactError(f"it holds members of a kind, {kind[:20]!r}, that is not known")
+        raise ArtifactError(f"it holds members of unknown kind {kind[:20]!r}")
     types = made.SETTINGS[kind]
     given = with_keys(entry["settings"], tuple(types))
     settings = {name: SETTING[type_](given[name]) for name, type_ in types.items()}
@@ -370,7 +370,7 @@ def _unpickled(stored: np.ndarray) -> OtherMembers:
     except Exception as error:  # a damaged pickle raises anything
         raise ArtifactError(f"its pickle cannot be read ({type(error).__name__})") from None
     if not isinstance(group, OtherMembers):
-        raise ArtifactError("its pickle holds something else than members")
+        raise ArtifactError("its pickle does not hold members")
     return group
 
 
@@ -388,7 +388,7 @@ def _feature_names(names: Any, n_features: int | None) -> tuple[str, ...] | None
     if names is None:
         return None
     if not all(isinstance(name, str) for name in listed(names)) or len(names) != n_features:
-        raise ArtifactError("its names of features are not one string a feature")
+        raise ArtifactError("its feature names are not one string per feature")
     return tuple(names)
 
 
@@ -396,10 +396,10 @@ def _categories(entry: Any, names: Any) -> dict[str, tuple[str, ...]] | None:
     if entry is None:
         return None
     if not isinstance(entry, dict) or not set(entry) <= set(names or ()):
-        raise ArtifactError("its columns of text are not columns it reads")
+        raise ArtifactError("its text columns are not among its columns")
     found = {name: tuple(string(t) for t in listed(texts)) for name, texts in entry.items()}
     if any(len(set(texts)) < len(texts) for texts in found.values()):
-        raise ArtifactError("a column of text has a text twice")
+        raise ArtifactError("a text column lists a text twice")
     return found
 
 
@@ -447,7 +447,7 @@ def _labels(entry: Any, arrays: list[np.ndarray]) -> np.ndarray | None:
     if labels.ndim != 1 or len(labels) < 2:
         raise ArtifactError("its classes are not a list of labels")
     if len(np.unique(labels)) < len(labels):
-        raise ArtifactError("it has a class twice")
+        raise ArtifactError("it lists a class twice")
     return labels
 
 
@@ -458,10 +458,10 @@ def _one_clear_error() -> Iterator[None]:
         yield
     except (LookupError, TypeError, AttributeError, RecursionError, OverflowError) as error:
         told = f"its header is malformed ({type(error).__name__})"
-        raise ArtifactError(f"this is not a sound model file: {told}.") from None
+        raise ArtifactError(f"this is not a valid model file: {told}.") from None
     except ValueError as error:  # ours, and those of the groups
         told = str(error).rstrip(".")
-        raise ArtifactError(f"this is not a sound model file: {told}.") from None
+        raise ArtifactError(f"this is not a valid model file: {told}.") from None
 
 
 # -- bytes ------------------------------------------------------------------------------------
@@ -496,7 +496,7 @@ def assembled(header: dict[str, Any], arrays: list[StoredArray]) -> bytes:
 def checked_preamble(first: Any, n_bytes: int) -> tuple[int, bytes]:
     """Length of the header and checksum, from a file's first bytes; its size is checked."""
     if len(first) < PREAMBLE.size or first[: len(MAGIC)] != MAGIC:
-        raise ArtifactError("it does not begin as a .sbag file does")
+        raise ArtifactError("it does not start like a .sbag file")
     _, version, n_header, n_file, digest = PREAMBLE.unpack(first)
     if version != VERSION:
         todo = "save the model again" if version < VERSION else "update sparsebag"
@@ -504,7 +504,7 @@ def checked_preamble(first: Any, n_bytes: int) -> tuple[int, bytes]:
             f"it is in version {version} of the format and this sparsebag reads {VERSION}; {todo}"
         )
     if n_file != n_bytes:
-        raise ArtifactError(f"it has {n_bytes} bytes of {n_file}: it was cut or added to")
+        raise ArtifactError(f"it has {n_bytes} bytes instead of {n_file}")
     return n_header, digest
 
 
@@ -513,14 +513,14 @@ def taken_apart(content: bytes) -> tuple[dict[str, Any], list[np.ndarray]]:
     view = memoryview(content)
     n_header, digest = checked_preamble(view[: PREAMBLE.size], len(view))
     if hashlib.sha256(view[PREAMBLE.size :]).digest() != digest:
-        raise ArtifactError("its checksum is wrong: it was damaged")
+        raise ArtifactError("its checksum is wrong: it is damaged")
     if n_header > min(MAX_HEADER, len(view) - PREAMBLE.size):
         raise ArtifactError("its header is too long")
     # Decoded here: the JSON reader would guess UTF-16 and UTF-32 too.
     text = str(view[PREAMBLE.size : PREAMBLE.size + n_header], "utf-8")
     header = json.loads(text, parse_constant=_no_constant, object_pairs_hook=_distinct)
     if not isinstance(header, dict):
-        raise ArtifactError("its header is no table")
+        raise ArtifactError("its header is not an object")
     arrays = []
     start = _aligned(PREAMBLE.size + n_header)
     for entry in listed(header["arrays"]):
@@ -541,7 +541,7 @@ def _array(entry: Any, view: memoryview, start: int) -> tuple[np.ndarray, int]:
     dtype, shape, *packed = listed(entry)
     sizes = [whole(size) for size in listed(shape)]
     if string(dtype) not in DTYPES or len(sizes) > 3:
-        raise ArtifactError("an array is of a type that models do not hold")
+        raise ArtifactError("an array has an unsupported type")
     count, itemsize = math.prod(sizes), np.dtype(dtype).itemsize
     n_bytes = whole(packed[0]) if packed else count * itemsize
     if start + n_bytes > len(view) or (count == 0 and max(sizes) > len(view)):
@@ -572,14 +572,14 @@ def _deflated(array: np.ndarray, *, delta: bool) -> bytes:
 def _inflated(content: memoryview, count: int, itemsize: int, *, delta: bool) -> np.ndarray:
     n_bytes = count * itemsize
     if not 0 < n_bytes <= MAX_RATIO * len(content):
-        raise ArtifactError("an array is larger than its compressed bytes may make it")
+        raise ArtifactError("an array is larger than its compressed size allows")
     coder = zlib.decompressobj(-15)
     try:
         planes = coder.decompress(content, n_bytes + 1)
     except zlib.error:
         raise ArtifactError("an array cannot be decompressed") from None
     if len(planes) != n_bytes or not coder.eof:
-        raise ArtifactError("an array is not as long as it should be")
+        raise ArtifactError("an array has the wrong length")
     numbers = np.frombuffer(planes, np.uint8).reshape(itemsize, count).T.copy()
     unsigned = numbers.reshape(-1).view(f"<u{itemsize}")
     return np.cumsum(unsigned, dtype=unsigned.dtype) if delta else unsigned
@@ -592,7 +592,7 @@ def _no_constant(name: str) -> float:
 def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) < len(pairs):
-        raise ArtifactError("its header says a thing twice")
+        raise ArtifactError("its header has a duplicate key")
     return found
 
 
@@ -601,7 +601,7 @@ def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def _checked(value: Any, holds: bool, what: str) -> Any:
     if not holds:
-        raise ArtifactError(f"{str(value)[:20]!r} stands where {what} should")
+        raise ArtifactError(f"{str(value)[:20]!r} is not {what}")
     return value
 
 
@@ -635,7 +635,7 @@ def listed(value: Any) -> list[Any]:
 def with_keys(value: Any, keys: Iterable[str]) -> Mapping[str, Any]:
     """A table with these keys and no others."""
     if type(value) is not dict or set(value) != set(keys):
-        raise ArtifactError(f"its header has no table of {', '.join(keys)}, where one should be")
+        raise ArtifactError(f"its header lacks an object with {', '.join(keys)}")
     return value
 
 

@@ -49,10 +49,10 @@ def resolve_threads(n_jobs: int | None) -> int:
         n_jobs = operator.index(n_jobs)
     except TypeError:
         raise TypeError(
-            f"n_jobs={n_jobs!r} is not a whole number; use None for one thread, -1 for all."
+            f"n_jobs={n_jobs!r} is not an integer; use None for one thread, -1 for all."
         ) from None
     if n_jobs == 0:
-        raise ValueError("n_jobs=0 has no meaning; use None for one thread, -1 for all.")
+        raise ValueError("n_jobs=0 is not valid; use None for one thread, -1 for all.")
     if n_jobs > 0:
         return min(n_jobs, 1024)  # the kernel starts no more than it has blocks of rows
     return max(1, (os.cpu_count() or 1) + 1 + n_jobs)
@@ -285,20 +285,18 @@ class CompiledEnsemble:
         gate = "" if self.gate is None else f", {self.gate}"
         size = f"{self.nbytes / 1000:,.1f} kB"
         if any(isinstance(group, OtherMembers) for group in self.groups):
-            size = (
-                f"{size} and the other members' own" if self.nbytes else "the size of its members"
-            )
+            size = f"{size} plus the other members" if self.nbytes else "the size of its members"
         return f"CompiledEnsemble({paths}; {task}{floor}{calibrator}{gate}; {size})"
 
     # -- steps of a prediction ---------------------------------------------------------------
 
     def _check_gate(self, gate: LinearGate) -> None:
         if gate.n_members != self.n_models or gate.n_members != len(self.paths):
-            raise ValueError("the gate weighs other members.")
+            raise ValueError("the gate has weights for a different number of members.")
         widths = {g.n_features for g in self.groups if not isinstance(g, OtherMembers)}
         widths |= set() if self.n_features is None else {self.n_features}
         if widths - {gate.n_features}:
-            raise ValueError("the gate reads another number of features.")
+            raise ValueError("the gate reads a different number of features.")
 
     def _calibrated(self, proba: np.ndarray) -> np.ndarray:
         """By calibrators that the kernel does not know."""
@@ -311,8 +309,8 @@ class CompiledEnsemble:
         X = by_name(X if hasattr(X, "shape") else np.asarray(X), self.feature_names)
         if len(X.shape) != 2:
             raise ValueError(
-                f"X must be a table of rows and columns but has shape {X.shape}; of one row pass "
-                "row.reshape(1, -1), or use predict_one."
+                f"X must be two-dimensional but has shape {X.shape}; for one row pass "
+                f"row.reshape(1, -1), or use predict_one."
             )
         if self.n_features is not None and X.shape[1] != self.n_features:
             raise ValueError(
@@ -335,8 +333,8 @@ class CompiledEnsemble:
         for found, expected in zip(names, self.feature_names, strict=False):
             if isinstance(found, str) and found != expected:
                 raise ValueError(
-                    f"X has {found!r} where the model reads {expected!r}; pass the columns it was "
-                    "fitted on (feature_names)."
+                    f"X has {found!r} where the model expects {expected!r}; pass the columns "
+                    "it was fitted on (feature_names)."
                 )
 
     def _one_row(self, row: Any) -> np.ndarray:
@@ -347,9 +345,9 @@ class CompiledEnsemble:
             wanted = list(self.feature_names)
             row = row[wanted] if is_series else list(map(row.get, wanted))
         elif isinstance(row, Mapping):
-            known = "knows no names" if self.feature_names is None else "reads other columns"
+            known = "has none" if self.feature_names is None else "has others"
             raise TypeError(
-                f"a {type(row).__name__} is read by names, and the model {known}"
+                f"a {type(row).__name__} is read by column names, but the model {known}"
                 f"{self._first_missing(row)}; pass numbers in the order of the columns."
             )
         elif is_series:
@@ -357,7 +355,7 @@ class CompiledEnsemble:
         row = row.toarray() if hasattr(row, "toarray") else row
         shape = np.shape(row)
         if len(shape) != 1:
-            raise ValueError(f"one row has one dimension, not shape {shape}; use predict for many.")
+            raise ValueError(f"one row must be one-dimensional, got {shape}; for more use predict.")
         row = encoded(row, self.categories, self.feature_names)
         return readable(as_numbers(row, self.feature_names))[None]
 

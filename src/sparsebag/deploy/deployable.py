@@ -35,7 +35,7 @@ class Deployable:
         Returns
         -------
         CompiledEnsemble
-            Its ``repr`` says which path each member took.
+            Its ``repr`` lists how members are evaluated.
         """
         check_is_fitted(self, "weights_")
         names = getattr(self, "feature_names_in_", None)
@@ -56,7 +56,7 @@ class Deployable:
         save(self.compile(), path, allow_pickle=allow_pickle)
 
     def verify(self, export: Any, X: Any, tolerance: float = TOLERANCE) -> Verification:
-        """Compare an export of this model with it; raise where they differ.
+        """Compare an export with this model; raise if they differ.
 
         Parameters
         ----------
@@ -64,12 +64,12 @@ class Deployable:
             What ``to_onnx``, ``to_treelite``, ``to_sklearn`` or `sparsebag.load` returned.
         X : array-like, sparse matrix or DataFrame of shape (rows, n_features)
         tolerance : float
-            Largest difference of an export that matches.
+            Largest accepted difference.
 
         Returns
         -------
         Verification
-            Largest difference, label flips, and rows whose label hangs on rounding.
+            Largest difference, changed labels and near ties.
         """
         return verify(self, export, X, tolerance)
 
@@ -135,7 +135,7 @@ class Deployable:
         Returns
         -------
         RandomForestClassifier, RandomForestRegressor, VotingClassifier or VotingRegressor
-            With a temperature, or where refitted leaves may vote below zero, a
+            With a temperature, or if refitted leaves may be negative, a
             ``StackingClassifier`` of it: ``estimators_[0]`` is the forest.
         """
         from sparsebag.deploy.export_sklearn import export_sklearn

@@ -70,7 +70,7 @@ def compile_members(
     order: list[int] = []
     if gate is not None:  # weighs leaves and votes as they are
         if gate.n_members != len(pool.members):
-            raise ValueError("the gate weighs other members.")
+            raise ValueError("the gate has weights for a different number of members.")
         weights = np.ones(len(pool.members))
     for key in dict.fromkeys(keys):
         chosen = [j for j, k in enumerate(keys) if k == key]

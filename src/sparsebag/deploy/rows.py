@@ -53,7 +53,7 @@ def _not_a_number(array: np.ndarray, names: Sequence[str] | None) -> ValueError:
                 column = repr(names[column])
             told = repr(value if not isinstance(value, np.generic) else value.item())
             return ValueError(f"column {column} holds {told[:40]}, which is not a number.")
-    return ValueError("X holds something else than numbers.")
+    return ValueError("X does not hold numbers.")
 
 
 def by_name(X: Any, names: Sequence[str] | None) -> Any:

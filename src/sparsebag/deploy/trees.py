@@ -172,9 +172,9 @@ class FlatTrees:
         """From what a file holds; raises ValueError where it cannot be."""
         for name in cls.STORED:
             if arrays[name].ndim != (2 if name == "values" else 1):
-                raise ValueError(f"the trees' {name!r} is of another shape.")
+                raise ValueError(f"the trees' {name!r} has the wrong shape.")
             if name in ("feature", "rank", "leaf") and arrays[name].min(initial=0) < 0:
-                raise ValueError(f"the trees' {name!r} is below zero.")
+                raise ValueError(f"the trees' {name!r} is negative.")
         feature, leaf = arrays["feature"], arrays["leaf"]
         inner = _flags(arrays["inner"], len(feature) + len(leaf))
         children, roots = _linked(inner, leaf, len(feature))
@@ -283,7 +283,7 @@ def _linked(inner: np.ndarray, leaf: np.ndarray, n_inner: int) -> tuple[np.ndarr
     after = np.cumsum(opened, dtype=np.int32)
     before = after - opened
     if not len(inner) or len(at) != n_inner or before.min() <= after[-1]:
-        raise ValueError("the nodes do not make trees.")
+        raise ValueError("the nodes do not form trees.")
     number = np.empty(len(inner), dtype=np.int32)
     number[at], number[leaf_at] = np.arange(n_inner), ~leaf.astype(np.int32)
     order = np.argsort(_smallest(before, SIGNED), kind="stable")
@@ -298,10 +298,10 @@ def _thresholds(feature: np.ndarray, rank: np.ndarray, cuts: np.ndarray) -> np.n
     by_feature = np.argsort(feature, kind="stable")
     starts = np.flatnonzero(np.diff(feature[by_feature], prepend=-1))
     if len(rank) != len(feature):
-        raise ValueError("the trees' 'rank' is not one a node.")
+        raise ValueError("the trees' 'rank' is not one per node.")
     counts = np.maximum.reduceat(rank, starts).astype(np.int64) + 1
     if counts.sum() != len(cuts):
-        raise ValueError("the ranks are not those of the thresholds.")
+        raise ValueError("the ranks do not match the thresholds.")
     first = np.repeat(np.cumsum(counts) - counts, np.diff(starts, append=len(feature)))
     threshold = np.empty(len(feature), dtype=np.float32)
     threshold[by_feature] = cuts[first + rank]
@@ -310,7 +310,7 @@ def _thresholds(feature: np.ndarray, rank: np.ndarray, cuts: np.ndarray) -> np.n
 
 def _flags(packed: np.ndarray, count: int) -> np.ndarray:
     if len(packed) != -(-count // 8):
-        raise ValueError("the trees' flags are not one a node.")
+        raise ValueError("the trees' flags are not one per node.")
     return np.unpackbits(packed, count=count)
 
 

@@ -35,8 +35,8 @@ def check_fixed_weights(gate: Any, engine: str) -> None:
     """
     if gate is not None:
         raise NotExportable(
-            f"{engine} has ensembles with fixed weights only, and this model's depend on the row; "
-            "use save, or compress with local=None."
+            f"{engine} supports fixed weights only, but this model's weights depend on the row; "
+            f"use save, or compress with local=None."
         )
 
 
@@ -86,12 +86,12 @@ class Verification:
     label_flips : int
         Rows that get another label.
     boundary_rows : int
-        Rows whose two best classes are closer than the tolerance: their label hangs on rounding.
+        Near ties: rows whose two best classes differ by less than the tolerance.
 
     Examples
     --------
     >>> print(Verification(150, 2e-16, 0, 1))
-    150 rows: largest difference 2.0e-16, 0 labels changed, 1 boundary rows
+    150 rows: largest difference 2e-16, 0 labels changed, near ties: 1
     """
 
     n_rows: int
@@ -101,13 +101,13 @@ class Verification:
 
     def __str__(self) -> str:
         return (
-            f"{self.n_rows} rows: largest difference {self.largest_difference:.1e}, "
-            f"{self.label_flips} labels changed, {self.boundary_rows} boundary rows"
+            f"{self.n_rows} rows: largest difference {self.largest_difference:.1g}, "
+            f"{self.label_flips} labels changed, near ties: {self.boundary_rows}"
         )
 
 
 def verify(model: Any, export: Any, X: Any, tolerance: float = TOLERANCE) -> Verification:
-    """Compare an export, of any kind, with the model it was made from; raise where they differ.
+    """Compare an export of any kind with the model it was made from; raise if they differ.
 
     Parameters
     ----------
@@ -118,12 +118,12 @@ def verify(model: Any, export: Any, X: Any, tolerance: float = TOLERANCE) -> Ver
         function of X that gives probabilities (numbers, in regression).
     X : array-like, sparse matrix or DataFrame of shape (rows, n_features)
     tolerance : float
-        Largest difference of an export that matches.
+        Largest accepted difference.
 
     Returns
     -------
     Verification
-        Largest difference, label flips, and rows whose label hangs on rounding.
+        Largest difference, changed labels and near ties.
 
     Examples
     --------

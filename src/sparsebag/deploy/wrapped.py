@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import zipfile
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -31,7 +32,7 @@ class _Deployed(BaseEstimator):  # type: ignore[misc]
 
     def fit(self, X: Any, y: Any) -> Any:
         """Refuse: the ensemble that was compressed is not in the file."""
-        raise TypeError("a model that was read from a file cannot be fitted again.")
+        raise TypeError("a model loaded from a file cannot be refitted.")
 
     def predict(self, X: Any) -> np.ndarray:
         """As the compiled ensemble predicts."""
@@ -120,8 +121,8 @@ def save_wrapped(model: Any, path: Any, *, allow_pickle: bool = False) -> None:
         skops_io.loads(content, trusted=skops_io.get_untrusted_types(data=content))
     except Exception as error:  # a lambda, a lock, an open file
         raise ArtifactError(
-            f"skops cannot save this {type(model).__name__} ({_told(error)}); put functions of "
-            "your own into a module."
+            f"skops cannot save this {type(model).__name__} ({_told(error)}); move your own "
+            f"functions into a module."
         ) from None
     with zipfile.ZipFile(file, "a") as members:
         for i, ensemble in enumerate(compiled):
@@ -137,7 +138,7 @@ def load_wrapped(path: Any, *, allow_pickle: bool = False, trusted: Sequence[str
     path : path-like
     allow_pickle : bool
     trusted : sequence of str
-        Types to trust beside those that skops knows.
+        Types to trust in addition to those that skops trusts.
 
     Returns
     -------
@@ -149,7 +150,7 @@ def load_wrapped(path: Any, *, allow_pickle: bool = False, trusted: Sequence[str
         unknown = set(skops_io.get_untrusted_types(data=content)) - {*TRUSTED, *trusted}
         if unknown:
             raise ArtifactError(
-                f"'{path}' holds types that skops does not know to be harmless; if you made the "
+                f"'{path}' holds types that skops does not trust; if you made the "
                 f"file yourself, pass trusted={sorted(unknown)}."
             )
         model = skops_io.loads(content, trusted=[*TRUSTED, *trusted])
@@ -163,7 +164,7 @@ def load_wrapped(path: Any, *, allow_pickle: bool = False, trusted: Sequence[str
     except ArtifactError:
         raise
     except Exception as error:  # a damaged file raises anything
-        raise ArtifactError(f"'{path}' is not a sound model file ({error}).") from None
+        raise ArtifactError(f"'{path}' is not a valid model file ({error}).") from None
 
 
 def to_sklearn(model: Any) -> Any:
@@ -244,9 +245,11 @@ def to_onnx(model: Any, X: Any = None, path: Any = None) -> Any:
         )
     ensemble = export_onnx(compiled_in(parts[0][0].model))
     export = ensemble
+    if isinstance(X, (str, Path)):  # an ensemble needs no rows: to_onnx(model, path)
+        X, path = None, X
     if heads:
         if X is None:
-            raise ValueError("the graph of a Pipeline needs a few rows: to_onnx(model, X, path).")
+            raise ValueError("exporting a Pipeline needs a few rows: to_onnx(model, X, path).")
         skl2onnx = optional_import("skl2onnx", "onnx", "exporting a Pipeline to ONNX")
         opsets = {"": OPSET, "ai.onnx.ml": 3}
         try:
@@ -257,7 +260,7 @@ def to_onnx(model: Any, X: Any = None, path: Any = None) -> Any:
             found = export.predict(X)
         except Exception as error:  # an operator that one of them lacks, a locale, anything
             raise NotExportable(
-                f"the steps before the last have no ONNX form: {_told(error)}. Change them (fill "
+                f"the preprocessing steps have no ONNX form: {_told(error)}. Change them (fill "
                 "missing texts before fitting), or export the ensemble alone, as by "
                 "small[-1].to_onnx(path)."
             ) from None
@@ -265,7 +268,7 @@ def to_onnx(model: Any, X: Any = None, path: Any = None) -> Any:
         own = np.asarray(predict(X), dtype=float)
         near = np.isclose(found, own, rtol=1e-3, atol=1e-3).reshape(len(own), -1)
         if np.mean(~near.all(axis=1)) > ROWS_EXCUSED:
-            raise NotExportable("skl2onnx's form of the steps before the last predicts otherwise.")
+            raise NotExportable("skl2onnx converts the preprocessing steps incorrectly.")
     if path is not None:
         write_whole(path, export.graph.SerializeToString())
     return export

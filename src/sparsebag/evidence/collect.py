@@ -215,7 +215,7 @@ def _refuse_training_rows(pool: MemberPool, rows: Any, target: np.ndarray) -> No
     if proof is not None:
         raise ValueError(
             "evidence='holdout' is for rows the ensemble has not seen, but these are its training "
-            "rows; leave it out, and each member is judged by the rows out of its bag."
+            "rows; leave it out to judge each member on its out-of-bag rows."
         )
 
 
@@ -313,8 +313,8 @@ def check_weights_are_given(pool: MemberPool, y: Any) -> None:
     of_class = encode_target(pool, y) if pool.classes is not None else np.zeros(len(y), dtype=int)
     if any(np.ptp(known[of_class == c]) > 0.0 for c in np.unique(of_class)):
         raise ValueError(
-            "the ensemble was fitted with sample_weight; pass the same sample_weight= here, or its "
-            "small version would learn from rows in other shares."
+            "the ensemble was fitted with sample_weight; pass the same sample_weight= here, so "
+            "that the small model is fitted to the same weighted rows."
         )
 
 
@@ -401,10 +401,10 @@ def evenly_out_of_bag(evidence: OOBEvidence) -> OOBEvidence:
         return evidence
     if np.count_nonzero(mask[at == rare].sum(axis=1) >= 2) < FEWEST_ROWS:
         raise ValueError(
-            f"rows of class {evidence.classes[int(present[rare])]} are in nearly every bag, and "
-            "members as they are are judged by rows out of it. Pass rows it has never seen: "
-            "sparsebag.compress(model, X_new, y_new, evidence='holdout'); or, of trees, leave "
-            "refine at 'auto'."
+            f"rows of class {evidence.classes[int(present[rare])]} are almost never out of bag, "
+            f"so unrefined members cannot be judged on them. Pass rows it has never seen: "
+            "sparsebag.compress(model, X_new, y_new, evidence='holdout'), or use refine='auto' "
+            "(trees only)."
         )
     rng, kept = np.random.default_rng(0), share[rare] / share[at]
     for column in mask.T:

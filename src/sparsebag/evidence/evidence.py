@@ -23,16 +23,16 @@ PROBABILITY_TOLERANCE = 1e-6
 
 
 NOT_COVERED = (
-    "no row is out of bag for any member, so there is nothing to judge the members by; oob_mask is "
-    "non-zero where a row did not train the member; pass None if none did."
+    "no row is out of bag for any member, so members cannot be judged; oob_mask must be True "
+    "where a row did not train the member, or None if no row trained any."
 )
 NOT_TO_BE_SUMMED = (
-    "the rows' weights are too small or too large to be added up over a stream; divide "
-    "sample_weight by its mean (the weights of the members stay the same)."
+    "sample_weight is too small or too large to be summed over a stream; divide it by its mean "
+    "(members' weights stay the same)."
 )
 WEIGHTLESS = (
-    "every row that some member has out of bag has sample_weight zero, so there is nothing to "
-    "judge the members by; give weight to other rows, or use more members."
+    "every out-of-bag row has sample_weight zero, so members cannot be judged; give weight to "
+    "other rows, or use more members."
 )
 
 
@@ -343,8 +343,8 @@ def warn_uncovered(evidence: OOBEvidence) -> int:
         raise ValueError(
             NOT_COVERED
             if evidence.source == "matrices"
-            else "no row is out of bag for any member, so there is nothing to judge the members "
-            "by; use a bootstrapped ensemble, or pass held-out rows with evidence='holdout'."
+            else "no row is out of bag for any member, so members cannot be judged; use a "
+            "bootstrapped ensemble, or pass held-out rows with evidence='holdout'."
         )
     if evidence.sample_weight is not None and not bool(xp.any(evidence.sample_weight[covered] > 0)):
         raise ValueError(WEIGHTLESS)
@@ -360,9 +360,9 @@ def warn_uncovered(evidence: OOBEvidence) -> int:
 def warn_of_uncovered(missing: int, n_rows: int) -> None:
     """Say how many rows no member has out of bag."""
     warn_caller(
-        f"{missing} of {n_rows} rows are out of bag for no member and are left out; more members, "
-        "or a smaller max_samples, would cover them (of bags drawn by class or row weights: fit "
-        "without class_weight, or pass held-out rows with evidence='holdout').",
+        f"{missing} of {n_rows} rows are in every member's bag and are ignored; use more members "
+        f"or a smaller max_samples (if bags were drawn by class or row weights: fit without "
+        f"class_weight, or pass held-out rows with evidence='holdout').",
         UncoveredRowsWarning,
     )
 
@@ -383,8 +383,8 @@ def warn_of_uneven(total: float, square: float, n_rows: int) -> None:
     counted = total**2 / square if np.isfinite(square) and square > 0 else n_rows
     if counted < FEWEST_COUNTED <= n_rows:
         warn_caller(
-            f"sample_weight lets {n_rows} rows count for no more than {counted:.0f} of equal "
-            "weight; members are judged by these few, and what is expected is hardly known.",
+            f"with these sample weights, {n_rows} rows count as about {counted:.0f} of equal "
+            f"weight; estimates from so few rows are unreliable.",
             UserWarning,
         )
 
@@ -392,8 +392,8 @@ def warn_of_uneven(total: float, square: float, n_rows: int) -> None:
 def warn_unverified() -> None:
     """Say so where nothing proves that rows are the ensemble's training rows."""
     warn_caller(
-        "nothing shows whether X, y are the ensemble's training rows in their original order; "
-        "check it yourself, or fit the ensemble with oob_score=True to have it proved.",
+        "could not verify that X, y are the ensemble's training rows in their original order; "
+        "make sure they are, or fit the ensemble with oob_score=True so that sparsebag can check.",
         UnverifiedRowsWarning,
     )
 

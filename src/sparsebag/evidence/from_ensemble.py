@@ -127,8 +127,8 @@ def _read_bag(bag: Any) -> MemberPool:
         task=_task(classes),
         classes=classes,
         in_bag=in_bag if len(in_bag) == len(members) else None,
-        no_in_bag=f"it has {len(members)} members and remembers the bootstrap of the last "
-        f"{len(in_bag)} only (scikit-learn forgets the earlier ones on warm_start)",
+        no_in_bag=f"it has {len(members)} members and remembers only the bootstrap of the last "
+        f"{len(in_bag)} (scikit-learn forgets the earlier ones on warm_start)",
         input_kind="tree" if all(m.is_tree for m in members) else "array",
         n_features=n_features,
         n_rows=_remembered_rows(bag),
@@ -178,8 +178,8 @@ def _voting_weights(voter: Any) -> np.ndarray | None:
     weights = np.asarray(kept, dtype=np.float64)
     if not (np.all(np.isfinite(weights)) and np.all(weights >= 0.0) and weights.sum() > 0.0):
         raise ValueError(
-            f"the ensemble votes with weights {kept}; to be compressed they must not be negative, "
-            "and one must be above zero."
+            f"the ensemble votes with weights {kept}; they must not be negative, and one must be "
+            f"above zero."
         )
     return np.asarray(weights / weights.sum())
 
@@ -215,7 +215,7 @@ def _read_list(given: FittedMembers) -> MemberPool:
         task=_task(classes),
         classes=classes,
         in_bag=_index_arrays(given.estimators_samples, "estimators_samples", "row"),
-        no_in_bag="a list of models does not say; pass estimators_samples=, the rows of each",
+        no_in_bag="a list of models does not say which; pass estimators_samples=, the rows of each",
         input_kind="tree" if all_trees else "as_given",
         n_features=_common_width(members) if all_trees or features is not None else None,
         n_rows=None,
@@ -270,8 +270,8 @@ def _index_arrays(entries: Any, name: str, axis: str) -> list[np.ndarray] | None
     for a in arrays:
         if a.ndim != 1 or not np.issubdtype(a.dtype, np.integer) or np.min(a, initial=0) < 0:
             raise ValueError(
-                f"{name} must hold one array of {axis} indices (integers from 0) a model; of a "
-                "boolean mask pass np.flatnonzero(mask)."
+                f"{name} must hold one array of {axis} indices (integers from 0) per model; for "
+                f"a boolean mask pass np.flatnonzero(mask)."
             )
     return arrays
 
@@ -291,7 +291,7 @@ def _common_width(members: tuple[Member, ...]) -> int | None:
         found = ", ".join(map(str, dict.fromkeys(widths)))
         raise ValueError(
             f"the models of the list were fitted on different numbers of columns ({found}); pass "
-            "estimators_features=, one array of column indices a model."
+            f"estimators_features=, one array of column indices per model."
         )
     return None if widths[0] is None else int(widths[0])
 
@@ -341,8 +341,7 @@ def check_fitted(model: Any) -> None:
 def _check_size(pool: MemberPool) -> None:
     if pool.classes is not None and len(pool.classes) < 2:
         raise ValueError(
-            f"the ensemble knows one class only ({shown(pool.classes[0])}); classification needs "
-            "two."
+            f"the ensemble has only one class ({shown(pool.classes[0])}); classification needs two."
         )
     if len(pool.members) < 2 and not pool.members[0].is_tree:
-        raise ValueError("the ensemble has one member only; there is nothing to choose from.")
+        raise ValueError("the ensemble has only one member; there is nothing to choose from.")

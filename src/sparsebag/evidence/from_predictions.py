@@ -110,9 +110,9 @@ def from_predictions(
             raise ValueError(ALL_ZERO)
         if off > SUM_TOLERANCE:
             raise ValueError(
-                "each member's probabilities of a row's classes must sum to 1 (to within "
-                f"{SUM_TOLERANCE:g}); some are off by {off:.3g}; divide them by their sum over the "
-                "third axis, or pass softmax of the scores."
+                "each member's class probabilities must sum to 1 in every row (to within "
+                f"{SUM_TOLERANCE:g}); some are off by {off:.3g}; divide them by their sum over "
+                f"the third axis, or pass the softmax of the scores."
             )
         if every_class and len(classes) > 2:
             class_votes = _class_planes(predictions, mask)
@@ -222,7 +222,7 @@ def check_mask_shape(shape: tuple[int, ...], wanted: tuple[int, ...]) -> None:
     if shape != wanted:
         raise ValueError(
             f"oob_mask has shape {shape} but predictions have {wanted} (rows, members); pass one "
-            "mask entry a prediction, or None if no member was trained on these rows."
+            f"mask entry per prediction, or None if no member was trained on these rows."
         )
 
 
@@ -272,8 +272,8 @@ def _instead_of(value: Any) -> str:
     if not isinstance(value, (int, float, np.integer, np.floating)) or not 0 < value < np.inf:
         return ELSE_ZERO
     if value % 1 != 0:
-        return "predictions go before oob_mask, which comes before y."
-    return "counts of how often a row trained a member say the opposite: pass counts == 0."
+        return "the order is predictions, oob_mask, y."
+    return "for counts of how often a row trained a member, pass counts == 0."
 
 
 def _like(values: Array, like: Array, name: str) -> Array:
@@ -286,7 +286,7 @@ def _like(values: Array, like: Array, name: str) -> Array:
             raise ValueError(f"got {wrong}")
         out = xp.asarray(detached(values), dtype=xp.float64, device=device(like))
     except (TypeError, ValueError) as error:
-        raise ValueError(f"{name} must hold one number a row ({error}).") from error
+        raise ValueError(f"{name} must hold one number per row ({error}).") from error
     out = out[:, 0] if out.ndim == 2 and out.shape[1] == 1 else out
     check_length(tuple(out.shape), like, name)
     if not bool(xp.all(xp.isfinite(out))):
@@ -310,12 +310,12 @@ def check_length(shape: tuple[int, ...], like: Array, name: str) -> None:
     n_rows = int(like.shape[0])
     if len(shape) != 1:
         raise ValueError(
-            f"{name} must have one value a row, got shape {shape}; "
+            f"{name} must have one value per row, got shape {shape}; "
             + ("multi-output problems are not supported." if name == "y" else f"pass {n_rows}.")
         )
     if shape[0] != n_rows:
         raise ValueError(
-            f"{name} has {shape[0]} values for {n_rows} rows; pass {n_rows}, one a row."
+            f"{name} has {shape[0]} values for {n_rows} rows; pass {n_rows}, one per row."
         )
 
 
@@ -325,15 +325,15 @@ def _check_block(block: Array, first_row: int, *, probabilities: bool) -> None:
         row, member = np.argwhere(~np.isfinite(on_host(block)))[0][:2]
         raise ValueError(
             "predictions hold NaN or infinity where the mask says out of bag, first in row "
-            f"{first_row + row} of member {member}; a member must answer for every row it is "
-            "judged on."
+            f"{first_row + row} of member {member}; a member needs a prediction for every row it "
+            f"is judged on."
         )
     if probabilities and bool(xp.any((block < 0) | (block > 1 + PROBABILITY_TOLERANCE))):
         values = on_host(block)
         place = np.argwhere((values < 0) | (values > 1 + PROBABILITY_TOLERANCE))[0]
         raise ValueError(
-            "classification predictions must be probabilities between 0 and 1 (the first that is "
-            f"none is {values[tuple(place)]:.9g}, in row {first_row + place[0]} of member "
+            "classification predictions must be probabilities between 0 and 1 (the first invalid "
+            f"one is {values[tuple(place)]:.9g}, in row {first_row + place[0]} of member "
             f"{place[1]}); {FOR_REGRESSION}."
         )
 
@@ -439,7 +439,7 @@ def _check_class_axis(predictions: Array, classes: np.ndarray) -> None:
     if predictions.shape[2] != len(classes):
         raise ValueError(
             f"predictions have {predictions.shape[2]} classes but y and labels have "
-            f"{len(classes)}; pass labels= with one entry a class."
+            f"{len(classes)}; pass labels= with one entry per class."
         )
 
 
@@ -449,14 +449,14 @@ def _encode(y: Array, labels: Array | None, like: Array) -> tuple[Array, np.ndar
     values = values[:, 0] if values.ndim == 2 and values.shape[1] == 1 else values
     check_length(values.shape, like, "y")
     if values.dtype.kind == "f" and not np.array_equal(values, np.round(values)):
-        raise ValueError(f"y is not made of classes (it holds fractions or NaN); {FOR_REGRESSION}.")
+        raise ValueError(f"y does not hold classes (it has fractions or NaN); {FOR_REGRESSION}.")
     try:
         classes = np.unique(values) if labels is None else on_host(labels)
     except TypeError as error:
         raise ValueError(f"y mixes labels that cannot be sorted ({error}).") from error
     if len(classes) < 2:
         raise ValueError(
-            f"y has one class only ({classes.tolist()}); classification needs two (pass labels= "
+            f"y has only one class ({classes.tolist()}); classification needs two (pass labels= "
             "if there are more than y shows)."
         )
     if len(np.unique(classes)) != len(classes):

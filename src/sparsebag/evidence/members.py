@@ -305,8 +305,8 @@ def with_bags(
         return FittedMembers(ensemble, estimators_samples, estimators_features)
     if estimators_samples is not None or estimators_features is not None:
         raise ValueError(
-            "estimators_samples and estimators_features belong to a plain list of models; "
-            f"{type(ensemble).__name__} knows its own."
+            "estimators_samples and estimators_features are for a plain list of models; a "
+            f"{type(ensemble).__name__} has its own."
         )
     return ensemble
 
@@ -385,7 +385,7 @@ def does_classification(model: Any) -> bool:
 def multi_output() -> ValueError:
     """The error for more than one target a row."""
     return ValueError(
-        "multi-output ensembles are not supported; fit and compress one ensemble an output."
+        "multi-output ensembles are not supported; fit and compress one ensemble per output."
     )
 
 

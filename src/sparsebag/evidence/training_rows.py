@@ -58,7 +58,7 @@ def check_columns(pool: MemberPool, X: Any, n_rows: int, *, training: bool) -> N
         raise ValueError(f"X must have two axes (rows, columns), got shape {tuple(shape)}.")
     if not shape or shape[0] != n_rows:
         raise ValueError(
-            f"X has {shape[0] if shape else 0} rows but y has {n_rows}; pass one target a row."
+            f"X has {shape[0] if shape else 0} rows but y has {n_rows}; pass one target per row."
         )
     if pool.input_kind != "as_given":
         _check_width(pool, int(shape[1]))
@@ -104,8 +104,8 @@ def _check_names(pool: MemberPool, X: Any) -> None:
     library = type(pool.source).__module__.partition(".")[0]
     if library in CODED and any(str(kind) == "category" for kind in X.dtypes):
         raise ValueError(
-            f"X has categories, of which {library} reads the codes; pass "
-            "X.assign(**{c: X[c].cat.codes for c in X.select_dtypes('category')}) here and to "
+            f"X has categorical columns, and {library} reads their codes; pass "
+            "X.assign(**{c: X[c].cat.codes for c in X.select_dtypes('category')}) here and in "
             "predict."
         )
     given = np.asarray(X.columns, dtype=object)
@@ -307,7 +307,7 @@ def _prove_by_predictions(pool: MemberPool, X: Any, target: np.ndarray) -> bool:
     scale = 1.0 if pool.classes is not None else float(np.abs(kept[rows]).max())
     differ = (off > OOB_TOLERANCE * scale).reshape(len(off), -1)
     if differ.any(axis=1).mean() > OOB_ROWS_EXCUSED:
-        raise _not_training("the members' out-of-bag predictions differ from those it kept")
+        raise _not_training("the members' out-of-bag predictions differ from the stored ones")
     # The kept predictions do not know y; the score kept with them does.
     if pool.classes is None:
         score, slack = r2_score(target, kept), OOB_TOLERANCE
@@ -316,7 +316,7 @@ def _prove_by_predictions(pool: MemberPool, X: Any, target: np.ndarray) -> bool:
         score = np.mean(kept.argmax(axis=1) == target)
         slack = np.mean(ranked[:, -1] - ranked[:, -2] <= OOB_TOLERANCE) + 0.5 / len(target)
     if not abs(score - bag.oob_score_) <= slack:
-        raise _not_training("y does not give the out-of-bag score it kept")
+        raise _not_training("y does not reproduce the stored out-of-bag score")
     return True
 
 

@@ -51,7 +51,7 @@ class Wrapping:
     def refit(self, kept: np.ndarray, held: np.ndarray) -> Fold:
         """Clone the transformers and fit them to some rows, as the wrapper's own ``fit`` does.
 
-        Where they cannot be fitted to part of the rows (a category that all others miss), the
+        Where they cannot be refitted on part of the rows (a category that all others miss), the
         user's own are used, and a warning says so.
 
         Parameters
@@ -67,8 +67,8 @@ class Wrapping:
         try:
             return self._fold(*rows, take_rows(self.y, kept), fit=True)
         except ValueError as error:
-            told = f"cannot be fitted to part of the rows ({str(error).splitlines()[0]})"
-            warn_caller(f"the preprocessing {told}: the rehearsal uses yours.")
+            told = f"cannot be refitted on part of the rows ({str(error).splitlines()[0]})"
+            warn_caller(f"the preprocessing {told}; the rehearsal reuses yours.")
             return self._fold(*rows, take_rows(self.y, kept), fit=False)
 
     def fitted(self) -> Fold:
@@ -287,8 +287,8 @@ def _open_target(part: Part) -> list[Part]:
         check_present(y)
         if np.ndim(y) != 1:
             raise ValueError(
-                "a TransformedTargetRegressor of several outputs cannot be compressed; fit one an "
-                "output."
+                "a TransformedTargetRegressor of several outputs cannot be compressed; fit one "
+                "per output."
             )
         y = transformer.transform(np.asarray(y, dtype=float).reshape(-1, 1))[:, 0]
     return [Part(part.model.regressor_, part.X, y, (("y", transformer),))]
@@ -323,8 +323,8 @@ def _open_calibrated(part: Part) -> list[Part]:
         return [replace(part, model=inner[0])]
     if not all(isinstance(forest, FORESTS) for forest in inner):
         raise TypeError(
-            f"this CalibratedClassifierCV holds a {type(inner[0]).__name__} for each fold; pass "
-            "one that is fitted to all rows, sparsebag.compress(clone(model.estimator).fit(X, y), "
+            f"this CalibratedClassifierCV holds one {type(inner[0]).__name__} per fold; compress "
+            f"one fitted on all rows instead, sparsebag.compress(clone(model.estimator).fit(X, y), "
             "X, y), which is calibrated too."
         )
     rows: Any = None
@@ -374,7 +374,7 @@ def _target_columns(y: Any, n_outputs: int) -> list[Any]:
         return [None] * n_outputs
     values = np.asarray(y)
     if values.ndim != 2 or values.shape[1] != n_outputs:
-        raise ValueError(f"y has shape {values.shape}; pass {n_outputs} columns, one an output.")
+        raise ValueError(f"y has shape {values.shape}; pass {n_outputs} columns, one per output.")
     return list(values.T)
 
 

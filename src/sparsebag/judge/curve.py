@@ -136,11 +136,11 @@ class RiskCurve:
         kept = None if self.kept is None else rows[self.kept]
         # Halves of the members may be the same ones.
         lines = [row + " *" * (row == kept) for row in dict.fromkeys(rows)]
-        to = "to calibrated" if len(changes) > 1 else ""
+        to = "vs calibrated" if len(changes) > 1 else ""
         head = f"{'share':>7} {'nodes':>9} {'members':>7}  {title}  {to}"
         foot = "± one standard error" + ("" if kept is None else "; * kept")
         if self.tolerance is not None:
-            foot += f"; limit {self.tolerance:+.1%} (last column, error included)"
+            foot += f"; tolerance {self.tolerance:+.1%} (last column, with margin)"
         return "\n".join(line.rstrip() for line in [head, *lines, foot])
 
     def _repr_html_(self) -> str:

@@ -104,11 +104,11 @@ class Selection:
             share = f"{kept:.0f}%" if kept >= 10.0 else f"{kept:.2g}%"
             told["nodes"] = f"{a.nodes:,} → {b.nodes:,} ({share})"
         was = f"{in_bytes(a.nbytes)} (pickle) → " if a.nbytes else ""
-        told["file"] = was + in_bytes(b.nbytes) + ", the ensemble alone" * self.is_part
+        told["file"] = was + in_bytes(b.nbytes) + " (ensemble only)" * self.is_part
         if b.comparisons:
             told["work"] = f"{a.comparisons:,.0f} → {b.comparisons:,.0f} comparisons per row"
         told |= {"quality": self._quality(), "method": self.done}
-        if self.curve is not None:
+        if self.curve is not None and (b.nodes or b.members > 1):
             told["next"] = self._next()
         return told
 
@@ -131,18 +131,15 @@ class Selection:
     def _next(self) -> str:
         if self.tolerance is None:
             is_best = self.curve is not None and self.ratio <= np.min(self.curve.ratio[:-1])
-            return (
-                "no larger pruned model is expected to be better; path_ lists sizes"
-                if is_best
-                else "for better quality raise the budget; path_ lists sizes"
-            )
+            advice = "no larger pruned model is expected to be better"
+            return f"{advice if is_best else 'for better quality, raise the budget'}; see path_"
         limit = "max_nodes" if self.noun == "trees" else "max_estimators"
         curve = self.curve
         if curve is not None and curve.ratio_calibrated[self.position] > 1.0 + self.tolerance:
-            return "raise the budget: no model within it keeps the tolerance"
+            return "raise the budget: at this size, the loss exceeds the tolerance"
         if self.position == 0:
-            return f"no smaller size was judged; set {limit} for one"
-        return f"for a smaller model raise tolerance or set {limit}; path_ lists sizes"
+            return f"this is the smallest size judged; set {limit} for a smaller one"
+        return f"for a smaller model, raise tolerance or set {limit}; see path_"
 
 
 def _change(ratio: float) -> str:

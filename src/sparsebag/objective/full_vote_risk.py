@@ -163,8 +163,8 @@ def pair_row_weight(evidence: OOBEvidence) -> np.ndarray:
         weight = np.where(n_voting >= min(2, evidence.n_members), weight, 0.0)
     if not weight.sum() > 0:
         raise ValueError(
-            "no two members have a row out of bag together, so nothing tells how they vote "
-            "together; use more members, or pass held-out rows with evidence='holdout'."
+            "no two members share an out-of-bag row, so their joint vote cannot be judged; use "
+            "more members, or pass held-out rows with evidence='holdout'."
         )
     return np.asarray(weight / weight.sum())
 

@@ -189,7 +189,7 @@ class Objective:
         rounding = float(eps * max(scale, square**0.5 * scale**0.5, eps * square))
         if not np.isfinite(rounding):
             raise FloatingPointError(
-                "the targets are too large for their squares: divide targets and predictions by "
+                "the squares of the targets overflow: divide targets and predictions by "
                 "the targets' standard deviation."
             )
         return rounding
@@ -321,7 +321,7 @@ class Objective:
     def _checked(self, survey: Survey | None) -> Survey:
         """What was found of rows elsewhere, or one sentence on why there is nothing to fit."""
         if survey is None:
-            raise ValueError("there are no rows; there is nothing to judge the members by.")
+            raise ValueError("there are no rows to judge the members by.")
         if survey.total == 0.0:
             raise ValueError(WEIGHTLESS if survey.n_covered else NOT_COVERED)
         # Weights of a stream are added up as they come: smaller sums have not all their digits.

@@ -85,7 +85,7 @@ class ScoreChange:
         """The 95% interval of the difference, in percentage points where the score is a share."""
         unit, scale = (" points", 100.0) if self.name == "accuracy" else ("", 1.0)
         low, high = (f"{Decimal(f'{scale * end:.2g}'):+,f}" for end in (self.low, self.high))
-        return f"{low} to {high}{unit}"
+        return f"{low} to {high}{unit}" if self.low or self.high else "none"
 
     def as_dict(self) -> dict[str, float | str]:
         """The figures by name.

@@ -38,14 +38,14 @@ from sparsebag.report.compression_report import (
 FEW_TEST_ROWS = 200
 """Below this many rows the test figures themselves are little more than luck."""
 TRAINING_ROWS = (
-    "These are the rows the ensemble was trained on: every score is too good, the full ensemble's "
-    "most of all. Pass rows it has not seen."
+    "These are the rows the ensemble was trained on: all scores are too optimistic, the full "
+    "ensemble's most of all. Pass rows it has not seen."
 )
 CLASS_WEIGHTED = (
-    "Scores are class-weighted, as the estimate is: classes have the shares that the ensemble "
-    "was trained with. Counts of rows are not weighted."
+    "Scores are class-weighted, like the estimate: classes have the shares the ensemble was "
+    "trained with. Row counts are not weighted."
 )
-ALONE = "Sizes and times are of the ensemble alone, without the steps around it."
+ALONE = "Sizes and times are those of the ensemble alone, without the steps around it."
 
 
 def compare(
@@ -196,12 +196,12 @@ def _cautions(
         )
     if is_unverified:
         found.append(
-            "It could not be verified that the rows given to compress were the training rows, in "
-            "order; fit the ensemble with oob_score=True to make sure."
+            "Could not verify that compress was given the training rows, in order; fit the "
+            "ensemble with oob_score=True so that sparsebag can check."
         )
     if n_test_rows == 0:
         found.append(
-            "No test rows were given, so nothing is checked on unseen rows: pass some to "
+            "No test rows were given, so there are no scores on unseen rows: pass some to "
             "report(X_test, y_test), or --test on the command line."
         )
     elif trained_on:

@@ -118,6 +118,7 @@ class CompressionReport:
         full, small = list(self.rows.values())[:2]
         as_file = full.get(FILE, 0.0) / small.get(FILE, 1.0)
         of_same = f" ({_times(as_file)}× in the same file format)" if as_file else ""
+        of_same = " (by its file format)" if 0.0 < as_file <= 1.1 else of_same
         gains = {
             f"smaller{of_same}": (PICKLED, FILE),
             "faster in batches": (SPEED, SPEED),
@@ -138,7 +139,7 @@ class CompressionReport:
             seen = [c.after / c.before - 1.0 for c in self.changes if c.is_judged and c.before]
             if chosen is not None and curve is not None and seen and chosen.ratio < NO_RATIO:
                 expected = chosen.ratio - 1.0
-                told.append(f"{curve.score} {expected:+.1%} expected, {seen[0]:+.1%} seen")
+                told.append(f"{curve.score} {expected:+.1%} expected, {seen[0]:+.1%} measured")
         elif chosen is not None and curve is not None:
             told.append(f"{curve.score} {chosen.ratio - 1.0:+.1%} expected on new rows")
         return f"{'; '.join(told) or self.headline()}."

@@ -358,7 +358,7 @@ def _validate(
     if y.ndim != 1 or p.ndim not in (1, 2) or len(y) != len(p) or len(y) == 0:
         raise ValueError(
             f"y has shape {y.shape} and p has shape {p.shape}; expected (n,) and (n,) or (n, C) "
-            "with the same n of at least 1; pass one label and one row of probabilities a row."
+            "with the same n of at least 1; pass one label and one row of probabilities per row."
         )
     # Written so that NaN fails it too.
     if not np.all((p >= -PROBABILITY_TOLERANCE) & (p <= 1.0 + PROBABILITY_TOLERANCE)):

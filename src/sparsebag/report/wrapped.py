@@ -9,7 +9,7 @@ from sparsebag.evidence.wrappers import innermost
 
 
 def report_on(model: Any, X: Any = None, y: Any = None, sample_weight: Any = None) -> Any:
-    """Compare what was compressed with what came of it, on rows neither has seen.
+    """Compare the full and the compressed model on test data.
 
     Parameters
     ----------
@@ -23,7 +23,7 @@ def report_on(model: Any, X: Any = None, y: Any = None, sample_weight: Any = Non
     Returns
     -------
     CompressionReport, or list of them
-        One an output, or one a class of ``OneVsRestClassifier``.
+        One per output, or one per class of ``OneVsRestClassifier``.
 
     Examples
     --------
@@ -45,8 +45,8 @@ def report_on(model: Any, X: Any = None, y: Any = None, sample_weight: Any = Non
         compiled_in(part.model)
         if not hasattr(part.model, "_report"):
             raise TypeError(
-                "a file does not hold the full ensemble, to which a report compares; make the "
-                "report before saving, of what sparsebag.compress returned."
+                "a loaded file does not hold the full ensemble that a report compares with; make "
+                "the report before saving, from what sparsebag.compress returned."
             )
         found.append(part.model._report(part.X, around.y, sample_weight, None, back))
     return found[0] if len(found) == 1 else found

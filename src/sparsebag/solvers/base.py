@@ -372,9 +372,9 @@ def judged(solution: Solution, objective: Objective) -> Solution:
     if not solution.status.success:
         warn_caller(
             f"solver {solution.solver!r} stopped early: {solution.status.value} (stationarity gap "
-            f"{gap:.2e} after {solution.n_iterations} iterations). The weights are on the simplex, "
-            "the best found so far; a gap that is not small beside the objective, "
-            f"{solution.objective:.3g}, leaves them far from the best there are.",
+            f"{gap:.2e} after {solution.n_iterations} iterations). The weights are valid and the "
+            f"best found so far, but far from optimal unless the gap is small compared with the "
+            f"objective ({solution.objective:.3g}).",
             ConvergenceWarning,
         )
         return solution
@@ -382,10 +382,10 @@ def judged(solution: Solution, objective: Objective) -> Solution:
     if objective.loss.channel != "prediction" or not is_hidden:
         return solution
     warn_caller(
-        f"rounding hides the minimum (stationarity gap {gap:.2e}, the uniform ensemble's loss "
-        f"{objective.scale:.3g}): the targets are far from zero beside the members' errors, in the "
-        "predictions' precision; subtract the targets' mean from targets and predictions (the "
-        "weights are the same), or pass float64.",
+        f"rounding errors hide the minimum (stationarity gap {gap:.2e}, the uniform ensemble's "
+        f"loss {objective.scale:.3g}): the targets are large compared with the members' errors; "
+        f"subtract the targets' mean from targets and predictions (the weights stay the same), "
+        f"or pass float64.",
         ConvergenceWarning,
     )
     return replace(solution, status=Status.STALLED)

@@ -90,7 +90,7 @@ def check_start(start: Array, n_members: int) -> Array:
         raise ValueError(f"start has shape {tuple(start.shape)} but there are {n_members} members.")
     total = float(xp.sum(start))
     if not bool(xp.all(xp.isfinite(start))) or bool(xp.any(start < 0)):
-        raise ValueError("start must hold finite weights that are not negative.")
+        raise ValueError("start must hold finite, non-negative weights.")
     if total == 0.0:
         raise ValueError("start is zero everywhere; weights must sum to one.")
     if abs(total - 1.0) > SUM_TOLERANCE:
@@ -123,7 +123,7 @@ def given_start(start: Array, n_members: int) -> np.ndarray:
             raise ValueError(f"got {wrong}")
         weights = np.asarray(given, dtype=np.float64)
     except (TypeError, ValueError) as error:
-        raise ValueError(f"start must hold one number a member ({error}).") from error
+        raise ValueError(f"start must hold one number per member ({error}).") from error
     return np.asarray(check_start(weights, n_members))
 
 

@@ -220,7 +220,7 @@ def checked(matrix: Any, name: str) -> Any:
             f"the row blocks of {name} have unknown sizes; call {name}.compute_chunk_sizes() first."
         )
     if not matrix.shape[0]:
-        raise ValueError(f"{name} has no rows; there is nothing to judge the members by.")
+        raise ValueError(f"{name} has no rows to judge the members by.")
     ends = np.cumsum(matrix.chunks[0])
     cuts = np.unique((ends[:-1] + ROW_GROUP // 2) // ROW_GROUP * ROW_GROUP)
     cuts = cuts[(cuts > 0) & (cuts < ends[-1])]

@@ -46,13 +46,13 @@ def stream_rows(
     Parameters
     ----------
     predictions : array, path, function that starts a generator, or list of blocks
-        Arrays may be memory maps, Zarr arrays or anything else that is sliced by rows and not
-        read before. A path names an ``.npy`` file, or a ``.parquet`` file with the columns
-        ``votes`` and ``oob_mask`` (lists of N values a row), ``y`` and ``sample_weight``, of which
-        mask and weight may be missing. A generator gives tuples ``(predictions, oob_mask, y)`` or
+        Arrays may be memory maps, Zarr arrays or anything else that can be sliced by rows. A path
+        names an ``.npy`` file, or a ``.parquet`` file with the columns
+        ``votes`` and ``oob_mask`` (lists of N values per row), ``y`` and ``sample_weight``; mask
+        and weight are optional. A generator gives tuples ``(predictions, oob_mask, y)`` or
         ``(predictions, oob_mask, y, sample_weight)`` of some rows each, the same in every pass.
     oob_mask : array or path, optional
-        Of arrays and ``.npy`` files. None: no member has seen the rows.
+        For arrays and ``.npy`` files. None: no member has seen the rows.
     y : array or path
         Of arrays and ``.npy`` files.
     task : {"classification", "regression"}
@@ -63,7 +63,7 @@ def stream_rows(
     every_class : bool, default False
         Keep every class's votes, as the Brier score of more than two classes needs.
     block_rows : int, optional
-        Of arrays and ``.npy`` files: most rows a block; default: some 32 MiB of them.
+        For arrays and ``.npy`` files: maximum rows per block; default: about 32 MiB.
 
     Returns
     -------
@@ -91,20 +91,21 @@ def stream_rows(
         if not (oob_mask is None and y is None and sample_weight is None and block_rows is None):
             raise ValueError(
                 "a generator or Parquet file gives mask, targets and sample weights with every "
-                "block; pass none of them beside it, nor block_rows."
+                "block; do not pass them separately, nor block_rows."
             )
         if is_parquet:
             return ParquetRows(predictions, reader)
         return GeneratedRows(predictions, reader)
     if is_dask(predictions):
-        raise ValueError("predictions is on Dask; pass it to sparsebag.fit_weights as it is.")
+        raise ValueError("predictions is a Dask array; pass it to sparsebag.fit_weights directly.")
     if isinstance(predictions, Iterator):
         raise ValueError(
-            "predictions is a generator, which can be read once; pass the function that starts it."
+            "predictions is a generator, which can be read only once; pass the function that "
+            "creates it."
         )
     check_given(predictions)
     if y is None:
-        raise ValueError("y is missing; pass one target a row.")
+        raise ValueError("y is missing; pass one target per row.")
     votes, mask = _sliceable(predictions), None if oob_mask is None else _sliceable(oob_mask)
     return ArrayRows(votes, mask, _vector(y), reader, _vector(sample_weight), block_rows)
 
@@ -260,7 +261,7 @@ class ParquetRows(RowStream):
             self._names = [n for n in ("votes", "oob_mask", "y", "sample_weight") if n in names]
             kind = getattr(file.schema_arrow.field("votes").type, "value_type", None)
             if kind is None:
-                raise ValueError(f"{self._path} must hold a list of numbers a row in 'votes'.")
+                raise ValueError(f"{self._path} must hold a list of numbers per row in 'votes'.")
             stored = file.metadata
             self.n_rows = stored.num_rows
             groups = map(stored.row_group, range(stored.num_row_groups))
@@ -296,7 +297,7 @@ class ParquetRows(RowStream):
         try:
             return parquet.ParquetFile(self._path)
         except (ValueError, OSError) as error:
-            raise ValueError(f"{self._path} is missing, cut short or no Parquet file.") from error
+            raise ValueError(f"{self._path} is missing, truncated or not Parquet.") from error
 
     def _values(self, column: Any, name: str) -> np.ndarray:
         is_matrix = name in ("votes", "oob_mask")
@@ -332,14 +333,14 @@ class GeneratedRows(RowStream):
     ) -> None:
         if reader.task == "classification" and reader.labels is None:
             raise ValueError(
-                "labels= is needed to stream classification evidence: no block need hold every "
-                "class; pass all of them, in the order of predict_proba."
+                "labels= is needed to stream classification evidence: a block may lack some of "
+                "them; pass all, in the order of predict_proba."
             )
         self._source, self._reader = source, reader
         self.task, self.classes = reader.task, reader.labels
         first = next(self._given(), None)
         if first is None:
-            raise ValueError("the stream gave no rows; there is nothing to judge the members by.")
+            raise ValueError("the stream gave no rows to judge the members by.")
         if len(np.shape(first[0])) < 2:
             reader.block(first, "block 0")  # which says what is wrong with it
         self.n_members, self.has_mask = np.shape(first[0])[1], first[1] is not None
@@ -368,8 +369,8 @@ class GeneratedRows(RowStream):
                 raise ValueError(
                     "each block must be a tuple (predictions, oob_mask, y) or (predictions, "
                     "oob_mask, y, sample_weight), got "
-                    f"{f'{n_given} entries' if n_given else type(given).__name__}; pass None for "
-                    "a mask that there is not."
+                    f"{f'{n_given} entries' if n_given else type(given).__name__}; pass None if "
+                    f"there is no mask."
                 )
             if any(np.shape(values)[:1] != (0,) for values in given if values is not None):
                 yield tuple(given)
@@ -378,8 +379,8 @@ class GeneratedRows(RowStream):
         block = self._reader.block(given, where)
         if block.n_members != self.n_members:
             raise ValueError(
-                f"{where} has {block.n_members} members but the first had {self.n_members}; every "
-                "block needs one column a member."
+                f"{where} has {block.n_members} members but the first had {self.n_members}; "
+                f"every block needs one column per member."
             )
         if (block.oob_mask is not None) != self.has_mask:
             raise ValueError("either every block carries an oob_mask or none does.")
@@ -407,8 +408,7 @@ class NpyFile:
         self._path = os.fspath(path)
         if os.path.isdir(path):
             raise ValueError(
-                f"{self._path} is a folder, and a path names a file; pass zarr.open(path) of a "
-                "Zarr array."
+                f"{self._path} is a folder, not a file; for a Zarr array pass zarr.open(path)."
             )
         if not os.path.exists(path):
             raise FileNotFoundError(
@@ -418,7 +418,8 @@ class NpyFile:
             mapped = np.load(self._path, mmap_mode="r", allow_pickle=False)
         except (ValueError, EOFError) as error:
             raise ValueError(
-                f"{self._path} is cut short or no .npy file of numbers; write it with numpy.save."
+                f"{self._path} is truncated or not an .npy file of numbers; write it with "
+                f"numpy.save."
             ) from error
         if mapped.ndim > 1 and not mapped.flags.c_contiguous:
             raise ValueError(f"{self._path} is in Fortran order; store it in C order.")

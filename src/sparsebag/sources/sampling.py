@@ -160,7 +160,7 @@ class Reservoir:
         OOBEvidence
         """
         if not self._parts:
-            raise ValueError("the stream gave no rows; there is nothing to sample.")
+            raise ValueError("the stream gave no rows to sample.")
         if len(self._keys) > self.n_rows:
             self._drop_surplus()
         if len(self._parts) > 1:

@@ -278,13 +278,13 @@ class Checkpoint:
                 self.weights = found["weights"]  # what they are worth, the first pass says
         except (OSError, ValueError, KeyError, EOFError, BadZipFile) as error:
             raise ValueError(
-                f"checkpoint {self.path} is damaged, or was not written by fit_weights; delete it "
-                "to start afresh."
+                f"checkpoint {self.path} is damaged, or was not written by fit_weights; delete "
+                f"it to start over."
             ) from error
         if written != about:
             raise ValueError(
-                f"checkpoint {self.path} belongs to other evidence or other settings; delete it to "
-                "start afresh."
+                f"checkpoint {self.path} belongs to different evidence or settings; delete it to "
+                f"start over."
             )
 
     def save(self, weights: Any, objective: float) -> None:

@@ -54,7 +54,7 @@ def whole_file(path: Any) -> Iterator[Any]:
         if error.errno is None:  # ours already
             raise
         name, folder, why = os.fsdecode(path), target.parent, _why(error)
-        sentence = f"{name!r} could not be written ({why}); what was there before is untouched."
+        sentence = f"{name!r} could not be written ({why}); what was there before is unchanged."
         if not folder.exists():
             sentence = f"{name!r} cannot be written: the folder {str(folder)!r} does not exist."
         elif not folder.is_dir():
@@ -91,7 +91,7 @@ def read_whole(path: Any, *, n_first: int, check: Callable[[bytes, int], None]) 
     except MemoryError:
         raise OSError(f"{name!r} cannot be loaded: it does not fit into memory.") from None
     except FileNotFoundError as error:
-        raise _told(error, f"{name!r} cannot be loaded: there is no such file.") from None
+        raise _told(error, f"{name!r} cannot be loaded: no such file.") from None
     except OSError as error:
         raise _told(error, f"{name!r} cannot be loaded ({_why(error)}).") from None
 

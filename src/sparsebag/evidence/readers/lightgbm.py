@@ -23,8 +23,8 @@ def read(model: Any) -> MemberPool:
     booster = getattr(model, "booster_", model)
     if "[zero_as_missing: 1]" in booster.model_to_string():
         raise ValueError(
-            f"this {type(model).__name__} reads zeros as missing, which treelite does not; fit it "
-            "without zero_as_missing to X with NaN in their place."
+            f"this {type(model).__name__} treats zeros as missing, which treelite does not; fit "
+            f"it without zero_as_missing, with NaN in place of these zeros."
         )
     trees = treelite.imported(frontend.from_lightgbm, booster, model)
     return treelite.read(trees, getattr(model, "classes_", None), model)

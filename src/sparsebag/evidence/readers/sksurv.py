@@ -23,7 +23,7 @@ def read(model: Any) -> MemberPool:
     MemberPool
     """
     raise TypeError(
-        f"a {type(model).__name__} predicts curves and risk scores, of which y has no observed "
-        "values to judge a smaller one by; for risk scores compress a forest that is fitted to "
-        "them, RandomForestRegressor().fit(X, model.predict(X))."
+        f"a {type(model).__name__} predicts survival curves and risk scores, and y has no "
+        f"observed values of these to judge a smaller model by; for risk scores, compress a "
+        f"forest fitted to them, RandomForestRegressor().fit(X, model.predict(X))."
     )

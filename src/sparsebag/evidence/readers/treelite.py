@@ -57,7 +57,7 @@ def read(
     if not (averages or is_forest):
         raise TypeError(
             f"this {type(source).__name__} adds up its trees, as boosting does; pass a random "
-            "forest itself (XGBRFClassifier/Regressor, boosting_type='rf')."
+            f"forest (XGBRFClassifier/Regressor, boosting_type='rf')."
         )
     is_vote = dump["task_type"] != "kRegressor"
     links = (*AS_THEY_ARE, *SCORES) if is_vote else AS_THEY_ARE

@@ -28,8 +28,8 @@ def read(model: Any) -> MemberPool:
     missing = float(getattr(model, "missing", np.nan))
     if not np.isnan(missing):
         raise ValueError(
-            f"this {type(model).__name__} reads {missing:g} as missing; write NaN in its place, "
-            "here and to predict, and call model.set_params(missing=numpy.nan)."
+            f"this {type(model).__name__} treats {missing:g} as missing; use NaN instead, here "
+            f"and in predict, and call model.set_params(missing=numpy.nan)."
         )
     advice = "; of pandas categories, fit it on their codes with feature_types=['c', ...]"
     trees = treelite.imported(frontend.from_xgboost, booster, model, advice)
