@@ -62,6 +62,7 @@ class Method:
 
     run: Callable[[Problem, int | None], Sequence[Model]]
     has_ensemble: bool = True
+    is_ours: bool = False
     size_from: str | None = None
     tasks: tuple[str, ...] = ("classification", "regression")
 
@@ -179,8 +180,8 @@ METHODS = {
     "uniform": Method(uniform),
     "lasso_pruned": Method(lasso_pruned),
     "xgboost": Method(xgboost_100, has_ensemble=False),
-    "scsb_paper": Method(scsb_paper),
+    "scsb_paper": Method(scsb_paper, is_ours=True),
     "random_k": Method(random_k, size_from="scsb_paper"),
     "uniform_temperature": Method(uniform_temperature, tasks=("classification",)),
-    "sparsebag_default": Method(sparsebag_default),
+    "sparsebag_default": Method(sparsebag_default, is_ours=True),
 }

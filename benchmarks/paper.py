@@ -4,8 +4,9 @@
 
 One seed is the paper's single split (seed 42); ten are the splits 42 to 51. The results file grows
 a row at a time; a row with figures by today's source is not run again, so the command may be
-stopped (Ctrl-C) and repeated, and a finished file is of one source (column ``source``). An error is
-a row too. Without the data, or the paper's tables, nothing is written.
+stopped (Ctrl-C) and repeated, and a finished file is of one source (column ``source``: empty, and
+the row kept, where a method runs no sparsebag). An error is a row too. Without the data, or the
+paper's tables, nothing is written.
 
 All of it runs on one thread: the paper's solver stops elsewhere with another number of them.
 ``fit_seconds`` is the processor time that a method adds to the fitted ensemble, without the
@@ -15,7 +16,8 @@ out-of-bag votes that baselines share.
 import sys
 import time
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +30,7 @@ from benchmarks.methods import METHODS, Method, Skipped, uniform
 from benchmarks.paper_page import TABLES
 from benchmarks.problem import BASES, NO_BASE, Problem, make_problem
 from benchmarks.progress import Progress
-from benchmarks.results_store import FAILED, OK, SKIPPED, ResultsStore
+from benchmarks.results_store import FAILED, OK, SKIPPED, ResultsStore, key_of
 from benchmarks.scoring import score
 
 RESULTS = Path(__file__).parent / "results"
@@ -45,56 +47,46 @@ LONGEST_REASON = 300
 Cell = tuple[Dataset, str, int]
 
 
-def run(cells: Iterable[Cell], store: ResultsStore) -> None:
-    """Run every row that has no figures by this source."""
+def methods_of(cell: Cell) -> list[str]:
+    """The methods that apply to a data set and base; one to be matched is before its match."""
+    dataset, base, _ = cell
+    return [
+        name
+        for name, method in METHODS.items()
+        if method.has_ensemble == (base != NO_BASE) and dataset.task in method.tasks
+    ]
+
+
+def run(cells: Sequence[Cell], store: ResultsStore) -> None:
+    """Run every row that has no figures by this source; rivals' rows are of none."""
     carried = environment()
-
-    def is_due(cell: Cell, name: str, method: Method) -> bool:
-        dataset, base, seed = cell
-        row = store.rows.get((dataset.name, base, name, str(seed)), {})
-        done = row.get("status") == OK and row["source"] == carried["source"]
-        applies = method.has_ensemble == (base != NO_BASE) and dataset.task in method.tasks
-        return applies and not done
-
-    due = {c: [name for name, method in METHODS.items() if is_due(c, name, method)] for c in cells}
-    progress = Progress(sum(map(len, due.values())))
+    progress = Progress(len(cells))
     with threadpool_limits(1), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # solvers that stop early
-        for (dataset, base, seed), methods in due.items():
-            if not methods:
-                continue
-            start = time.perf_counter()
-            key = {"dataset": dataset.name, "task": dataset.task, "base": base, "seed": seed}
-            for name, figures in run_cell((dataset, base, seed), methods, store):
-                row = {**key, "method": name, **figures, **carried}
-                store.add({**row, "wall_seconds": time.perf_counter() - start})
+        for dataset, base, seed in cells:
+            problem, start = cache(make_problem), time.perf_counter()
+            for name in methods_of((dataset, base, seed)):
+                method = METHODS[name]
+                key = {"dataset": dataset.name, "base": base, "method": name, "seed": seed}
+                source = carried["source"] if method.is_ours else ""
+                row = store.rows.get(key_of(key, KEY), {})
+                sized = store.rows.get(key_of({**key, "method": method.size_from}, KEY), row)
+                found = [row.get("status"), row.get("source"), row.get("survivors")]
+                if found == [OK, source, sized.get("survivors")]:
+                    continue
+                try:
+                    k = int(float(sized["survivors"])) if method.size_from else None
+                    figures = run_method(method, problem(dataset, base, seed), k)
+                except Exception as error:
+                    figures = _without_figures(error)
+                key |= {"task": dataset.task, **figures, **carried, "source": source}
+                store.add({**key, "wall_seconds": time.perf_counter() - start})
                 start = time.perf_counter()
-                progress.step(f"{dataset.name} {base} {name} {seed}: {figures['status']}")
-
-
-def run_cell(
-    cell: Cell, methods: list[str], store: ResultsStore
-) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Status, reason and figures of each method, from one fitted ensemble."""
-    dataset, base, seed = cell
-    problem: Problem | None = None
-    for name in methods:
-        sized = store.rows.get((dataset.name, base, METHODS[name].size_from or "", str(seed)), {})
-        k = int(float(sized["survivors"])) if sized.get("status") == OK else None
-        try:
-            problem = problem or make_problem(dataset, base, seed)
-            yield name, run_method(METHODS[name], problem, k)
-        except Skipped as reason:
-            yield name, {"status": SKIPPED, "reason": str(reason)}
-        except Exception as error:
-            told = f"{type(error).__name__}: {error}"[:LONGEST_REASON]
-            yield name, {"status": FAILED, "reason": told}
+            progress.step(f"{dataset.name} {base} {seed}")
 
 
 def run_method(method: Method, problem: Problem, k: int | None) -> dict[str, Any]:
     """Run one method, timed, and score what it returns."""
-    if method.size_from and k is None:
-        raise Skipped(f"{method.size_from} gave no size to match")
     full = None
     if method.has_ensemble:
         full, _ = uniform(problem)[0], problem.oob_votes
@@ -102,6 +94,12 @@ def run_method(method: Method, problem: Problem, k: int | None) -> dict[str, Any
     models = method.run(problem, k)
     seconds = time.process_time() - start
     return {"status": OK, **score(models, problem, full), "fit_seconds": seconds}
+
+
+def _without_figures(error: Exception) -> dict[str, str]:
+    if isinstance(error, Skipped):
+        return {"status": SKIPPED, "reason": str(error)}
+    return {"status": FAILED, "reason": f"{type(error).__name__}: {error}"[:LONGEST_REASON]}
 
 
 def main(arguments: list[str] | None = None) -> int:

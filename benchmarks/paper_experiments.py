@@ -182,7 +182,8 @@ def main() -> int:
     except Unavailable as reason:
         print(f"Nothing was written: {reason}.", file=sys.stderr)
         return 1
-    found = rounded({"environment": environment(), "bags": bags})
+    about = {**environment(), "source": ""}  # none of it is sparsebag's
+    found = rounded({"environment": about, "bags": bags})
     RESULTS.write_text(json.dumps(found) + "\n")
     print(f"{RESULTS}: {len(bags)} bags")
     return 0

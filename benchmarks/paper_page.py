@@ -465,7 +465,7 @@ def page(m: Measured, template: str) -> str:
     titles = re.findall(r"^### (\d+\. .*): \{(\w+)\.verdict\}$", template, re.MULTILINE)
     table = (f"|{title}|**{judged[n].verdict}**|{judged[n].figure}|" for title, n in titles)
     versions = {k: m.about["environment"][k] for k in ("sklearn", "numpy", "scipy", "machine")}
-    over = {row["source"] for rows in m.splits.values() for row in rows}
+    over = {row["source"] for rows in m.splits.values() for row in rows} - {""}
     return template.format(
         **judged,
         table="\n".join(table),
@@ -482,8 +482,7 @@ def page(m: Measured, template: str) -> str:
         n_unstable=sum(not m.is_stable(key) for key in m.bags),
         n_fits=len(m.bags[RIDGE]["fits"]),
         vertices=sum(m.scsb(key, "survivors") == 1 for key in m.bags),
-        source=", ".join(sorted({row["source"] for row in m.rows.values()})),
-        source_experiments=m.about["environment"]["source"],
+        source=", ".join(sorted({row["source"] for row in m.rows.values()} - {""})),
         source_splits=", ".join(sorted(over)),
         versions=", ".join(f"{k} {v}" for k, v in versions.items()),
     )

@@ -3,8 +3,7 @@
     python -m benchmarks.picture
 
 Draws docs/pictures/size_against_loss.svg and rewrites what stands between the markers of README.md
-and docs/benchmarks.md; README's first example is run for its output. Nothing is measured here:
-rerun it after ``make bench-quality`` or ``bench-latency``.
+and of pages in docs; README's first example is run for its output. Nothing is measured here.
 """
 
 import io
@@ -22,6 +21,7 @@ from sparsebag.report.svg import AFTER, BEFORE, Axis, Chart
 ROOT = Path(__file__).parent.parent
 RESULTS = ROOT / "benchmarks" / "results"
 README, BENCHMARKS = ROOT / "README.md", ROOT / "docs" / "benchmarks.md"
+HOW_IT_WORKS = ROOT / "docs" / "how_it_works.md"
 PICTURE = ROOT / "docs" / "pictures" / "size_against_loss.svg"
 KEY = ("dataset", "ensemble", "seed", "method")
 SHOWN = {
@@ -86,6 +86,19 @@ def summary(table: Any) -> str:
         f"lower, and on {(ratio <= 1.01).mean():.0%} of them it is at most 1% higher.\nMuch of the "
         f"gain is calibration: a temperature alone lowers the loss by {1 - alone.median():.0%}."
     )
+
+
+def members() -> str:
+    """What weights are worth where 20 of 50 members are kept, from `benchmarks.members`."""
+    text = (RESULTS / "members.txt").read_text(encoding="utf-8")
+    lines = ["| | equal votes / random | simplex weights / equal votes |", "|---|---|---|"]
+    for kind, half, figures in re.findall(
+        r"^(trees|linear|networks), (all|half).* 20 (.*)$", text, re.M
+    ):
+        simplex, equal = re.findall(r"[-+][\d.]+ ± [\d.]+", figures)[:2]
+        of = {"linear": "linear models"}.get(kind, kind) + " on half the columns" * (half == "half")
+        lines.append(f"| {of} | {equal} | {simplex} |")
+    return "\n".join(lines)
 
 
 def alternatives(table: Any) -> str:
@@ -167,6 +180,7 @@ def pages(table: Any) -> dict[Path, str]:
             "summary": summary(table),
             "alternatives": alternatives(table),
         },
+        HOW_IT_WORKS: {"members": members()},
         BENCHMARKS: {"rivals": f"{rivals_table(table)}\n\n{why_not(table)}"},
     }
     return {

@@ -350,7 +350,8 @@ def test_progress_goes_to_standard_error(forest, capsys):
     compress(forest, *CANCER, max_nodes=0.2, verbose=2)
     printed = capsys.readouterr()
     assert printed.out == ""
-    told = [line.split(" s  ")[1] for line in printed.err.splitlines()]
+    assert printed.err.count(" s left\n") == 11
+    told = [line.split(" s  ")[1].split(",")[0] for line in printed.err.splitlines()]
     rehearsed = [f"rehearsal step {part} of 12" for part in range(1, 13)]
     assert told == ["reading the ensemble and its rows", *rehearsed, "pruning and refitting"]
     compress(forest, *CANCER, lam=0.0, verbose=1)

@@ -33,8 +33,10 @@ Listener = Callable[[Event], None]
 
 
 def to_stderr(event: Event) -> None:
-    """Print an event on standard error."""
+    """Print an event on standard error, and how long its step takes yet at the pace so far."""
     part = f" {event.number} of {event.total}" if event.total else ""
+    left = event.seconds / max(event.number - 1, 1) * (event.total - event.number + 1)
+    part += f", about {left:.0f} s left" if event.number > 1 else ""
     print(f"[sparsebag] {event.seconds:5.1f} s  {event.step}{part}", file=sys.stderr, flush=True)
 
 

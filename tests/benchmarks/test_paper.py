@@ -110,6 +110,9 @@ def test_every_method_gives_a_row(tmp_path, monkeypatch):
     store = ResultsStore(tmp_path / "results.csv", paper.COLUMNS, paper.KEY)
     cells = [(IRIS, "DecisionTree", 42), (IRIS, "none", 42), (DIABETES, "DecisionTree", 42)]
     paper.run(cells, store)
+    written = store.path.read_bytes()
+    paper.run(cells, store)
+    assert store.path.read_bytes() == written or xgboost is None
     rows = {(row["dataset"], row["method"]): row for row in store.rows.values()}
     of_numbers = set(METHODS) - {"uniform_temperature", "xgboost"}
     assert {m for data, m in rows if data == DIABETES.name} == of_numbers
@@ -118,7 +121,8 @@ def test_every_method_gives_a_row(tmp_path, monkeypatch):
     assert rows.pop("xgboost")["status"] == ("skipped" if xgboost is None else "ok")
     for row in rows.values():
         assert row["status"] == "ok", row["reason"]
-        empty = {"reason", "mse", "r2", "xgboost"}
+        assert bool(row["source"]) == METHODS[row["method"]].is_ours
+        empty = {"reason", "mse", "r2", "xgboost", "source"}
         assert {name for name in paper.COLUMNS if not row[name]} <= empty
     size_from = METHODS["random_k"].size_from
     assert rows["random_k"]["survivors"] == rows[size_from]["survivors"]

@@ -83,7 +83,8 @@ def test_stale_figures_are_found(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(check_figures, "source_hash", lambda: today)
     with monkeypatch.context() as here:
         here.setattr(check_figures.picture, "RESULTS", tmp_path)
-        assert [check_figures.main(f"{name}.txt") for name in "abgh"] == [0, 1, 1, 1]
+        kept = ["a.txt", "b.txt", "c.csv", "d.csv", "e.json", "g.txt", "h.txt"]
+        assert [check_figures.main(name) for name in kept] == [0, 1, 0, 1, 1, 1, 1]
     monkeypatch.setattr(check_figures.picture, "picture", lambda table: "<svg/>")
     assert check_figures.main() == 1
     assert "size_against_loss.svg is not what `make figures` writes" in capsys.readouterr().out
