@@ -70,7 +70,7 @@ bench-solvers: $(STAMP)  ## Every solver against SLSQP, the bandwidth bound and 
 	$(BIN)/python -m benchmarks.solvers
 
 bench-passes: $(STAMP)  ## The compiled products against NumPy's BLAS
-	$(BIN)/python -m benchmarks.passes
+	$(BIN)/python -m benchmarks.solvers --only passes
 
 bench-scale: $(BENCH)  ## Growth with rows and members, Simplex SGD, evidence on disk, thousands of trees, Dask
 	$(BIN)/python -m benchmarks.scale

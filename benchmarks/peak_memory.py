@@ -8,6 +8,11 @@ def held_bytes(process: int | str = "self") -> int:
     return _status("VmRSS", process)
 
 
+def reserved_bytes() -> int:
+    """Private and writable, used or not: what RLIMIT_DATA counts."""
+    return _status("VmData")
+
+
 def peak_bytes() -> int:
     """The process's own high-water mark; getrusage's is that of whoever started it, too."""
     return _status("VmHWM")

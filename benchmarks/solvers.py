@@ -1,6 +1,6 @@
 """Every solver against SLSQP on real forests' evidence, and against the bandwidth bound.
 
-    SPARSEBAG_DATA=... python -m benchmarks.solvers [--quick] [--only well ill mixsqp]
+    SPARSEBAG_DATA=... python -m benchmarks.solvers [--quick] [--only well ill mixsqp passes]
 
 Two objectives. *Well posed*: ours, floor ε = 0.001 and prior mass τ = 0.02. *Ill posed*: the
 paper's, ε = τ = 0 with the 1e-15 clip. Every solver runs on one thread. Times are the best of up to
@@ -14,6 +14,7 @@ import os
 import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from timeit import repeat
 
 import numpy as np
@@ -23,10 +24,12 @@ import sparsebag as sb
 from benchmarks import mixsqp
 from benchmarks.datasets import Unavailable, load
 from benchmarks.kept_output import options, results_of
+from sparsebag.evidence.arrays import row_blocks
 from sparsebag.evidence.collect import collect_evidence
 from sparsebag.evidence.from_ensemble import read_ensemble
 from sparsebag.objective.losses import resolve_loss
 from sparsebag.objective.objective import Objective
+from sparsebag.objective.passes import ArrayPasses, NativePasses
 from sparsebag.objective.penalties import ConcaveQuadratic
 from sparsebag.solvers.active_set import ActiveSet
 from sparsebag.solvers.auto import select_solver
@@ -43,6 +46,7 @@ from sparsebag.solvers.slsqp import SLSQP
 MOST_ROWS = 20_000
 ALLOWED_EXCESS = 1e-6
 REPEATS = 3
+PASS_SHAPES, PASS_REPEATS = ((20_000, 250), (20_000, 1000), (20_000, 2000)), 15
 REPEAT_BELOW_SECONDS = 5.0
 LAMS = (0.0, 0.01, 0.05, 0.2)
 ILL_POSED_LAMS = (0.01, 0.05)
@@ -150,6 +154,37 @@ def compare(title: str, grid: list, lams: tuple | None, well_posed: bool) -> Non
         )
 
 
+def one_pass(blocks: list, weights: np.ndarray) -> None:
+    for block in blocks:
+        n, d = block.forward(weights)
+        block.transposed(n, d)
+
+
+def compare_passes() -> None:
+    """The compiled products against NumPy's BLAS: why the compiled module exists."""
+    bandwidth = read_bandwidth()
+    print("\n## A pass over votes and mask, compiled and by NumPy's BLAS\n")
+    print(f"read bandwidth {bandwidth / 1e9:.1f} GB/s; milliseconds a pass, best of {PASS_REPEATS}\n")
+    print(f"{'M':>7}{'N':>6}{'BLAS':>9}{'compiled':>10}{'faster':>8}{'× bound':>9}")
+    for n_rows, n_members in PASS_SHAPES:
+        rng = np.random.default_rng(0)
+        votes = rng.random((n_rows, n_members), dtype=np.float32)
+        mask = rng.random((n_rows, n_members)) < 0.37
+        weights = np.full(n_members, 1.0 / n_members)
+        rows = list(row_blocks(votes))
+        general = [ArrayPasses((votes[r],), mask[r], np, np.float32) for r in rows]
+        native = [NativePasses(votes[r], mask[r]) for r in rows]
+        blas, ours = (
+            min(repeat(partial(one_pass, way, weights), number=1, repeat=PASS_REPEATS))
+            for way in (general, native)
+        )
+        bound = (votes.nbytes + mask.nbytes) / bandwidth
+        print(
+            f"{n_rows:>7}{n_members:>6}{1e3 * blas:>9.2f}{1e3 * ours:>10.2f}"
+            f"{blas / ours:>7.1f}x{ours / bound:>9.1f}"
+        )
+
+
 def run(sections: Sequence[str], quick: bool) -> None:
     grid = QUICK_GRID if quick else GRID
     if "well" in sections:
@@ -160,11 +195,13 @@ def run(sections: Sequence[str], quick: bool) -> None:
         compare(title, small, ILL_POSED_LAMS, False)
     if "mixsqp" in sections:
         mixsqp.run(quick=quick)
+    if "passes" in sections:
+        compare_passes()
 
 
 def main() -> None:
     parser = options(__doc__, quick="bundled data, minutes not hours")
-    sections = ("well", "ill", "mixsqp")
+    sections = ("well", "ill", "mixsqp", "passes")
     parser.add_argument("--only", nargs="*", choices=sections, default=sections)
     args = parser.parse_args()
     warnings.filterwarnings("ignore", category=sb.UncoveredRowsWarning)
