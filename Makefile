@@ -49,9 +49,10 @@ sanitize: $(STAMP)  ## The kernels' tests with address, undefined-behaviour and 
 	$(BIN)/python tests/sanitized.py thread
 
 # uv is here for its --resolution. The table of models is that of new releases. Old releases warn of newer ones they are beside, and NumPy 1.26 of
-# vector lanes it only fills up.
+# vector lanes it only fills up; before SciPy 1.16 SLSQP stops elsewhere.
 OLD = -W default::DeprecationWarning -W default::PendingDeprecationWarning -W default::FutureWarning \
-  -W "default:overflow encountered in divide:RuntimeWarning"
+  -W "default:overflow encountered in divide:RuntimeWarning" -W "default:Mean of empty slice:RuntimeWarning" \
+  -W "default:solver 'slsqp' stopped early:UserWarning"
 test-floor:  ## The fast tests with the lowest direct versions that pyproject.toml declares
 	$(call with-versions,.venv-floor,--resolution lowest-direct)
 	$(subst $(BIN),.venv-floor/bin,$(PYTEST)) -m "not slow" -k "not the_table" $(OLD)

@@ -478,7 +478,7 @@ NOT_FITTED = {
         compress(VotingClassifier([]), evidence="holdout")
     ],
     "RandomForestClassifier is not fitted": [fitted_by(FrozenEstimator(RandomForestClassifier()))],
-    "This Pipeline instance is not fitted yet": [compress(PIPE)],
+    "is not fitted yet": [compress(PIPE)],
     "this GridSearchCV is not fitted": [compress(GridSearchCV(FOREST, {"max_depth": [2]}))],
     "this LogisticRegression is not fitted; fit it": [listed(TREES[0], LogisticRegression())],
     "is not fitted yet. Call 'fit'": [

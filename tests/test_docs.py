@@ -298,7 +298,8 @@ def test_pages_print_what_they_say(page, library, tmp_path):
     assert len(found) == len(told), out
     for one, other in zip(found, told, strict=True):
         is_number = re.fullmatch(r"\d+\.\d+", other)
-        assert float(one) == pytest.approx(float(other), abs=0.05) if is_number else one == other
+        near = 0.05 if of_these_versions() else 0.2
+        assert float(one) == pytest.approx(float(other), abs=near) if is_number else one == other
 
 
 def test_the_service_answers(tmp_path):

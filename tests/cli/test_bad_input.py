@@ -168,7 +168,9 @@ def test_what_is_trusted_is_read(files, bad, run):
     assert run("inspect", "out.sbag", "--trust-pickle").code == 0
 
 
-@pytest.mark.parametrize("what", ["left_child", "feature", "columns", "classes", "subset"])
+@pytest.mark.parametrize(
+    "what", ["directory", "left_child", "feature", "columns", "classes", "subset"]
+)
 def test_forged_models_are_refused(what, run, tmp_path):
     """scikit-learn's kernel believes them and reads outside memory."""
     X, y = np.random.default_rng(0).normal(size=(60, 400)), np.arange(60) % 3
@@ -186,7 +188,9 @@ def test_forged_models_are_refused(what, run, tmp_path):
         state = model.estimators_[3].tree_.__getstate__()
         state["nodes"][what][0] = 10**6
         model.estimators_[3].tree_.__setstate__(state)
-    skops.io.dump(model, tmp_path / "forged.skops")
+    skops.io.dump(model, path := tmp_path / "forged.skops")
+    if what == "directory":  # of the zip file
+        path.write_bytes(path.read_bytes().replace(b"PK\1\2", b"PK\1\3"))
     table = pd.DataFrame(X[:, :4], columns=list("abcd")).assign(target=y % 2)
     table.to_csv(tmp_path / "t.csv", index=False)
     done = run("compress", "forged.skops", "t.csv", *OUT, "--evidence", "holdout")

@@ -58,7 +58,7 @@ def _is_compressed(path: Path) -> bool:
     if path.name.lower().endswith((".csv", ".csv.gz", *PARQUET)):
         raise CommandError(f"'{path}' is a table, not a model; MODEL comes before DATA.")
     if zipfile.is_zipfile(path):
-        with zipfile.ZipFile(path) as file:
+        with contextlib.suppress(Exception), zipfile.ZipFile(path) as file:  # it may be damaged
             return "0.sbag" in file.namelist()
     return first_bytes(path) == MAGIC[:2]
 

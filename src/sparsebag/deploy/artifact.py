@@ -62,7 +62,7 @@ class ArtifactError(ValueError):
 
     Examples
     --------
-    >>> from sparsebag.deploy.artifact import loads
+    >>> from sparsebag.deploy.artifact import ArtifactError, loads
     >>> try:
     ...     loads(b"something else")
     ... except ArtifactError as error:

@@ -387,8 +387,8 @@ def evenly_out_of_bag(evidence: OOBEvidence) -> OOBEvidence:
     >>> target = np.repeat([0, 1], [600, 400])
     >>> known = {"classes": np.arange(2), "task": "classification"}
     >>> even = evenly_out_of_bag(OOBEvidence(np.ones(mask.shape), mask, target, **known))
-    >>> bool(0.45 < even.oob_mask[:600].mean() < 0.55), even.oob_mask[600:].mean()
-    (True, np.float64(0.5))
+    >>> bool(0.45 < even.oob_mask[:600].mean() < 0.55), float(even.oob_mask[600:].mean())
+    (True, 0.5)
     """
     if evidence.classes is None or evidence.oob_mask is None:
         return evidence
