@@ -66,7 +66,9 @@ class Measured:
         """Of a folder of results and the paper's tables."""
 
         def rows(path: Path, model: str = "method") -> dict[Any, list[Row]]:
-            table = pd.read_csv(path, converters={"source": str})  # empty where no code of ours ran
+            table = pd.read_csv(path)
+            if "source" in table:
+                table["source"] = table["source"].fillna("")  # of rows that no code of ours made
             table = table.sort_values("seed", kind="stable") if "seed" in table else table
             parts = table.groupby(["dataset", "base", model])
             return {key: part.to_dict("records") for key, part in parts}
