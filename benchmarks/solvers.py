@@ -171,9 +171,8 @@ def one_pass(blocks: list, weights: np.ndarray) -> None:
 def compare_passes() -> None:
     """The compiled products against NumPy's BLAS: why the compiled module exists."""
     bandwidth = read_bandwidth()
-    print(
-        f"\n## A pass over votes and mask, compiled and by NumPy's BLAS\n\nread bandwidth {bandwidth / 1e9:.1f} GB/s; milliseconds a pass, best of {PASS_REPEATS}\n"
-    )
+    print("\n## A pass over votes and mask, compiled and by NumPy's BLAS\n")
+    print(f"read bandwidth {bandwidth / 1e9:.1f} GB/s; milliseconds, best of {PASS_REPEATS}\n")
     print(f"{'M':>7}{'N':>6}{'BLAS':>9}{'compiled':>10}{'faster':>8}{'× bound':>9}")
     for n_rows, n_members in PASS_SHAPES:
         rng = np.random.default_rng(0)
