@@ -409,8 +409,8 @@ def _pickled(group: OtherMembers, allow_pickle: bool) -> bytes:
             sorted({type(getattr(m, "estimator", m)).__name__ for m in group.members})
         )
         raise NotExportable(
-            f"{group.n_members} members ({names}) can only be stored as a pickle, which runs code "
-            "when it is loaded; pass allow_pickle=True here and to load if you trust the file."
+            f"members that are {names} can only be stored as a pickle, which runs code when it is "
+            "loaded; pass allow_pickle=True here and to load if you trust the file."
         )
     return pickle.dumps(group, protocol=5)
 
