@@ -182,7 +182,7 @@ YEARS = {"classes": np.array(["2020", "2021", "2022"], dtype="datetime64[Y]")}
 HALF = {"classes": np.array(["a", "b", "\ud800"], dtype=object)}
 MIXED = {"classes": np.array([1, "a", None], dtype=object)}
 NO_FORM = [
-    ("onnx", OTHER, {}, "6 members predict for themselves and have no ONNX form"),
+    ("onnx", OTHER, {}, "members predict for themselves and have no ONNX form"),
     ("onnx", "three classes", UNKNOWN, "the calibrator 'unknown' has no ONNX form"),
     *(
         ("onnx", "three classes", labels, "have no ONNX form; use text, integers of 64 bits")
@@ -195,7 +195,7 @@ NO_FORM = [
     ("file", "three classes", YEARS, "use strings, integers, floats or bools"),
     ("file", "three classes", MIXED, "use strings, integers, floats or bools"),
     ("file", "three classes", {"calibrator": Own(2.0)}, r"your own \(LinearSVC\) cannot be stored"),
-    ("file", OTHER, {}, r"members \(SVC\) can only be stored as a pickle"),
+    ("file", OTHER, {}, r"members such as SVC can only be stored as a pickle"),
 ]
 
 

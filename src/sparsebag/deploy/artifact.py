@@ -409,7 +409,7 @@ def _pickled(group: OtherMembers, allow_pickle: bool) -> bytes:
             sorted({type(getattr(m, "estimator", m)).__name__ for m in group.members})
         )
         raise NotExportable(
-            f"members that are {names} can only be stored as a pickle, which runs code when it is "
+            f"members such as {names} can only be stored as a pickle, which runs code when it is "
             "loaded; pass allow_pickle=True here and to load if you trust the file."
         )
     return pickle.dumps(group, protocol=5)

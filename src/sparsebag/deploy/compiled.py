@@ -355,7 +355,9 @@ class CompiledEnsemble:
         row = row.toarray() if hasattr(row, "toarray") else row
         shape = np.shape(row)
         if len(shape) != 1:
-            raise ValueError(f"one row must be one-dimensional, not shape {shape}; use predict for many.")
+            raise ValueError(
+                f"one row must be one-dimensional, not shape {shape}; use predict for many."
+            )
         row = encoded(row, self.categories, self.feature_names)
         return readable(as_numbers(row, self.feature_names))[None]
 

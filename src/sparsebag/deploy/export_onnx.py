@@ -141,7 +141,7 @@ def _scores(graph: Graph, group: Any) -> str:
             z = graph.add("Add", z, graph.constant(bias))
         return _weighted(graph, _link(graph, z, group), group)
     raise NotExportable(
-        f"{group.n_members} members predict for themselves and have no ONNX form; only trees, "
+        "some members predict for themselves and have no ONNX form; only trees, "
         "linear models and scikit-learn's networks can be exported."
     )
 
