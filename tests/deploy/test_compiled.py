@@ -195,8 +195,8 @@ def test_a_row_gets_the_same_bits_alone_and_among_others(case, rank):
 
 def test_what_does_not_fit_a_gate_is_refused():
     for gate, message in (
-        (linear_gate(7, 4), "weighs other members"),
-        (linear_gate(6, 5), "different numbers of features"),
+        (linear_gate(7, 4), "different number of members"),
+        (linear_gate(6, 5), "different number of features"),
     ):
         with pytest.raises(ValueError, match=message):
             compile_members(pool_of("three classes"), np.ones(6), 0.0, None, gate)

@@ -48,21 +48,27 @@ TURNED = TABLE[NAMES[::-1]]
 RED = TABLE.astype(object).replace({"length": {5.1: "red"}})
 ROW = dict(zip(NAMES, X[0], strict=True))
 TABLES = [
-    (TABLE.rename(columns={"length": "l"}), "X has 'l' where the model reads 'length'"),
+    (TABLE.rename(columns={"length": "l"}), "X has 'l' where the model expects 'length'"),
     (RED, "column 'length' holds 'red'"),
     (TABLE[NAMES[:3]], "but 4 were fitted; 'petal width' is missing"),
     (X[:, :3], "X has 3 features, but 4 were fitted"),
-    (X[0], "must be a table of rows and columns"),
+    (X[0], "X must be two-dimensional but has shape"),
     (np.where(X[0, 0] == X, np.inf, X), "infinity or a value too large"),
     (X * 1e300, "infinity or a value too large"),
     (X + 1j, "X holds complex numbers"),
 ]
 ROWS = [
-    (TURNED.iloc[0].rename({"length": "l"}), "X has 'petal width' where the model reads 'length'"),
-    ({"length": 1.0}, "read by names, and the model has others; 'width' is missing; pass"),
+    (
+        TURNED.iloc[0].rename({"length": "l"}),
+        "X has 'petal width' where the model expects 'length'",
+    ),
+    (
+        {"length": 1.0},
+        "a dict is read by column names, but the model has others; 'width' is missing; pass",
+    ),
     (["1", "blue", "3", "4"], "column 'width' holds 'blue', which is not a number"),
-    ("abc", r"one row has one dimension, not shape \(\)"),
-    ([[1.0, 2.0]], "one row has one dimension"),
+    ("abc", r"one row must be one-dimensional, not shape \(\)"),
+    ([[1.0, 2.0]], "one row must be one-dimensional"),
     (sp.csr_matrix(X[:1]), r"not shape \(1, 4\); use predict for many"),
     ([1.0, 2.0, 3.0], "3 features, but 4 were fitted"),
     (np.zeros(3), "has 3 columns, but 4 were fitted"),
@@ -102,7 +108,9 @@ def test_what_pandas_calls_missing(named):
 
 @pytest.mark.parametrize("n_jobs", [2.0, "2", [1], 0])
 def test_threads_are_a_whole_number_and_may_be_too_many(n_jobs, digits):
-    message = "has no meaning" if n_jobs == 0 else "is not a whole number; use None for one thread"
+    message = (
+        "n_jobs=0 is not valid" if n_jobs == 0 else "is not an integer; use None for one thread"
+    )
     with pytest.raises((TypeError, ValueError), match=message):
         digits[0].predict_proba(digits[1], n_jobs=n_jobs)
     model, rows = digits

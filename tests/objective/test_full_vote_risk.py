@@ -96,7 +96,7 @@ def test_a_pair_never_out_of_bag_together_gets_the_mean_of_the_others():
 
 def test_members_that_share_no_row_say_nothing():
     lonely = OOBEvidence(np.eye(4), np.eye(4) > 0, np.ones(4), "regression")
-    with pytest.raises(ValueError, match=r"no two members have a row out of bag together.*holdout"):
+    with pytest.raises(ValueError, match=r"no two members share an out-of-bag row.*holdout"):
         pair_row_weight(lonely)
 
 
