@@ -6,7 +6,7 @@ Forests and bags of 100 trees. Half of the rows, at most 2000, train; all others
 judge. Ratios are to the whole ensemble as it is. It gives some true classes the probability 0,
 which log-loss does not forgive, so they are also told to that with the floor 0.001 mixed in.
 
-Rows are appended to benchmarks/results/quality.csv as they come, those of ``--shard 1/2`` to a file
+Rivals, which take longer than all else, run on the first split alone. Rows are appended to benchmarks/results/quality.csv as they come, those of ``--shard 1/2`` to a file
 beside it. A finished row is run again only when sparsebag's source has changed since. Seeds are the
 outermost loop: a run that is stopped is balanced. ``--summary`` only prints what the rows say.
 """
@@ -414,7 +414,8 @@ def run_all(args: argparse.Namespace) -> None:
     progress = Progress(max(len(mine), 1))
     for name, kind, seed in mine:
         job = {"dataset": name, "ensemble": kind, "seed": seed}
-        todo = [m for m in args.only if key_of({**job, "method": m}, KEY) not in done]
+        asked = [m for m in args.only if m not in rivals.RIVALS or seed == args.first_seed]
+        todo = [m for m in asked if key_of({**job, "method": m}, KEY) not in done]
         if todo:
             try:
                 known = kept.get(key_of({**job, "method": TUNED}, KEY))
