@@ -6,9 +6,10 @@ Forests and bags of 100 trees. Half of the rows, at most 2000, train; all others
 judge. Ratios are to the whole ensemble as it is. It gives some true classes the probability 0,
 which log-loss does not forgive, so they are also told to that with the floor 0.001 mixed in.
 
-Rivals, which take longer than all else, run on the first split alone. Rows are appended to benchmarks/results/quality.csv as they come, those of ``--shard 1/2`` to a file
-beside it. A finished row is run again only when sparsebag's source has changed since. Seeds are the
-outermost loop: a run that is stopped is balanced. ``--summary`` only prints what the rows say.
+Rows are appended to benchmarks/results/quality.csv as they come, those of ``--shard 1/2`` to a file
+beside it; those of rivals, which take longest, are of the first split. A finished row is run again
+only when sparsebag's source has changed since. Seeds are the outermost loop: a run that is stopped
+is balanced. ``--summary`` only prints what the rows say.
 """
 
 import argparse
