@@ -1,5 +1,6 @@
 """Models around ensembles: preprocessing inside the folds, saved and exported as a whole."""
 
+import pickle
 from dataclasses import replace
 
 import joblib
@@ -212,6 +213,9 @@ def test_what_was_read_from_a_file(name, tmp_path):
             TypeError, match=r"a loaded file does not hold the full ensemble.*before sav"
         ):
             sb.report_on(again, *one.test)
+        copied = pickle.loads(pickle.dumps(one.small))
+        told = sb.report_on(copied, *one.test, baseline=one.model)
+        assert told.n_rows == len(one.test[1])
         assert_allclose(sb.to_onnx(again, rows).predict(rows), again.predict_proba(rows), atol=1e-3)
         assert_allclose(
             sb.to_sklearn(again).predict_proba(rows), again.predict_proba(rows), atol=1e-9

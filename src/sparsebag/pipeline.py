@@ -206,8 +206,9 @@ def _teach(
     curve, position = None, 0
     if judged is not None:
         made_share = student.n_nodes / sum(_nodes(member) for member in pool.members)
-        # Far below only where the file had to be smaller.
-        curve, position = judged.curve.at(share if made_share > 0.9 * share else made_share)
+        # Far below, by more than a split, only where the file had to be smaller.
+        is_as_planned = student.n_nodes + 2 >= 0.9 * student.n_nodes * share / made_share
+        curve, position = judged.curve.at(share if is_as_planned else made_share)
     weights = np.zeros(len(pool.members))
     weights[teacher.trees[student.trees]] = 1.0 / len(student.trees)
     found = _finished(
@@ -265,11 +266,11 @@ def _student(
         if calibration is None or student.scale is None:
             return student, kept, calibration
         found = calibration.calibrator
-        known = found if isinstance(found, Temperature) else Temperature(1.0)
+        known = found if isinstance(found, Temperature) else Temperature(1.0, settings.floor)
         return student, kept, replace(calibration, calibrator=replace(known, scale=student.scale))
 
     def nbytes(kept: MemberPool, calibration: Calibration | None) -> int:
-        calibrator = None if calibration is None else calibration.calibrator
+        calibrator = None if calibration is None else _storable(calibration.calibrator)
         equal = np.full(len(kept.members), 1.0 / len(kept.members))
         compiled = compile_members(kept, equal, _floor(settings, calibrator), calibrator)
         return _named(compiled, pool).file_bytes
@@ -597,13 +598,18 @@ def _finished(
     after = Size(
         members=compiled.n_models,
         nodes=sum(_nodes(member) for member in kept.members),
-        nbytes=_named(compiled, pool).file_bytes,
+        nbytes=_named(replace(compiled, calibrator=_storable(calibrator)), pool).file_bytes,
         comparisons=_comparisons(kept),
     )
     noun = "trees" if all(member.is_tree for member in pool.members) else "members"
     is_part = pool.wrapping is not None
     selection = Selection(before, after, curve, position, settings.tolerance, done, noun, is_part)
     return Compressed(kept, weights, compiled, selection, calibration, **how)
+
+
+def _storable(calibrator: Any) -> Any:
+    """One that a file can hold; a temperature, which weighs as little, in place of the user's."""
+    return calibrator if isinstance(calibrator, Temperature | None) else Temperature(1.0)
 
 
 def _floor(settings: Settings, calibrator: Any) -> float:

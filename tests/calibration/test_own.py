@@ -83,6 +83,9 @@ def test_compress_takes_them(data, refine, tmp_path):
     np.testing.assert_array_equal(pickle.loads(pickle.dumps(small)).predict_proba(X), proba)
     with pytest.raises(ValueError, match="cannot be stored in a file"):
         small.save(tmp_path / "model.sbag")
+    if refine == "auto":  # what a file would weigh keeps no size from being taken
+        loose = sb.compress(forest, X, y, calibration=own, tolerance=0.3)
+        assert loose.n_nodes_ < loose.selection_.before.nodes
 
 
 def test_a_regressor_has_no_probabilities_to_calibrate():

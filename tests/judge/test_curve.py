@@ -40,6 +40,14 @@ def test_the_error_is_that_of_a_ratio_of_means():
     assert np.mean(errors) == pytest.approx(np.std(ratios), rel=0.12)
 
 
+def test_one_row_with_nearly_all_the_loss_makes_a_ratio_unsure():
+    whole, loss = np.ones(400), np.full(400, 1e6)
+    whole[7], loss[7] = 1e9, 9e8
+    (ratio, _), (error, _) = expected([loss, whole], whole, np.ones(400))
+    assert ratio < 1.5
+    assert error > 1e3  # of the other rows
+
+
 def test_an_ensemble_without_a_mistake_is_matched_by_none_with_one():
     nothing, some = np.zeros(40), np.full(40, 0.1)
     ratio, error = expected([some, nothing, nothing], nothing, np.ones(40))

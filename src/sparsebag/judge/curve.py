@@ -189,8 +189,10 @@ def _ratio(loss: np.ndarray, whole: np.ndarray, weight: np.ndarray) -> tuple[flo
     unsure = 1.0 if np.count_nonzero(known) < FEWEST_ROWS else 0.0
     if level <= 0.0:  # the ensemble makes no mistake on these rows: any is too many
         return (NO_RATIO if mean > 0.0 else 1.0), unsure
-    residual = loss[known] - mean / level * whole[known]  # of a ratio of means, by the delta method
-    error = float(np.sqrt(np.sum((share * residual) ** 2))) / level
+    # The jackknife's, by row left out: where one row has most of the loss, the others decide.
+    others = np.maximum(1.0 - share * whole[known] / level, 1.0 / NO_RATIO)
+    moves = share * (loss[known] - mean / level * whole[known]) / others
+    error = min(float(np.sqrt(np.sum(moves**2))) / level, NO_RATIO)
     return mean / level, max(error, unsure)
 
 

@@ -8,7 +8,9 @@ from sparsebag.deploy.wrapped import compiled_in
 from sparsebag.evidence.wrappers import innermost
 
 
-def report_on(model: Any, X: Any = None, y: Any = None, sample_weight: Any = None) -> Any:
+def report_on(
+    model: Any, X: Any = None, y: Any = None, sample_weight: Any = None, *, baseline: Any = None
+) -> Any:
     """Compare the full and the compressed model on test data.
 
     Parameters
@@ -19,6 +21,8 @@ def report_on(model: Any, X: Any = None, y: Any = None, sample_weight: Any = Non
         Test rows, as the model takes them. Errors of a ``TransformedTargetRegressor`` are in the
         units of y.
     sample_weight : array-like of shape (rows,), optional
+    baseline : fitted model, optional
+        What was compressed, if ``model`` no longer has it (pickles and copies do not include it).
 
     Returns
     -------
@@ -38,8 +42,12 @@ def report_on(model: Any, X: Any = None, y: Any = None, sample_weight: Any = Non
     >>> sb.report_on(small, X[300:], y[300:]).n_rows
     142
     """
+    parts = list(innermost(model, X, y))
+    fulls: list[Any] = [None] * len(parts)
+    if baseline is not None:
+        fulls = [part.model for part, _ in innermost(baseline, X, y)]
     found = []
-    for part, around in innermost(model, X, y):
+    for (part, around), full in zip(parts, fulls, strict=True):
         fold = around.fitted()
         back = fold.back if fold.targets else None
         compiled_in(part.model)
@@ -48,5 +56,5 @@ def report_on(model: Any, X: Any = None, y: Any = None, sample_weight: Any = Non
                 "a loaded file does not hold the full ensemble that a report compares with; make "
                 "the report before saving, from what sparsebag.compress returned."
             )
-        found.append(part.model._report(part.X, around.y, sample_weight, None, back))
+        found.append(part.model._report(part.X, around.y, sample_weight, full, back))
     return found[0] if len(found) == 1 else found
