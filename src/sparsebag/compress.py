@@ -76,7 +76,7 @@ def compress(
         ensemble after calibration: the smallest model within it is kept. At least 0 and below 1.
         Default: 0.01 if there is no budget.
     confidence : float, optional
-        None: the expected increase, plus a margin of 0.6 standard errors, must be within
+        None: the expected increase, plus a margin of 0.65 standard errors, must be within
         ``tolerance``. A number of at least 0.5, such as 0.95: the upper confidence bound must be.
     loss : {"auto", "log_loss", "brier", "squared_error"} or Loss, default "auto"
         The loss that weights minimise if ``lam`` is a number. "auto": log-loss for classifiers,

@@ -83,7 +83,7 @@ def test_more_tolerance_or_less_confidence_never_chooses_a_larger_size(
 def test_a_little_is_allowed_for_having_picked():
     curve = curve_of([1.3, 1.05, 1.0], [0.1, 0.04, 0.0])
     assert choose_size(curve, 0.1, None) == 1
-    assert choose_size(curve, 0.07, None) == 2  # 1.05 and 0.6 of 0.04 are above 1.07
+    assert choose_size(curve, 0.07, None) == 2  # 1.05 and 0.65 of 0.04 are above 1.07
     assert choose_size(curve, 0.055, 0.5) == 1  # at even odds the expected loss alone counts
 
 

@@ -19,7 +19,7 @@ from sparsebag.student.teacher import Recipe
 SHARES = 0.4 * 0.5 ** np.arange(10)
 """Sizes that are rehearsed, as shares of the ensemble's nodes."""
 DEFAULT_TOLERANCE = 0.01
-ERRORS_FOR_PICKING = 0.6
+ERRORS_FOR_PICKING = 0.65
 """The smallest size that seems good enough seems so a little by luck: this many standard errors."""
 
 
