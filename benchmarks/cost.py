@@ -1,6 +1,6 @@
 """Cost and steadiness of the default `sparsebag.compress`: processor time, seeds, class weights.
 
-    SPARSEBAG_DATA=... python -m benchmarks.cost [--only small medium seeds balanced]
+    SPARSEBAG_DATA=... python -m benchmarks.cost
 
 Processor time is that of all threads, with the rehearsal, over that of the ensemble's own fit.
 """
@@ -63,10 +63,6 @@ def small() -> None:
     )
 
 
-def medium() -> None:
-    forests(("adult", "california_housing"), *MEDIUM)
-
-
 def seeds() -> None:
     """The same rows, forests that differ by their seed alone."""
     X, y, task = load("adult", SEED_ROWS)
@@ -101,18 +97,15 @@ def balanced() -> None:
     print(f"  largest change {max(changes):.3f}")
 
 
-STEPS = {"small": small, "medium": medium, "seeds": seeds, "balanced": balanced}
-
-
 def main() -> None:
-    parser = options(__doc__)
-    parser.add_argument("--only", nargs="*", choices=STEPS, default=list(STEPS))
-    args = parser.parse_args()
-    with results_of("cost", keep=set(args.only) == set(STEPS)):
+    options(__doc__).parse_args()
+    with results_of("cost", keep=True):
         X, y, task = load("breast_cancer", 200)  # imports are not timed
         sb.compress(new_ensemble(task, "forest", 5, 0).fit(X, y), X, y)
-        for name in args.only:
-            STEPS[name]()
+        small()
+        forests(("adult", "california_housing"), *MEDIUM)
+        seeds()
+        balanced()
 
 
 if __name__ == "__main__":
