@@ -35,13 +35,14 @@ def timed(X: np.ndarray, y: np.ndarray, task: str, n_trees: int, **fit: Any) -> 
     fitted = time.process_time()
     small = sb.compress(forest, X, y)
     done = time.process_time()
-    kept = small.n_nodes_ / small.selection_.before.nodes
-    print(
-        f"fit {fitted - start:8.2f} s  compress {done - fitted:7.2f} s "
-        f"{(done - fitted) / (fitted - start):6.2f} of it  nodes kept {kept:6.1%}",
-        flush=True,
-    )
-    return fitted - start, done - fitted
+    fit_seconds, seconds = fitted - start, done - fitted
+    told = f"fit {fit_seconds:8.2f} s  compress {seconds:7.2f} s {seconds / fit_seconds:6.2f} of it"
+    print(f"{told}  nodes kept {share_kept(small):6.1%}", flush=True)
+    return fit_seconds, seconds
+
+
+def share_kept(small: Any) -> float:
+    return float(small.n_nodes_ / small.selection_.before.nodes)
 
 
 def forests(names: tuple[str, ...], rows: int, trees: int) -> np.ndarray:
@@ -69,8 +70,7 @@ def seeds() -> None:
     kept = []
     for seed in range(SEEDS):
         forest = new_ensemble(task, "forest", 100, seed).fit(X, y)
-        found = sb.compress(forest, X, y)
-        kept.append(found.n_nodes_ / found.selection_.before.nodes)
+        kept.append(share_kept(sb.compress(forest, X, y)))
     print(f"\nnodes kept, adult, {SEED_ROWS} rows, {SEEDS} seeds of the forest:")
     print("  " + " ".join(f"{share:.2%}" for share in kept))
     print(f"  largest over smallest {max(kept) / min(kept):.1f}")
@@ -91,9 +91,9 @@ def balanced() -> None:
                 recall_score(y[n:], model.predict(X[n:]), average=None) for model in (forest, found)
             )
             changes.append(np.abs(after - before).max())
-            kept = found.n_nodes_ / found.selection_.before.nodes
             told = " ".join(f"{a:.3f} → {b:.3f}" for a, b in zip(before, after, strict=True))
-            print(f"  {name:<12} {label:<12} {told}  {changes[-1]:.3f}  nodes kept {kept:.1%}")
+            told += f"  {changes[-1]:.3f}  nodes kept {share_kept(found):.1%}"
+            print(f"  {name:<12} {label:<12} {told}")
     print(f"  largest change {max(changes):.3f}")
 
 

@@ -41,13 +41,10 @@ from sparsebag.deploy.from_members import compile_members
 from sparsebag.evidence.from_ensemble import read_ensemble
 
 BATCHES = (1, 10, 100, 1000, 100_000)
-SECONDS_A_BATCH = 8.0
-"""Time for all engines together on one batch size, shared equally."""
+SECONDS_A_BATCH = 8.0  # for all engines together on one batch size, shared equally
 TURNS, FEWEST_TURNS = 10, 2
-MOST_CALLS = 1000
-"""Calls an engine makes in one turn."""
-BLOCK_ROWS = 100_000
-"""Rows that a batch size's different batches hold together."""
+MOST_CALLS = 1000  # of an engine in one turn
+BLOCK_ROWS = 100_000  # that a batch size's different batches hold together
 OURS = "sparsebag"
 
 Predict = Callable[[np.ndarray], Any]

@@ -2,8 +2,8 @@
 
     python -m benchmarks.paper_page
 
-Reads ``benchmarks/results`` and ``benchmarks/data/paper_tables.csv``: what the paper prints and what
-the authors' code gave (github.com/mehersaipreetam/simplex-constrained-sparse-bagging at 32664a2).
+Reads ``benchmarks/results`` and ``benchmarks/data/paper_tables.csv``: what is printed and what the
+authors' code gave (github.com/mehersaipreetam/simplex-constrained-sparse-bagging at 32664a2).
 The words, with each sentence judged and its rule, are in ``benchmarks/data/paper_template.md``;
 functions here have the names by which it quotes them.
 """

@@ -29,8 +29,7 @@ from benchmarks.kept_output import options, results_of
 from benchmarks.peak_memory import held_bytes
 
 THREADS, ONE, BATCH, BATCH_ROWS = 8, 40_000, 2_000, 100
-WARM = 0.2
-"""Share of the requests before memory is read."""
+WARM = 0.2  # share of the requests before memory is read
 JSON = {"Content-Type": "application/json"}
 
 

@@ -86,8 +86,7 @@ def problems(
             print(f"{name:<14}skipped: {reason}")
             continue
         if task == "regression":
-            # SLSQP's stopping test is absolute; on raw targets it stalls at once.
-            y = (y - y.mean()) / y.std()
+            y = (y - y.mean()) / y.std()  # on raw ones SLSQP's absolute stopping test stalls
         kind = RandomForestClassifier if task == "classification" else RandomForestRegressor
         forest = kind(n_members, random_state=0, n_jobs=-1).fit(X, y)
         dtype = np.float32 if well_posed else np.float64
@@ -95,14 +94,9 @@ def problems(
         evidence = collect_evidence(pool, X, y, dtype=dtype, n_jobs=-1)
         del forest, pool
         for lam in lams or own_lams:
-            objective = Objective(
-                evidence,
-                resolve_loss("auto", task),
-                ConcaveQuadratic(lam),
-                floor=1e-3 if well_posed else 0.0,
-                prior_mass=0.02 if well_posed else 0.0,
-            )
-            yield name, lam, objective
+            how = {"floor": 1e-3, "prior_mass": 0.02} if well_posed else {}
+            loss, penalty = resolve_loss("auto", task), ConcaveQuadratic(lam)
+            yield name, lam, Objective(evidence, loss, penalty, **how)
 
 
 def timed(solver: Solver, objective: Objective) -> Solution:
