@@ -469,15 +469,10 @@ FORESTS = {
     "small": (RandomForestClassifier(30, random_state=0), IRIS),
 }
 CALLS = [
-    {},
-    {"tolerance": 0.0},
-    {"tolerance": 0.5, "confidence": 0.95},
+    *({}, {"tolerance": 0.0}, {"tolerance": 0.5, "confidence": 0.95}),
     *({"max_nodes": nodes} for nodes in (0.05, 0.1, 1, 3)),
     {"max_estimators": 5, "max_nodes": 300, "max_bytes": 50_000},
-    {"max_bytes": 2000},
-    {"rehearsal": False},
-    {"refine": None},
-    {"calibration": None},
+    *({"max_bytes": 2000}, {"rehearsal": False}, {"refine": None}, {"calibration": None}),
     {"lam": 0.05},
 ]
 

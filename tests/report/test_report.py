@@ -402,9 +402,8 @@ def test_the_page_has_every_score_class_and_bin(classified):
     for change in report.changes[2:]:
         assert f">{change.verdict}</td><td>{change.in_words}</td><td>{change.interval}" in page
     before, after = small._full.predict(X), small.predict(X)
-    assert_allclose(
-        report.changed.confusion, [scores.confusion_matrix(y, p) for p in (before, after)]
-    )
+    tables = [scores.confusion_matrix(y, p) for p in (before, after)]
+    assert_allclose(report.changed.confusion, tables)
     for at, score in enumerate((scores.recall_score, scores.precision_score, scores.f1_score)):
         expected = [score(y, p, average=None) for p in (before, after)]
         assert_allclose([c[2 + at] for c in report.changed.classes], np.transpose(expected))
