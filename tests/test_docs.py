@@ -390,6 +390,5 @@ def test_sdist_and_wheel_build_and_the_wheel_needs_no_compiler(tmp_path):
     code = (
         f"import sys; sys.path.insert(0, {str(tmp_path)!r}); sys.meta_path[:] = sys.meta_path[-3:]"
     )
-    assert str(tmp_path) in run(
-        "-c", f"{code}; import sparsebag as s; s.compress; print(s.__file__)"
-    )
+    code += "; import sparsebag as s; s.compress; print(s.__file__)"
+    assert str(tmp_path) in run("-c", code)

@@ -328,9 +328,8 @@ def test_the_verdict_says_what_was_gained_and_what_it_cost(classified, regressed
     small, _, y, report = classified
     told = report.verdict()
     full, sparse = list(report.rows.values())[:2]
-    assert re.match(
-        r"[\d,.]+× smaller \([\d.]+× in the same .*\), [\d,.]+× faster in batches; ", told
-    )
+    gains = r"[\d,.]+× smaller \([\d.]+× in the same .*\), [\d,.]+× faster in batches; "
+    assert re.match(gains, told)
     for change in report.changes[:2]:
         assert change.name in told
         assert change.verdict in told
@@ -409,9 +408,8 @@ def test_the_page_has_every_score_class_and_bin(classified):
         assert_allclose([c[2 + at] for c in report.changed.classes], np.transpose(expected))
     for of in ("recall", "precision", "F1", "Confusion matrix"):
         assert of in page
-    assert len(re.findall(r"\d to \d\.\d\d</th>", page)) == len(
-        {tuple(edge) for curve in report.reliability for edge in curve.edges.tolist()}
-    )
+    bins = {tuple(edge) for curve in report.reliability for edge in curve.edges.tolist()}
+    assert len(re.findall(r"\d to \d\.\d\d</th>", page)) == len(bins)
 
 
 def curve_of(n_nodes, ratio):

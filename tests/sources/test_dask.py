@@ -179,7 +179,7 @@ def test_bad_input_gets_one_sentence():
         sb.fit_weights(dX, np.ones((10, 8), bool), y)
     with pytest.raises(ValueError, match="predictions has no rows"):
         sb.fit_weights(dX[:0], None, y[:0])
-    with pytest.raises(ValueError, match=r"on Dask; pass it to sparsebag\.fit_weights as it is"):
+    with pytest.raises(ValueError, match=r"array; pass it to sparsebag\.fit_weights directly"):
         sb.stream_rows(dX, None, y)
     with pytest.raises(TypeError, match=r"predictions is a Delayed.*; pass a Dask array"):
         sb.fit_weights(dask.delayed(X), None, y)
@@ -189,10 +189,8 @@ def test_bad_input_gets_one_sentence():
         sb.SparseBaggingClassifier(forest).fit(dX, dy)
     with pytest.raises(ValueError, match="not the ensemble's training rows"):
         sb.compress(forest, dX[::-1], dy, lam=0.01)
-    with (
-        dask.config.set({"sparsebag.rows-in-memory": "many"}),
-        pytest.raises(ValueError, match="must be a whole number of rows"),
-    ):
+    many = dask.config.set({"sparsebag.rows-in-memory": "many"})
+    with many, pytest.raises(ValueError, match="must be a whole number of rows"):
         sb.compress(forest, dX, dy)
 
 
