@@ -212,8 +212,8 @@ def test_what_was_read_from_a_file(name, tmp_path):
             TypeError, match=r"a loaded file does not hold the full ensemble.*before sav"
         ):
             sb.report_on(again, *one.test)
-        assert_allclose(sb.to_onnx(again, rows).predict(rows), again.predict_proba(rows), atol=1e-3)
         expected = again.predict_proba(rows)
+        assert_allclose(sb.to_onnx(again, rows).predict(rows), expected, atol=1e-3)
         assert_allclose(sb.to_sklearn(again).predict_proba(rows), expected, atol=1e-9)
 
 
