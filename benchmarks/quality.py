@@ -7,8 +7,9 @@ judge. Ratios are to the whole ensemble as it is. It gives some true classes the
 which log-loss does not forgive, so they are also told to that with the floor 0.001 mixed in.
 
 Rows are appended to benchmarks/results/quality.csv as they come, those of ``--shard 1/2`` to a file
-beside it. A finished row is run again only when sparsebag's source has changed since. Seeds are the
-outermost loop: a run that is stopped is balanced.
+beside it; those of rivals, which take longest, are of the first split. A finished row is run again
+only when sparsebag's source has changed since. Seeds are the outermost loop: a run that is stopped
+is balanced.
 """
 
 import argparse
@@ -372,7 +373,8 @@ def run_all(args: argparse.Namespace) -> None:
     progress = Progress(max(len(mine), 1))
     for name, kind, seed in mine:
         job = {"dataset": name, "ensemble": kind, "seed": seed}
-        todo = [m for m in args.only if key_of({**job, "method": m}, KEY) not in done]
+        asked = [m for m in args.only if m not in rivals.RIVALS or seed == 0]
+        todo = [m for m in asked if key_of({**job, "method": m}, KEY) not in done]
         if todo:
             try:
                 known = kept.get(key_of({**job, "method": TUNED}, KEY))
