@@ -62,9 +62,8 @@ def by_name(thing):
 
 def section(doc: str, title: str) -> str:
     """The text of a numpydoc section, empty where there is none."""
-    found = re.search(
-        rf"^{title}\n-{{{len(title)}}}\n(.*?)(?=^\S[^\n]*\n-{{3,}}\n|\Z)", doc, re.M | re.S
-    )
+    pattern = rf"^{title}\n-{{{len(title)}}}\n(.*?)(?=^\S[^\n]*\n-{{3,}}\n|\Z)"
+    found = re.search(pattern, doc, re.M | re.S)
     return found.group(1) if found else ""
 
 

@@ -212,9 +212,10 @@ def test_what_was_read_from_a_file(name, tmp_path):
             TypeError, match=r"a loaded file does not hold the full ensemble.*before sav"
         ):
             sb.report_on(again, *one.test)
-        expected = again.predict_proba(rows)
-        assert_allclose(sb.to_onnx(again, rows).predict(rows), expected, atol=1e-3)
-        assert_allclose(sb.to_sklearn(again).predict_proba(rows), expected, atol=1e-9)
+        assert_allclose(sb.to_onnx(again, rows).predict(rows), again.predict_proba(rows), atol=1e-3)
+        assert_allclose(
+            sb.to_sklearn(again).predict_proba(rows), again.predict_proba(rows), atol=1e-9
+        )
 
 
 def test_scikit_learns_tools_and_set_output():

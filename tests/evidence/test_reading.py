@@ -188,9 +188,8 @@ def test_trees_beside_other_models():
     X, y = classes()
     trees = bootstrapped(DecisionTreeClassifier(), X, y, 3)
     linear = bootstrapped(LogisticRegression(), X, y, 3, seed=1)
-    given = FittedMembers(
-        [*trees.models, *linear.models], [*trees.estimators_samples, *linear.estimators_samples]
-    )
+    samples = [*trees.estimators_samples, *linear.estimators_samples]
+    given = FittedMembers([*trees.models, *linear.models], samples)
     for rows in (X, X.astype(np.float32)):
         evidence = evidence_of(given, rows, y, dtype=np.float64)
         assert evidence.verified_by == "leaf counts"
