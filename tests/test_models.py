@@ -211,7 +211,7 @@ def test_what_xgboost_has_and_cannot_be_read():
     with pytest.raises(ValueError, match=r"pandas categories, fit it on their codes with feature"):
         sb.compress(model, X, y, evidence="holdout")
     model = of("xgboost", "XGBRFClassifier", missing=-1, **XGB)().fit(X[["pay"]], y)
-    with pytest.raises(ValueError, match=r"treats -1 as missing; use NaN instead, here and in predict"):
+    with pytest.raises(ValueError, match="treats -1 as missing; use NaN instead, here and in"):
         sb.compress(model, X[["pay"]], y, evidence="holdout")
     model = of("xgboost", "XGBRFRegressor", objective="reg:logistic", **XGB)().fit(X[["pay"]], y)
     with pytest.raises(ValueError, match="1 outputs and the link sigmoid cannot be read"):
