@@ -14,7 +14,8 @@ import numpy as np
 
 import sparsebag as sb
 from benchmarks.kept_output import options, results_of
-from benchmarks.quality import KINDS, Run, fit, floored
+from benchmarks.problem import floored
+from benchmarks.quality import KINDS, Run, fit
 from sparsebag.judge import rehearsal
 from sparsebag.student import student, teacher
 
@@ -24,10 +25,6 @@ SETS = (
 )
 NODES = (0.1, 0.025)
 PLAIN = teacher.Recipe(shrink=0.0, twice=0.0)
-
-
-def random_spread(self: Any, mass: np.ndarray) -> np.ndarray:
-    return np.random.default_rng(len(self.trees)).random(len(self.trees))
 
 
 lesson = teacher.Teacher.lesson
@@ -47,6 +44,7 @@ def parts() -> dict[str, list[Any]]:
     plain = (patch.object(rehearsal, "recipes_for", lambda *_, **__: (PLAIN,)),)
     one = (patch.object(rehearsal, "recipes_for", lambda *_, **__: (teacher.RECIPES[0],)),)
     no_refit = (patch.object(student, "SWEEPS", 0),)
+    at_random = lambda self, mass: np.random.default_rng(n := len(self.trees)).random(n)  # noqa: E731
     return {
         "everything": [],
         "no smoothing": [*plain],
@@ -57,7 +55,7 @@ def parts() -> dict[str, list[Any]]:
         "no mixtures": [patch.object(teacher, "SHARE_OF_MIXTURES", 0.0)],
         "no scores": [patch.object(student, "SCORES_BELOW", 0.0)],
         "no pruning": [patch.object(student, "trees_for", whole_trees)],
-        "random trees": [patch.object(student.Student, "spread", random_spread)],
+        "random trees": [patch.object(student.Student, "spread", at_random)],
     }
 
 

@@ -83,10 +83,8 @@ def case(data: int | str, trees: int, columns: int = COLUMNS, stops: int = 0) ->
     command = [sys.executable, "-m", "benchmarks.compress_scale", "--case", *arguments]
     found: dict[str, Any] = json.loads(subprocess.check_output(command, text=True))
     fit, seconds, *nbytes = (found[k] for k in ("fit", "compress", "X", "forest", "grown"))
-    print(
-        f"{data:>10}{columns:>5}{trees:>7}{fit:>9.1f}{seconds:>10.1f}{seconds / fit:>8.2f}", end=""
-    )
-    print("".join(f"{n / 1e6:>8.0f}" for n in nbytes), flush=True)
+    told = f"{data:>10}{columns:>5}{trees:>7}{fit:>9.1f}{seconds:>10.1f}{seconds / fit:>8.2f}"
+    print(told + "".join(f"{n / 1e6:>8.0f}" for n in nbytes), flush=True)
     return found
 
 

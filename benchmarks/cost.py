@@ -1,6 +1,6 @@
 """Cost and steadiness of the default `sparsebag.compress`: processor time, seeds, class weights.
 
-    SPARSEBAG_DATA=... python -m benchmarks.cost [--only small medium seeds balanced]
+    SPARSEBAG_DATA=... python -m benchmarks.cost
 
 Processor time is that of all threads, with the rehearsal, over that of the ensemble's own fit.
 """
@@ -35,13 +35,14 @@ def timed(X: np.ndarray, y: np.ndarray, task: str, n_trees: int, **fit: Any) -> 
     fitted = time.process_time()
     small = sb.compress(forest, X, y)
     done = time.process_time()
-    kept = small.n_nodes_ / small.selection_.before.nodes
-    print(
-        f"fit {fitted - start:8.2f} s  compress {done - fitted:7.2f} s "
-        f"{(done - fitted) / (fitted - start):6.2f} of it  nodes kept {kept:6.1%}",
-        flush=True,
-    )
-    return fitted - start, done - fitted
+    fit_seconds, seconds = fitted - start, done - fitted
+    told = f"fit {fit_seconds:8.2f} s  compress {seconds:7.2f} s {seconds / fit_seconds:6.2f} of it"
+    print(f"{told}  nodes kept {share_kept(small):6.1%}", flush=True)
+    return fit_seconds, seconds
+
+
+def share_kept(small: Any) -> float:
+    return float(small.n_nodes_ / small.selection_.before.nodes)
 
 
 def forests(names: tuple[str, ...], rows: int, trees: int) -> np.ndarray:
@@ -63,18 +64,13 @@ def small() -> None:
     )
 
 
-def medium() -> None:
-    forests(("adult", "california_housing"), *MEDIUM)
-
-
 def seeds() -> None:
     """The same rows, forests that differ by their seed alone."""
     X, y, task = load("adult", SEED_ROWS)
     kept = []
     for seed in range(SEEDS):
         forest = new_ensemble(task, "forest", 100, seed).fit(X, y)
-        found = sb.compress(forest, X, y)
-        kept.append(found.n_nodes_ / found.selection_.before.nodes)
+        kept.append(share_kept(sb.compress(forest, X, y)))
     print(f"\nnodes kept, adult, {SEED_ROWS} rows, {SEEDS} seeds of the forest:")
     print("  " + " ".join(f"{share:.2%}" for share in kept))
     print(f"  largest over smallest {max(kept) / min(kept):.1f}")
@@ -95,24 +91,21 @@ def balanced() -> None:
                 recall_score(y[n:], model.predict(X[n:]), average=None) for model in (forest, found)
             )
             changes.append(np.abs(after - before).max())
-            kept = found.n_nodes_ / found.selection_.before.nodes
             told = " ".join(f"{a:.3f} → {b:.3f}" for a, b in zip(before, after, strict=True))
-            print(f"  {name:<12} {label:<12} {told}  {changes[-1]:.3f}  nodes kept {kept:.1%}")
+            told += f"  {changes[-1]:.3f}  nodes kept {share_kept(found):.1%}"
+            print(f"  {name:<12} {label:<12} {told}")
     print(f"  largest change {max(changes):.3f}")
 
 
-STEPS = {"small": small, "medium": medium, "seeds": seeds, "balanced": balanced}
-
-
 def main() -> None:
-    parser = options(__doc__)
-    parser.add_argument("--only", nargs="*", choices=STEPS, default=list(STEPS))
-    args = parser.parse_args()
-    with results_of("cost", keep=set(args.only) == set(STEPS)):
+    options(__doc__).parse_args()
+    with results_of("cost", keep=True):
         X, y, task = load("breast_cancer", 200)  # imports are not timed
         sb.compress(new_ensemble(task, "forest", 5, 0).fit(X, y), X, y)
-        for name in args.only:
-            STEPS[name]()
+        small()
+        forests(("adult", "california_housing"), *MEDIUM)
+        seeds()
+        balanced()
 
 
 if __name__ == "__main__":

@@ -28,12 +28,11 @@ class Dataset:
     name: str
     task: str
     load_from_sklearn: Callable[[], tuple[Any, Any]]
-    subsample: bool = False
 
     def load(self) -> tuple[np.ndarray, np.ndarray]:
-        """Rows in their original order, subsampled as the paper says where it does."""
+        """Rows in their original order, at most as many as the paper takes."""
         X, y = self.every_row()
-        if self.subsample and len(X) > PAPER_ROWS:
+        if len(X) > PAPER_ROWS:
             rows = np.random.default_rng(PAPER_SEED).choice(len(X), PAPER_ROWS, replace=False)
             X, y = X[rows], y[rows]
         return X, y
@@ -55,58 +54,38 @@ class Dataset:
         return X, y.astype(dtype)
 
 
-def bundled(name: str) -> Callable[[], tuple[Any, Any]]:
-    return partial(getattr(sklearn.datasets, name), return_X_y=True)
-
-
-def openml(name: str, version: int = 1) -> Callable[[], tuple[Any, Any]]:
-    how = {"version": version, "return_X_y": True, "as_frame": False}
+def _source(name: str, version: str = "1") -> Callable[[], tuple[Any, Any]]:
+    if hasattr(sklearn.datasets, name):
+        return partial(getattr(sklearn.datasets, name), return_X_y=True)
+    how = {"version": int(version), "return_X_y": True, "as_frame": False}
     return partial(sklearn.datasets.fetch_openml, name, **how)
 
 
-PAPER: dict[str, Dataset] = {
-    d.name: d
-    for d in (
-        Dataset("breast_cancer", "classification", bundled("load_breast_cancer")),
-        Dataset("diabetes_clf", "classification", openml("diabetes")),
-        Dataset("spambase", "classification", openml("spambase")),
-        Dataset("segment", "classification", openml("segment")),
-        Dataset("diabetes_reg", "regression", bundled("load_diabetes")),
-        Dataset("california_housing", "regression", bundled("fetch_california_housing"), True),
-        Dataset("cpu_act", "regression", openml("cpu_act"), True),
-    )
-}
-C, R = "classification", "regression"
-SUITE: dict[str, Dataset] = {
-    d.name: d
-    for d in (
-        Dataset("digits", C, bundled("load_digits")),
-        Dataset("adult", C, openml("adult", 2)),
-        Dataset("australian", C, openml("Australian", 4)),
-        Dataset("churn", C, openml("churn")),
-        Dataset("covertype_15k", C, openml("covertype", 1)),
-        Dataset("credit_g", C, openml("credit-g")),
-        Dataset("electricity", C, openml("electricity")),
-        Dataset("magic", C, openml("MagicTelescope")),
-        Dataset("mammography", C, openml("mammography")),
-        Dataset("optdigits", C, openml("optdigits")),
-        Dataset("page_blocks", C, openml("page-blocks")),
-        Dataset("phoneme", C, openml("phoneme")),
-        Dataset("satimage", C, openml("satimage")),
-        Dataset("vehicle", C, openml("vehicle")),
-        Dataset("yeast", C, openml("yeast")),
-        Dataset("abalone", R, openml("abalone")),
-        Dataset("airfoil", R, openml("airfoil_self_noise")),
-        Dataset("bike_sharing", R, openml("Bike_Sharing_Demand", 2)),
-        Dataset("concrete", R, openml("Concrete_Data")),
-        Dataset("elevators", R, openml("elevators")),
-        Dataset("house_8l", R, openml("house_8L")),
-        Dataset("kin8nm", R, openml("kin8nm")),
-        Dataset("pol", R, openml("pol")),
-        Dataset("power_plant", R, openml("Combined_Cycle_Power_Plant")),
-        Dataset("wine_quality", R, openml("wine_quality")),
-    )
-}
+def _table(task: str, lines: str) -> dict[str, Dataset]:
+    """Data sets by name, of "name, scikit-learn's loader or OpenML's name and version; ..."."""
+    words = [line.split() for line in lines.split(";")]
+    return {name: Dataset(name, task, _source(*source)) for name, *source in words}
+
+
+PAPER = _table(
+    "classification",
+    "breast_cancer load_breast_cancer; diabetes_clf diabetes; spambase spambase; segment segment",
+) | _table(
+    "regression",
+    "diabetes_reg load_diabetes; california_housing fetch_california_housing; cpu_act cpu_act",
+)
+SUITE = _table(
+    "classification",
+    "digits load_digits; adult adult 2; australian Australian 4; churn churn;"
+    "covertype_15k covertype; credit_g credit-g; electricity electricity; magic MagicTelescope;"
+    "mammography mammography; optdigits optdigits; page_blocks page-blocks; phoneme phoneme;"
+    "satimage satimage; vehicle vehicle; yeast yeast",
+) | _table(
+    "regression",
+    "abalone abalone; airfoil airfoil_self_noise; bike_sharing Bike_Sharing_Demand 2;"
+    "concrete Concrete_Data; elevators elevators; house_8l house_8L; kin8nm kin8nm; pol pol;"
+    "power_plant Combined_Cycle_Power_Plant; wine_quality wine_quality",
+)
 
 
 def load(name: str, n_rows: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray, str]:

@@ -71,9 +71,6 @@ def ensembles(task: str) -> dict[str, Any]:
     }
 
 
-# -- exports: what comes back from a file, as another program would read it -----------------------
-
-
 def _sbag(small: Any, folder: Path) -> Predict:
     """Ours: read back from the file."""
     path = folder / "model.sbag"
@@ -115,9 +112,6 @@ def _sklearn(small: Any, folder: Path) -> Predict:
 
 
 EXPORTS = {".sbag": _sbag, "onnx": _onnx, "treelite": _treelite, "sklearn": _sklearn}
-
-
-# -- the table ------------------------------------------------------------------------------------
 
 
 @dataclass
@@ -190,31 +184,26 @@ def compare(dataset: Dataset, reasons: Counter[str]) -> int:
     return failed
 
 
-def run() -> int:
-    """Print the table; returns how many exports failed, and data sets were not to be had."""
-    print(f"\n{SURVIVORS} of {MEMBERS} members at most; NaN in {MISSING_SHARE:.0%} of the values.")
-    head = f"{'data set':<20}{'NaN':<5}{'members':<20}{'export':<10}{'equal':>10}"
-    print(f"\n{head}{'largest':>10}{'flips':>7}{'boundary':>10}")
-    failed, left_out, reasons = 0, 0, Counter[str]()
-    for dataset in PAPER.values():
-        try:
-            failed += compare(dataset, reasons)
-        except Unavailable as reason:
-            print(f"left out: {reason}")
-            left_out += 1
-    print("\nWhat an export cannot carry, in the words the user gets (how many times):")
-    for reason, times in reasons.items():
-        print(f"  {times:>4}  {reason}")
-    verdict = f"{failed} exports differ from the model." if failed else "Every export is equal."
-    print(f"\n{verdict}" + (f" {left_out} data sets were left out." if left_out else ""))
-    return failed + left_out
-
-
 def main() -> None:
     options(__doc__).parse_args()
+    failed, left_out, reasons = 0, 0, Counter[str]()
     with results_of("exports", keep=True):
-        failed = run()
-    sys.exit(1 if failed else 0)
+        print(f"\n{SURVIVORS} of {MEMBERS} members at most; ", end="")
+        print(f"NaN in {MISSING_SHARE:.0%} of the values.")
+        head = f"{'data set':<20}{'NaN':<5}{'members':<20}{'export':<10}{'equal':>10}"
+        print(f"\n{head}{'largest':>10}{'flips':>7}{'boundary':>10}")
+        for dataset in PAPER.values():
+            try:
+                failed += compare(dataset, reasons)
+            except Unavailable as reason:
+                print(f"left out: {reason}")
+                left_out += 1
+        print("\nWhat an export cannot carry, in the words the user gets (how many times):")
+        for reason, times in reasons.items():
+            print(f"  {times:>4}  {reason}")
+        verdict = f"{failed} exports differ from the model." if failed else "Every export is equal."
+        print(f"\n{verdict}" + (f" {left_out} data sets were left out." if left_out else ""))
+    sys.exit(1 if failed or left_out else 0)
 
 
 if __name__ == "__main__":

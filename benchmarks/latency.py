@@ -10,7 +10,6 @@ no branch predictor learns them by heart. Ratios are of the best times: on a loa
 calls are interrupted and short ones are not, which would flatter the faster engine.
 """
 
-import io
 import os
 import shutil
 import sys
@@ -23,7 +22,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import joblib
 import numpy as np
 from sklearn.ensemble import BaggingClassifier
 from sklearn.model_selection import train_test_split
@@ -34,6 +32,7 @@ from benchmarks import quality
 from benchmarks.datasets import PAPER, PAPER_SEED
 from benchmarks.kept_output import options, results_of
 from benchmarks.picture import SHOWN
+from benchmarks.rivals import packed
 from sparsebag.deploy.artifact import dumps
 from sparsebag.deploy.export_onnx import export_onnx
 from sparsebag.deploy.export_sklearn import export_sklearn
@@ -42,15 +41,11 @@ from sparsebag.deploy.from_members import compile_members
 from sparsebag.evidence.from_ensemble import read_ensemble
 
 BATCHES = (1, 10, 100, 1000, 100_000)
-SECONDS_A_BATCH = 8.0
-"""Time for all engines together on one batch size, shared equally."""
+SECONDS_A_BATCH = 8.0  # for all engines together on one batch size, shared equally
 TURNS, FEWEST_TURNS = 10, 2
-MOST_CALLS = 1000
-"""Calls an engine makes in one turn."""
-BLOCK_ROWS = 100_000
-"""Rows that a batch size's different batches hold together."""
+MOST_CALLS = 1000  # of an engine in one turn
+BLOCK_ROWS = 100_000  # that a batch size's different batches hold together
 OURS = "sparsebag"
-
 
 Predict = Callable[[np.ndarray], Any]
 
@@ -87,14 +82,6 @@ def sklearn_bag(trees: Trees, n_threads: int) -> Predict:
     return trees.bag.predict_proba
 
 
-def _session(content: bytes, n_threads: int) -> Any:
-    import onnxruntime
-
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads, options.inter_op_num_threads = n_threads, 1
-    return onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
-
-
 def converted_graph(trees: Trees) -> bytes:
     """What scikit-learn's own converter makes: float32 leaves, a TreeEnsembleClassifier."""
     from skl2onnx import to_onnx
@@ -113,7 +100,11 @@ def exported_graph(trees: Trees) -> bytes:
 
 
 def onnx_runtime(graph: Callable[[Trees], bytes], trees: Trees, n_threads: int) -> Predict:
-    session = _session(graph(trees), n_threads)
+    import onnxruntime
+
+    how = onnxruntime.SessionOptions()
+    how.intra_op_num_threads, how.inter_op_num_threads = n_threads, 1
+    session = onnxruntime.InferenceSession(graph(trees), how, providers=["CPUExecutionProvider"])
     return lambda X: session.run(["probabilities"], {"X": X})
 
 
@@ -188,8 +179,7 @@ def spambase() -> tuple[Trees, Trees, Trees, np.ndarray, Any, Any]:
     share = default.n_nodes_ / default.selection_.before.nodes
     name = f"default ({default.n_active_}, {share:.1%} of nodes)"
     pruned = Trees(name, default.to_sklearn(), None, default.compile())
-    pool, weights = read_ensemble(bag), np.full(100, 0.01)
-    compiled = compile_members(pool, weights)
+    compiled = compile_members(read_ensemble(bag), np.full(100, 0.01))
     full = Trees("full (100)", export_sklearn(compiled), bag, compiled)
     return few, pruned, full, np.ascontiguousarray(X_test, dtype=np.float32), X, y
 
@@ -255,17 +245,11 @@ def engines_for(
 
 def sizes(few: Trees, full: Trees) -> None:
     print("\nSize in bytes")
-
-    def dumped(model: Any) -> int:
-        buffer = io.BytesIO()
-        joblib.dump(model, buffer)
-        return len(buffer.getvalue())
-
     for trees in (few, full):
         ours = len(dumps(trees.compiled))
-        figures = {".sbag": ours, "joblib, scikit-learn's forest": dumped(trees.forest)}
+        figures = {".sbag": ours, "joblib, scikit-learn's forest": packed(trees.forest, 0)}
         if trees.bag is not None:
-            figures["joblib, scikit-learn's bag"] = dumped(trees.bag)
+            figures["joblib, scikit-learn's bag"] = packed(trees.bag, 0)
         try:
             figures["ONNX (skl2onnx)"] = len(converted_graph(trees))
             figures["ONNX (to_onnx)"] = len(exported_graph(trees))
@@ -291,33 +275,30 @@ def readme_table(budget: float) -> None:
         print(f"  {name:<20}{1e3 * before:.2g} → {1e6 * after:.2g}")
 
 
-def run(quick: bool) -> None:
-    print(f"load average: {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores")
-    few, pruned, full, rows, X, y = spambase()
-    print(f"\nspambase, {few.name} of 100 bagged trees, {rows.shape[1]} features; {few.compiled}")
-    times: dict[tuple[int, int], dict[str, np.ndarray]] = {}
-    budget = SECONDS_A_BATCH / (6 if quick else 1)
-    for n_threads in (1, 2):
-        engines = engines_for(few, pruned, full, X, y, n_threads)
-        for batch in BATCHES[:4] if quick else BATCHES:
-            times[batch, n_threads] = timed(engines, blocks_of(rows, batch), budget)
-            print_table(times[batch, n_threads], batch, n_threads)
-            sys.stdout.flush()
-    print(
-        "\nThe default's pruned trees beside the whole bag, both compiled (best times, one thread)"
-    )
-    for batch in sorted({batch for batch, _ in times}):
-        table = times[batch, 1]
-        gain = table[f"{OURS}, {full.name}"].min() / table[f"{OURS}, {pruned.name}"].min()
-        print(f"  {batch:,} row{'s' * (batch > 1)}: {gain:.1f}x faster")
-    sizes(few, full)
-    readme_table(budget / 4)
-
-
 def main() -> None:
     quick = options(__doc__, quick="a sixth of the time, no 100 000 rows").parse_args().quick
     with results_of("latency", keep=not quick):
-        run(quick)
+        print(f"load average: {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores")
+        few, pruned, full, rows, X, y = spambase()
+        print(
+            f"\nspambase, {few.name} of 100 bagged trees, {rows.shape[1]} features; {few.compiled}"
+        )
+        times: dict[tuple[int, int], dict[str, np.ndarray]] = {}
+        budget = SECONDS_A_BATCH / (6 if quick else 1)
+        for n_threads in (1, 2):
+            engines = engines_for(few, pruned, full, X, y, n_threads)
+            for batch in BATCHES[:4] if quick else BATCHES:
+                times[batch, n_threads] = timed(engines, blocks_of(rows, batch), budget)
+                print_table(times[batch, n_threads], batch, n_threads)
+                sys.stdout.flush()
+        title = "The default's pruned trees beside the whole bag, both compiled"
+        print(f"\n{title} (best times, one thread)")
+        for batch in sorted({batch for batch, _ in times}):
+            table = times[batch, 1]
+            gain = table[f"{OURS}, {full.name}"].min() / table[f"{OURS}, {pruned.name}"].min()
+            print(f"  {batch:,} row{'s' * (batch > 1)}: {gain:.1f}x faster")
+        sizes(few, full)
+        readme_table(budget / 4)
 
 
 if __name__ == "__main__":

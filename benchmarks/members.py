@@ -1,6 +1,6 @@
 """Members as they are: simplex weights beside equal votes, random members and the whole bag.
 
-    SPARSEBAG_DATA=... python -m benchmarks.members [--seeds 3] [--data ...] [--only trees ...]
+    SPARSEBAG_DATA=... python -m benchmarks.members
 
 Bags of 50 trees, linear models and networks, on all columns and on half of them. Half of the rows,
 at most 2000, train; others judge, by the Brier score or MSE. ``sparsebag.compress`` keeps 5, 10
@@ -28,7 +28,7 @@ from benchmarks.problem import Problem, bag_of, split_rows
 from benchmarks.progress import Progress
 from sparsebag import compress, pipeline
 
-N_MEMBERS, TRAIN_SHARE, MOST_TRAIN, MOST_TEST = 50, 0.5, 2000, 4000
+N_MEMBERS, TRAIN_SHARE, MOST_TRAIN, MOST_TEST, SEEDS = 50, 0.5, 2000, 4000, 3
 SIZES = (5, 10, 20)
 NETWORK: dict[str, Any] = {"hidden_layer_sizes": (16,), "solver": "lbfgs", "max_iter": 40}
 HALF_ROWS: dict[str, Any] = {"max_samples": 0.5}
@@ -95,19 +95,18 @@ def scores(products: np.ndarray, weights: np.ndarray, k: int) -> Scores:
     }
 
 
-def judged(problem: Problem, models: list[str]) -> Iterator[tuple[tuple[str, str, int], Scores]]:
+def judged(problem: Problem) -> Iterator[tuple[tuple[str, str, int], Scores]]:
     """(members, columns, size) and scores; size 0 is the one model of all Ridge regressors."""
     y, y_test = standardised(problem)
     is_regression = problem.task == "regression"
     for columns, share in COLUMNS.items():
-        for name in models:
-            *bases, bagging = MODELS[name]
+        for name, (*bases, bagging) in MODELS.items():
             bag = fit_bag(bases[is_regression], problem, y, max_features=share, **bagging)
             products = residual_products(bag, problem, y_test)
             for k in SIZES:
                 weights = small_weights(bag, problem, y, max_estimators=k)
                 yield (name, columns, k), scores(products, weights, k)
-        if is_regression and "linear" in models:
+        if is_regression:
             bag = fit_bag(Ridge(), problem, y, max_features=share, **HALF_ROWS)
             products = residual_products(bag, problem, y_test)
             yield ("ridge", columns, 0), scores(products, small_weights(bag, problem, y), N_MEMBERS)
@@ -146,26 +145,22 @@ def print_tables(found: dict[tuple[str, str, int], dict[str, list[Scores]]]) -> 
 
 
 def main() -> None:
-    parser = options(__doc__)
-    parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--data", nargs="*", choices=[*PAPER, *SUITE], help="only these data sets")
-    parser.add_argument("--only", nargs="*", choices=MODELS, default=list(MODELS))
-    args = parser.parse_args()
-    names, start = args.data or list({**PAPER, **SUITE}), time.process_time()
-    progress = Progress(len(names) * args.seeds)
+    options(__doc__).parse_args()
+    names, start = list({**PAPER, **SUITE}), time.process_time()
+    progress = Progress(len(names) * SEEDS)
     found: dict[tuple[str, str, int], dict[str, list[Scores]]] = {}
     for name in names:
-        for seed in range(args.seeds):
+        for seed in range(SEEDS):
             try:
                 problem = split_rows(name, seed, TRAIN_SHARE, MOST_TRAIN)
-                for key, one in judged(problem, args.only):
+                for key, one in judged(problem):
                     found.setdefault(key, {}).setdefault(name, []).append(one)
             except Unavailable as reason:
                 print(f"{name} skipped: {reason}", flush=True)
             progress.step(f"{name} {seed}")
-    with results_of("members", keep=args.data is None and args.only == list(MODELS)):
+    with results_of("members", keep=True):
         seconds = time.process_time() - start
-        print(f"{len(names)} data sets, {args.seeds} seeds, {N_MEMBERS} members, {seconds:.0f} s\n")
+        print(f"{len(names)} data sets, {SEEDS} seeds, {N_MEMBERS} members, {seconds:.0f} s\n")
         print_tables(found)
 
 

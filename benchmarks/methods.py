@@ -12,7 +12,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LassoCV, LogisticRegression
 
 import sparsebag as sb
-from benchmarks.problem import Problem
+from benchmarks.problem import Problem, at_temperature
 
 try:  # here and not where it runs, which is timed
     import xgboost
@@ -25,8 +25,6 @@ DRAWS = 10
 """Draws of random-k; the scorer averages their scores."""
 DROPPED = 1e-5
 """Normalised weights up to this are zero, as in the paper's code."""
-TEMPERATURE_FLOOR = 1e-3
-"""Share of the uniform class distribution mixed in first: the logarithm of 0 has no temperature."""
 
 
 class Skipped(Exception):
@@ -53,7 +51,7 @@ class Model:
 
 @dataclass(frozen=True)
 class Method:
-    """A way from a problem to a model. It never sees the test rows and never scores itself.
+    """A way from a problem to a model, which never sees the test rows.
 
     ``run(problem, k)`` returns one model, or several where lots are drawn and scores averaged; only
     this call is timed. ``k`` is the number of members that ``size_from`` kept. A method without an
@@ -154,14 +152,6 @@ def uniform_temperature(problem: Problem, k: int | None = None) -> list[Model]:
     found = float(np.exp(minimize_scalar(log_loss, bounds=bounds, method="bounded").x))
     predict = lambda X: at_temperature(full.predict(X), found)  # noqa: E731
     return [replace(full, predict=predict, parts=(full.parts, found))]
-
-
-def at_temperature(proba: np.ndarray, temperature: float) -> np.ndarray:
-    """``p ** (1/T)``, normalised, after the floor."""
-    floored = (1.0 - TEMPERATURE_FLOOR) * proba + TEMPERATURE_FLOOR / proba.shape[1]
-    logits = np.log(floored) / temperature
-    scaled = np.exp(logits - logits.max(axis=1, keepdims=True))
-    return scaled / scaled.sum(axis=1, keepdims=True)
 
 
 def xgboost_100(problem: Problem, k: int | None = None) -> list[Model]:

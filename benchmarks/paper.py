@@ -3,10 +3,8 @@
     SPARSEBAG_DATA=... python -m benchmarks.paper [--seeds 1|10] [--out FILE]
 
 One seed is the paper's single split (seed 42); ten are the splits 42 to 51. The results file grows
-a row at a time; a row with figures by today's source is not run again, so the command may be
-stopped (Ctrl-C) and repeated, and a finished file is of one source (column ``source``: empty, and
-the row kept, where a method runs no sparsebag). An error is a row too. Without the data, or the
-paper's tables, nothing is written.
+a row at a time, errors too; a row with figures by today's source (or of a method that runs no
+sparsebag) is not run again. Without the data, or the paper's tables, nothing is written.
 
 All of it runs on one thread: the paper's solver stops elsewhere with another number of them.
 ``fit_seconds`` is the processor time that a method adds to the fitted ensemble, without the
@@ -25,7 +23,7 @@ from threadpoolctl import threadpool_limits
 
 from benchmarks.datasets import PAPER, PAPER_SEED, Dataset, Unavailable
 from benchmarks.environment import environment
-from benchmarks.kept_output import options
+from benchmarks.kept_output import RESULTS, options
 from benchmarks.methods import METHODS, Method, Skipped, uniform
 from benchmarks.paper_page import TABLES
 from benchmarks.problem import BASES, NO_BASE, Problem, make_problem
@@ -33,7 +31,6 @@ from benchmarks.progress import Progress
 from benchmarks.results_store import FAILED, OK, SKIPPED, ResultsStore, key_of
 from benchmarks.scoring import score
 
-RESULTS = Path(__file__).parent / "results"
 OUT = {1: RESULTS / "paper.csv", 10: RESULTS / "paper_seeds.csv"}
 COLUMNS = (
     *("dataset", "task", "base", "method", "seed", "status", "reason"),
@@ -42,22 +39,9 @@ COLUMNS = (
     *("wall_seconds", "source", "sklearn", "numpy", "scipy", "python", "xgboost", "machine"),
 )
 KEY = ("dataset", "base", "method", "seed")
-LONGEST_REASON = 300
-
-Cell = tuple[Dataset, str, int]
 
 
-def methods_of(cell: Cell) -> list[str]:
-    """The methods that apply to a data set and base; one to be matched is before its match."""
-    dataset, base, _ = cell
-    return [
-        name
-        for name, method in METHODS.items()
-        if method.has_ensemble == (base != NO_BASE) and dataset.task in method.tasks
-    ]
-
-
-def run(cells: Sequence[Cell], store: ResultsStore) -> None:
+def run(cells: Sequence[tuple[Dataset, str, int]], store: ResultsStore) -> None:
     """Run every row that has no figures by this source; rivals' rows are of none."""
     carried = environment()
     progress = Progress(len(cells))
@@ -65,8 +49,9 @@ def run(cells: Sequence[Cell], store: ResultsStore) -> None:
         warnings.simplefilter("ignore")  # solvers that stop early
         for dataset, base, seed in cells:
             problem, start = cache(make_problem), time.perf_counter()
-            for name in methods_of((dataset, base, seed)):
-                method = METHODS[name]
+            for name, method in METHODS.items():  # one to be matched is before its match
+                if method.has_ensemble == (base == NO_BASE) or dataset.task not in method.tasks:
+                    continue
                 key = {"dataset": dataset.name, "base": base, "method": name, "seed": seed}
                 source = carried["source"] if method.is_ours else ""
                 row = store.rows.get(key_of(key, KEY), {})
@@ -77,8 +62,10 @@ def run(cells: Sequence[Cell], store: ResultsStore) -> None:
                 try:
                     k = int(float(sized["survivors"])) if method.size_from else None
                     figures = run_method(method, problem(dataset, base, seed), k)
+                except Skipped as reason:
+                    figures = {"status": SKIPPED, "reason": str(reason)}
                 except Exception as error:
-                    figures = _without_figures(error)
+                    figures = {"status": FAILED, "reason": f"{type(error).__name__}: {error}"[:300]}
                 key |= {"task": dataset.task, **figures, **carried, "source": source}
                 store.add({**key, "wall_seconds": time.perf_counter() - start})
                 start = time.perf_counter()
@@ -94,12 +81,6 @@ def run_method(method: Method, problem: Problem, k: int | None) -> dict[str, Any
     models = method.run(problem, k)
     seconds = time.process_time() - start
     return {"status": OK, **score(models, problem, full), "fit_seconds": seconds}
-
-
-def _without_figures(error: Exception) -> dict[str, str]:
-    if isinstance(error, Skipped):
-        return {"status": SKIPPED, "reason": str(error)}
-    return {"status": FAILED, "reason": f"{type(error).__name__}: {error}"[:LONGEST_REASON]}
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -18,7 +18,6 @@ import json
 import sys
 import warnings
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
@@ -27,13 +26,12 @@ from threadpoolctl import threadpool_limits
 
 from benchmarks.datasets import PAPER, PAPER_SEED, Unavailable
 from benchmarks.environment import environment
-from benchmarks.kept_output import options
+from benchmarks.kept_output import RESULTS, options
 from benchmarks.methods import DROPPED, voting_model
 from benchmarks.problem import BASES, Problem, make_problem
 from benchmarks.results_store import rounded
 from benchmarks.scoring import figures_on_test_rows
 
-RESULTS = Path(__file__).parent / "results" / "paper_experiments.json"
 PAPER_LAM = 0.05
 LAMBDAS = (0.0, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
 FITS = 13
@@ -184,8 +182,8 @@ def main() -> int:
         return 1
     about = {**environment(), "source": ""}  # none of it is sparsebag's
     found = rounded({"environment": about, "bags": bags})
-    RESULTS.write_text(json.dumps(found) + "\n")
-    print(f"{RESULTS}: {len(bags)} bags")
+    (path := RESULTS / "paper_experiments.json").write_text(json.dumps(found) + "\n")
+    print(f"{path}: {len(bags)} bags")
     return 0
 
 

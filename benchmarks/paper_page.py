@@ -2,12 +2,10 @@
 
     python -m benchmarks.paper_page
 
-Reads ``paper.csv``, ``paper_seeds.csv``, ``paper_experiments.json``, ``scale.txt`` and
-``local_experts.txt`` of ``benchmarks/results``, and ``benchmarks/data/paper_tables.csv``: what the
-paper prints and what the authors' code gave here
-(github.com/mehersaipreetam/simplex-constrained-sparse-bagging, commit 32664a2). The words, with
-each sentence judged and its rule, are in ``benchmarks/data/paper_template.md``; a function here has
-the name by which they quote its verdict and figures.
+Reads ``benchmarks/results`` and ``benchmarks/data/paper_tables.csv``: what is printed and what the
+authors' code gave (github.com/mehersaipreetam/simplex-constrained-sparse-bagging at 32664a2).
+The words, with each sentence judged and its rule, are in ``benchmarks/data/paper_template.md``;
+functions here have the names by which it quotes them.
 """
 
 import json
@@ -155,9 +153,6 @@ def listed(m: Measured, figures: dict[Key, str]) -> str:
     return ", ".join(f"{names[key]} {figure}".strip() for key, figure in figures.items())
 
 
-# -- size -----------------------------------------------------------------------------------------
-
-
 def compression(m: Measured) -> Found:
     shares = [m.pruned(key) for key in m.bags]
     right = abs(min(shares) - 0.33) <= 0.05 and abs(max(shares) - 0.96) <= 0.05
@@ -221,9 +216,6 @@ def size_control(m: Measured) -> Found:
     return most(len(steered), len(m.bags), spam=f"{spam['0.05']} to {spam['0.1']}", **told)
 
 
-# -- solver ---------------------------------------------------------------------------------------
-
-
 def zeros(m: Measured) -> Found:
     tiny, exact = ([m.scsb(key, c) for key in m.bags] for c in ("tiny", "exact_zeros"))
     return most(sum(n == 0 for n in tiny), len(tiny), tiny=span(tiny), exact=span(exact))
@@ -271,9 +263,6 @@ def seconds(m: Measured) -> Found:
     taken = [m.rows[(*key, "scsb_paper")]["fit_seconds"] for key in m.bags]
     told = {"median": f"{np.median(taken):.2f}", "slowest": f"{max(taken):.2f}"}
     return most(sum(s < 1.0 for s in taken), len(taken), **told)
-
-
-# -- what it costs and brings ---------------------------------------------------------------------
 
 
 def speedup(m: Measured) -> Found:
@@ -382,9 +371,6 @@ CLAIMS = (
 )
 
 
-# -- not counted ----------------------------------------------------------------------------------
-
-
 def reproduction(m: Measured) -> Found:
     """How the printed tables, the authors' code and our rows compare."""
     found = Found(n=len(m.tables), n_baselines=len(m.tables) - len(m.bags))
@@ -447,17 +433,15 @@ def future(m: Measured) -> Found:
         assert found is not None, pattern
         return found
 
-    large = told(r"## Large: N = (\d+), M = (\d+).*?: ([0-9.]+) s,")
+    n, rows = (told(rf"## Large.*?{name} = ([\d,]*\d)")[1].replace(",", "") for name in "NM")
+    large = told(r"## Large.*?: ([0-9.]+) s,")[1]
     sgd = told(r"## Sgd.*?M = ([0-9,]+),.*?generator +\S+ +(\S+) +(\d+ passes)")
     share = told(r"oracle's gain: mean ([\d.]+)", "local_experts")
     return Found(
-        large=f"{int(large[1]):,} members, {int(large[2]):,} rows: {large[3]} s",
+        large=f"{int(n):,} members, {int(rows):,} rows: {large} s",
         sgd=f"{sgd[1]} generated rows: {sgd[3]}, objective {sgd[2]}",
         local=f"{percent(float(share[1]))} of an oracle's gain, on experts made for it",
     )
-
-
-# -- files ----------------------------------------------------------------------------------------
 
 
 def page(m: Measured, template: str) -> str:

@@ -36,6 +36,8 @@ MOST_TEST = 8000
 SVM_ROWS = 1000
 """Kernel SVMs cost the square of the rows, thirty times over."""
 MLP_ITERATIONS = 40
+FLOOR = 1e-3
+"""Share of the uniform class distribution mixed in: the logarithm of 0 has no temperature."""
 NO_BASE = "none"
 """The base of a method that bags nothing (XGBoost)."""
 N_MEMBERS = {"DecisionTree": 100, "LogisticRegression": 50, "Ridge": 50, "SVM": 30, "MLP": 30}
@@ -111,6 +113,19 @@ class Problem:
             rows = np.flatnonzero(self.oob_mask[:, j])
             found[rows, j] = self.votes(estimator, self.X[rows])
         return found
+
+
+def floored(predicted: np.ndarray) -> np.ndarray:
+    if predicted.ndim == 1:
+        return predicted
+    return (1.0 - FLOOR) * predicted + FLOOR / predicted.shape[1]
+
+
+def at_temperature(proba: np.ndarray, temperature: float) -> np.ndarray:
+    """``p ** (1/T)``, normalised, after the floor."""
+    logits = np.log(floored(proba)) / temperature
+    scaled = np.exp(logits - logits.max(axis=1, keepdims=True))
+    return scaled / scaled.sum(axis=1, keepdims=True)
 
 
 def make_problem(dataset: Dataset, base: str, seed: int) -> Problem:

@@ -9,11 +9,10 @@ which log-loss does not forgive, so they are also told to that with the floor 0.
 Rows are appended to benchmarks/results/quality.csv as they come, those of ``--shard 1/2`` to a file
 beside it; those of rivals, which take longest, are of the first split. A finished row is run again
 only when sparsebag's source has changed since. Seeds are the outermost loop: a run that is stopped
-is balanced. ``--summary`` only prints what the rows say.
+is balanced.
 """
 
 import argparse
-import io
 import json
 import os
 import tempfile
@@ -26,7 +25,6 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-import joblib
 import numpy as np
 from scipy.optimize import minimize_scalar
 from sklearn.base import clone
@@ -35,16 +33,16 @@ from sklearn.model_selection import KFold, train_test_split
 from benchmarks import quality_summary, rivals
 from benchmarks.datasets import PAPER, SUITE, Unavailable
 from benchmarks.environment import environment
-from benchmarks.kept_output import kept_output, options
-from benchmarks.problem import Problem, new_ensemble, split_rows
+from benchmarks.kept_output import RESULTS, kept_output, options
+from benchmarks.problem import Problem, at_temperature, floored, new_ensemble, split_rows
 from benchmarks.progress import Progress
 from benchmarks.results_store import FAILED, OK, SKIPPED, ResultsStore, key_of, rounded
 from sparsebag import compress, pipeline, save
 
-RESULTS = Path(__file__).parent / "results" / "quality.csv"
+OUT = RESULTS / "quality.csv"
 KINDS = ("forest", "bag")
 N_TREES, TRAIN_SHARE, MOST_TRAIN = 100, 0.5, 2000
-FLOOR, EPS = 1e-3, 1e-15
+EPS = 1e-15
 RANDOM_DRAWS = 10
 TUNED, TUNED_TREES, TUNED_FOLDS = "tuned out-of-fold", 20, 3
 TUNED_GRID = [
@@ -64,9 +62,6 @@ COLUMNS = (
 Row = dict[str, Any]
 
 
-# -- one ensemble on one split ---------------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class Run:
     """An ensemble fitted to one split, and what methods share of it."""
@@ -83,11 +78,8 @@ class Run:
 
     def predict(self, model: Any, X: np.ndarray) -> np.ndarray:
         """Class probabilities of all classes of the problem, or numbers."""
-        if not self.classify:
-            return np.asarray(model.predict(X))
-        votes = np.zeros((len(X), self.problem.n_classes))
-        votes[:, np.asarray(model.classes_, dtype=int)] = model.predict_proba(X)
-        return votes
+        votes = self.problem.votes(model, X)
+        return votes if self.classify else votes[:, 0]
 
     @cached_property
     def whole(self) -> np.ndarray:
@@ -100,8 +92,7 @@ class Run:
 
     @cached_property
     def whole_bytes(self) -> int:
-        joblib.dump(self.problem.ensemble, file := io.BytesIO(), compress=3)
-        return file.getbuffer().nbytes
+        return rivals.packed(self.problem.ensemble)
 
     @cached_property
     def tuned(self) -> tuple[Any, np.ndarray]:
@@ -168,43 +159,18 @@ def losses(predicted: np.ndarray, y: np.ndarray) -> np.ndarray:
     return -np.log(np.clip(predicted[np.arange(len(y)), y], EPS, 1.0))
 
 
-def floored(predicted: np.ndarray) -> np.ndarray:
-    if predicted.ndim == 1:
-        return predicted
-    return (1.0 - FLOOR) * predicted + FLOOR / predicted.shape[1]
-
-
 def tempered(predicted: np.ndarray, seen: np.ndarray, y: np.ndarray) -> np.ndarray:
     """Floored predictions with the temperature that suits ``seen``, the votes on rows ``y``."""
 
-    def warmed(votes: np.ndarray, log_temperature: float) -> np.ndarray:
-        logits = np.log(floored(votes)) / np.exp(log_temperature)
-        powers = np.exp(logits - logits.max(axis=1, keepdims=True))
-        return powers / powers.sum(axis=1, keepdims=True)
+    def loss(log_t: float) -> float:
+        return float(losses(at_temperature(seen, np.exp(log_t)), y).mean())
 
-    best = minimize_scalar(
-        lambda log_t: losses(warmed(seen, log_t), y).mean(), bounds=(-2.5, 2.5), method="bounded"
-    )
-    return warmed(predicted, best.x)
-
-
-def oob_votes(ensemble: Any, problem: Problem) -> tuple[np.ndarray, np.ndarray]:
-    """Mean votes of the trees that have not seen a row, and the rows that have such trees."""
-    votes = np.zeros((len(problem.y), problem.n_classes))
-    for tree, bag in zip(ensemble.estimators_, ensemble.estimators_samples_, strict=True):
-        out = np.setdiff1d(np.arange(len(problem.y)), bag)
-        classes = np.asarray(tree.classes_, dtype=int)
-        votes[np.ix_(out, classes)] += tree.predict_proba(problem.X[out])
-    total = votes.sum(axis=1)
-    rows = np.flatnonzero(total)
-    return votes[rows] / total[rows, None], rows
+    best = minimize_scalar(loss, bounds=(-2.5, 2.5), method="bounded")
+    return at_temperature(predicted, np.exp(best.x))
 
 
 def n_nodes(trees: Any) -> int:
     return sum(tree.tree_.node_count for tree in trees)
-
-
-# -- methods: each gives the columns of its rows -----------------------------------------------
 
 
 def whole(run: Run, finish: Callable[[Run], np.ndarray]) -> Row:
@@ -215,8 +181,9 @@ def whole(run: Run, finish: Callable[[Run], np.ndarray]) -> Row:
 def whole_tempered(run: Run) -> np.ndarray:
     if not run.classify:
         return run.whole
-    votes, rows = oob_votes(run.problem.ensemble, run.problem)
-    return tempered(run.whole, votes, run.problem.y[rows])
+    votes = run.problem.oob_votes.sum(axis=1)
+    seen = votes.any(axis=1)
+    return tempered(run.whole, votes[seen] / votes[seen].sum(axis=1)[:, None], run.problem.y[seen])
 
 
 def compressed(run: Run, **options: Any) -> Row:
@@ -316,8 +283,7 @@ BASELINES: dict[str, Callable[[Run], Row]] = {
     "whole": partial(whole, finish=lambda run: run.whole),
     "whole floored": partial(whole, finish=lambda run: floored(run.whole)),
     "whole temperature": partial(whole, finish=whole_tempered),
-    "random10": partial(random_members, k=10),
-    "random20": partial(random_members, k=20),
+    **{f"random{k}": partial(random_members, k=k) for k in (10, 20)},
     TUNED: tuned,
     "slim-trees": slim_trees,
     **{name: partial(rival, make=make, grid=grid) for name, (make, grid) in rivals.RIVALS.items()},
@@ -325,21 +291,14 @@ BASELINES: dict[str, Callable[[Run], Row]] = {
 """Methods that do not run sparsebag: their rows outlive its changes."""
 OURS: dict[str, Callable[[Run], Row]] = {
     "default": compressed,
-    "k10": budget(max_estimators=10),
-    "k20": budget(max_estimators=20),
-    "n10": budget(max_nodes=0.1),
-    "n5": budget(max_nodes=0.05),
-    "n2.5": budget(max_nodes=0.025),
-    "n1.25": budget(max_nodes=0.0125),
+    **{f"k{k}": budget(max_estimators=k) for k in (10, 20)},
+    **{f"n{share:g}": budget(max_nodes=share / 100) for share in (10, 5, 2.5, 1.25)},
     "n5 uncalibrated": budget(max_nodes=0.05, calibration=None),
     "n5 unrehearsed": budget(max_nodes=0.05, rehearsal=False),
     "k20 members": budget(max_estimators=20, refine=None),
     "at tuned nodes": lambda run: compressed(run, max_nodes=run.tuned_nodes),
 }
 METHODS = {**BASELINES, **OURS}
-
-
-# -- running ---------------------------------------------------------------------------------
 
 
 def fit(name: str, kind: str, seed: int) -> Run:
@@ -383,39 +342,38 @@ def rows_of(run: Run, methods: list[str], source: str) -> Iterator[Row]:
         yield {**common, "method": method, "status": OK, "source": by, **found}
 
 
-def results_files(path: Path) -> list[Path]:
+def results_files() -> list[Path]:
     """The results file and those of shards, as far as they are there."""
-    return [p for p in (path, *sorted(path.parent.glob(f"{path.stem}_*_of_*.csv"))) if p.exists()]
+    return [path for path in (OUT, *sorted(RESULTS.glob("quality_*_of_*.csv"))) if path.exists()]
 
 
-def kept_rows(path: Path) -> dict[tuple[str, ...], dict[str, str]]:
+def kept_rows() -> dict[tuple[str, ...], dict[str, str]]:
     """Rows of the results files that did not fail, by their keys."""
     return {
         key: row
-        for file in results_files(path)
+        for file in results_files()
         for key, row in ResultsStore(file, COLUMNS, KEY).rows.items()
         if row["status"] != FAILED
     }
 
 
 def run_all(args: argparse.Namespace) -> None:
-    part, of = args.shard
-    path, source = args.output, environment()["source"]
-    kept = kept_rows(path)
+    part, of = map(int, args.shard.split("/"))
+    path, source = OUT, environment()["source"]
+    kept = kept_rows()
     # Of all others, rows by this source need not be run again.
     done = {k for k, r in kept.items() if r["method"] in BASELINES or r["source"] == source}
     if of > 1:
         path = path.with_name(f"{path.stem}_{part}_of_{of}.csv")
     store = ResultsStore(path, COLUMNS, KEY)
     names = args.data or list({**PAPER, **SUITE})
-    seeds = range(args.first_seed, args.first_seed + args.seeds)
-    jobs = [(name, kind, seed) for seed in seeds for name in names for kind in args.kinds]
+    jobs = [(name, kind, seed) for seed in range(args.seeds) for name in names for kind in KINDS]
     # One more after every seed: else all bags would fall to one of two shards.
     mine = [job for i, job in enumerate(jobs) if (i // 2 + i + job[2]) % of == part - 1]
     progress = Progress(max(len(mine), 1))
     for name, kind, seed in mine:
         job = {"dataset": name, "ensemble": kind, "seed": seed}
-        asked = [m for m in args.only if m not in rivals.RIVALS or seed == args.first_seed]
+        asked = [m for m in args.only if m not in rivals.RIVALS or seed == 0]
         todo = [m for m in asked if key_of({**job, "method": m}, KEY) not in done]
         if todo:
             try:
@@ -429,37 +387,18 @@ def run_all(args: argparse.Namespace) -> None:
         progress.step(f"{name} {kind} {seed}")
 
 
-def shard(text: str) -> tuple[int, int]:
-    """``"1/2"`` as (1, 2)."""
-    part, _, of = text.partition("/")
-    if not (part.isdigit() and of.isdigit() and 1 <= int(part) <= int(of)):
-        raise argparse.ArgumentTypeError(f"{text!r} is no shard; the first of two is 1/2.")
-    return int(part), int(of)
-
-
-def methods(text: str) -> list[str]:
-    """``"default,k10"`` as a list."""
-    unknown = [name for name in text.split(",") if name not in METHODS]
-    if unknown:
-        raise argparse.ArgumentTypeError(f"{unknown[0]!r} is not one of {', '.join(METHODS)}.")
-    return text.split(",")
-
-
 def main() -> None:
     parser = options(__doc__)
     parser.add_argument("--seeds", type=int, default=5)
-    parser.add_argument("--first-seed", type=int, default=0, help="100: splits to develop on")
     parser.add_argument("--data", nargs="*", choices=[*PAPER, *SUITE], help="only these data sets")
-    parser.add_argument("--kinds", nargs="*", choices=KINDS, default=KINDS)
-    parser.add_argument("--only", type=methods, default=list(METHODS), help="default,k10")
-    parser.add_argument("--shard", type=shard, default=(1, 1), help="1/2")
+    parser.add_argument("--only", nargs="*", choices=METHODS, default=list(METHODS))
+    parser.add_argument("--shard", default="1/1", help="the first of two is 1/2")
     parser.add_argument("--summary", action="store_true", help="run nothing, print the summary")
-    parser.add_argument("--output", type=Path, default=RESULTS, help="the results file")
     args = parser.parse_args()
     if not args.summary:
         run_all(args)
-    with kept_output(args.output.with_suffix(".txt")):
-        quality_summary.run(results_files(args.output), KEY, environment())
+    with kept_output(OUT.with_suffix(".txt")):
+        quality_summary.run(results_files(), KEY, environment())
 
 
 if __name__ == "__main__":

@@ -30,8 +30,7 @@ def rounded(value: Any) -> Any:
 class ResultsStore:
     """Rows on disk, of these columns, of which some identify a row.
 
-    A file is read if it exists. A last line that was cut short is dropped, and its row runs again;
-    a file from before some of the columns is given them, empty.
+    A file is read if it exists. A last line that was cut short is dropped, and its row runs again.
     """
 
     def __init__(self, path: str | Path, columns: Sequence[str], key: Sequence[str]) -> None:
@@ -45,11 +44,9 @@ class ResultsStore:
         """Write a row at once; columns left out are empty."""
         key = key_of(row, self.key)
         cells = {name: _cell(row.get(name)) for name in self.columns}
-        known = key in self.rows
-        self.rows[key] = cells
-        if known:
-            self._rewrite()
-            return
+        is_known, self.rows[key] = key in self.rows, cells
+        if is_known:
+            return self._rewrite()
         self.path.parent.mkdir(parents=True, exist_ok=True)
         with self.path.open("a", encoding="utf-8", newline="") as file:
             # One write a row: a process that is stopped leaves whole rows.
@@ -60,15 +57,10 @@ class ResultsStore:
         text = self.path.read_text(encoding="utf-8")
         whole = text[: text.rfind("\n") + 1]
         reader = csv.DictReader(io.StringIO(whole))
-        names = tuple(reader.fieldnames or ())
-        known = set(names) <= set(self.columns) and set(self.key) <= set(names)
-        if names and not known:
+        if tuple(reader.fieldnames or self.columns) != self.columns:
             raise ValueError(f"{self.path} has other columns; move it away, or use another --out.")
-        self.rows = {
-            key_of(row, self.key): {name: row.get(name, "") for name in self.columns}
-            for row in reader
-        }
-        if whole != text or names not in ((), self.columns):
+        self.rows = {key_of(row, self.key): row for row in reader}
+        if whole != text:
             self._rewrite()
 
     def _rewrite(self) -> None:

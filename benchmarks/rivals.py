@@ -151,9 +151,9 @@ def whole(nodes: Nodes) -> Pruned:
     )
 
 
-def packed(thing: Any) -> int:
-    """Bytes of joblib's compressed file."""
-    joblib.dump(thing, file := io.BytesIO(), compress=3)
+def packed(thing: Any, compress: int = 3) -> int:
+    """Bytes of joblib's file."""
+    joblib.dump(thing, file := io.BytesIO(), compress=compress)
     return file.getbuffer().nbytes
 
 

@@ -2,9 +2,8 @@
 
     python -m benchmarks.scale [--quick] [--only growth sgd ...]
 
-Synthetic votes, log-loss, 37 % out of bag. What is printed is kept in
-``benchmarks/results/scale.txt`` unless ``--quick`` or ``--only`` is given. ``--only gpu`` needs a
-CUDA device with 64 GB, PyTorch and CuPy: ``scale_gpu.txt`` is what it printed.
+Synthetic votes, log-loss, 37 % out of bag. Nothing is kept with ``--quick`` or ``--only``, of which
+gpu needs a CUDA device with 64 GB, PyTorch and CuPy: ``scale_gpu.txt`` is what it printed.
 """
 
 import multiprocessing
@@ -265,15 +264,8 @@ def run_gpu(quick: bool) -> None:
         torch.cuda.empty_cache()
 
 
-SECTIONS = {
-    "import": run_import,
-    "growth": run_growth,
-    "large": run_large,
-    "sgd": run_sgd,
-    "out_of_core": run_out_of_core,
-    "dask": run_dask,
-    "gpu": run_gpu,
-}
+RUNS = run_import, run_growth, run_large, run_sgd, run_out_of_core, run_dask, run_gpu
+SECTIONS = {run.__name__.removeprefix("run_"): run for run in RUNS}
 
 
 def main() -> None:

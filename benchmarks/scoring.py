@@ -14,8 +14,7 @@ from sparsebag import metrics
 TIMED_ROWS = 1000
 TIMED_REPEATS = 7
 FEWEST_REPEATS = 3
-ENOUGH_SECONDS = 1.0
-"""Slow models are not timed more than `FEWEST_REPEATS` times once this much has gone by."""
+ENOUGH_SECONDS = 1.0  # slow models are not timed more than `FEWEST_REPEATS` times after this
 ECE_BINS = 15
 
 

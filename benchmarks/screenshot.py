@@ -2,8 +2,8 @@
 
     python -m benchmarks.screenshot
 
-Draws docs/pictures/demo.png and report_*.png, and keeps beside them of which source they are, which
-`benchmarks.check_figures` compares. Needs Playwright and a Chromium: ``make screenshot``.
+Draws docs/pictures/demo.png and report_*.png, and keeps beside them of which source they are.
+Needs Playwright and a Chromium: ``make screenshot``.
 """
 
 import hashlib
@@ -33,8 +33,6 @@ TERMINAL = (
     '<pre style="display:inline-block;margin:0;padding:1.2em;background:#14181d;color:#e6eaef;'
     'font:15px/1.4 monospace">$ make demo\n{}</pre>'
 )
-COLOURS = 64
-"""Enough for the lines to keep their colours, and the picture is a third of the size."""
 
 
 def source_of_pictures() -> str:
@@ -65,7 +63,8 @@ def main() -> None:
             page.screenshot(path=PICTURES / f"{name}.png")
         browser.close()
     for path in [PICTURES / "demo.png", *(PICTURES / f"{name}.png" for name in VIEWS)]:
-        Image.open(path).convert("RGB").quantize(COLOURS).save(path, optimize=True)
+        # 64 colours: enough for the lines to keep theirs, and a third of the size.
+        Image.open(path).convert("RGB").quantize(64).save(path, optimize=True)
         print(f"{path.relative_to(ROOT)} written, {path.stat().st_size:,} bytes")
     SOURCE.write_text(source_of_pictures(), encoding="utf-8")
 

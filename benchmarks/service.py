@@ -29,8 +29,7 @@ from benchmarks.kept_output import options, results_of
 from benchmarks.peak_memory import held_bytes
 
 THREADS, ONE, BATCH, BATCH_ROWS = 8, 40_000, 2_000, 100
-WARM = 0.2
-"""Share of the requests before memory is read."""
+WARM = 0.2  # share of the requests before memory is read
 JSON = {"Content-Type": "application/json"}
 
 
@@ -117,10 +116,8 @@ def main() -> None:
     quick = options(__doc__, quick="a tenth of it").parse_args().quick
     warnings.filterwarnings("ignore")
     X, y = make_classification(3000, n_features=20, n_informative=10, random_state=0)
-    models = [
-        sb.compress(RandomForestClassifier(100, random_state=seed).fit(X, y), X, y)
-        for seed in (0, 1)
-    ]
+    forests = [RandomForestClassifier(100, random_state=seed).fit(X, y) for seed in (0, 1)]
+    models = [sb.compress(forest, X, y) for forest in forests]
     rows = X[:500].tolist()
     one = [json.dumps(row).encode() for row in rows]
     batch = [json.dumps((rows * 2)[i : i + BATCH_ROWS]).encode() for i in range(0, 500, BATCH_ROWS)]

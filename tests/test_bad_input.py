@@ -202,7 +202,6 @@ ENSEMBLES = {
         compress(estimators_samples=[ROWS[0]] * 10),
         compress(estimators_features=[ROWS[0]] * 10),
     ],
-    # -- lists -----------------------------------------------------------------------------------
     "the list of models is empty": [listed()],
     "mixes classifiers and regressors": [listed(TREES[0], Ridge().fit(X, Y))],
     "string classes and some have numbers": [
@@ -228,8 +227,10 @@ ENSEMBLES = {
     "X has 4 features, but DecisionTreeClassifier": [
         listed(TREES[0], LogisticRegression(C=1e-6).fit(X, Y), X=X[:, :4].astype("f4"))
     ],
-    # -- settings, before the ensemble is fitted ---------------------------------------------------
     "The 'lam' parameter of SparseBaggingClassifier must be": [unfitted(lam=-0.1)],
+    "The 'n_jobs' parameter of SparseBaggingRegressor must be": [
+        fitted_by(None, kind=sb.SparseBaggingRegressor, n_jobs=0)
+    ],
     "loss='hinge' is not known; use 'auto' or one of": [unfitted(loss="hinge")],
     "does not fit regression": [compress(NUMBERS, X_NUMBERS, Y_NUMBERS, loss="log_loss")],
     "loss='squared_error' does not fit classification; use one of": [
@@ -259,7 +260,6 @@ ENSEMBLES = {
     "fit got colour ... enable_metadata_routing=True": [
         lambda: sb.SparseBaggingClassifier(FOREST).fit(X, Y, colour="red")
     ],
-    # -- reports -----------------------------------------------------------------------------------
     "expecting 30 features": [lambda: small().report(X[:, :2], Y)],
     "baseline has 3 members but 10 were weighted": [lambda: small().report(X, Y, baseline=EXTRA)],
 }
@@ -382,7 +382,6 @@ MATRICES = {
         ]
         for name, values in (("predictions", PROBA), ("oob_mask", MASK))
     },
-    # -- streams ---------------------------------------------------------------------------------
     "do not pass them separately, nor block_rows": [
         stream(lambda: iter([BLOCK]), labels=[0, 1], block_rows=9)
     ],
@@ -414,6 +413,7 @@ MATRICES = {
     "The 'memory_limit' parameter of fit_weights must be None or an int": [
         blocks(BLOCK, memory_limit=limit) for limit in (3, 2e9 + 0.5)
     ],
+    "The 'verbose' parameter of fit_weights must be": [fit(verbose="yes")],
     "memory_limit and checkpoint are for streams": [fit(memory_limit=1 << 21)],
     **{
         f"max_passes must be a whole number, at least 1, got {n!r}.": [
@@ -490,16 +490,12 @@ NOT_FITTED = {
         ),
     ],
 }
-NO_FILE = {
-    "missing.npy does not exist; pass the path of a file that numpy.save wrote.": [
-        stream("missing.npy", None, TWO)
-    ]
-}
+MISSING = "missing.npy does not exist; pass the path of a file that numpy.save wrote."
 TABLES = {
     ValueError: ENSEMBLES | MATRICES,
     TypeError: TYPE_ERRORS,
     NotFittedError: NOT_FITTED,
-    FileNotFoundError: NO_FILE,
+    FileNotFoundError: {MISSING: [stream("missing.npy", None, TWO)]},
 }
 CASES = [
     pytest.param(call, error, sentence, id=sentence[:40])
@@ -616,10 +612,3 @@ def test_what_a_parameter_cannot_be_is_refused_by_name(name, value):
 )
 def test_what_a_parameter_can_be(fine):
     check_params("compress", **fine)
-
-
-def test_every_face_names_itself():
-    with pytest.raises(ValueError, match="'verbose' parameter of fit_weights must be"):
-        sb.fit_weights(np.eye(2), None, [0, 1], verbose="yes")
-    with pytest.raises(ValueError, match="'n_jobs' parameter of SparseBaggingRegressor must be"):
-        sb.SparseBaggingRegressor(n_jobs=0).fit(np.eye(4), np.arange(4.0))

@@ -13,9 +13,8 @@ import sparsebag as sb
 
 @pytest.fixture(scope="module")
 def rare():
-    X, y = make_classification(
-        6000, 8, n_informative=4, weights=[0.95], flip_y=0.005, class_sep=1.0, random_state=0
-    )
+    how = {"n_informative": 4, "weights": [0.95], "flip_y": 0.005, "class_sep": 1.0}
+    X, y = make_classification(6000, 8, random_state=0, **how)
     return X[:2000], y[:2000], X[2000:], y[2000:]
 
 
@@ -96,9 +95,8 @@ def test_a_class_that_is_in_every_bag(rare):
 
 def test_members_as_they_are_find_each_class_as_often():
     """Bags drawn by class weight leave out one row in nine of the rare class, half of the other."""
-    X, y = make_classification(
-        9000, 12, n_informative=6, weights=[0.85], flip_y=0.1, class_sep=0.6, random_state=1
-    )
+    how = {"n_informative": 6, "weights": [0.85], "flip_y": 0.1, "class_sep": 0.6}
+    X, y = make_classification(9000, 12, random_state=1, **how)
     forest = RandomForestClassifier(100, max_depth=6, class_weight="balanced", random_state=0)
     forest.fit(X[:4000], y[:4000])
     small = sb.compress(forest, X[:4000], y[:4000], refine=None)

@@ -387,9 +387,7 @@ def test_sdist_and_wheel_build_and_the_wheel_needs_no_compiler(tmp_path):
     run("-m", "build", "-o", tmp_path, ROOT, PYTHONPATH=str(tmp_path / "tools"))
     (wheel,) = tmp_path.glob("*.whl")  # made from the sdist
     run("-m", "pip", "install", "-q", "--no-deps", "--target", tmp_path, wheel, CC="no", CXX="no")
-    code = (
-        f"import sys; sys.path.insert(0, {str(tmp_path)!r}); sys.meta_path[:] = sys.meta_path[-3:]"
-    )
-    assert str(tmp_path) in run(
-        "-c", f"{code}; import sparsebag as s; s.compress; print(s.__file__)"
-    )
+    code = f"import sys; sys.path.insert(0, {str(tmp_path)!r}); "
+    code += "sys.meta_path[:] = sys.meta_path[-3:]; import sparsebag as s; "
+    code += "s.compress; print(s.__file__)"
+    assert str(tmp_path) in run("-c", code)

@@ -197,9 +197,8 @@ def test_the_paper_preset_runs_slsqp_without_floor_and_drops_dust():
     assert small.solution_.solver == "slsqp"
     assert small.weights_[small.active_].min() > 1e-5
     forest = small_forest().fit(X, y)
-    assert_allclose(
-        small.predict_proba(X), vote_by_hand(small, forest.estimators_, X, 0.0), atol=1e-12
-    )
+    expected = vote_by_hand(small, forest.estimators_, X, 0.0)
+    assert_allclose(small.predict_proba(X), expected, atol=1e-12)
     explicit = SparseBaggingClassifier(small_forest(), preset="paper", floor=0.1, solver="auto")
     assert explicit.fit(X, y).predict_proba(X).min() >= 0.05 - 1e-12
     for own in ({"lam": 0.5}, {"prior_mass": 0.5}, {"loss": "brier"}):
@@ -334,9 +333,8 @@ def test_sample_weight_moves_the_vote(forest, refine):
     weight = np.random.default_rng(0).integers(1, 10, len(y))
     how = {"refine": refine, "max_nodes": 0.2}
     small = compress(forest, X, y, sample_weight=weight, **how)
-    assert not np.array_equal(
-        small.predict_proba(X), compress(forest, X, y, **how).predict_proba(X)
-    )
+    plain = compress(forest, X, y, **how)
+    assert not np.array_equal(small.predict_proba(X), plain.predict_proba(X))
     same = compress(forest, X, y, sample_weight=pd.Series(weight), **how)
     assert_array_equal(small.predict_proba(X), same.predict_proba(X))
 
@@ -398,9 +396,8 @@ def test_a_list_with_its_in_bag_rows_and_columns(n_columns):
 @pytest.mark.parametrize("container", [list, tuple])
 def test_a_list_judged_by_held_out_rows(container):
     X, y = CANCER
-    models = container(
-        model.fit(X[TRAIN], y[TRAIN]) for model in (GaussianNB(), DecisionTreeClassifier())
-    )
+    unfitted = GaussianNB(), DecisionTreeClassifier()
+    models = container(model.fit(X[TRAIN], y[TRAIN]) for model in unfitted)
     small = compress(models, X[JUDGE], y[JUDGE], evidence="holdout")
     assert small.weights_.shape == (2,)
     assert small.report(X[JUDGE], y[JUDGE]).n_rows == len(JUDGE)
@@ -469,15 +466,10 @@ FORESTS = {
     "small": (RandomForestClassifier(30, random_state=0), IRIS),
 }
 CALLS = [
-    {},
-    {"tolerance": 0.0},
-    {"tolerance": 0.5, "confidence": 0.95},
+    *({}, {"tolerance": 0.0}, {"tolerance": 0.5, "confidence": 0.95}),
     *({"max_nodes": nodes} for nodes in (0.05, 0.1, 1, 3)),
     {"max_estimators": 5, "max_nodes": 300, "max_bytes": 50_000},
-    {"max_bytes": 2000},
-    {"rehearsal": False},
-    {"refine": None},
-    {"calibration": None},
+    *({"max_bytes": 2000}, {"rehearsal": False}, {"refine": None}, {"calibration": None}),
     {"lam": 0.05},
 ]
 

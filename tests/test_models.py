@@ -197,7 +197,7 @@ def test_categories_are_passed_as_codes():
     X = X.assign(city=X.city.astype("category"))
     forest = of("lightgbm", "LGBMClassifier", **RF)().fit(X[:300], y[:300])
     call = "X.assign(**{c: X[c].cat.codes for c in X.select_dtypes('category')})"
-    with pytest.raises(ValueError, match=re.escape(f"lightgbm reads the codes; pass {call}")):
+    with pytest.raises(ValueError, match=re.escape(f"lightgbm reads their codes; pass {call}")):
         sb.compress(forest, X, y, evidence="holdout")
     codes = X.assign(**{c: X[c].cat.codes for c in X.select_dtypes("category")})
     small = sb.compress(forest, codes[300:], y[300:], evidence="holdout")
@@ -211,7 +211,7 @@ def test_what_xgboost_has_and_cannot_be_read():
     with pytest.raises(ValueError, match=r"pandas categories, fit it on their codes with feature"):
         sb.compress(model, X, y, evidence="holdout")
     model = of("xgboost", "XGBRFClassifier", missing=-1, **XGB)().fit(X[["pay"]], y)
-    with pytest.raises(ValueError, match=r"reads -1 as missing; write NaN in its place, here and"):
+    with pytest.raises(ValueError, match="treats -1 as missing; use NaN instead, here and in"):
         sb.compress(model, X[["pay"]], y, evidence="holdout")
     model = of("xgboost", "XGBRFRegressor", objective="reg:logistic", **XGB)().fit(X[["pay"]], y)
     with pytest.raises(ValueError, match="1 outputs and the link sigmoid cannot be read"):
@@ -220,7 +220,7 @@ def test_what_xgboost_has_and_cannot_be_read():
 
 @pytest.mark.parametrize(
     ("how", "said"),
-    [("zero_as_missing", "reads zeros as missing"), ("linear_tree", "linear trees")],
+    [("zero_as_missing", "treats zeros as missing"), ("linear_tree", "linear trees")],
 )
 def test_what_lightgbm_has_and_cannot_be_read(how, said):
     X, y = KINDS['`LGBMRegressor("rf")`'].data()

@@ -62,9 +62,8 @@ def by_name(thing):
 
 def section(doc: str, title: str) -> str:
     """The text of a numpydoc section, empty where there is none."""
-    found = re.search(
-        rf"^{title}\n-{{{len(title)}}}\n(.*?)(?=^\S[^\n]*\n-{{3,}}\n|\Z)", doc, re.M | re.S
-    )
+    pattern = rf"^{title}\n-{{{len(title)}}}\n(.*?)(?=^\S[^\n]*\n-{{3,}}\n|\Z)"
+    found = re.search(pattern, doc, re.M | re.S)
     return found.group(1) if found else ""
 
 
@@ -115,7 +114,7 @@ def test_learned_attributes_are_documented(cls):
     assert set(documented) == learned
 
 
-def test_all_is_complete():
+def test_all_is_complete_and_the_version_the_installed_one():
     ours = {
         name
         for name, thing in vars(sparsebag).items()
@@ -123,6 +122,7 @@ def test_all_is_complete():
     }
     assert ours <= set(sparsebag.__all__)
     assert len(sparsebag.__all__) == len(set(sparsebag.__all__))
+    assert sparsebag.__version__ == version("sparsebag")
 
 
 def test_importing_sparsebag_imports_no_extra():
@@ -143,10 +143,6 @@ X, y = load_iris(return_X_y=True)
 small = sparsebag.compress(RandomForestClassifier(50, random_state=0).fit(X, y), X, y)
 print(small.report(X, y).headline())"""
     assert printed("-c", without(*EXTRAS) + code).endswith(" nodes kept")
-
-
-def test_the_version_is_the_installed_one():
-    assert sparsebag.__version__ == version("sparsebag")
 
 
 def test_functions_that_mention_the_package_go_to_other_processes():

@@ -108,9 +108,8 @@ def test_what_pandas_calls_missing(named):
 
 @pytest.mark.parametrize("n_jobs", [2.0, "2", [1], 0])
 def test_threads_are_a_whole_number_and_may_be_too_many(n_jobs, digits):
-    message = (
-        "n_jobs=0 is not valid" if n_jobs == 0 else "is not an integer; use None for one thread"
-    )
+    message = "is not an integer; use None for one thread"
+    message = "n_jobs=0 is not valid" if n_jobs == 0 else message
     with pytest.raises((TypeError, ValueError), match=message):
         digits[0].predict_proba(digits[1], n_jobs=n_jobs)
     model, rows = digits

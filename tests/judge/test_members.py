@@ -20,9 +20,8 @@ from toy import DIABETES, IRIS
 
 CANCER = (scale(toy.CANCER[0]), toy.CANCER[1])
 
-NETWORK = MLPRegressor(
-    hidden_layer_sizes=(4,), solver="lbfgs", alpha=1.0, max_iter=2000, random_state=0
-)
+LAYERS = {"hidden_layer_sizes": (4,), "solver": "lbfgs", "alpha": 1.0}
+NETWORK = MLPRegressor(**LAYERS, max_iter=2000, random_state=0)
 BAGS = {
     "logistic": (BaggingClassifier(LogisticRegression(), 20, random_state=0), CANCER),
     "multinomial": (BaggingClassifier(LogisticRegression(C=0.1), 20, random_state=0), IRIS),

@@ -38,15 +38,11 @@ def experts(n_classes=None, n=600, seed=0, oob=0.6):
         logits += 3.0 * knows[:, :, None] * np.eye(n_classes)[y][:, None, :]
         proba = np.exp(logits) / np.exp(logits).sum(axis=2, keepdims=True)
         votes = proba[np.arange(n), :, y]
-        planes, task, classes = (
-            tuple(proba.transpose(2, 0, 1)),
-            "classification",
-            np.arange(n_classes),
-        )
+        planes, task = tuple(proba.transpose(2, 0, 1)), "classification"
+        classes = np.arange(n_classes)
     mask = rng.random((n, K)) < oob
-    evidence = OOBEvidence(
-        np.where(mask, votes, 0.0), mask, y, task, classes=classes, class_votes=planes
-    )
+    seen = np.where(mask, votes, 0.0)
+    evidence = OOBEvidence(seen, mask, y, task, classes=classes, class_votes=planes)
     return evidence, X, np.full(K, 1 / K), votes, y
 
 

@@ -61,9 +61,8 @@ def by_double_loop(evidence, floor=0.0):
 @pytest.mark.parametrize("holdout", [False, True])
 @pytest.mark.parametrize("case", CASES)
 def test_the_matrix_is_that_of_a_double_loop(case, holdout, weighted, floor, monkeypatch):
-    evidence = problems.evidence(
-        **CASES[case], n_rows=60, n_members=6, weighted=weighted, holdout=holdout
-    )
+    how = CASES[case] | {"weighted": weighted, "holdout": holdout}
+    evidence = problems.evidence(**how, n_rows=60, n_members=6)
     matrix = moments_of(evidence, floor).matrix()
     wanted = by_double_loop(evidence, 0.0 if evidence.task == "regression" else floor)
     assert_allclose(matrix, wanted, rtol=1e-10)

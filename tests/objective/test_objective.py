@@ -156,9 +156,8 @@ def test_weights_are_fitted_to_tensors_that_carry_gradients(loss):
     given = [torch.tensor(a, requires_grad=True) for a in (numbers, sample_weight, start)]
     target = torch.tensor(y, requires_grad=True)
     plain = sb.fit_weights(numbers, mask, y, loss=loss, sample_weight=sample_weight, start=start)
-    learnt = sb.fit_weights(
-        given[0], torch.tensor(mask), target, loss=loss, sample_weight=given[1], start=given[2]
-    )
+    how = {"loss": loss, "sample_weight": given[1], "start": given[2]}
+    learnt = sb.fit_weights(given[0], torch.tensor(mask), target, **how)
     assert not learnt.weights.requires_grad
     assert given[0].grad is None
     np.testing.assert_allclose(learnt.weights.numpy(), plain.weights, atol=1e-6)

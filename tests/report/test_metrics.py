@@ -64,9 +64,8 @@ def test_laws_of_the_calibration_error(kind, binning, debiased, problem):
     )
     if len(labels) == 2:  # a vector is the second of two columns
         two = np.column_stack([1 - p[:, 1], p[:, 1]])
-        assert expected_calibration_error(y, p[:, 1], **options) == expected_calibration_error(
-            y, two, **options
-        )
+        error = expected_calibration_error(y, two, **options)
+        assert expected_calibration_error(y, p[:, 1], **options) == error
 
 
 # Two equal-width bins of the confidence, (0, 0.5] and (0.5, 1]; three classes.

@@ -15,6 +15,7 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
+from sklearn import metrics as scores
 from sklearn.base import clone
 from sklearn.ensemble import (
     BaggingClassifier,
@@ -24,18 +25,6 @@ from sklearn.ensemble import (
     VotingClassifier,
 )
 from sklearn.linear_model import LinearRegression, LogisticRegression
-from sklearn.metrics import (
-    accuracy_score,
-    confusion_matrix,
-    f1_score,
-    log_loss,
-    mean_absolute_error,
-    mean_squared_error,
-    precision_score,
-    r2_score,
-    recall_score,
-    roc_auc_score,
-)
 from sklearn.naive_bayes import GaussianNB
 from sklearn.tree import DecisionTreeClassifier
 from sklearn.utils.class_weight import compute_sample_weight
@@ -61,12 +50,12 @@ def classification():
 def expected_scores(y, proba, classes):
     truth = np.asarray(y)[:, None] == classes
     return {
-        "log-loss": log_loss(y, proba, labels=classes),
+        "log-loss": scores.log_loss(y, proba, labels=classes),
         "ECE": metrics.expected_calibration_error(y, proba, labels=classes),
         "Brier": np.mean(np.sum((proba - truth) ** 2, axis=1)),
-        "accuracy": accuracy_score(y, classes[proba.argmax(axis=1)]),
-        "AUC": roc_auc_score(y, proba, multi_class="ovr"),
-        "F1": f1_score(y, classes[proba.argmax(axis=1)], average="macro"),
+        "accuracy": scores.accuracy_score(y, classes[proba.argmax(axis=1)]),
+        "AUC": scores.roc_auc_score(y, proba, multi_class="ovr"),
+        "F1": scores.f1_score(y, classes[proba.argmax(axis=1)], average="macro"),
     }
 
 
@@ -104,9 +93,9 @@ def test_regression_figures(ensemble):
     full, sparse = report.rows.values()
     for row, model in ((full, ensemble), (sparse, small)):
         predicted = model.predict(X_test)
-        assert row["MSE"] == pytest.approx(mean_squared_error(y_test, predicted))
-        assert row["R²"] == pytest.approx(r2_score(y_test, predicted))
-        assert row["MAE"] == pytest.approx(mean_absolute_error(y_test, predicted))
+        assert row["MSE"] == pytest.approx(scores.mean_squared_error(y_test, predicted))
+        assert row["R²"] == pytest.approx(scores.r2_score(y_test, predicted))
+        assert row["MAE"] == pytest.approx(scores.mean_absolute_error(y_test, predicted))
     for change in report.changes:
         assert (change.before, change.after) == (full[change.name], sparse[change.name])
     assert ("nodes" in report.rows["sparsebag"]) == isinstance(ensemble, RandomForestRegressor)
@@ -137,13 +126,13 @@ def test_scores_are_weighted_by_class_as_the_estimate_is():
     rows = np.concatenate([rare, np.flatnonzero(y == 1)])
     report, proba = small.report(X[rows], y[rows]), small.predict_proba(X[rows])
     balanced = compute_sample_weight("balanced", y[rows])
-    told = log_loss(y[rows], proba, sample_weight=balanced)
+    told = scores.log_loss(y[rows], proba, sample_weight=balanced)
     assert report.rows["sparsebag"]["log-loss"] == pytest.approx(told, rel=0.02)
     assert report.rows_are == "class-weighted test rows"
     assert "Scores are class-weighted, like the estimate" in report.to_markdown()
     plain = sb.compress(clone(forest).set_params(class_weight=None).fit(X, y), X, y)
     doubled = plain.report(X[rows], y[rows], sample_weight=1.0 + y[rows])
-    told = log_loss(y[rows], plain.predict_proba(X[rows]), sample_weight=1.0 + y[rows])
+    told = scores.log_loss(y[rows], plain.predict_proba(X[rows]), sample_weight=1.0 + y[rows])
     assert doubled.rows["sparsebag"]["log-loss"] == pytest.approx(told)
     assert doubled.rows_are == "weighted test rows"
     assert plain.report(X[rows], y[rows]).rows_are == "test rows"
@@ -155,7 +144,7 @@ def test_a_voters_own_weights_are_its_before():
     voter = VotingClassifier(members, voting="soft", weights=[3, 9, 1]).fit(X, y)
     small = sb.compress(voter, X_test, y_test, evidence="holdout")
     full = next(iter(small.report(X_test, y_test).rows.values()))
-    assert full["log-loss"] == pytest.approx(log_loss(y_test, voter.predict_proba(X_test)))
+    assert full["log-loss"] == pytest.approx(scores.log_loss(y_test, voter.predict_proba(X_test)))
 
 
 def test_markdown_holds_every_figure(classification):
@@ -315,13 +304,8 @@ def logistic():
 
 @pytest.mark.parametrize("kind", ["classified", "regressed", "untested", "logistic", "bare"])
 def test_every_page_is_sound(kind, classified, regressed, logistic):
-    report = {
-        "classified": classified[3],
-        "regressed": regressed[3],
-        "untested": classified[0].report(),
-        "logistic": logistic,
-        "bare": BARE,
-    }[kind]
+    reports = {"classified": classified[3], "regressed": regressed[3], "logistic": logistic}
+    report = (reports | {"untested": classified[0].report(), "bare": BARE})[kind]
     page = report.to_html()
     checked = Checker(page)
     assert not re.search("https?:", page), "self-contained: nothing is fetched"
@@ -344,9 +328,8 @@ def test_the_verdict_says_what_was_gained_and_what_it_cost(classified, regressed
     small, _, y, report = classified
     told = report.verdict()
     full, sparse = list(report.rows.values())[:2]
-    assert re.match(
-        r"[\d,.]+× smaller \([\d.]+× in the same .*\), [\d,.]+× faster in batches; ", told
-    )
+    gains = r"[\d,.]+× smaller \([\d.]+× in the same .*\), [\d,.]+× faster in batches; "
+    assert re.match(gains, told)
     for change in report.changes[:2]:
         assert change.name in told
         assert change.verdict in told
@@ -418,15 +401,15 @@ def test_the_page_has_every_score_class_and_bin(classified):
     for change in report.changes[2:]:
         assert f">{change.verdict}</td><td>{change.in_words}</td><td>{change.interval}" in page
     before, after = small._full.predict(X), small.predict(X)
-    assert_allclose(report.changed.confusion, [confusion_matrix(y, p) for p in (before, after)])
-    for at, score in enumerate((recall_score, precision_score, f1_score)):
+    tables = [scores.confusion_matrix(y, p) for p in (before, after)]
+    assert_allclose(report.changed.confusion, tables)
+    for at, score in enumerate((scores.recall_score, scores.precision_score, scores.f1_score)):
         expected = [score(y, p, average=None) for p in (before, after)]
         assert_allclose([c[2 + at] for c in report.changed.classes], np.transpose(expected))
     for of in ("recall", "precision", "F1", "Confusion matrix"):
         assert of in page
-    assert len(re.findall(r"\d to \d\.\d\d</th>", page)) == len(
-        {tuple(edge) for curve in report.reliability for edge in curve.edges.tolist()}
-    )
+    bins = {tuple(edge) for curve in report.reliability for edge in curve.edges.tolist()}
+    assert len(re.findall(r"\d to \d\.\d\d</th>", page)) == len(bins)
 
 
 def curve_of(n_nodes, ratio):

@@ -242,9 +242,8 @@ def test_active_set_ends_at_the_minimum_without_a_mask(loss, lam):
     if loss.name == "brier":
         rng = np.random.default_rng(3)
         votes = (rng.random((2500, 40)) * np.linspace(0.5, 1, 40)).astype(np.float32)
-        evidence = from_predictions(
-            votes, None, rng.integers(0, 2, 2500), task="classification", every_class=True
-        )
+        y, how = rng.integers(0, 2, 2500), {"task": "classification", "every_class": True}
+        evidence = from_predictions(votes, None, y, **how)
         f = objective_on(evidence, loss, lam=lam)
     else:
         f = objective_of(*rows_of(2500, 40, 3, masked=False), lam=lam)
@@ -347,10 +346,8 @@ def flat_objective(order=slice(None), lam=0.01):
     logit += 1.5 * rng.standard_normal((6000, 1))
     votes = np.where(mask, 1 / (1 + np.exp(-logit)), 0).astype(np.float32)
     target = np.arange(6000) % 2
-    e = OOBEvidence(
-        votes[order], mask[order], target[order], "classification", classes=np.arange(2)
-    )
-    return objective_on(e, lam=lam)
+    given, classes = (votes[order], mask[order], target[order]), np.arange(2)
+    return objective_on(OOBEvidence(*given, "classification", classes=classes), lam=lam)
 
 
 @pytest.mark.parametrize("lam", [0.0, 0.01])

@@ -3,6 +3,7 @@
 import os
 import signal
 import warnings
+from contextlib import contextmanager
 
 import numpy as np
 import pytest
@@ -178,7 +179,7 @@ def test_bad_input_gets_one_sentence():
         sb.fit_weights(dX, np.ones((10, 8), bool), y)
     with pytest.raises(ValueError, match="predictions has no rows"):
         sb.fit_weights(dX[:0], None, y[:0])
-    with pytest.raises(ValueError, match=r"on Dask; pass it to sparsebag\.fit_weights as it is"):
+    with pytest.raises(ValueError, match=r"array; pass it to sparsebag\.fit_weights directly"):
         sb.stream_rows(dX, None, y)
     with pytest.raises(TypeError, match=r"predictions is a Delayed.*; pass a Dask array"):
         sb.fit_weights(dask.delayed(X), None, y)
@@ -188,10 +189,8 @@ def test_bad_input_gets_one_sentence():
         sb.SparseBaggingClassifier(forest).fit(dX, dy)
     with pytest.raises(ValueError, match="not the ensemble's training rows"):
         sb.compress(forest, dX[::-1], dy, lam=0.01)
-    with (
-        dask.config.set({"sparsebag.rows-in-memory": "many"}),
-        pytest.raises(ValueError, match="must be a whole number of rows"),
-    ):
+    many = dask.config.set({"sparsebag.rows-in-memory": "many"})
+    with many, pytest.raises(ValueError, match="must be a whole number of rows"):
         sb.compress(forest, dX, dy)
 
 
@@ -215,24 +214,27 @@ def solved(where):
     return sb.fit_weights(*(chunked(votes, mask, y) if where else (votes, mask, y))).weights
 
 
-@pytest.fixture
-def distributed():
-    return pytest.importorskip("distributed", reason="distributed is not installed")
-
-
-def test_a_task_on_the_only_thread_may_call(distributed):
-    how = {"n_workers": 1, "threads_per_worker": 1, "dashboard_address": None, "processes": False}
+@contextmanager
+def cluster_of(n_workers, **how):
+    """A client of workers with one thread each."""
+    distributed = pytest.importorskip("distributed", reason="distributed is not installed")
+    how |= {"threads_per_worker": 1, "dashboard_address": None}
     with (
-        distributed.LocalCluster(**how) as cluster,
+        distributed.LocalCluster(n_workers, **how) as cluster,
         distributed.Client(cluster) as client,
         dask.config.set(scheduler=None),
     ):
+        yield client
+
+
+def test_a_task_on_the_only_thread_may_call():
+    with cluster_of(1, processes=False) as client:
         found = client.submit(solved, True).result(timeout=60)
     np.testing.assert_allclose(found, solved(False), atol=SAME)
 
 
 @pytest.mark.slow
-def test_a_lost_worker_is_made_up_for(distributed):
+def test_a_lost_worker_is_made_up_for():
     forest, X, y, dX, dy = forest_problem(3000, 30)
     here = sb.compress(forest, X, y, **WEIGHTS_ALONE)
     lost = []
@@ -246,13 +248,7 @@ def test_a_lost_worker_is_made_up_for(distributed):
             lost.append(pid)
             return super().solve(objective, start)
 
-    how = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": None}
-    with (
-        warnings.catch_warnings(),
-        distributed.LocalCluster(**how) as cluster,
-        distributed.Client(cluster) as client,
-        dask.config.set(scheduler=None),
-    ):
+    with warnings.catch_warnings(), cluster_of(2) as client:
         warnings.simplefilter("ignore")
         there = sb.compress(forest, dX, dy, solver=Losing(), **WEIGHTS_ALONE)
     assert lost
