@@ -85,7 +85,7 @@ def bad(files, tmp_path_factory):
     joblib.dump(bare, folder / "bare.joblib")
     skops.io.dump(BaggingClassifier(SVC(), 10, random_state=0).fit(X, y), folder / "svms.skops")
     votes = BaggingClassifier(LinearSVC(), 30, random_state=0).fit(X, y)
-    sb.compress(votes, X, y).save(folder / "votes.sbag")
+    sb.compress(votes, X, y).save(folder / "svms.sbag")
     odd = joblib.load(files.joblib)
     odd.half = Fraction(1, 2)
     skops.io.dump(odd, folder / "odd.skops")
@@ -141,7 +141,8 @@ COMMANDS = [
     ("predict SMALL TEST -o p.xlsx", (), 2, "use .csv or .parquet"),
     ("predict SMALL TEST -o /dev/null", (), 4, "is a device or a pipe"),
     ("export SMALL --to onnx -o BAD/pipe", (), 4, "is a device or a pipe"),
-    ("export BAD/votes.sbag --to sklearn", (), 3, "vote for one class"),
+    ("export BAD/svms.sbag --to sklearn", (), 3, "svms.skops' exists; name a file with -o"),
+    ("export BAD/svms.sbag --to sklearn -o votes.skops", (), 3, "vote for one class"),
     ("inspect TRAIN", (), 3, "is a table, not a model"),
 ]
 
