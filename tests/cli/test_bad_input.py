@@ -218,10 +218,12 @@ def test_options_that_make_no_sense(option, value, words, files, run):
     assert done.left == []
 
 
-def test_for_machines_the_error_is_an_object(files, run):
+def test_for_machines_the_error_is_an_object(files, run, monkeypatch):
     done = run("compress", "no.skops", files.train, "-t", "target", "--json")
     assert json.loads(done.out) == {"error": "'no.skops' does not exist.", "exit_code": 3}
     assert run("predict", files.small, files.test, "--json").code == 2
+    monkeypatch.setattr(os, "access", lambda path, mode, **_: mode != os.R_OK)  # as if not root
+    assert_refused(run("inspect", files.small), 3, "cannot be read (permission denied)")
 
 
 @pytest.mark.parametrize(

@@ -186,6 +186,9 @@ def command(function: Callable[..., None]) -> Callable[..., None]:
             parameters += inspect.signature(group, eval_str=True).parameters.values()
         else:
             parameters.append(own)
+    for parameter in parameters:  # not typer but `tables.check_readable` refuses files
+        for option in getattr(parameter.annotation, "__metadata__", ()):
+            option.readable = False
 
     @functools.wraps(function)
     def run(**given: Any) -> None:

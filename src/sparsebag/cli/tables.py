@@ -198,7 +198,7 @@ def check_readable(path: Path) -> None:
     if path.is_dir():
         raise CommandError(f"'{path}' is a folder; name a file.")
     if not os.access(path, os.R_OK):
-        raise CommandError(f"'{path}' cannot be read: permission denied.")
+        raise CommandError(f"'{path}' cannot be read (permission denied).")
     if path.is_file() and path.stat().st_size == 0:
         raise CommandError(f"'{path}' is empty.")
 
