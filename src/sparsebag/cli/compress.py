@@ -128,8 +128,9 @@ class Destination:
         inputs_and_test = (*inputs, self.test)
         models.check_can_be_written(self.output, unlike=inputs_and_test, suffixes=(".sbag", ""))
         if self.report is not None:
-            others, suffixes = (*inputs_and_test, self.output), (".html", ".md")
-            models.check_can_be_written(self.report, unlike=others, suffixes=suffixes)
+            models.check_can_be_written(
+                self.report, unlike=inputs_and_test, other=self.output, suffixes=(".html", ".md")
+            )
 
 
 def compress(
