@@ -120,7 +120,8 @@ class _SparseBagging(Deployable, MetaEstimatorMixin, BaseEstimator):  # type: ig
     selection_ : Selection
         Sizes before and after, expected quality, and what was done; ``print`` it.
     path_ : RiskCurve or None
-        Expected loss at every size. None without a rehearsal, or if ``lam`` is a number.
+        Expected loss at every size. None where nothing was rehearsed or judged out of bag, as with
+        trees and ``rehearsal=False``, or if ``lam`` is a number.
     refinement_ : Recipe or None
         How the leaves were refitted; None if they were not.
     calibration_ : Calibration or None

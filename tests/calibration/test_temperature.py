@@ -1,5 +1,7 @@
 """A temperature and its share: what they keep, what they recover, and when they are left out."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -114,7 +116,9 @@ def test_it_helps_where_help_is_needed(n_classes):
     after = found.calibrator.transform(votes[3000:])
     assert log_loss(after, target[3000:]) < log_loss(votes[3000:], target[3000:]) - 0.05
     assert found.loss_after < found.loss_before - 0.05
-    assert f"temperature {found.temperature:.3g}; held-out log-loss" in str(found)
+    assert "%" not in found.name
+    told = replace(found, calibrator=Temperature(0.95, 0.19))
+    assert str(told).startswith("temperature 0.95, 19% uniform; held-out log-loss")
 
 
 @pytest.mark.parametrize("n_classes", [2, 4])

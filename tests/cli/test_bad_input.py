@@ -42,6 +42,7 @@ TABLES = {
     "no rows": ("a,b,target\n", "has a header but no rows"),
     "twice": ("a,a,target\n1,2,0\n", "two columns named 'a'"),
     "no target": ("a,b,label\n1,2,0\n", "lacks column 'target' (it has 'a', 'b', 'label')"),
+    "wide": (f"{','.join('abcdefghijklmn')}\n", "has 'a', 'b', 'c', 'd', 'e', 'f', … 'i', 'j'"),
     "nearly": ("a,b,targets\n1,2,0\n", "lacks column 'target' (it has 'targets')"),
     "gaps": ("a,b,target\n1,2,0\n1,2,\n", "no target in 1 of its rows (first: row 2)"),
     "text gaps": ("a,target\n1,x\n2, \n3,y\n", "no target in 1 of its rows (first: row 2)"),
@@ -85,7 +86,7 @@ def bad(files, tmp_path_factory):
     joblib.dump(bare, folder / "bare.joblib")
     skops.io.dump(BaggingClassifier(SVC(), 10, random_state=0).fit(X, y), folder / "svms.skops")
     votes = BaggingClassifier(LinearSVC(), 30, random_state=0).fit(X, y)
-    sb.compress(votes, X, y).save(folder / "votes.sbag")
+    sb.compress(votes, X, y).save(folder / "svms.sbag")
     odd = joblib.load(files.joblib)
     odd.half = Fraction(1, 2)
     skops.io.dump(odd, folder / "odd.skops")
@@ -121,7 +122,7 @@ COMMANDS = [
     ("compress SKOPS TRAIN -t target -o BAD/folder", (), 4, "is a folder"),
     ("compress SKOPS TRAIN -t target -o BAD/pipe", (), 4, "is a device or a pipe"),
     ("compress SKOPS TRAIN -t target --report no/such/r.html", (), 4, "does not exist"),
-    ("compress SKOPS TRAIN -t target -o TRAIN", (), 2, "is given for two outputs"),
+    ("compress SKOPS TRAIN -t target -o TRAIN", (), 2, "is both input and output; choose another"),
     ("compress SKOPS TRAIN -t target --report r.pdf", (), 2, "use .html or .md"),
     ("fit BAD/text.parquet", OUT, 3, "not a valid Parquet table"),
     ("fit BAD/dates.parquet", OUT, 3, "neither a number nor text"),
@@ -131,7 +132,7 @@ COMMANDS = [
     ("predict BAD/cut.sbag TEST -o p.csv", (), 3, "bytes instead of"),
     ("predict SMALL BAD/other.csv -o p.csv", (), 3, "lacks column 'petal width'"),
     ("predict SKOPS TEST -o p.csv", (), 3, "is not compressed; run `sparsebag compress`"),
-    ("predict TEST SMALL -o p.csv", (), 3, "is a table, not a model"),
+    ("predict TEST SMALL -o p.csv", (), 3, "is a table, not a model; MODEL comes before"),
     ("predict SMALL SKOPS -o p.csv", (), 3, "is a model, not a table"),
     ("compress SKOPS TRAIN -t target -o m.pkl", (), 2, "use .sbag"),
     ("compress SKOPS TRAIN -t target --max-bytes 100", (), 3, "Raise --max-bytes"),
@@ -141,8 +142,9 @@ COMMANDS = [
     ("predict SMALL TEST -o p.xlsx", (), 2, "use .csv or .parquet"),
     ("predict SMALL TEST -o /dev/null", (), 4, "is a device or a pipe"),
     ("export SMALL --to onnx -o BAD/pipe", (), 4, "is a device or a pipe"),
-    ("export BAD/votes.sbag --to sklearn", (), 3, "vote for one class"),
-    ("inspect TRAIN", (), 3, "is a table, not a model"),
+    ("export BAD/svms.sbag --to sklearn", (), 3, "svms.skops' exists; name a file with -o"),
+    ("export BAD/svms.sbag --to sklearn -o votes.skops", (), 3, "vote for one class"),
+    ("inspect TRAIN", (), 3, "is a table, not a model."),
 ]
 
 
@@ -217,10 +219,12 @@ def test_options_that_make_no_sense(option, value, words, files, run):
     assert done.left == []
 
 
-def test_for_machines_the_error_is_an_object(files, run):
+def test_for_machines_the_error_is_an_object(files, run, monkeypatch):
     done = run("compress", "no.skops", files.train, "-t", "target", "--json")
     assert json.loads(done.out) == {"error": "'no.skops' does not exist.", "exit_code": 3}
     assert run("predict", files.small, files.test, "--json").code == 2
+    monkeypatch.setattr(os, "access", lambda path, mode, **_: mode != os.R_OK)  # as if not root
+    assert_refused(run("inspect", files.small), 3, "cannot be read (permission denied)")
 
 
 @pytest.mark.parametrize(

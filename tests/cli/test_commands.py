@@ -92,6 +92,8 @@ def test_reports_on_test_rows_and_without_sound_ones(files, compress):
     assert "No test rows were given" in Path("r.html").read_text(encoding="utf-8")
     done = compress("--test", files.train, "--json")
     assert any("rows the ensemble was trained on" in text for text in told(done)["warnings"])
+    done = compress("--test", files.train, "--no-rehearsal")
+    assert "not estimated: --test holds the training rows" in done.out
 
 
 def test_results_are_few_lines_of_eighty_columns_and_progress_is_elsewhere(files, compress):

@@ -64,7 +64,7 @@ ROWS = [
     ),
     (
         {"length": 1.0},
-        "a dict is read by column names, but the model has others; 'width' is missing; pass",
+        "the model has others; 'width', 'petal length', 'petal width' are missing; pass",
     ),
     (["1", "blue", "3", "4"], "column 'width' holds 'blue', which is not a number"),
     ("abc", r"one row must be one-dimensional, not shape \(\)"),

@@ -52,7 +52,8 @@ class Calibration:
             return "not calibrated: no gain on held-out rows"
         if self.temperature is None:
             return "calibrator of your own"
-        return f"temperature {self.temperature:.3g}"
+        share = getattr(self.calibrator, "share", 0.0)
+        return f"temperature {self.temperature:.3g}" + f", {share:.0%} uniform" * (share >= 0.01)
 
     def __str__(self) -> str:
         if self.calibrator is None:

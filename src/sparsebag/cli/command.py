@@ -78,6 +78,10 @@ class CommandError(Exception):
         self.code = code
 
 
+class WrongKind(CommandError):
+    """A table in place of a model, or a model in place of a table."""
+
+
 class Stopped(KeyboardInterrupt):
     """The signal that came; a KeyboardInterrupt, so that everything is tidied up for it."""
 
@@ -186,6 +190,9 @@ def command(function: Callable[..., None]) -> Callable[..., None]:
             parameters += inspect.signature(group, eval_str=True).parameters.values()
         else:
             parameters.append(own)
+    for parameter in parameters:  # not typer but `tables.check_readable` refuses files
+        for option in getattr(parameter.annotation, "__metadata__", ()):
+            option.readable = False
 
     @functools.wraps(function)
     def run(**given: Any) -> None:
@@ -203,6 +210,8 @@ def command(function: Callable[..., None]) -> Callable[..., None]:
             if os.environ.get("SPARSEBAG_DEBUG"):
                 raise
             sentence, code = _told(error)
+            if isinstance(error, WrongKind) and {"model", "data"} <= given.keys():
+                sentence = f"{sentence[:-1]}; MODEL comes before DATA."
             screen.close()
             print_error(sentence, code, as_json=screen.as_json)
             raise Exit(code) from None

@@ -128,8 +128,9 @@ class Destination:
         inputs_and_test = (*inputs, self.test)
         models.check_can_be_written(self.output, unlike=inputs_and_test, suffixes=(".sbag", ""))
         if self.report is not None:
-            others, suffixes = (*inputs_and_test, self.output), (".html", ".md")
-            models.check_can_be_written(self.report, unlike=others, suffixes=suffixes)
+            models.check_can_be_written(
+                self.report, unlike=inputs_and_test, other=self.output, suffixes=(".html", ".md")
+            )
 
 
 def compress(
@@ -431,11 +432,15 @@ def _in_words(small: Any, scored: Any, where: Destination) -> str:
         )
     elif "work" in told:
         lines["work"] = told["work"]
+    is_training = scored is not None and "training rows" in scored.rows_are
+    if chosen.curve is None and scored is not None:
+        why = "--test holds the training rows" if is_training else "see the test rows"
+        told["quality"] = f"not estimated: {why}"
     lines["quality"] = one_line(told["quality"])
     if small.local_ is not None:
         lines["local"] = str(small.local_).splitlines()[0]
     if scored is not None:
-        label = "train" if scored.rows_are.startswith("training") else "test"
+        label = "train" if is_training else "test"
         main = [change for change in scored.changes if change.is_main]
         clear = [change for change in main if change.verdict != UNCLEAR]
         words = [f"{c.name} {c.in_words}" + f" ({c.verdict})" * (c in clear) for c in main]

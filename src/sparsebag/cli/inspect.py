@@ -104,6 +104,8 @@ def export(
     Example: sparsebag export small.sbag --to onnx
     """
     path = output or model.with_suffix(SUFFIXES[to])
+    if output is None and path.exists():  # perhaps the original ensemble
+        raise CommandError(f"'{path}' exists; name a file with -o.")
     suffixes = (SUFFIXES[to], *(PICKLES if to == "sklearn" else ()), "")
     models.check_can_be_written(path, unlike=(model,), suffixes=suffixes)
     compiled = models.read_model(model, trust)

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from sparsebag.cli.command import CommandError, ExitCode, Trust, one_line
+from sparsebag.cli.command import CommandError, ExitCode, Trust, WrongKind, one_line
 from sparsebag.cli.tables import PARQUET, check_readable, first_bytes
 from sparsebag.deploy.artifact import MAGIC, ArtifactError, load
 from sparsebag.deploy.compiled import CompiledEnsemble
@@ -56,7 +56,7 @@ def _is_compressed(path: Path) -> bool:
     """Whether a file is one of sparsebag's; refuses tables."""
     check_readable(path)
     if path.name.lower().endswith((".csv", ".csv.gz", *PARQUET)):
-        raise CommandError(f"'{path}' is a table, not a model; MODEL comes before DATA.")
+        raise WrongKind(f"'{path}' is a table, not a model.")
     if zipfile.is_zipfile(path):
         with contextlib.suppress(Exception), zipfile.ZipFile(path) as file:  # it may be damaged
             return "0.sbag" in file.namelist()
@@ -211,7 +211,11 @@ class _OnlyTried(Exception):
 
 
 def check_can_be_written(
-    path: Path, *, unlike: Sequence[Path | None], suffixes: Sequence[str] = ()
+    path: Path,
+    *,
+    unlike: Sequence[Path | None],
+    other: Path | None = None,
+    suffixes: Sequence[str] = (),
 ) -> None:
     """Refuse a path that cannot be written, before hours are spent on what belongs there.
 
@@ -219,13 +223,16 @@ def check_can_be_written(
     ----------
     path : Path
     unlike : sequence of Path
-        Files that are read, or written too.
+        Files that are read.
+    other : Path, optional
+        The other output.
     suffixes : sequence of str
         What its name may end in; anything where there are none.
     """
-    if path.resolve() in [other.resolve() for other in unlike if other is not None]:
-        told = f"'{path}' is given for two outputs; choose different files."
-        raise CommandError(told, ExitCode.USAGE)
+    taken = [*((each, "both input and output") for each in unlike), (other, "given twice")]
+    for same, told in taken:
+        if same is not None and path.resolve() == same.resolve():
+            raise CommandError(f"'{path}' is {told}; choose another file.", ExitCode.USAGE)
     if suffixes and path.suffix.lower() not in suffixes:
         told = f"'{path}' cannot be written; use {' or '.join(filter(None, suffixes))}."
         raise CommandError(told, ExitCode.USAGE)

@@ -23,7 +23,7 @@ import pyarrow as pa
 import pyarrow.parquet
 from typer import Option
 
-from sparsebag.cli.command import CommandError, one_line
+from sparsebag.cli.command import CommandError, WrongKind, one_line
 from sparsebag.deploy.rows import Categories, encoded
 
 Names = list[str] | None
@@ -66,7 +66,7 @@ class Table:
     def __init__(self, path: Path, written: Written) -> None:
         check_readable(path)
         if path.is_file() and first_bytes(path) in MODELS:
-            raise CommandError(f"'{path}' is a model, not a table; MODEL comes first.")
+            raise WrongKind(f"'{path}' is a model, not a table.")
         self.path, self.is_parquet = path, path.suffix.lower() in PARQUET
         self._sep, self._encoding = written.sep.replace("\\t", "\t"), written.encoding
         self._source: Any = None
@@ -198,7 +198,7 @@ def check_readable(path: Path) -> None:
     if path.is_dir():
         raise CommandError(f"'{path}' is a folder; name a file.")
     if not os.access(path, os.R_OK):
-        raise CommandError(f"'{path}' cannot be read: permission denied.")
+        raise CommandError(f"'{path}' cannot be read (permission denied).")
     if path.is_file() and path.stat().st_size == 0:
         raise CommandError(f"'{path}' is empty.")
 
@@ -320,8 +320,8 @@ def columns_of(
     wanted = list(found if names is None else names)
     missing = [name for name in wanted if name not in set(found)]
     if missing:
-        has = _nearest(missing[0], found)
-        raise CommandError(f"'{path}' lacks column {shown(missing)} (it has {has}).")
+        has, plural = _nearest(missing[0], found), "s" * (len(missing) > 1)
+        raise CommandError(f"'{path}' lacks column{plural} {shown(missing)} (it has {has}).")
     if names is None and n_features not in (None, len(wanted)):
         raise CommandError(
             f"the model was trained on {n_features} columns without names, but '{path}' has "
@@ -331,9 +331,11 @@ def columns_of(
 
 
 def _nearest(name: str, found: Sequence[str]) -> str:
-    """The column whose name is most like this one; all of them where none is."""
+    """The column whose name is most like this one; where none is, the first and last ones."""
     lower = {other.lower(): other for other in found}
     near = difflib.get_close_matches(name.lower(), lower, n=1, cutoff=0.75)
+    if not near and len(found) > 12:
+        return f"{shown(found[:6])}, … {shown(found[-6:])}"
     return shown([lower[other] for other in near] or found)
 
 

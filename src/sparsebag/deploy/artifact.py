@@ -71,6 +71,10 @@ class ArtifactError(ValueError):
     """
 
 
+class Untrusted(ArtifactError):
+    """A sound file that holds a pickle nobody has allowed."""
+
+
 def save(model: Any, path: Any, *, allow_pickle: bool = False) -> None:
     """Write a compressed model to one file; a crash leaves the old file unchanged.
 
@@ -348,9 +352,9 @@ def _group(entry: Any, arrays: list[np.ndarray], allow_pickle: bool) -> Group:
     if kind == OtherMembers.kind:
         with_keys(entry["settings"], ())
         if not allow_pickle:
-            raise ArtifactError(
-                "it holds members stored as a pickle, which runs code when it is loaded; if you "
-                "made the file yourself, pass allow_pickle=True"
+            raise Untrusted(
+                "this file holds members stored as a pickle, which runs code when it is loaded; if "
+                "you made it yourself, pass allow_pickle=True."
             )
         return _unpickled(with_keys(named, ("pickle",))["pickle"])
     made = next((each for each in (FlatTrees, LayeredVotes) if kind in each.SETTINGS), None)
@@ -459,6 +463,8 @@ def _one_clear_error() -> Iterator[None]:
     except (LookupError, TypeError, AttributeError, RecursionError, OverflowError) as error:
         told = f"its header is malformed ({type(error).__name__})"
         raise ArtifactError(f"this is not a valid model file: {told}.") from None
+    except Untrusted:
+        raise
     except ValueError as error:  # ours, and those of the groups
         told = str(error).rstrip(".")
         raise ArtifactError(f"this is not a valid model file: {told}.") from None

@@ -315,16 +315,18 @@ class CompiledEnsemble:
         if self.n_features is not None and X.shape[1] != self.n_features:
             raise ValueError(
                 f"X has {X.shape[1]} features, but {self.n_features} were fitted"
-                f"{self._first_missing(getattr(X, 'columns', None))}."
+                f"{self._missing(getattr(X, 'columns', None))}."
             )
         self._check_names(getattr(X, "columns", None))
         return encoded(X, self.categories, self.feature_names)
 
-    def _first_missing(self, names: Any) -> str:
-        """The first column that is not there, where columns have names."""
+    def _missing(self, names: Any) -> str:
+        """The columns that are not there, where columns have names."""
         found = set() if names is None else {str(name) for name in names}
-        missing = [name for name in self.feature_names or () if name not in found]
-        return f"; {missing[0]!r} is missing" if found and missing else ""
+        missing = [repr(name) for name in self.feature_names or () if name not in found]
+        told = ", ".join(missing[:12]) + ", …" * (len(missing) > 12)
+        verb = "is" if len(missing) == 1 else "are"
+        return f"; {told} {verb} missing" if found and missing else ""
 
     def _check_names(self, names: Any) -> None:
         """Columns in another order would be read as if they were in the right one."""
@@ -348,7 +350,7 @@ class CompiledEnsemble:
             known = "has none" if self.feature_names is None else "has others"
             raise TypeError(
                 f"a {type(row).__name__} is read by column names, but the model {known}"
-                f"{self._first_missing(row)}; pass numbers in the order of the columns."
+                f"{self._missing(row)}; pass numbers in the order of the columns."
             )
         elif is_series:
             self._check_names(names)

@@ -313,8 +313,8 @@ def check_weights_are_given(pool: MemberPool, y: Any) -> None:
     of_class = encode_target(pool, y) if pool.classes is not None else np.zeros(len(y), dtype=int)
     if any(np.ptp(known[of_class == c]) > 0.0 for c in np.unique(of_class)):
         raise ValueError(
-            "the ensemble was fitted with sample_weight; pass the same sample_weight= here, so "
-            "that the small model is fitted to the same weighted rows."
+            "X, y are not in the original order, or the ensemble was fitted with sample_weight; "
+            "pass the rows, and sample_weight=, as they were given to fit."
         )
 
 
