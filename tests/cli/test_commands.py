@@ -101,14 +101,8 @@ def test_results_are_few_lines_of_eighty_columns_and_progress_is_elsewhere(files
     done = compress(*options, most=None)
     assert done.code == 0, done.err
     lines = done.out.splitlines()
-    assert [line[:9].strip() for line in lines if line[0] != " "] == [
-        "trees",
-        "file",
-        "speed",
-        "quality",
-        "test",
-        "written",
-    ]
+    labels = [line[:9].strip() for line in lines if line[0] != " "]
+    assert labels == ["trees", "file", "speed", "quality", "test", "written"]
     assert max(map(len, lines)) <= 80
     for step in ("reading the ensemble", "rehearsal step 1 of 12", "pruning and refitting"):
         assert step in done.err

@@ -45,8 +45,8 @@ BYTES_OF = (
     "not counted."
 )
 EVIDENCE = (
-    "oob: DATA holds the rows it was trained on. holdout: DATA holds rows it has never seen, for "
-    "ensembles without bootstrap."
+    "oob: DATA holds the rows it was trained on. holdout: DATA holds rows it has never seen, as "
+    "voting ensembles need."
 )
 REHEARSAL = (
     "Estimate the loss at every size. Without it, the budget or 10% of the nodes is kept and the "
