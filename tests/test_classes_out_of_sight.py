@@ -109,5 +109,9 @@ def test_members_as_they_are_find_each_class_as_often():
 
 
 def test_a_class_in_nearly_every_bag_is_told_of(rare):
+    known = seen_by_all(*rare[:2], 40)
     with pytest.raises(ValueError, match="use refine='auto'"):
-        sb.compress(*seen_by_all(*rare[:2], 40), refine=None)
+        sb.compress(*known, refine=None)
+    small = sb.compress(*known, local="auto", max_nodes=0.2)
+    assert "a class is rarely out of bag" in str(small.local_)
+    assert small.n_nodes_ <= 0.2 * small.selection_.before.nodes
