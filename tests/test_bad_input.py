@@ -247,6 +247,10 @@ ENSEMBLES = {
     "max_estimators=5 sets the size and lam=0.1 the penalty; use one of the two": [
         unfitted(max_estimators=5, lam=0.1)
     ],
+    "tolerance=0.1 sets the size and lam=0.1": [unfitted(tolerance=0.1, lam=0.1)],
+    "confidence=0.95 and rehearsal=3 sets the size": [
+        compress(FOREST, X, Y, confidence=0.95, rehearsal=3, preset="paper")
+    ],
     "evidence='holdout' needs a fitted ensemble, because the rows": [unfitted(evidence="holdout")],
     "there is only one sample": [unfitted(X[:1], Y[:1])],
     "Unknown label type": [unfitted(y=Y + 0.5)],

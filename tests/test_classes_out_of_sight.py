@@ -107,5 +107,7 @@ def test_members_as_they_are_find_each_class_as_often():
 
 
 def test_a_class_in_nearly_every_bag_is_told_of(rare):
-    with pytest.raises(ValueError, match="use refine='auto'"):
-        sb.compress(*seen_by_all(*rare[:2], 40), refine=None)
+    known = seen_by_all(*rare[:2], 40)
+    for how in ({"refine": None}, {"local": "auto"}):
+        with pytest.raises(ValueError, match="use refine='auto'"):
+            sb.compress(*known, **how)

@@ -406,18 +406,22 @@ def _weigh(
         curve = _said_weighted(curve, weight, as_given)
         weights = path.weights[position]
         done = f"members selected, {'equal votes' if equal else 'simplex weights'}"
+    local: Localisation | None = None
+    if settings.local is not None:
+        progress.say("fitting and judging weights that depend on the row")
+        asked, room = "auto" if settings.local == "auto" else True, settings.budget.max_bytes
+        local = fit_gate(evidence, _numbers(X), weights, local=asked, floor=settings.floor)
+        if room is not None and _weighted_bytes(pool, weights, settings, local.gate) > room:
+            local = replace(local, gate=None, reason="max_bytes leaves no room for a gate")
+        if curve is not None and not local.used and collapses_into_one(pool):
+            position = _choose_members(pool, path.weights, curve, replace(settings, local=None))
+            weights = path.weights[position]
     progress.say("calibrating")
     calibration = calibrate_members(settings.calibration, evidence, weights, settings.floor)
     if curve is not None and calibration is not None:  # judged without it, and deployed with it
         gain, noise = calibration.brier_ratio, calibration.brier_error
         error = np.hypot(gain * curve.error, noise * curve.ratio)
         curve = replace(curve, ratio=gain * curve.ratio, error=error)
-    local: Localisation | None = None
-    if settings.local is not None:
-        progress.say("fitting and judging weights that depend on the row")
-        asked = "auto" if settings.local == "auto" else True
-        local = fit_gate(evidence, _numbers(X), weights, local=asked, floor=settings.floor)
-        calibration = _regated(calibration, local)
     return _finished(
         pool,
         pool.keep(np.flatnonzero(weights)),
@@ -426,7 +430,7 @@ def _weigh(
         curve=curve,
         position=position,
         done=done,
-        calibration=calibration,
+        calibration=_regated(calibration, local),
         solution=solution,
         verified_by=evidence.verified_by,
         local=local,
@@ -464,9 +468,9 @@ def _numbers(X: Any) -> Any:
     return X.tocsr() if hasattr(X, "tocsr") else as_numbers(X)
 
 
-def _regated(calibration: Calibration | None, local: Localisation) -> Calibration | None:
+def _regated(calibration: Calibration | None, local: Localisation | None) -> Calibration | None:
     """A temperature for the gate's vote, which is surer or less sure than the global one."""
-    if calibration is None or local.gate is None:
+    if calibration is None or local is None or local.gate is None:
         return calibration
     found = calibration.calibrator
     if not isinstance(found, Temperature):
@@ -479,18 +483,14 @@ def _choose_members(
     pool: MemberPool, weights: tuple[np.ndarray, ...], curve: RiskCurve, settings: Settings
 ) -> int:
     """Position of the size that the budget or the tolerance asks for."""
-    last = len(curve) - 1
-    if collapses_into_one(pool):  # all members together are one model: weights cost nothing
+    # All members together are one model, whatever the weights, unless a gate weighs them.
+    if collapses_into_one(pool) and not (settings.local and settings.budget.is_named):
         pays = curve.ratio[-2] + BEYOND_NOISE * curve.error[-2] < 1.0
-        return last - 1 if pays else last
+        return len(curve) - 1 - int(pays)
     budget = settings.budget
-    most_members = budget.most_members(len(pool.members))
     most_nodes = budget.most_nodes(int(curve.n_nodes[-1]))
-    fits = np.ones(len(curve), dtype=np.bool_)
-    if most_members is not None:
-        fits &= curve.n_members <= most_members
-    if most_nodes is not None:
-        fits &= curve.n_nodes <= most_nodes
+    fits = curve.n_members <= (budget.most_members(len(pool.members)) or np.inf)
+    fits &= curve.n_nodes <= (most_nodes or np.inf)
     if budget.max_bytes is not None:
         fits &= [_weighted_bytes(pool, w, settings) <= budget.max_bytes for w in weights]
     if most_nodes is not None and curve.n_nodes[0] > most_nodes:
@@ -544,11 +544,11 @@ def _nodes(member: Any) -> int:
     return int(member.estimator.tree_.node_count) if member.is_tree else 0
 
 
-def _weighted_bytes(pool: MemberPool, weights: np.ndarray, settings: Settings) -> int:
+def _weighted_bytes(pool: MemberPool, weights: Any, settings: Settings, gate: Any = None) -> int:
     """Of the file of some members, with a temperature where one will be fitted."""
     kept = np.flatnonzero(weights)
     calibrator = None if settings.calibration is None else Temperature(1.0)
-    compiled = compile_members(pool.keep(kept), weights[kept], settings.floor, calibrator)
+    compiled = compile_members(pool.keep(kept), weights[kept], settings.floor, calibrator, gate)
     return _named(compiled, pool).file_bytes
 
 

@@ -201,10 +201,15 @@ def settings_of(estimator: Any, task: str, *, is_frozen: bool) -> Settings:
         preset=estimator.preset,
     )
     budget = Budget(estimator.max_estimators, estimator.max_nodes, estimator.max_bytes)
-    if settings.lam is not None and budget.is_named:
+    named = {name: getattr(estimator, name) for name in ("tolerance", "confidence", "rehearsal")}
+    sized = [
+        f"{name}={at!r}" for name, at in named.items() if not isinstance(at, str | bool | None)
+    ]
+    sized += [str(budget)] if budget.is_named else []
+    if settings.lam is not None and sized:
         raise ValueError(
-            f"{budget} sets the size and lam={settings.lam:g} the penalty; use one of the two "
-            "(a budget goes with lam='auto' and no preset)."
+            f"{' and '.join(sized)} sets the size and lam={settings.lam:g} the penalty; use one of "
+            "the two (a size goes with lam='auto' and no preset)."
         )
     unjudged = estimator.rehearsal is False and estimator.refine and not estimator.local
     if unjudged and (estimator.tolerance, estimator.confidence) != (None, None):

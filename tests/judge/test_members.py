@@ -1,11 +1,14 @@
 """Members that are no trees: weights on the simplex, judged by votes they had no part in."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.ensemble import BaggingClassifier, BaggingRegressor, RandomForestClassifier
 from sklearn.linear_model import LogisticRegression, Ridge
+from sklearn.metrics import log_loss
 from sklearn.neural_network import MLPRegressor
 from sklearn.preprocessing import scale
 from sklearn.tree import DecisionTreeClassifier
@@ -71,6 +74,31 @@ def test_a_budget_of_members_is_spent(k):
     forest = RandomForestClassifier(20, random_state=0).fit(*CANCER)
     small = sb.compress(forest, *CANCER, refine=None, max_estimators=k)
     assert small.n_active_ == (k if k > 1 else k * 20)
+
+
+@pytest.mark.parametrize("how", [{"max_estimators": 3}, {"max_bytes": 1100}], ids=str)
+@pytest.mark.parametrize("local", ["auto", True])
+def test_linear_regressors_with_a_gate_keep_to_budgets(local, how):
+    X = np.random.default_rng(0).normal(size=(1000, 5))
+    y = 3.0 * np.abs(X[:, 0])
+    bag = BaggingRegressor(Ridge(), 12, max_samples=0.05, oob_score=True, random_state=0).fit(X, y)
+    small = sb.compress(bag, X, y, local=local, **how)
+    assert small.local_.used == ("max_estimators" in how)
+    assert small.compile().n_models == (3 if small.local_.used else 1)
+    assert small.nbytes_ <= 1100
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_calibration_is_of_votes_of_the_deployed_size(seed):
+    """Fewer are heard out of bag: their temperature is 5 to 8% from the best on other rows."""
+    X, y = toy.DIGITS
+    forest = RandomForestClassifier(50, random_state=seed).fit(X[::2], y[::2])
+    small = sb.compress(forest, X[::2], y[::2], refine=None, max_estimators=5)
+    found = small.calibration_.calibrator
+    votes = replace(small.compile(), calibrator=None).predict_proba(X[1::2])
+    tried = [replace(found, temperature=t).transform(votes) for t in np.geomspace(0.1, 10.0, 50)]
+    best = min(log_loss(y[1::2], proba) for proba in tried)
+    assert log_loss(y[1::2], small.predict_proba(X[1::2])) < 1.02 * best
 
 
 @pytest.mark.parametrize(("columns", "votes"), [(1.0, "equal votes"), (0.5, "simplex weights")])

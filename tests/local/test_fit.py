@@ -40,9 +40,8 @@ def experts(n_classes=None, n=600, seed=0, oob=0.6):
         votes = proba[np.arange(n), :, y]
         planes, task = tuple(proba.transpose(2, 0, 1)), "classification"
         classes = np.arange(n_classes)
-    mask = rng.random((n, K)) < oob
-    seen = np.where(mask, votes, 0.0)
-    evidence = OOBEvidence(seen, mask, y, task, classes=classes, class_votes=planes)
+    mask, known = rng.random((n, K)) < oob, {"classes": classes, "class_votes": planes}
+    evidence = OOBEvidence(np.where(mask, votes, 0.0), mask, y, task, **known)
     return evidence, X, np.full(K, 1 / K), votes, y
 
 
@@ -59,12 +58,8 @@ def test_the_gradient_is_that_of_the_objective(n_classes):
     for rank in (1, 3):
         shape = Shape(1.5, 4.0, rank)
         flat = np.random.default_rng(0).normal(size=(4 + 1 + K) * rank)
-        error = check_grad(
-            lambda x, s=shape: problem.objective(x, s)[0],
-            lambda x, s=shape: problem.objective(x, s)[1],
-            flat,
-        )
-        assert error < 1e-5
+        value, slope = (lambda x, s=shape, i=i: problem.objective(x, s)[i] for i in (0, 1))
+        assert check_grad(value, slope, flat) < 1e-5
 
 
 @pytest.mark.parametrize("n_classes", [None, 2, 3])
@@ -98,12 +93,9 @@ def test_the_estimate_is_that_of_the_vote_of_all_members():
 @pytest.mark.parametrize("seed", [0, 1])
 def test_auto_declines_on_plain_forests(seed):
     X, y = make_friedman1(600, noise=1.0, random_state=seed)
-    regression = RandomForestRegressor(40, random_state=seed), X, y
-    classification = (
-        RandomForestClassifier(40, random_state=seed),
-        *load_breast_cancer(return_X_y=True),
-    )
-    for forest, rows, target in (regression, classification):
+    cancer = load_breast_cancer(return_X_y=True)
+    for kind, (rows, target) in (RandomForestRegressor, (X, y)), (RandomForestClassifier, cancer):
+        forest = kind(40, random_state=seed)
         evidence = collect_evidence(read_ensemble(forest.fit(rows, target)), rows, target)
         found = fit_gate(evidence, rows, np.full(40, 1 / 40), local="auto", floor=1e-3)
         assert not found.used
@@ -113,8 +105,7 @@ def test_auto_declines_on_plain_forests(seed):
 
 def test_members_without_weight_have_no_part():
     evidence, X, weights, *_ = experts()
-    weights = weights.copy()
-    weights[[1, 4]] = 0.0
+    weights = np.where(np.isin(np.arange(K), [1, 4]), 0.0, weights)
     found = fit_gate(evidence, X, weights, local=True, floor=0.0)
     kept = evidence.take_members(np.flatnonzero(weights))
     alone = fit_gate(kept, X, np.full(6, 1 / 6), local=True, floor=0.0)
@@ -149,12 +140,10 @@ def test_a_gate_makes_votes_surer_or_less_sure():
 
 def test_what_cannot_be_fitted_is_said():
     evidence, X, weights, *_ = experts(3)
-    for votes, rows, own, message in (
-        (evidence, X, np.eye(K)[0], "local=True cannot fit a gate, because one member has all"),
-        (evidence, X[:3], weights, "one row for each of the 600 rows"),
-    ):
-        with pytest.raises(ValueError, match=message):
-            fit_gate(votes, rows, own, local=True, floor=0.0)
+    with pytest.raises(ValueError, match="local=True cannot fit a gate, because one member has"):
+        fit_gate(evidence, X, np.eye(K)[0], local=True, floor=0.0)
+    with pytest.raises(ValueError, match="one row for each of the 600 rows"):
+        fit_gate(evidence, X[:3], weights, local=True, floor=0.0)
 
 
 @given(

@@ -188,10 +188,9 @@ def row_risks(evidence: OOBEvidence, weights: list[np.ndarray], floor: float) ->
             pair = np.sum(vote**2, axis=1) - own
             squares, total = (heard**2).sum(axis=1), heard.sum(axis=1)
             pairs, of_pairs = total**2 - squares, 1.0 - w @ w
-            is_alone = of_pairs < ALONE
             with np.errstate(divide="ignore", invalid="ignore"):
                 risk = own * (w @ w / squares)
-                if not is_alone:
+                if of_pairs >= ALONE:
                     risk = np.where(pairs > ALONE, risk + pair * (of_pairs / pairs), np.nan)
             found[block] = risk  # below zero for some rows: clipped, their mean would be too high
     return out
@@ -200,7 +199,10 @@ def row_risks(evidence: OOBEvidence, weights: list[np.ndarray], floor: float) ->
 def calibrate_members(
     calibration: Any, evidence: OOBEvidence, weights: np.ndarray, floor: float
 ) -> Calibration | None:
-    """A calibrator of the kept members' out-of-bag votes.
+    """A calibrator of out-of-bag votes of as many members as are kept.
+
+    A vote of fewer is less sure. So on every row members that have it in bag are stood in for by
+    others that do not, drawn at random; where these run out, the vote is of those there are.
 
     Parameters
     ----------
@@ -216,11 +218,16 @@ def calibrate_members(
     """
     if calibration is None or evidence.n_classes is None:
         return None
-    kept = np.flatnonzero(weights)
-    taken = evidence.take_members(kept)
+    kept, rest = np.flatnonzero(weights), np.flatnonzero(weights == 0.0)
+    rng, most = np.random.default_rng(0), min(len(kept), len(rest))
     votes, heard = np.zeros((evidence.n_rows, evidence.n_classes)), np.zeros(evidence.n_rows)
-    for block, mask, of_member in vote_blocks(taken):
-        share = mask * weights[kept]
+    for block, mask, of_member in vote_blocks(evidence):
+        missing, there = mask[:, kept] == 0.0, mask[:, rest] > 0.0
+        missed = np.argsort(rng.random(missing.shape) - missing, axis=1)[:, :most]
+        others = np.argsort(rng.random(there.shape) - there, axis=1)[:, :most]
+        pairs = np.take_along_axis(missing, missed, 1) & np.take_along_axis(there, others, 1)
+        share = mask * weights
+        np.put_along_axis(share, rest[others], pairs * weights[kept][missed], axis=1)
         heard[block] = share.sum(axis=1)
         votes[block] = np.einsum("rn,rnc->rc", share, of_member)
     rows = heard > 0.0
