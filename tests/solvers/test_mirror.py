@@ -150,8 +150,7 @@ def much_to_drop(monkeypatch):
 
 def stream_of(e, kind, monkeypatch):
     """A stream, and a function that says how many passes it was read."""
-    n_read = [0]
-    blocks = ArrayRows.blocks
+    n_read, blocks = [0], ArrayRows.blocks
 
     def counted_blocks(self, block_bytes=None):
         for block in blocks(self, block_bytes):
