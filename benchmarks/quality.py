@@ -13,7 +13,6 @@ is balanced.
 """
 
 import argparse
-import json
 import os
 import tempfile
 import time
@@ -57,7 +56,7 @@ COLUMNS = (
     *("status", "reason", "task", "train_rows", "test_rows"),
     *("log_loss", "brier", "accuracy", "mse", "r2", "ratio", "ratio_error"),
     *("n_nodes", "n_members", "file_bytes", "whole_nodes", "whole_bytes"),
-    *("fit_seconds", "seconds", "expected", "expected_error", "path", "done", "warned", "source"),
+    *("fit_seconds", "seconds", "expected", "expected_error", "warned", "source"),
 )
 Row = dict[str, Any]
 
@@ -207,16 +206,11 @@ def compressed(run: Run, **options: Any) -> Row:
 
 
 def _expected(small: Any) -> Row:
-    selection, curve = small.selection_, small.selection_.curve
-    if curve is None:
+    selection = small.selection_
+    if selection.curve is None:
         return {}
-    path = np.column_stack([curve.share, curve.ratio, curve.error])
-    return {
-        "expected": selection.ratio,
-        "expected_error": (selection.interval[1] - selection.ratio) / 1.96,
-        "path": json.dumps([[float(f"{x:.5g}") for x in size] for size in path]),
-        "done": selection.done,
-    }
+    error = (selection.interval[1] - selection.ratio) / 1.96
+    return {"expected": selection.ratio, "expected_error": error}
 
 
 def random_members(run: Run, k: int) -> Row:
@@ -257,7 +251,7 @@ def rival(run: Run, make: Callable[..., Any], grid: Any) -> Row:
     predicted = votes_of(model.predict(run.problem.X_test))
     predicted = tempered(predicted, seen, y_held) if run.classify else predicted
     size = {"n_nodes": model.n_nodes, "n_members": model.n_members, "file_bytes": model.n_bytes}
-    return {**size, "seconds": seconds, "path": json.dumps(choice), **run.scores(predicted)}
+    return {**size, "seconds": seconds, **run.scores(predicted)}
 
 
 def votes_of(votes: np.ndarray) -> np.ndarray:
