@@ -9,6 +9,7 @@ import time
 from typing import Any
 
 import numpy as np
+from sklearn.datasets import make_classification
 from sklearn.metrics import recall_score
 
 import sparsebag as sb
@@ -20,7 +21,7 @@ SMALL_SETS = (
     *("adult", "electricity", "magic", "mammography", "spambase", "satimage", "covertype_15k"),
     *("california_housing", "bike_sharing", "kin8nm", "wine_quality", "power_plant"),
 )
-SMALL, MEDIUM = (3000, 100), (20_000, 500)
+SMALL, MEDIUM, LARGE = (3000, 100), (20_000, 500), (1_000_000, 100)
 """Rows and trees."""
 SEED_ROWS, SEEDS = 9000, 10
 BALANCED_SETS = ("adult", "mammography", "churn")
@@ -62,6 +63,12 @@ def small() -> None:
         f"  median {np.median(cost / fit):.2f} of the fit, most {np.max(cost / fit):.2f}; "
         f"median {np.median(cost):.2f} s, most {cost.max():.2f} s"
     )
+
+
+def large() -> None:
+    print("\n{} rows, {} trees, 20 features of make_classification".format(*LARGE))
+    X, y = make_classification(LARGE[0], 20, n_informative=10, flip_y=0.05, random_state=0)
+    timed(X.astype(np.float32), y, "classification", LARGE[1])
 
 
 def seeds() -> None:
@@ -106,6 +113,7 @@ def main() -> None:
         forests(("adult", "california_housing"), *MEDIUM)
         seeds()
         balanced()
+        large()
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from dataclasses import dataclass, replace
 from numbers import Integral
 from typing import Any
@@ -29,7 +30,7 @@ from sparsebag.judge.choose import SHARES, Judged, choose_size, judge_rehearsal
 from sparsebag.judge.curve import SAME_SIZE, RiskCurve
 from sparsebag.judge.out_of_bag import calibrate_members, judge_members
 from sparsebag.judge.rehearsal import TrainingRows, rehearse
-from sparsebag.judge.selection import SKLEARN_NODE, Selection, Size
+from sparsebag.judge.selection import Selection, Size
 from sparsebag.local.fit import Localisation, fit_gate
 from sparsebag.progress import Progress
 from sparsebag.settings import Settings
@@ -47,6 +48,8 @@ LEAST_BYTES_A_NODE = 0.5
 """Of any ensemble's file: a model of fewer bytes is smaller, whatever the whole's file has."""
 BEYOND_NOISE = 2.0
 """Standard errors by which weights must beat the ensemble's own where they save nothing."""
+PICKLED = 10
+"""Trees that tell how large a pickle of all is."""
 SURE = 0.95
 """Confidence of the choice where one class is rarely out of bag."""
 
@@ -587,12 +590,11 @@ def _finished(
     compiled = compile_members(kept, share, _floor(settings, calibrator), calibrator, gate)
     if calibration is not None and calibrator is not None:
         done += f"; {calibration.name}"
-    outputs = 1 if pool.classes is None else len(pool.classes)
     nodes = sum(_nodes(member) for member in pool.members)
     before = Size(
         members=len(pool.members),
         nodes=nodes,
-        nbytes=nodes * (SKLEARN_NODE + 8 * outputs),
+        nbytes=_pickled_bytes(pool, nodes),
         comparisons=_comparisons(pool),
     )
     after = Size(
@@ -605,6 +607,13 @@ def _finished(
     is_part = pool.wrapping is not None
     selection = Selection(before, after, curve, position, settings.tolerance, done, noun, is_part)
     return Compressed(kept, weights, compiled, selection, calibration, **how)
+
+
+def _pickled_bytes(pool: MemberPool, nodes: int) -> int:
+    """Of the pickled trees, from some of them; 0 where there are none."""
+    some = [member.estimator for member in pool.members[:PICKLED] if member.is_tree]
+    of_some = sum(tree.tree_.node_count for tree in some)
+    return round(len(pickle.dumps(some, protocol=5)) * nodes / of_some) if some else 0
 
 
 def _storable(calibrator: Any) -> Any:

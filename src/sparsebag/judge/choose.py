@@ -80,8 +80,8 @@ def check_tolerance(tolerance: Any, budget: Budget) -> float | None:
         return None if budget.is_named else DEFAULT_TOLERANCE
     if not (_is_number(tolerance) and 0 <= tolerance < 1):
         raise ValueError(
-            f"tolerance={tolerance!r} must be at least 0 and below 1: the relative increase of "
-            f"the loss that you accept (0.01 is 1%)."
+            f"tolerance={tolerance!r} must be a fraction, at least 0 and below 1: 0.01 accepts a "
+            f"loss that is 1% higher."
         )
     return float(tolerance)
 

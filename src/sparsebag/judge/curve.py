@@ -118,7 +118,8 @@ class RiskCurve:
         import pandas as pd
 
         columns = {name: value for name, value in vars(self).items() if np.ndim(value) == 1}
-        return pd.DataFrame(columns)
+        whole = {name: np.round(columns[name]).astype(int) for name in ("n_nodes", "n_members")}
+        return pd.DataFrame(columns | whole | {"kept": np.arange(len(self)) == self.kept})
 
     def __str__(self) -> str:
         title = f"change of {self.score}"
@@ -136,12 +137,17 @@ class RiskCurve:
         kept = None if self.kept is None else rows[self.kept]
         # Halves of the members may be the same ones.
         lines = [row + " *" * (row == kept) for row in dict.fromkeys(rows)]
-        to = "vs calibrated" if len(changes) > 1 else ""
-        head = f"{'share':>7} {'nodes':>9} {'members':>7}  {title}  {to}"
-        foot = "± one standard error" + ("" if kept is None else "; * kept")
+        has_two = len(changes) > 1
+        head = f"{'share':>7} {'nodes':>9} {'members':>7}  {title}  {'vs calibrated' * has_two}"
+        feet = ["± one standard error" + ("" if kept is None else "; * kept")]
+        if has_two:
+            feet.append("vs calibrated: against the full ensemble with a temperature")
         if self.tolerance is not None:
-            foot += f"; tolerance {self.tolerance:+.1%} (last column, with margin)"
-        return "\n".join(line.rstrip() for line in [head, *lines, foot])
+            limited = "the last column" if has_two else "the change"
+            feet.append(f"tolerance {self.tolerance:+.1%}: of {limited} and a part of its error")
+        if np.any(np.diff(self.ratio[:-1]) == 0.0):
+            feet.append("equal changes: sizes that noise does not tell apart, averaged")
+        return "\n".join(line.rstrip() for line in [head, *lines, *feet])
 
     def _repr_html_(self) -> str:
         """A small picture and the table, for notebooks."""

@@ -154,7 +154,8 @@ def rehearse(
     Rehearsal
     """
     recipes = recipes_for(pool, rows.target, rows.weight, knows_bags=not rows.held_out)
-    splits = _splits(rows.target, folds, is_classification=pool.classes is not None)
+    is_vote = pool.classes is not None
+    splits = _splits(rows.target, folds, is_classification=is_vote)
     n_trees = TREES if len(rows.target) < MANY_ROWS else FEW_TREES
     parts: list[_Part] = []
     for number, held in enumerate(splits):
@@ -197,7 +198,9 @@ def rehearse(
         judged_by="held-out rows" if rows.held_out else "rehearsal",
         share=share,
         n_nodes=share * whole_nodes,
-        n_trees=np.array([trees_for(n, most, nodes_a_tree) for n in share * whole_nodes]),
+        n_trees=np.array(
+            [trees_for(n, most, nodes_a_tree, is_vote=is_vote) for n in share * whole_nodes]
+        ),
         target=np.concatenate([part.target for part in parts]),
         weight=judged.weight,
         whole=_joined([part.whole for part in parts]),

@@ -9,9 +9,6 @@ import numpy as np
 
 from sparsebag.judge.curve import NO_RATIO, RiskCurve
 
-SKLEARN_NODE = 64
-"""Bytes of a node of a scikit-learn tree, its values aside."""
-
 
 @dataclass(frozen=True)
 class Size:
@@ -115,6 +112,10 @@ class Selection:
     def __str__(self) -> str:
         return in_lines(self.in_words())
 
+    def _repr_html_(self) -> str:
+        """The same lines, for notebooks."""
+        return f"<pre>{self}</pre>"
+
     def _quality(self) -> str:
         if self.curve is None:
             return "not estimated; measure it with report(X_test, y_test)"
@@ -125,8 +126,7 @@ class Selection:
             return "unchanged" if is_smaller else "unchanged: no smaller model within the tolerance"
         low, high = (_change(end) for end in self.interval)
         change = f"{self.curve.score} {_change(self.ratio)}"
-        rows = "" if "weighted" in change else " on new rows"
-        return f"{change} expected{rows} (95% interval {low} to {high})"
+        return f"{change} expected (95% interval {low} to {high})"
 
     def _next(self) -> str:
         if self.tolerance is None:
