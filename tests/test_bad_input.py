@@ -114,7 +114,7 @@ def listed(*models, samples=None, features=None, X=X, y=Y):
 
 WEIGHTS = {"refine": None}
 NOT_TRAINING = "X, y are not the ensemble's training rows in their original order: "
-FRACTION = " must be at least 0 and below 1"
+FRACTION = " must be a fraction, at least 0 and below 1"
 
 # What is said of which calls of compress and the estimators; "..." stands for any words.
 ENSEMBLES = {

@@ -19,7 +19,12 @@ from sparsebag.evidence.members import (
     shown,
     take_rows,
 )
-from sparsebag.evidence.training_rows import check_columns, check_row_count, prove_training_rows
+from sparsebag.evidence.training_rows import (
+    are_shuffled_training_rows,
+    check_columns,
+    check_row_count,
+    prove_training_rows,
+)
 
 BLOCK_ROWS = 8192
 """Rows a member predicts at a time: bounds the copies of X and of its class probabilities."""
@@ -192,16 +197,15 @@ def read_training_rows(
     check_columns(pool, X, len(target), training=source == "oob")
     weight = None if sample_weight is None else check_sample_weight(sample_weight, target)
     rows = pool.prepare(X)
-    verified_by = None
+    verified_by, bagged = None, pool
     if pool.in_bag is None and getattr(pool.source, "bootstrap", True) is False:
-        every = [np.arange(len(target))] * len(pool.members)  # each tree has seen all rows
-        if verify and source == "oob":
-            verified_by = prove_training_rows(replace(pool, in_bag=every), rows, target)
-    if pool.in_bag is not None and verify:
+        # Each tree has seen all rows.
+        bagged = replace(pool, in_bag=[np.arange(len(target))] * len(pool.members))
+    if bagged.in_bag is not None and verify:
         if source == "holdout":
-            _refuse_training_rows(pool, rows, target)
+            _refuse_training_rows(bagged, rows, target)
         else:
-            verified_by = prove_training_rows(pool, rows, target)
+            verified_by = prove_training_rows(bagged, rows, target)
     return GivenRows(rows, target, weight, verified_by)
 
 
@@ -209,13 +213,16 @@ def _refuse_training_rows(pool: MemberPool, rows: Any, target: np.ndarray) -> No
     """Held-out evidence on the rows members were trained on would flatter them beyond measure."""
     try:
         check_row_count(pool, len(target))
-        proof = prove_training_rows(pool, rows, target)
-    except ValueError:
-        return  # they are others, as they should be
+        proof: Any = prove_training_rows(pool, rows, target)
+    except ValueError:  # they are others, as they should be
+        proof, order = are_shuffled_training_rows(pool, rows) or None, " in another order"
+    else:
+        order = ""
     if proof is not None:
         raise ValueError(
             "evidence='holdout' is for rows the ensemble has not seen, but these are its training "
-            "rows; leave it out to judge each member on its out-of-bag rows."
+            f"rows{order}; leave it out, with the rows as they were fitted, to judge each member "
+            "on its out-of-bag rows."
         )
 
 

@@ -173,6 +173,34 @@ def prove_training_rows(pool: MemberPool, X: Any, target: np.ndarray) -> str | N
     return "leaf counts" if n_checked else None
 
 
+def are_shuffled_training_rows(pool: MemberPool, X: Any) -> bool:
+    """Whether as many rows as were trained on fill every leaf that holds a single one of those.
+
+    Other rows miss one of five of these leaves.
+
+    Parameters
+    ----------
+    pool : MemberPool
+    X : array-like
+        Prepared by ``pool.prepare``.
+
+    Returns
+    -------
+    bool
+        False where trees have too few such leaves to tell.
+    """
+    n_leaves = 0
+    for member in pool.members if X.shape[0] == pool.n_rows else ():
+        if member.is_tree and n_leaves < LEAVES_CHECKED:
+            leaf, n_of_tree = _leaves(member, X)
+            tree = member.estimator.tree_
+            single = tree.n_node_samples[tree.children_left < 0] == 1
+            if not np.all(np.bincount(leaf, minlength=n_of_tree)[single]):
+                return False
+            n_leaves += int(single.sum())
+    return n_leaves >= LEAVES_CHECKED
+
+
 def _leaves(member: Member, block: Any) -> tuple[np.ndarray, int]:
     """Number of each row's leaf among the leaves of a tree, and how many leaves it has."""
     ends = np.flatnonzero(member.estimator.tree_.children_left < 0)
