@@ -45,10 +45,7 @@ EVIDENCE = (
     "oob: DATA holds the rows it was trained on. holdout: DATA holds rows it has never seen, as "
     "voting ensembles need."
 )
-REHEARSAL = (
-    "Estimate the loss at every size. Without it, the budget or 10% of the nodes is kept and the "
-    "quality is unknown."
-)
+REHEARSAL = "Estimate the loss at every size; without, the budget or 10% of the nodes is kept."
 Rows = tuple[Any, Any]
 Target = Annotated[str, Option("--target", "-t", help="Column to predict.")]
 
