@@ -36,7 +36,6 @@ def assert_refused(done, code, *words, left=()):
 
 TABLES = {
     "ragged": ("a,b,target\n1,2,0\n3,4\n", "valid CSV table: line 3 has 2 fields where the header"),
-    "too long": ("a,b,target\n1,2,0\n3,4,5,6\n", "line 3 has 4 fields where the header has 3"),
     "quoted": ('a,b,target\n"1\n",2,0\n3,4\n', "line 4 has 2 fields where the header has 3"),
     "empty": ("", "is empty"),
     "no rows": ("a,b,target\n", "has a header but no rows"),
@@ -45,7 +44,6 @@ TABLES = {
     "wide": (f"{','.join('abcdefghijklmn')}\n", "has 'a', 'b', 'c', 'd', 'e', 'f', … 'i', 'j'"),
     "nearly": ("a,b,targets\n1,2,0\n", "lacks column 'target' (it has 'targets')"),
     "gaps": ("a,b,target\n1,2,0\n1,2,\n", "no target in 1 of its rows (first: row 2)"),
-    "text gaps": ("a,target\n1,x\n2, \n3,y\n", "no target in 1 of its rows (first: row 2)"),
     "alone": ("target\n1\n0\n", "only the column 'target'"),
     "constant": ("a,target\n1,x\n2,x\n", "every row has the same target"),
     "binary": (
@@ -84,6 +82,7 @@ def bad(files, tmp_path_factory):
     joblib.dump(pipe, folder / "pipe.joblib")
     bare = RandomForestClassifier(5).fit(np.zeros((4, 2)), [0, 1, 0, 1])
     joblib.dump(bare, folder / "bare.joblib")
+    joblib.dump({"model": bare}, folder / "dict.joblib")
     skops.io.dump(BaggingClassifier(SVC(), 10, random_state=0).fit(X, y), folder / "svms.skops")
     votes = BaggingClassifier(LinearSVC(), 30, random_state=0).fit(X, y)
     sb.compress(votes, X, y).save(folder / "svms.sbag")
@@ -110,39 +109,34 @@ COMMANDS = [
     ("compress BAD/junk.skops TRAIN", TRUSTED, 3, "cannot be loaded as a pickle"),
     ("compress SMALL TRAIN", OUT, 3, "is already compressed"),
     ("compress JOBLIB TRAIN", OUT, 3, "can run any code"),
-    ("compress BAD/one.joblib TRAIN", TRUSTED, 3, "cannot compress a LogisticRegression"),
+    ("compress BAD/one.joblib TRAIN", TRUSTED, 3, "cannot read a LogisticRegression"),
+    ("compress BAD/dict.joblib BAD/text.csv", TRUSTED, 3, "cannot read a dict"),
     ("compress BAD/bare.joblib TRAIN", TRUSTED, 3, "trained on 2 columns without names, but"),
     ("compress BAD/svms.skops TRAIN", OUT, 3, "members such as SVC can only be stored as a pickle"),
     ("compress BAD/odd.skops TRAIN", OUT, 3, "add --trust-type fractions.Fraction"),
     ("compress SKOPS BAD/other.csv", OUT, 3, "lacks column 'petal width' (it has 'sepal"),
-    ("compress SKOPS BAD/text.csv", OUT, 3, "column 'petal width', row 1, of"),
     ("compress SKOPS BAD/text.csv", OUT, 3, "holds 'wide', which is not a number"),
     ("compress SKOPS TEST", OUT, 3, "rows"),
     ("compress SKOPS TRAIN -t target -o no/such/out.sbag", (), 4, "does not exist"),
     ("compress SKOPS TRAIN -t target -o BAD/folder", (), 4, "is a folder"),
     ("compress SKOPS TRAIN -t target -o BAD/pipe", (), 4, "is a device or a pipe"),
-    ("compress SKOPS TRAIN -t target --report no/such/r.html", (), 4, "does not exist"),
     ("compress SKOPS TRAIN -t target -o TRAIN", (), 2, "is both input and output; choose another"),
     ("compress SKOPS TRAIN -t target --report r.pdf", (), 2, "use .html or .md"),
     ("fit BAD/text.parquet", OUT, 3, "not a valid Parquet table"),
     ("fit BAD/dates.parquet", OUT, 3, "neither a number nor text"),
     ("fit TRAIN --drop keys", OUT, 3, "lacks column 'keys' (it has"),
-    ("fit TRAIN --test BAD/other.csv", OUT, 3, "lacks column 'petal width'"),
     ("fit TRAIN --task regression", OUT, 3, "which is not a number"),
     ("predict BAD/cut.sbag TEST -o p.csv", (), 3, "bytes instead of"),
-    ("predict SMALL BAD/other.csv -o p.csv", (), 3, "lacks column 'petal width'"),
     ("predict SKOPS TEST -o p.csv", (), 3, "is not compressed; run `sparsebag compress`"),
     ("predict TEST SMALL -o p.csv", (), 3, "is a table, not a model; MODEL comes before"),
     ("predict SMALL SKOPS -o p.csv", (), 3, "is a model, not a table"),
-    ("compress SKOPS TRAIN -t target -o m.pkl", (), 2, "use .sbag"),
     ("compress SKOPS TRAIN -t target --max-bytes 100", (), 3, "Raise --max-bytes"),
     ("export SMALL --to onnx -o m.foo", (), 2, "use .onnx"),
     ("predict SMALL BAD/spoilt.csv -o p.csv", (), 3, "column 'sepal width', row 3, of"),
     ("predict SMALL TEST -o p.csv --keep name", (), 3, "lacks column 'name' (it has"),
     ("predict SMALL TEST -o p.xlsx", (), 2, "use .csv or .parquet"),
     ("predict SMALL TEST -o /dev/null", (), 4, "is a device or a pipe"),
-    ("export SMALL --to onnx -o BAD/pipe", (), 4, "is a device or a pipe"),
-    ("export BAD/svms.sbag --to sklearn", (), 3, "svms.skops' exists; name a file with -o"),
+    ("export BAD/svms.sbag --to sklearn", (), 4, "svms.skops' exists; name a file with -o"),
     ("export BAD/svms.sbag --to sklearn -o votes.skops", (), 3, "vote for one class"),
     ("inspect TRAIN", (), 3, "is a table, not a model."),
 ]
@@ -201,9 +195,10 @@ def test_forged_models_are_refused(what, run, tmp_path):
 
 SIZES = [
     ("--max-nodes", "many", "is not a whole number (20000) or a share (5%)"),
-    ("--max-nodes", "5kB", "is not a whole number (20000) or a share (5%)"),
     ("--max-nodes", "200%", "is not a share between 0 and 100%"),
-    ("--max-estimators", "0", "is not a share between 0 and 100%"),
+    ("--tolerance", "5", "'5' is not a share (5%)"),
+    ("--jobs", "0", "-1 uses all processors"),
+    ("--sep", "tab", "'tab' is not one character"),
     ("--max-bytes", "5 apples", "is not bytes (B, kB, MB, GB) or a share (5%)"),
     ("--confidence", "0.3", "0.5"),
     ("--local", "smooth", "always"),
@@ -229,7 +224,7 @@ def test_for_machines_the_error_is_an_object(files, run, monkeypatch):
 
 @pytest.mark.parametrize(
     ("options", "words"),
-    [((), "Missing option '--target'"), (("-t", "y", "--tolerance", "-1"), "--tolerance")],
+    [((), "Missing option '--target'"), (("-t", "y", "--tolerance", "100%"), "--tolerance")],
 )
 def test_wrong_options_are_an_object_too(options, words, monkeypatch, capsys):
     from sparsebag.cli import app
@@ -252,7 +247,7 @@ def test_mutated_skops_files_are_read_or_refused(files, run, tmp_path):
     text = parts["schema.json"].decode()
     words = list(re.finditer(r"-?\b\d+\b|\"[a-z_]{4,}\"", text))
     table = str(files.train)
-    how = ("--target", "target", "--max-estimators", 2, "--no-rehearsal", "-q")
+    how = ("--target", "target", "--max-estimators", 2, "--no-rehearsal", "-q", "-o", "m.sbag")
     for _ in range(25):
         word = words[rng.integers(len(words))]
         other = str(rng.choice(["-1", "0", "999999999999", "null", '"x"', "[]", "1e400"]))

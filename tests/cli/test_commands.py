@@ -60,7 +60,7 @@ SIZES = [
     (("--max-nodes", "150"), {"max_nodes": 150}),
     (("--max-estimators", "20%"), {"max_estimators": 0.2}),
     (("--max-bytes", "1.2kB"), {"max_bytes": 1200}),
-    (("--tolerance", "0.3", "--confidence", "0.9"), {"tolerance": 0.3, "confidence": 0.9}),
+    (("--tolerance", "30%", "--confidence", "0.9"), {"tolerance": 0.3, "confidence": 0.9}),
     (("--max-estimators", "5", "--no-refine"), {"max_estimators": 5, "refine": None}),
     (("--max-nodes", "0.3", "--no-rehearsal"), {"max_nodes": 0.3, "rehearsal": False}),
 ]
@@ -90,10 +90,10 @@ def test_reports_on_test_rows_and_without_sound_ones(files, compress):
     assert done.code == 0, done.err
     assert done.left == ["out.sbag", "r.html", "report.html", "small.sbag"]
     assert "No test rows were given" in Path("r.html").read_text(encoding="utf-8")
-    done = compress("--test", files.train, "--json")
-    assert any("rows the ensemble was trained on" in text for text in told(done)["warnings"])
-    done = compress("--test", files.train, "--no-rehearsal")
-    assert "not estimated: --test holds the training rows" in done.out
+    assert compress().err.endswith("sparsebag: 'small.sbag' exists; name a file with -o.\n")
+    done = compress("--test", files.train, "--no-rehearsal", "-o", "out.sbag")
+    assert "not estimated: see the train rows" in done.out
+    assert "--test holds the rows of DATA" in done.err
 
 
 def test_results_are_few_lines_of_eighty_columns_and_progress_is_elsewhere(files, compress):
@@ -107,7 +107,7 @@ def test_results_are_few_lines_of_eighty_columns_and_progress_is_elsewhere(files
     for step in ("reading the ensemble", "rehearsal step 1 of 12", "pruning and refitting"):
         assert step in done.err
         assert step not in done.out
-    quiet = compress(*options, "-q", most=None)
+    quiet = compress(*options, "-q", "-o", "small.sbag", most=None)
     assert quiet.out + quiet.err == ""
 
 
@@ -127,7 +127,7 @@ def test_held_out_rows_judge_an_ensemble_without_bags(run, tmp_path):
     table[1::2].to_csv(tmp_path / "unseen.csv", index=False)
     command = ["compress", "voter.joblib", "unseen.csv", "-t", "target", "--trust-pickle", "--json"]
     assert told(run(*command, "--evidence", "holdout"))["of_members"] == 3
-    refused = run(*command)
+    refused = run(*command, "-o", "small.sbag")
     assert refused.code == 3
     assert "--evidence holdout" in json.loads(refused.out)["error"]
 
@@ -250,6 +250,8 @@ def test_predictions_from_text_are_those_from_codes(model, paints, run):
     assert np.array_equal(model.predict_proba(X.to_numpy(dtype=object)), expected)
     assert np.array_equal(model.predict_proba_one(X.iloc[0]), expected[0])
     assert np.array_equal(model.predict_proba_one(list(X.iloc[0])), expected[0])
+    with pytest.raises(ValueError, match="column 'colour' holds 1, which is not text"):
+        model.predict_proba_one({**X.iloc[0], "colour": 1})
     X.to_parquet("paints.parquet")
     for table in ("paints.csv", "paints.parquet"):
         done = run("predict", "m.sbag", table, "-o", "out.csv")
@@ -295,12 +297,12 @@ def test_auto_says_why_there_is_no_gate(run, compress):
     done = compress("--local", "auto")
     assert done.code == 0, done.err
     (line,) = [line for line in done.out.splitlines() if line.startswith("local ")]
-    assert "same weights for every row:" in line
+    assert "no gate:" in line
     assert "gate " not in run("inspect", "small.sbag").out
-    refused = compress("-q", "--local", "always")
+    refused = compress("-q", "--local", "always", "-o", "other.sbag")
     assert refused.code == 3
     assert "cannot fit a gate" in refused.err
-    assert "local" not in told(compress("-q", "--json"))
+    assert "local" not in told(compress("-q", "--json", "-o", "other.sbag"))
 
 
 def test_predictions_are_the_models(files, run, monkeypatch):
@@ -391,7 +393,9 @@ def test_a_pipeline_is_inspected_timed_and_predicts(run, tmp_path, monkeypatch):
     done = run("predict", "p.sbag", "t.csv", "-o", "out.csv")
     assert "has columns the model does not use: 'target'" in done.err
     assert np.array_equal(pd.read_csv("out.csv")["prediction"], small.predict(X))
-    assert "sparsebag.to_onnx(model, X, path)" in run("export", "p.sbag", "--to", "onnx").err
+    assert "add --data" in run("export", "p.sbag", "--to", "onnx").err
+    assert run("export", "p.sbag", "--to", "onnx", "--data", "t.csv", "-q").code == 0
+    assert run("export", "p.sbag", "--to", "sklearn", "-q").code == 0
 
 
 COMMANDS = ["demo", "fit", "compress", "predict", "inspect", "export", "bench"]

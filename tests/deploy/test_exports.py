@@ -133,7 +133,8 @@ def test_every_calibrator_everywhere(name, refined, kind, to_onnx, to_treelite):
         export = to_treelite(model)
         assert export.verify(X).largest_difference < 1e-12
         is_softmax = kind == "scores" and not refined
-        assert ("The softmax of the trees' sum" in export.note) == is_softmax
+        assert ("p = (1 - 0.01) * q + 0.01 / " in export.note) == (kind == "scores")
+        assert ("q is the softmax of the trees' sum" in export.note) == is_softmax
         assert ("before calibration" in export.note) == (calibrator is not None and not is_softmax)
         if is_softmax:  # what another engine says
             import treelite

@@ -59,7 +59,7 @@ TABLES = [
 ]
 ROWS = [
     (TURNED.iloc[0].rename({"length": "l"}), "X has 'petal width' where the model expects 'le"),
-    ({"length": 1.0}, "the model has others; 'width', 'petal length', 'petal width' are missing;"),
+    ({"length": 1.0}, "the row is incomplete; 'width', 'petal length', 'petal width' are missing."),
     (["1", "blue", "3", "4"], "column 'width' holds 'blue', which is not a number"),
     ("abc", r"one row must be one-dimensional, not shape \(\)"),
     ([[1.0, 2.0]], "one row must be one-dimensional"),

@@ -57,7 +57,6 @@ def run() -> None:
         code = getattr(error, "exit_code", None)
         if code is None or not hasattr(error, "format_message"):
             raise
-        error.message = getattr(error, "message", "").removeprefix("Value error, ")  # type: ignore
         if "--json" in sys.argv and error.format_message():
             print_error(one_line(error.format_message()), code, as_json=True)
         else:

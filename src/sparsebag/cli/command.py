@@ -26,7 +26,7 @@ from typing import Annotated, Any
 
 from rich.console import Console
 from rich.progress import Progress
-from typer import Argument, Exit, Option
+from typer import Argument, BadParameter, Exit, Option
 
 from sparsebag.progress import SECONDS_BETWEEN_LINES, Event
 
@@ -36,7 +36,6 @@ TABLE = "A table: CSV with a header (.gz too) or Parquet; - is CSV on standard i
 Model = Annotated[Path, Argument(help="A .sbag file.", metavar="MODEL")]
 Data = Annotated[Path, Argument(help=TABLE, metavar="DATA")]
 CANNOT_WRITE = (errno.ENOSPC, errno.EFBIG, errno.EDQUOT, errno.EROFS, errno.EACCES)
-Jobs = Annotated[int, Option("--jobs", help="Threads; -1 uses all processors.")]
 SHELL = {
     r"sparsebag\.compress\(model, X_new, y_new, evidence='holdout'\)": "--evidence holdout",
     r"evidence='holdout'": "--evidence holdout",
@@ -47,6 +46,16 @@ SHELL = {
     r"\bmax_(bytes|nodes|estimators)\b=?": r"--max-\1",
 }
 """What the library's sentences say in Python, and the same on the command line."""
+
+
+def threads(n_jobs: int) -> int:
+    """Any number but 0."""
+    if n_jobs == 0:
+        raise BadParameter("0 is not a number of threads; -1 uses all processors.")
+    return n_jobs
+
+
+Jobs = Annotated[int, Option("--jobs", help="Threads; -1 uses all processors.", callback=threads)]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -190,9 +199,11 @@ def command(function: Callable[..., None]) -> Callable[..., None]:
             parameters += inspect.signature(group, eval_str=True).parameters.values()
         else:
             parameters.append(own)
-    for parameter in parameters:  # not typer but `tables.check_readable` refuses files
+    for parameter in parameters:
         for option in getattr(parameter.annotation, "__metadata__", ()):
-            option.readable = False
+            option.readable = False  # not typer but `tables.check_readable` refuses files
+            # A switch takes no value.
+            option.metavar = "" if parameter.annotation.__origin__ is bool else option.metavar
 
     @functools.wraps(function)
     def run(**given: Any) -> None:

@@ -23,68 +23,58 @@ from sparsebag.judge.selection import in_bytes, in_lines
 from sparsebag.report.changes import UNCLEAR
 from sparsebag.report.compression_report import COMPILED, SPEED
 
-WHOLE = {"": 1}
+COUNTS = {"": 1}
 BYTES = {"": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9}
 DEMO_ROWS = 12_000
 """A forest of tens of MB, compressed and reported in half a minute."""
 Task = Literal["auto", "classification", "regression"]
-TASK = "auto: classification if the target is text or at most 20 distinct integers."
+TASK = "classification, regression, or auto: classification for text or at most 20 integers."
 SEED = "Random seed of the forest and of the held-out rows."
 HOLDOUT = "Share of rows to hold out as test rows if there is no --test; 0 for none."
 TOLERANCE = (
-    "Accepted relative increase of the expected Brier score or squared error; the smallest model "
-    "within it is kept. Default: 0.01, or none with a budget."
+    "Accepted relative increase of the expected Brier score or squared error, as 0.05 or 5%; the "
+    "smallest model within it is kept. Default: 0.01, or none with a budget."
 )
 CONFIDENCE = "Stay within the tolerance with this confidence, such as 0.95."
-LOCAL = (
-    "Weights that depend on the row: if they help (auto), or always. Default: the same for "
-    "every row."
-)
+LOCAL = "Weights that depend on the row: if they help (auto), or always. Default: never."
 BYTES_OF = (
-    "Maximum file size: 100kB, or 5% of the whole forest's .sbag. Other steps of a Pipeline are "
-    "not counted."
+    "Maximum file size: 100kB, or 5% of the forest's .sbag; a Pipeline's other steps excluded."
 )
+OUTPUT = "File for the small model. Default: small.sbag, if there is none."
 EVIDENCE = (
     "oob: DATA holds the rows it was trained on. holdout: DATA holds rows it has never seen, as "
     "voting ensembles need."
 )
-REHEARSAL = (
-    "Estimate the loss at every size. Without it, the budget or 10% of the nodes is kept and the "
-    "quality is unknown."
-)
+REHEARSAL = "Estimate the loss at every size; without, the budget or 10% of the nodes is kept."
 Rows = tuple[Any, Any]
 Target = Annotated[str, Option("--target", "-t", help="Column to predict.")]
 
 
-def limit(text: str, units: Mapping[str, int] = WHOLE) -> float:
-    """The most to keep: a whole number, or a share as ``5%`` or ``0.05``.
+def limit(text: str, units: Mapping[str, int] = COUNTS) -> float:
+    """The most to keep: a whole number, or a share as ``5%`` or ``0.05``; or without units a share.
 
     Examples
     --------
     >>> limit("20000"), limit("5%"), limit("0.05"), limit("100kB", BYTES)
     (20000, 0.05, 0.05, 100000)
     """
-    found = re.fullmatch(r"(\d+\.?\d*|\.\d+)\s*(%|[kmg]?b)?", text.strip().lower())
+    found = re.fullmatch(r"((?:\d+\.?\d*|\.\d+)(?:e-\d+)?) *(%|[kmg]?b)?", text.strip().lower())
     number, unit = (float(found[1]), found[2] or "") if found else (0.0, "nothing")
     if unit == "%" or (unit == "" and number < 1.0):
         share = number / 100 if unit else number
-        if not 0.0 < share <= 1.0:
+        if not (0.0 < share <= 1.0 if units else share < 1.0):
             raise BadParameter(f"'{text}' is not a share between 0 and 100%.")
         return share
     if unit not in units:
-        wanted = "bytes (B, kB, MB, GB)" if units is BYTES else "a whole number (20000)"
-        raise BadParameter(f"'{text}' is not {wanted} or a share (5%).")
+        wanted = "bytes (B, kB, MB, GB) or " if units is BYTES else "a whole number (20000) or "
+        raise BadParameter(f"'{text}' is not {wanted * bool(units)}a share (5%).")
     return round(number * units[unit])
-
-
-def byte_limit(text: str) -> float:
-    """As `limit`, with units of bytes."""
-    return limit(text, BYTES)
 
 
 Size = partial(Option, rich_help_panel="Size")
 Count = partial(Size, parser=limit, metavar="COUNT|SHARE")
-FileSize = partial(Size, parser=byte_limit, metavar="BYTES|SHARE")
+FileSize = partial(Size, parser=partial(limit, units=BYTES), metavar="BYTES|SHARE")
+Share = partial(Size, parser=partial(limit, units={}), metavar="SHARE")
 
 
 @dataclass(frozen=True)
@@ -94,7 +84,7 @@ class Method:
     max_estimators: Annotated[float | None, Count(help="Maximum members: 30 or 10%.")] = None
     max_nodes: Annotated[float | None, Count(help="Maximum nodes: 20000 or 5%.")] = None
     max_bytes: Annotated[float | None, FileSize(help=BYTES_OF)] = None
-    tolerance: Annotated[float | None, Size(help=TOLERANCE, min=0.0)] = None
+    tolerance: Annotated[float | None, Share(help=TOLERANCE)] = None
     confidence: Annotated[float | None, Size(help=CONFIDENCE, min=0.5, max=0.9999)] = None
     refine: Annotated[bool, Option(help="Prune and refit trees, or only select them.")] = True
     rehearsal: Annotated[bool, Option(help=REHEARSAL)] = True
@@ -117,20 +107,21 @@ class Method:
 class Destination:
     """Where a model and its report go, and the rows the report is about."""
 
-    output: Annotated[Path, Option("--output", "-o", help="File for the small model.")] = Path(
-        "small.sbag"
-    )
+    output: Annotated[Path | None, Option("--output", "-o", help=OUTPUT)] = None
     report: Annotated[Path | None, Option(help="File for the report (.html or .md).")] = None
     test: Annotated[Path | None, Option(help="Table of unseen rows for the report.")] = None
 
+    @property
+    def model(self) -> Path:
+        """Where the model goes."""
+        return self.output or Path("small.sbag")
+
     def check(self, *inputs: Path) -> None:
         """Refuse what cannot be written, or would overwrite an input, before the work."""
-        inputs_and_test = (*inputs, self.test)
-        models.check_can_be_written(self.output, unlike=inputs_and_test, suffixes=(".sbag", ""))
+        check = partial(models.check_can_be_written, unlike=(*inputs, self.test))
+        check(self.model, is_named=self.output is not None, suffixes=(".sbag", ""))
         if self.report is not None:
-            models.check_can_be_written(
-                self.report, unlike=inputs_and_test, other=self.output, suffixes=(".html", ".md")
-            )
+            check(self.report, other=self.model, suffixes=(".html", ".md"))
 
 
 def compress(
@@ -167,6 +158,7 @@ def compress(
     with screen.noting():
         ensemble = unfrozen(models.read_ensemble_file(model, trust))
     models.check_can_be_compressed(ensemble, trust_pickle=trust.trust_pickle)
+    screen.notes([tables.BY_ORDER] * (models.columns_read(ensemble)[0] is None))
     rows, *test = (_as_trained(ensemble, *each) for each in read)
     how = method.compressor(evidence)
     told = compress_and_write(ensemble, rows, test[0] if test else None, where, screen, how, trust)
@@ -177,8 +169,7 @@ def _as_trained(ensemble: Any, path: Path, X: pd.DataFrame, y: pd.Series) -> Row
     """Rows in the form the ensemble was trained on: named columns in its order, or an array."""
     from sparsebag.evidence.wrappers import wrapper_of
 
-    names = getattr(ensemble, "feature_names_in_", None)
-    width = getattr(ensemble, "n_features_in_", None)
+    names, width = models.columns_read(ensemble)
     X = X[tables.columns_of(path, X.columns, names, width)]
     if wrapper_of(ensemble) is None:
         X, width = tables.as_numbers(path, X), X.shape[1]
@@ -189,7 +180,7 @@ def _as_trained(ensemble: Any, path: Path, X: pd.DataFrame, y: pd.Series) -> Row
 class Forest:
     """Options of the forest."""
 
-    task: Annotated[Task, Option(help=TASK)] = "auto"
+    task: Annotated[Task, Option(help=TASK, metavar="TASK")] = "auto"
     trees: Annotated[int, Option(help="Number of trees in the forest.", min=20)] = 300
     seed: Annotated[int, Option(help=SEED)] = 0
 
@@ -375,31 +366,33 @@ def compress_and_write(
         if test is not None or where.report is not None:
             screen.step("comparing with the whole ensemble")
             report = report_on(made, *(test or ()))
-    screen.step(f"writing {where.output}")
+    screen.step(f"writing {where.model}")
+    seen = test is not None and pd.DataFrame(test[0]).equals(pd.DataFrame(rows[0]))
+    notes += screen.notes(["--test holds the rows of DATA, which the model was made of."] * seen)
     deployed = replace(small.compile(), categories=categories or None)
-    save(deployed if made is small else made, where.output, allow_pickle=trust.trust_pickle)
+    save(deployed if made is small else made, where.model, allow_pickle=trust.trust_pickle)
     if report is not None and where.report is not None:
         try:
             report.save(where.report)
         except (OSError, ImportError) as error:
-            raise type(error)(f"{error} The model is in '{where.output}'.") from None
+            raise type(error)(f"{error} The model is in '{where.model}'.") from None
     scored = report if report is not None and report.n_rows else None
     facts = _facts(small, scored, where) | {"seconds": round(seconds, 3)}
     facts["warnings"] = [*notes, *(() if scored is None else scored.cautions)]
-    return facts, _in_words(small, scored, where)
+    return facts, _in_words(small, scored, where, seen)
 
 
 def _facts(small: Any, scored: Any, where: Destination) -> dict[str, Any]:
     chosen, gated = small.selection_, small.local_
     facts = {
-        "model": where.output,
+        "model": where.model,
         "report": where.report,
         "task": "classification" if hasattr(small, "classes_") else "regression",
         "members": chosen.after.members,
         "of_members": chosen.before.members,
         "nodes": chosen.after.nodes,
         "of_nodes": chosen.before.nodes,
-        "file_bytes": where.output.stat().st_size,
+        "file_bytes": where.model.stat().st_size,
         "tolerance": None if chosen.curve is None else chosen.tolerance,
         "rows_verified_by": small.verified_by_,
     }
@@ -414,11 +407,11 @@ def _facts(small: Any, scored: Any, where: Destination) -> dict[str, Any]:
     return facts
 
 
-def _in_words(small: Any, scored: Any, where: Destination) -> str:
+def _in_words(small: Any, scored: Any, where: Destination, seen: bool) -> str:
     """Six lines: members, file, speed, expected quality, test scores, files written."""
     chosen = small.selection_
     # Texts that columns are codes of, and steps of a Pipeline, are in the file too.
-    whole, after = where.output.stat().st_size, chosen.after
+    whole, after = where.model.stat().st_size, chosen.after
     after = after if chosen.is_part else replace(after, nbytes=whole)
     told = replace(chosen, after=after).in_words()
     told["file"] += f"; {in_bytes(whole)} with the rest" * chosen.is_part
@@ -430,20 +423,18 @@ def _in_words(small: Any, scored: Any, where: Destination) -> str:
             f"{full[SPEED]:,.3g} → {kept[SPEED]:.3g} µs per row in batches "
             f"(full ensemble compiled: {full[COMPILED]:.3g} µs)"
         )
-    elif "work" in told:
+    elif after.comparisons:
         lines["work"] = told["work"]
-    is_training = scored is not None and "training rows" in scored.rows_are
+    label = "train" if seen else "test"
     if chosen.curve is None and scored is not None:
-        why = "--test holds the training rows" if is_training else "see the test rows"
-        told["quality"] = f"not estimated: {why}"
+        told["quality"] = f"not estimated: see the {label} rows"
     lines["quality"] = one_line(told["quality"])
     if small.local_ is not None:
-        lines["local"] = str(small.local_).splitlines()[0]
+        lines["local"] = f"{'gate' if small.local_.used else 'no gate'}: {small.local_.reason}"
     if scored is not None:
-        label = "train" if is_training else "test"
         main = [change for change in scored.changes if change.is_main]
         clear = [change for change in main if change.verdict != UNCLEAR]
         words = [f"{c.name} {c.in_words}" + f" ({c.verdict})" * (c in clear) for c in main]
         lines[label] = ", ".join(words) + ("" if clear else f" ({UNCLEAR})")
-    lines["written"] = ", ".join(str(path) for path in (where.output, where.report) if path)
+    lines["written"] = ", ".join(str(path) for path in (where.model, where.report) if path)
     return in_lines(lines)

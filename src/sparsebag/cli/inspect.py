@@ -15,7 +15,7 @@ import pandas as pd
 from typer import Option
 
 from sparsebag.cli import models, tables
-from sparsebag.cli.command import CommandError, Data, Model, Screen, Trust
+from sparsebag.cli.command import CommandError, Data, ExitCode, Model, Screen, Trust
 from sparsebag.deploy.artifact import VERSION
 from sparsebag.deploy.compiled import CompiledEnsemble
 from sparsebag.deploy.trees import FlatTrees
@@ -29,6 +29,7 @@ TEXT_AS_CODES = (
     "`sparsebag inspect {model} --json`, and NaN for any other text."
 )
 
+LABELS = {"memory_bytes": "memory", "file_bytes": "file"}
 SUFFIXES = {"onnx": ".onnx", "treelite": ".treelite", "sklearn": ".skops"}
 PICKLES = (".joblib", ".pkl")
 OUTPUT = "Default: MODEL with .onnx, .treelite or .skops (.joblib for sklearn writes a pickle)."
@@ -43,16 +44,19 @@ def inspect(model: Model, screen: Screen, trust: Trust) -> None:
     from sparsebag.evidence.wrappers import innermost
 
     whole = models.read_model(model, trust)
-    parts = [_facts(compiled_in(part.model)) for part, _ in innermost(whole)]
-    facts = parts[0] | {"file_bytes": model.stat().st_size}
+    parts = [compiled_in(part.model) for part, _ in innermost(whole)]
+    facts = _facts(parts[0]) | {"file_bytes": model.stat().st_size}
     if not isinstance(whole, CompiledEnsemble):
         facts["around"] = f"{type(whole).__name__} (ensemble 1 of {len(parts)})"
+    facts["column_names"], facts["columns"] = models.columns_read(whole)
+    shown = facts | {name: in_bytes(facts[name]) for name in LABELS}
+    if (t := facts["calibrator"]) is not None:
+        shown["calibrator"] = f"temperature {t['temperature']:.3g}, {t['share']:.1%} uniform"
+    shown["floor"] = facts["floor"] or None
     lines = [f"{model} (checksum ok, format {VERSION})"]
-    for name, value in facts.items():
-        told = in_bytes(value) if name.endswith("_bytes") else _in_words(value)
-        line = f"{name.removesuffix('_bytes').replace('_', ' '):<22}{told}"
-        wrapped = textwrap.fill(line, 80, subsequent_indent=" " * 22)
-        lines += [wrapped] * (value is not None)
+    for name, value in shown.items():
+        line = f"{LABELS.get(name, name.replace('_', ' ')):<22}{_in_words(value)}"
+        lines += [textwrap.fill(line, 80, subsequent_indent=" " * 22)] * (value is not None)
     facts |= {"file": str(model), "format_version": VERSION}
     screen.result(facts, "\n".join(lines))
 
@@ -73,7 +77,7 @@ def _facts(compiled: CompiledEnsemble) -> dict[str, Any]:
         "takes_missing_values": compiled.allow_nan,
         "floor": compiled.floor,
         "calibrator": {name: np.squeeze(value).tolist() for name, value in numbers.items()} or None,
-        "gate": None if gate is None else str(gate).removeprefix("gate "),
+        "gate": None if gate is None else f"rank {len(gate.offset)}",
     }
 
 
@@ -81,8 +85,8 @@ def _in_words(value: Any) -> str:
     """A fact for people: of many things the first."""
     if isinstance(value, dict):
         return ", ".join(f"{name} {_in_words(inner)}" for name, inner in value.items())
-    if isinstance(value, (list, tuple)):
-        return f"{len(value)}: {tables.shown(value)}"
+    if isinstance(value, (list, tuple, np.ndarray)):
+        return f"{len(value)}: {tables.shown(list(value))}"
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, float):
@@ -93,9 +97,11 @@ def _in_words(value: Any) -> str:
 def export(
     model: Model,
     to: Annotated[Literal["onnx", "treelite", "sklearn"], Option(help="Format to write.")],
+    written: tables.Written,
     screen: Screen,
     trust: Trust,
     output: Annotated[Path | None, Option("--output", "-o", help=OUTPUT)] = None,
+    data: Annotated[Path | None, Option(help="Table of a Pipeline's rows, for ONNX.")] = None,
 ) -> None:
     """Write a compressed model for ONNX Runtime, treelite or scikit-learn.
 
@@ -104,37 +110,40 @@ def export(
     Example: sparsebag export small.sbag --to onnx
     """
     path = output or model.with_suffix(SUFFIXES[to])
-    if output is None and path.exists():  # perhaps the original ensemble
-        raise CommandError(f"'{path}' exists; name a file with -o.")
     suffixes = (SUFFIXES[to], *(PICKLES if to == "sklearn" else ()), "")
-    models.check_can_be_written(path, unlike=(model,), suffixes=suffixes)
-    compiled = models.read_model(model, trust)
-    if not isinstance(compiled, CompiledEnsemble):
-        calls = "sparsebag.to_onnx(model, X, path) and sparsebag.to_sklearn(model) export it"
-        raise CommandError(f"'{model}' holds a {type(compiled).__name__}; in Python {calls}.")
-    content, note = _exported(compiled, to, path)
-    if compiled.categories:
+    named = output is not None  # where not, there may be the original ensemble
+    models.check_can_be_written(path, unlike=(model, data), is_named=named, suffixes=suffixes)
+    read, X = models.read_model(model, trust), None
+    if not isinstance(read, CompiledEnsemble):
+        held, columns = f"'{model}' holds a {type(read).__name__}", models.columns_read(read)
+        if to == "treelite":
+            raise CommandError(f"{held}, and treelite holds trees only; use --to onnx.")
+        if to == "onnx" and data is None:
+            raise CommandError(f"{held}; add --data with a table of its rows.", ExitCode.USAGE)
+        if data is not None:
+            X = tables.Table(data, written).read()
+            X = tables.as_read(X[tables.columns_of(data, X.columns, *columns)], *columns)
+    content, note = _exported(read, X, to, path)
+    if getattr(read, "categories", None):
         note = f"{note} {TEXT_AS_CODES.format(model=model)}".strip()
     write_whole(path, content)
     facts = {"output": str(path), "bytes": len(content), "to": to, "note": note}
-    written = f"Written to {path} ({in_bytes(len(content))}), verified against {model}."
-    screen.result(facts, f"{written}\n{note}".strip())
+    told = f"Written to {path} ({in_bytes(len(content))}), verified against {model}."
+    screen.result(facts, f"{told}\n{note}".strip())
 
 
-def _exported(compiled: CompiledEnsemble, to: str, path: Path) -> tuple[bytes, str]:
+def _exported(model: Any, X: Any, to: str, path: Path) -> tuple[bytes, str]:
     """The content of the file, and what to say about it."""
-    if to == "onnx":
-        from sparsebag.deploy.export_onnx import export_onnx
+    from sparsebag.deploy.wrapped import to_onnx, to_sklearn
 
-        return bytes(export_onnx(compiled).graph.SerializeToString()), ""
+    if to == "onnx":
+        return bytes(to_onnx(model, X).graph.SerializeToString()), ""
     if to == "treelite":
         from sparsebag.deploy.export_treelite import export_treelite
 
-        exported = export_treelite(compiled)
+        exported = export_treelite(model)
         return bytes(exported.trees.serialize_bytes()), exported.note or ""
-    from sparsebag.deploy.export_sklearn import export_sklearn
-
-    ensemble, file = export_sklearn(compiled), io.BytesIO()
+    ensemble, file = to_sklearn(model), io.BytesIO()
     if path.suffix.lower() not in PICKLES:
         import skops.io
 
@@ -178,9 +187,9 @@ def bench(
 
 def _calls(model: Any, path: Path, X: pd.DataFrame) -> list[Callable[[], Any]]:
     """Predictions of one row, and of all."""
-    names, width = models.columns_read(model)
-    X = X[tables.columns_of(path, X.columns, names, width)]
-    rows: Any = tables.as_read(X, names, width)
+    columns = models.columns_read(model)
+    X = X[tables.columns_of(path, X.columns, *columns)]
+    rows: Any = tables.as_read(X, *columns)
     predict = getattr(model, "predict_proba", model.predict)
     if isinstance(model, CompiledEnsemble):
         rows = tables.as_numbers(path, X, model.categories).to_numpy(dtype=np.float32)

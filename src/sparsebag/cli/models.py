@@ -176,9 +176,9 @@ def check_can_be_compressed(model: Any, *, trust_pickle: bool) -> None:
         told = "holds several ensembles; call sparsebag.compress in Python"
         raise CommandError(f"this {type(model).__name__} {told}.")
     for part, _ in parts:
+        pool = read_ensemble(part.model)
         if trust_pickle:
             continue
-        pool = read_ensemble(part.model)
         others = [member for member in pool.members if not member.is_tree]
         weights = np.full(len(pool.members), 1 / len(pool.members))
         if others and "other" in compile_members(pool, weights).paths:
@@ -214,6 +214,7 @@ def check_can_be_written(
     path: Path,
     *,
     unlike: Sequence[Path | None],
+    is_named: bool = True,
     other: Path | None = None,
     suffixes: Sequence[str] = (),
 ) -> None:
@@ -224,6 +225,8 @@ def check_can_be_written(
     path : Path
     unlike : sequence of Path
         Files that are read.
+    is_named : bool
+        Whether the user named it; no other file is overwritten.
     other : Path, optional
         The other output.
     suffixes : sequence of str
@@ -236,6 +239,8 @@ def check_can_be_written(
     if suffixes and path.suffix.lower() not in suffixes:
         told = f"'{path}' cannot be written; use {' or '.join(filter(None, suffixes))}."
         raise CommandError(told, ExitCode.USAGE)
+    if not is_named and path.exists():
+        raise CommandError(f"'{path}' exists; name a file with -o.", ExitCode.CANNOT_WRITE)
     try:
         with contextlib.suppress(_OnlyTried), whole_file(path):
             raise _OnlyTried

@@ -79,7 +79,10 @@ def predict(
             tables.as_numbers(data, batch[numbers])
             rows = tables.as_read(batch[features], *read) if is_whole else batch[features]
             how = {} if is_whole else {"n_jobs": jobs}
-            out = _predicted(predictor, rows, batch[kept], proba, how)
+            try:
+                out = _predicted(predictor, rows, batch[kept], proba, how)
+            except ValueError as error:  # a Pipeline's steps do not know the file
+                raise CommandError(f"'{data}': {' '.join(str(error).split())}") from None
             if output.suffix.lower() in tables.PARQUET:  # a row group a batch
                 group = pa.Table.from_pandas(out, preserve_index=False)
                 writer = writer or stack.enter_context(
@@ -95,7 +98,8 @@ def predict(
         screen.say(f"{n_rows:,} rows predicted in {seconds:.1f} s, written to {output}")
     others = [name for name in table.columns if name not in (*features, *kept)]
     ignored = [f"'{data}' has columns the model does not use: {tables.shown(others)}."]
-    notes = screen.notes(ignored * bool(others) + unknown.notes(data))
+    by_order = [tables.BY_ORDER] * (read[0] is None and len(features) > 1)
+    notes = screen.notes(ignored * bool(others) + by_order + unknown.notes(data))
     facts = {"rows": n_rows, "seconds": round(seconds, 3), "output": output, "warnings": notes}
     screen.result(facts, "")
 

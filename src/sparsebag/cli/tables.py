@@ -21,22 +21,22 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet
-from typer import Option
+from typer import BadParameter, Option
 
 from sparsebag.cli.command import CommandError, WrongKind, one_line
 from sparsebag.deploy.rows import Categories, encoded
 
 Names = list[str] | None
 PARQUET = (".parquet", ".pq")
-UNSOUND = (pa.ArrowException, pd.errors.ParserError, csv.Error, EOFError, zlib.error)
-NO_SUCH = (LookupError, TypeError)
-"""What readers raise: of tables that are none, and of encodings and separators that are none."""
+UNSOUND = (pa.ArrowException, pd.errors.ParserError, csv.Error, EOFError, zlib.error, LookupError)
+"""What readers raise of tables that are none; the last, of encodings that are none."""
 STDIN = Path("-")
 MODELS = (b"\x89S", b"PK", b"\x80\x04", b"\x80\x05")
 """How files of sparsebag, of skops, and pickles begin."""
 BATCH_ROWS = 10_000
 """Rows read at a time: predicting needs the memory of these, whatever the file's size."""
 MISSING = ("", "NA", "N/A", "n/a", "NaN", "nan", "-nan", "null", "NULL", "#N/A", "<NA>")
+BY_ORDER = "the model has no column names; columns are taken in the order of the table."
 PANDAS = tuple(pd.__version__.split(".")[:2])
 EXACT = {"float_precision": "round_trip"} if PANDAS < ("3", "1") else {}
 """Numbers as Python reads them; pandas does so by itself from version 3.1."""
@@ -51,6 +51,10 @@ class Written:
 
     sep: Annotated[str, Option(help="Column separator of CSV: ';' or '\\t'.")] = ","
     encoding: Annotated[str, Option(help="Encoding of CSV, such as latin-1.")] = "utf-8"
+
+    def __post_init__(self) -> None:
+        if len(self.sep.replace("\\t", "\t")) != 1:
+            raise BadParameter(f"--sep '{self.sep}' is not one character, such as ';' or '\\t'.")
 
 
 class Table:
@@ -137,7 +141,7 @@ class Table:
             told = (
                 f"is not valid {self._encoding} text; pass its encoding, such as --encoding latin-1"
             )
-        except (*UNSOUND, *NO_SUCH) as error:
+        except UNSOUND as error:
             kind = "Parquet" if self.is_parquet else "CSV"
             told = f"is not a valid {kind} table: {one_line(error).rstrip('.')[:300]}"
         except OSError as error:
@@ -325,7 +329,7 @@ def columns_of(
     if names is None and n_features not in (None, len(wanted)):
         raise CommandError(
             f"the model was trained on {n_features} columns without names, but '{path}' has "
-            f"{len(wanted)} besides --target and --keep; remove the others."
+            f"{len(wanted)} features; remove the others."
         )
     return wanted
 

@@ -345,13 +345,16 @@ class CompiledEnsemble:
         names = row if isinstance(row, Mapping) else row.index if is_series else ()
         if self.feature_names is not None and not set(self.feature_names) - set(names):
             wanted = list(self.feature_names)
-            row = row[wanted] if is_series else list(map(row.get, wanted))
+            # Objects, so that a number in a column of texts is told from its code.
+            row = row[wanted] if is_series else np.array(list(map(row.get, wanted)), dtype=object)
         elif isinstance(row, Mapping):
-            known = "has none" if self.feature_names is None else "has others"
-            raise TypeError(
-                f"a {type(row).__name__} is read by column names, but the model {known}"
-                f"{self._missing(row)}; pass numbers in the order of the columns."
+            told = "the model has no column names; pass numbers in the order of the columns."
+            told = (
+                told
+                if self.feature_names is None
+                else f"the row is incomplete{self._missing(row)}."
             )
+            raise TypeError(told)
         elif is_series:
             self._check_names(names)
         row = row.toarray() if hasattr(row, "toarray") else row

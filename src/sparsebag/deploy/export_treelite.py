@@ -65,20 +65,20 @@ class TreeliteExport(Export):
     @property
     def note(self) -> str:
         """What another engine that reads ``trees`` must do itself, in a sentence."""
+        calibrator: Any = self.model.calibrator
         if self.model.classes is None:
             return "The trees' sum is the prediction."
-        if _inverse(self.model):
-            return (
-                "The softmax of the trees' sum is the probabilities, but for a share of the "
-                "uniform distribution, which export.predict mixes in."
-            )
-        if self.model.calibrator is None:
+        if calibrator is None:
             return "The trees' sum, clipped at the floor and normalised, is the probabilities."
-        return (
-            f"The trees' sum is the vote before calibration ({self.model.calibrator.kind}), which "
-            "treelite cannot hold: export.predict applies it, and another engine must leave it "
-            "out or apply it itself."
-        )
+        if not hasattr(calibrator, "temperature"):
+            return f"The trees' sum is the vote before calibration ({calibrator.kind})."
+        share, scale = calibrator.share, calibrator.scale
+        q = "the softmax of the trees' sum"
+        if not _inverse(self.model):
+            scores = f"{scale:.9g} * v" if scale else "log(v)"
+            v = "v is the trees' sum before calibration, clipped at the floor and normalised"
+            q = f"softmax({scores} / {calibrator.temperature:.9g}), and {v}"
+        return f"p = (1 - {share:.9g}) * q + {share:.9g} / {self.model.n_outputs}, where q is {q}."
 
 
 def export_treelite(model: CompiledEnsemble) -> TreeliteExport:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -102,7 +103,7 @@ def text_codes(values: Any, texts: Sequence[str]) -> np.ndarray:
 
 
 def encoded(X: Any, categories: Categories | None, names: Sequence[str] | None) -> Any:
-    """A table with codes in place of text; columns that hold numbers already stay.
+    """A table with codes in place of text; columns of numbers hold codes already, and stay.
 
     Parameters
     ----------
@@ -129,10 +130,14 @@ def encoded(X: Any, categories: Categories | None, names: Sequence[str] | None) 
     out: Any = X.copy() if is_frame else np.array(X, dtype=object)
     for name, texts in categories.items():
         at = list(names).index(name)
-        column = np.asarray(out.iloc[:, at] if is_frame else out[..., at], dtype=object)
-        if not any(isinstance(value, str) for value in column.reshape(-1)):
-            continue  # numbers, or nothing but gaps
+        own = out.iloc[:, at] if is_frame else out[..., at]
+        if own.dtype.kind in "fiub":
+            continue
+        column = np.asarray(own, dtype=object)
         codes = text_codes(column.reshape(-1), texts).reshape(column.shape)
+        for value in column[np.isnan(codes)]:
+            if isinstance(value, Real) and value == value:  # NaN is missing
+                raise ValueError(f"column {name!r} holds {value}, which is not text.")
         if is_frame:
             out = out.assign(**{out.columns[at]: codes})
         else:
