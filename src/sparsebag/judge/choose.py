@@ -169,7 +169,8 @@ def judge_rehearsal(made: Rehearsal, calibration: Any, floor: float, n_members: 
 
     said = made.whole[0]
     calibrated_whole, of_whole = finished(said, None)
-    as_is = more_trees(made.whole, None) * losses(finished_votes(said) if is_vote else said)
+    as_is = finished_votes(made.as_is) if is_vote else made.as_is
+    as_is = more_trees(made.whole, None) * losses(as_is)
     best_whole = more_trees(made.whole, of_whole) * losses(calibrated_whole)
     credit = [
         more_trees(votes, finished(votes[0], None)[1], made.followed) for votes in made.teachers

@@ -83,6 +83,8 @@ class Rehearsal:
         What a student of that size will have.
     target : ndarray of shape (R, n_outputs)
     weight : ndarray of shape (R,)
+    as_is : ndarray of shape (R, n_outputs)
+        What the copies themselves predict.
     whole : Votes
         The copies'.
     teachers : tuple of Votes
@@ -108,6 +110,7 @@ class Rehearsal:
     n_trees: np.ndarray
     target: np.ndarray
     weight: np.ndarray
+    as_is: np.ndarray
     whole: Votes
     teachers: tuple[Votes, ...]
     missing: float
@@ -203,6 +206,7 @@ def rehearse(
         ),
         target=np.concatenate([part.target for part in parts]),
         weight=judged.weight,
+        as_is=np.concatenate([part.as_is for part in parts]),
         whole=_joined([part.whole for part in parts]),
         teachers=tuple(map(_joined, zip(*(part.teachers for part in parts), strict=True))),
         missing=_missing(len(copy.members), len(pool.members)),
@@ -230,6 +234,7 @@ class _Split:
 @dataclass(frozen=True)
 class _Part:
     target: np.ndarray
+    as_is: np.ndarray
     whole: Votes
     teachers: tuple[Votes, ...]
     votes: tuple[tuple[np.ndarray, ...], ...]
@@ -272,7 +277,14 @@ def _scored(
             said.append(as_votes((student.scored(lesson) if is_score else student).vote(leaf)))
         by_recipe.append(tuple(said))
     whole = of_trees(teacher.table.value, n_trees)
-    return _Part(test.target, whole, tuple(teachers), tuple(by_recipe))
+    # What a forest says that adds scores up is no mean of what its trees say.
+    own = (
+        None
+        if teacher.pool.leaves_are_shares
+        else getattr(teacher.pool.source, "predict_proba", None)
+    )
+    as_is = whole[0] if own is None else as_votes(np.asarray(own(test.X)))
+    return _Part(test.target, as_is, whole, tuple(teachers), tuple(by_recipe))
 
 
 def _joined(parts: Sequence[Votes]) -> Votes:
@@ -316,7 +328,8 @@ def _on_users_scale(part: _Part, fold: Fold, target: np.ndarray) -> _Part:
         return tuple(map(fold.back, one))
 
     teachers, votes = tuple(map(back, part.teachers)), tuple(map(back, part.votes))
-    return _Part(target[:, None], back(part.whole), teachers, votes)
+    whole = back(part.whole)
+    return _Part(target[:, None], whole[0], whole, teachers, votes)
 
 
 def _copy(
