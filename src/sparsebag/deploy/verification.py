@@ -163,7 +163,7 @@ def verify(model: Any, export: Any, X: Any, tolerance: float | None = None) -> V
         best = np.sort(ours, axis=1)
         is_boundary = best[:, -1] - best[:, -2] <= tolerance
         flipped = np.argmax(ours, axis=1) != np.argmax(theirs, axis=1)
-    difference = (np.abs(ours - theirs) / scale).reshape(len(ours), -1)
+    difference = np.atleast_2d((np.abs(ours - theirs) / scale).T).T
     is_near = np.all(difference <= tolerance, axis=1)  # NaN is wrong too
     n_differ = int(np.sum(~is_near | (flipped & ~is_boundary)))
     counts = (int(np.sum(flipped)), int(np.sum(is_boundary)), n_differ)
