@@ -295,10 +295,10 @@ def test_onnx_reads_true_and_false_and_categories(tmp_path):
     assert sb.verify(small, export, rows, 1e-5).label_flips == 0
     assert str(export).startswith("<PipelineOnnx of CompiledEnsemble(")
     far = X[["pay"]] + 1e9  # few numbers in single precision
-    small = sb.compress(make_pipeline(StandardScaler(), forest()).fit(far, Y), far, Y)
+    scaled = sb.compress(make_pipeline(StandardScaler(), forest()).fit(far, Y), far, Y)
     told = r"600 rows: \d+ differ, .*\. ONNX computes the preprocessing in single precision; run"
     with pytest.raises(sb.ExportMismatch, match=told):
-        sb.to_onnx(small, far)
+        sb.to_onnx(scaled, far)
     sb.save(small, tmp_path / "m.sbag")
     assert_array_equal(sb.load(tmp_path / "m.sbag").predict(rows), small.predict(rows))
 
