@@ -67,7 +67,8 @@ class Wrapping:
         try:
             return self._fold(*rows, take_rows(self.y, kept), fit=True)
         except ValueError as error:
-            told = f"cannot be refitted on part of the rows ({str(error).splitlines()[0]})"
+            first = str(error).partition("\n")[0]
+            told = f"cannot be refitted on part of the rows ({first})"
             warn_caller(f"the preprocessing {told}; the rehearsal reuses yours.")
             return self._fold(*rows, take_rows(self.y, kept), fit=False)
 
