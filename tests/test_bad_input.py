@@ -265,7 +265,9 @@ ENSEMBLES = {
         lambda: sb.SparseBaggingClassifier(FOREST).fit(X, Y, colour="red")
     ],
     "expecting 30 features": [lambda: small().report(X[:, :2], Y)],
-    "baseline has 3 members but 10 were weighted": [lambda: small().report(X, Y, baseline=EXTRA)],
+    "baseline is not the ensemble that was compressed": [
+        lambda: small().report(X, Y, baseline=EXTRA)
+    ],
 }
 RNG = np.random.default_rng(0)
 PROBA = RNG.uniform(0.1, 0.9, (50, 4))

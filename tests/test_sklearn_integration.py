@@ -120,7 +120,7 @@ def test_what_a_pickle_left_out_is_said_when_it_is_missed():
         pickle.loads(pickle.dumps(held_out)).fit(X, y)
     copied = pickle.loads(pickle.dumps(compress(forest, X, y)))
     assert copied.estimator.get_params() == forest.get_params()  # it can be fitted anew
-    with pytest.raises(ValueError, match="not kept in pickles and copies; pass it as baseline="):
+    with pytest.raises(ValueError, match="not kept in files, pickles and copies; pass it as"):
         copied.report(X, y)
     assert copied.report(X, y, baseline=forest).n_rows == len(y)
     assert copied.report(X, y, baseline=FrozenEstimator(forest)).n_rows == len(y)

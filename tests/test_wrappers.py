@@ -209,8 +209,9 @@ def test_what_was_read_from_a_file(name, tmp_path):
             continue
         sb.save(model, tmp_path / path)
         again, rows = sb.load(tmp_path / path), one.test[0]
-        with pytest.raises(TypeError, match="a loaded file does not hold the full ensemble"):
+        with pytest.raises(ValueError, match="not kept in files, pickles and copies; pass it as"):
             sb.report_on(again, *one.test)
+        assert sb.report_on(again, *one.test, baseline=one.model).n_rows == len(one.test[1])
         copied = pickle.loads(pickle.dumps(one.small))
         assert sb.report_on(copied, *one.test, baseline=one.model).n_rows == len(one.test[1])
         assert_allclose(sb.to_onnx(again, rows).predict(rows), again.predict_proba(rows), atol=1e-3)
@@ -292,6 +293,12 @@ def test_onnx_reads_true_and_false_and_categories(tmp_path):
     export = sb.to_onnx(small, rows)
     assert [each.name for each in export.session.get_inputs()] == list(rows.columns)
     assert sb.verify(small, export, rows, 1e-5).label_flips == 0
+    assert str(export).startswith("<PipelineOnnx of CompiledEnsemble(")
+    far = X[["pay"]] + 1e9  # few numbers in single precision
+    scaled = sb.compress(make_pipeline(StandardScaler(), forest()).fit(far, Y), far, Y)
+    told = r"600 rows: \d+ differ, .*\. ONNX computes the preprocessing in single precision; run"
+    with pytest.raises(sb.ExportMismatch, match=told):
+        sb.to_onnx(scaled, far)
     sb.save(small, tmp_path / "m.sbag")
     assert_array_equal(sb.load(tmp_path / "m.sbag").predict(rows), small.predict(rows))
 

@@ -171,6 +171,7 @@ def compress(
         check_params("compress", **small.get_params(deep=False))
         small._pool = replace(pool, wrapping=around if around.layers else None)
         small.fit(part.X, part.y, sample_weight=sample_weight)
+        small._calibrated = part.calibrated
         if evidence == "oob" and pool.can_be_refitted:  # clones fit and compress anew
             small.estimator = pool.source
         made.append(small)

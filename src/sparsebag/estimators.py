@@ -20,7 +20,7 @@ from sparsebag.deploy.deployable import Deployable
 from sparsebag.deploy.rows import by_name
 from sparsebag.deploy.weighted_vote import WeightedVote
 from sparsebag.evidence.evidence import warn_unverified
-from sparsebag.evidence.from_ensemble import read_ensemble, unfrozen
+from sparsebag.evidence.from_ensemble import read_ensemble
 from sparsebag.evidence.members import Task
 from sparsebag.evidence.readable import check_readable, is_dask
 from sparsebag.objective.losses import Loss
@@ -143,6 +143,7 @@ class _SparseBagging(Deployable, MetaEstimatorMixin, BaseEstimator):  # type: ig
     """
 
     _task: Task
+    _calibrated: Any = None
 
     def __init__(
         self,
@@ -255,36 +256,10 @@ class _SparseBagging(Deployable, MetaEstimatorMixin, BaseEstimator):  # type: ig
         CompressionReport
             ``print`` it, or take ``.to_markdown()``, ``.rows``, ``.save("report.html")``.
         """
-        return self._report(X, y, sample_weight, baseline, None)
-
-    def _report(self, X: Any, y: Any, sample_weight: Any, baseline: Any, back: Any) -> Any:
-        """The report, on the scale of a user's targets."""
-        from sparsebag.report.compare import compare
+        from sparsebag.report.wrapped import report_on
 
         check_is_fitted(self, "weights_")
-        full = unfrozen(self._full if baseline is None else baseline)
-        if full is None:
-            raise ValueError(
-                "the full ensemble is not kept in pickles and copies; pass it as baseline= to "
-                "compare."
-            )
-        pool = read_ensemble(full)
-        if len(pool.members) != len(self.weights_):
-            raise ValueError(
-                f"baseline has {len(pool.members)} members but {len(self.weights_)} were weighted; "
-                "pass the ensemble that was compressed."
-            )
-        n = len(pool.members)
-        own = np.full(n, 1.0 / n) if pool.own_weights is None else pool.own_weights
-        return compare(
-            WeightedVote(pool, own, back=back),
-            replace(self._vote, back=back),
-            self.compile(),
-            (None if X is None else self._check_X(X), y, sample_weight),
-            selection=self.selection_,
-            params=self.get_params(deep=False),
-            is_unverified=self.evidence == "oob" and self.verified_by_ is None,
-        )
+        return report_on(self, X, y, sample_weight, baseline=baseline)
 
     def get_metadata_routing(self) -> MetadataRouter:
         """What ``fit`` takes itself and what it routes to the ensemble's ``fit``.
@@ -464,7 +439,7 @@ class _SparseBagging(Deployable, MetaEstimatorMixin, BaseEstimator):  # type: ig
         """A fitted object's pickle carries the kept members, not the ensemble they came from."""
         state = dict(super().__getstate__())
         if "weights_" in state:
-            state["_full"] = None
+            state["_full"] = state["_calibrated"] = None
             if self._is_frozen:
                 state["estimator"] = FrozenEstimator(LeftOutOfPickle())
             elif self.estimator is not None:

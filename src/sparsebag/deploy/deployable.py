@@ -9,7 +9,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from sparsebag.deploy.artifact import save
 from sparsebag.deploy.compiled import CompiledEnsemble
-from sparsebag.deploy.verification import TOLERANCE, Verification, verify
+from sparsebag.deploy.verification import Verification, verify
 from sparsebag.deploy.weighted_vote import WeightedVote
 from sparsebag.sources.whole_file import write_whole
 
@@ -55,7 +55,7 @@ class Deployable:
         """
         save(self.compile(), path, allow_pickle=allow_pickle)
 
-    def verify(self, export: Any, X: Any, tolerance: float = TOLERANCE) -> Verification:
+    def verify(self, export: Any, X: Any, tolerance: float | None = None) -> Verification:
         """Compare an export with this model; raise if they differ.
 
         Parameters
@@ -63,7 +63,7 @@ class Deployable:
         export : OnnxExport, TreeliteExport, scikit-learn estimator or CompiledEnsemble
             What ``to_onnx``, ``to_treelite``, ``to_sklearn`` or `sparsebag.load` returned.
         X : array-like, sparse matrix or DataFrame of shape (rows, n_features)
-        tolerance : float
+        tolerance : float, optional
             Largest accepted difference.
 
         Returns

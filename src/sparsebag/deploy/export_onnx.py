@@ -36,7 +36,7 @@ MAX_LEAVES = 2**15
 ACTIVATION_NODES = {"logistic": "Sigmoid", "tanh": "Tanh", "relu": "Relu"}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class OnnxExport(Export):
     """An ONNX graph and the model it stands for.
 

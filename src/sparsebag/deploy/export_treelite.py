@@ -20,7 +20,7 @@ from sparsebag.deploy.verification import (
 from sparsebag.evidence.readers import optional_import
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class TreeliteExport(Export):
     """A treelite model and the ensemble it stands for.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,8 +29,6 @@ class WeightedVote:
     calibrator : Calibrator or None
     gate : LinearGate or None
         Weights that depend on the row, in place of ``weights``.
-    back : function or None
-        From predictions to the scale of a user's targets (regression).
     """
 
     pool: MemberPool
@@ -38,13 +36,11 @@ class WeightedVote:
     floor: float = 0.0
     calibrator: Calibrator | None = None
     gate: LinearGate | None = None
-    back: Callable[[np.ndarray], np.ndarray] | None = None
 
     def predict(self, X: Any) -> np.ndarray:
         """Weighted mean of the members' predictions (regression)."""
         prepared = self.pool.prepare(X)
-        out = self._weighted_sum((m.predict(prepared) for m in self.pool.members), X)
-        return out if self.back is None else self.back(out)
+        return self._weighted_sum((m.predict(prepared) for m in self.pool.members), X)
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """Weighted mean of the members' probabilities, floored and calibrated (classification)."""

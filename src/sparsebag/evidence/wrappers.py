@@ -67,9 +67,16 @@ class Wrapping:
         try:
             return self._fold(*rows, take_rows(self.y, kept), fit=True)
         except ValueError as error:
-            told = f"cannot be refitted on part of the rows ({str(error).splitlines()[0]})"
+            first = str(error).partition("\n")[0]
+            told = f"cannot be refitted on part of the rows ({first})"
             warn_caller(f"the preprocessing {told}; the rehearsal reuses yours.")
             return self._fold(*rows, take_rows(self.y, kept), fit=False)
+
+    def transformed(self, X: Any) -> Any:
+        """A user's rows as the ensemble sees them."""
+        for axis, layer in self.layers:
+            X = layer.transform(X) if axis == "X" else X
+        return X
 
     def fitted(self) -> Fold:
         """No rows, and the user's own transformers of the targets."""
@@ -131,12 +138,15 @@ class Part:
     X, y : array-like or None
     layer : tuple of (str, transformer)
         What was between the outer rows and these.
+    calibrated : CalibratedClassifierCV or None
+        Around the model.
     """
 
     model: Any
     X: Any = None
     y: Any = None
     layer: Transformers = ()
+    calibrated: Any = None
 
 
 def wrapper_of(model: Any) -> Any:
@@ -320,7 +330,7 @@ def _open_calibrated(part: Part) -> list[Part]:
     model = part.model
     inner = [unfrozen(each.estimator) for each in model.calibrated_classifiers_]
     if all(each is inner[0] for each in inner):
-        return [replace(part, model=inner[0])]
+        return [replace(part, model=inner[0], calibrated=model)]
     if not all(isinstance(forest, FORESTS) for forest in inner):
         raise TypeError(
             f"this CalibratedClassifierCV holds one {type(inner[0]).__name__} per fold; compress "
@@ -335,7 +345,7 @@ def _open_calibrated(part: Part) -> list[Part]:
         rows = ()  # where there are too few for the folds
         with suppress(ValueError):
             rows = tuple(train for train, _ in cv.split(part.X, part.y))
-    return [replace(part, model=FoldForests(tuple(inner), rows))]
+    return [replace(part, model=FoldForests(tuple(inner), rows), calibrated=model)]
 
 
 def _open_outputs(part: Part) -> list[Part]:

@@ -18,13 +18,17 @@ import scipy.sparse as sp
 import sklearn
 
 from sparsebag.deploy.compiled import CompiledEnsemble
+from sparsebag.deploy.deployable import Deployable
 from sparsebag.deploy.from_members import COLLAPSED, collapses_into_one, compile_members
+from sparsebag.deploy.rows import by_name, encoded
 from sparsebag.deploy.weighted_vote import WeightedVote
+from sparsebag.deploy.wrapped import compiled_in
 from sparsebag.evidence.collect import encode_target, row_weights
+from sparsebag.evidence.from_ensemble import read_ensemble
 from sparsebag.evidence.from_predictions import check_sample_weight
 from sparsebag.evidence.members import take_rows
 from sparsebag.evidence.training_rows import check_row_count, prove_training_rows
-from sparsebag.judge.selection import Selection
+from sparsebag.evidence.wrappers import Part, Wrapping
 from sparsebag.report import metrics
 from sparsebag.report.changes import prediction_changes, score_changes, scores
 from sparsebag.report.compression_report import (
@@ -43,99 +47,126 @@ TRAINING_ROWS = (
 )
 CLASS_WEIGHTED = (
     "Scores are class-weighted, like the estimate: classes have the shares the ensemble was "
-    "trained with. Row counts are not weighted."
+    "trained with. The confusion matrix and the scores of each class are not weighted."
 )
-ALONE = "Sizes and times are those of the ensemble alone, without the steps around it."
 
 
-def compare(
-    full: WeightedVote,
-    small: WeightedVote,
-    deployed: CompiledEnsemble,
-    rows_given: tuple[Any, Any, Any],
-    *,
-    selection: Selection,
-    params: dict[str, Any],
-    is_unverified: bool,
-) -> CompressionReport:
+def compare(part: Part, around: Wrapping, whole: Part, sample_weight: Any) -> CompressionReport:
     """Score the full ensemble and the small one.
 
     Parameters
     ----------
-    full, small : WeightedVote
-        Before and after.
-    deployed : CompiledEnsemble
-        What serves the small one.
-    rows_given : tuple of X, y and sample_weight
-        Test rows; X is None: sizes only.
-    selection : Selection
-    params : dict
-        The estimator's parameters.
-    is_unverified : bool
-        Whether nothing proved that the out-of-bag rows are the training rows.
+    part : Part
+        The small one, an estimator or what a file holds of it, and test rows as it reads them; X
+        is None: sizes only.
+    around : Wrapping
+        The user's rows and the steps around the ensemble, which are timed with it.
+    whole : Part
+        The full one; ``part``: the one that the estimator was made from.
+    sample_weight : array-like or None
 
     Returns
     -------
     CompressionReport
     """
-    X, y, sample_weight = rows_given
-    whole, classes = compile_members(full.pool, full.weights), full.pool.classes
-    before, after = _size(full, whole), _size(small, deployed)
+    small, X, y = part.model, part.X, around.y
+    deployed: Any = compiled_in(small)
+    is_from_file = not isinstance(small, Deployable)
+    if whole is part:
+        whole = Part(getattr(small, "_full", None), calibrated=getattr(small, "_calibrated", None))
+    if whole.model is None:
+        raise ValueError(
+            "the full ensemble is not kept in files, pickles and copies; pass it as baseline= to "
+            "compare."
+        )
+    pool = read_ensemble(whole.model)
+    n, classes = len(pool.members), pool.classes
+    known: Any = classes
+    n_weighted = n if is_from_file else len(small.weights_)
+    if n != n_weighted or not np.array_equal(known, deployed.classes):
+        raise ValueError("baseline is not the ensemble that was compressed; pass that one.")
+    full = WeightedVote(pool, np.full(n, 1.0 / n) if pool.own_weights is None else pool.own_weights)
+    selection = getattr(small, "selection_", None)
+    is_unverified = not is_from_file and small.evidence == "oob" and small.verified_by_ is None
+    params = {} if is_from_file else small.get_params(deep=False)
+    compiled = compile_members(pool, full.weights)
+    before, after = _sizes(full, compiled, deployed)
     rows = {"full ensemble": before, "sparsebag": after}
-    if not before.keys() >= {"nodes"} <= after.keys():  # some members are no trees
-        before.pop("nodes", None), after.pop("nodes", None)
-    notes: tuple[str, ...] = (ALONE,) if selection.is_part else ()
-    if collapses_into_one(small.pool) and small.gate is None:
-        notes, after["members"] = (*notes, COLLAPSED), 1.0
+    is_part = bool(around.layers) or (selection is not None and selection.is_part)
+    what = "Sizes are" if around.layers else "Sizes and times are"
+    notes: tuple[str, ...] = (
+        (f"{what} of the ensemble alone, without the steps around it.",) if is_part else ()
+    )
+    is_collapsed = collapses_into_one(pool) and deployed.gate is None
+    notes += (COLLAPSED,) if is_collapsed else ()
     report = partial(
         CompressionReport,
         selection=selection,
+        is_part=is_part,
+        is_collapsed=is_collapsed,
         settings={name: _shown(value) for name, value in params.items()},
         versions=_versions(),
     )
     if X is None:
         told = _cautions(selection, is_unverified, 0)
         return report(rows, 0, notes, cautions=told)
-    target = encode_target(full.pool, y)
+    names, target = deployed.feature_names, encode_target(pool, y)
+    X = encoded(by_name(X, names), deployed.categories, names)
+    X = X if is_from_file else small._check_X(X)
     X = X.tocsr() if sp.issparse(X) else X
     n_rows = X.shape[0] if hasattr(X, "shape") else len(X)
     if n_rows != len(target):
         raise ValueError(f"X has {n_rows} rows but y has {len(target)}.")
     trained_on = _are_training_rows(full, X, target)
-    notes += (TRAINING_ROWS,) if trained_on else ()
-    old, new = _says(full, X), _says(small, X)
-    before |= {SPEED: _milliseconds(full, X), COMPILED: _milliseconds(whole, X)}
-    weight, kind = _weights(full, target, sample_weight, selection)
-    notes += (CLASS_WEIGHTED,) if kind.startswith("class") else ()
+    back, predict = around.fitted().back, "predict" if classes is None else "predict_proba"
+
+    def said(model: Any, rows: Any) -> np.ndarray:
+        return back(np.asarray(getattr(model, predict)(rows)))
+
+    rows_timed = around.X if any(axis == "X" for axis, _ in around.layers) else X
+    block = take_rows(rows_timed, np.resize(np.arange(n_rows), 1000))
+
+    def milliseconds(model: Any) -> float:
+        """For a thousand rows, one thread: the best of five calls.
+
+        By the clock: the processor's time is counted in steps that short calls fall between.
+        """
+        predict = partial(said, model)  # the first call pays for imports, caches and threads
+        took = timeit.repeat(lambda: predict(around.transformed(block)), number=1, repeat=6)
+        return 1e3 * min(took[1:])
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # rows without names
+        old, new = said(_spokesman(whole, full), X), said(deployed, X)
+        before |= {SPEED: milliseconds(full), COMPILED: milliseconds(compiled)}
+        ms = milliseconds(deployed)
+    weight = _weights(full, target, sample_weight, selection)
+    kind = ("class-weighted" if sample_weight is None else "weighted") * bool(np.ptp(weight))
+    notes += (CLASS_WEIGHTED,) if kind and sample_weight is None else ()
     before |= scores(target, old, weight)
-    ms = _milliseconds(deployed, X)
     after |= {SPEED: ms, COMPILED: ms, **scores(target, new, weight)}
     labels = None if classes is None else np.arange(len(classes))
-    # Weights that add up to as many rows of equal weight as tell as much (Kish).
-    counted = weight * weight.sum() / (weight @ weight)
-    curve = partial(metrics.reliability_curve, target, labels=labels, sample_weight=counted)
+    curve = partial(metrics.reliability_curve, target, labels=labels, sample_weight=weight)
     return report(
         rows,
         n_rows,
         notes,
         score_changes(target, old, new, weight),
-        rows_are=kind + ("training rows" if trained_on else "test rows"),
+        weighted=kind,
+        on_training_rows=trained_on,
         cautions=_cautions(selection, is_unverified, n_rows, trained_on),
         reliability=None if labels is None else (curve(old), curve(new)),
         changed=prediction_changes(target, old, new, classes),
     )
 
 
-def _weights(
-    full: WeightedVote, target: np.ndarray, given: Any, selection: Selection
-) -> tuple[np.ndarray, str]:
-    """Row weights of mean one, as the estimate has them, and what to call rows that have them."""
+def _weights(full: WeightedVote, target: np.ndarray, given: Any, selection: Any) -> np.ndarray:
+    """Row weights of mean one, as the estimate has them."""
     ones = np.ones(len(target))
     weight = ones if given is None else np.asarray(check_sample_weight(given, target))
-    if selection.curve is not None and "weighted" in selection.curve.score:
+    if "weighted" in getattr(getattr(selection, "curve", None), "score", ""):
         weight = row_weights(full.pool, target, weight, held_out=True)
-    kind = "class-weighted " if given is None else "weighted "
-    return weight / weight.mean(), kind if np.ptp(weight) > 0.0 else ""
+    return np.asarray(weight / weight.mean())
 
 
 def _are_training_rows(full: WeightedVote, X: Any, target: np.ndarray) -> bool:
@@ -149,47 +180,36 @@ def _are_training_rows(full: WeightedVote, X: Any, target: np.ndarray) -> bool:
         return False
 
 
-def _says(vote: WeightedVote, X: Any) -> np.ndarray:
-    if vote.pool.classes is None:
-        return vote.predict(X)
-    # What a forest says that adds scores up is no mean of what its trees say.
-    own = None if vote.pool.leaves_are_shares else getattr(vote.pool.source, "predict_proba", None)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # rows without names
-        return vote.predict_proba(X) if own is None else np.asarray(own(X))
+def _spokesman(whole: Part, full: WeightedVote) -> Any:
+    """What predicts as the user's model does: a calibrated one, or a forest that adds up scores."""
+    own = None if full.pool.leaves_are_shares else full.pool.source
+    return whole.calibrated or (own if hasattr(own, "predict_proba") else full)
 
 
-def _size(vote: WeightedVote, compiled: CompiledEnsemble) -> dict[str, float]:
-    estimators = [member.estimator for member in vote.pool.members]
-    size: dict[str, float] = {"members": float(len(estimators))}
-    if all(member.is_tree for member in vote.pool.members):
-        size["nodes"] = float(sum(e.tree_.node_count for e in estimators))
-    size[PICKLED] = len(pickle.dumps(estimators, protocol=5)) / 1000
-    size[FILE] = compiled.file_bytes / 1000
-    return size
-
-
-def _milliseconds(model: WeightedVote | CompiledEnsemble, X: Any) -> float:
-    """Milliseconds for a thousand rows, one thread: the best of five calls.
-
-    By the clock: the processor's time is counted in steps that short calls fall between.
-    """
-    classes = model.pool.classes if isinstance(model, WeightedVote) else model.classes
-    predict = model.predict if classes is None else model.predict_proba
-    n_rows = X.shape[0] if hasattr(X, "shape") else len(X)
-    block = take_rows(X, np.resize(np.arange(n_rows), 1000))
-    predict(block)  # the first call pays for imports, caches and threads
-    return 1e3 * min(timeit.repeat(lambda: predict(block), number=1, repeat=5))
+def _sizes(
+    full: WeightedVote, whole: CompiledEnsemble, deployed: Any
+) -> tuple[dict[str, float], dict[str, float]]:
+    estimators = [member.estimator for member in full.pool.members]
+    before, after = {"members": float(len(estimators))}, {"members": float(deployed.n_models)}
+    if all(member.is_tree for member in full.pool.members):
+        before["nodes"] = float(sum(e.tree_.node_count for e in estimators))
+        # Binary trees: as many leaves as inner nodes, and one more.
+        after["nodes"] = float(sum(2 * len(g.feature) + g.n_members for g in deployed.groups))
+    for size, model, compiled in ((before, estimators, whole), (after, deployed, deployed)):
+        size[PICKLED] = len(pickle.dumps(model, protocol=5)) / 1000
+        size[FILE] = compiled.file_bytes / 1000
+    return before, after
 
 
 def _cautions(
-    selection: Selection, is_unverified: bool, n_test_rows: int, trained_on: bool = False
+    selection: Any, is_unverified: bool, n_test_rows: int, trained_on: bool = False
 ) -> tuple[str, ...]:
     """What a reader must know before believing the figures."""
     found = []
-    curve, tolerance = selection.curve, selection.tolerance
+    curve: Any = getattr(selection, "curve", None)
+    tolerance = getattr(selection, "tolerance", None)
     ratio = 1.0 if curve is None else float(curve.ratio_calibrated[selection.position])
-    if curve is not None and tolerance is not None and ratio > 1.0 + tolerance:
+    if tolerance is not None and ratio > 1.0 + tolerance:
         found.append(
             f"The expected {curve.score} is more than {tolerance:.1%} above the full ensemble's: "
             "no model within the budget is within the tolerance."

@@ -9,7 +9,6 @@ import textwrap
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from sparsebag.deploy.from_members import COLLAPSED
 from sparsebag.judge.curve import NO_RATIO
 from sparsebag.judge.selection import Selection
 from sparsebag.report.changes import UNCLEAR, PredictionChanges, ScoreChange
@@ -42,8 +41,12 @@ class CompressionReport:
         Sentences that belong under the table.
     changes : tuple of ScoreChange
         Every score before and after, with a paired bootstrap interval of the difference.
-    rows_are : str
-        "test rows" or "training rows", and before it "class-weighted" or "weighted".
+    weighted : str
+        "class-weighted" or "weighted", as scores are, or "".
+    on_training_rows : bool
+        Whether the ensemble was trained on these rows.
+    is_part, is_collapsed : bool
+        Whether sizes leave out steps around the ensemble, and whether members became one.
     selection : Selection or None
         What was kept, and what every size is expected to cost.
     cautions : tuple of str
@@ -75,7 +78,10 @@ class CompressionReport:
     n_rows: int
     notes: tuple[str, ...] = ()
     changes: tuple[ScoreChange, ...] = ()
-    rows_are: str = "test rows"
+    weighted: str = ""
+    on_training_rows: bool = False
+    is_part: bool = False
+    is_collapsed: bool = False
     selection: Selection | None = None
     cautions: tuple[str, ...] = ()
     settings: dict[str, str] = field(default_factory=dict)
@@ -84,9 +90,19 @@ class CompressionReport:
     changed: PredictionChanges | None = None
 
     @property
-    def columns(self) -> list[str]:
-        """Names of the figures, in order."""
-        return list(next(iter(self.rows.values())))
+    def remarks(self) -> tuple[str, ...]:
+        """Cautions, then notes: what is under the table."""
+        return (*self.cautions, *self.notes)
+
+    @property
+    def rows_are(self) -> str:
+        """What to call the rows: ``class-weighted test rows``."""
+        return f"{self.weighted} {'training' if self.on_training_rows else 'test'} rows".strip()
+
+    def label(self, name: str) -> str:
+        """A figure's name, with ``class-weighted`` before that of a weighted score."""
+        is_score = name in {change.name for change in self.changes}
+        return f"{self.weighted} {name}".strip() if is_score else name
 
     def headline(self) -> str:
         """What was kept, in a few words.
@@ -96,7 +112,7 @@ class CompressionReport:
         str
         """
         full, small = list(self.rows.values())[:2]
-        if COLLAPSED in self.notes:
+        if self.is_collapsed:
             return f"{full['members']:.0f} members collapsed into one linear model"
         of = "nodes" if "nodes" in full else "members"
         return f"{small[of]:,.0f} of {full[of]:,.0f} {of} kept"
@@ -117,10 +133,11 @@ class CompressionReport:
         """
         full, small = list(self.rows.values())[:2]
         as_file = full.get(FILE, 0.0) / small.get(FILE, 1.0)
-        of_same = f" ({_times(as_file)}× in the same file format)" if as_file else ""
-        of_same = " (by its file format)" if 0.0 < as_file <= 1.1 else of_same
+        of_same = [f"{_times(as_file)}× in the same file format"] if as_file else []
+        of_same = ["by its file format"] if 0.0 < as_file <= 1.1 else of_same
+        told = "; ".join(["ensemble only"] * self.is_part + of_same)
         gains = {
-            f"smaller{of_same}": (PICKLED, FILE),
+            f"smaller ({told})" if told else "smaller": (PICKLED, FILE),
             "faster in batches": (SPEED, SPEED),
         }
         gained = [
@@ -128,21 +145,24 @@ class CompressionReport:
             for gain, (before, after) in gains.items()
             if full.get(before, 0.0) > 1.1 * small.get(after, float("inf"))
         ]
-        told = [", ".join(gained)] if gained else []
+        facts = [", ".join(gained)] if gained else []
         chosen, words = self.selection, []
         curve = None if chosen is None else chosen.curve
-        for said in ("better", "worse", f"{UNCLEAR} in"):
-            of = [c.name for c in self.changes if c.is_main and said.startswith(c.verdict)]
-            words += [f"{said} {' and '.join(of)}"] if of else []
-        if words:
-            told.append(f"{', '.join(words)} on {self.n_rows:,} {self.rows_are}")
+        for verdict, said in (("better", "better"), ("worse", "worse"), (UNCLEAR, f"{UNCLEAR} in")):
+            # A clear loss is told of every score.
+            is_loss = verdict == "worse" and not self.on_training_rows
+            heard = [c for c in self.changes if c.verdict == verdict and (c.is_main or is_loss)]
+            of = " and ".join(", ".join(c.name for c in heard).rsplit(", ", 1))
+            words += [" ".join(filter(None, [said, self.weighted, of]))] if of else []
+        which = "training rows, which flatter the full ensemble most"
+        which = which if self.on_training_rows else "test rows"
+        facts += [f"{', '.join(words)} on {self.n_rows:,} {which}"] if words else []
+        if chosen is not None and curve is not None and chosen.ratio < NO_RATIO:
             seen = [c.after / c.before - 1.0 for c in self.changes if c.is_judged and c.before]
-            if chosen is not None and curve is not None and seen and chosen.ratio < NO_RATIO:
-                expected = chosen.ratio - 1.0
-                told.append(f"{curve.score} {expected:+.1%} expected, {seen[0]:+.1%} measured")
-        elif chosen is not None and curve is not None:
-            told.append(f"{curve.score} {chosen.ratio - 1.0:+.1%} expected on new rows")
-        return f"{'; '.join(told) or self.headline()}."
+            measured = bool(seen) and not self.on_training_rows
+            then = f", {seen[0]:+.1%} measured" if measured else " on new rows"
+            facts.append(f"{curve.score} {chosen.ratio - 1.0:+.1%} expected{then}")
+        return f"{'; '.join(facts) or self.headline()}."
 
     def lines(self) -> list[list[str]]:
         """A figure a line, a model a column; the interval and verdict of a change beside it.
@@ -155,7 +175,7 @@ class CompressionReport:
         changes = {c.name: [c.interval, c.verdict] for c in self.changes}
         head = ["", *self.rows, *(["95% interval of change", ""] if changes else [])]
         body = (
-            [name, *(figure(name, row[name]) for row in self.rows.values())]
+            [self.label(name), *(figure(name, row[name]) for row in self.rows.values())]
             + (changes.get(name, ["", ""]) if changes else [])
             for name in next(iter(self.rows.values()))
         )
@@ -170,7 +190,7 @@ class CompressionReport:
         """
         head, *body = (f"| {' | '.join(cells)} |" for cells in _padded(self.lines()))
         rule = re.sub(r"[^|]", "-", head)
-        return "\n\n".join(["\n".join([head, rule, *body]), *self.notes])
+        return "\n\n".join(["\n".join([head, rule, *body]), *self.remarks])
 
     def to_html(self) -> str:
         """The report as one self-contained HTML page (needs jinja2): nothing is fetched.
@@ -207,7 +227,7 @@ class CompressionReport:
         table = "\n".join("  ".join(cells).rstrip() for cells in _padded(self.lines()))
         first, *notes = (
             textwrap.fill(text, 80, break_on_hyphens=False)
-            for text in (self.verdict(), *self.notes)
+            for text in (self.verdict(), *self.remarks)
         )
         return "\n\n".join([first, table, *notes])
 

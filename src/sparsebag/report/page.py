@@ -16,7 +16,7 @@ import numpy as np
 from sparsebag.judge.curve import RiskCurve
 from sparsebag.judge.selection import in_bytes
 from sparsebag.report import svg
-from sparsebag.report.changes import PredictionChanges
+from sparsebag.report.changes import PredictionChanges, shown
 from sparsebag.report.compression_report import (
     COMPILED,
     FILE,
@@ -58,7 +58,9 @@ def render(report: CompressionReport, *, in_notebook: bool = False) -> str:
         in_notebook=in_notebook,
         tiles=at_a_glance(report),
         others=[
-            [c.name, c.verdict, c.in_words, c.interval] for c in report.changes if not c.is_main
+            [report.label(c.name), c.verdict, c.in_words, c.interval]
+            for c in report.changes
+            if not c.is_main
         ],
         charts={
             "curve": None if curve is None else svg.curve_chart(curve, kept, prefix),
@@ -82,7 +84,7 @@ def at_a_glance(report: CompressionReport) -> list[tuple[str, str, str, str]]:
     if PICKLED in full and FILE in small:
         note = f"full ensemble as .sbag: {in_bytes(1000 * full[FILE])}"
         was, is_now = (in_bytes(1000 * kb) for kb in (full[PICKLED], small[FILE]))
-        found.append(("file", was, is_now, note))
+        found.append(("file" + ", ensemble only" * report.is_part, was, is_now, note))
     size = "nodes" if "nodes" in full else "members"
     found.append((size, figure(size, full[size]), figure(size, small[size]), ""))
     if SPEED in full:
@@ -93,8 +95,9 @@ def at_a_glance(report: CompressionReport) -> list[tuple[str, str, str, str]]:
         found.append(("time per row", was, is_now, note))
     for change in report.changes:
         if change.is_main:
-            before, _, after = change.in_words.partition(" → ")
-            found.append((change.name, before, after, f"change (95%): {change.interval}"))
+            was, is_now = (shown(change.name, score) for score in (change.before, change.after))
+            name = report.label(change.name)
+            found.append((name, was, is_now, f"change (95%): {change.interval}"))
     return found
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from sparsebag.deploy.wrapped import compiled_in
 from sparsebag.evidence.wrappers import innermost
+from sparsebag.report.compare import compare
 
 
 def report_on(
@@ -22,7 +22,8 @@ def report_on(
         units of y.
     sample_weight : array-like of shape (rows,), optional
     baseline : fitted model, optional
-        What was compressed, if ``model`` no longer has it (pickles and copies do not include it).
+        What was compressed, if ``model`` no longer has it (files, pickles and copies do not
+        include it).
 
     Returns
     -------
@@ -42,19 +43,10 @@ def report_on(
     >>> sb.report_on(small, X[300:], y[300:]).n_rows
     142
     """
-    parts = list(innermost(model, X, y))
-    fulls: list[Any] = [None] * len(parts)
-    if baseline is not None:
-        fulls = [part.model for part, _ in innermost(baseline, X, y)]
-    found = []
-    for (part, around), full in zip(parts, fulls, strict=True):
-        fold = around.fitted()
-        back = fold.back if fold.targets else None
-        compiled_in(part.model)
-        if not hasattr(part.model, "_report"):
-            raise TypeError(
-                "a loaded file does not hold the full ensemble that a report compares with; make "
-                "the report before saving, from what sparsebag.compress returned."
-            )
-        found.append(part.model._report(part.X, around.y, sample_weight, full, back))
+    parts = innermost(model, X, y)
+    wholes = parts if baseline is None else innermost(baseline)
+    found = [
+        compare(part, around, whole, sample_weight)
+        for (part, around), (whole, _) in zip(parts, wholes, strict=True)
+    ]
     return found[0] if len(found) == 1 else found

@@ -132,7 +132,7 @@ def imported(convert: Callable[[Any], Any], booster: Any, model: Any, advice: st
     try:
         return convert(booster)
     except Exception as error:
-        told = str(error).splitlines()[0].rpartition(": ")[2].rstrip(".") or "it has no trees"
+        told = str(error).partition("\n")[0].rpartition(": ")[2].rstrip(".") or "it has no trees"
         name = type(model).__name__
         raise ValueError(f"treelite cannot read this {name} ({told}){advice}.") from None
 
