@@ -131,7 +131,7 @@ def test_contributing_reader_example_works(monkeypatch, tmp_path):
     """A file in the folder of readers is enough."""
     _, example = blocks(CONTRIBUTING)
     imports = "from typing import Any\nimport numpy as np\n"
-    imports += "from sparsebag.evidence.members import Member, MemberPool\n"
+    imports += "from sparsebag.evidence.members import Member, MemberPool, class_positions\n"
     (tmp_path / "made_up.py").write_text(imports + example, encoding="utf-8")
     monkeypatch.setattr(readers, "__path__", [*readers.__path__, str(tmp_path)])
     X, y = load_iris(return_X_y=True)

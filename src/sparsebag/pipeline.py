@@ -458,7 +458,7 @@ def _said_weighted(
     if np.ptp(weight) == 0.0:
         return curve
     kind = "class-weighted" if given.sample_weight is None else "weighted"
-    return replace(curve, score=f"{kind} {curve.score}")
+    return replace(curve, score=f"{kind} {curve.score}", is_weighted=True)
 
 
 def _are_alike(pool: MemberPool) -> bool:

@@ -99,8 +99,6 @@ def test_tables():
     assert len(str(curve).splitlines()) == 6
     told = str(replace(curve, kept=1, tolerance=0.2, ratio_calibrated=curve.ratio + 0.1))
     assert [line.endswith(" *") for line in told.splitlines()] == [False, False, True] + [False] * 5
-    assert "+10.0% ± 5.0%   " in told
-    assert "+20.0% ± 5.0% *" in told
+    assert "+10.0% ± 5.0%   " in told and "+20.0% ± 5.0% *" in told
     assert told.endswith("tolerance +20.0%: of the last column and a part of its error")
-    alike = str(replace(curve, ratio=np.array([1.5, 1.1, 1.1, 1.0])))
-    assert alike.endswith("equal changes: sizes that noise does not tell apart, averaged")
+    assert "averaged" in str(replace(curve, ratio=np.array([1.5, 1.1, 1.1, 1.0])))

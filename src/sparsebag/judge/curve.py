@@ -39,6 +39,8 @@ class RiskCurve:
     score : str
         "Brier score" or "squared error"; before it "class-weighted" or "weighted", where rows are.
     judged_by : {"rehearsal", "held-out rows", "out-of-bag rows"}
+    is_weighted : bool
+        Whether rows count by their class or their weight.
     kept : int or None
         Position of the size that was kept.
     tolerance : float or None
@@ -66,6 +68,7 @@ class RiskCurve:
     whole_risk: float
     score: str
     judged_by: str
+    is_weighted: bool = False
     kept: int | None = None
     tolerance: float | None = None
 

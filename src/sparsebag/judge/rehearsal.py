@@ -8,6 +8,7 @@ touched. An ensemble that comes with held-out rows needs no copy.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -277,13 +278,11 @@ def _scored(
             said.append(as_votes((student.scored(lesson) if is_score else student).vote(leaf)))
         by_recipe.append(tuple(said))
     whole = of_trees(teacher.table.value, n_trees)
-    # What a forest says that adds scores up is no mean of what its trees say.
-    own = (
-        None
-        if teacher.pool.leaves_are_shares
-        else getattr(teacher.pool.source, "predict_proba", None)
-    )
-    as_is = whole[0] if own is None else as_votes(np.asarray(own(test.X)))
+    as_is, own = whole[0], teacher.pool.source
+    if not teacher.pool.leaves_are_shares and hasattr(own, "predict_proba"):
+        with warnings.catch_warnings():  # a forest that adds scores up says it otherwise than trees
+            warnings.simplefilter("ignore", UserWarning)  # rows without names
+            as_is = as_votes(np.asarray(own.predict_proba(test.X)))
     return _Part(test.target, as_is, whole, tuple(teachers), tuple(by_recipe))
 
 

@@ -164,7 +164,7 @@ def _weights(full: WeightedVote, target: np.ndarray, given: Any, selection: Any)
     """Row weights of mean one, as the estimate has them."""
     ones = np.ones(len(target))
     weight = ones if given is None else np.asarray(check_sample_weight(given, target))
-    if "weighted" in getattr(getattr(selection, "curve", None), "score", ""):
+    if getattr(getattr(selection, "curve", None), "is_weighted", False):
         weight = row_weights(full.pool, target, weight, held_out=True)
     return np.asarray(weight / weight.mean())
 

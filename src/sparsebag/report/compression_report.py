@@ -100,7 +100,16 @@ class CompressionReport:
         return f"{self.weighted} {'training' if self.on_training_rows else 'test'} rows".strip()
 
     def label(self, name: str) -> str:
-        """A figure's name, with ``class-weighted`` before that of a weighted score."""
+        """A figure's name, with ``class-weighted`` before that of a weighted score.
+
+        Parameters
+        ----------
+        name : str
+
+        Returns
+        -------
+        str
+        """
         is_score = name in {change.name for change in self.changes}
         return f"{self.weighted} {name}".strip() if is_score else name
 
