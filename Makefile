@@ -31,9 +31,10 @@ install: $(STAMP)  ## Make .venv with sparsebag and its test tools
 demo: $(STAMP)  ## Compress a 300-tree forest on generated data; print before and after, write a report
 	$(BIN)/sparsebag demo
 
+CODE := src tests benchmarks examples tools docs
 lint: $(STAMP)  ## Style (ruff) and types (mypy, strict)
-	$(BIN)/ruff check .
-	$(BIN)/ruff format --check .
+	$(BIN)/ruff check $(CODE)
+	$(BIN)/ruff format --check $(CODE)
 	$(BIN)/mypy
 
 test: lint  ## Everything CI runs: lint, types, the fast tests, doctests

@@ -92,19 +92,13 @@ def test_nothing_smaller_will_do():
 
 def test_tables():
     curve = curve_of([1.5, 1.1, 0.98, 1.0], [0.1, 0.05, 0.02, 0.0])
-    assert list((frame := curve.to_frame()).columns[:5]) == [
-        "share",
-        "n_nodes",
-        "n_members",
-        "ratio",
-        "error",
-    ]
+    frame = curve.to_frame()
+    assert list(frame.columns[:5]) == ["share", "n_nodes", "n_members", "ratio", "error"]
     assert len(frame) == len(curve) == 4
-    assert "+50.0% ± 10.0%" in str(curve)
     assert len(str(curve).splitlines()) == 6
     told = str(replace(curve, kept=1, tolerance=0.2, ratio_calibrated=curve.ratio + 0.1))
     assert [line.endswith(" *") for line in told.splitlines()] == [False, False, True] + [False] * 5
-    assert "+10.0% ± 5.0%   " in told
-    assert "+20.0% ± 5.0% *" in told
+    for change in ("+50.0% ± 10.0%", "+10.0% ± 5.0%   ", "+20.0% ± 5.0% *"):
+        assert change in told
     assert told.endswith("tolerance +20.0%: of the last column and a part of its error")
     assert "averaged" in str(replace(curve, ratio=np.array([1.5, 1.1, 1.1, 1.0])))
