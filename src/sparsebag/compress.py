@@ -169,7 +169,8 @@ def compress(
             verbose=verbose,
         )
         check_params("compress", **small.get_params(deep=False))
-        small._pool = replace(pool, wrapping=around if around.layers else None)
+        wrapping, is_calibrated = around if around.layers else None, part.calibrated is not None
+        small._pool = replace(pool, wrapping=wrapping, is_calibrated=is_calibrated)
         small.fit(part.X, part.y, sample_weight=sample_weight)
         small._calibrated = part.calibrated
         if evidence == "oob" and pool.can_be_refitted:  # clones fit and compress anew

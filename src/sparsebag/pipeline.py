@@ -175,6 +175,8 @@ def _teach(
             progress=progress,
         )
         judged = judge_rehearsal(made, settings.calibration, settings.floor, len(pool.members))
+        if pool.is_calibrated:
+            judged = replace(judged, curve=judged.curve.against_calibrated())
         judged = replace(judged, curve=_said_weighted(judged.curve, rows.weight, given))
     share = _choose(judged, limit, settings)
     if judged is not None and share == 1.0:

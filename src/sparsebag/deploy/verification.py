@@ -55,7 +55,7 @@ def name_of(calibrator: Calibrator) -> str:
     return type(models[0]).__name__ if models else calibrator.kind
 
 
-class ExportMismatch(RuntimeError):
+class ExportMismatch(ValueError):
     """An export that predicts something else than the model.
 
     Examples

@@ -191,6 +191,8 @@ class MemberPool:
         Whether trees' values are shares of their training rows' classes.
     wrapping : Wrapping or None
         The user's rows and the transformers before the ensemble, where it is part of a pipeline.
+    is_calibrated : bool
+        Whether the user's model calibrates the votes.
     """
 
     members: tuple[Member, ...]
@@ -206,6 +208,7 @@ class MemberPool:
     can_be_refitted: bool = False
     leaves_are_shares: bool = True
     wrapping: Any = None
+    is_calibrated: bool = False
 
     def prepare(self, X: Any) -> Any:
         """X in the form the members read, converted once for all of them.

@@ -12,15 +12,13 @@ from scipy.stats import norm
 from sparsebag.calibration.calibrator import LEAST_FLOOR, finished_votes
 from sparsebag.calibration.fit import Calibration, calibrated_votes, fit_calibration
 from sparsebag.calibration.temperature import Temperature
-from sparsebag.judge.curve import RiskCurve, expected
+from sparsebag.judge.curve import ERRORS_FOR_PICKING, RiskCurve, expected
 from sparsebag.judge.rehearsal import Rehearsal, Votes
 from sparsebag.student.teacher import Recipe
 
 SHARES = 0.4 * 0.5 ** np.arange(10)
 """Sizes that are rehearsed, as shares of the ensemble's nodes."""
 DEFAULT_TOLERANCE = 0.01
-ERRORS_FOR_PICKING = 0.65
-"""The smallest size that seems good enough seems so a little by luck: this many standard errors."""
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,8 @@ FEWEST_ROWS = 30
 """Fewer rows say nothing for sure, whatever they agree on."""
 SAME_SIZE = 0.01
 """Relative difference of shares that are one size: a budget counts whole nodes."""
+ERRORS_FOR_PICKING = 0.65
+"""The smallest size that seems good enough seems so a little by luck: this many standard errors."""
 NO_RATIO = 1e6
 """Of a loss to none: beyond every tolerance, and finite, so that neighbours can be averaged."""
 
@@ -74,6 +76,11 @@ class RiskCurve:
 
     def __len__(self) -> int:
         return len(self.share)
+
+    def against_calibrated(self) -> RiskCurve:
+        """The curve for a user whose own model is calibrated already."""
+        ratio, error, risk = self.ratio_calibrated, self.error_calibrated, self.whole_risk
+        return replace(self, ratio=ratio, error=error, whole_risk=risk * float(self.ratio[-1]))
 
     def at(self, share: float) -> tuple[RiskCurve, int]:
         """The curve with a size between its sizes, and that size's position.
@@ -147,7 +154,8 @@ class RiskCurve:
             feet.append("vs calibrated: against the full ensemble with a temperature")
         if self.tolerance is not None:
             limited = "the last column" if has_two else "the change"
-            feet.append(f"tolerance {self.tolerance:+.1%}: of {limited} and a part of its error")
+            margin = f"{ERRORS_FOR_PICKING:g} of its error"
+            feet.append(f"tolerance {self.tolerance:+.1%}: of {limited} plus {margin}")
         if np.any(np.diff(self.ratio[:-1]) == 0.0):
             feet.append("equal changes: sizes that noise does not tell apart, averaged")
         return "\n".join(line.rstrip() for line in [head, *lines, *feet])

@@ -130,9 +130,7 @@ class Selection:
 
     def _next(self) -> str:
         if self.tolerance is None:
-            is_best = self.curve is not None and self.ratio <= np.min(self.curve.ratio[:-1])
-            advice = "no larger pruned model is expected to be better"
-            return f"{advice if is_best else 'for better quality, raise the budget'}; see path_"
+            return "for better quality, raise the budget; path_ shows what that gains"
         limit = "max_nodes" if self.noun == "trees" else "max_estimators"
         curve = self.curve
         if curve is not None and curve.ratio_calibrated[self.position] > 1.0 + self.tolerance:

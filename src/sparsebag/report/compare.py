@@ -42,8 +42,8 @@ from sparsebag.report.compression_report import (
 FEW_TEST_ROWS = 200
 """Below this many rows the test figures themselves are little more than luck."""
 TRAINING_ROWS = (
-    "These are the rows the ensemble was trained on: all scores are too optimistic, the full "
-    "ensemble's most of all. Pass rows it has not seen."
+    "These are the rows the ensemble was trained on: all scores are too optimistic, and so "
+    "are their changes. Pass rows it has not seen."
 )
 CLASS_WEIGHTED = (
     "Scores are class-weighted, like the estimate: classes have the shares the ensemble was "
