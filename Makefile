@@ -70,6 +70,7 @@ endef
 
 bench-solvers: $(STAMP)  ## Every solver against SLSQP, the bandwidth bound and R's mixsqp
 	$(BIN)/python -m benchmarks.solvers
+	$(BIN)/python -m benchmarks.solvers --only large
 
 bench-passes: $(STAMP)  ## The compiled products against NumPy's BLAS
 	$(BIN)/python -m benchmarks.solvers --only passes

@@ -1,6 +1,6 @@
 """Every solver against SLSQP on real forests' evidence, and against the bandwidth bound.
 
-    SPARSEBAG_DATA=... python -m benchmarks.solvers [--quick] [--only well ill mixsqp passes]
+    SPARSEBAG_DATA=... python -m benchmarks.solvers [--quick] [--only well ill mixsqp passes large]
 
 Two objectives. *Well posed*: ours, floor ε = 0.001 and prior mass τ = 0.02. *Ill posed*: the
 paper's, ε = τ = 0 with the 1e-15 clip. Every solver runs on one thread. Times are the best of up to
@@ -61,6 +61,7 @@ GRID = [
     *[(name, 300, LAMS) for name in ("digits", "spambase", "satimage", "adult", "house_8l")],
     *[(name, 1000, (0.01,)) for name in ("digits", "adult", "electricity", "bike_sharing")],
 ]
+LARGE_GRID = [("digits", 2000, (0.01,))]  # `--only large`: SLSQP takes minutes
 QUICK_GRID = [("digits", 100, (0.01,)), ("digits", 300, (0.01,))]
 SCRIPT = """
 suppressMessages(library(mixsqp))
@@ -263,11 +264,15 @@ def compare_passes() -> None:
 def main() -> None:
     parser = options(__doc__, quick="bundled data, minutes not hours")
     sections = ("well", "ill", "mixsqp", "passes")
-    parser.add_argument("--only", nargs="*", choices=sections, default=sections)
+    parser.add_argument("--only", nargs="*", choices=(*sections, "large"), default=sections)
     args = parser.parse_args()
     warnings.filterwarnings("ignore", category=sb.UncoveredRowsWarning)
     grid = QUICK_GRID if args.quick else GRID
-    with results_of("solvers", keep=args.only is sections and not args.quick):
+    is_large = args.only == ["large"]
+    name, keep = "solvers_large" if is_large else "solvers", args.only is sections or is_large
+    with results_of(name, keep=keep and not args.quick):
+        if is_large:
+            compare("Two thousand members", LARGE_GRID, None, True)
         if "well" in args.only:
             compare("Well posed: ε = 0.001, τ = 0.02, float32 evidence", grid, None, True)
         if "ill" in args.only:
