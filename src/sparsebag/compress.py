@@ -125,7 +125,7 @@ def compress(
     -------
     SparseBaggingClassifier or SparseBaggingRegressor
         Fitted. ``print(small.selection_)`` says what was kept and what to expect. For a Pipeline or
-        other wrapper, a copy of it with the small model inside; use it with `sparsebag.save`,
+        most other wrappers, a copy with the small model inside; use it with `sparsebag.save`,
         `sparsebag.report_on` and `sparsebag.to_onnx`.
 
     Examples

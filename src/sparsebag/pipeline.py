@@ -26,7 +26,7 @@ from sparsebag.evidence.collect import (
 from sparsebag.evidence.evidence import OOBEvidence, warn_uncovered
 from sparsebag.evidence.members import MemberPool
 from sparsebag.fit_weights import solve_weights
-from sparsebag.judge.choose import SHARES, Judged, choose_size, judge_rehearsal
+from sparsebag.judge.choose import SHARES, Judged, choose_size, judge_rehearsal, margin
 from sparsebag.judge.curve import SAME_SIZE, RiskCurve
 from sparsebag.judge.out_of_bag import calibrate_members, judge_members
 from sparsebag.judge.rehearsal import TrainingRows, rehearse
@@ -607,6 +607,8 @@ def _finished(
     )
     noun = "trees" if all(member.is_tree for member in pool.members) else "members"
     is_part = pool.wrapping is not None
+    if curve is not None:
+        curve = replace(curve, margin=margin(settings.confidence))
     selection = Selection(before, after, curve, position, settings.tolerance, done, noun, is_part)
     return Compressed(kept, weights, compiled, selection, calibration, **how)
 

@@ -21,8 +21,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog="Exit codes: 0 done, 2 wrong options, 3 input that cannot be used, 4 output that cannot "
-    "be written, 5 a missing extra, 130 interrupted (129, 143: hung up, "
-    "terminated), 1 a bug.",
+    "be written, 5 a missing extra, 130 interrupted (129, 141, 143: hung "
+    "up, nobody reads, terminated), 1 a bug.",
 )
 
 

@@ -12,13 +12,15 @@ from scipy.stats import norm
 from sparsebag.calibration.calibrator import LEAST_FLOOR, finished_votes
 from sparsebag.calibration.fit import Calibration, calibrated_votes, fit_calibration
 from sparsebag.calibration.temperature import Temperature
-from sparsebag.judge.curve import ERRORS_FOR_PICKING, RiskCurve, expected
+from sparsebag.judge.curve import RiskCurve, expected
 from sparsebag.judge.rehearsal import Rehearsal, Votes
 from sparsebag.student.teacher import Recipe
 
 SHARES = 0.4 * 0.5 ** np.arange(10)
 """Sizes that are rehearsed, as shares of the ensemble's nodes."""
 DEFAULT_TOLERANCE = 0.01
+ERRORS_FOR_PICKING = 0.65
+"""The smallest size that seems good enough seems so a little by luck: this many standard errors."""
 
 
 @dataclass(frozen=True)
@@ -227,11 +229,15 @@ def choose_size(curve: RiskCurve, tolerance: float, confidence: float | None) ->
     int
         The last one, the whole ensemble, where no smaller size will do.
     """
-    errors = ERRORS_FOR_PICKING if confidence is None else float(norm.ppf(confidence))
-    worst = curve.ratio_calibrated + errors * curve.error_calibrated
+    worst = curve.ratio_calibrated + margin(confidence) * curve.error_calibrated
     good = worst <= 1.0 + tolerance
     good[-1] = True
     return int(np.argmax(good))
+
+
+def margin(confidence: float | None) -> float:
+    """Standard errors by which a size must be better than the tolerance."""
+    return ERRORS_FOR_PICKING if confidence is None else float(norm.ppf(confidence))
 
 
 def _with_neighbours(values: np.ndarray) -> np.ndarray:

@@ -12,8 +12,6 @@ FEWEST_ROWS = 30
 """Fewer rows say nothing for sure, whatever they agree on."""
 SAME_SIZE = 0.01
 """Relative difference of shares that are one size: a budget counts whole nodes."""
-ERRORS_FOR_PICKING = 0.65
-"""The smallest size that seems good enough seems so a little by luck: this many standard errors."""
 NO_RATIO = 1e6
 """Of a loss to none: beyond every tolerance, and finite, so that neighbours can be averaged."""
 
@@ -34,8 +32,8 @@ class RiskCurve:
     ratio, error : ndarray of shape (S,)
         Risk over that of the ensemble as it is.
     ratio_calibrated, error_calibrated : ndarray of shape (S,)
-        Risk over that of the ensemble with a temperature; the same as ``ratio`` where nothing is
-        calibrated.
+        Risk over that of the ensemble, floored and calibrated as the small model is; the same as
+        ``ratio`` for regressors.
     whole_risk : float
         Risk of the ensemble as it is.
     score : str
@@ -46,7 +44,9 @@ class RiskCurve:
     kept : int or None
         Position of the size that was kept.
     tolerance : float or None
-        The limit of ``ratio_calibrated - 1``, its error included; None where a budget decided.
+        The limit of ``ratio_calibrated - 1 + margin · error``; None where a budget decided.
+    margin : float
+        Standard errors that a size must be better than the tolerance.
 
     Examples
     --------
@@ -73,6 +73,7 @@ class RiskCurve:
     is_weighted: bool = False
     kept: int | None = None
     tolerance: float | None = None
+    margin: float = 0.0
 
     def __len__(self) -> int:
         return len(self.share)
@@ -151,13 +152,13 @@ class RiskCurve:
         head = f"{'share':>7} {'nodes':>9} {'members':>7}  {title}  {'vs calibrated' * has_two}"
         feet = ["± one standard error" + ("" if kept is None else "; * kept")]
         if has_two:
-            feet.append("vs calibrated: against the full ensemble with a temperature")
+            feet.append("vs calibrated: the full ensemble, calibrated as the small model is")
         if self.tolerance is not None:
             limited = "the last column" if has_two else "the change"
-            margin = f"{ERRORS_FOR_PICKING:g} of its error"
-            feet.append(f"tolerance {self.tolerance:+.1%}: of {limited} plus {margin}")
+            limited += f" plus {self.margin:.3g} of its error"
+            feet.append(f"tolerance {self.tolerance:+.1%}: of {limited}")
         if np.any(np.diff(self.ratio[:-1]) == 0.0):
-            feet.append("equal changes: sizes that noise does not tell apart, averaged")
+            feet.append("equal changes: noise hides their order; averaged")
         return "\n".join(line.rstrip() for line in [head, *lines, *feet])
 
     def _repr_html_(self) -> str:
