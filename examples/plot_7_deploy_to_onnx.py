@@ -3,7 +3,7 @@ Deployment: one file, or ONNX
 =============================
 
 Three formats: a checksummed ``.sbag`` file without pickle, an ONNX graph, and an ordinary
-scikit-learn forest. Each is verified against the model before you get it.
+scikit-learn forest. Exports are verified before you get them.
 """
 
 import pickle

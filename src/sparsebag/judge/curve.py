@@ -79,7 +79,12 @@ class RiskCurve:
         return len(self.share)
 
     def against_calibrated(self) -> RiskCurve:
-        """The curve for a user whose own model is calibrated already."""
+        """The curve for a user whose own model is calibrated already.
+
+        Returns
+        -------
+        RiskCurve
+        """
         ratio, error, risk = self.ratio_calibrated, self.error_calibrated, self.whole_risk
         return replace(self, ratio=ratio, error=error, whole_risk=risk * float(self.ratio[-1]))
 
