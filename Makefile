@@ -87,6 +87,7 @@ bench-ablation: $(BENCH)  ## The same budget without smoothing, refit, pruning, 
 
 bench-cost: $(BENCH)  ## Processor time of compress over the fit's, seeds, class weights
 	$(BIN)/python -m benchmarks.cost
+	$(BIN)/python -m benchmarks.cost --large
 
 bench-compress-scale: $(BENCH)  ## Time and memory of compress by rows and trees, to a million rows; Ctrl-C; Dask
 	$(BIN)/python -m benchmarks.compress_scale

@@ -82,7 +82,7 @@ class _SparseBagging(Deployable, MetaEstimatorMixin, BaseEstimator):  # type: ig
         copies. None: whole trees are selected by their out-of-bag votes and not changed.
     rehearsal : {"auto", False} or int, default "auto"
         Copies of the ensemble are fitted on part of the rows, compressed, and scored on the rest.
-        "auto": four folds and 30 trees, or one split and 25 trees with 20,000 rows or more. An int:
+        "auto": four folds and 32 trees, or one split and 25 trees with 20,000 rows or more. An int:
         the number of folds. False: no rehearsal; the budget, or 10% of the nodes, is kept, without
         an estimate.
     local : {None, "auto", True}, default None

@@ -311,7 +311,8 @@ def _as_single(X: Any) -> Any:
     """Rows with numbers in single precision, for which ONNX Runtime has all operators."""
     X = X.to_pandas() if hasattr(X, "to_pandas") else X
     if all(isinstance(name, str) for name in getattr(X, "columns", [0])):
-        numbers, texts = X.select_dtypes(["number", "bool"]), X.select_dtypes("category")
+        numbers = X.select_dtypes(["number", "bool"])
+        texts = X.columns.difference(numbers.columns)
         return X.astype({**dict.fromkeys(numbers, np.float32), **dict.fromkeys(texts, object)})
     X = np.asarray(X)
     X = X.reshape(-1, 1) if X.ndim == 1 else X

@@ -24,7 +24,7 @@ from sparsebag.student.student import are_scores, students, trees_for
 from sparsebag.student.teacher import MOST_TREES, Recipe, Teacher, recipes_for
 from sparsebag.student.trees import votes
 
-FOLDS, TREES, MIXTURES = 4, 30, 2
+FOLDS, TREES, MIXTURES = 4, 32, 2
 """Of the rehearsal: together no more than the ensemble's own fit costs, at 100 trees. Its students
 learn from fewer mixtures a row than the one that is kept, which makes up for having picked."""
 MANY_ROWS, FEW_TREES, MOST_HELD_OUT = 20_000, 25, 20_000
@@ -158,8 +158,7 @@ def rehearse(
     Rehearsal
     """
     recipes = recipes_for(pool, rows.target, rows.weight, knows_bags=not rows.held_out)
-    is_vote = pool.classes is not None
-    splits = _splits(rows.target, folds, is_classification=is_vote)
+    splits = _splits(rows.target, folds, is_classification=pool.classes is not None)
     n_trees = TREES if len(rows.target) < MANY_ROWS else FEW_TREES
     parts: list[_Part] = []
     for number, held in enumerate(splits):
@@ -202,9 +201,7 @@ def rehearse(
         judged_by="held-out rows" if rows.held_out else "rehearsal",
         share=share,
         n_nodes=share * whole_nodes,
-        n_trees=np.array(
-            [trees_for(n, most, nodes_a_tree, is_vote=is_vote) for n in share * whole_nodes]
-        ),
+        n_trees=np.array([trees_for(n, most, nodes_a_tree) for n in share * whole_nodes]),
         target=np.concatenate([part.target for part in parts]),
         weight=judged.weight,
         as_is=np.concatenate([part.as_is for part in parts]),

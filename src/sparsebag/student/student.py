@@ -29,10 +29,9 @@ from sparsebag.student._student import add_up, backfit, prune, prune_jointly
 from sparsebag.student.teacher import MOST_TREES, Lesson
 from sparsebag.student.trees import TreeTable, pruned_tree, votes
 
-NODES_OF_VOTER, NODES_OF_NUMBERS, POWER_OF_TREES = 8.0, 13.0, 0.8
-"""So many nodes are best spent on one tree, of a classifier and of a regressor, and the number of
-trees grows slower than the nodes: a regressor's 4000 are a hundred trees of 40, its 500 twenty
-trees of 25."""
+NODES_OF_ONE, POWER_OF_TREES = 13.0, 0.8
+"""So many nodes are best spent on one tree, and their number grows slower than the nodes: 4000 are
+a hundred trees of 40, and 500 are twenty trees of 25."""
 RIDGE = 12.0
 """Training rows' worth of a leaf's start in its fitted value."""
 SWEEPS = 6
@@ -372,8 +371,7 @@ def students(
     table = lesson.table
     student = Student.of_whole_trees(lesson, np.arange(table.n_trees))
     for most in allowed:
-        limits = (most_trees or table.n_trees, table.n_nodes / table.n_trees)
-        k = trees_for(most, *limits, is_vote=lesson.is_vote)
+        k = trees_for(most, most_trees or table.n_trees, table.n_nodes / table.n_trees)
         if k < len(student.trees):
             order = np.argsort(-student.spread(lesson.mass[student.node]), kind="stable")
             student = student.take(np.sort(order[:k]))
@@ -422,7 +420,7 @@ def _slope(vote: np.ndarray, goal: np.ndarray, weight: np.ndarray) -> float:
     return 2.0 * slope if of_one else slope  # one column is the difference of two
 
 
-def trees_for(nodes: float, most: int, of_tree: float = np.inf, *, is_vote: bool) -> int:
+def trees_for(nodes: float, most: int, of_tree: float = np.inf) -> int:
     """How many trees so many nodes are best spread over.
 
     Parameters
@@ -432,8 +430,6 @@ def trees_for(nodes: float, most: int, of_tree: float = np.inf, *, is_vote: bool
         Trees there are.
     of_tree : float, optional
         Nodes that a whole tree has.
-    is_vote : bool
-        Whether trees vote for classes.
 
     Returns
     -------
@@ -441,9 +437,8 @@ def trees_for(nodes: float, most: int, of_tree: float = np.inf, *, is_vote: bool
 
     Examples
     --------
-    >>> trees_for(500, 60, is_vote=True), trees_for(500, 60, is_vote=False)
-    (27, 18)
+    >>> trees_for(4000, 60), trees_for(10, 60)
+    (60, 1)
     """
-    of_one = NODES_OF_VOTER if is_vote else NODES_OF_NUMBERS
-    best = (nodes / of_one) ** POWER_OF_TREES
+    best = (nodes / NODES_OF_ONE) ** POWER_OF_TREES
     return int(np.clip(max(best, nodes / of_tree), 1, most))
