@@ -2,7 +2,7 @@
 
 A copy of the ensemble is fitted on four fifths of the training rows; what a method leaves open, and
 the temperature of its votes, are what suits the last fifth best. With these it is applied to the
-ensemble as given, or fitted to all rows.
+ensemble as given, or fitted to all rows; LOP, judged at every step, stays fitted to four fifths.
 
 Written here from the papers: members in order (reduced error: Margineantu and Dietterich, 1997,
 without backfitting; complementariness: Martínez-Muñoz and Suárez, 2004), minimal cost-complexity

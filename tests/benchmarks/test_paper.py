@@ -68,7 +68,7 @@ def test_scores_are_scikit_learns():
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("task", TASKS)
 @pytest.mark.parametrize("lam", [0.0, 0.05])
-def test_the_preset_does_what_the_authors_tests_ask_on_their_toy(task, lam):
+def test_the_preset_prunes_the_authors_toy_and_is_better_in_sample_without_a_penalty(task, lam):
     classify = task == "classification"
     toy = (make_classification if classify else make_regression)(500, 10, random_state=42)
     X, X_test, y, y_test = train_test_split(*toy, test_size=0.3, random_state=42)
@@ -78,11 +78,11 @@ def test_the_preset_does_what_the_authors_tests_ask_on_their_toy(task, lam):
     w = small.weights_
     assert (w.sum(), w.min()) == (pytest.approx(1.0), 0.0)
     assert w[w > 0].min() > 1e-5
-    assert small.score(X_test, y_test) >= bag.score(X_test, y_test) - 0.05
+    assert small.score(X_test, y_test) >= bag.score(X_test, y_test) - 0.05  # lower on either toy
     f = PaperProblem.of(Problem("toy", task, "", 42, X, y, X_test, y_test, 2 * classify, bag))
     value, equal = (f.value_and_gradient(v)[0] + (f.lam - lam) * v @ v for v in (w, w * 0 + 1 / 30))
     assert value == pytest.approx(small.solution_.objective, rel=1e-9)
-    assert lam or value < equal
+    assert value <= equal or (lam and classify)  # small weights dropped: rows without a vote
 
 
 @pytest.mark.parametrize("task", TASKS)
