@@ -41,7 +41,7 @@ def main(kind):
             "LD_PRELOAD": f"{library(runtime)}:{library('libstdc++.so')}",
             "ASAN_OPTIONS": "detect_leaks=0",  # Python keeps much until it ends
             "TSAN_OPTIONS": "halt_on_error=1",
-            "OPENBLAS_NUM_THREADS": "1",
+            **dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"), "1"),  # not instrumented
         }
         code = RUN.format(folder=folder, tests=[str(ROOT / "tests" / name) for name in TESTS])
         # Thread sanitizer needs the addresses it knows: setarch -R leaves them unshuffled.
