@@ -139,8 +139,7 @@ ENSEMBLES = {
         *(compress(FOREST, *rows) for rows in ((X, 1 - Y), (X[:, ::-1], Y))),
     ],
     NOT_TRAINING + "it has 199 rows and the ensemble was fitted": [
-        compress(FOREST, X[1:], Y[1:]),
-        compress(LINE, X_NUMBERS[1:], Y_NUMBERS[1:]),
+        compress(f, x[1:], y[1:]) for f, x, y in ((FOREST, X, Y), (LINE, X_NUMBERS, Y_NUMBERS))
     ],
     "X has 29 columns but the ensemble was fitted on 30; pass the": [compress(FOREST, X[:, 1:])],
     "column names differ ... ('f29' in place of 'f0')": [
@@ -150,10 +149,12 @@ ENSEMBLES = {
     "X must have two axes ... got shape (200,)": [compress(FOREST, X[:, 0])],
     "Input X contains infinity": [compress(FOREST, np.where(X > 900, np.inf, X))],
     "there are no rows: y is empty": [
-        compress(FOREST, X[:0], Y[:0]),
-        compress(FOREST, X[:0], Y[:0], evidence="holdout"),
+        compress(FOREST, X[:0], Y[:0], evidence=source) for source in ("oob", "holdout")
     ],
     "these are its training rows": [compress(evidence="holdout")],
+    "these are its training rows in another order": [
+        compress(NUMBERS, X_NUMBERS[::-1], Y_NUMBERS[::-1], evidence="holdout")
+    ],
     "pass 2 columns, one per output": [
         compress(RandomForestRegressor(3).fit(X, X[:, :2])),
         compress(RandomForestClassifier(3).fit(X, np.c_[Y, Y])),
@@ -176,8 +177,7 @@ ENSEMBLES = {
     "has 3 columns ... has 2": [compress(BaggingClassifier(ShortProbabilities(), 3).fit(X, Y))],
     "goes from -0.5 to 1.5; probabilities must lie": [listed(*[Overconfident().fit(X, Y)] * 2)],
     "y holds a class the ensemble was not trained on (": [
-        compress(y=np.where(Y == 0, 5, Y)),
-        compress(y=Y.astype(str)),
+        compress(y=labels) for labels in (np.where(Y == 0, 5, Y), Y.astype(str))
     ],
     "y holds NaN or infinity": [
         compress(y=np.where(Y == 0, np.nan, Y)),
@@ -189,8 +189,7 @@ ENSEMBLES = {
         compress(RandomForestRegressor(3).fit(X, Y * 1e200), y=Y * 1e200)
     ],
     "y has shape (200, 2); multi-output problems are not supported": [
-        compress(y=np.c_[Y, Y]),
-        unfitted(y=np.c_[Y, Y]),
+        call(y=np.c_[Y, Y]) for call in (compress, unfitted)
     ],
     "requires y to be passed, but the target y is None": [unfitted(y=None), compress(y=None)],
     "X has 200 rows but y has 199": [
@@ -199,8 +198,7 @@ ENSEMBLES = {
         lambda: small().report(X, Y[1:]),
     ],
     "are for a plain list of models; a Random": [
-        compress(estimators_samples=[ROWS[0]] * 10),
-        compress(estimators_features=[ROWS[0]] * 10),
+        compress(**{f"estimators_{what}": [ROWS[0]] * 10}) for what in ("samples", "features")
     ],
     "the list of models is empty": [listed()],
     "mixes classifiers and regressors": [listed(TREES[0], Ridge().fit(X, Y))],
@@ -234,8 +232,7 @@ ENSEMBLES = {
     "loss='hinge' is not known; use 'auto' or one of": [unfitted(loss="hinge")],
     "does not fit regression": [compress(NUMBERS, X_NUMBERS, Y_NUMBERS, loss="log_loss")],
     "loss='squared_error' does not fit classification; use one of": [
-        unfitted(loss="squared_error"),
-        unfitted(loss=SquaredError()),
+        unfitted(loss=loss) for loss in ("squared_error", SquaredError())
     ],
     "solver='simplex' is not known; use one of ['auto', 'active_set'": [unfitted(solver="simplex")],
     **{

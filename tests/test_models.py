@@ -146,6 +146,7 @@ def test_a_few_rows_calibrate_forests_of_scores(name):
         found.append([losses(model, *one.test).mean() for model in (one.model, one.small)])
         full = one.small.report(*one.test).rows["full ensemble"]  # the forest itself
         assert_allclose(full["Brier"], found[-1][0], rtol=1e-3)
+        assert_allclose(one.small.path_.whole_risk, losses(one.model, *one.rows).mean(), rtol=1e-3)
     assert np.divide(*np.mean(found, axis=0)[::-1]) < 1.01
 
 

@@ -106,7 +106,9 @@ def test_a_calibrated_frozen_forest_is_that_forest(ensemble):
     X, y = rare()
     frozen = FrozenEstimator(forest(20).fit(X[:900], y[:900]))
     model = CalibratedClassifierCV(frozen, ensemble=ensemble).fit(X[900:1200], y[900:1200])
-    small = sb.compress(model, X[:900], y[:900])
+    small = sb.compress(model, X[:900], y[:900], confidence=0.95)
+    assert np.array_equal(small.path_.ratio, small.path_.ratio_calibrated)  # as the user's is
+    assert "plus 1.64 of its error" in str(small.path_)
     assert small.selection_.before.members == 20
     assert clone(small).estimator.n_estimators == 20
     assert small.score(X[1200:], y[1200:]) > 0.9
